@@ -1,0 +1,1 @@
+"""Records between send() and the wire: batches per partition, memory, futures."""

@@ -1,0 +1,1 @@
+"""EmbeddedBroker: a Kafka broker for tests and laptops."""

@@ -1,0 +1,1 @@
+"""One node of the cluster as seen by the producer: connections, requests in flight, metadata, versions."""

@@ -1,0 +1,1 @@
+"""Data types that every stretch of the road shares: records, cluster, errors, clock, backoff, metrics."""

@@ -1,0 +1,36 @@
+"""How long to wait before the next try.
+
+Road:    beside it; used by the accumulator (retries) and the client (reconnects, metadata).
+Thread:  any; holds no state.
+Source:  Java org.apache.kafka.common.utils.ExponentialBackoff (4.1), KIP-580.
+"""
+
+from __future__ import annotations
+
+import random
+
+
+class ExponentialBackoff:
+    """A wait that doubles with each failed attempt up to a ceiling, spread by jitter.
+
+    Shape: initial_ms * multiplier ** attempts, at most max_ms, times a random factor in [1 - jitter, 1 + jitter].
+    An initial wait that is not below the ceiling stays constant, without doubling, as in Java.
+    """
+
+    def __init__(self, initial_ms: int, max_ms: int, *, multiplier: int = 2, jitter: float = 0.2) -> None:
+        self.initial_ms = min(initial_ms, max_ms)
+        self.max_ms = max_ms
+        self._multiplier = multiplier
+        self._jitter = jitter
+        # Beyond this many attempts the ceiling is reached; keeps the power small.
+        self._max_attempts = 64 if initial_ms > 0 else 0
+
+    def backoff_ms(self, attempts: int) -> int:
+        """Return the wait before attempt number `attempts + 1`, in ms; attempts counts failures so far, from 0."""
+        if self.initial_ms <= 0:
+            return 0
+        wait_ms = self.initial_ms * self._multiplier ** min(max(attempts, 0), self._max_attempts)
+        bounded_ms = min(wait_ms, self.max_ms)
+        if self._jitter:
+            bounded_ms *= random.uniform(1 - self._jitter, 1 + self._jitter)
+        return int(min(bounded_ms, self.max_ms))

@@ -1,0 +1,130 @@
+"""What is known of a cluster at one moment: nodes, topics, partitions, leaders.
+
+Road:    metadata -> [cluster] -> partitioner, accumulator, sender
+Thread:  immutable; read by any thread without a lock.
+Source:  Java org.apache.kafka.common.Cluster, Node, PartitionInfo, TopicPartition (4.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+from uuid import UUID
+
+
+class TopicPartition(NamedTuple):
+    """A topic's name and the index of one of its partitions (from 0)."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        """Return Kafka's own spelling, `topic-partition`."""
+        return f"{self.topic}-{self.partition}"
+
+
+@dataclass(frozen=True)
+class Node:
+    """One broker: its id and the address of the listener that we use.
+
+    Bootstrap addresses are nodes too, with ids below zero until metadata names the brokers.
+    """
+
+    node_id: int
+    host: str
+    port: int
+    rack: str | None = None
+
+    def __str__(self) -> str:
+        """Return `host:port (node N)`, the form used in every message."""
+        name = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{name}:{self.port} (node {self.node_id})"
+
+
+@dataclass(frozen=True)
+class PartitionInfo:
+    """One partition: who leads it and who holds copies. `leader` is None while nobody leads."""
+
+    topic: str
+    partition: int
+    leader: Node | None
+    replicas: tuple[Node, ...] = ()
+    in_sync_replicas: tuple[Node, ...] = ()
+    offline_replicas: tuple[Node, ...] = ()
+    leader_epoch: int = -1
+
+
+class Cluster:
+    """An immutable snapshot of the cluster.
+
+    Partitions of a topic are kept sorted by index. A topic is known when it has at least one partition.
+    """
+
+    def __init__(self, *, cluster_id: str | None = None, nodes: Iterable[Node] = (),
+                 partitions: Iterable[PartitionInfo] = (), controller: Node | None = None,
+                 topic_ids: Mapping[str, UUID] | None = None, internal_topics: Iterable[str] = (),
+                 invalid_topics: Iterable[str] = (), unauthorized_topics: Iterable[str] = ()) -> None:
+        self.cluster_id = cluster_id
+        self.nodes: dict[int, Node] = {node.node_id: node for node in nodes}
+        self.controller = controller
+        self.internal_topics = frozenset(internal_topics)
+        self.invalid_topics = frozenset(invalid_topics)
+        self.unauthorized_topics = frozenset(unauthorized_topics)
+        self._topic_ids = dict(topic_ids or {})
+        self._topic_names = {topic_id: topic for topic, topic_id in self._topic_ids.items()}
+        by_topic: dict[str, list[PartitionInfo]] = {}
+        self._by_topic_partition: dict[tuple[str, int], PartitionInfo] = {}
+        for info in partitions:
+            by_topic.setdefault(info.topic, []).append(info)
+            self._by_topic_partition[info.topic, info.partition] = info
+        self._by_topic = {topic: tuple(sorted(infos, key=lambda info: info.partition))
+                          for topic, infos in by_topic.items()}
+        self._available = {topic: tuple(info for info in infos if info.leader is not None)
+                           for topic, infos in self._by_topic.items()}
+
+    @property
+    def topics(self) -> set[str]:
+        """Names of the topics whose partitions are known."""
+        return set(self._by_topic)
+
+    def partitions_for_topic(self, topic: str) -> tuple[PartitionInfo, ...]:
+        """Return all partitions of a topic by index; empty when the topic is not known."""
+        return self._by_topic.get(topic, ())
+
+    def available_partitions_for_topic(self, topic: str) -> tuple[PartitionInfo, ...]:
+        """Return the partitions of a topic that have a leader, by index."""
+        return self._available.get(topic, ())
+
+    def partition_count_for_topic(self, topic: str) -> int | None:
+        """Return the number of partitions, or None when the topic is not known."""
+        infos = self._by_topic.get(topic)
+        return None if infos is None else len(infos)
+
+    def partition(self, topic_partition: tuple[str, int]) -> PartitionInfo | None:
+        """Return one partition, or None when it is not known."""
+        return self._by_topic_partition.get(topic_partition)
+
+    def leader_for(self, topic_partition: tuple[str, int]) -> Node | None:
+        """Return the node that leads a partition, or None when nobody does or it is not known."""
+        info = self._by_topic_partition.get(topic_partition)
+        return None if info is None else info.leader
+
+    def node_by_id(self, node_id: int) -> Node | None:
+        """Return a node, or None when no such broker is known."""
+        return self.nodes.get(node_id)
+
+    def topic_id(self, topic: str) -> UUID | None:
+        """Return a topic's id, or None when the broker told none (Metadata below v10)."""
+        return self._topic_ids.get(topic)
+
+    def topic_name(self, topic_id: UUID) -> str | None:
+        """Return the name that belongs to a topic id, or None when it is not known."""
+        return self._topic_names.get(topic_id)
+
+    def topic_ids(self) -> dict[str, UUID]:
+        """Return a copy of the table from topic to topic id."""
+        return dict(self._topic_ids)
+
+    def __repr__(self) -> str:
+        return f"Cluster(id={self.cluster_id!r}, nodes={sorted(self.nodes)}, topics={sorted(self._by_topic)})"

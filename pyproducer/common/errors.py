@@ -1,0 +1,242 @@
+"""Every exception that pyproducer raises.
+
+    KafkaError                          base; picklable
+      ConfigError (ValueError)          key, value, why; raised before any thread starts
+      IllegalStateError (RuntimeError)  the caller's misuse: closed, forked, out of order
+        ProducerClosedError
+        ForkedProducerError
+      SerializationError                the user's serializer failed; __cause__ is kept
+      KafkaTimeoutError (TimeoutError)  phase = "metadata" | "buffer" | "delivery" | "request" | "flush" | "close" | "future"
+        BufferExhaustedError
+      TransportError                    the conversation broke
+        DisconnectedError
+        AuthenticationError             never retried
+      ProtocolError                     bytes that make no sense
+        LocalProtocolError              we tried to write nonsense: a bug
+          SchemaError                   (also for reading: names the field)
+        RemoteProtocolError             the peer sent nonsense: close the connection
+          InvalidReceiveError           size not positive or above the limit
+          InvalidRequestError           a request that cannot be parsed (the broker's side)
+          CorrelationIdMismatchError
+          CorruptRecordError            a record batch that cannot be read
+        UnsupportedVersionError         no common version of an API
+      ApiError                          the broker answered with a code: .code, .api, .node_id
+        RetriableError                  may pass with time
+          InvalidMetadataError          also refresh metadata
+            UnknownTopicOrPartitionError
+        AuthorizationError              topic, cluster, transactional id
+        InvalidTopicError               the name is not allowed, or the topic is internal
+        RecordRejectedError             invalid, corrupt, unsupported compression
+          RecordTooLargeError
+        FatalProducerError              fenced, invalid epoch: close the producer
+        OutOfOrderSequenceError         the log does not continue where this producer thinks it does
+        AbortableTransactionError       abort and go on
+        UnknownApiError                 a code that this version does not know; the number is kept
+
+Every error answers three questions as attributes: `retriable` (may the same call succeed later?),
+`refresh_metadata` (is our picture of the cluster wrong?) and `outcome`, what became of the record:
+`not_sent` (certainly not in the log), `unknown` (it may be in the log), `rejected` (the broker refused it).
+
+Thread:  values.
+Source:  Java org.apache.kafka.common.errors (4.1), in another tree.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+NOT_SENT = "not_sent"
+UNKNOWN = "unknown"
+REJECTED = "rejected"
+
+
+def _rebuild(cls: type[KafkaError], args: tuple[Any, ...], state: dict[str, Any]) -> KafkaError:
+    """Make an exception again from its message and attributes, for pickle."""
+    error = cls.__new__(cls)
+    Exception.__init__(error, *args)
+    error.__dict__.update(state)
+    return error
+
+
+class KafkaError(Exception):
+    """Base of all errors of pyproducer."""
+
+    retriable: bool = False
+    refresh_metadata: bool = False
+    outcome: str = NOT_SENT
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.args, self.__dict__)
+
+
+class ConfigError(KafkaError, ValueError):
+    """A setting is unknown, has a wrong value, or contradicts another. Nothing was started."""
+
+    def __init__(self, key: str, value: object, why: str) -> None:
+        super().__init__(f"Invalid value {value!r} for configuration {key}: {why}")
+        self.key = key
+        self.value = value
+        self.why = why
+
+
+class IllegalStateError(KafkaError, RuntimeError):
+    """The call is not allowed now; nothing was done."""
+
+
+class ProducerClosedError(IllegalStateError):
+    """The producer is closed, or was closed before the record could be sent."""
+
+
+class ForkedProducerError(IllegalStateError):
+    """The producer was made in another process: its sender thread does not exist here."""
+
+
+class SerializationError(KafkaError):
+    """A serializer failed or gave something that is not bytes; `__cause__` is its exception."""
+
+
+class KafkaTimeoutError(KafkaError, TimeoutError):
+    """Something took longer than allowed; `phase` names the step that waited."""
+
+    retriable = True
+
+    def __init__(self, message: str, *, phase: str, outcome: str = NOT_SENT) -> None:
+        super().__init__(message)
+        self.phase = phase
+        self.outcome = outcome
+
+
+class BufferExhaustedError(KafkaTimeoutError):
+    """No memory of buffer.memory became free within max.block.ms."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, phase="buffer")
+
+
+class TransportError(KafkaError):
+    """The conversation with a broker broke."""
+
+    retriable = True
+    refresh_metadata = True
+    outcome = UNKNOWN
+
+
+class DisconnectedError(TransportError):
+    """The connection ended before the answer came."""
+
+
+class AuthenticationError(TransportError):
+    """The broker and we could not prove to each other who we are (TLS, SASL); never retried."""
+
+    retriable = False
+    refresh_metadata = False
+    outcome = NOT_SENT
+
+
+class ProtocolError(KafkaError):
+    """Bytes that make no sense."""
+
+
+class LocalProtocolError(ProtocolError):
+    """We tried to write nonsense: a bug in pyproducer or in the values given to it."""
+
+
+class SchemaError(LocalProtocolError):
+    """A value does not fit its schema; the message names the field, outermost first."""
+
+
+class RemoteProtocolError(ProtocolError):
+    """The peer sent nonsense; the connection is closed."""
+
+    outcome = UNKNOWN
+
+
+class InvalidReceiveError(RemoteProtocolError):
+    """A frame's size is not positive, or above the limit."""
+
+
+class InvalidRequestError(RemoteProtocolError):
+    """A request that cannot be parsed."""
+
+
+class CorrelationIdMismatchError(RemoteProtocolError):
+    """The answer belongs to another request than the oldest one in flight."""
+
+
+class CorruptRecordError(RemoteProtocolError):
+    """A record batch whose bytes cannot be read: checksum, length or count do not fit."""
+
+
+class UnsupportedVersionError(ProtocolError):
+    """The broker and we have no version of an API in common."""
+
+
+class ApiError(KafkaError):
+    """The broker answered with an error code.
+
+    Args:
+        message: What happened, for a person.
+        code: The code on the wire.
+        api: Name of the API that was called, if known.
+        node_id: The broker that answered, if known.
+    """
+
+    outcome = REJECTED
+
+    def __init__(self, message: str, *, code: int, api: str | None = None, node_id: int | None = None) -> None:
+        super().__init__(message)
+        self.code = int(code)
+        self.api = api
+        self.node_id = node_id
+
+
+class RetriableError(ApiError):
+    """The same request may succeed later."""
+
+    retriable = True
+
+
+class InvalidMetadataError(RetriableError):
+    """The request went to the wrong place: metadata must be refreshed."""
+
+    refresh_metadata = True
+
+
+class UnknownTopicOrPartitionError(InvalidMetadataError):
+    """No broker that was asked knows the topic or partition."""
+
+
+class AuthorizationError(ApiError):
+    """The principal may not do this: topic, cluster, group or transactional id."""
+
+
+class InvalidTopicError(ApiError):
+    """The topic's name is not allowed, or the topic is internal."""
+
+
+class RecordRejectedError(ApiError):
+    """The broker examined the record batch and refused it."""
+
+
+class RecordTooLargeError(RecordRejectedError):
+    """A record or batch is above a limit: ours (max.request.size, buffer.memory) or the broker's."""
+
+
+class FatalProducerError(ApiError):
+    """This producer can not go on (fenced, invalid epoch): close it."""
+
+
+class OutOfOrderSequenceError(ApiError):
+    """The broker's log does not continue where this producer thinks it does: records may have been lost."""
+
+    outcome = UNKNOWN
+
+
+class AbortableTransactionError(ApiError):
+    """The transaction must be aborted; the producer can go on."""
+
+
+class UnknownApiError(ApiError):
+    """A code that this version does not know; `code` keeps the number."""
+
+    outcome = UNKNOWN

@@ -1,0 +1,58 @@
+"""The per-record work, from the compiled twin where it was built, else from its Python text.
+
+`PYPRODUCER_IMPL=native|python` forces one and fails loudly when it cannot be had; `IMPL` tells which one runs.
+
+Road:    partitioner, accumulator -> [hotpath] -> record
+Thread:  see _python.py, the definition.
+Source:  ours. Imports nothing of ours.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+from typing import TYPE_CHECKING
+
+_NAMES = ("BatchBuffer", "encode_headers", "encode_uvarint", "encode_varint", "murmur2", "record_size_upper_bound",
+          "varint")
+HEADER_SIZE_BYTES = 61
+
+
+def _choose(wanted: str | None) -> str:
+    """Return "native" or "python".
+
+    Raises:
+        ImportError: PYPRODUCER_IMPL names an implementation that does not exist or was not built.
+    """
+    if wanted not in (None, "", "native", "python"):
+        raise ImportError(f"PYPRODUCER_IMPL={wanted!r} is not known: use 'native' or 'python', or leave it unset")
+    if wanted == "python":
+        return "python"
+    if importlib.util.find_spec("pyproducer.hotpath._native") is not None:
+        return "native"
+    if wanted == "native":
+        raise ImportError("PYPRODUCER_IMPL=native, but the compiled twin was not built: install pyproducer where a "
+                          "C compiler is present, or unset PYPRODUCER_IMPL to run the Python text")
+    return "python"
+
+
+IMPL: str = _choose(os.environ.get("PYPRODUCER_IMPL"))
+
+if TYPE_CHECKING:
+    from pyproducer.hotpath._python import (
+        BatchBuffer,
+        encode_headers,
+        encode_uvarint,
+        encode_varint,
+        murmur2,
+        record_size_upper_bound,
+        varint,
+    )
+else:
+    _twin = importlib.import_module(f"pyproducer.hotpath._{IMPL}")
+    for _name in _NAMES:
+        globals()[_name] = getattr(_twin, _name)
+
+__all__ = ["HEADER_SIZE_BYTES", "IMPL", "BatchBuffer", "encode_headers", "encode_uvarint", "encode_varint",
+           "murmur2", "record_size_upper_bound", "varint"]

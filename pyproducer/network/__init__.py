@@ -1,0 +1,1 @@
+"""Framing, transports, channels and the selector, shared by client and broker."""

@@ -1,0 +1,1 @@
+"""The producer's front: settings, serializers, partitioners, interceptors, KafkaProducer."""

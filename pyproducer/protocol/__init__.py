@@ -1,0 +1,1 @@
+"""Kafka's wire protocol: types, schemas, one table of APIs, headers; no sockets."""

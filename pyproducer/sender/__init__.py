@@ -1,0 +1,1 @@
+"""The background thread's work: drain batches, send produce requests, complete them."""

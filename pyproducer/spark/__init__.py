@@ -1,0 +1,1 @@
+"""KafkaSink: write a DataFrame to Kafka from its partitions."""

@@ -1,0 +1,1 @@
+"""Producer ids, epochs and sequence numbers; no sockets."""

@@ -1,0 +1,22 @@
+"""A clock that stands still until a test moves it."""
+
+from __future__ import annotations
+
+
+class ManualClock:
+    """Both clocks of `Clock`, moved together by `advance`."""
+
+    def __init__(self, now_ms: int = 0, timestamp_ms: int = 1_700_000_000_000) -> None:
+        self._now_ms = now_ms
+        self._timestamp_ms = timestamp_ms
+
+    def now_ms(self) -> int:
+        return self._now_ms
+
+    def timestamp_ms(self) -> int:
+        return self._timestamp_ms
+
+    def advance(self, ms: int) -> int:
+        self._now_ms += ms
+        self._timestamp_ms += ms
+        return self._now_ms
