@@ -1,0 +1,65 @@
+# One sentence for each target is in `make help`. Every target starts from a bare checkout: it makes .venv,
+# installs into it what the target needs, and runs.
+#
+# Two stamps keep track of what .venv holds: `core` is what the demo needs (seconds), `all` is what the tests,
+# the checks and the benchmarks need. Both are made again when the project's own lists of packages change.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+LISTS := setup.cfg setup.py pyproject.toml
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint bench python-is-there
+
+help:
+	@echo "make demo   send one million records to an embedded broker, read them back, print rate and percentiles"
+	@echo "make test   ruff, mypy --strict, import-linter and every tier of the tests (Java and Maven for Kafka and Spark)"
+	@echo "make lint   ruff, mypy --strict, import-linter"
+	@echo "make bench  pyproducer beside confluent-kafka, kafka-python and aiokafka on one real broker (Java, Maven)"
+
+demo: $(VENV)/.core
+	@$(BIN)/python -m examples.demo
+
+test: lint
+	@command -v java >/dev/null || echo "make test: java is not installed: install Java 17 or newer" \
+		"(Debian: apt-get install openjdk-17-jre-headless); the tests against Apache Kafka and Spark are skipped" >&2
+	@command -v mvn >/dev/null || echo "make test: mvn is not installed: install Maven" \
+		"(Debian: apt-get install maven); the tests that need Apache Kafka's jars are skipped" >&2
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/.all
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(VENV)/.all
+	@command -v java >/dev/null || { echo "make bench: java is not installed: install Java 17 or newer" \
+		"(Debian: apt-get install openjdk-17-jre-headless)" >&2; exit 1; }
+	@command -v mvn >/dev/null || { echo "make bench: mvn is not installed: install Maven" \
+		"(Debian: apt-get install maven)" >&2; exit 1; }
+	$(BIN)/python -m benchmarks.batch_writer
+	$(BIN)/python -m benchmarks.compare
+	$(BIN)/python -m benchmarks.compare --delay-ms 10 --partitions 1
+
+$(VENV)/.core: $(VENV)/.made $(LISTS)
+	@echo "installing pyproducer and what the demo needs into $(VENV)"
+	@$(PIP) -e '.[snappy,demo]'
+	@touch $@
+
+$(VENV)/.all: $(VENV)/.core $(LISTS)
+	@echo "installing what the tests, the checks and the benchmarks need into $(VENV)"
+	@$(PIP) -e '.[snappy,demo,spark,test,dev,bench]'
+	@touch $@
+
+$(VENV)/.made: | python-is-there
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); echo "make: $(PYTHON) cannot make a" \
+		"virtual environment: install its venv module (Debian: apt-get install python3-venv)" >&2; exit 1; }
+	@touch $@
+
+python-is-there:
+	@command -v $(PYTHON) >/dev/null || { echo "make: $(PYTHON) is not installed: install Python 3.10 or newer" \
+		"(Debian: apt-get install python3 python3-venv)" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { echo "make: $(PYTHON) is older than 3.10:" \
+		"install Python 3.10 or newer, or name one with: make PYTHON=python3.12" >&2; exit 1; }
