@@ -1,0 +1,158 @@
+"""The jars of Apache Kafka, copied once by Maven into .cache/, and the Java that runs them.
+
+Source:  ours; the list of jars is tests/support/kafka/pom.xml.
+
+No import of pytest: benchmarks use this module too. Whatever is absent is a MissingTool whose one sentence says what
+to install; the suite turns it into a skip, or into a failure where CI=true.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+CACHE = ROOT / ".cache"
+POM = Path(__file__).resolve().parent / "kafka" / "pom.xml"
+KAFKA_VERSION = "4.1.0"  # the same as kafka.version in the pom
+DEPENDENCY_PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1"
+OFFLINE_TIMEOUT_S = 60
+DOWNLOAD_TIMEOUT_S = 300  # 43 MB and Maven's own plugins; a slow mirror needs minutes
+COMPILE_TIMEOUT_S = 120
+MINIMUM_JAVA = 17  # what the broker of Kafka 4 asks for
+
+
+class MissingTool(Exception):
+    """A program or a jar that a test needs is not here; the text says what to install."""
+
+
+@cache
+def java() -> str:
+    """Return the path of a Java that can run the broker.
+
+    Raises:
+        MissingTool: There is none, or it is older than 17.
+    """
+    path = _program("java")
+    if path is None:
+        raise MissingTool("java is not installed: install a JDK 17 or newer (Debian: apt-get install openjdk-17-jdk-headless)")
+    answer = subprocess.run([path, "-version"], capture_output=True, text=True, timeout=30, check=False)
+    words = (answer.stderr or answer.stdout).split('"')
+    version = words[1] if len(words) > 1 else ""
+    major = version.split(".")[0]
+    if not major.isdigit() or int(major) < MINIMUM_JAVA:
+        raise MissingTool(f"java is version {version or 'unknown'}: install a JDK 17 or newer "
+                          "(Debian: apt-get install openjdk-17-jdk-headless)")
+    return path
+
+
+@cache
+def kafka_classpath() -> str:
+    """Return the class path of the Apache Kafka 4.1 broker and its command line tools.
+
+    Raises:
+        MissingTool: The jars are not in the cache and Maven is absent or could not fetch them.
+    """
+    folder = CACHE / "kafka" / KAFKA_VERSION
+    if not folder.is_dir():
+        _fetch(folder, ["-f", str(POM), f"{DEPENDENCY_PLUGIN}:copy-dependencies", "-DincludeScope=runtime"])
+    return os.pathsep.join(str(jar) for jar in sorted(folder.glob("*.jar")))
+
+
+@cache
+def kafka_clients_jar(version: str = "4.3.0") -> Path:
+    """Return kafka-clients of one version: it holds the JSON of every message of the protocol.
+
+    Raises:
+        MissingTool: The jar is not in the cache and Maven is absent or could not fetch it.
+    """
+    folder = CACHE / "kafka-clients" / version
+    jar = folder / f"kafka-clients-{version}.jar"
+    if not jar.is_file():
+        _fetch(folder, [f"{DEPENDENCY_PLUGIN}:copy", f"-Dartifact=org.apache.kafka:kafka-clients:{version}"])
+    return jar
+
+
+def compile_java(source: Path, classpath: str | None = None) -> Path:
+    """Compile one Java file and return the folder of its classes; compiled again only when its text changes.
+
+    Args:
+        source: The .java file; its public class has no package.
+        classpath: What it is compiled against; the broker's class path when None.
+
+    Raises:
+        MissingTool: There is no javac.
+        RuntimeError: It does not compile; the text is javac's.
+    """
+    classpath = kafka_classpath() if classpath is None else classpath
+    digest = hashlib.sha256(source.read_bytes() + classpath.encode()).hexdigest()[:16]
+    folder = CACHE / "classes" / f"{source.stem}-{digest}"
+    if folder.is_dir():
+        return folder
+    javac = _program("javac")
+    if javac is None:
+        raise MissingTool("javac is not installed: install a JDK, not only a JRE (Debian: apt-get install openjdk-17-jdk-headless)")
+    with _fresh_folder(folder) as fresh:
+        command = [javac, "-nowarn", "-proc:none", "-d", fresh, "-cp", classpath, str(source)]
+        answer = subprocess.run(command, capture_output=True, text=True, timeout=COMPILE_TIMEOUT_S, check=False)
+        if answer.returncode != 0:
+            raise RuntimeError(f"{source.name} does not compile:\n{answer.stderr}")
+        _move(fresh, folder)
+    return folder
+
+
+def _program(name: str) -> str | None:
+    home = os.environ.get("JAVA_HOME")
+    if home and (Path(home) / "bin" / name).is_file():
+        return str(Path(home) / "bin" / name)
+    return shutil.which(name)
+
+
+def _fetch(folder: Path, goals: list[str]) -> None:
+    """Let Maven copy jars into the folder: from its local repository when they are there, else from the network."""
+    maven = shutil.which("mvn")
+    if maven is None:
+        raise MissingTool("Maven is not installed, it fetches Apache Kafka's jars: install it (Debian: apt-get install maven)")
+    java()  # says what to install when Maven would only say that JAVA_HOME is wrong
+    with _fresh_folder(folder) as fresh:
+        # An argument without effect for the other goal: copy-dependencies and copy have the same name for it.
+        command = [maven, "-q", "-B", *goals, f"-DoutputDirectory={fresh}"]
+        failure = _run_maven([*command, "--offline"], OFFLINE_TIMEOUT_S)
+        if failure is not None:
+            failure = _run_maven(command, DOWNLOAD_TIMEOUT_S)
+        if failure is not None:
+            raise MissingTool("Maven could not fetch Apache Kafka's jars, it needs a network or a filled ~/.m2 "
+                              f"({failure})")
+        _move(fresh, folder)
+
+
+def _run_maven(command: list[str], timeout_s: int) -> str | None:
+    """Run Maven; return None when it succeeded, else the first line of what it says."""
+    try:
+        answer = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False,
+                                stdin=subprocess.DEVNULL, cwd=POM.parent)
+    except subprocess.TimeoutExpired:
+        return f"no answer within {timeout_s} s"
+    if answer.returncode == 0:
+        return None
+    lines = [line for line in answer.stdout.splitlines() if "ERROR" in line] or ["no message"]
+    return lines[0].replace("[ERROR]", "").strip()[:300]
+
+
+def _fresh_folder(folder: Path) -> tempfile.TemporaryDirectory[str]:
+    """A folder beside the wanted one: it takes its name only when it is complete."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    return tempfile.TemporaryDirectory(dir=folder.parent, prefix=".fresh-", ignore_cleanup_errors=True)
+
+
+def _move(fresh: str, folder: Path) -> None:
+    try:
+        Path(fresh).rename(folder)
+    except OSError:
+        if not folder.is_dir():  # another process was first otherwise, and its copy is as good
+            raise
