@@ -25,6 +25,7 @@ OFFLINE_TIMEOUT_S = 60
 DOWNLOAD_TIMEOUT_S = 300  # 43 MB and Maven's own plugins; a slow mirror needs minutes
 COMPILE_TIMEOUT_S = 120
 MINIMUM_JAVA = 17  # what the broker of Kafka 4 asks for
+JDK_HINT = "Debian: apt-get install openjdk-17-jdk-headless"
 
 
 class MissingTool(Exception):
@@ -40,14 +41,13 @@ def java() -> str:
     """
     path = _program("java")
     if path is None:
-        raise MissingTool("java is not installed: install a JDK 17 or newer (Debian: apt-get install openjdk-17-jdk-headless)")
+        raise MissingTool(f"java is not installed: install a JDK {MINIMUM_JAVA} or newer ({JDK_HINT})")
     answer = subprocess.run([path, "-version"], capture_output=True, text=True, timeout=30, check=False)
     words = (answer.stderr or answer.stdout).split('"')
     version = words[1] if len(words) > 1 else ""
     major = version.split(".")[0]
     if not major.isdigit() or int(major) < MINIMUM_JAVA:
-        raise MissingTool(f"java is version {version or 'unknown'}: install a JDK 17 or newer "
-                          "(Debian: apt-get install openjdk-17-jdk-headless)")
+        raise MissingTool(f"java is version {version or 'unknown'}: install a JDK {MINIMUM_JAVA} or newer ({JDK_HINT})")
     return path
 
 
@@ -96,7 +96,7 @@ def compile_java(source: Path, classpath: str | None = None) -> Path:
         return folder
     javac = _program("javac")
     if javac is None:
-        raise MissingTool("javac is not installed: install a JDK, not only a JRE (Debian: apt-get install openjdk-17-jdk-headless)")
+        raise MissingTool(f"javac is not installed: install a JDK, not only a JRE ({JDK_HINT})")
     with _fresh_folder(folder) as fresh:
         command = [javac, "-nowarn", "-proc:none", "-d", fresh, "-cp", classpath, str(source)]
         answer = subprocess.run(command, capture_output=True, text=True, timeout=COMPILE_TIMEOUT_S, check=False)
@@ -117,10 +117,10 @@ def _fetch(folder: Path, goals: list[str]) -> None:
     """Let Maven copy jars into the folder: from its local repository when they are there, else from the network."""
     maven = shutil.which("mvn")
     if maven is None:
-        raise MissingTool("Maven is not installed, it fetches Apache Kafka's jars: install it (Debian: apt-get install maven)")
+        raise MissingTool("Maven is not installed, it fetches Apache Kafka's jars: install it "
+                          "(Debian: apt-get install maven)")
     java()  # says what to install when Maven would only say that JAVA_HOME is wrong
     with _fresh_folder(folder) as fresh:
-        # An argument without effect for the other goal: copy-dependencies and copy have the same name for it.
         command = [maven, "-q", "-B", *goals, f"-DoutputDirectory={fresh}"]
         failure = _run_maven([*command, "--offline"], OFFLINE_TIMEOUT_S)
         if failure is not None:

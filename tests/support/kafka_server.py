@@ -1,0 +1,292 @@
+"""A real Apache Kafka node (KRaft, broker and controller in one JVM) on loopback, started and killed by the tests.
+
+Thread:  one test thread; the JVM is a child process.
+Source:  ours; settings are Apache Kafka 4.1's, their reasons are beside them.
+
+No import of pytest: benchmarks use this module too (with `jvm_options=BENCHMARK_JVM_OPTIONS`).
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import NamedTuple
+
+from tests.support.kafka_jars import compile_java, java, kafka_classpath
+
+HERE = Path(__file__).resolve().parent / "kafka"
+START_TIMEOUT_S = 90  # a start takes 3 to 5 s on an idle machine
+STOP_TIMEOUT_S = 20
+TOOL_TIMEOUT_S = 120
+READY_LINE = "Kafka Server started"
+NODE_ID = 1
+# Fast to start and quiet beside the client that is tested: one compiler tier, one collector thread.
+TEST_JVM_OPTIONS = ("-Xmx512m", "-Xms64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+BENCHMARK_JVM_OPTIONS = ("-Xmx1g", "-Xms1g", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-Xshare:auto")
+
+
+class ServerCertificates(NamedTuple):
+    """Files (PEM) of the listeners with TLS; the second one asks the client for a certificate signed by `client_ca`."""
+
+    keystore: Path  # certificate chain and PKCS8 key in one file
+    client_ca: Path
+
+
+class KafkaServer:
+    """One Apache Kafka 4.1 node. A context manager; `start()` returns when it answers.
+
+    Args:
+        certificates: Opens two more listeners, with TLS and with mutual TLS.
+        settings: Broker settings that replace or extend the ones below.
+        jvm_options: Options of the JVM.
+        folder: Where its log folder and its output are kept; a temporary folder, removed by stop(), when None.
+
+    Raises:
+        MissingTool: Java or Kafka's jars are absent.
+    """
+
+    def __init__(self, *, certificates: ServerCertificates | None = None, settings: Mapping[str, object] | None = None,
+                 jvm_options: Sequence[str] = TEST_JVM_OPTIONS, folder: Path | None = None) -> None:
+        self._java = java()
+        self._classpath = kafka_classpath()
+        self._node_classes = compile_java(HERE / "KafkaNode.java", self._classpath)
+        self._certificates = certificates
+        self._settings = dict(settings or {})
+        self._jvm_options = tuple(jvm_options)
+        self._own_folder = folder is None
+        self.folder = Path(tempfile.mkdtemp(prefix="kafka-server-")) if folder is None else folder
+        self.log_dir = self.folder / "data"
+        self.output = self.folder / "output.log"
+        self._cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        names = ["PLAINTEXT", "CONTROLLER", *(["SSL", "MTLS"] if certificates else [])]
+        self._ports = dict(zip(names, free_ports(len(names)), strict=True))
+        self._process: subprocess.Popen[bytes] | None = None
+        self._read_from = 0
+
+    def __enter__(self) -> KafkaServer:
+        try:
+            return self.start()
+        except BaseException:
+            self.stop()
+            raise
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        self.stop()
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """The listener without TLS."""
+        return f"127.0.0.1:{self._ports['PLAINTEXT']}"
+
+    @property
+    def port(self) -> int:
+        """The port of the listener without TLS."""
+        return self._ports["PLAINTEXT"]
+
+    @property
+    def ssl_bootstrap_servers(self) -> str:
+        """The listener with TLS, by the name that its certificate has."""
+        return f"localhost:{self._ports['SSL']}"
+
+    @property
+    def ssl_port(self) -> int:
+        """The port of the listener with TLS."""
+        return self._ports["SSL"]
+
+    @property
+    def mtls_bootstrap_servers(self) -> str:
+        """The listener with TLS that requires a certificate of the client."""
+        return f"localhost:{self._ports['MTLS']}"
+
+    @property
+    def pid(self) -> int:
+        """The process id of the JVM."""
+        return self._running().pid
+
+    def start(self) -> KafkaServer:
+        """Start the node (formatting its folder the first time) and wait until it serves."""
+        properties = self._write_properties()
+        command = [self._java, *self._jvm_options, f"-Dlog4j2.configurationFile={HERE / 'log4j2.xml'}",
+                   "-Dlog4j2.disableJmx=true", "-cp", os.pathsep.join([str(self._node_classes), self._classpath]),
+                   "KafkaNode", str(properties), str(self.log_dir), self._cluster_id]
+        self._read_from = self.output.stat().st_size if self.output.exists() else 0
+        with self.output.open("ab") as output:
+            self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=output, stderr=subprocess.STDOUT,
+                                             cwd=self.folder, start_new_session=True)
+        self._await_ready()
+        return self
+
+    def kill(self) -> None:
+        """Kill the JVM at once (SIGKILL), as a crash of the machine's process does."""
+        process = self._running()
+        process.kill()
+        self._reap(process)
+
+    def restart(self) -> KafkaServer:
+        """Start again on the same ports and the same log folder; kills it first if it runs."""
+        if self._process is not None:
+            self.kill()
+        return self.start()
+
+    def pause(self) -> None:
+        """Stop the JVM where it stands (SIGSTOP): its sockets stay open and nothing answers."""
+        self._running().send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let a paused JVM go on (SIGCONT)."""
+        self._running().send_signal(signal.SIGCONT)
+
+    def stop(self) -> None:
+        """End the node and remove its temporary folder; again is no error. A test's log needs no clean shutdown."""
+        if self._process is not None:
+            self.kill()
+        if self._own_folder:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def create_topic(self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> str:
+        """Create a topic and wait until every partition has its leader; returns the name."""
+        from confluent_kafka.admin import AdminClient, NewTopic
+
+        admin = AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0})
+        topic = NewTopic(name, num_partitions=partitions, replication_factor=1, config=dict(configs or {}))
+        admin.create_topics([topic], request_timeout=30)[name].result(timeout=40)
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline:
+            known = admin.list_topics(timeout=30).topics.get(name)
+            leaders = [partition.leader for partition in known.partitions.values()] if known else []
+            if leaders == [NODE_ID] * partitions:
+                return name
+            time.sleep(0.05)
+        raise TimeoutError(f"topic {name} has no leader for all of its {partitions} partitions after 30 s")
+
+    def dump_log(self, topic: str, partition: int = 0) -> str:
+        """Return what Kafka's own DumpLogSegments says of every batch and record of a partition.
+
+        Shape: `--deep-iteration --print-data-log`; the broker may run (the kernel has all that it wrote).
+        """
+        segments = sorted((self.log_dir / f"{topic}-{partition}").glob("*.log"))
+        if not segments:
+            raise FileNotFoundError(f"partition {topic}-{partition} has no segment in {self.log_dir}")
+        return self.run_tool("kafka.tools.DumpLogSegments", "--deep-iteration", "--print-data-log",
+                             "--files", ",".join(str(segment) for segment in segments))
+
+    def run_tool(self, main_class: str, *arguments: str) -> str:
+        """Run one of Kafka's command line tools and return what it prints, errors included."""
+        command = [self._java, "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dkafka.log.level=WARN",
+                   f"-Dlog4j2.configurationFile={HERE / 'log4j2.xml'}", "-cp", self._classpath, main_class, *arguments]
+        answer = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+                                timeout=TOOL_TIMEOUT_S, check=False, stdin=subprocess.DEVNULL)
+        if answer.returncode != 0:
+            raise RuntimeError(f"{main_class} ended with {answer.returncode}: {answer.stdout[-2000:]}")
+        return answer.stdout
+
+    def output_tail(self, characters: int = 4000) -> str:
+        """The end of what the broker printed, for messages."""
+        return self.output.read_text(errors="replace")[-characters:] if self.output.exists() else ""
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        if self._process is None:
+            raise RuntimeError("the Kafka node is not running")
+        return self._process
+
+    def _reap(self, process: subprocess.Popen[bytes]) -> None:
+        process.wait(STOP_TIMEOUT_S)
+        if process.stdin is not None:
+            process.stdin.close()
+        self._process = None
+
+    def _await_ready(self) -> None:
+        process = self._running()
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while time.monotonic() < deadline:
+            if process.poll() is not None:
+                self._reap(process)
+                raise RuntimeError(f"the Kafka node ended with {process.returncode} at its start:\n{self.output_tail()}")
+            with self.output.open("rb") as output:
+                output.seek(self._read_from)
+                if READY_LINE.encode() in output.read():
+                    return
+            time.sleep(0.05)
+        raise TimeoutError(f"the Kafka node did not start within {START_TIMEOUT_S} s:\n{self.output_tail()}")
+
+    def _write_properties(self) -> Path:
+        path = self.folder / "server.properties"
+        self.log_dir.mkdir(parents=True, exist_ok=True)
+        settings = {**self._default_settings(), **self._settings}
+        path.write_text("".join(f"{key}={value}\n" for key, value in settings.items()), encoding="ascii")
+        return path
+
+    def _default_settings(self) -> dict[str, object]:
+        listeners = [f"{name}://127.0.0.1:{port}" for name, port in self._ports.items()]
+        advertised = [f"{name}://{'127.0.0.1' if name == 'PLAINTEXT' else 'localhost'}:{port}"
+                      for name, port in self._ports.items() if name != "CONTROLLER"]
+        settings: dict[str, object] = {
+            "process.roles": "broker,controller",
+            "node.id": NODE_ID,
+            "controller.quorum.voters": f"{NODE_ID}@127.0.0.1:{self._ports['CONTROLLER']}",
+            "controller.listener.names": "CONTROLLER",
+            "listeners": ",".join(listeners),
+            "advertised.listeners": ",".join(advertised),
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SSL:SSL,MTLS:SSL",
+            "inter.broker.listener.name": "PLAINTEXT",
+            "log.dirs": self.log_dir,
+            # One node: nothing can be replicated.
+            "offsets.topic.replication.factor": 1,
+            "offsets.topic.num.partitions": 1,
+            "transaction.state.log.replication.factor": 1,
+            "transaction.state.log.min.isr": 1,
+            "transaction.state.log.num.partitions": 1,
+            "share.coordinator.state.topic.replication.factor": 1,
+            "share.coordinator.state.topic.min.isr": 1,
+            "group.initial.rebalance.delay.ms": 0,
+            "auto.create.topics.enable": False,  # a test that wants it asks for it
+            # A killed node must be let in again soon: its old session has to end first (default 9 s).
+            "broker.session.timeout.ms": 3000,
+            "broker.heartbeat.interval.ms": 500,
+            # Quiet when idle: no cleaner, no no-op records, no retention checks within a test, few threads.
+            "log.cleaner.enable": False,
+            "log.retention.check.interval.ms": 3_600_000,
+            "log.retention.ms": -1,  # timestamps of 0 are years past the retention
+            "metadata.max.idle.interval.ms": 5000,
+            "log.flush.scheduler.interval.ms": 3_600_000,
+            "num.network.threads": 2,
+            "num.io.threads": 2,
+            "num.recovery.threads.per.data.dir": 1,
+            "background.threads": 2,
+            "log.message.timestamp.before.max.ms": 2**63 - 1,
+            "log.message.timestamp.after.max.ms": 2**63 - 1,
+            "log.segment.bytes": 1024 * 1024 * 1024,
+        }
+        if self._certificates is not None:
+            settings.update({
+                "ssl.keystore.type": "PEM",
+                "ssl.keystore.location": self._certificates.keystore,
+                "ssl.truststore.type": "PEM",
+                "ssl.truststore.location": self._certificates.client_ca,
+                "ssl.client.auth": "none",
+                "listener.name.mtls.ssl.client.auth": "required",
+            })
+        return settings
+
+
+def free_ports(count: int) -> list[int]:
+    """Return ports of loopback that are free now: Kafka has to be told its ports before it starts."""
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for sock in sockets:
+            sock.bind(("127.0.0.1", 0))
+        return [int(sock.getsockname()[1]) for sock in sockets]
+    finally:
+        for sock in sockets:
+            sock.close()
