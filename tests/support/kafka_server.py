@@ -25,6 +25,7 @@ from typing import NamedTuple
 from tests.support.kafka_jars import compile_java, java, kafka_classpath
 
 HERE = Path(__file__).resolve().parent / "kafka"
+NODE_SOURCE = HERE / "KafkaNode.java"
 START_TIMEOUT_S = 90  # a start takes 3 to 5 s on an idle machine
 STOP_TIMEOUT_S = 20
 TOOL_TIMEOUT_S = 120
@@ -59,7 +60,7 @@ class KafkaServer:
                  jvm_options: Sequence[str] = TEST_JVM_OPTIONS, folder: Path | None = None) -> None:
         self._java = java()
         self._classpath = kafka_classpath()
-        self._node_classes = compile_java(HERE / "KafkaNode.java", self._classpath)
+        self._node_classes = compile_java(NODE_SOURCE, self._classpath)
         self._certificates = certificates
         self._settings = dict(settings or {})
         self._jvm_options = tuple(jvm_options)
@@ -212,7 +213,7 @@ class KafkaServer:
         while time.monotonic() < deadline:
             if process.poll() is not None:
                 self._reap(process)
-                raise RuntimeError(f"the Kafka node ended with {process.returncode} at its start:\n{self.output_tail()}")
+                raise RuntimeError(f"the Kafka node ended with {process.returncode} at start:\n{self.output_tail()}")
             with self.output.open("rb") as output:
                 output.seek(self._read_from)
                 if READY_LINE.encode() in output.read():

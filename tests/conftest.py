@@ -1,0 +1,213 @@
+"""What holds for every test: tiers and their tools, no leaked thread or socket, the twin shown in the header.
+
+A tier is a folder of tests/. One whose tool is missing is skipped, with the reason in the summary; where CI=true it
+is a failure, so that nothing is green because nothing ran.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib.util
+import itertools
+import os
+import re
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Callable, Generator, Iterator
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pyproducer import hotpath
+from tests.support.kafka_jars import MissingTool, compile_java, java, kafka_classpath
+from tests.support.kafka_server import NODE_SOURCE, KafkaServer, ServerCertificates
+
+if TYPE_CHECKING:
+    from tests.support.certificates import Certificates
+
+TESTS = Path(__file__).resolve().parent
+SOCKET_TYPES = frozenset({socket.socket, ssl.SSLSocket})
+LEAK_GRACE_S = 3.0  # a thread that was told to end may still be on its way out
+# Tiers whose tests open no sockets: a look at every object would cost seconds.
+WITHOUT_SOCKETS = frozenset({"unit", "protocol", "property"})
+# Spark's Python half opens connections and threads of its own when it likes; our producers live in its workers.
+UNWATCHED = frozenset({"spark"})
+
+
+def pytest_report_header() -> str:
+    return f"pyproducer.hotpath.IMPL: {hotpath.IMPL}"
+
+
+# Tiers ---------------------------------------------------------------------------------------------------------------
+
+def _require_packages(*names: str) -> None:
+    for name in names:
+        if importlib.util.find_spec(name) is None:
+            raise MissingTool(f"the package {name} is not installed: pip install -e '.[test]'")
+
+
+def _require_kafka() -> None:
+    _require_packages("confluent_kafka", "cryptography", "psutil")
+    java()
+    kafka_classpath()
+    compile_java(NODE_SOURCE)
+
+
+def _require_spark() -> None:
+    for name in ("pyspark", "pyarrow"):
+        if importlib.util.find_spec(name) is None:
+            raise MissingTool(f"the package {name} is not installed: pip install -e '.[spark,test]'")
+    java()
+
+
+TIER_TOOLS: dict[str, Callable[[], None]] = {
+    "unit": lambda: None,
+    "protocol": lambda: None,
+    "property": lambda: _require_packages("hypothesis"),
+    "embedded": lambda: None,
+    "strangers": lambda: _require_packages("confluent_kafka", "kafka", "aiokafka"),
+    "kafka": _require_kafka,
+    "spark": _require_spark,
+}
+
+
+def tier_of(path: Path) -> str | None:
+    """The folder of tests/ that a test file lies in; None for files beside the tiers."""
+    parts = path.relative_to(TESTS).parts if path.is_relative_to(TESTS) else ()
+    return parts[0] if len(parts) > 1 and parts[0] in TIER_TOOLS else None
+
+
+@cache
+def missing_tool(tier: str) -> str | None:
+    """What to install before a tier can run; None when it can."""
+    try:
+        TIER_TOOLS[tier]()
+    except MissingTool as missing:
+        return str(missing)
+    return None
+
+
+def refuse(reason: str, *, whole_module: bool = False) -> None:
+    """Skip for a missing tool; fail where CI=true."""
+    if os.environ.get("CI", "").lower() == "true":
+        pytest.fail(f"CI=true, and a tool is missing: {reason}", pytrace=False)
+    pytest.skip(reason, allow_module_level=whole_module)
+
+
+class _MissingTierModule(pytest.Module):
+    """A test file whose tier cannot run: it is not even imported."""
+
+    def collect(self) -> list[pytest.Item | pytest.Collector]:
+        tier = tier_of(self.path)
+        refuse(f"tier {tier}: {missing_tool(tier or '')}", whole_module=True)
+        return []
+
+
+def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> pytest.Module | None:
+    tier = tier_of(module_path)
+    if tier is None or missing_tool(tier) is None:
+        return None
+    return _MissingTierModule.from_parent(parent, path=module_path)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None, None, None]:
+    try:
+        yield
+    except MissingTool as missing:
+        refuse(str(missing))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
+    try:
+        yield
+    except MissingTool as missing:  # one test of a tier may need more than the tier does
+        refuse(str(missing))
+
+
+# Leaks ---------------------------------------------------------------------------------------------------------------
+
+@pytest.fixture(autouse=True)
+def no_leaks(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fail a test that leaves a thread running or a socket open.
+
+    Fixtures of a wider scope are set up before this one, so what they hold counts as there before.
+    """
+    tier = tier_of(request.path)
+    if tier in UNWATCHED:
+        yield
+        return
+    threads_before = _python_threads()
+    sockets_before = set() if tier in WITHOUT_SOCKETS else _open_sockets()
+    yield
+    leaked = _wait_until_ended(_python_threads() - threads_before)
+    if leaked:
+        pytest.fail(f"the test left threads running: {sorted(thread.name for thread in leaked)}", pytrace=False)
+    if tier in WITHOUT_SOCKETS:
+        return
+    gc.collect()  # a socket that nobody holds any more warns here, inside the test that lost it
+    open_sockets = _open_sockets() - sockets_before
+    if open_sockets:
+        pytest.fail(f"the test left sockets open: {sorted(map(_describe, open_sockets))}", pytrace=False)
+
+
+def _python_threads() -> set[threading.Thread]:
+    """The threads that Python started; librdkafka's own ones show up as dummies when they call back."""
+    return {thread for thread in threading.enumerate() if not isinstance(thread, threading._DummyThread)}
+
+
+def _wait_until_ended(threads: set[threading.Thread]) -> list[threading.Thread]:
+    deadline = time.monotonic() + LEAK_GRACE_S
+    for thread in threads:
+        thread.join(max(0.0, deadline - time.monotonic()))
+    return [thread for thread in threads if thread.is_alive()]
+
+
+def _open_sockets() -> set[socket.socket]:
+    return {thing for thing in gc.get_objects() if type(thing) in SOCKET_TYPES and thing.fileno() >= 0}
+
+
+def _describe(sock: socket.socket) -> str:
+    try:
+        return f"{sock.getsockname()} -> {sock.getpeername()}"
+    except OSError:
+        return repr(sock)
+
+
+# Brokers -------------------------------------------------------------------------------------------------------------
+
+@pytest.fixture(scope="session")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    """Certificates of the session; see tests/support/certificates.py."""
+    from tests.support.certificates import make_certificates  # needs a package that the unit tier does not
+
+    return make_certificates(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture(scope="session")
+def kafka(certificates: Certificates) -> Iterator[KafkaServer]:
+    """One Apache Kafka node for the whole session, with TLS listeners. A test must not stop it."""
+    with KafkaServer(certificates=ServerCertificates(certificates.server.keystore, certificates.ca)) as server:
+        yield server
+
+
+@pytest.fixture
+def own_kafka() -> Iterator[KafkaServer]:
+    """An Apache Kafka node for one test, which may kill or pause it."""
+    with KafkaServer() as server:
+        yield server
+
+
+_topic_numbers = itertools.count(1)
+
+
+@pytest.fixture
+def topic_name(request: pytest.FixtureRequest) -> str:
+    """A topic name that no other test uses."""
+    name = re.sub(r"[^A-Za-z0-9]+", "-", request.node.name).strip("-").lower()
+    return f"{name[:100]}-{next(_topic_numbers)}"
