@@ -1,1 +1,13 @@
-"""KafkaSink: write a DataFrame to Kafka from its partitions."""
+"""KafkaSink: write a DataFrame to Kafka from its partitions.
+
+Road:    Spark task -> [columns -> rows] -> producer
+Thread:  one task at a time in a Spark Python worker; the pool may be shared by threads.
+Source:  the column contract of Spark's own Kafka sink (spark-sql-kafka-0-10, 4.0); the rest is ours.
+"""
+
+from __future__ import annotations
+
+from pyproducer.spark.errors import ColumnError, RowsFailedError
+from pyproducer.spark.sink import KafkaSink
+
+__all__ = ["ColumnError", "KafkaSink", "RowsFailedError"]

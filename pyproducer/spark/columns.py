@@ -1,0 +1,175 @@
+"""Which column of a row is what, and what a column may hold.
+
+    column     type in the DataFrame                      null
+    value      string | binary, required                  a tombstone
+    key        string | binary                            no key
+    topic      string, unless the sink's topic is set     refused, naming the option
+    partition  int                                        the partitioner chooses
+    headers    array<struct<key:string,value:binary>>     none; a header's value may be null, its key not
+
+Names are case-sensitive; other columns are ignored.
+
+Road:    Spark row -> [columns] -> rows
+Thread:  immutable values; any.
+Source:  Spark's KafkaWriter.validateQuery and KafkaRowWriter (4.0), with their sentences.
+         Differs from Spark: types are checked value by value, as a row in Python carries no schema; so a bigint
+         partition passes while it fits an int.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any
+
+from pyproducer.common.records import MAX_PARTITION, NO_HEADERS, Header
+from pyproducer.spark.errors import ColumnError
+
+COLUMNS = ("key", "value", "topic", "partition", "headers")
+HEADERS_TYPE = "array<struct<key:string,value:binary>>"
+
+logger = logging.getLogger(__name__)
+
+# datetime before date and bool before int: the first match counts, and each is a subclass of the other.
+_SPARK_TYPES: tuple[tuple[type, str], ...] = (
+    (bool, "boolean"), (int, "int"), (float, "double"), (str, "string"), (bytes, "binary"), (bytearray, "binary"),
+    (Decimal, "decimal"), (datetime, "timestamp"), (date, "date"), (dict, "map"), (list, "array"), (tuple, "struct"))
+
+
+@dataclass(frozen=True)
+class ColumnContract:
+    """The position of each column in a row; None for a column that is not there.
+
+    `fixed_topic` is the sink's own topic, which wins over the column.
+    """
+
+    value: int
+    key: int | None = None
+    topic: int | None = None
+    partition: int | None = None
+    headers: int | None = None
+    fixed_topic: str | None = None
+
+    @classmethod
+    def of(cls, names: Sequence[str], fixed_topic: str | None) -> ColumnContract:
+        """Find the columns of the contract among the names of a row.
+
+        Args:
+            names: The row's `__fields__`, in order.
+            fixed_topic: The topic option of the sink, or None.
+
+        Raises:
+            ColumnError: No `value`, no topic at all, or a column that is there twice. Not sent.
+        """
+        for name in COLUMNS:
+            if names.count(name) > 1:
+                raise ColumnError(f"Reference '{name}' is ambiguous: the DataFrame has {names.count(name)} columns "
+                                  "of that name")
+        if "value" not in names:
+            raise ColumnError("Required attribute 'value' not found" + _looks_like("value", names))
+        if fixed_topic is None and "topic" not in names:
+            raise ColumnError("topic option required when no 'topic' attribute is present. "
+                              "Use the topic option for setting a topic." + _looks_like("topic", names))
+        for name in ("key", "partition", "headers"):
+            if name not in names and _looks_like(name, names):
+                logger.warning("the DataFrame has no column %r%s; it is ignored", name, _looks_like(name, names))
+        index = {name: names.index(name) for name in COLUMNS if name in names}
+        return cls(value=index["value"], key=index.get("key"),
+                   topic=None if fixed_topic is not None else index["topic"],
+                   partition=index.get("partition"), headers=index.get("headers"), fixed_topic=fixed_topic)
+
+
+def column_bytes(name: str, value: Any) -> bytes | None:
+    """Return a string or binary column as bytes; Spark 4.0 gives bytearray for binary, 4.1 and later bytes.
+
+    Raises:
+        ColumnError: The value is of another type. Not sent.
+    """
+    if value is None or isinstance(value, bytes):
+        return value
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, bytearray):
+        return bytes(value)
+    raise _unsupported(name, value, "string or binary")
+
+
+def column_topic(value: Any) -> str:
+    """Return the topic of a row.
+
+    Raises:
+        ColumnError: It is null, empty or not a string. Not sent.
+    """
+    if value is None:
+        raise ColumnError("null topic present in the data. Use the topic option for setting a default topic.")
+    if not isinstance(value, str):
+        raise _unsupported("topic", value, "string")
+    if not value:
+        raise ColumnError("empty topic present in the data. Use the topic option for setting a default topic.")
+    return value
+
+
+def column_partition(value: Any) -> int | None:
+    """Return the partition of a row; None lets the partitioner choose.
+
+    Raises:
+        ColumnError: It is not an int, or out of an int's range. Not sent.
+    """
+    if value is None:
+        return None
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise _unsupported("partition", value, "int")
+    if not 0 <= value <= MAX_PARTITION:
+        raise ColumnError(f"partition {value} is out of range: it must be from 0 to {MAX_PARTITION}, or null")
+    return value
+
+
+def column_headers(value: Any) -> tuple[Header, ...]:
+    """Return the headers of a row, in order.
+
+    Raises:
+        ColumnError: It is not an array of (key, value), or a header's key is null. Not sent.
+    """
+    if not value:
+        if value is None or isinstance(value, (list, tuple)):
+            return NO_HEADERS
+        raise _unsupported("headers", value, HEADERS_TYPE)
+    if not isinstance(value, (list, tuple)):
+        raise _unsupported("headers", value, HEADERS_TYPE)
+    headers: list[Header] = []
+    for header in value:
+        if not isinstance(header, tuple) or len(header) != 2:
+            raise _unsupported("headers", value, HEADERS_TYPE)
+        key, content = header
+        if key is None:
+            raise ColumnError("Null header keys are not permitted")
+        if isinstance(content, bytearray):
+            content = bytes(content)
+        if not isinstance(key, str) or not (content is None or isinstance(content, bytes)):
+            raise ColumnError(f"headers attribute unsupported type array<struct<key:{spark_type(key)},"
+                              f"value:{spark_type(content)}>>. headers must be a(n) {HEADERS_TYPE}")
+        headers.append(Header(key, content))
+    return tuple(headers)
+
+
+def spark_type(value: Any) -> str:
+    """Return Spark's name for the type of a value, for messages."""
+    for python_type, name in _SPARK_TYPES:
+        if isinstance(value, python_type):
+            return name
+    return type(value).__name__
+
+
+def _unsupported(name: str, value: Any, wanted: str) -> ColumnError:
+    return ColumnError(f"{name} attribute unsupported type {spark_type(value)}. {name} must be a(n) {wanted}")
+
+
+def _looks_like(name: str, names: Sequence[str]) -> str:
+    """Name a column that differs only in case: Spark's sink ignores it without a word, and the key is lost."""
+    for other in names:
+        if other != name and other.lower() == name:
+            return f" (there is {other!r}: names are case-sensitive)"
+    return ""

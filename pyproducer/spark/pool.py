@@ -1,0 +1,107 @@
+"""One producer per worker process and set of properties.
+
+A Spark Python worker runs task after task; a producer per task would connect, fetch metadata and get a producer id
+each time. So producers stay here between tasks. A worker may be killed without a word while it is idle: that is
+why a task flushes before it ends, and nothing is left to an exit hook.
+
+Road:    sink -> [pool] -> producer
+Thread:  any; one lock.
+Source:  Spark's InternalKafkaProducerPool (4.0): idle producers are closed after ten minutes, never one in use.
+         Differs from Spark: no cleaning thread; idle ones are closed when the next task asks for a producer.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from pyproducer.common.clock import Clock, SystemClock
+from pyproducer.spark.rows import RowProducer
+
+IDLE_MS = 600_000
+"""Spark's own default (spark.kafka.producer.cache.timeout)."""
+
+CLOSE_TIMEOUT_S = 30.0
+"""A producer closed here is flushed already, or has failed: what it still holds is not worth a longer wait."""
+
+
+@dataclass
+class _Pooled:
+    producer: RowProducer
+    lease_count: int
+    last_used_ms: int
+    is_discarded: bool = False
+
+
+class ProducerPool:
+    """Producers by key; made on first use, closed when idle, when failed, or with the pool.
+
+    Args:
+        make_producer: Builds a producer from properties.
+        clock: Only to tell which ones are idle.
+        idle_ms: How long an unused producer stays open at least.
+    """
+
+    def __init__(self, make_producer: Callable[[Mapping[str, object]], RowProducer], *, clock: Clock | None = None,
+                 idle_ms: int = IDLE_MS) -> None:
+        self._make_producer = make_producer
+        self._clock = clock or SystemClock()
+        self._idle_ms = idle_ms
+        self._lock = threading.Lock()  # guards the three below; nothing that waits is called under it
+        self._pooled: dict[str, _Pooled] = {}
+        self._pid = os.getpid()
+
+    @contextmanager
+    def lease(self, key: str, props: Mapping[str, object]) -> Iterator[RowProducer]:
+        """Lend the producer of a key for one task; one that leaves with an exception is not lent again."""
+        self._forget_after_fork()
+        now_ms = self._clock.now_ms()
+        with self._lock:
+            idle = self._take_idle(key, now_ms)
+            pooled = self._pooled.get(key)
+            if pooled is None:
+                # The constructor touches no network, so it may run under the lock.
+                pooled = self._pooled[key] = _Pooled(self._make_producer(props), 0, now_ms)
+            pooled.lease_count += 1
+        for producer in idle:
+            producer.close(CLOSE_TIMEOUT_S)
+        try:
+            yield pooled.producer
+        except BaseException:
+            # A failed task may leave a producer that is fenced or out of sequence: the next task gets a new one.
+            with self._lock:
+                pooled.is_discarded = True
+                if self._pooled.get(key) is pooled:
+                    del self._pooled[key]
+            raise
+        finally:
+            with self._lock:
+                pooled.lease_count -= 1
+                pooled.last_used_ms = self._clock.now_ms()
+                is_last = pooled.is_discarded and pooled.lease_count == 0
+            if is_last:
+                pooled.producer.close(CLOSE_TIMEOUT_S)
+
+    def close(self) -> None:
+        """Close every producer that is not in use."""
+        self._forget_after_fork()
+        with self._lock:
+            unused = [key for key, pooled in self._pooled.items() if pooled.lease_count == 0]
+            producers = [self._pooled.pop(key).producer for key in unused]
+        for producer in producers:
+            producer.close(CLOSE_TIMEOUT_S)
+
+    def _take_idle(self, wanted_key: str, now_ms: int) -> list[RowProducer]:
+        idle = [key for key, pooled in self._pooled.items()
+                if key != wanted_key and pooled.lease_count == 0 and now_ms - pooled.last_used_ms >= self._idle_ms]
+        return [self._pooled.pop(key).producer for key in idle]
+
+    def _forget_after_fork(self) -> None:
+        """Drop what another process made: its threads do not exist here, and its lock may never be released."""
+        if self._pid != os.getpid():
+            self._lock = threading.Lock()
+            self._pooled = {}
+            self._pid = os.getpid()

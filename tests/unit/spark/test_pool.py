@@ -1,0 +1,84 @@
+"""One producer per process and key."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytest
+
+from pyproducer.spark.pool import ProducerPool
+from tests.support.clock import ManualClock
+from tests.unit.spark.doubles import FakeProducer
+
+
+def make_pool() -> tuple[ProducerPool, ManualClock, list[FakeProducer]]:
+    made: list[FakeProducer] = []
+
+    def make(props: Any) -> FakeProducer:
+        made.append(FakeProducer(props))
+        return made[-1]
+
+    clock = ManualClock()
+    return ProducerPool(make, clock=clock, idle_ms=1000), clock, made
+
+
+def test_lease_twice_gives_the_same_producer_and_leaves_it_open() -> None:
+    pool, _, made = make_pool()
+    with pool.lease("a", {"x": 1}) as first:
+        pass
+    with pool.lease("a", {"x": 1}) as second:
+        pass
+    assert first is second
+    assert len(made) == 1
+    assert made[0].close_timeouts == []
+    assert made[0].props == {"x": 1}
+
+
+def test_lease_when_the_task_fails_closes_that_producer_and_makes_another() -> None:
+    pool, _, made = make_pool()
+    with pytest.raises(ArithmeticError), pool.lease("a", {}):
+        raise ArithmeticError
+    assert len(made[0].close_timeouts) == 1
+    with pool.lease("a", {}) as second:
+        assert second is not made[0]
+
+
+def test_lease_when_another_task_uses_the_failed_one_closes_it_after_both() -> None:
+    pool, _, made = make_pool()
+    with pool.lease("a", {}):
+        with pytest.raises(ArithmeticError), pool.lease("a", {}):
+            raise ArithmeticError
+        assert made[0].close_timeouts == []
+    assert len(made[0].close_timeouts) == 1
+
+
+def test_lease_when_others_are_idle_closes_them_but_none_in_use() -> None:
+    pool, clock, made = make_pool()
+    with pool.lease("idle", {}):
+        pass
+    with pool.lease("used", {}):
+        clock.advance(1000)
+        with pool.lease("new", {}):
+            pass
+        assert [len(producer.close_timeouts) for producer in made] == [1, 0, 0]
+
+
+def test_close_closes_what_is_not_in_use() -> None:
+    pool, _, made = make_pool()
+    with pool.lease("used", {}):
+        with pool.lease("unused", {}):
+            pass
+        pool.close()
+        assert [len(producer.close_timeouts) for producer in made] == [0, 1]
+
+
+def test_lease_after_fork_makes_a_producer_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    pool, _, made = make_pool()
+    with pool.lease("a", {}):
+        pass
+    pid = os.getpid()
+    monkeypatch.setattr(os, "getpid", lambda: pid + 1)
+    with pool.lease("a", {}) as child:
+        assert child is made[1]
+    assert made[0].close_timeouts == []  # the parent's is the parent's to close

@@ -1,0 +1,99 @@
+"""Rows into a producer: nothing is dropped without a word."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from pyproducer.common.errors import KafkaTimeoutError, SerializationError
+from pyproducer.common.records import Header, ProducerRecord
+from pyproducer.spark.columns import ColumnContract
+from pyproducer.spark.errors import ColumnError, RowsFailedError
+from pyproducer.spark.rows import field_names, send_rows
+from tests.unit.spark.doubles import FakeProducer, FakeRow
+
+ALL_COLUMNS = ["key", "value", "topic", "partition", "headers"]
+
+
+def all_rows() -> list[FakeRow]:
+    return [FakeRow(key="k", value="v", topic="orders", partition=2, headers=[("h", bytearray(b"1"))]),
+            FakeRow(key=None, value=None, topic="other", partition=None, headers=None)]
+
+
+def test_send_rows_with_all_columns_makes_the_records_and_flushes() -> None:
+    producer = FakeProducer()
+    assert send_rows(all_rows(), producer, ColumnContract.of(ALL_COLUMNS, None)) == 2
+    assert producer.records == [ProducerRecord("orders", b"v", b"k", partition=2, headers=[Header("h", b"1")]),
+                                ProducerRecord("other")]
+    assert producer.flush_count == 1
+
+
+def test_send_rows_with_topic_option_sends_every_row_there() -> None:
+    producer = FakeProducer()
+    send_rows(all_rows(), producer, ColumnContract.of(ALL_COLUMNS, "fixed"))
+    assert [record.topic for record in producer.records] == ["fixed", "fixed"]
+
+
+def rows(count: int) -> Iterator[FakeRow]:
+    return (FakeRow(value=str(i)) for i in range(count))
+
+
+CONTRACT = ColumnContract.of(["value"], "orders")
+
+
+def test_send_rows_when_answers_fail_raises_the_first_with_counts() -> None:
+    def fail(record: ProducerRecord) -> Exception | None:
+        return KafkaTimeoutError(f"late {record.value!r}", phase="delivery", outcome="unknown") \
+            if record.value in (b"3", b"5") else None
+
+    with pytest.raises(RowsFailedError, match="2 of 10 rows sent were not stored") as caught:
+        send_rows(rows(10), FakeProducer(fail_when=fail), CONTRACT)
+    error = caught.value
+    assert "the first failure: KafkaTimeoutError: late b'3'" in str(error)
+    assert (error.sent_count, error.failed_count, error.outcome, error.retriable) == (10, 2, "unknown", True)
+    assert isinstance(error.__cause__, KafkaTimeoutError)
+    again = pickle.loads(pickle.dumps(error))
+    assert (str(again), again.failed_count, again.outcome) == (str(error), 2, "unknown")
+
+
+def test_send_rows_when_send_raises_stops_flushes_and_counts_it() -> None:
+    producer = FakeProducer(raise_when=lambda record: SerializationError("bad") if record.value == b"4" else None)
+    with pytest.raises(RowsFailedError, match="1 of 5 rows sent were not stored") as caught:
+        send_rows(rows(10), producer, CONTRACT)
+    assert len(producer.records) == 4
+    assert producer.flush_count == 1
+    assert caught.value.outcome == "not_sent"
+
+
+def test_send_rows_when_a_row_does_not_fit_stops_flushes_and_says_sparks_sentence() -> None:
+    producer = FakeProducer()
+    data = [FakeRow(value="a", topic="orders"), FakeRow(value="b", topic=None), FakeRow(value="c", topic="orders")]
+    with pytest.raises(RowsFailedError, match="null topic present in the data") as caught:
+        send_rows(data, producer, ColumnContract.of(["value", "topic"], None))
+    assert isinstance(caught.value.__cause__, ColumnError)
+    assert [record.value for record in producer.records] == [b"a"]
+    assert producer.flush_count == 1
+
+
+def test_send_rows_when_an_answer_never_comes_raises() -> None:
+    with pytest.raises(RowsFailedError, match=r"3 of 3 rows .* no answer came before flush\(\) returned"):
+        send_rows(rows(3), FakeProducer(forgets_answers=True), CONTRACT)
+
+
+def test_send_rows_when_the_rows_themselves_raise_flushes_first() -> None:
+    def broken() -> Iterator[Any]:
+        yield FakeRow(value="a")
+        raise ArithmeticError("in the query")
+
+    producer = FakeProducer()
+    with pytest.raises(ArithmeticError):
+        send_rows(broken(), producer, CONTRACT)
+    assert producer.flush_count == 1
+
+
+def test_field_names_of_a_plain_tuple_says_what_to_do() -> None:
+    with pytest.raises(ColumnError, match=r"got tuple: use df.foreachPartition"):
+        field_names(("a", "b"))
