@@ -31,6 +31,7 @@ STOP_TIMEOUT_S = 20
 TOOL_TIMEOUT_S = 120
 READY_LINE = "Kafka Server started"
 NODE_ID = 1
+TLS_LISTENERS = frozenset({"SSL", "MTLS"})
 # Fast to start and quiet beside the client that is tested: one compiler tier, one collector thread.
 TEST_JVM_OPTIONS = ("-Xmx512m", "-Xms64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
 BENCHMARK_JVM_OPTIONS = ("-Xmx1g", "-Xms1g", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-Xshare:auto")
@@ -48,6 +49,8 @@ class KafkaServer:
 
     Args:
         certificates: Opens two more listeners, with TLS and with mutual TLS.
+        proxy_port: Opens one more listener that tells its clients to come to this port of loopback, where a proxy
+            stands whose target is `proxied_port`.
         settings: Broker settings that replace or extend the ones below.
         jvm_options: Options of the JVM.
         folder: Where its log folder and its output are kept; a temporary folder, removed by stop(), when None.
@@ -56,12 +59,14 @@ class KafkaServer:
         MissingTool: Java or Kafka's jars are absent.
     """
 
-    def __init__(self, *, certificates: ServerCertificates | None = None, settings: Mapping[str, object] | None = None,
-                 jvm_options: Sequence[str] = TEST_JVM_OPTIONS, folder: Path | None = None) -> None:
+    def __init__(self, *, certificates: ServerCertificates | None = None, proxy_port: int | None = None,
+                 settings: Mapping[str, object] | None = None, jvm_options: Sequence[str] = TEST_JVM_OPTIONS,
+                 folder: Path | None = None) -> None:
         self._java = java()
         self._classpath = kafka_classpath()
         self._node_classes = compile_java(NODE_SOURCE, self._classpath)
         self._certificates = certificates
+        self._proxy_port = proxy_port
         self._settings = dict(settings or {})
         self._jvm_options = tuple(jvm_options)
         self._own_folder = folder is None
@@ -69,7 +74,8 @@ class KafkaServer:
         self.log_dir = self.folder / "data"
         self.output = self.folder / "output.log"
         self._cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        names = ["PLAINTEXT", "CONTROLLER", *(["SSL", "MTLS"] if certificates else [])]
+        names = ["PLAINTEXT", "CONTROLLER", *(["SSL", "MTLS"] if certificates else []),
+                 *(["PROXIED"] if proxy_port else [])]
         self._ports = dict(zip(names, free_ports(len(names)), strict=True))
         self._process: subprocess.Popen[bytes] | None = None
         self._read_from = 0
@@ -109,6 +115,11 @@ class KafkaServer:
     def mtls_bootstrap_servers(self) -> str:
         """The listener with TLS that requires a certificate of the client."""
         return f"localhost:{self._ports['MTLS']}"
+
+    @property
+    def proxied_port(self) -> int:
+        """The port of the listener that lies behind a proxy."""
+        return self._ports["PROXIED"]
 
     @property
     def pid(self) -> int:
@@ -230,7 +241,8 @@ class KafkaServer:
 
     def _default_settings(self) -> dict[str, object]:
         listeners = [f"{name}://127.0.0.1:{port}" for name, port in self._ports.items()]
-        advertised = [f"{name}://{'127.0.0.1' if name == 'PLAINTEXT' else 'localhost'}:{port}"
+        advertised = [f"{name}://{'localhost' if name in TLS_LISTENERS else '127.0.0.1'}:"
+                      f"{self._proxy_port if name == 'PROXIED' else port}"
                       for name, port in self._ports.items() if name != "CONTROLLER"]
         settings: dict[str, object] = {
             "process.roles": "broker,controller",
@@ -239,7 +251,8 @@ class KafkaServer:
             "controller.listener.names": "CONTROLLER",
             "listeners": ",".join(listeners),
             "advertised.listeners": ",".join(advertised),
-            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SSL:SSL,MTLS:SSL",
+            "listener.security.protocol.map": ",".join(f"{name}:{'SSL' if name in TLS_LISTENERS else 'PLAINTEXT'}"
+                                                       for name in self._ports),
             "inter.broker.listener.name": "PLAINTEXT",
             "log.dirs": self.log_dir,
             # One node: nothing can be replicated.

@@ -1,0 +1,145 @@
+"""Reads a topic back through librdkafka and proves what a log owes to those who wrote it.
+
+Thread:  the test's.
+Source:  ours. The reader is librdkafka's consumer, which shares no line with the code under test.
+
+No import of pytest.
+"""
+
+from __future__ import annotations
+
+import collections
+import time
+from collections.abc import Hashable, Iterable, Mapping
+from typing import NamedTuple
+
+READ_TIMEOUT_S = 60.0
+BATCH_COUNT = 20_000
+
+
+class StoredRecord(NamedTuple):
+    """One record as the consumer gave it; timestamp is epoch ms."""
+
+    partition: int
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+
+
+class LogProblem(AssertionError):
+    """The log is not what was sent."""
+
+
+def read_topic(bootstrap_servers: str, topic: str, *, consumer_settings: Mapping[str, object] | None = None,
+               timeout_s: float = READ_TIMEOUT_S) -> list[StoredRecord]:
+    """Read every record of a topic, partition by partition, from its first offset to its high watermark.
+
+    Raises:
+        TimeoutError: The topic is not there, or not all was read in time.
+
+    Shape: sorted by partition, then offset. Offsets need not be dense (control batches take some).
+    """
+    from confluent_kafka import Consumer, TopicPartition
+
+    deadline = time.monotonic() + timeout_s
+    consumer = Consumer({
+        "bootstrap.servers": bootstrap_servers, "group.id": "log-checker", "enable.auto.commit": False,
+        "enable.partition.eof": True, "auto.offset.reset": "error", "check.crcs": True, "log_level": 0,
+        "fetch.wait.max.ms": 50, "isolation.level": "read_uncommitted", **(consumer_settings or {})})
+    try:
+        wanted: dict[int, int] = {}
+        starts: list[TopicPartition] = []
+        for partition in _partitions(consumer, topic, deadline):
+            low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=_left(deadline))
+            if high > low:
+                wanted[partition] = high
+                starts.append(TopicPartition(topic, partition, low))
+        consumer.assign(starts)
+        return sorted(_read(consumer, wanted, deadline, topic))
+    finally:
+        consumer.close()
+
+
+def check_log(sent: Mapping[Hashable, object] | Iterable[Hashable], stored: Iterable[Hashable], *,
+              may_be_lost: Iterable[Hashable] = ()) -> None:
+    """Check that a log holds every acknowledged record exactly once.
+
+    Args:
+        sent: The identities of the acknowledged records.
+        stored: The identities found in the log.
+        may_be_lost: Identities whose send failed with an unknown outcome: at most once.
+
+    Raises:
+        LogProblem: A record is lost, stored twice, or was never sent; the text has counts and examples.
+    """
+    expected = collections.Counter(sent)
+    found = collections.Counter(stored)
+    optional = set(may_be_lost)
+    lost = [identity for identity in expected if identity not in found]
+    doubled = [identity for identity, count in found.items() if count > max(1, expected.get(identity, 0))]
+    strange = [identity for identity in found if identity not in expected and identity not in optional]
+    faults = {"lost": lost, "stored more than once": doubled, "never sent": strange}
+    problems = [f"{len(group)} {what} (for example {group[:5]!r})" for what, group in faults.items() if group]
+    if problems:
+        raise LogProblem(f"of {sum(expected.values())} acknowledged records: " + ", ".join(problems))
+
+
+def check_order(numbered: Iterable[tuple[Hashable, int]], what: str = "key") -> None:
+    """Check that the numbers of each group rise in the order given, the order of the log.
+
+    Args:
+        numbered: Pairs of group (a key, a partition) and number, in log order.
+        what: The word for a group in the message.
+
+    Raises:
+        LogProblem: A number is not above the one before it in its group.
+    """
+    last: dict[Hashable, int] = {}
+    for group, number in numbered:
+        before = last.get(group, -1)
+        if number <= before:
+            raise LogProblem(f"{what} {group!r}: number {number} lies behind {before} in the log")
+        last[group] = number
+
+
+def _partitions(consumer: object, topic: str, deadline: float) -> list[int]:
+    while True:
+        known = consumer.list_topics(topic, timeout=_left(deadline)).topics[topic]  # type: ignore[attr-defined]  # no stubs
+        if known.error is None and known.partitions:
+            return sorted(known.partitions)
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"topic {topic} cannot be read: {known.error or 'it has no partitions'}")
+        time.sleep(0.05)
+
+
+def _read(consumer: object, wanted: dict[int, int], deadline: float, topic: str) -> list[StoredRecord]:
+    from confluent_kafka import KafkaError, KafkaException
+
+    records: list[StoredRecord] = []
+    while wanted:
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"topic {topic}: {len(records)} records read, and these partitions are not read up to "
+                               f"their ends: {wanted}")
+        for message in consumer.consume(BATCH_COUNT, timeout=0.2):  # type: ignore[attr-defined]  # no stubs
+            error = message.error()
+            if error is None:
+                headers = tuple((name, value) for name, value in message.headers() or ())
+                records.append(StoredRecord(message.partition(), message.offset(), message.timestamp()[1],
+                                            message.key(), message.value(), headers))
+                if message.offset() + 1 >= wanted.get(message.partition(), 0):
+                    wanted.pop(message.partition(), None)
+            elif error.code() == KafkaError._PARTITION_EOF:
+                # After control batches the last record lies before the end.
+                wanted.pop(message.partition(), None)
+            else:
+                raise KafkaException(error)
+    return records
+
+
+def _left(deadline: float) -> float:
+    left = deadline - time.monotonic()
+    if left <= 0:
+        raise TimeoutError("no time left to read the topic")
+    return left
