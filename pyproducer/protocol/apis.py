@@ -1,0 +1,296 @@
+"""THE TABLE: each API that we speak, its versions, its messages.
+
+A version number of an API stands here or beside a field in messages/*.py, and nowhere else.
+
+Road:    messages/*.py -> [ApiKeys] -> headers, requests, client, broker
+Thread:  constants; schemas are built on first use and cached.
+Source:  Java ApiKeys (4.3); client maxima as in Kafka 4.1's clients, advertised ranges as Kafka 4.1's broker; when a
+         client throttles itself: shouldClientThrottle of Java's responses (KIP-219).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any, overload
+
+from pyproducer.common.errors import InvalidRequestError, UnsupportedVersionError
+from pyproducer.protocol.message import Message
+from pyproducer.protocol.messages import (
+    api_versions,
+    configs,
+    coordinator,
+    fetch,
+    group_admin,
+    group_offsets,
+    groups,
+    log_offsets,
+    metadata,
+    produce,
+    sasl,
+    telemetry,
+    topics,
+    transaction_admin,
+    transactions,
+)
+from pyproducer.protocol.schema import Schema
+
+VersionRange = tuple[int, int]
+
+
+def _range(text: str) -> VersionRange:
+    first, _, last = text.partition("-")
+    return int(first), int(last or first)
+
+
+@dataclass(frozen=True)
+class ApiRow:
+    """One row of the table.
+
+    Attributes:
+        api_id: The number on the wire.
+        title: Kafka's name, as in its documentation and logs.
+        request: The request in all versions.
+        response: The response in all versions.
+        valid: The versions that have a definition.
+        client: The versions that our client may send.
+        broker: The versions that our broker answers.
+        advertised: The versions that our broker claims to answer, None to be silent about the API.
+        flexible_from: The first version with compact types and tags, None for never.
+        throttle_from: The first version in which the client, not the broker, waits out a throttle; None for never.
+    """
+
+    api_id: int
+    title: str
+    request: Message
+    response: Message
+    valid: VersionRange
+    client: VersionRange
+    broker: VersionRange
+    advertised: VersionRange | None
+    flexible_from: int | None
+    throttle_from: int | None
+
+
+def _api(
+    api_id: int,
+    title: str,
+    messages: Any,
+    valid: str,
+    *,
+    client: str | None = None,
+    broker: str | None = None,
+    advertised: str | None = "as broker",
+    flexible: int | None,
+    throttle: int | None,
+) -> ApiRow:
+    constant = "".join(f"_{letter}" if letter.isupper() else letter for letter in title).upper().lstrip("_")
+    answered = _range(broker or valid)
+    return ApiRow(
+        api_id=api_id,
+        title=title,
+        request=getattr(messages, f"{constant}_REQUEST"),
+        response=getattr(messages, f"{constant}_RESPONSE"),
+        valid=_range(valid),
+        client=_range(client or valid),
+        broker=answered,
+        advertised=answered if advertised == "as broker" else _range(advertised) if advertised else None,
+        flexible_from=flexible,
+        throttle_from=throttle,
+    )
+
+
+class ApiKeys(IntEnum):
+    """The APIs by their number on the wire, with everything the table says about them."""
+
+    row: ApiRow
+    title: str
+    client_range: VersionRange
+    broker_range: VersionRange
+    advertised_range: VersionRange | None
+    throttle_from_version: int | None
+    _schemas: dict[tuple[bool, int], Schema]
+
+    def __new__(cls, row: Any) -> ApiKeys:
+        """Make the member for an ApiRow; its value is the API's number, so that ApiKeys(0) finds it."""
+        member = int.__new__(cls, row.api_id)
+        member._value_ = row.api_id
+        member.row = row
+        member.title = row.title
+        member.client_range = row.client
+        member.broker_range = row.broker
+        member.advertised_range = row.advertised
+        member.throttle_from_version = row.throttle_from
+        member._schemas = {}
+        return member
+
+    # Produce 0 is advertised although 0-2 are refused, as Kafka does: KAFKA-18659, older librdkafka stop compressing
+    # when the minimum is 3. JoinGroup from 0: KAFKA-19444, older librdkafka take it as the sign of SASL.
+    # Not advertised: telemetry (clients would start to push), versions that were unstable in Kafka 4.1.
+    PRODUCE = _api(0, "Produce", produce, "3-13", advertised="0-13", flexible=9, throttle=6)
+    FETCH = _api(1, "Fetch", fetch, "4-18", flexible=12, throttle=8)
+    LIST_OFFSETS = _api(2, "ListOffsets", log_offsets, "1-11", client="1-10", broker="1-10", flexible=6, throttle=3)
+    METADATA = _api(3, "Metadata", metadata, "0-13", flexible=9, throttle=6)
+    OFFSET_COMMIT = _api(8, "OffsetCommit", group_offsets, "2-10", client="2-9", broker="2-9", flexible=8, throttle=4)
+    OFFSET_FETCH = _api(9, "OffsetFetch", group_offsets, "1-10", client="1-9", broker="1-9", flexible=6, throttle=4)
+    FIND_COORDINATOR = _api(10, "FindCoordinator", coordinator, "0-6", client="1-6", flexible=3, throttle=2)
+    JOIN_GROUP = _api(11, "JoinGroup", groups, "0-9", flexible=6, throttle=3)
+    HEARTBEAT = _api(12, "Heartbeat", groups, "0-4", flexible=4, throttle=2)
+    LEAVE_GROUP = _api(13, "LeaveGroup", groups, "0-5", flexible=4, throttle=2)
+    SYNC_GROUP = _api(14, "SyncGroup", groups, "0-5", flexible=4, throttle=2)
+    DESCRIBE_GROUPS = _api(15, "DescribeGroups", group_admin, "0-6", flexible=5, throttle=2)
+    LIST_GROUPS = _api(16, "ListGroups", group_admin, "0-5", flexible=3, throttle=2)
+    SASL_HANDSHAKE = _api(17, "SaslHandshake", sasl, "0-1", client="1", flexible=None, throttle=None)
+    API_VERSIONS = _api(18, "ApiVersions", api_versions, "0-4", flexible=3, throttle=2)
+    CREATE_TOPICS = _api(19, "CreateTopics", topics, "2-7", flexible=5, throttle=3)
+    DELETE_TOPICS = _api(20, "DeleteTopics", topics, "1-6", flexible=4, throttle=2)
+    DELETE_RECORDS = _api(21, "DeleteRecords", topics, "0-2", flexible=2, throttle=1)
+    INIT_PRODUCER_ID = _api(
+        22, "InitProducerId", transactions, "0-6", client="0-5", broker="0-5", flexible=2, throttle=1
+    )
+    OFFSET_FOR_LEADER_EPOCH = _api(23, "OffsetForLeaderEpoch", log_offsets, "2-4", flexible=4, throttle=None)
+    ADD_PARTITIONS_TO_TXN = _api(24, "AddPartitionsToTxn", transactions, "0-5", client="0-3", flexible=3, throttle=1)
+    ADD_OFFSETS_TO_TXN = _api(25, "AddOffsetsToTxn", transactions, "0-4", flexible=3, throttle=1)
+    END_TXN = _api(26, "EndTxn", transactions, "0-5", flexible=3, throttle=1)
+    TXN_OFFSET_COMMIT = _api(28, "TxnOffsetCommit", transactions, "0-5", flexible=3, throttle=1)
+    DESCRIBE_CONFIGS = _api(32, "DescribeConfigs", configs, "1-4", flexible=4, throttle=2)
+    SASL_AUTHENTICATE = _api(36, "SaslAuthenticate", sasl, "0-2", flexible=2, throttle=None)
+    CREATE_PARTITIONS = _api(37, "CreatePartitions", topics, "0-3", flexible=2, throttle=1)
+    DELETE_GROUPS = _api(42, "DeleteGroups", group_admin, "0-2", flexible=2, throttle=1)
+    INCREMENTAL_ALTER_CONFIGS = _api(44, "IncrementalAlterConfigs", configs, "0-1", flexible=1, throttle=0)
+    LIST_PARTITION_REASSIGNMENTS = _api(46, "ListPartitionReassignments", topics, "0", flexible=0, throttle=0)
+    DESCRIBE_CLUSTER = _api(60, "DescribeCluster", metadata, "0-2", flexible=0, throttle=None)
+    DESCRIBE_PRODUCERS = _api(61, "DescribeProducers", transaction_admin, "0", flexible=0, throttle=None)
+    DESCRIBE_TRANSACTIONS = _api(65, "DescribeTransactions", transaction_admin, "0", flexible=0, throttle=None)
+    LIST_TRANSACTIONS = _api(66, "ListTransactions", transaction_admin, "0-2", flexible=0, throttle=None)
+    GET_TELEMETRY_SUBSCRIPTIONS = _api(
+        71, "GetTelemetrySubscriptions", telemetry, "0", advertised=None, flexible=0, throttle=None
+    )
+    PUSH_TELEMETRY = _api(72, "PushTelemetry", telemetry, "0", advertised=None, flexible=0, throttle=None)
+    DESCRIBE_TOPIC_PARTITIONS = _api(75, "DescribeTopicPartitions", metadata, "0", flexible=0, throttle=0)
+
+    @classmethod
+    def has_id(cls, api_id: int) -> bool:
+        """Whether the table has a row for this number."""
+        return api_id in cls._value2member_map_
+
+    @classmethod
+    def for_id(cls, api_id: int) -> ApiKeys:
+        """Return the API with this number.
+
+        Raises:
+            InvalidRequestError: We do not speak such an API. Unknown.
+        """
+        if not cls.has_id(api_id):
+            raise InvalidRequestError(
+                f"Unexpected ApiKeys id `{api_id}`, it should be between `{MIN_API_KEY}` "
+                f"and `{MAX_API_KEY}` (inclusive)"
+            )
+        return cls(api_id)
+
+    @property
+    def oldest_version(self) -> int:
+        """The first version that has a definition."""
+        return self.row.valid[0]
+
+    @property
+    def latest_version(self) -> int:
+        """The last version that has a definition."""
+        return self.row.valid[1]
+
+    def is_flexible(self, version: int) -> bool:
+        """Whether a version has compact types and tags; also for versions newer than ours."""
+        return self.row.flexible_from is not None and version >= self.row.flexible_from
+
+    def request_header_version(self, version: int) -> int:
+        """Return the version of the request header; also for versions newer than ours."""
+        return 2 if self.is_flexible(version) else 1
+
+    def response_header_version(self, version: int) -> int:
+        """Return the version of the response header: 0 for every ApiVersions, so that anyone can read it."""
+        return 1 if self.is_flexible(version) and self is not ApiKeys.API_VERSIONS else 0
+
+    def request_schema(self, version: int) -> Schema:
+        """Return the schema of the request's body.
+
+        Raises:
+            UnsupportedVersionError: There is no such version, or no longer. Not sent.
+        """
+        return self._schemas.get((True, version)) or self._schema(self.row.request, version)
+
+    def response_schema(self, version: int) -> Schema:
+        """Return the schema of the response's body.
+
+        Raises:
+            UnsupportedVersionError: There is no such version, or no longer. Not sent.
+        """
+        return self._schemas.get((False, version)) or self._schema(self.row.response, version)
+
+    def _schema(self, message: Message, version: int) -> Schema:
+        if version < 0 or version > self.latest_version:
+            raise UnsupportedVersionError(f"Invalid version for API key {self.name}: {version}")
+        if version < self.oldest_version:
+            raise UnsupportedVersionError(f"Unsupported version for API key {self.name}: {version}")
+        schema = message.schema(version, flexible=self.is_flexible(version))
+        self._schemas[message is self.row.request, version] = schema
+        return schema
+
+    def __str__(self) -> str:
+        return self.name
+
+
+MIN_API_KEY = 0
+MAX_API_KEY = max(ApiKeys)
+
+
+class _VersionSchemas(Sequence["Schema | None"]):
+    """The schemas of one API by version; None where a version was removed."""
+
+    def __init__(self, api_key: ApiKeys, *, is_request: bool) -> None:
+        self._api_key = api_key
+        self._schema_of = api_key.request_schema if is_request else api_key.response_schema
+
+    def __len__(self) -> int:
+        return self._api_key.latest_version + 1
+
+    @overload
+    def __getitem__(self, version: int) -> Schema | None: ...
+    @overload
+    def __getitem__(self, version: slice) -> Sequence[Schema | None]: ...
+    def __getitem__(self, version: int | slice) -> Schema | Sequence[Schema | None] | None:
+        if isinstance(version, slice):
+            return [self[index] for index in range(*version.indices(len(self)))]
+        if not 0 <= version < len(self):
+            raise IndexError(version)
+        return None if version < self._api_key.oldest_version else self._schema_of(version)
+
+
+class _ApiSchemas(Mapping[int, _VersionSchemas]):
+    """The schemas of all APIs by number, then version; built when they are looked at."""
+
+    def __init__(self, *, is_request: bool) -> None:
+        self._is_request = is_request
+
+    def __getitem__(self, api_id: int) -> _VersionSchemas:
+        if not ApiKeys.has_id(api_id):
+            raise KeyError(api_id)
+        return _VersionSchemas(ApiKeys(api_id), is_request=self._is_request)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(ApiKeys)
+
+    def __len__(self) -> int:
+        return len(ApiKeys)
+
+
+class Protocol:
+    """All schemas as tables: `Protocol.REQUESTS[api_id][version]`."""
+
+    REQUESTS: Mapping[int, Sequence[Schema | None]] = _ApiSchemas(is_request=True)
+    RESPONSES: Mapping[int, Sequence[Schema | None]] = _ApiSchemas(is_request=False)
+
+    @staticmethod
+    def api_version_supported(api_id: int, version: int) -> bool:
+        """Whether we have a definition of this API in this version."""
+        return ApiKeys.has_id(api_id) and ApiKeys(api_id).oldest_version <= version <= ApiKeys(api_id).latest_version

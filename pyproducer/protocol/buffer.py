@@ -1,0 +1,148 @@
+"""Where types read from and write to: a bounds-checked view, and a list of chunks.
+
+Road:    frame -> [ByteReader] -> Struct; mapping -> [ByteWriter] -> chunks -> NetworkSend
+Thread:  one at a time; a reader or writer belongs to the call that made it.
+Source:  Java ByteBufferAccessor and SendBuilder (4.1): small fields share a buffer, payloads stay where they are.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from pyproducer.common.errors import SchemaError
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+
+# A payload up to this size is copied into the running chunk: cheaper than one more iovec entry for sendmsg.
+INLINE_PAYLOAD_LIMIT_BYTES = 512
+
+_UINT32_MAX = (1 << 32) - 1
+_UINT64_MAX = (1 << 64) - 1
+
+
+def uvarint_size(value: int) -> int:
+    """Return how many bytes the unsigned varint of a value takes (1 for 0)."""
+    return (value.bit_length() + 6) // 7 or 1
+
+
+class ByteReader:
+    """A position in received bytes. Nothing is copied: slices are views of the frame.
+
+    Shape: `data` is the whole frame as bytes; `position` moves forward only; slices stay valid as long as the frame.
+    """
+
+    __slots__ = ("data", "end", "position")
+
+    def __init__(self, data: Buffer) -> None:
+        view = memoryview(data)
+        self.data: memoryview = view if view.format == "B" and view.ndim == 1 else view.cast("B")
+        self.end: int = len(self.data)
+        self.position: int = 0
+
+    @property
+    def remaining(self) -> int:
+        """How many bytes are left."""
+        return self.end - self.position
+
+    def take(self, size_bytes: int) -> memoryview:
+        """Return the next bytes as a view and move behind them.
+
+        Raises:
+            SchemaError: Fewer bytes are left. Nothing was read.
+        """
+        start = self.position
+        stop = start + size_bytes
+        if size_bytes < 0 or stop > self.end:
+            raise self.underflow(size_bytes)
+        self.position = stop
+        return self.data[start:stop]
+
+    def underflow(self, size_bytes: int) -> SchemaError:
+        """Build the error that says how many bytes were missing."""
+        return SchemaError(f"{size_bytes} bytes are needed, only {self.remaining} available")
+
+    def read_uvarint(self) -> int:
+        """Read an unsigned varint of up to 32 bits: lengths, tags and counts of flexible versions.
+
+        Raises:
+            SchemaError: It does not end within five bytes or within the frame. Nothing was read.
+        """
+        position = self.position
+        if position >= self.end:
+            raise self.underflow(1)
+        byte = self.data[position]
+        if byte < 0x80:
+            self.position = position + 1
+            return byte
+        return self._read_long_uvarint(5, _UINT32_MAX)
+
+    def read_uvarlong(self) -> int:
+        """Read an unsigned varint of up to 64 bits.
+
+        Raises:
+            SchemaError: It does not end within ten bytes or within the frame. Nothing was read.
+        """
+        return self._read_long_uvarint(10, _UINT64_MAX)
+
+    def _read_long_uvarint(self, limit_bytes: int, maximum: int) -> int:
+        data, position, end = self.data, self.position, self.end
+        value = 0
+        for index in range(limit_bytes):
+            if position >= end:
+                raise self.underflow(index + 1)
+            byte = data[position]
+            position += 1
+            value |= (byte & 0x7F) << (7 * index)
+            if byte < 0x80:
+                if value > maximum:
+                    raise SchemaError(f"Varint {value} is larger than {maximum}")
+                self.position = position
+                return value
+        raise SchemaError(f"Varint is too long, the most significant bit in byte {limit_bytes} is set")
+
+
+class ByteWriter:
+    """Bytes to send, as a list of chunks. Small fields gather in `tail`, large payloads are kept by reference.
+
+    Shape: a payload given to `write_payload` must not change until the chunks are sent.
+    """
+
+    __slots__ = ("_chunks", "_closed_size_bytes", "tail")
+
+    def __init__(self) -> None:
+        self._chunks: list[Buffer] = []
+        self._closed_size_bytes = 0
+        self.tail = bytearray()
+
+    @property
+    def size(self) -> int:
+        """How many bytes were written, payloads included."""
+        return self._closed_size_bytes + len(self.tail)
+
+    def chunks(self) -> list[Buffer]:
+        """Return the bytes in order; large payloads are the objects that were given."""
+        return [*self._chunks, self.tail] if self.tail else list(self._chunks)
+
+    def to_bytes(self) -> bytes:
+        """Return everything as one copy."""
+        return b"".join(self.chunks())
+
+    def write_uvarint(self, value: int) -> None:
+        """Append an unsigned varint; the value is not negative."""
+        tail = self.tail
+        while value > 0x7F:
+            tail.append(value & 0x7F | 0x80)
+            value >>= 7
+        tail.append(value)
+
+    def write_payload(self, payload: Buffer, size_bytes: int) -> None:
+        """Append bytes whose size is known: copied when small, otherwise kept as their own chunk."""
+        if size_bytes <= INLINE_PAYLOAD_LIMIT_BYTES:
+            self.tail += payload
+            return
+        if self.tail:
+            self._chunks.append(self.tail)
+            self._closed_size_bytes += len(self.tail)
+            self.tail = bytearray()
+        self._chunks.append(payload)
+        self._closed_size_bytes += size_bytes

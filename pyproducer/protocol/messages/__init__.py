@@ -1,0 +1,1 @@
+"""One module per API: its fields with their version ranges."""

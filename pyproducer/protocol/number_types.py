@@ -1,0 +1,190 @@
+"""Numbers, booleans, UUIDs and varints.
+
+Road:    message definitions -> [types] -> Field, Schema
+Thread:  immutable; shared by all threads.
+Source:  Java org.apache.kafka.common.protocol.types.Type (4.1): names and the nouns of the error texts.
+"""
+
+from __future__ import annotations
+
+import struct
+import uuid
+from functools import lru_cache
+from typing import Any
+
+from pyproducer.protocol.abstract_type import Type
+from pyproducer.protocol.buffer import ByteReader, ByteWriter, uvarint_size
+
+ZERO_UUID = uuid.UUID(int=0)
+
+
+class _FixedType(Type):
+    """A value that `struct` reads and writes; runs of them are fused by Schema."""
+
+    def __init__(self, name: str, code: str, noun: str) -> None:
+        compiled = struct.Struct(">" + code)
+        self.name = name
+        self.struct_code: str = code
+        self.size_bytes = self.min_size_bytes = compiled.size
+        self._noun = noun
+        self._pack = compiled.pack
+        self._unpack_from = compiled.unpack_from
+
+    def write(self, buffer: ByteWriter, value: Any) -> None:
+        buffer.tail += self._pack(self.validate(value))
+
+    def read(self, buffer: ByteReader) -> Any:
+        position = buffer.position
+        stop = position + self.size_bytes
+        if stop > buffer.end:
+            raise buffer.underflow(self.size_bytes)
+        buffer.position = stop
+        return self._unpack_from(buffer.data, position)[0]
+
+    def read_many(self, buffer: ByteReader, count: int) -> list[Any]:
+        size_bytes = count * self.size_bytes
+        position = buffer.position
+        if position + size_bytes > buffer.end:
+            raise buffer.underflow(size_bytes)
+        buffer.position = position + size_bytes
+        return list(struct.unpack_from(f">{count}{self.struct_code}", buffer.data, position))
+
+    def write_many(self, buffer: ByteWriter, values: list[Any] | tuple[Any, ...]) -> None:
+        validate = self.validate
+        buffer.tail += struct.pack(f">{len(values)}{self.struct_code}", *[validate(value) for value in values])
+
+    def size_of(self, value: Any) -> int:
+        return self.size_bytes
+
+
+class _IntType(_FixedType):
+    def __init__(self, name: str, code: str, noun: str) -> None:
+        super().__init__(name, code, noun)
+        bits = self.size_bytes * 8
+        signed = code.islower()
+        self.minimum = -(1 << (bits - 1)) if signed else 0
+        self.maximum = (1 << (bits - 1 if signed else bits)) - 1
+
+    def validate(self, value: Any) -> int:
+        if (type(value) is int or (isinstance(value, int) and not isinstance(value, bool))) and (
+            self.minimum <= value <= self.maximum
+        ):
+            return value
+        raise self.refuse(value, self._noun)
+
+
+class _FloatType(_FixedType):
+    def validate(self, value: Any) -> float:
+        if isinstance(value, float):
+            return value
+        raise self.refuse(value, self._noun)
+
+
+class _BooleanType(_FixedType):
+    def validate(self, value: Any) -> bool:
+        if isinstance(value, bool):
+            return value
+        raise self.refuse(value, self._noun)
+
+
+@lru_cache(maxsize=4096)
+def _uuid_of(data: bytes) -> uuid.UUID:
+    # Building a UUID costs more than a microsecond, and a producer sees the same few topic ids in every response.
+    return uuid.UUID(bytes=data)
+
+
+class _UuidType(Type):
+    name = "UUID"
+    min_size_bytes = 16
+
+    def write(self, buffer: ByteWriter, value: Any) -> None:
+        buffer.tail += self.validate(value).bytes
+
+    def read(self, buffer: ByteReader) -> uuid.UUID:
+        return _uuid_of(bytes(buffer.take(16)))
+
+    def validate(self, value: Any) -> uuid.UUID:
+        if isinstance(value, uuid.UUID):
+            return value
+        raise self.refuse(value, "a UUID")
+
+    def size_of(self, value: Any) -> int:
+        return 16
+
+
+class _UvarintType(Type):
+    """Unsigned and not zigzag: the lengths and tags of flexible versions."""
+
+    name = "UVARINT"
+
+    def write(self, buffer: ByteWriter, value: Any) -> None:
+        buffer.write_uvarint(self.validate(value))
+
+    def read(self, buffer: ByteReader) -> int:
+        return buffer.read_uvarint()
+
+    def validate(self, value: Any) -> int:
+        if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 32:
+            return value
+        raise self.refuse(value, "an unsigned Integer")
+
+    def size_of(self, value: Any) -> int:
+        return uvarint_size(value)
+
+
+class _ZigzagType(Type):
+    """Signed, zigzag: what records are made of."""
+
+    def __init__(self, name: str, bits: int, noun: str) -> None:
+        self.name = name
+        self._noun = noun
+        self._bits = bits
+
+    def write(self, buffer: ByteWriter, value: Any) -> None:
+        buffer.write_uvarint(self._zigzag(self.validate(value)))
+
+    def read(self, buffer: ByteReader) -> int:
+        raw = buffer.read_uvarint() if self._bits == 32 else buffer.read_uvarlong()
+        return (raw >> 1) ^ -(raw & 1)
+
+    def validate(self, value: Any) -> int:
+        limit = 1 << (self._bits - 1)
+        if isinstance(value, int) and not isinstance(value, bool) and -limit <= value < limit:
+            return value
+        raise self.refuse(value, self._noun)
+
+    def size_of(self, value: Any) -> int:
+        return uvarint_size(self._zigzag(value))
+
+    def _zigzag(self, value: int) -> int:
+        return (value << 1) ^ (value >> (self._bits - 1))
+
+
+INT8 = _IntType("INT8", "b", "a Byte")
+INT16 = _IntType("INT16", "h", "a Short")
+INT32 = _IntType("INT32", "i", "an Integer")
+INT64 = _IntType("INT64", "q", "a Long")
+UINT16 = _IntType("UINT16", "H", "an Integer (encoding an unsigned short)")
+UINT32 = _IntType("UINT32", "I", "a Long (encoding an unsigned integer)")
+FLOAT64 = _FloatType("FLOAT64", "d", "a Double")
+BOOLEAN = _BooleanType("BOOLEAN", "?", "a Boolean")
+UUID = _UuidType()
+UVARINT = _UvarintType()
+VARINT = _ZigzagType("VARINT", 32, "an Integer")
+VARLONG = _ZigzagType("VARLONG", 64, "a Long")
+
+__all__ = [
+    "BOOLEAN",
+    "FLOAT64",
+    "INT8",
+    "INT16",
+    "INT32",
+    "INT64",
+    "UINT16",
+    "UINT32",
+    "UUID",
+    "UVARINT",
+    "VARINT",
+    "VARLONG",
+    "ZERO_UUID",
+]

@@ -1,0 +1,354 @@
+"""Field, Schema and Struct: what a message looks like, independent of Kafka's versions.
+
+Strategy: a schema is compiled when it is built into a list of steps (one per field, neighbouring numbers fused), each
+holding bound methods; reading and writing only walk that list. An error inside a field is told with the names of all
+fields around it, outermost first.
+
+Road:    message definitions -> [Schema] -> headers, requests, responses
+Thread:  schemas are immutable and shared; a Struct belongs to whoever read it.
+Source:  Java org.apache.kafka.common.protocol.types.{Field,Schema,Struct} (4.1); tagged fields are KIP-482.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pyproducer.common.errors import SchemaError, UnsupportedVersionError
+from pyproducer.protocol.abstract_type import Type
+from pyproducer.protocol.buffer import ByteReader, ByteWriter, uvarint_size
+from pyproducer.protocol.fixed_run import FixedRun
+
+
+class _NoDefault:
+    """The type of NO_DEFAULT; distinct from None, which is a default of nullable fields."""
+
+    def __repr__(self) -> str:
+        return "NO_DEFAULT"
+
+
+NO_DEFAULT: Any = _NoDefault()
+
+
+class Field:
+    """A name and a type, and where they stand in a schema.
+
+    Attributes:
+        index: Position in the schema, tagged fields after the others; -1 while the field is in none.
+        name: Kafka's name in snake_case.
+        type: How values look on the wire.
+        doc: One sentence for people.
+        default: What is written when no value is given; NO_DEFAULT makes the field required.
+        schema: The schema it stands in, or None.
+    """
+
+    __slots__ = ("default", "doc", "index", "name", "schema", "type")
+
+    def __init__(
+        self,
+        name: str,
+        type: Type,
+        doc: str = "",
+        default: Any = NO_DEFAULT,
+        *,
+        index: int = -1,
+        schema: Schema | None = None,
+    ) -> None:
+        self.index = index
+        self.name = name
+        self.type = type
+        self.doc = doc
+        self.default = default
+        self.schema = schema
+
+    @property
+    def has_default(self) -> bool:
+        """Whether the field may be left out when writing."""
+        return self.default is not NO_DEFAULT
+
+    def value_in(self, value: Mapping[str, Any]) -> Any:
+        """Return the field's value in a mapping, or its default.
+
+        Raises:
+            SchemaError: It is missing and required. Not sent.
+        """
+        found = value.get(self.name, self.default)
+        if found is NO_DEFAULT:
+            raise SchemaError(f"Missing value for field '{self.name}' which has no default value.")
+        return found
+
+    def __repr__(self) -> str:
+        return f"Field({self.name}:{self.type})"
+
+
+class Struct(dict[str, Any]):
+    """What a schema read: a dict by field name that knows its schema.
+
+    Fields that do not exist in the schema's version are not there: use `get` where versions differ. Values of
+    absent tagged fields are their defaults, shared between structs: do not change them in place.
+    """
+
+    __slots__ = ("schema",)
+
+    schema: Schema
+
+    def __init__(self, schema: Schema, values: Any = ()) -> None:
+        super().__init__(values)
+        self.schema = schema
+
+    def size_of(self) -> int:
+        """Return how many bytes this takes on the wire."""
+        return self.schema.size_of(self)
+
+    def write_to(self, buffer: ByteWriter) -> None:
+        """Append this to a buffer.
+
+        Raises:
+            SchemaError: A value does not fit. Not sent.
+        """
+        self.schema.write(buffer, self)
+
+    def validate(self) -> None:
+        """Check all values without writing.
+
+        Raises:
+            SchemaError: A value does not fit. Not sent.
+        """
+        self.schema.validate(self)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A schema is compiled code; what travels between processes is the plain dict.
+        return dict, (dict(self),)
+
+
+def _reason(error: Exception) -> str:
+    """Return an exception's text, or its class name when it has none (as Java does)."""
+    return str(error) or type(error).__name__
+
+
+class Schema(Type):
+    """An ordered list of fields, itself a type: its values are Structs, and any Mapping can be written.
+
+    Args:
+        fields: In wire order.
+        tagged: Tag number to field, for flexible versions (an empty mapping where there are none yet); None means
+            that the version is not flexible and has no tag section.
+        absent: Fields which this version does not have and whose loss the peer would not forgive, with the value
+            that may be lost; writing another one raises UnsupportedVersionError.
+    """
+
+    def __init__(
+        self,
+        *fields: Field,
+        tagged: Mapping[int, Field] | None = None,
+        absent: Mapping[str, Any] | None = None,
+    ) -> None:
+        placed: dict[str, Field] = {}
+        for field in (*fields, *(tagged or {}).values()):
+            if field.name in placed:
+                raise SchemaError(f"Schema contains a duplicate field: {field.name}")
+            placed[field.name] = Field(field.name, field.type, field.doc, field.default, index=len(placed), schema=self)
+        self.fields_by_name = placed
+        self.fields = tuple(placed.values())[: len(fields)]
+        self.tagged = None if tagged is None else {tag: placed[field.name] for tag, field in sorted(tagged.items())}
+        self.name = "{" + ",".join(f"{field.name}:{field.type}" for field in self.fields) + "}"
+        self.min_size_bytes = sum(field.type.min_size_bytes for field in self.fields) + (tagged is not None)
+        self._names = tuple(field.name for field in self.fields)
+        self._absent = dict(absent or {})
+        self._tag_defaults = {field.name: field.default for field in (self.tagged or {}).values()}
+        self._steps = _steps_of(self.fields)
+        self._read_steps = [
+            (step.read, True, step.fields) if isinstance(step, FixedRun) else (step.type.read, False, (step,))
+            for step in self._steps
+        ]
+        self._write_steps: list[tuple[Callable[..., Any], str, Any, Any]] = [
+            (step.try_write, "", None, step.fields)
+            if isinstance(step, FixedRun)
+            else (step.type.write, step.name, step.default, (step,))
+            for step in self._steps
+        ]
+
+    def field(self, name: str) -> Field | None:
+        """Return a field by name, tagged ones included, or None."""
+        return self.fields_by_name.get(name)
+
+    def read(self, buffer: ByteReader) -> Struct:
+        """Read one struct; an error names the field, and the fields around it before it."""
+        values: list[Any] = []
+        fields: tuple[Field, ...] = ()
+        try:
+            for read, is_run, fields in self._read_steps:  # noqa: B007 - the handler below names the last one
+                if is_run:
+                    values += read(buffer)
+                else:
+                    values.append(read(buffer))
+        except Exception as error:
+            raise self._error_reading(buffer, fields, error) from error
+        struct = Struct(self, zip(self._names, values, strict=True))
+        if self.tagged is not None:
+            self._read_tagged(buffer, struct)
+        return struct
+
+    def _error_reading(self, buffer: ByteReader, fields: tuple[Field, ...], error: Exception) -> SchemaError:
+        # A run reads nothing when it fails: walk to the first of its fields that does not fit.
+        for field in fields[:-1]:
+            if field.type.min_size_bytes > buffer.remaining:
+                break
+            buffer.position += field.type.min_size_bytes
+        else:
+            field = fields[-1]
+        reason = _reason(error if len(fields) == 1 else buffer.underflow(field.type.min_size_bytes))
+        return SchemaError(f"Error reading field '{field.name}': {reason}")
+
+    def _read_tagged(self, buffer: ByteReader, struct: Struct) -> None:
+        struct.update(self._tag_defaults)
+        tagged = self.tagged or {}
+        name = "_tagged_fields"
+        try:
+            for _ in range(buffer.read_uvarint()):
+                name = "_tagged_fields"
+                tag = buffer.read_uvarint()
+                size_bytes = buffer.read_uvarint()
+                payload = buffer.take(size_bytes)
+                field = tagged.get(tag)
+                if field is None:
+                    continue
+                name = field.name
+                # Its own reader, so that a field can not reach behind the size it announced.
+                inner = ByteReader(payload)
+                struct[name] = field.type.read(inner)
+                if inner.remaining:
+                    raise SchemaError(f"{inner.remaining} bytes of {size_bytes} are left over")
+        except Exception as error:
+            raise SchemaError(f"Error reading field '{name}': {_reason(error)}") from error
+
+    def write(self, buffer: ByteWriter, value: Any) -> None:
+        """Append a Struct or any Mapping; keys that this version does not know are passed over."""
+        if type(value) is not dict and not isinstance(value, Mapping):
+            raise self.refuse(value, "a Struct")
+        if self._absent:
+            self._refuse_lost_values(value)
+        get = value.get
+        fields: tuple[Field, ...] = ()
+        try:
+            for write, name, default, fields in self._write_steps:
+                if name:
+                    found = get(name, default)
+                    if found is NO_DEFAULT:
+                        fields[0].value_in(value)
+                    write(buffer, found)
+                elif not write(buffer, value):
+                    for field in fields:
+                        fields = (field,)
+                        field.type.write(buffer, field.value_in(value))
+        except UnsupportedVersionError:
+            raise
+        except Exception as error:
+            raise SchemaError(f"Error writing field '{fields[0].name}': {_reason(error)}") from error
+        if self.tagged is not None:
+            if self.tagged:
+                self._write_tagged(buffer, value)
+            else:
+                buffer.tail.append(0)
+
+    def _refuse_lost_values(self, value: Mapping[str, Any]) -> None:
+        for name, default in self._absent.items():
+            if name in value and value[name] != default:
+                raise UnsupportedVersionError(f"Attempted to write a non-default {name} at a version without it")
+
+    def _tags_of(self, value: Mapping[str, Any]) -> list[tuple[int, Field, Any]]:
+        """Return the tagged fields to write: as in Kafka those that differ from their default."""
+        found = []
+        for tag, field in (self.tagged or {}).items():
+            content = value.get(field.name, field.default)
+            if type(content) is tuple:
+                content = list(content)  # so that no elements equal the default, an empty list
+            if content != field.default:
+                found.append((tag, field, content))
+        return found
+
+    def _write_tagged(self, buffer: ByteWriter, value: Mapping[str, Any]) -> None:
+        tags = self._tags_of(value)
+        buffer.write_uvarint(len(tags))
+        for tag, field, content in tags:
+            try:
+                # Validated first: the size must be known before the value, and size_of trusts what it is given.
+                size_bytes = field.type.size_of(field.type.validate(content))
+                buffer.write_uvarint(tag)
+                buffer.write_uvarint(size_bytes)
+                field.type.write(buffer, content)
+            except UnsupportedVersionError:
+                raise
+            except Exception as error:
+                raise SchemaError(f"Error writing field '{field.name}': {_reason(error)}") from error
+
+    def validate(self, value: Any) -> Any:
+        """Return the mapping if each field has a value or default that can be written."""
+        if not isinstance(value, Mapping):
+            raise self.refuse(value, "a Struct")
+        for field in self.fields_by_name.values():
+            try:
+                field.type.validate(field.value_in(value))
+            except SchemaError as error:
+                raise SchemaError(f"Invalid value for field '{field.name}': {error}") from error
+        return value
+
+    def size_of(self, value: Any) -> int:
+        """Return the size of a valid mapping; what `write` appends, tags included."""
+        size_bytes = sum(field.type.size_of(field.value_in(value)) for field in self.fields)
+        if self.tagged is None:
+            return size_bytes
+        tags = self._tags_of(value)
+        size_bytes += uvarint_size(len(tags))
+        for tag, field, content in tags:
+            content_size_bytes = field.type.size_of(content)
+            size_bytes += uvarint_size(tag) + uvarint_size(content_size_bytes) + content_size_bytes
+        return size_bytes
+
+
+def _steps_of(fields: tuple[Field, ...]) -> list[Field | FixedRun]:
+    """Fuse neighbouring fixed-size fields; the others stay as they are."""
+    steps: list[Field | FixedRun] = []
+    run: list[Field] = []
+    for field in (*fields, None):
+        if field is not None and field.type.struct_code is not None:
+            run.append(field)
+            continue
+        if len(run) > 1:
+            steps.append(FixedRun(run))
+        else:
+            steps.extend(run)
+        run = []
+        if field is not None:
+            steps.append(field)
+    return steps
+
+
+class NullableStruct(Type):
+    """A struct that may be null: an INT8 of -1 (null) or 1, then the fields."""
+
+    is_nullable = True
+
+    def __init__(self, schema: Schema) -> None:
+        self.schema = schema
+        self.name = f"NULLABLE_{schema.name}"
+
+    def write(self, buffer: ByteWriter, value: Any) -> None:
+        """Append the marker, and the fields when there are any."""
+        if value is None:
+            buffer.tail.append(0xFF)
+        else:
+            buffer.tail.append(1)
+            self.schema.write(buffer, value)
+
+    def read(self, buffer: ByteReader) -> Struct | None:
+        """Read the marker; any negative byte is null, as in Kafka's generated code."""
+        return None if buffer.take(1)[0] > 0x7F else self.schema.read(buffer)
+
+    def validate(self, value: Any) -> Any:
+        """Return None, or the mapping if it can be written."""
+        return None if value is None else self.schema.validate(value)
+
+    def size_of(self, value: Any) -> int:
+        """Return the size with the marker."""
+        return 1 if value is None else 1 + self.schema.size_of(value)
