@@ -1,0 +1,160 @@
+"""One function per client: connect, start the stopwatch, send the workload, stop it when every record is answered.
+
+Each imports its client itself, so that a process holds and pays for one client only. Settings are those of the
+workload under each client's own names; what is not named there is the client's default.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from benchmarks.stopwatch import Stopwatch
+from benchmarks.workload import Workload
+
+
+class Answers:
+    """Counts callbacks; the same few bytecodes for each client."""
+
+    def __init__(self) -> None:
+        self.stored_count = 0
+        self.failures: list[object] = []
+
+    def ensure_all(self, workload: Workload) -> None:
+        """Refuse a run that lost something: its rate would mean nothing."""
+        if self.failures or self.stored_count != workload.record_count:
+            raise RuntimeError(f"{self.stored_count} of {workload.record_count} records were stored; "
+                               f"{len(self.failures)} failures, the first: {self.failures[:1]}")
+
+
+def run_pyproducer(bootstrap_servers: str, topic: str, workload: Workload, stopwatch: Stopwatch) -> None:
+    """This project's producer."""
+    from pyproducer import KafkaProducer
+
+    answers = Answers()
+
+    def on_completion(metadata: object, exception: BaseException | None) -> None:
+        if exception is None:
+            answers.stored_count += 1
+        else:
+            answers.failures.append(exception)
+
+    with KafkaProducer({"bootstrap.servers": bootstrap_servers, "acks": "all", "enable.idempotence": True,
+                        "linger.ms": workload.linger_ms, "batch.size": workload.batch_size_bytes,
+                        "compression.type": workload.compression}) as producer:
+        producer.send(topic, b"first").result(timeout=30)
+        send = producer.send
+        records = workload.records()
+        stopwatch.start()
+        for key, value in records:
+            send(topic, value, key=key, on_completion=on_completion)
+        producer.flush()
+        stopwatch.stop()
+        answers.ensure_all(workload)
+
+
+def run_confluent_kafka(bootstrap_servers: str, topic: str, workload: Workload, stopwatch: Stopwatch) -> None:
+    """The Python client of librdkafka; a full queue is answered by serving callbacks, as its own examples do."""
+    from confluent_kafka import Producer
+
+    answers = Answers()
+
+    def on_delivery(error: object, message: object) -> None:
+        if error is None:
+            answers.stored_count += 1
+        else:
+            answers.failures.append(error)
+
+    producer = Producer({"bootstrap.servers": bootstrap_servers, "acks": "all", "enable.idempotence": True,
+                         "linger.ms": workload.linger_ms, "batch.size": workload.batch_size_bytes,
+                         "compression.type": workload.compression, "partitioner": "murmur2_random"})
+    producer.produce(topic, b"first")
+    producer.flush(30)
+    produce, poll = producer.produce, producer.poll
+    records = workload.records()
+    stopwatch.start()
+    for number, (key, value) in enumerate(records):
+        while True:
+            try:
+                produce(topic, value, key, on_delivery=on_delivery)
+                break
+            except BufferError:
+                poll(0.01)
+        if number % 100 == 0:  # polling for each record would cost it a third of its rate
+            poll(0)
+    producer.flush(120)
+    stopwatch.stop()
+    answers.ensure_all(workload)
+
+
+def run_kafka_python(bootstrap_servers: str, topic: str, workload: Workload, stopwatch: Stopwatch) -> None:
+    """The producer of kafka-python, pure Python as ours."""
+    from kafka import KafkaProducer
+
+    answers = Answers()
+
+    def on_success(metadata: object) -> None:
+        answers.stored_count += 1
+
+    producer = KafkaProducer(bootstrap_servers=bootstrap_servers, acks="all", enable_idempotence=True,
+                             linger_ms=workload.linger_ms, batch_size=workload.batch_size_bytes,
+                             compression_type=None if workload.compression == "none" else workload.compression)
+    try:
+        producer.send(topic, b"first").get(30)
+        send = producer.send
+        records = workload.records()
+        stopwatch.start()
+        for key, value in records:
+            future = send(topic, value, key)
+            future.add_callback(on_success)
+            future.add_errback(answers.failures.append)
+        producer.flush(120)
+        stopwatch.stop()
+        answers.ensure_all(workload)
+    finally:
+        producer.close(30)
+
+
+def run_aiokafka(bootstrap_servers: str, topic: str, workload: Workload, stopwatch: Stopwatch) -> None:
+    """The producer of aiokafka, with its compiled record writer."""
+    asyncio.run(_run_aiokafka(bootstrap_servers, topic, workload, stopwatch))
+
+
+async def _run_aiokafka(bootstrap_servers: str, topic: str, workload: Workload, stopwatch: Stopwatch) -> None:
+    from aiokafka import AIOKafkaProducer
+
+    answers = Answers()
+
+    def on_done(future: asyncio.Future[Any]) -> None:
+        error = future.exception()
+        if error is None:
+            answers.stored_count += 1
+        else:
+            answers.failures.append(error)
+
+    producer = AIOKafkaProducer(bootstrap_servers=bootstrap_servers, acks="all", enable_idempotence=True,
+                                linger_ms=workload.linger_ms, max_batch_size=workload.batch_size_bytes,
+                                compression_type=None if workload.compression == "none" else workload.compression)
+    await producer.start()
+    try:
+        await producer.send_and_wait(topic, b"first")
+        send = producer.send
+        records = workload.records()
+        stopwatch.start()
+        for key, value in records:
+            (await send(topic, value, key)).add_done_callback(on_done)
+        await producer.flush()
+        await asyncio.sleep(0)  # callbacks of the last futures are run by the loop after flush
+        stopwatch.stop()
+        answers.ensure_all(workload)
+    finally:
+        await producer.stop()
+
+
+CLIENTS: dict[str, Callable[[str, str, Workload, Stopwatch], None]] = {
+    "pyproducer": run_pyproducer,
+    "confluent-kafka": run_confluent_kafka,
+    "kafka-python": run_kafka_python,
+    "aiokafka": run_aiokafka,
+}
