@@ -1,0 +1,57 @@
+"""Examples, the demonstration and the README's quickstart run as they are, with warnings as errors."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+TIMEOUT_S = 120
+
+
+def run_example(*arguments: str, warnings_are_errors: bool = True) -> str:
+    """Run `python -m ...` and return what it printed."""
+    strict = ["-W", "error"] if warnings_are_errors else []
+    done = subprocess.run([sys.executable, *strict, "-m", *arguments], cwd=ROOT, capture_output=True, text=True,
+                          timeout=TIMEOUT_S, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_quickstart_prints_where_each_record_is() -> None:
+    printed = run_example("examples.quickstart")
+    assert len(re.findall(r"stored in orders-\d at offset \d", printed)) == 3
+    assert "read b'43' -> b'paid' (Header(key='trace', value=b'1'),)" in printed
+
+
+def test_callbacks_and_futures_prints_each_way() -> None:
+    printed = run_example("examples.callbacks_and_futures")
+    assert re.search(r"future: orders-\d at offset \d", printed)
+    assert "callbacks: 1000 stored, 0 failed" in printed
+    assert len(re.findall(r"await: orders-\d", printed)) == 3
+    assert re.search(r"failed: InvalidTopicError \(outcome \w+, retriable False\)", printed)
+
+
+def test_partitioning_prints_what_each_partitioner_does() -> None:
+    printed = run_example("examples.partitioning")
+    assert re.search(r"no keys, default \(round-robin\): +\[\(0, 100\), \(1, 100\), \(2, 100\)\]", printed)
+    assert "an explicit partition wins over the key: 2" in printed
+    assert len(printed.splitlines()) == 6
+
+
+def test_demo_with_fewer_records_finds_every_one_in_order() -> None:
+    printed = run_example("examples.demo", "--records", "30000")
+    assert "checked   30,000 records read back: none lost, none twice, in order for each key" in printed
+    assert re.search(r"rate +[\d,]+ records/s", printed)
+
+
+def test_readme_quickstart_runs_as_it_is_printed(tmp_path: Path) -> None:
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="ascii"), re.DOTALL)
+    script = tmp_path / "quickstart.py"
+    script.write_text(blocks[0], encoding="ascii")
+    done = subprocess.run([sys.executable, "-W", "error", str(script)], cwd=ROOT, env={"PYTHONPATH": str(ROOT)},
+                          capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "RecordMetadata(topic='orders'" in done.stdout

@@ -1,0 +1,45 @@
+"""One local Spark and two brokers for the tier."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from pyproducer.broker import EmbeddedBroker
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """Spark in this process's JVM, two task slots, workers with this interpreter."""
+    from pyspark.sql import SparkSession
+
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    session = (SparkSession.builder.master("local[2]").appName("tests")
+               .config("spark.ui.enabled", "false")
+               .config("spark.driver.host", "127.0.0.1")
+               .config("spark.driver.bindAddress", "127.0.0.1")
+               .config("spark.sql.shuffle.partitions", "2")
+               .config("spark.driver.memory", "512m")
+               .getOrCreate())
+    session.sparkContext.setLogLevel("OFF")
+    # The first job starts the worker daemon and the driver's connections: they belong to the session, not to a test.
+    assert session.range(10).rdd.map(lambda row: row.id).sum() == 45
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def embedded() -> Iterator[EmbeddedBroker]:
+    """Our broker, in a process of its own."""
+    from pyproducer.broker import EmbeddedBroker
+
+    with EmbeddedBroker(separate_process=True) as broker:
+        yield broker
