@@ -23,8 +23,8 @@ demo: $(VENV)/.core
 	@$(BIN)/python -m examples.demo
 
 test: lint
-	@command -v java >/dev/null || echo "make test: java is not installed: install Java 17 or newer" \
-		"(Debian: apt-get install openjdk-17-jre-headless); the tests against Apache Kafka and Spark are skipped" >&2
+	@command -v java >/dev/null || echo "make test: java is not installed: install a JDK 17 or newer" \
+		"(Debian: apt-get install openjdk-17-jdk-headless); the tests against Apache Kafka and Spark are skipped" >&2
 	@command -v mvn >/dev/null || echo "make test: mvn is not installed: install Maven" \
 		"(Debian: apt-get install maven); the tests that need Apache Kafka's jars are skipped" >&2
 	$(BIN)/python -m pytest
@@ -35,8 +35,8 @@ lint: $(VENV)/.all
 	$(BIN)/lint-imports
 
 bench: $(VENV)/.all
-	@command -v java >/dev/null || { echo "make bench: java is not installed: install Java 17 or newer" \
-		"(Debian: apt-get install openjdk-17-jre-headless)" >&2; exit 1; }
+	@command -v java >/dev/null || { echo "make bench: java is not installed: install a JDK 17 or newer" \
+		"(Debian: apt-get install openjdk-17-jdk-headless)" >&2; exit 1; }
 	@command -v mvn >/dev/null || { echo "make bench: mvn is not installed: install Maven" \
 		"(Debian: apt-get install maven)" >&2; exit 1; }
 	$(BIN)/python -m benchmarks.batch_writer

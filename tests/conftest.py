@@ -192,7 +192,9 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 @pytest.fixture(scope="session")
 def kafka(certificates: Certificates) -> Iterator[KafkaServer]:
     """One Apache Kafka node for the whole session, with TLS listeners. A test must not stop it."""
-    with KafkaServer(certificates=ServerCertificates(certificates.server.keystore, certificates.ca)) as server:
+    listeners = ServerCertificates(keystore=certificates.server.keystore, client_ca=certificates.ca,
+                                   misnamed_keystore=certificates.misnamed_server.keystore)
+    with KafkaServer(certificates=listeners) as server:
         yield server
 
 

@@ -31,24 +31,25 @@ STOP_TIMEOUT_S = 20
 TOOL_TIMEOUT_S = 120
 READY_LINE = "Kafka Server started"
 NODE_ID = 1
-TLS_LISTENERS = frozenset({"SSL", "MTLS"})
+TLS_LISTENERS = ("SSL", "MTLS", "MISNAMED")
 # Fast to start and quiet beside the client that is tested: one compiler tier, one collector thread.
 TEST_JVM_OPTIONS = ("-Xmx512m", "-Xms64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
 BENCHMARK_JVM_OPTIONS = ("-Xmx1g", "-Xms1g", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-Xshare:auto")
 
 
 class ServerCertificates(NamedTuple):
-    """Files (PEM) of the listeners with TLS; the second one asks the client for a certificate signed by `client_ca`."""
+    """Files (PEM) of the listeners SSL, MTLS (which asks for a client's certificate of `client_ca`) and MISNAMED."""
 
     keystore: Path  # certificate chain and PKCS8 key in one file
     client_ca: Path
+    misnamed_keystore: Path  # for another host name than the one that the broker has
 
 
 class KafkaServer:
     """One Apache Kafka 4.1 node. A context manager; `start()` returns when it answers.
 
     Args:
-        certificates: Opens two more listeners, with TLS and with mutual TLS.
+        certificates: Opens the listeners with TLS.
         proxy_port: Opens one more listener that tells its clients to come to this port of loopback, where a proxy
             stands whose target is `proxied_port`.
         settings: Broker settings that replace or extend the ones below.
@@ -74,8 +75,8 @@ class KafkaServer:
         self.log_dir = self.folder / "data"
         self.output = self.folder / "output.log"
         self._cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        names = ["PLAINTEXT", "CONTROLLER", *(["SSL", "MTLS"] if certificates else []),
-                 *(["PROXIED"] if proxy_port else [])]
+        names = ["PLAINTEXT", "CONTROLLER", *(TLS_LISTENERS if certificates else ()),
+                 *(("PROXIED",) if proxy_port else ())]
         self._ports = dict(zip(names, free_ports(len(names)), strict=True))
         self._process: subprocess.Popen[bytes] | None = None
         self._read_from = 0
@@ -115,6 +116,11 @@ class KafkaServer:
     def mtls_bootstrap_servers(self) -> str:
         """The listener with TLS that requires a certificate of the client."""
         return f"localhost:{self._ports['MTLS']}"
+
+    @property
+    def misnamed_bootstrap_servers(self) -> str:
+        """The listener with TLS whose certificate is for another name."""
+        return f"localhost:{self._ports['MISNAMED']}"
 
     @property
     def proxied_port(self) -> int:
@@ -182,14 +188,14 @@ class KafkaServer:
             time.sleep(0.05)
         raise TimeoutError(f"topic {name} has no leader for all of its {partitions} partitions after 30 s")
 
-    def dump_log(self, topic: str, partition: int = 0) -> str:
-        """Return what Kafka's own DumpLogSegments says of every batch and record of a partition.
+    def dump_log(self, topic: str, partition: int | None = None) -> str:
+        """Return what Kafka's own DumpLogSegments says of every batch and record of a partition, or of all.
 
         Shape: `--deep-iteration --print-data-log`; the broker may run (the kernel has all that it wrote).
         """
-        segments = sorted((self.log_dir / f"{topic}-{partition}").glob("*.log"))
+        segments = sorted(self.log_dir.glob(f"{topic}-{'*' if partition is None else partition}/*.log"))
         if not segments:
-            raise FileNotFoundError(f"partition {topic}-{partition} has no segment in {self.log_dir}")
+            raise FileNotFoundError(f"topic {topic} has no segment in {self.log_dir}")
         return self.run_tool("kafka.tools.DumpLogSegments", "--deep-iteration", "--print-data-log",
                              "--files", ",".join(str(segment) for segment in segments))
 
@@ -290,6 +296,8 @@ class KafkaServer:
                 "ssl.truststore.location": self._certificates.client_ca,
                 "ssl.client.auth": "none",
                 "listener.name.mtls.ssl.client.auth": "required",
+                "listener.name.misnamed.ssl.keystore.type": "PEM",
+                "listener.name.misnamed.ssl.keystore.location": self._certificates.misnamed_keystore,
             })
         return settings
 

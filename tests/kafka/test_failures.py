@@ -1,0 +1,225 @@
+"""Failures explain themselves, each within its timeout, and close() returns."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+
+import pytest
+
+from pyproducer import (
+    IllegalStateError,
+    InvalidTopicError,
+    KafkaProducer,
+    KafkaTimeoutError,
+    ProducerRecord,
+    RecordTooLargeError,
+    SerializationError,
+)
+from tests.support.bad_servers import black_hole, closed_port, hanging_up_server, http_server, silent_server
+from tests.support.kafka_server import KafkaServer
+from tests.support.log_checker import check_log, check_order, read_topic
+from tests.support.sending import Outcomes, error_of_send
+
+MAX_BLOCK_MS = 2500
+GRACE_S = 1.5
+
+
+@contextlib.contextmanager
+def nobody() -> Iterator[str]:
+    yield closed_port()
+
+
+@pytest.mark.parametrize(("server", "words"), [
+    (nobody, ("refused",)),
+    (silent_server, ("no answer", "did not answer", "timed out", "timeout", "no response")),
+    (black_hole, ("connect", "timed out", "timeout", "set up", "setup")),
+    (http_server, ("http",)),
+    (hanging_up_server, ("closed", "disconnected", "reset")),
+])
+def test_bootstrap_server_when_it_is_no_broker_then_the_error_says_what_it_is(
+        server: Callable[[], AbstractContextManager[str]], words: tuple[str, ...]) -> None:
+    with server() as address:
+        check_refusal(address, words)
+
+
+def test_tls_port_when_spoken_to_without_tls_then_the_error_says_so(kafka: KafkaServer) -> None:
+    check_refusal(f"127.0.0.1:{kafka.ssl_port}", ("tls", "ssl"))
+
+
+def test_host_name_when_it_does_not_resolve_then_the_error_says_so() -> None:
+    check_refusal("no-such-host.invalid:9092", ("no-such-host.invalid", "resolve", "dns"))
+
+
+def check_refusal(address: str, words: tuple[str, ...]) -> None:
+    props = {"bootstrap.servers": address, "max.block.ms": MAX_BLOCK_MS, "request.timeout.ms": 1000,
+             "delivery.timeout.ms": 2000, "socket.connection.setup.timeout.ms": 1000}
+    started = time.monotonic()
+    with contextlib.ExitStack() as stack:
+        try:
+            producer = stack.enter_context(KafkaProducer(props))
+        except Exception as error:  # an address that cannot be resolved is a configuration error, as in Java
+            assert address.rsplit(":", 1)[0] in str(error)
+            return
+        error = error_of_send(producer, "orders", b"value")
+        elapsed = time.monotonic() - started
+        assert elapsed < MAX_BLOCK_MS / 1000 + GRACE_S
+        closing = time.monotonic()
+    assert time.monotonic() - closing < GRACE_S
+    text = str(error)
+    print(f"{address} after {elapsed:.1f} s: {type(error).__name__}: {text}")
+    assert isinstance(error, KafkaTimeoutError)
+    assert error.phase == "metadata"
+    assert error.outcome == "not_sent"
+    assert address in text
+    assert "orders" in text
+    assert any(word in text.lower() for word in words), text
+
+
+def test_several_bootstrap_servers_when_only_the_last_is_a_broker_then_it_is_found(
+        kafka: KafkaServer, topic_name: str) -> None:
+    topic = kafka.create_topic(topic_name)
+    with silent_server() as silent, http_server() as http:
+        servers = ",".join([closed_port(), http, silent, kafka.bootstrap_servers])
+        props = {"bootstrap.servers": servers, "request.timeout.ms": 1000, "delivery.timeout.ms": 10_000,
+                 "max.block.ms": 15_000}
+        with KafkaProducer(props) as producer:
+            assert producer.send(topic, b"v").result(20).offset == 0
+
+
+@pytest.fixture
+def producer(kafka: KafkaServer) -> Iterator[KafkaProducer]:
+    with KafkaProducer({"bootstrap.servers": kafka.bootstrap_servers, "max.block.ms": MAX_BLOCK_MS}) as producer:
+        yield producer
+
+
+def test_topic_when_unknown_and_not_created_then_the_error_names_it_and_the_answer(producer: KafkaProducer) -> None:
+    started = time.monotonic()
+    error = error_of_send(producer, "no-such-topic", b"v")
+    assert MAX_BLOCK_MS / 1000 - 0.5 < time.monotonic() - started < MAX_BLOCK_MS / 1000 + GRACE_S
+    assert isinstance(error, KafkaTimeoutError)
+    assert error.phase == "metadata"
+    assert "no-such-topic" in str(error)
+    assert "UNKNOWN_TOPIC_OR_PARTITION" in str(error)
+
+
+@pytest.mark.parametrize("name", ["a/b", "with space", "x" * 250, ".."])
+def test_topic_when_its_name_is_invalid_then_the_error_comes_at_once(producer: KafkaProducer, name: str) -> None:
+    started = time.monotonic()
+    error = error_of_send(producer, name, b"v")
+    assert isinstance(error, InvalidTopicError), repr(error)
+    assert time.monotonic() - started < GRACE_S
+    assert name in str(error)
+
+
+def test_partition_when_it_does_not_exist_then_the_error_names_it(
+        producer: KafkaProducer, kafka: KafkaServer, topic_name: str) -> None:
+    topic = kafka.create_topic(topic_name, 3)
+    error = error_of_send(producer, topic, b"v", partition=99)
+    assert isinstance(error, KafkaTimeoutError), repr(error)
+    assert "99" in str(error)
+    assert topic in str(error)
+    assert producer.send(topic, b"v", partition=2).result(20).partition == 2
+
+
+def test_record_when_larger_than_max_request_size_then_it_is_refused_before_it_is_sent(
+        producer: KafkaProducer, kafka: KafkaServer, topic_name: str) -> None:
+    topic = kafka.create_topic(topic_name)
+    error = error_of_send(producer, topic, b"x" * 1_100_000)
+    assert isinstance(error, RecordTooLargeError)
+    assert error.outcome == "not_sent"
+    assert "max.request.size" in str(error)
+    assert producer.send(topic, b"small").result(20).offset == 0
+
+
+def test_record_when_larger_than_the_topic_allows_then_only_it_is_rejected(
+        producer: KafkaProducer, kafka: KafkaServer, topic_name: str) -> None:
+    topic = kafka.create_topic(topic_name, 1, {"max.message.bytes": "2000"})
+    futures = [producer.send(topic, b"a" * 100), producer.send(topic, b"b" * 5000), producer.send(topic, b"c" * 100)]
+    producer.flush(20)
+    errors = [future.exception(20) for future in futures]
+    assert errors[0] is None
+    assert errors[2] is None
+    assert isinstance(errors[1], RecordTooLargeError)
+    assert errors[1].outcome == "rejected"
+    assert [record.value for record in read_topic(kafka.bootstrap_servers, topic)] == [b"a" * 100, b"c" * 100]
+
+
+@pytest.mark.parametrize("codec", ["none", "zstd"])
+def test_batches_when_larger_than_the_topic_allows_then_they_are_split(
+        kafka: KafkaServer, topic_name: str, codec: str) -> None:
+    topic = kafka.create_topic(topic_name, 2, {"max.message.bytes": "1000"})
+    count = 3000
+    outcomes = Outcomes()
+    props = {"bootstrap.servers": kafka.bootstrap_servers, "linger.ms": 20, "compression.type": codec}
+    with KafkaProducer(props) as producer:
+        for number in range(count):
+            producer.send(topic, b"%d" % number, outcomes.callback(number), partition=number % 2)
+    outcomes.ensure_all_acknowledged(count)
+    stored = read_topic(kafka.bootstrap_servers, topic)
+    check_log(range(count), [int(record.value or b"-1") for record in stored])
+    check_order((record.partition, int(record.value or b"-1")) for record in stored)
+
+
+def test_record_when_a_compacted_topic_needs_its_key_then_only_its_batch_fails(
+        producer: KafkaProducer, kafka: KafkaServer, topic_name: str) -> None:
+    topic = kafka.create_topic(topic_name, 1, {"cleanup.policy": "compact"})
+    error = error_of_send(producer, topic, b"no key")
+    assert getattr(error, "outcome", None) == "rejected", repr(error)
+    assert "INVALID_RECORD" in f"{error} {getattr(error, 'code', '')}" or getattr(error, "code", None) == 87
+    assert producer.send(topic, b"with key", key=b"k").result(20).offset == 0
+
+
+def test_serializer_when_it_fails_then_the_error_keeps_the_cause(kafka: KafkaServer, topic_name: str) -> None:
+    topic = kafka.create_topic(topic_name)
+
+    def serialize(topic: str, headers: object, data: object) -> bytes:
+        raise ZeroDivisionError("in the serializer")
+
+    with KafkaProducer({"bootstrap.servers": kafka.bootstrap_servers}, value_serializer=serialize) as producer:
+        with pytest.raises(SerializationError) as caught:
+            producer.send(topic, "text")
+        assert isinstance(caught.value.__cause__, ZeroDivisionError)
+
+
+def test_producer_when_closed_then_send_is_refused_and_close_again_is_no_error(
+        kafka: KafkaServer, topic_name: str) -> None:
+    topic = kafka.create_topic(topic_name)
+    producer = KafkaProducer({"bootstrap.servers": kafka.bootstrap_servers})
+    future = producer.send(ProducerRecord(topic, b"v"))
+    producer.close(20)
+    assert future.result(0).offset == 0
+    producer.close()
+    with pytest.raises(IllegalStateError, match="closed"):
+        producer.send(ProducerRecord(topic, b"v"))
+
+
+def test_buffer_when_it_is_full_and_the_broker_is_gone_then_send_gives_up_in_time(own_kafka: KafkaServer) -> None:
+    topic = own_kafka.create_topic("full")
+    props = {"bootstrap.servers": own_kafka.bootstrap_servers, "buffer.memory": 200_000, "max.block.ms": 1000}
+    producer = KafkaProducer(props)
+    try:
+        producer.send(topic, b"v").result(20)
+        own_kafka.kill()
+        started = time.monotonic()
+        errors = [error for error in (_raised_or_failed_at_once(producer, topic) for _ in range(30)) if error]
+        assert errors
+        assert isinstance(errors[0], KafkaTimeoutError)
+        assert errors[0].phase == "buffer"
+        assert errors[0].outcome == "not_sent"
+        assert "buffer.memory" in str(errors[0])
+        assert time.monotonic() - started < 1 + GRACE_S + len(errors)
+    finally:
+        closing = time.monotonic()
+        producer.close(0.5)
+        assert time.monotonic() - closing < 0.5 + GRACE_S
+
+
+def _raised_or_failed_at_once(producer: KafkaProducer, topic: str) -> BaseException | None:
+    try:
+        future = producer.send(topic, b"x" * 15_000)
+    except KafkaTimeoutError as error:
+        return error
+    return future.exception(0) if future.done() else None

@@ -1,0 +1,50 @@
+"""Our producer against librdkafka's mock cluster: three brokers, older protocol versions, written by strangers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import Producer
+
+from pyproducer import KafkaProducer
+from tests.support.log_checker import check_log, check_order, read_topic
+from tests.support.sending import Outcomes
+
+COUNT = 20_000
+
+
+@pytest.fixture(scope="module")
+def mock_cluster() -> Iterator[str]:
+    """The bootstrap servers of a mock cluster; it lives as long as the librdkafka client that asked for it."""
+    owner = Producer({"bootstrap.servers": "replaced.by.the.mock:9092", "test.mock.num.brokers": 3, "log_level": 0})
+    brokers = owner.list_topics(timeout=20).brokers.values()
+    yield ",".join(f"{broker.host}:{broker.port}" for broker in brokers)
+    owner.flush(0)
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_records_when_sent_to_three_mock_brokers_then_all_are_read_back_in_order(mock_cluster: str, codec: str) -> None:
+    outcomes = Outcomes()
+    topic = f"mock-{codec}"
+    with KafkaProducer({"bootstrap.servers": mock_cluster, "compression.type": codec}) as producer:
+        partitions = producer.partitions_for(topic)
+        assert len({info.leader.node_id for info in partitions if info.leader}) > 1
+        for number in range(COUNT):
+            producer.send(topic, b"%d" % number, outcomes.callback(number), key=b"%d" % (number % 100))
+    outcomes.ensure_all_acknowledged(COUNT)
+    stored = read_topic(mock_cluster, topic)
+    check_log(range(COUNT), [int(record.value or b"-1") for record in stored])
+    check_order((record.key, int(record.value or b"-1")) for record in stored)
+
+
+@pytest.mark.parametrize("acks", ["0", "1"])
+def test_records_when_sent_without_idempotence_then_all_are_read_back(mock_cluster: str, acks: str) -> None:
+    topic = f"mock-acks-{acks}"
+    outcomes = Outcomes()
+    with KafkaProducer({"bootstrap.servers": mock_cluster, "acks": acks, "enable.idempotence": False}) as producer:
+        for number in range(COUNT):
+            producer.send(topic, b"%d" % number, outcomes.callback(number))
+        producer.flush(20)
+        outcomes.ensure_all_acknowledged(COUNT)
+    check_log(range(COUNT), [int(record.value or b"-1") for record in read_topic(mock_cluster, topic)])
