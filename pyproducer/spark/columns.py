@@ -43,12 +43,13 @@ _SPARK_TYPES: tuple[tuple[type, str], ...] = (
 class ColumnContract:
     """The position of each column in a row; None for a column that is not there.
 
-    `fixed_topic` is the sink's own topic, which wins over the column.
+    `fixed_topic` is the sink's own topic, which wins over the column. Where it is None there is a column `topic`;
+    where it is not, `topic` is not looked at.
     """
 
     value: int
     key: int | None = None
-    topic: int | None = None
+    topic: int = -1
     partition: int | None = None
     headers: int | None = None
     fixed_topic: str | None = None
@@ -78,7 +79,7 @@ class ColumnContract:
                 logger.warning("the DataFrame has no column %r%s; it is ignored", name, _looks_like(name, names))
         index = {name: names.index(name) for name in COLUMNS if name in names}
         return cls(value=index["value"], key=index.get("key"),
-                   topic=None if fixed_topic is not None else index["topic"],
+                   topic=index.get("topic", -1),
                    partition=index.get("partition"), headers=index.get("headers"), fixed_topic=fixed_topic)
 
 

