@@ -6,7 +6,7 @@
         ProducerClosedError
         ForkedProducerError
       SerializationError                the user's serializer failed; __cause__ is kept
-      KafkaTimeoutError (TimeoutError)  phase = "metadata" | "buffer" | "delivery" | "request" | "flush" | "close" | "future"
+      KafkaTimeoutError (TimeoutError)  phase = "metadata" | "buffer" | "delivery" | "request" | "flush" | "future"
         BufferExhaustedError
       TransportError                    the conversation broke
         DisconnectedError

@@ -24,7 +24,7 @@ HeaderLike = Union[Header, "tuple[str, bytes | None]"]
 NO_HEADERS: tuple[Header, ...] = ()
 
 
-def to_headers(headers: Iterable[HeaderLike] | None) -> tuple[Header, ...]:
+def to_headers(headers: Iterable[Any] | None) -> tuple[Header, ...]:
     """Check headers and return them as a tuple, in order.
 
     Raises:

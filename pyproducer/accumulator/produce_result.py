@@ -1,0 +1,243 @@
+"""The outcome of one batch, and the futures of its records that look into it.
+
+Road:    append -> [future] ... completion -> [outcome] -> result(), callback
+Thread:  the sender thread sets an outcome once; any thread waits for it.
+Source:  Java ProduceRequestResult, FutureRecordMetadata (4.1). Differs from Java: a future reads its batch's outcome
+         by index, so a record costs one small object and no lock; a split batch moves its futures to new outcomes.
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+import threading
+from collections.abc import Callable, Generator
+from typing import Any
+
+from pyproducer.common.cluster import TopicPartition
+from pyproducer.common.errors import KafkaError, KafkaTimeoutError
+from pyproducer.common.records import RecordMetadata
+
+log = logging.getLogger(__name__)
+
+OnCompletion = Callable[["RecordMetadata | None", "BaseException | None"], object]
+DoneCallback = Callable[["FutureRecordMetadata"], object]
+NO_TIMESTAMP = -1
+
+
+class ProduceRequestResult:
+    """What became of a batch: its base offset and append time, or an error for each record.
+
+    The fields are written before `is_set` becomes true and never after, so a reader that saw `is_set` needs no lock.
+    """
+
+    __slots__ = ("_event", "_is_notified", "_lock", "base_offset", "error_for", "is_set", "log_append_time",
+                 "successors", "topic_partition")
+
+    def __init__(self, topic_partition: TopicPartition) -> None:
+        self.topic_partition = topic_partition
+        self.base_offset = -1
+        self.log_append_time = NO_TIMESTAMP
+        self.error_for: Callable[[int], KafkaError] | None = None
+        self.is_set = False
+        self.successors: tuple[ProduceRequestResult, ...] = ()  # where the futures went when the batch was split
+        self._is_notified = False
+        self._lock = threading.Lock()  # guards _event's creation against set; innermost, never held while calling out
+        self._event: threading.Event | None = None
+
+    def set(self, base_offset: int, log_append_time: int, error_for: Callable[[int], KafkaError] | None) -> None:
+        """Write the outcome. Waiters are woken by `notify`, after the callbacks ran."""
+        self.base_offset = base_offset
+        self.log_append_time = log_append_time
+        self.error_for = error_for
+        self.is_set = True
+
+    def notify(self) -> None:
+        """Wake everybody who waits."""
+        with self._lock:
+            self._is_notified = True
+            event = self._event
+        if event is not None:
+            event.set()
+
+    def split(self, successors: tuple[ProduceRequestResult, ...]) -> None:
+        """Say that the futures moved to other outcomes, and wake the waiters so that they look there."""
+        self.successors = successors
+        self.notify()
+
+    def wait(self, timeout: float | None) -> bool:
+        """Wait until the callbacks ran or the futures moved; False when `timeout` seconds passed first."""
+        # The race: the waiter finds no outcome; the sender notifies nobody; the waiter makes an event and sleeps for
+        # ever. The flag and the event are read and written under one lock, which prevents it.
+        with self._lock:
+            if self._is_notified:
+                return True
+            event = self._event
+            if event is None:
+                event = self._event = threading.Event()
+        return event.wait(timeout)
+
+
+class FutureRecordMetadata:
+    """The promise of one record's `RecordMetadata`.
+
+    Thread:  any. Callbacks run on the sender thread, or at once in the caller's when the record is done already.
+    Source:  Java FutureRecordMetadata (4.1); the methods are those of concurrent.futures.Future, and it can be awaited.
+    """
+
+    __slots__ = ("_done_callbacks", "_index", "_on_completion", "_result", "_timestamp", "serialized_key_size",
+                 "serialized_value_size")
+
+    def __init__(self, result: ProduceRequestResult, index: int, timestamp: int, key_size: int, value_size: int,
+                 on_completion: OnCompletion | None) -> None:
+        self._result = result
+        self._index = index
+        self._timestamp = timestamp
+        self.serialized_key_size = key_size
+        self.serialized_value_size = value_size
+        self._on_completion = on_completion
+        self._done_callbacks: list[DoneCallback] | None = None
+
+    def done(self) -> bool:
+        """Whether the outcome of the record is known."""
+        return self._result.is_set
+
+    def cancelled(self) -> bool:
+        """Return False: a record that was handed over cannot be taken back."""
+        return False
+
+    def result(self, timeout: float | None = None) -> RecordMetadata:
+        """Wait for the record and return where it was stored.
+
+        Args:
+            timeout: Longest wait in seconds; None waits until the record is done (delivery.timeout.ms bounds that).
+
+        Raises:
+            KafkaTimeoutError: The timeout passed first (phase "future"). Unknown: the record is still on its way.
+            KafkaError: The record failed; its `outcome` says what became of the record.
+        """
+        error = self.exception(timeout)
+        if error is not None:
+            raise error
+        return self._metadata()
+
+    def exception(self, timeout: float | None = None) -> KafkaError | None:
+        """Wait for the record and return its error, or None when it was stored.
+
+        Raises:
+            KafkaTimeoutError: The timeout passed first (phase "future"). Unknown: the record is still on its way.
+        """
+        result = self._await(timeout)
+        if result.error_for is None:
+            return None
+        return _own_copy(result.error_for(self._index))
+
+    def add_done_callback(self, fn: DoneCallback) -> None:
+        """Call `fn(future)` once the record is done; at once when it is done already."""
+        while True:
+            result = self._result
+            with result._lock:
+                # A split moves the future under this same lock, so the callback cannot be left behind.
+                if result is not self._result:
+                    continue
+                if not result.is_set:
+                    if self._done_callbacks is None:
+                        self._done_callbacks = []
+                    self._done_callbacks.append(fn)
+                    return
+            break
+        _call(fn, self)
+
+    def __await__(self) -> Generator[Any, None, RecordMetadata]:
+        import asyncio
+
+        loop = asyncio.get_running_loop()
+        waiter: asyncio.Future[None] = loop.create_future()
+
+        def release() -> None:
+            if not waiter.done():
+                waiter.set_result(None)
+
+        def wake(_: FutureRecordMetadata) -> None:
+            try:
+                loop.call_soon_threadsafe(release)
+            except RuntimeError:
+                log.debug("the event loop that awaited a record is closed")
+
+        self.add_done_callback(wake)
+        yield from waiter
+        return self.result(0)
+
+    def __repr__(self) -> str:
+        result = self._result
+        state = "pending" if not result.is_set else "failed" if result.error_for is not None else "done"
+        return f"<FutureRecordMetadata {result.topic_partition} {state}>"
+
+    def _await(self, timeout: float | None) -> ProduceRequestResult:
+        result = self._result
+        while not result.is_set:
+            # A second round happens only after a split; giving it the whole timeout again is harmless and rare.
+            if not result.wait(timeout):
+                raise KafkaTimeoutError(
+                    f"The record for {result.topic_partition} was not done within {timeout} s; it is still on its way "
+                    "(delivery.timeout.ms decides how long it is tried)", phase="future", outcome="unknown")
+            result = self._result
+        return result
+
+    def _metadata(self) -> RecordMetadata:
+        result = self._result
+        topic, partition = result.topic_partition
+        offset = result.base_offset
+        append_time = result.log_append_time
+        return RecordMetadata(topic, partition, offset + self._index if offset >= 0 else -1,
+                              append_time if append_time >= 0 else self._timestamp,
+                              self.serialized_key_size, self.serialized_value_size)
+
+    def _move(self, result: ProduceRequestResult, index: int) -> None:
+        """Look into another outcome from now on (the batch was split)."""
+        with self._result._lock:
+            self._index = index
+            self._result = result
+
+    def _finish(self) -> None:
+        """Run the callbacks; called once, by whoever set the outcome."""
+        on_completion = self._on_completion
+        if on_completion is not None:
+            result = self._result
+            try:
+                if result.error_for is None:
+                    on_completion(self._metadata(), None)
+                else:
+                    on_completion(None, _own_copy(result.error_for(self._index)))
+            except Exception:
+                log.exception("on_completion of a record for %s raised", result.topic_partition)
+            self._on_completion = None
+        with self._result._lock:
+            callbacks, self._done_callbacks = self._done_callbacks, None
+        if callbacks:
+            for fn in callbacks:
+                _call(fn, self)
+
+
+def failed_future(topic_partition: TopicPartition, error: KafkaError,
+                  on_completion: OnCompletion | None) -> FutureRecordMetadata:
+    """Return a future that failed before hand-over, its callback already run."""
+    result = ProduceRequestResult(topic_partition)
+    result.set(-1, NO_TIMESTAMP, lambda _index: error)
+    future = FutureRecordMetadata(result, 0, NO_TIMESTAMP, -1, -1, on_completion)
+    future._finish()
+    return future
+
+
+def _own_copy(error: KafkaError) -> KafkaError:
+    """Return a new exception for one caller, so that tracebacks of several threads do not pile up on one object."""
+    own = copy.copy(error)
+    own.__cause__ = error.__cause__ if error.__cause__ is not None else error
+    return own
+
+
+def _call(fn: DoneCallback, future: FutureRecordMetadata) -> None:
+    try:
+        fn(future)
+    except Exception:
+        log.exception("a done callback of %r raised", future)

@@ -1,0 +1,238 @@
+"""One batch of records of one partition, from its first record to its outcome.
+
+Road:    append -> [batch] -> drain -> request -> completion
+Thread:  appended to under the partition's lock; after it is closed for appends the sender thread owns it.
+Source:  Java ProducerBatch (4.1). Differs from Java: records are compressed once, when the batch is drained, and not
+         while they are appended; so batch.size counts uncompressed bytes and buffer.memory really bounds memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from pyproducer.accumulator.produce_result import NO_TIMESTAMP, FutureRecordMetadata, OnCompletion, ProduceRequestResult
+from pyproducer.common.cluster import TopicPartition
+from pyproducer.common.errors import KafkaError
+from pyproducer.hotpath import BatchBuffer
+from pyproducer.record.batch_reader import read_batches
+from pyproducer.record.batch_writer import close_records, write_header
+from pyproducer.record.compression import Compressor
+from pyproducer.transaction.producer_id import (
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    increment_sequence,
+)
+
+# Lengths, deltas and attributes of one record at most: length 5, attributes 1, timestamp 10, offset 5 = 21, and the
+# two lengths of key and value within the same bound for anything that fits a batch (Java's RECORD_OVERHEAD).
+_RECORD_OVERHEAD_BYTES = 21
+
+
+class ProducerBatch:
+    """Records of one partition that travel, succeed and fail together."""
+
+    __slots__ = ("_write_limit_bytes", "attempts", "base_sequence", "buffer", "codec_id", "created_ms", "drained_ms",
+                 "futures", "is_closed_for_appends", "is_done", "is_in_flight", "is_sequence_reset", "is_split_batch",
+                 "is_transactional", "last_error", "leader_epoch", "leader_epoch_at_last_attempt",
+                 "may_be_in_log", "payload", "producer_epoch", "producer_id", "record_count", "reserved_bytes",
+                 "result", "retry_at_ms", "topic_partition")
+
+    def __init__(self, topic_partition: TopicPartition, *, created_ms: int, write_limit_bytes: int,
+                 reserved_bytes: int, is_split_batch: bool = False) -> None:
+        self.topic_partition = topic_partition
+        self.created_ms = created_ms
+        self.reserved_bytes = reserved_bytes  # of buffer.memory; given back once, by the accumulator
+        self.is_split_batch = is_split_batch
+        self.buffer = BatchBuffer()
+        self.payload: bytearray | None = None  # the finished batch; set by close()
+        self.codec_id = 0
+        self.futures: list[FutureRecordMetadata] = []
+        self.record_count = 0
+        self.result = ProduceRequestResult(topic_partition)
+        self.is_closed_for_appends = False
+        self.is_done = False
+        self.is_in_flight = False
+        self.is_transactional = False
+        self.attempts = 0
+        self.last_error: KafkaError | None = None  # of the last failed attempt; told when the delivery times out
+        self.may_be_in_log = False  # an attempt ended without an answer
+        self.retry_at_ms = created_ms  # end of the backoff; drawn once for each failed attempt, jitter included
+        self.drained_ms = created_ms
+        self.producer_id = NO_PRODUCER_ID
+        self.producer_epoch = NO_PRODUCER_EPOCH
+        self.base_sequence = NO_SEQUENCE
+        self.is_sequence_reset = False
+        self.leader_epoch = -1
+        self.leader_epoch_at_last_attempt = -1
+        self._write_limit_bytes = write_limit_bytes
+
+    def try_append(self, timestamp: int, key: bytes | None, value: bytes | None,
+                   headers: Sequence[tuple[str, bytes | None]],
+                   on_completion: OnCompletion | None) -> FutureRecordMetadata | None:
+        """Add a record, or return None when there is no room; the first record always has room."""
+        if self.is_closed_for_appends:
+            return None
+        buffer = self.buffer
+        index = self.record_count
+        key_size = -1 if key is None else len(key)
+        value_size = -1 if value is None else len(value)
+        if index:
+            needed_bytes = _RECORD_OVERHEAD_BYTES + key_size + value_size
+            if headers:
+                for header_key, header_value in headers:
+                    needed_bytes += 10 + 4 * len(header_key) + (0 if header_value is None else len(header_value))
+            if len(buffer.buffer) + needed_bytes > self._write_limit_bytes:
+                return None
+        buffer.append(timestamp, key, value, headers)
+        future = FutureRecordMetadata(self.result, index, timestamp, key_size, value_size, on_completion)
+        self.futures.append(future)
+        self.record_count = index + 1
+        return future
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no record fits any more."""
+        return self.is_closed_for_appends or len(self.buffer.buffer) >= self._write_limit_bytes
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes on the wire once closed; before that, uncompressed."""
+        return len(self.payload) if self.payload is not None else len(self.buffer.buffer)
+
+    @property
+    def has_sequence(self) -> bool:
+        """Whether sequence numbers were given; a retry keeps them."""
+        return self.base_sequence != NO_SEQUENCE
+
+    @property
+    def last_sequence(self) -> int:
+        """Sequence number of the last record."""
+        return increment_sequence(self.base_sequence, self.record_count - 1)
+
+    def close(self, compressor: Compressor) -> None:
+        """Compress the records; nothing can be appended after that. Calling it again does nothing."""
+        self.is_closed_for_appends = True
+        if self.payload is None:
+            self.payload = close_records(self.buffer.buffer, compressor)
+            self.codec_id = compressor.codec_id
+
+    def set_producer_state(self, producer_id: int, producer_epoch: int, base_sequence: int, *,
+                           is_transactional: bool = False) -> None:
+        """Give the batch its place in the producer's sequence; before it is drained first, or at an epoch bump."""
+        self.producer_id = producer_id
+        self.producer_epoch = producer_epoch
+        self.base_sequence = base_sequence
+        self.is_transactional = is_transactional
+
+    def reset_producer_state(self, producer_id: int, producer_epoch: int, base_sequence: int) -> None:
+        """Give the batch another place, because the producer's epoch was bumped while it was on its way."""
+        self.set_producer_state(producer_id, producer_epoch, base_sequence, is_transactional=self.is_transactional)
+        self.is_sequence_reset = True
+
+    def write_header(self) -> None:
+        """Write the batch's header with its checksum, as it now is. Only while it is not on the wire."""
+        assert self.payload is not None, "a batch is closed before its header is written"
+        self.is_sequence_reset = False
+        write_header(self.payload, codec_id=self.codec_id, record_count=self.record_count,
+                     base_timestamp=self.buffer.base_timestamp, max_timestamp=self.buffer.max_timestamp,
+                     producer_id=self.producer_id, producer_epoch=self.producer_epoch,
+                     base_sequence=self.base_sequence, is_transactional=self.is_transactional)
+
+    def has_reached_delivery_timeout(self, delivery_timeout_ms: int, now_ms: int) -> bool:
+        """Whether delivery.timeout.ms passed since the batch was created."""
+        return now_ms - self.created_ms >= delivery_timeout_ms
+
+    def on_reenqueued(self, retry_at_ms: int) -> None:
+        """Count a failed attempt; the next one is not before `retry_at_ms`."""
+        self.attempts += 1
+        self.retry_at_ms = retry_at_ms
+        self.leader_epoch_at_last_attempt = self.leader_epoch
+
+    def backoff_left_ms(self, now_ms: int) -> int:
+        """How long the batch still waits after a failed attempt; 0 when a newer leader is known (KIP-951)."""
+        if self.attempts == 0 or self.leader_epoch > self.leader_epoch_at_last_attempt >= 0:
+            return 0
+        return max(self.retry_at_ms - now_ms, 0)
+
+    def complete(self, base_offset: int, log_append_time: int = NO_TIMESTAMP) -> bool:
+        """Tell the futures that the records are stored; False when the batch was done already."""
+        return self._finish(base_offset, log_append_time, None)
+
+    def fail(self, error_for: Callable[[int], KafkaError]) -> bool:
+        """Tell the futures that the records failed; False when the batch was done already.
+
+        Args:
+            error_for: Gives the error of the record at an index of the batch.
+        """
+        return self._finish(-1, NO_TIMESTAMP, error_for)
+
+    def split(self, split_size_bytes: int) -> list[ProducerBatch]:
+        """Divide the batch, which the broker found too large, into smaller ones; the futures move along.
+
+        Args:
+            split_size_bytes: Bytes of a new batch, uncompressed. When that gives back a single batch, half is tried.
+
+        Returns:
+            New batches in order, closed for appends, with the sequence numbers of their records. This one is done.
+
+        Source: Java ProducerBatch.split (4.1); KIP-126.
+        """
+        assert self.payload is not None, "only a batch that was sent is split"
+        self.write_header()
+        records = [(record.timestamp, record.key, record.value, record.headers)
+                   for batch in read_batches(self.payload) for record in batch]
+        batches = self._distribute(records, split_size_bytes)
+        while len(batches) == 1 and len(records) > 1:
+            split_size_bytes = max(1, len(batches[0].buffer.buffer) // 2)
+            batches = self._distribute(records, split_size_bytes)
+        futures = iter(self.futures)
+        sequence = self.base_sequence
+        share_bytes = self.reserved_bytes // len(batches)
+        for batch in batches:
+            batch.is_closed_for_appends = True
+            batch.attempts = self.attempts
+            batch.retry_at_ms = self.retry_at_ms
+            batch.reserved_bytes = share_bytes
+            batch.futures = [next(futures) for _ in range(batch.record_count)]
+            if self.has_sequence:
+                batch.set_producer_state(self.producer_id, self.producer_epoch, sequence,
+                                         is_transactional=self.is_transactional)
+                sequence = increment_sequence(sequence, batch.record_count)
+        batches[-1].reserved_bytes += self.reserved_bytes - share_bytes * len(batches)
+        self.reserved_bytes = 0
+        for batch in batches:
+            for index, future in enumerate(batch.futures):
+                future._move(batch.result, index)
+        self.is_done = True
+        self.futures = []
+        self.result.split(tuple(batch.result for batch in batches))
+        return batches
+
+    def _distribute(self, records: Sequence[tuple[int, bytes | None, bytes | None, Sequence[tuple[str, bytes | None]]]],
+                    split_size_bytes: int) -> list[ProducerBatch]:
+        batches: list[ProducerBatch] = []
+        for timestamp, key, value, headers in records:
+            if not batches or batches[-1].try_append(timestamp, key, value, headers, None) is None:
+                batch = ProducerBatch(self.topic_partition, created_ms=self.created_ms,
+                                      write_limit_bytes=split_size_bytes, reserved_bytes=0, is_split_batch=True)
+                batch.try_append(timestamp, key, value, headers, None)
+                batches.append(batch)
+        return batches
+
+    def _finish(self, base_offset: int, log_append_time: int,
+                error_for: Callable[[int], KafkaError] | None) -> bool:
+        if self.is_done:
+            return False
+        self.is_done = True
+        self.is_closed_for_appends = True
+        self.result.set(base_offset, log_append_time, error_for)
+        for future in self.futures:
+            future._finish()
+        self.futures = []
+        self.result.notify()
+        return True
+
+    def __repr__(self) -> str:
+        return (f"<ProducerBatch {self.topic_partition} records={self.record_count} bytes={self.size_bytes} "
+                f"attempts={self.attempts} sequence={self.base_sequence}>")

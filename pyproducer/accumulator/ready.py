@@ -1,0 +1,72 @@
+"""Which nodes can be drained now, and when to look again.
+
+Road:    accumulator -> [ready] -> sender
+Thread:  sender thread only; holds one partition's lock at a time, calls no clock.
+Source:  Java RecordAccumulator.ready, partitionReady, batchReady (4.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from pyproducer.accumulator.partition_queue import PartitionQueue
+from pyproducer.common.cluster import Cluster, Node
+
+NEVER_MS = 2**31 - 1
+
+
+class ReadyCheckResult(NamedTuple):
+    """What a look at all partitions gave."""
+
+    ready_nodes: dict[int, Node]
+    next_ready_check_delay_ms: int
+    unknown_leader_topics: set[str]
+
+
+def ready(queues: Iterable[PartitionQueue], cluster: Cluster, now_ms: int, *, linger_ms: int,
+          is_exhausted: bool, is_flushing: bool) -> ReadyCheckResult:
+    """Find the nodes that lead a partition with something to send.
+
+    A partition is ready when its first batch is full, lingered long enough or finished its backoff, or when memory is
+    exhausted, a flush runs or the producer closes; not while it is muted.
+
+    Args:
+        queues: The partitions that hold batches.
+        cluster: Who leads what.
+        now_ms: Monotonic time, in ms.
+        linger_ms: How long a batch that is not full waits for company.
+        is_exhausted: Whether a caller waits for buffer.memory.
+        is_flushing: Whether everything should go out now.
+    """
+    ready_nodes: dict[int, Node] = {}
+    unknown_leader_topics: set[str] = set()
+    next_delay_ms = NEVER_MS
+    for queue in queues:
+        batches = queue.batches
+        if not batches or queue.is_muted:
+            continue
+        with queue.lock:
+            if not batches:
+                continue
+            first = batches[0]
+            has_more = len(batches) > 1
+            is_full = has_more or first.is_full
+        info = cluster.partition(queue.topic_partition)
+        leader = None if info is None else info.leader
+        if leader is None or info is None:
+            unknown_leader_topics.add(queue.topic_partition.topic)
+            continue
+        first.leader_epoch = info.leader_epoch
+        if first.attempts > 0:
+            wait_ms = first.backoff_left_ms(now_ms)
+        elif is_full or is_exhausted or is_flushing:
+            wait_ms = 0
+        else:
+            wait_ms = first.created_ms + linger_ms - now_ms
+        if wait_ms <= 0:
+            ready_nodes[leader.node_id] = leader
+        else:
+            # The delay is a guess, as in Java: another record may make the batch ready earlier, and wakes the sender.
+            next_delay_ms = min(next_delay_ms, wait_ms)
+    return ReadyCheckResult(ready_nodes, next_delay_ms, unknown_leader_topics)

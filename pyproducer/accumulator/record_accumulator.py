@@ -1,0 +1,278 @@
+"""The hand-over between the callers and the sender thread: open batches per partition, bounded by buffer.memory.
+
+Road:    send() -> [RecordAccumulator] | Sender
+Thread:  append, flush: any caller. ready, drain, reenqueue, expired_batches: the sender thread. Locks, in order:
+         the table's, then one partition's, then the pool's or the incomplete set's; never two partitions at once.
+Source:  Java RecordAccumulator (4.1).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from pyproducer.accumulator.buffer_pool import BufferPool
+from pyproducer.accumulator.drain import SequenceKeeper, drain_node
+from pyproducer.accumulator.incomplete_batches import IncompleteBatches
+from pyproducer.accumulator.partition_queue import PartitionQueue
+from pyproducer.accumulator.produce_result import FutureRecordMetadata, OnCompletion
+from pyproducer.accumulator.producer_batch import ProducerBatch
+from pyproducer.accumulator.ready import NEVER_MS, ReadyCheckResult, ready
+from pyproducer.common.backoff import ExponentialBackoff
+from pyproducer.common.clock import Clock
+from pyproducer.common.cluster import Cluster, Node, TopicPartition
+from pyproducer.common.errors import KafkaError, ProducerClosedError
+from pyproducer.hotpath import record_size_upper_bound
+from pyproducer.record.compression import Compressor
+
+
+class AppendResult(NamedTuple):
+    """The future of a record, and whether the sender should be woken (a batch is full, or a new one was opened)."""
+
+    future: FutureRecordMetadata
+    should_wake_sender: bool
+
+
+class RecordAccumulator:
+    """Batches of records that wait for the sender, by partition."""
+
+    def __init__(self, *, batch_size_bytes: int, linger_ms: int, delivery_timeout_ms: int, pool: BufferPool,
+                 compressor: Compressor, retry_backoff: ExponentialBackoff, clock: Clock) -> None:
+        self._batch_size_bytes = batch_size_bytes
+        self._linger_ms = linger_ms
+        self._delivery_timeout_ms = delivery_timeout_ms
+        self._pool = pool
+        self._compressor = compressor
+        self._retry_backoff = retry_backoff
+        self._clock = clock
+        self._table_lock = threading.Lock()  # guards the creation of queues and _flush_count
+        self._queues: dict[tuple[str, int], PartitionQueue] = {}
+        self._incomplete = IncompleteBatches()
+        self._flush_count = 0
+        self._is_closed = False
+        self._drain_start: dict[int, int] = {}  # sender thread only: per node, where the next drain begins
+
+    # The callers' side.
+
+    def append(self, topic: str, partition: int, timestamp: int, key: bytes | None, value: bytes | None,
+               headers: Sequence[tuple[str, bytes | None]], on_completion: OnCompletion | None,
+               max_block_ms: int) -> AppendResult:
+        """Add one serialized record to the open batch of its partition.
+
+        Blocks the caller while buffer.memory is exhausted; never does I/O.
+
+        Args:
+            topic: Topic of the destination.
+            partition: Partition, already chosen.
+            timestamp: Epoch ms.
+            key: Serialized key or None.
+            value: Serialized value or None.
+            headers: Pairs of str and bytes or None.
+            on_completion: Called with (metadata, None) or (None, exception) on the sender thread.
+            max_block_ms: Longest wait for memory, in ms.
+
+        Raises:
+            BufferExhaustedError: No memory within max_block_ms. Not sent.
+            ProducerClosedError: The producer is closed. Not sent.
+        """
+        queue = self._queues.get((topic, partition))
+        if queue is None:
+            queue = self._create_queue(TopicPartition(topic, partition))
+        with queue.lock:
+            if self._is_closed:
+                raise ProducerClosedError("the producer is closed: no record can be sent any more")
+            future = queue.try_append(timestamp, key, value, headers, on_completion)
+            if future is not None:
+                return AppendResult(future, queue.batches[-1].is_full)
+        return self._append_to_new_batch(queue, timestamp, key, value, headers, on_completion, max_block_ms)
+
+    def begin_flush(self) -> list[ProducerBatch]:
+        """Make every batch ready to send, and return those that are incomplete now."""
+        with self._table_lock:
+            self._flush_count += 1
+        return self._incomplete.copy()
+
+    def end_flush(self) -> None:
+        """End what `begin_flush` began."""
+        with self._table_lock:
+            self._flush_count -= 1
+
+    def close(self) -> None:
+        """Refuse records from now on; those accepted are still sent."""
+        self._is_closed = True
+        self._pool.close()
+        # A caller that saw _is_closed False holds its partition's lock until its record is in a batch. Taking each lock
+        # once makes sure that such a record is visible to whoever drains after close().
+        for queue in self._all_queues():
+            with queue.lock:
+                pass
+
+    # The sender's side.
+
+    def ready(self, cluster: Cluster, now_ms: int) -> ReadyCheckResult:
+        """Find the nodes that can be drained; see ready.py."""
+        return ready(self._all_queues(), cluster, now_ms, linger_ms=self._linger_ms,
+                     is_exhausted=self._pool.queued_count > 0,
+                     is_flushing=self._flush_count > 0 or self._is_closed)
+
+    def drain(self, cluster: Cluster, nodes: Iterable[Node], max_size_bytes: int, now_ms: int,
+              sequences: SequenceKeeper | None) -> dict[int, list[ProducerBatch]]:
+        """Take one request's worth of batches for each node; see drain.py. Batches come closed and with headers."""
+        led: dict[int, list[PartitionQueue]] = {node.node_id: [] for node in nodes}
+        for queue in self._all_queues():
+            if queue.batches:
+                leader = cluster.leader_for(queue.topic_partition)
+                if leader is not None and leader.node_id in led:
+                    led[leader.node_id].append(queue)
+        drained: dict[int, list[ProducerBatch]] = {}
+        for node_id, queues in led.items():
+            if not queues:
+                continue
+            start = self._drain_start.get(node_id, 0) % len(queues)
+            batches, self._drain_start[node_id] = drain_node(
+                queues, start, max_size_bytes, now_ms, sequences)
+            for batch in batches:
+                batch.close(self._compressor)
+                batch.write_header()
+            if batches:
+                drained[node_id] = batches
+        return drained
+
+    def reenqueue(self, batch: ProducerBatch, now_ms: int, *, in_sequence: bool) -> None:
+        """Put a batch back for another attempt."""
+        batch.on_reenqueued(now_ms + self._retry_backoff.backoff_ms(batch.attempts))
+        self._queues[batch.topic_partition].put_back(batch, in_sequence)
+
+    def split_and_reenqueue(self, batch: ProducerBatch, *, in_sequence: bool) -> list[ProducerBatch]:
+        """Replace a batch that was too large for the broker by smaller ones, at the front of its partition.
+
+        Returns:
+            The new batches in order. They keep the sequence numbers, so the caller tracks them as in flight.
+        """
+        batches = batch.split(self._batch_size_bytes)
+        queue = self._queues[batch.topic_partition]
+        for new_batch in batches:
+            self._incomplete.add(new_batch)
+        for new_batch in reversed(batches):
+            queue.put_back(new_batch, in_sequence)
+        self._incomplete.remove(batch)
+        return batches
+
+    def expired_batches(self, now_ms: int) -> tuple[list[ProducerBatch], int]:
+        """Take out the batches whose delivery.timeout.ms passed while they waited here.
+
+        Returns:
+            The batches, and how long until the next one expires, in ms.
+        """
+        expired: list[ProducerBatch] = []
+        next_expiry_ms = NEVER_MS
+        for queue in self._all_queues():
+            while queue.batches:
+                with queue.lock:
+                    if not queue.batches:
+                        break
+                    first = queue.batches[0]
+                    if not first.has_reached_delivery_timeout(self._delivery_timeout_ms, now_ms):
+                        next_expiry_ms = min(next_expiry_ms, first.created_ms + self._delivery_timeout_ms - now_ms)
+                        break
+                    queue.batches.popleft()
+                    first.is_closed_for_appends = True
+                expired.append(first)
+        return expired, next_expiry_ms
+
+    def mute(self, topic_partition: TopicPartition) -> None:
+        """Send no further batch of a partition until `unmute`: where order asks for one batch in flight."""
+        self._queues[topic_partition].is_muted = True
+
+    def unmute(self, topic_partition: TopicPartition) -> None:
+        """Let a partition be drained again."""
+        self._queues[topic_partition].is_muted = False
+
+    def release(self, batch: ProducerBatch) -> None:
+        """Forget a batch that is done and not on the wire any more, and give back its memory. Once is enough."""
+        self._incomplete.remove(batch)
+        reserved_bytes, batch.reserved_bytes = batch.reserved_bytes, 0
+        if reserved_bytes:
+            self._pool.deallocate(reserved_bytes)
+
+    def forget(self, batch: ProducerBatch) -> None:
+        """Forget a batch that is done but may still be on the wire; `release` gives its memory back later."""
+        self._incomplete.remove(batch)
+
+    def abort_batches(self, error: KafkaError, *, only_undrained: bool = False) -> int:
+        """Fail the batches that are incomplete.
+
+        Args:
+            error: What their futures get.
+            only_undrained: Leave alone those that are in flight.
+
+        Returns:
+            How many records failed.
+        """
+        aborted = 0
+        for batch in self._incomplete.copy():
+            if only_undrained and batch.is_in_flight:
+                continue
+            queue = self._queues[batch.topic_partition]
+            with queue.lock:
+                batch.is_closed_for_appends = True
+                if batch in queue.batches:
+                    queue.batches.remove(batch)
+            aborted += batch.record_count
+            batch.fail(lambda _index: error)
+            self.release(batch)
+        return aborted
+
+    def has_undrained(self) -> bool:
+        """Whether any partition holds a batch that is not in flight."""
+        return any(queue.batches for queue in self._all_queues())
+
+    def has_incomplete(self) -> bool:
+        """Whether any record's outcome is not known yet."""
+        return len(self._incomplete) > 0
+
+    def incomplete_record_count(self) -> int:
+        """How many records' outcomes are not known yet."""
+        return sum(batch.record_count for batch in self._incomplete.copy())
+
+    def batch_count(self, topic_partition: TopicPartition) -> int:
+        """How many batches of a partition wait here."""
+        queue = self._queues.get(topic_partition)
+        return 0 if queue is None else len(queue.batches)
+
+    def _all_queues(self) -> list[PartitionQueue]:
+        return list(self._queues.values())  # a copy: callers add partitions meanwhile
+
+    def _create_queue(self, topic_partition: TopicPartition) -> PartitionQueue:
+        with self._table_lock:
+            queue = self._queues.get(topic_partition)
+            if queue is None:
+                queue = self._queues[topic_partition] = PartitionQueue(topic_partition)
+            return queue
+
+    def _append_to_new_batch(self, queue: PartitionQueue, timestamp: int, key: bytes | None, value: bytes | None,
+                             headers: Sequence[tuple[str, bytes | None]], on_completion: OnCompletion | None,
+                             max_block_ms: int) -> AppendResult:
+        size_bytes = max(self._batch_size_bytes, record_size_upper_bound(key, value, headers))
+        self._pool.allocate(size_bytes, max_block_ms)
+        try:
+            now_ms = self._clock.now_ms()
+            with queue.lock:
+                if self._is_closed:
+                    raise ProducerClosedError("the producer is closed: no record can be sent any more")
+                # Another caller may have opened a batch while this one waited for memory.
+                future = queue.try_append(timestamp, key, value, headers, on_completion)
+                if future is not None:
+                    return AppendResult(future, queue.batches[-1].is_full)
+                batch = ProducerBatch(queue.topic_partition, created_ms=now_ms,
+                                      write_limit_bytes=self._batch_size_bytes, reserved_bytes=size_bytes)
+                future = batch.try_append(timestamp, key, value, headers, on_completion)
+                assert future is not None, "the first record of a batch always has room"
+                size_bytes = 0
+                self._incomplete.add(batch)
+                queue.batches.append(batch)
+                return AppendResult(future, True)
+        finally:
+            if size_bytes:
+                self._pool.deallocate(size_bytes)

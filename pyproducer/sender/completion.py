@@ -1,0 +1,231 @@
+"""What becomes of a batch when its request ended: stored, retried, split or failed.
+
+Road:    NetworkClient -> [completion] -> futures, callbacks, accumulator
+Thread:  sender thread only.
+Source:  Java Sender.handleProduceResponse, completeBatch, canRetry, failBatch (4.1).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from pyproducer.accumulator.producer_batch import ProducerBatch
+from pyproducer.accumulator.record_accumulator import RecordAccumulator
+from pyproducer.client.metadata import ProducerMetadata
+from pyproducer.client.request import ClientResponse
+from pyproducer.common.error_codes import ErrorCode, error_for_code
+from pyproducer.common.errors import (
+    UNKNOWN,
+    ApiError,
+    DisconnectedError,
+    KafkaError,
+    KafkaTimeoutError,
+    RemoteProtocolError,
+)
+from pyproducer.common.metrics import Metrics
+from pyproducer.sender.in_flight_batches import InFlightBatches
+from pyproducer.sender.produce_request import BatchesByPartition
+from pyproducer.transaction.transaction_manager import TransactionManager
+
+log = logging.getLogger(__name__)
+
+NO_OFFSET = -1
+
+
+class Completion:
+    """Decides on each batch of an ended Produce request."""
+
+    def __init__(self, *, accumulator: RecordAccumulator, metadata: ProducerMetadata, in_flight: InFlightBatches,
+                 transaction_manager: TransactionManager | None, retries: int, delivery_timeout_ms: int,
+                 guarantees_order_by_muting: bool, metrics: Metrics) -> None:
+        self._accumulator = accumulator
+        self._metadata = metadata
+        self._in_flight = in_flight
+        self._transaction_manager = transaction_manager
+        self._retries = retries
+        self._delivery_timeout_ms = delivery_timeout_ms
+        self._guarantees_order_by_muting = guarantees_order_by_muting
+        self._metrics = metrics
+
+    def on_response(self, response: ClientResponse, batches: BatchesByPartition) -> None:
+        """Handle the end of a request, whatever it was."""
+        for batch in batches.values():
+            self._in_flight.remove(batch)
+        if response.body is not None:
+            self._on_answer(response, batches)
+        elif response.version_mismatch is not None:
+            for batch in batches.values():
+                self._fail(batch, response.version_mismatch, None)
+        elif response.disconnected or response.error is not None:
+            self._on_no_answer(response, batches)
+        else:
+            # acks=0: the bytes are written, and nobody will ever tell more.
+            for batch in batches.values():
+                self._complete(batch, NO_OFFSET, -1)
+        for batch in batches.values():
+            if self._guarantees_order_by_muting:
+                self._accumulator.unmute(batch.topic_partition)
+            if batch.is_done:
+                self._accumulator.release(batch)
+
+    def expire(self, batch: ProducerBatch, now_ms: int) -> None:
+        """Fail a batch whose delivery.timeout.ms passed, on the wire or not."""
+        maybe_in_log = batch.may_be_in_log or batch.is_in_flight
+        tried = f"after {batch.attempts} failed attempts" if batch.attempts else (
+            "while its first request was not answered" if batch.is_in_flight else "before it could be sent")
+        why = self._metadata.describe_failure(batch.topic_partition.topic) if not batch.is_in_flight else ""
+        last_error = f"; the last attempt failed with: {batch.last_error}" if batch.last_error is not None else ""
+        error = KafkaTimeoutError(
+            f"{batch.record_count} record(s) for {batch.topic_partition} expired {tried}: {now_ms - batch.created_ms} "
+            f"ms passed since the batch was created, and delivery.timeout.ms is {self._delivery_timeout_ms}"
+            f"{last_error}{'. ' + why if why else ''}",
+            phase="delivery", outcome=UNKNOWN if maybe_in_log else "not_sent")
+        error.__cause__ = batch.last_error
+        self._settle_sequence(batch, error, may_be_in_log=maybe_in_log or batch.attempts > 0)
+        self._count_failed(batch)
+        batch.fail(lambda _index: error)
+        if batch.is_in_flight:
+            # The socket may still read the batch's bytes: memory is given back when the request ends.
+            self._accumulator.forget(batch)
+        else:
+            self._accumulator.release(batch)
+
+    def _on_answer(self, response: ClientResponse, batches: BatchesByPartition) -> None:
+        body = response.body
+        has_topic_ids = response.api_version >= 13
+        cluster = self._metadata.fetch()
+        left = dict(batches)
+        leaders: list[tuple[tuple[str, int], int, int]] = []
+        for topic in body["responses"]:
+            name = cluster.topic_name(topic["topic_id"]) if has_topic_ids else topic["name"]
+            if name is None:
+                # The topic was deleted meanwhile and metadata forgot its id: the request knows the name.
+                names = {batch_topic for batch_topic, _ in left}
+                name = names.pop() if len(names) == 1 else ""
+            for partition in topic["partition_responses"]:
+                key = (name, partition["index"])
+                batch = left.pop(key, None)
+                if batch is None:
+                    log.warning("Node %s answered for %s-%s, which was not asked for", response.destination, *key)
+                    continue
+                if partition["error_code"] == 0:
+                    self._complete(batch, partition["base_offset"], partition["log_append_time_ms"])
+                else:
+                    leader = partition.get("current_leader") if response.api_version >= 10 else None
+                    if leader is not None and leader["leader_id"] >= 0 and leader["leader_epoch"] >= 0:
+                        leaders.append((key, leader["leader_id"], leader["leader_epoch"]))
+                    self._on_error(batch, partition, response)
+        if leaders:
+            self._metadata.update_leaders(leaders, body.get("node_endpoints") or ())
+        for batch in left.values():
+            self._retry_or_fail(batch, RemoteProtocolError(
+                f"Node {response.destination} did not answer for {batch.topic_partition} in its Produce response"),
+                None, response.received_ms)
+
+    def _on_error(self, batch: ProducerBatch, partition: Any, response: ClientResponse) -> None:
+        code = partition["error_code"]
+        known = ErrorCode.of(code)
+        version = response.api_version
+        error_message = partition.get("error_message") if version >= 8 else None
+        error = error_for_code(code, message=f"{batch.topic_partition}: {error_message}" if error_message
+                               else f"{batch.topic_partition}:", api="Produce", node_id=response.destination)
+        if known is ErrorCode.MESSAGE_TOO_LARGE and batch.record_count > 1 and not batch.is_done:
+            self._split(batch, error)
+            return
+        if known is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
+            # It is in the log from an earlier attempt; where, the broker does not say.
+            self._complete(batch, NO_OFFSET, -1)
+            return
+        record_errors = {row["batch_index"]: row["batch_index_error_message"]
+                         for row in (partition.get("record_errors") or ())} if version >= 8 else {}
+        self._retry_or_fail(batch, error, known, response.received_ms,
+                            error_for=_error_by_record(error, record_errors) if record_errors else None,
+                            log_start_offset=partition.get("log_start_offset", -1))
+        if error.refresh_metadata:
+            log.debug("Metadata is refreshed: %s", error)
+            self._metadata.request_update()
+
+    def _on_no_answer(self, response: ClientResponse, batches: BatchesByPartition) -> None:
+        why = f": {response.error}" if response.error is not None else ""
+        for batch in batches.values():
+            if response.timed_out:
+                error: KafkaError = KafkaTimeoutError(
+                    f"Node {response.destination} did not answer a Produce request for {batch.topic_partition} within "
+                    f"request.timeout.ms{why}", phase="request", outcome=UNKNOWN)
+            else:
+                error = DisconnectedError(f"The connection to node {response.destination} ended before the answer to a "
+                                          f"Produce request for {batch.topic_partition}{why}")
+            if response.was_sent_and_unanswered:
+                batch.may_be_in_log = True
+            elif not response.timed_out:
+                error.outcome = "not_sent"
+            self._retry_or_fail(batch, error, ErrorCode.NETWORK_EXCEPTION, response.received_ms)
+        self._metadata.request_update()
+
+    def _retry_or_fail(self, batch: ProducerBatch, error: KafkaError, code: ErrorCode | None, now_ms: int, *,
+                       error_for: Callable[[int], KafkaError] | None = None, log_start_offset: int = -1) -> None:
+        batch.last_error = error
+        if self._can_retry(batch, error, code, now_ms, log_start_offset):
+            log.debug("Attempt %d for %s failed and is repeated: %s", batch.attempts + 1, batch.topic_partition, error)
+            self._metrics.add("record-retry-total", batch.record_count)
+            self._accumulator.reenqueue(batch, now_ms, in_sequence=self._transaction_manager is not None)
+        else:
+            self._fail(batch, error, error_for)
+
+    def _can_retry(self, batch: ProducerBatch, error: KafkaError, code: ErrorCode | None, now_ms: int,
+                   log_start_offset: int) -> bool:
+        if (batch.is_done or batch.attempts >= self._retries
+                or batch.has_reached_delivery_timeout(self._delivery_timeout_ms, now_ms)):
+            return False
+        manager = self._transaction_manager
+        if manager is not None and code is not None:
+            if manager.fatal_error is not None:
+                return False
+            decided = manager.can_retry(batch, code, log_start_offset)
+            if decided is not None:
+                return decided
+        return error.retriable or isinstance(error, RemoteProtocolError)
+
+    def _split(self, batch: ProducerBatch, error: ApiError) -> None:
+        log.warning("The broker found a batch of %d records and %d bytes for %s too large; it is split and sent again. "
+                    "A batch.size below the topic's max.message.bytes avoids that: %s", batch.record_count,
+                    batch.size_bytes, batch.topic_partition, error)
+        batches = self._accumulator.split_and_reenqueue(batch, in_sequence=self._transaction_manager is not None)
+        if self._transaction_manager is not None:
+            self._transaction_manager.on_split(batch, list(batches))
+        self._metrics.add("batch-split-total")
+
+    def _complete(self, batch: ProducerBatch, base_offset: int, log_append_time: int) -> None:
+        if self._transaction_manager is not None:
+            self._transaction_manager.on_completed(batch, base_offset)
+        self._metrics.add("record-send-total", batch.record_count)
+        batch.complete(base_offset, log_append_time)
+
+    def _fail(self, batch: ProducerBatch, error: KafkaError, error_for: Callable[[int], KafkaError] | None) -> None:
+        if batch.may_be_in_log and not batch.is_done:
+            error.outcome = UNKNOWN
+        if not batch.is_done:
+            self._settle_sequence(batch, error, may_be_in_log=batch.may_be_in_log or error.outcome == UNKNOWN)
+            self._count_failed(batch)
+        batch.fail(error_for or (lambda _index: error))
+
+    def _settle_sequence(self, batch: ProducerBatch, error: KafkaError, *, may_be_in_log: bool) -> None:
+        if self._transaction_manager is not None:
+            self._transaction_manager.on_failed(batch, error, may_be_in_log=may_be_in_log)
+
+    def _count_failed(self, batch: ProducerBatch) -> None:
+        self._metrics.add("record-error-total", batch.record_count)
+
+
+def _error_by_record(error: ApiError, messages: dict[int, str | None]) -> Callable[[int], KafkaError]:
+    """Give the record that the broker named its own words, and the others of the batch a generic error (KIP-467)."""
+    def error_for(index: int) -> KafkaError:
+        if index in messages:
+            return error_for_code(error.code, message=messages[index], api=error.api, node_id=error.node_id)
+        innocent = error_for_code(error.code, message="The record is valid, but it was part of a batch that the broker "
+                                  "refused because of another record.", api=error.api, node_id=error.node_id)
+        innocent.__cause__ = error
+        return innocent
+    return error_for

@@ -1,0 +1,56 @@
+"""One Produce request: the batches of a node, and its body in any version.
+
+Road:    drain -> [produce request] -> NetworkClient
+Thread:  sender thread only.
+Source:  Java Sender.sendProduceRequest, ProduceRequest.Builder (4.1); protocol.md A.4 for the versions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+from pyproducer.accumulator.producer_batch import ProducerBatch
+from pyproducer.common.cluster import Cluster
+
+FIRST_VERSION_WITH_TOPIC_IDS = 13
+
+BatchesByPartition = dict[tuple[str, int], ProducerBatch]
+
+
+def produce_request(batches: Sequence[ProducerBatch], cluster: Cluster, *, acks: int,
+                    timeout_ms: int) -> tuple[Callable[[int], Mapping[str, Any]], int | None]:
+    """Describe a Produce request.
+
+    Args:
+        batches: At most one of each partition, closed and with headers.
+        cluster: Tells topic ids.
+        acks: 0, 1 or -1.
+        timeout_ms: How long the leader waits for its followers.
+
+    Returns:
+        The function that builds the body for a version, and the highest version that may be used (None: any). Version
+        13 names topics by id, so it is used only when every topic's id is known.
+    """
+    by_topic: dict[str, list[ProducerBatch]] = {}
+    for batch in batches:
+        by_topic.setdefault(batch.topic_partition.topic, []).append(batch)
+    topic_ids: dict[str, UUID] = {}
+    for topic in by_topic:
+        topic_id = cluster.topic_id(topic)
+        if topic_id is not None:
+            topic_ids[topic] = topic_id
+
+    def build(version: int) -> Mapping[str, Any]:
+        topic_data = []
+        for topic, topic_batches in by_topic.items():
+            partition_data = [{"index": batch.topic_partition.partition, "records": batch.payload}
+                              for batch in topic_batches]
+            if version >= FIRST_VERSION_WITH_TOPIC_IDS:
+                topic_data.append({"topic_id": topic_ids[topic], "partition_data": partition_data})
+            else:
+                topic_data.append({"name": topic, "partition_data": partition_data})
+        return {"transactional_id": None, "acks": acks, "timeout_ms": timeout_ms, "topic_data": topic_data}
+
+    return build, None if len(topic_ids) == len(by_topic) else FIRST_VERSION_WITH_TOPIC_IDS - 1

@@ -1,0 +1,90 @@
+"""InitProducerId: ask any broker for the id that makes retries idempotent.
+
+Road:    beside it; nothing is drained before the id came.
+Thread:  sender thread only.
+Source:  Java Sender.maybeSendAndPollTransactionalRequest, TransactionManager.InitProducerIdHandler (4.1).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from pyproducer.client.metadata import ProducerMetadata
+from pyproducer.client.network_client import NetworkClient
+from pyproducer.client.request import ClientRequest, ClientResponse
+from pyproducer.common.backoff import ExponentialBackoff
+from pyproducer.common.error_codes import error_for_code
+from pyproducer.protocol.apis import ApiKeys
+from pyproducer.transaction.transaction_manager import TransactionManager
+
+log = logging.getLogger(__name__)
+
+NEVER_MS = 2**31 - 1
+NO_TRANSACTION_TIMEOUT_MS = 2**31 - 1  # what Java sends without a transactional id
+
+
+class ProducerIdRequest:
+    """Keeps one InitProducerId request on its way while an id is needed."""
+
+    def __init__(self, *, client: NetworkClient, metadata: ProducerMetadata, transaction_manager: TransactionManager,
+                 request_timeout_ms: int, retry_backoff: ExponentialBackoff) -> None:
+        self._client = client
+        self._metadata = metadata
+        self._transaction_manager = transaction_manager
+        self._request_timeout_ms = request_timeout_ms
+        self._retry_backoff = retry_backoff
+        self._is_pending = False
+        self._attempts = 0
+        self._retry_at_ms = 0
+
+    def step(self, now_ms: int) -> int:
+        """Send the request if it is time to.
+
+        Returns:
+            How long until this should be called again, in ms, when nothing else happens.
+        """
+        if not self._transaction_manager.needs_producer_id or self._is_pending:
+            return NEVER_MS
+        if now_ms < self._retry_at_ms:
+            return self._retry_at_ms - now_ms
+        node = self._client.least_loaded_node(now_ms)
+        if node is None:
+            return self._retry_backoff.initial_ms
+        if not self._client.ready(node, now_ms):
+            return self._client.poll_delay_ms(node, now_ms)
+        self._client.send(ClientRequest(node.node_id, ApiKeys.INIT_PRODUCER_ID, _build, expect_response=True,
+                                        timeout_ms=self._request_timeout_ms, on_complete=self._on_response,
+                                        created_ms=now_ms), now_ms)
+        self._is_pending = True
+        return NEVER_MS
+
+    def _on_response(self, response: ClientResponse) -> None:
+        self._is_pending = False
+        if response.version_mismatch is not None:
+            self._transaction_manager.on_fatal_error(response.version_mismatch)
+            return
+        if response.body is None:
+            self._again(response, f"no answer: {response.error}")
+            return
+        code = response.body["error_code"]
+        if code == 0:
+            self._attempts = 0
+            self._transaction_manager.on_producer_id(response.body["producer_id"], response.body["producer_epoch"])
+            return
+        error = error_for_code(code, api="InitProducerId", node_id=response.destination)
+        if error.retriable or error.refresh_metadata:
+            self._again(response, str(error))
+        else:
+            self._transaction_manager.on_fatal_error(error)
+
+    def _again(self, response: ClientResponse, why: str) -> None:
+        self._retry_at_ms = response.received_ms + self._retry_backoff.backoff_ms(self._attempts)
+        self._attempts += 1
+        log.info("InitProducerId is repeated (attempt %d by node %s failed: %s)", self._attempts,
+                 response.destination, why)
+
+
+def _build(version: int) -> Mapping[str, Any]:
+    return {"transactional_id": None, "transaction_timeout_ms": NO_TRANSACTION_TIMEOUT_MS}

@@ -1,0 +1,125 @@
+"""One turn of the background thread: drain, send, poll, complete.
+
+Road:    RecordAccumulator -> [Sender] -> NetworkClient
+Thread:  sender thread only; io_thread.py loops.
+Source:  Java Sender.runOnce, sendProducerData (4.1); seed 001.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyproducer.accumulator.producer_batch import ProducerBatch
+from pyproducer.accumulator.record_accumulator import RecordAccumulator
+from pyproducer.client.metadata import ProducerMetadata
+from pyproducer.client.network_client import NetworkClient
+from pyproducer.client.request import ClientRequest
+from pyproducer.common.cluster import Cluster, Node
+from pyproducer.common.metrics import Metrics
+from pyproducer.protocol.apis import ApiKeys
+from pyproducer.sender.completion import Completion
+from pyproducer.sender.in_flight_batches import InFlightBatches
+from pyproducer.sender.produce_request import produce_request
+from pyproducer.sender.producer_id_request import ProducerIdRequest
+from pyproducer.transaction.transaction_manager import TransactionManager
+
+NEVER_MS = 2**31 - 1
+
+
+class Sender:
+    """Moves batches from the accumulator to the brokers, one step at a time."""
+
+    def __init__(self, *, client: NetworkClient, metadata: ProducerMetadata, accumulator: RecordAccumulator,
+                 completion: Completion, in_flight: InFlightBatches, producer_id_request: ProducerIdRequest | None,
+                 transaction_manager: TransactionManager | None, acks: int, max_request_size_bytes: int,
+                 request_timeout_ms: int, guarantees_order_by_muting: bool, metrics: Metrics) -> None:
+        self._client = client
+        self._metadata = metadata
+        self._accumulator = accumulator
+        self._completion = completion
+        self._in_flight = in_flight
+        self._producer_id_request = producer_id_request
+        self._transaction_manager = transaction_manager
+        self._acks = acks
+        self._max_request_size_bytes = max_request_size_bytes
+        self._request_timeout_ms = request_timeout_ms
+        self._guarantees_order_by_muting = guarantees_order_by_muting
+        self._metrics = metrics
+        self._next_expiry_ms = NEVER_MS  # delay until a waiting batch expires, as of this turn
+
+    def run_once(self, now_ms: int) -> None:
+        """Take one turn: send what is ready, then wait for the network until something is due.
+
+        Args:
+            now_ms: Monotonic time, in ms.
+        """
+        timeout_ms = self._step_producer_id(now_ms)
+        timeout_ms = min(timeout_ms, self._send_producer_data(now_ms))
+        self._client.poll(timeout_ms, now_ms)
+
+    def _step_producer_id(self, now_ms: int) -> int:
+        manager = self._transaction_manager
+        if manager is None or self._producer_id_request is None:
+            return NEVER_MS
+        if manager.fatal_error is not None:
+            if self._accumulator.has_undrained():
+                self._accumulator.abort_batches(manager.fatal_error, only_undrained=True)
+            return NEVER_MS
+        manager.resolve_sequences()
+        manager.bump_epoch_if_requested()
+        # Without any record the producer stays silent: making one touches no network.
+        return self._producer_id_request.step(now_ms) if self._accumulator.has_incomplete() else NEVER_MS
+
+    def _send_producer_data(self, now_ms: int) -> int:
+        """Send what is ready; return how long the poll may wait, in ms."""
+        self._expire(now_ms)
+        cluster = self._metadata.fetch()
+        check = self._accumulator.ready(cluster, now_ms)
+        if check.unknown_leader_topics:
+            # A topic whose leader is elected now, or that metadata forgot while its records waited.
+            for topic in check.unknown_leader_topics:
+                self._metadata.add(topic, now_ms)
+            self._metadata.request_update()
+        nodes: list[Node] = []
+        connect_delay_ms = NEVER_MS
+        for node in check.ready_nodes.values():
+            if self._client.ready(node, now_ms):
+                nodes.append(node)
+            else:
+                connect_delay_ms = min(connect_delay_ms, self._client.poll_delay_ms(node, now_ms))
+        has_sent = False
+        while nodes:
+            # One request holds one batch of a partition. Several rounds fill the connection up to its limit in one
+            # turn; what stays behind waits for an answer, and the answer ends the poll.
+            drained = self._accumulator.drain(cluster, nodes, self._max_request_size_bytes, now_ms,
+                                              self._transaction_manager)
+            for node_id, batches in drained.items():
+                self._send(node_id, batches, cluster, now_ms)
+                has_sent = True
+            nodes = [node for node in nodes if node.node_id in drained and self._client.ready(node, now_ms)]
+        if has_sent:
+            check = self._accumulator.ready(cluster, now_ms)
+        return min(check.next_ready_check_delay_ms, connect_delay_ms, self._next_expiry_ms,
+                   self._in_flight.ms_to_next_expiry(now_ms))
+
+    def _expire(self, now_ms: int) -> None:
+        for batch in self._in_flight.take_expired(now_ms):
+            self._completion.expire(batch, now_ms)
+        expired, self._next_expiry_ms = self._accumulator.expired_batches(now_ms)
+        for batch in expired:
+            self._completion.expire(batch, now_ms)
+
+    def _send(self, node_id: int, batches: Sequence[ProducerBatch], cluster: Cluster, now_ms: int) -> None:
+        for batch in batches:
+            self._in_flight.add(batch)
+            if self._guarantees_order_by_muting:
+                self._accumulator.mute(batch.topic_partition)
+            self._metrics.add("batch-total")
+            self._metrics.add("batch-bytes-total", batch.size_bytes)
+        by_partition = {tuple(batch.topic_partition): batch for batch in batches}
+        build, max_version = produce_request(batches, cluster, acks=self._acks, timeout_ms=self._request_timeout_ms)
+        self._metrics.add("request-total")
+        self._client.send(ClientRequest(
+            node_id, ApiKeys.PRODUCE, build, expect_response=self._acks != 0, timeout_ms=self._request_timeout_ms,
+            on_complete=lambda response: self._completion.on_response(response, by_partition),
+            max_version=max_version, created_ms=now_ms), now_ms)

@@ -1,0 +1,82 @@
+"""The sequence numbers of one partition: the next to give, the last acknowledged, the batches on their way.
+
+Road:    drain -> [sequences] -> completion
+Thread:  sender thread only.
+Source:  Java TxnPartitionEntry, TxnPartitionMap (4.1).
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from pyproducer.common.cluster import TopicPartition
+from pyproducer.transaction.producer_id import (
+    NO_SEQUENCE,
+    NONE,
+    ProducerIdAndEpoch,
+    increment_sequence,
+    is_earlier,
+)
+
+
+class SequencedBatch(Protocol):
+    """What the manager needs of a ProducerBatch; it lies below the accumulator and cannot import it."""
+
+    topic_partition: TopicPartition
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+    is_sequence_reset: bool
+
+    @property
+    def has_sequence(self) -> bool:
+        """Whether the batch has its place already."""
+
+    @property
+    def last_sequence(self) -> int:
+        """Sequence number of the last record."""
+
+    def set_producer_state(self, producer_id: int, producer_epoch: int, base_sequence: int) -> None:
+        """Give the batch its place."""
+
+    def reset_producer_state(self, producer_id: int, producer_epoch: int, base_sequence: int) -> None:
+        """Give the batch another place after an epoch bump."""
+
+
+class PartitionSequences:
+    """What is known of one partition's sequence."""
+
+    __slots__ = ("in_flight", "last_acked_offset", "last_acked_sequence", "next_sequence", "owner")
+
+    def __init__(self) -> None:
+        self.owner: ProducerIdAndEpoch = NONE  # the id and epoch that the numbers below belong to
+        self.next_sequence = 0
+        self.last_acked_sequence = NO_SEQUENCE
+        self.last_acked_offset = -1
+        self.in_flight: list[SequencedBatch] = []  # in sequence order; batches that wait for a retry stay in it
+
+    def add_in_flight(self, batch: SequencedBatch) -> None:
+        """Track a batch that has its sequence numbers."""
+        index = len(self.in_flight)
+        while index and is_earlier(batch.base_sequence, self.in_flight[index - 1].base_sequence):
+            index -= 1
+        self.in_flight.insert(index, batch)
+
+    def remove_in_flight(self, batch: SequencedBatch) -> None:
+        """Stop tracking a batch; doing it again does nothing."""
+        self.in_flight = [other for other in self.in_flight if other is not batch]
+
+    def first_in_flight_sequence(self) -> int:
+        """Return the lowest sequence number on its way, or -1."""
+        return self.in_flight[0].base_sequence if self.in_flight else NO_SEQUENCE
+
+    def start_at_beginning(self, owner: ProducerIdAndEpoch) -> None:
+        """Number the batches on their way again from 0, for a new id or epoch."""
+        sequence = 0
+        for batch in self.in_flight:
+            batch.reset_producer_state(owner.producer_id, owner.epoch, sequence)
+            sequence = increment_sequence(sequence, batch.record_count)
+        self.owner = owner
+        self.next_sequence = sequence
+        self.last_acked_sequence = NO_SEQUENCE

@@ -1,0 +1,218 @@
+"""Producer id, epoch and sequence numbers: what makes retries neither duplicate nor reorder records.
+
+Road:    drain -> [TransactionManager] -> batch header ... completion -> [TransactionManager]
+Thread:  sender thread only; no sockets, no clock.
+Source:  Java TransactionManager (4.1), its idempotent half; KIP-98, KIP-360 (epoch bump instead of death).
+"""
+
+from __future__ import annotations
+
+import logging
+
+from pyproducer.common.cluster import TopicPartition
+from pyproducer.common.error_codes import ErrorCode
+from pyproducer.common.errors import ApiError, KafkaError
+from pyproducer.transaction.partition_sequences import PartitionSequences, SequencedBatch
+from pyproducer.transaction.producer_id import (
+    MAX_EPOCH,
+    NO_SEQUENCE,
+    NONE,
+    ProducerIdAndEpoch,
+    decrement_sequence,
+    increment_sequence,
+    is_earlier,
+)
+
+log = logging.getLogger(__name__)
+
+
+class TransactionManager:
+    """The idempotent producer's state; one for each producer with enable.idempotence."""
+
+    def __init__(self) -> None:
+        self.producer_id_and_epoch: ProducerIdAndEpoch = NONE
+        self.fatal_error: KafkaError | None = None
+        self._partitions: dict[tuple[str, int], PartitionSequences] = {}
+        # A batch failed without our knowing whether it is in the log: its partition -> the sequence that follows it.
+        self._unresolved: dict[TopicPartition, int] = {}
+        self._bump_requested_for: set[TopicPartition] = set()
+
+    # The producer id.
+
+    @property
+    def needs_producer_id(self) -> bool:
+        """Whether InitProducerId must be sent before any batch."""
+        return self.fatal_error is None and not self.producer_id_and_epoch.is_valid
+
+    def on_producer_id(self, producer_id: int, epoch: int) -> None:
+        """Take the id that the broker gave."""
+        self.producer_id_and_epoch = ProducerIdAndEpoch(producer_id, epoch)
+        log.info("Producer id set to %d with epoch %d", producer_id, epoch)
+
+    def on_fatal_error(self, error: KafkaError) -> None:
+        """Stop: the broker refuses to give this producer an id, or fenced it. Batches are failed by the sender."""
+        self.fatal_error = error
+
+    def bump_epoch_if_requested(self) -> None:
+        """Start new sequences for the partitions that asked for it; once per turn, before anything is drained.
+
+        The epoch is raised by the client itself, as Java does for a producer that has no transactional id: a broker
+        accepts a higher epoch of a known id when its first sequence number is 0. After the last epoch, a new id.
+
+        Source: Java TransactionManager.bumpIdempotentEpochAndResetIdIfNeeded (4.1).
+        """
+        if not self._bump_requested_for or not self.producer_id_and_epoch.is_valid:
+            return
+        producer_id, epoch = self.producer_id_and_epoch
+        if epoch >= MAX_EPOCH:
+            # Keep the request: the partitions start again when the new id has come.
+            self.producer_id_and_epoch = NONE
+            return
+        self.producer_id_and_epoch = ProducerIdAndEpoch(producer_id, epoch + 1)
+        log.info("Producer id %d goes on with epoch %d for %s", producer_id, epoch + 1,
+                 ", ".join(map(str, sorted(self._bump_requested_for))))
+        for topic_partition in self._bump_requested_for:
+            self._of(topic_partition).start_at_beginning(self.producer_id_and_epoch)
+            self._unresolved.pop(topic_partition, None)
+        self._bump_requested_for.clear()
+
+    # Draining.
+
+    def can_send(self, batch: SequencedBatch) -> bool:
+        """Whether the first batch of a partition may be sent now.
+
+        Source: Java RecordAccumulator.shouldStopDrainBatchesForPartition (4.1).
+        """
+        if not self.producer_id_and_epoch.is_valid or self.fatal_error is not None:
+            return False
+        partition = self._of(batch.topic_partition)
+        if not batch.has_sequence:
+            if batch.topic_partition in self._unresolved:
+                # Nothing new until we know whether the batch before is in the log.
+                return False
+            # Two reasons to have nothing else on its way. Batches of an older epoch: the broker must see the epochs in
+            # order. And the first batch of all: a broker that does not know a producer id yet takes any sequence number
+            # as its first, so the second batch could be stored when the first was refused for a moment.
+            # Differs from Java: it pipelines the first batches too; one round trip buys certain order.
+            return not partition.in_flight or (partition.owner == self.producer_id_and_epoch
+                                               and partition.last_acked_sequence != NO_SEQUENCE)
+        # A retry goes only when it is the oldest on its way, so the broker never sees a gap because of us.
+        first_in_flight = partition.first_in_flight_sequence()
+        return first_in_flight in (NO_SEQUENCE, batch.base_sequence)
+
+    def on_drained(self, batch: SequencedBatch) -> None:
+        """Give the batch its place in the sequence, unless it has one, and track it as in flight."""
+        if batch.has_sequence:
+            return
+        partition = self._of(batch.topic_partition)
+        if partition.owner != self.producer_id_and_epoch:
+            partition.start_at_beginning(self.producer_id_and_epoch)
+        producer_id, epoch = partition.owner
+        batch.set_producer_state(producer_id, epoch, partition.next_sequence)
+        partition.next_sequence = increment_sequence(partition.next_sequence, batch.record_count)
+        partition.add_in_flight(batch)
+
+    # Completion.
+
+    def on_completed(self, batch: SequencedBatch, base_offset: int) -> None:
+        """The batch is in the log."""
+        partition = self._of(batch.topic_partition)
+        if self._is_current(batch, partition):
+            last_sequence = batch.last_sequence
+            if (partition.last_acked_sequence == NO_SEQUENCE
+                    or is_earlier(partition.last_acked_sequence, last_sequence)):
+                partition.last_acked_sequence = last_sequence
+            if base_offset >= 0:
+                partition.last_acked_offset = max(partition.last_acked_offset, base_offset + batch.record_count - 1)
+        partition.remove_in_flight(batch)
+
+    def on_split(self, batch: SequencedBatch, new_batches: list[SequencedBatch]) -> None:
+        """Smaller batches took over the sequence numbers of one."""
+        partition = self._of(batch.topic_partition)
+        partition.remove_in_flight(batch)
+        for new_batch in new_batches:
+            partition.add_in_flight(new_batch)
+
+    def on_failed(self, batch: SequencedBatch, error: KafkaError, *, may_be_in_log: bool) -> None:
+        """The batch failed for good.
+
+        Args:
+            batch: The batch.
+            error: Why.
+            may_be_in_log: Whether we do not know if the broker stored it; then its partition waits until the batches
+                after it tell (`resolve_sequences`), or starts a new epoch.
+
+        Source: Java TransactionManager.handleFailedBatch, Sender.failBatch (4.1).
+        """
+        partition = self._of(batch.topic_partition)
+        is_current = self._is_current(batch, partition)
+        partition.remove_in_flight(batch)
+        if not batch.has_sequence or not is_current or self.fatal_error is not None:
+            return
+        code = error.code if isinstance(error, ApiError) else None
+        if may_be_in_log and code not in (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID):
+            self._unresolved[batch.topic_partition] = increment_sequence(batch.last_sequence, 1)
+        else:
+            self._bump_requested_for.add(batch.topic_partition)
+
+    def resolve_sequences(self) -> None:
+        """Look whether partitions that waited for the fate of a failed batch can go on.
+
+        Source: Java TransactionManager.maybeResolveSequences (4.1).
+        """
+        for topic_partition, next_sequence in list(self._unresolved.items()):
+            partition = self._of(topic_partition)
+            if partition.in_flight:
+                continue
+            if partition.last_acked_sequence == decrement_sequence(next_sequence, 1):
+                # A later answer acknowledged the failed batch after all: the sequence has no gap.
+                log.debug("The sequence of %s is whole: it goes on at %d", topic_partition, next_sequence)
+            else:
+                self._bump_requested_for.add(topic_partition)
+            del self._unresolved[topic_partition]
+
+    def can_retry(self, batch: SequencedBatch, code: ErrorCode, log_start_offset: int) -> bool | None:
+        """Decide on errors that are about sequence numbers; None for all others.
+
+        Source: Java TransactionManager.canRetry (4.1).
+        """
+        partition = self._of(batch.topic_partition)
+        if code is ErrorCode.UNKNOWN_PRODUCER_ID:
+            if log_start_offset == -1:
+                return False
+            if batch.is_sequence_reset:
+                # The number was given after the answered attempt: the retry carries the new one.
+                return True
+            if partition.last_acked_offset < log_start_offset:
+                # Retention removed everything of ours, so the broker forgot us: start again with the same epoch.
+                partition.start_at_beginning(self.producer_id_and_epoch)
+                return True
+            self._bump_requested_for.add(batch.topic_partition)
+            return True
+        if code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+            is_next = batch.base_sequence == increment_sequence(partition.last_acked_sequence, 1) \
+                if partition.last_acked_sequence != NO_SEQUENCE else batch.base_sequence == 0
+            if batch.topic_partition in self._unresolved or (is_next and not batch.is_sequence_reset):
+                # It follows what was acknowledged last, and yet the broker sees a gap: only a new epoch helps.
+                self._bump_requested_for.add(batch.topic_partition)
+            return True
+        if code is ErrorCode.INVALID_PRODUCER_EPOCH:
+            # Without a transactional id nobody fences us: the broker knows a later epoch than the batch carries.
+            if not self._is_current(batch, partition):
+                return True
+            self._bump_requested_for.add(batch.topic_partition)
+            return True
+        return None
+
+    def next_sequence(self, topic_partition: TopicPartition) -> int:
+        """Return the sequence number that the next new batch of a partition gets."""
+        return self._of(topic_partition).next_sequence
+
+    def _is_current(self, batch: SequencedBatch, partition: PartitionSequences) -> bool:
+        return (batch.producer_id, batch.producer_epoch) == partition.owner
+
+    def _of(self, topic_partition: tuple[str, int]) -> PartitionSequences:
+        partition = self._partitions.get(topic_partition)
+        if partition is None:
+            partition = self._partitions[topic_partition] = PartitionSequences()
+        return partition

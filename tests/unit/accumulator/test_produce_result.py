@@ -1,0 +1,168 @@
+"""Futures: results, errors, callbacks, awaiting, and moves at a split."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+from pyproducer.accumulator.produce_result import failed_future
+from pyproducer.accumulator.producer_batch import ProducerBatch
+from pyproducer.common.cluster import TopicPartition
+from pyproducer.common.errors import DisconnectedError, KafkaTimeoutError, RecordTooLargeError
+from pyproducer.record.compression import compressor_for
+
+TP = TopicPartition("orders", 2)
+
+
+def make_batch(count=3, callbacks=None):
+    batch = ProducerBatch(TP, created_ms=0, write_limit_bytes=10_000, reserved_bytes=10_000)
+    futures = [batch.try_append(1000 + i, b"k%d" % i, b"value%d" % i, (), callbacks[i] if callbacks else None)
+               for i in range(count)]
+    return batch, futures
+
+
+def test_result_when_stored_gives_offset_timestamp_and_sizes_of_each_record():
+    batch, futures = make_batch()
+    assert not futures[1].done()
+    batch.complete(40)
+    assert [future.result(0) for future in futures] == [
+        ("orders", 2, 40, 1000, 2, 6), ("orders", 2, 41, 1001, 2, 6), ("orders", 2, 42, 1002, 2, 6)]
+    assert futures[1].exception(0) is None
+
+
+def test_result_when_the_topic_uses_log_append_time_gives_the_brokers_timestamp():
+    batch, futures = make_batch(1)
+    batch.complete(7, 555)
+    assert futures[0].result(0).timestamp == 555
+
+
+def test_result_when_acks_is_0_has_no_offset():
+    batch, futures = make_batch(2)
+    batch.complete(-1)
+    assert [future.result(0).offset for future in futures] == [-1, -1]
+    assert not futures[0].result(0).has_offset
+
+
+def test_result_when_failed_raises_an_own_copy_with_the_cause():
+    batch, futures = make_batch(2)
+    original = RecordTooLargeError("too large", code=10)
+    batch.fail(lambda index: original)
+    seen = []
+    for future in futures:
+        with pytest.raises(RecordTooLargeError, match="too large") as raised:
+            future.result(0)
+        seen.append(raised.value)
+        assert raised.value.__cause__ is original
+    assert seen[0] is not seen[1]
+    assert seen[0].code == 10
+
+
+def test_result_when_not_done_times_out_and_says_the_record_is_on_its_way():
+    _, futures = make_batch(1)
+    with pytest.raises(KafkaTimeoutError, match="still on its way") as raised:
+        futures[0].result(0.01)
+    assert raised.value.phase == "future"
+    assert raised.value.outcome == "unknown"
+
+
+def test_result_when_another_thread_completes_wakes_the_waiter():
+    batch, futures = make_batch(1)
+    results = []
+    thread = threading.Thread(target=lambda: results.append(futures[0].result(5)))
+    thread.start()
+    batch.complete(1)
+    thread.join(5)
+    assert results[0].offset == 1
+
+
+def test_callbacks_run_once_in_order_of_the_records_and_an_exception_stops_nobody(caplog):
+    seen = []
+
+    def second(metadata, exception):
+        seen.append(("second", metadata.offset, exception))
+        raise RuntimeError("the user's bug")
+
+    batch, _ = make_batch(3, [lambda m, e: seen.append(("first", m.offset, e)), second,
+                              lambda m, e: seen.append(("third", m.offset, e))])
+    batch.complete(10)
+    assert not batch.complete(99)
+    assert seen == [("first", 10, None), ("second", 11, None), ("third", 12, None)]
+    assert "on_completion of a record for orders-2 raised" in caplog.text
+
+
+def test_callback_may_ask_its_own_future():
+    futures = []
+    seen = []
+    batch, futures = make_batch(1, [lambda m, e: seen.append(futures[0].result(0))])
+    batch.complete(3)
+    assert seen[0].offset == 3
+
+
+def test_done_callback_before_and_after_completion():
+    batch, futures = make_batch(1)
+    seen = []
+    futures[0].add_done_callback(lambda future: seen.append(("before", future.result(0).offset)))
+    batch.complete(4)
+    futures[0].add_done_callback(lambda future: seen.append(("after", future.result(0).offset)))
+    assert seen == [("before", 4), ("after", 4)]
+
+
+def test_await_gives_the_metadata_or_raises():
+    batch, futures = make_batch(1)
+    failing, failing_futures = make_batch(1)
+
+    async def main():
+        loop = asyncio.get_running_loop()
+        loop.call_later(0.01, batch.complete, 8)
+        loop.call_later(0.01, failing.fail, lambda index: DisconnectedError("gone"))
+        metadata = await futures[0]
+        with pytest.raises(DisconnectedError, match="gone"):
+            await failing_futures[0]
+        return metadata
+
+    assert asyncio.run(main()).offset == 8
+
+
+def test_failed_future_is_done_and_its_callback_ran():
+    seen = []
+    error = KafkaTimeoutError("no metadata", phase="metadata")
+    future = failed_future(TP, error, lambda m, e: seen.append((m, str(e))))
+    assert future.done()
+    assert seen == [(None, "no metadata")]
+    with pytest.raises(KafkaTimeoutError):
+        future.result()
+
+
+def test_split_moves_the_futures_and_a_waiter_sees_the_new_outcome():
+    batch = ProducerBatch(TP, created_ms=0, write_limit_bytes=10_000, reserved_bytes=999)
+    futures = [batch.try_append(i, None, b"x" * 50, (("h", b"1"), ("h", None)), None) for i in range(20)]
+    batch.close(compressor_for("gzip", None))
+    batch.set_producer_state(5, 1, 100)
+    waiter_result = []
+    thread = threading.Thread(target=lambda: waiter_result.append(futures[19].result(5)))
+    thread.start()
+    parts = batch.split(400)
+    assert len(parts) > 2
+    assert sum(part.record_count for part in parts) == 20
+    assert sum(part.reserved_bytes for part in parts) == 999
+    assert [part.base_sequence for part in parts] == [
+        100 + sum(p.record_count for p in parts[:i]) for i in range(len(parts))]
+    offset = 0
+    for part in parts:
+        part.complete(offset)
+        offset += part.record_count
+    thread.join(5)
+    assert waiter_result[0].offset == 19
+    assert [future.result(0).offset for future in futures] == list(range(20))
+
+
+def test_split_when_the_new_size_changes_nothing_halves_instead():
+    batch = ProducerBatch(TP, created_ms=0, write_limit_bytes=10_000, reserved_bytes=0)
+    for i in range(4):
+        batch.try_append(i, None, b"x" * 50, (), None)
+    batch.close(compressor_for("none", None))
+    batch.write_header()
+    parts = batch.split(100_000)
+    assert len(parts) >= 2

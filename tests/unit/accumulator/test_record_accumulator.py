@@ -1,0 +1,227 @@
+"""Batching, readiness, draining, expiry: stepped with a clock that stands still."""
+
+from __future__ import annotations
+
+import pytest
+
+from pyproducer.accumulator.buffer_pool import BufferPool
+from pyproducer.accumulator.record_accumulator import RecordAccumulator
+from pyproducer.common.backoff import ExponentialBackoff
+from pyproducer.common.cluster import Cluster, Node, PartitionInfo, TopicPartition
+from pyproducer.common.errors import BufferExhaustedError, KafkaTimeoutError, ProducerClosedError
+from pyproducer.record.batch_reader import read_batches
+from pyproducer.record.compression import compressor_for
+from tests.support.clock import ManualClock
+
+NODES = [Node(0, "127.0.0.1", 1), Node(1, "127.0.0.1", 2)]
+
+
+def cluster(leaders=(0, 1, 0), epoch=1):
+    return Cluster(nodes=NODES, partitions=[
+        PartitionInfo("t", index, None if leader is None else NODES[leader], leader_epoch=epoch)
+        for index, leader in enumerate(leaders)])
+
+
+class Setup:
+    def __init__(self, batch_size=200, linger=10, memory=10_000, delivery_timeout=1000, codec="none"):
+        self.clock = ManualClock()
+        self.pool = BufferPool(memory, self.clock)
+        self.accumulator = RecordAccumulator(
+            batch_size_bytes=batch_size, linger_ms=linger, delivery_timeout_ms=delivery_timeout, pool=self.pool,
+            compressor=compressor_for(codec, None), retry_backoff=ExponentialBackoff(100, 1000, jitter=0),
+            clock=self.clock)
+
+    def append(self, partition=0, value=b"v" * 50, key=None, callback=None):
+        return self.accumulator.append("t", partition, 1234, key, value, (), callback, 0)
+
+    def drain(self, leaders=(0, 1, 0), nodes=NODES, size=100_000):
+        return self.accumulator.drain(cluster(leaders), nodes, size, self.clock.now_ms(), None)
+
+
+def test_append_fills_one_batch_then_opens_the_next_and_says_when_to_wake_the_sender():
+    setup = Setup()
+    assert setup.append().should_wake_sender  # a new batch
+    assert not setup.append().should_wake_sender
+    assert setup.append().should_wake_sender  # does not fit: full, and a new one
+    assert setup.accumulator.batch_count(TopicPartition("t", 0)) == 2
+    assert setup.pool.available_bytes == 10_000 - 2 * 200
+
+
+def test_append_when_a_record_is_larger_than_batch_size_gets_a_batch_of_its_own_size():
+    setup = Setup()
+    setup.append(value=b"x" * 1000)
+    assert setup.pool.available_bytes < 10_000 - 1000
+    drained = setup.drain()
+    batch = drained[0][0]
+    assert [record.value for one in read_batches(batch.payload) for record in one] == [b"x" * 1000]
+
+
+def test_append_when_memory_is_exhausted_raises_and_what_was_accepted_stays():
+    setup = Setup(memory=400)
+    for _ in range(4):
+        setup.append()
+    with pytest.raises(BufferExhaustedError):
+        setup.append()
+    assert setup.accumulator.incomplete_record_count() == 4
+
+
+def test_ready_waits_for_linger_and_then_names_the_leader():
+    setup = Setup()
+    setup.append(partition=1)
+    check = setup.accumulator.ready(cluster(), setup.clock.now_ms())
+    assert check.ready_nodes == {}
+    assert check.next_ready_check_delay_ms == 10
+    setup.clock.advance(10)
+    assert list(setup.accumulator.ready(cluster(), setup.clock.now_ms()).ready_nodes) == [1]
+
+
+def test_ready_when_a_batch_is_full_or_flushed_or_closed_does_not_wait():
+    setup = Setup()
+    for _ in range(3):
+        setup.append()
+    assert list(setup.accumulator.ready(cluster(), 0).ready_nodes) == [0]
+    other = Setup()
+    other.append(partition=1)
+    other.accumulator.begin_flush()
+    assert list(other.accumulator.ready(cluster(), 0).ready_nodes) == [1]
+    other.accumulator.end_flush()
+    assert not other.accumulator.ready(cluster(), 0).ready_nodes
+    other.accumulator.close()
+    assert list(other.accumulator.ready(cluster(), 0).ready_nodes) == [1]
+
+
+def test_ready_when_there_is_no_leader_names_the_topic():
+    setup = Setup()
+    setup.append()
+    check = setup.accumulator.ready(cluster((None, 1, 0)), 100)
+    assert check.unknown_leader_topics == {"t"}
+    assert check.ready_nodes == {}
+
+
+def test_drain_takes_one_batch_of_each_partition_of_the_node():
+    setup = Setup()
+    for partition in (0, 1, 2):
+        for _ in range(4):
+            setup.append(partition)
+    drained = setup.drain()
+    assert {node: [batch.topic_partition.partition for batch in batches] for node, batches in drained.items()} == {
+        0: [0, 2], 1: [1]}
+    assert all(batch.payload is not None for batches in drained.values() for batch in batches)
+
+
+def test_drain_when_the_request_is_full_goes_on_with_the_next_partition_next_time():
+    setup = Setup()
+    for partition in (0, 2):
+        for _ in range(4):
+            setup.append(partition)
+    first = setup.drain(size=200)
+    second = setup.drain(size=200)
+    assert [batch.topic_partition.partition for batch in first[0] + second[0]] == [0, 2]
+
+
+def test_drain_when_muted_leaves_the_partition_alone():
+    setup = Setup()
+    setup.append()
+    setup.accumulator.mute(TopicPartition("t", 0))
+    assert setup.drain() == {}
+    assert not setup.accumulator.ready(cluster(), 100).ready_nodes
+    setup.accumulator.unmute(TopicPartition("t", 0))
+    assert list(setup.drain()) == [0]
+
+
+def test_reenqueue_backs_off_and_comes_before_what_is_newer():
+    setup = Setup()
+    for _ in range(4):
+        setup.append()
+    batch = setup.drain()[0][0]
+    setup.accumulator.reenqueue(batch, 0, in_sequence=False)
+    check = setup.accumulator.ready(cluster(), 0)
+    assert check.ready_nodes == {}
+    assert check.next_ready_check_delay_ms == 100
+    assert setup.drain() == {}
+    setup.clock.advance(100)
+    assert setup.drain()[0][0] is batch
+
+
+def test_reenqueue_when_a_newer_leader_is_known_does_not_back_off():
+    setup = Setup()
+    setup.append()
+    setup.clock.advance(10)
+    setup.accumulator.ready(cluster(epoch=1), 10)
+    batch = setup.drain()[0][0]
+    setup.accumulator.reenqueue(batch, 10, in_sequence=False)
+    moved = cluster((1, 1, 0), epoch=2)
+    assert list(setup.accumulator.ready(moved, 10).ready_nodes) == [1]
+
+
+def test_reenqueue_in_sequence_restores_the_order_of_several_batches():
+    setup = Setup()
+    for _ in range(8):
+        setup.append()
+    batches = []
+    for sequence in (0, 2, 4):
+        batch = setup.drain()[0][0]
+        batch.set_producer_state(9, 0, sequence)
+        batches.append(batch)
+    for batch in reversed(batches[::2]):
+        setup.accumulator.reenqueue(batch, 0, in_sequence=True)
+    setup.accumulator.reenqueue(batches[1], 0, in_sequence=True)
+    setup.clock.advance(100)
+    assert [setup.drain()[0][0] for _ in range(3)] == batches
+
+
+def test_release_gives_memory_back_once():
+    setup = Setup()
+    setup.append()
+    batch = setup.drain()[0][0]
+    assert setup.pool.available_bytes == 9_800  # not at drain
+    batch.complete(0)
+    setup.accumulator.release(batch)
+    setup.accumulator.release(batch)
+    assert setup.pool.available_bytes == 10_000
+    assert not setup.accumulator.has_incomplete()
+
+
+def test_expired_batches_are_taken_out_and_the_next_expiry_is_told():
+    setup = Setup()
+    setup.append()
+    setup.clock.advance(400)
+    setup.append(partition=1)
+    setup.clock.advance(599)
+    assert setup.accumulator.expired_batches(setup.clock.now_ms()) == ([], 1)
+    setup.clock.advance(1)
+    expired, next_ms = setup.accumulator.expired_batches(setup.clock.now_ms())
+    assert [batch.topic_partition.partition for batch in expired] == [0]
+    assert next_ms == 400
+
+
+def test_close_refuses_new_records_and_abort_fails_the_rest():
+    setup = Setup()
+    future = setup.append().future
+    setup.accumulator.close()
+    with pytest.raises(ProducerClosedError):
+        setup.append()
+    assert setup.accumulator.abort_batches(KafkaTimeoutError("over", phase="delivery")) == 1
+    with pytest.raises(KafkaTimeoutError, match="over"):
+        future.result(0)
+    assert setup.pool.available_bytes == 10_000
+
+
+def test_split_and_reenqueue_keeps_order_memory_and_outcomes():
+    setup = Setup(batch_size=400)
+    futures = [setup.append(value=bytes([65 + i]) * 50).future for i in range(5)]
+    batch = setup.drain()[0][0]
+    batch.set_producer_state(1, 0, 0)
+    parts = setup.accumulator.split_and_reenqueue(batch, in_sequence=True)
+    assert len(parts) >= 2
+    values = []
+    offset = 0
+    while drained := setup.drain():
+        for one in drained[0]:
+            values += [record.value[:1] for read in read_batches(one.payload) for record in read]
+            one.complete(offset)
+            offset += one.record_count
+            setup.accumulator.release(one)
+    assert values == [b"A", b"B", b"C", b"D", b"E"]
+    assert [future.result(0).offset for future in futures] == [0, 1, 2, 3, 4]
+    assert setup.pool.available_bytes == 10_000
