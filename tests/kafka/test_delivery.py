@@ -213,10 +213,11 @@ def test_idempotent_batches_when_stored_then_they_have_producer_ids_and_sequence
 
 
 def test_unknown_topic_when_auto_created_then_records_arrive(topic_name: str) -> None:
-    with KafkaServer(settings={"auto.create.topics.enable": True, "num.partitions": 3}) as server:
-        with KafkaProducer({"bootstrap.servers": server.bootstrap_servers, "max.block.ms": 20_000}) as producer:
-            futures = [producer.send(topic_name, b"v") for _ in range(9)]
-            assert sorted(future.result(20).offset for future in futures) == [0, 0, 0, 1, 1, 1, 2, 2, 2]
+    settings = {"auto.create.topics.enable": True, "num.partitions": 3}
+    with KafkaServer(settings=settings) as server, \
+            KafkaProducer({"bootstrap.servers": server.bootstrap_servers, "max.block.ms": 20_000}) as producer:
+        futures = [producer.send(topic_name, b"v") for _ in range(9)]
+        assert sorted(future.result(20).offset for future in futures) == [0, 0, 0, 1, 1, 1, 2, 2, 2]
 
 
 def test_properties_file_when_given_then_it_configures_the_producer(

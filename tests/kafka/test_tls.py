@@ -5,8 +5,6 @@ from __future__ import annotations
 import time
 from typing import Any
 
-import pytest
-
 from pyproducer import KafkaProducer
 from tests.support.certificates import KEY_PASSWORD, Certificates
 from tests.support.kafka_server import KafkaServer
