@@ -53,7 +53,7 @@ FETCH_REQUEST = message(
         array("partitions", INT32),
         versions="7+",
     ),
-    f("rack_id", STRING, "11+", ignorable=True),
+    f("rack_id", STRING, "11+", default="", ignorable=True),
 )
 
 FETCH_RESPONSE = message(

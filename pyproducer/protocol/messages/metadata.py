@@ -12,19 +12,19 @@ Source:  Apache Kafka common/message/*.json (4.3).
 from __future__ import annotations
 
 from pyproducer.protocol.message import array, f, message, obj
-from pyproducer.protocol.types import BOOLEAN, INT8, INT16, INT32, STRING, UUID
+from pyproducer.protocol.types import BOOLEAN, INT8, INT16, INT32, STRING, UUID, ZERO_UUID
 
 METADATA_REQUEST = message(
     "MetadataRequest",
     array(
         "topics",
-        f("topic_id", UUID, "10+", ignorable=True),
+        f("topic_id", UUID, "10+", default=ZERO_UUID, ignorable=True),
         f("name", STRING, nullable="10+"),
         nullable="1+",
     ),
     f("allow_auto_topic_creation", BOOLEAN, "4+", default=True),
-    f("include_cluster_authorized_operations", BOOLEAN, "8-10"),
-    f("include_topic_authorized_operations", BOOLEAN, "8+"),
+    f("include_cluster_authorized_operations", BOOLEAN, "8-10", default=False),
+    f("include_topic_authorized_operations", BOOLEAN, "8+", default=False),
 )
 
 METADATA_RESPONSE = message(
@@ -58,14 +58,14 @@ METADATA_RESPONSE = message(
         f("topic_authorized_operations", INT32, "8+", default=-(2**31)),
     ),
     f("cluster_authorized_operations", INT32, "8-10", default=-(2**31)),
-    f("error_code", INT16, "13+", ignorable=True),
+    f("error_code", INT16, "13+", default=0, ignorable=True),
 )
 
 DESCRIBE_CLUSTER_REQUEST = message(
     "DescribeClusterRequest",
-    f("include_cluster_authorized_operations", BOOLEAN),
+    f("include_cluster_authorized_operations", BOOLEAN, default=False),
     f("endpoint_type", INT8, "1+", default=1),
-    f("include_fenced_brokers", BOOLEAN, "2+"),
+    f("include_fenced_brokers", BOOLEAN, "2+", default=False),
 )
 
 DESCRIBE_CLUSTER_RESPONSE = message(

@@ -23,11 +23,13 @@ CREATE_TOPICS_REQUEST = message(
             "assignments",
             f("partition_index", INT32),
             array("broker_ids", INT32),
+            default=[],
         ),
         array(
             "configs",
             f("name", STRING),
             f("value", STRING, nullable="0+"),
+            default=[],
         ),
     ),
     f("timeout_ms", INT32, default=60000),

@@ -127,7 +127,7 @@ TXN_OFFSET_COMMIT_REQUEST = message(
     f("producer_id", INT64),
     f("producer_epoch", INT16),
     f("generation_id", INT32, "3+", default=-1),
-    f("member_id", STRING, "3+"),
+    f("member_id", STRING, "3+", default=""),
     f("group_instance_id", STRING, "3+", nullable="3+", default=None),
     array(
         "topics",
