@@ -15,17 +15,18 @@ import struct
 import threading
 from types import TracebackType
 
-PRODUCE, METADATA, API_VERSIONS, INIT_PRODUCER_ID = 0, 3, 18, 22
+PRODUCE, FETCH, METADATA, API_VERSIONS, INIT_PRODUCER_ID = 0, 1, 3, 18, 22
 UNSUPPORTED_VERSION = 35
-# The highest version of each API that a producer meets; the lowest is 0, as it was before 4.0.
+# The highest version of each API that a producer meets; the lowest is 0, as it was before 4.0. Fetch is there because
+# librdkafka judges by it which record format a broker knows.
 RELEASES: dict[str, dict[int, int]] = {
-    "2.1": {PRODUCE: 7, METADATA: 7, API_VERSIONS: 2, INIT_PRODUCER_ID: 1},
-    "2.3": {PRODUCE: 7, METADATA: 8, API_VERSIONS: 2, INIT_PRODUCER_ID: 1},
-    "2.4": {PRODUCE: 8, METADATA: 9, API_VERSIONS: 3, INIT_PRODUCER_ID: 2},
-    "2.8": {PRODUCE: 9, METADATA: 11, API_VERSIONS: 3, INIT_PRODUCER_ID: 4},
-    "3.7": {PRODUCE: 10, METADATA: 12, API_VERSIONS: 3, INIT_PRODUCER_ID: 4},
-    "3.9": {PRODUCE: 11, METADATA: 12, API_VERSIONS: 4, INIT_PRODUCER_ID: 5},
-    "4.0": {PRODUCE: 12, METADATA: 13, API_VERSIONS: 4, INIT_PRODUCER_ID: 5},
+    "2.1": {PRODUCE: 7, FETCH: 10, METADATA: 7, API_VERSIONS: 2, INIT_PRODUCER_ID: 1},
+    "2.3": {PRODUCE: 7, FETCH: 11, METADATA: 8, API_VERSIONS: 2, INIT_PRODUCER_ID: 1},
+    "2.4": {PRODUCE: 8, FETCH: 11, METADATA: 9, API_VERSIONS: 3, INIT_PRODUCER_ID: 2},
+    "2.8": {PRODUCE: 9, FETCH: 12, METADATA: 11, API_VERSIONS: 3, INIT_PRODUCER_ID: 4},
+    "3.7": {PRODUCE: 10, FETCH: 16, METADATA: 12, API_VERSIONS: 3, INIT_PRODUCER_ID: 4},
+    "3.9": {PRODUCE: 11, FETCH: 17, METADATA: 12, API_VERSIONS: 4, INIT_PRODUCER_ID: 5},
+    "4.0": {PRODUCE: 12, FETCH: 17, METADATA: 13, API_VERSIONS: 4, INIT_PRODUCER_ID: 5},
 }
 
 
