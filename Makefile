@@ -39,9 +39,9 @@ bench: $(VENV)/.all
 		"(Debian: apt-get install openjdk-17-jdk-headless)" >&2; exit 1; }
 	@command -v mvn >/dev/null || { echo "make bench: mvn is not installed: install Maven" \
 		"(Debian: apt-get install maven)" >&2; exit 1; }
-	$(BIN)/python -m benchmarks.batch_writer
-	$(BIN)/python -m benchmarks.compare
-	$(BIN)/python -m benchmarks.compare --delay-ms 10 --partitions 1
+	$(BIN)/python -m benchmarks.batch_writer --keep
+	$(BIN)/python -m benchmarks.compare --keep
+	$(BIN)/python -m benchmarks.compare --keep --delay-ms 10 --partitions 1
 
 $(VENV)/.core: $(VENV)/.made $(LISTS)
 	@echo "installing pyproducer and what the demo needs into $(VENV)"

@@ -89,15 +89,17 @@ def measure(workload: Workload, rounds: int) -> str:
 
 
 def main() -> None:
-    """Measure, print and keep the table in benchmarks/results."""
+    """Measure and print the table."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.batch_writer")
     parser.add_argument("--value-size", type=int, default=Workload.value_size_bytes, help="bytes")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--keep", action="store_true", help="also write the table to benchmarks/results")
     arguments = parser.parse_args()
     text = measure(Workload(value_size_bytes=arguments.value_size), arguments.rounds)
     print(text)
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / f"batch_writer-{arguments.value_size}B.txt").write_text(text + "\n", encoding="ascii")
+    if arguments.keep:
+        RESULTS.mkdir(exist_ok=True)
+        (RESULTS / f"batch_writer-{arguments.value_size}B.txt").write_text(text + "\n", encoding="ascii")
 
 
 if __name__ == "__main__":

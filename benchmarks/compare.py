@@ -109,7 +109,7 @@ def describe(workload: Workload, arguments: argparse.Namespace) -> str:
 
 
 def main() -> None:
-    """Run the comparison, print it and keep it in benchmarks/results."""
+    """Run the comparison and print it."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.compare")
     parser.add_argument("--records", type=int, default=Workload.record_count)
     parser.add_argument("--value-size", type=int, default=Workload.value_size_bytes, help="bytes")
@@ -118,6 +118,7 @@ def main() -> None:
     parser.add_argument("--delay-ms", type=float, default=0, help="added to each round trip")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--clients", nargs="+", default=list(CLIENTS), choices=list(CLIENTS))
+    parser.add_argument("--keep", action="store_true", help="also write the table to benchmarks/results")
     arguments = parser.parse_args()
     workload = Workload(record_count=arguments.records, value_size_bytes=arguments.value_size,
                         compression=arguments.compression)
@@ -136,10 +137,11 @@ def main() -> None:
                 rounds.append(one)
     text = report(title, rounds)
     print("\n" + text)
-    RESULTS.mkdir(exist_ok=True)
-    delay = f"-delay{arguments.delay_ms:g}ms" if arguments.delay_ms else ""
-    name = f"compare-{workload.value_size_bytes}B-{workload.compression}-{arguments.partitions}p{delay}.txt"
-    (RESULTS / name).write_text(text + "\n", encoding="ascii")
+    if arguments.keep:
+        RESULTS.mkdir(exist_ok=True)
+        delay = f"-delay{arguments.delay_ms:g}ms" if arguments.delay_ms else ""
+        name = f"compare-{workload.value_size_bytes}B-{workload.compression}-{arguments.partitions}p{delay}.txt"
+        (RESULTS / name).write_text(text + "\n", encoding="ascii")
 
 
 if __name__ == "__main__":
