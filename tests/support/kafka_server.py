@@ -286,6 +286,8 @@ class KafkaServer:
             "background.threads": 2,
             "log.message.timestamp.before.max.ms": 2**63 - 1,
             "log.message.timestamp.after.max.ms": 2**63 - 1,
+            # A quota counts from the last second on, not from the last eleven: tests of it are short.
+            "quota.window.num": 2,
             "log.segment.bytes": 1024 * 1024 * 1024,
         }
         if self._certificates is not None:

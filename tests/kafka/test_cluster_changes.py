@@ -1,0 +1,75 @@
+"""What a cluster does under a living producer: topics grow and are made anew, quotas throttle."""
+
+from __future__ import annotations
+
+import time
+
+from confluent_kafka.admin import AdminClient, NewPartitions
+
+from pyproducer import KafkaProducer
+from tests.support.kafka_server import KafkaServer
+from tests.support.log_checker import check_log, read_topic
+from tests.support.sending import Outcomes
+
+
+def admin_of(kafka: KafkaServer) -> AdminClient:
+    return AdminClient({"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0})
+
+
+def test_topic_when_deleted_and_created_again_then_records_arrive(kafka: KafkaServer, topic_name: str) -> None:
+    topic = kafka.create_topic(topic_name, 1)
+    with KafkaProducer({"bootstrap.servers": kafka.bootstrap_servers}) as producer:
+        assert producer.send(topic, b"old").result(20).offset == 0
+        admin_of(kafka).delete_topics([topic])[topic].result(30)
+        _create_again(kafka, topic)
+        # The producer still knows the old topic's id; the broker's refusal makes it ask again.
+        assert producer.send(topic, b"new").result(30).offset == 0
+        assert producer.send(topic, b"newer").result(30).offset == 1
+    assert [record.value for record in read_topic(kafka.bootstrap_servers, topic)] == [b"new", b"newer"]
+
+
+def _create_again(kafka: KafkaServer, topic: str) -> None:
+    """Deletion takes effect a moment after it is answered."""
+    from confluent_kafka import KafkaException
+
+    deadline = time.monotonic() + 20
+    while True:
+        try:
+            kafka.create_topic(topic, 1)
+        except KafkaException:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.1)
+        else:
+            return
+
+
+def test_topic_when_it_grows_then_the_new_partitions_are_found(kafka: KafkaServer, topic_name: str) -> None:
+    topic = kafka.create_topic(topic_name, 1)
+    with KafkaProducer({"bootstrap.servers": kafka.bootstrap_servers, "metadata.max.age.ms": 300}) as producer:
+        assert producer.send(topic, b"v").result(20).partition == 0
+        admin_of(kafka).create_partitions([NewPartitions(topic, 3)])[topic].result(30)
+        # An explicit partition that is not known yet is waited for.
+        assert producer.send(topic, b"v", partition=2).result(20).partition == 2
+        deadline = time.monotonic() + 20
+        while producer.send(topic, b"v").result(20).partition == 0:
+            assert time.monotonic() < deadline
+
+
+def test_quota_when_exceeded_then_the_producer_waits_and_all_records_arrive(
+        kafka: KafkaServer, topic_name: str) -> None:
+    topic = kafka.create_topic(topic_name, 3)
+    client_id = topic_name
+    kafka.run_tool("kafka.admin.ConfigCommand", "--bootstrap-server", kafka.bootstrap_servers, "--alter",
+                   "--add-config", "producer_byte_rate=200000", "--entity-type", "clients", "--entity-name", client_id)
+    outcomes = Outcomes()
+    count = 600
+    started = time.monotonic()
+    with KafkaProducer({"bootstrap.servers": kafka.bootstrap_servers, "client.id": client_id}) as producer:
+        for number in range(count):
+            producer.send(topic, b"%0999d" % number, outcomes.callback(number))
+    elapsed = time.monotonic() - started
+    outcomes.ensure_all_acknowledged(count)
+    check_log(range(count), [int(record.value or b"-1") for record in read_topic(kafka.bootstrap_servers, topic)])
+    # 600 KB at 200 KB/s, of which the first second's worth is free.
+    assert 0.8 < elapsed < 20
