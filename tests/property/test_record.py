@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import tracemalloc
 from typing import Any
 
@@ -132,14 +133,12 @@ def damaged_batches(draw: st.DrawFn) -> bytes:
 @settings(max_examples=400, suppress_health_check=[HealthCheck.too_slow])
 @given(damaged_batches(), buffer_types)
 def test_damage_raises_corrupt_record_error_and_nothing_else(data: bytes, buffer_type: Any) -> None:
-    try:
+    with contextlib.suppress(CorruptRecordError):
         for batch in read_batches(buffer_type(data)):
             batch.is_valid()
             repr(batch)
             for record in batch.records(LIMIT_BYTES):
                 parse_control_record(record.key, record.value)
-    except CorruptRecordError as error:
-        assert str(error)
     verdict = validate_batch(buffer_type(data), produce_version=9, timestamp_ms=0,
                              rules=BatchRules(max_expanded_bytes=LIMIT_BYTES))
     assert isinstance(verdict, RecordBatch | BatchFault)

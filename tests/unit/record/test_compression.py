@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+import importlib
+import os
+import threading
+from typing import Any
+
+import cramjam
+import lz4.frame
+import pytest
+
+from pyproducer.common.errors import ConfigError
+from pyproducer.record import compression
+from pyproducer.record.compression import CODEC_IDS, compressor_for
+from pyproducer.record.decompression import decompress
+
+DATA = [b"", b"a", b"abc" * 60_000, os.urandom(100_000), bytes(300_000)]
+
+
+@pytest.mark.parametrize("name", sorted(CODEC_IDS))
+@pytest.mark.parametrize("buffer_type", [bytes, bytearray, memoryview])
+def test_what_is_compressed_expands_to_the_same(name: str, buffer_type: Any) -> None:
+    compressor = compressor_for(name)
+    assert (compressor.name, compressor.codec_id) == (name, CODEC_IDS[name])
+    for data in DATA:
+        compressed = compressor.compress(buffer_type(data))
+        assert isinstance(compressed, bytes)
+        assert decompress(compressor.codec_id, buffer_type(compressed)) == data
+
+
+@pytest.mark.parametrize(("name", "levels"), [("gzip", (-1, 1, 9)), ("lz4", (1, 2, 3, 8, 9, 10, 12, 17)),
+                                              ("zstd", (-131072, -5, 0, 1, 22))])
+def test_every_level_of_java_is_accepted(name: str, levels: tuple[int, ...]) -> None:
+    for level in levels:
+        compressor = compressor_for(name, level)
+        assert decompress(compressor.codec_id, compressor.compress(b"abc" * 1000)) == b"abc" * 1000
+
+
+@pytest.mark.parametrize(("name", "level"), [("gzip", 0), ("gzip", 10), ("gzip", -2), ("lz4", 0), ("lz4", 18),
+                                             ("zstd", 23), ("zstd", -131073)])
+def test_a_level_out_of_javas_range_is_refused(name: str, level: int) -> None:
+    with pytest.raises(ConfigError, match=rf"compression\.{name}\.level") as raised:
+        compressor_for(name, level)
+    assert raised.value.value == level
+
+
+def test_an_unknown_name_is_refused() -> None:
+    with pytest.raises(ConfigError, match="none, gzip, snappy, lz4, zstd"):
+        compressor_for("brotli")
+
+
+def test_lz4_level_9_is_javas_fast_compressor_and_others_are_slower_and_smaller() -> None:
+    data = b"".join(b"%d some text %d" % (i, i * i) for i in range(5000))
+    fast = compressor_for("lz4").compress(data)
+    assert fast == compressor_for("lz4", 9).compress(data)
+    assert all(len(compressor_for("lz4", level).compress(data)) < len(fast) for level in (1, 3, 8, 10, 17))
+
+
+def test_lz4_blocks_are_independent_and_of_64_kib_as_java_needs_them() -> None:
+    info = lz4.frame.get_frame_info(compressor_for("lz4").compress(bytes(200_000)))
+    assert (info["block_linked"], info["block_size_id"], info["content_checksum"]) == (False, 4, False)
+    assert info["content_size"] == 0
+
+
+def test_snappy_is_xerials_framing_in_blocks_of_32_kib() -> None:
+    data = bytes(range(256)) * 300
+    compressed = compressor_for("snappy").compress(data)
+    assert compressed[:16] == b"\x82SNAPPY\0\0\0\0\1\0\0\0\1"
+    position = 16
+    sizes = []
+    while position < len(compressed):
+        length = int.from_bytes(compressed[position:position + 4], "big")
+        sizes.append(len(bytes(cramjam.snappy.decompress_raw(compressed[position + 4:position + 4 + length]))))
+        position += 4 + length
+    assert sizes == [32768, 32768, 11264]
+
+
+def test_snappy_without_its_library_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_cramjam(name: str) -> Any:
+        raise ImportError(name)
+
+    monkeypatch.setattr(importlib, "import_module", no_cramjam)
+    with pytest.raises(ConfigError, match=r"pip install pyproducer\[snappy\]") as raised:
+        compressor_for("snappy")
+    assert raised.value.key == "compression.type"
+    with pytest.raises(ConfigError, match=r"pip install pyproducer\[snappy\]"):
+        decompress(CODEC_IDS["snappy"], b"\x01\x00a")
+
+
+@pytest.mark.parametrize("name", sorted(CODEC_IDS))
+def test_one_compressor_may_be_shared_by_threads(name: str) -> None:
+    compressor = compressor_for(name)
+    expected = b"some text of the record " * 3000
+    wrong: list[object] = []
+
+    def work() -> None:
+        try:
+            for _ in range(20):
+                if decompress(compressor.codec_id, compressor.compress(expected)) != expected:
+                    wrong.append(name)
+        except Exception as error:
+            wrong.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_public_names() -> None:
+    assert compression.__all__ == sorted(compression.__all__)

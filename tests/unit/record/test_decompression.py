@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+import gzip
+import os
+
+import cramjam
+import lz4.frame
+import pytest
+import zstandard
+
+from pyproducer.common.errors import CorruptRecordError, RemoteProtocolError
+from pyproducer.record.compression import CODEC_IDS, compressor_for
+from pyproducer.record.decompression import XERIAL_HEADER, decompress
+
+COMPRESSED = sorted(set(CODEC_IDS) - {"none"})
+TEXT = b"some text that repeats itself, some text that repeats itself. " * 4000
+
+
+@pytest.mark.parametrize("name", COMPRESSED)
+def test_concatenated_streams_are_read_as_one(name: str) -> None:
+    compressor = compressor_for(name)
+    parts = [TEXT, b"", b"x", os.urandom(70_000)]
+    assert decompress(compressor.codec_id, b"".join(map(compressor.compress, parts))) == b"".join(parts)
+
+
+@pytest.mark.parametrize("name", COMPRESSED)
+def test_bytes_that_end_early_are_refused_wherever_they_end(name: str) -> None:
+    compressor = compressor_for(name)
+    compressed = compressor.compress(TEXT)
+    boundaries = {len(XERIAL_HEADER)} | {
+        len(compressor.compress(TEXT[:size])) for size in range(32768, len(TEXT), 32768)} if name == "snappy" else set()
+    for cut in range(0 if name != "snappy" else 1, len(compressed), max(1, len(compressed) // 500)):
+        if cut in boundaries:
+            continue  # xerial has no end mark: this is a shorter stream
+        with pytest.raises(CorruptRecordError, match=name):
+            decompress(compressor.codec_id, compressed[:cut])
+
+
+@pytest.mark.parametrize("name", sorted(CODEC_IDS))
+def test_the_limit_is_exact(name: str) -> None:
+    compressor = compressor_for(name)
+    compressed = compressor.compress(TEXT)
+    assert decompress(compressor.codec_id, compressed, len(TEXT)) == TEXT
+    for limit in (0, 1, len(TEXT) // 2, len(TEXT) - 1):
+        with pytest.raises(CorruptRecordError, match=name):
+            decompress(compressor.codec_id, compressed, limit)
+
+
+@pytest.mark.parametrize("name", COMPRESSED)
+def test_the_limit_counts_concatenated_streams_together(name: str) -> None:
+    compressor = compressor_for(name)
+    compressed = compressor.compress(TEXT) * 3
+    assert len(decompress(compressor.codec_id, compressed, 3 * len(TEXT))) == 3 * len(TEXT)
+    with pytest.raises(CorruptRecordError):
+        decompress(compressor.codec_id, compressed, 3 * len(TEXT) - 1)
+
+
+@pytest.mark.parametrize("codec_id", [5, 6, 7, -1])
+def test_an_unknown_codec_is_named(codec_id: int) -> None:
+    with pytest.raises(CorruptRecordError, match=f"unknown compression codec {codec_id}"):
+        decompress(codec_id, b"")
+
+
+def test_raw_snappy_is_read() -> None:
+    assert decompress(2, bytes(cramjam.snappy.compress_raw(TEXT))) == TEXT
+
+
+def test_a_snappy_block_that_claims_more_than_it_can_hold_is_refused_unread() -> None:
+    liar = b"\xff\xff\xff\xff\x0f" + b"a" * 20
+    with pytest.raises(CorruptRecordError, match="claims to hold 4294967295"):
+        decompress(2, liar)
+    with pytest.raises(CorruptRecordError, match="claims 2147483647 bytes"):
+        decompress(2, XERIAL_HEADER + b"\x7f\xff\xff\xff" + b"a" * 20)
+
+
+def test_snappys_official_framing_is_refused_as_kafka_does() -> None:
+    with pytest.raises(CorruptRecordError):
+        decompress(2, bytes(cramjam.snappy.compress(TEXT)))
+
+
+def test_linked_lz4_blocks_sizes_and_checksums_are_read() -> None:
+    for linked in (True, False):
+        for size_id in (lz4.frame.BLOCKSIZE_MAX64KB, lz4.frame.BLOCKSIZE_MAX4MB):
+            frame = lz4.frame.compress(TEXT, block_linked=linked, block_size=size_id, content_checksum=True,
+                                       block_checksum=True, store_size=True)
+            assert decompress(3, frame) == TEXT
+
+
+def test_lz4_that_expands_more_than_the_first_piece_is_read() -> None:
+    zeros = bytes(5_000_000)
+    assert decompress(3, lz4.frame.compress(zeros)) == zeros
+
+
+def test_zstd_without_content_size_with_checksum_and_with_skippable_frames_is_read() -> None:
+    stream = zstandard.ZstdCompressor(write_checksum=True, write_content_size=False).compressobj()
+    frame = stream.compress(TEXT) + stream.flush()
+    skippable = b"\x5a\x2a\x4d\x18" + (5).to_bytes(4, "little") + b"notes"
+    assert decompress(4, frame) == TEXT
+    assert decompress(4, skippable + frame + skippable + frame) == TEXT + TEXT
+    assert decompress(4, skippable) == b""
+    with pytest.raises(CorruptRecordError, match="end early"):
+        decompress(4, skippable[:-1])
+
+
+def test_a_zstd_frame_that_claims_more_than_its_blocks_can_hold_is_refused_unread() -> None:
+    frame = bytearray(zstandard.ZstdCompressor().compress(bytes(200_000)))
+    assert frame[4] == 0xA0  # a content size of four bytes, one segment
+    frame[5:9] = (2**31).to_bytes(4, "little")
+    with pytest.raises(CorruptRecordError, match="claims to hold 2147483648 bytes"):
+        decompress(4, bytes(frame))
+
+
+def test_gzip_with_a_wrong_checksum_or_bytes_behind_it_is_refused() -> None:
+    member = bytearray(gzip.compress(TEXT))
+    with pytest.raises(CorruptRecordError, match=f"gzip.*in the member at byte {len(member)}"):
+        decompress(1, bytes(member) + b"behind")
+    member[-5] ^= 1
+    with pytest.raises(CorruptRecordError, match="gzip"):
+        decompress(1, bytes(member))
+
+
+def test_the_error_is_the_peers() -> None:
+    with pytest.raises(RemoteProtocolError):
+        decompress(4, b"not zstd")

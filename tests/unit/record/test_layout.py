@@ -1,0 +1,28 @@
+from __future__ import annotations
+
+import pytest
+
+from pyproducer.record import layout
+
+
+def test_the_header_is_61_bytes_and_its_fields_are_where_they_are_drawn() -> None:
+    assert layout.HEADER.size == layout.HEADER_SIZE_BYTES == layout.RECORDS_OFFSET == 61
+    packed = layout.HEADER.pack(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13)
+    fields = [(layout.BASE_OFFSET_OFFSET, 8), (layout.LENGTH_OFFSET, 4), (layout.PARTITION_LEADER_EPOCH_OFFSET, 4),
+              (layout.MAGIC_OFFSET, 1), (layout.CRC_OFFSET, 4), (layout.ATTRIBUTES_OFFSET, 2),
+              (layout.LAST_OFFSET_DELTA_OFFSET, 4), (layout.BASE_TIMESTAMP_OFFSET, 8),
+              (layout.MAX_TIMESTAMP_OFFSET, 8), (layout.PRODUCER_ID_OFFSET, 8), (layout.PRODUCER_EPOCH_OFFSET, 2),
+              (layout.BASE_SEQUENCE_OFFSET, 4), (layout.RECORD_COUNT_OFFSET, 4)]
+    assert [int.from_bytes(packed[start:start + size], "big") for start, size in fields] == list(range(1, 14))
+
+
+@pytest.mark.parametrize(("sequence", "increment", "expected"), [
+    (0, 0, 0), (0, 5, 5), (2**31 - 2, 1, 2**31 - 1), (2**31 - 1, 1, 0), (2**31 - 2, 3, 1)])
+def test_sequence_wraps_to_zero(sequence: int, increment: int, expected: int) -> None:
+    assert layout.increment_sequence(sequence, increment) == expected
+    assert layout.decrement_sequence(expected, increment) == sequence
+
+
+def test_attribute_bits() -> None:
+    assert layout.attributes_of(codec_id=4) == 4
+    assert layout.attributes_of(codec_id=0, timestamp_type=1, is_transactional=True, is_control=True) == 0x38
