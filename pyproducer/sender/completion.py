@@ -15,6 +15,7 @@ from pyproducer.accumulator.producer_batch import ProducerBatch
 from pyproducer.accumulator.record_accumulator import RecordAccumulator
 from pyproducer.client.metadata import ProducerMetadata
 from pyproducer.client.request import ClientResponse
+from pyproducer.common.cluster import Node, TopicPartition
 from pyproducer.common.error_codes import ErrorCode, error_for_code
 from pyproducer.common.errors import (
     UNKNOWN,
@@ -97,7 +98,7 @@ class Completion:
         has_topic_ids = response.api_version >= 13
         cluster = self._metadata.fetch()
         left = dict(batches)
-        leaders: list[tuple[tuple[str, int], int, int]] = []
+        leaders: dict[TopicPartition, tuple[int, int]] = {}
         for topic in body["responses"]:
             name = cluster.topic_name(topic["topic_id"]) if has_topic_ids else topic["name"]
             if name is None:
@@ -115,10 +116,11 @@ class Completion:
                 else:
                     leader = partition.get("current_leader") if response.api_version >= 10 else None
                     if leader is not None and leader["leader_id"] >= 0 and leader["leader_epoch"] >= 0:
-                        leaders.append((key, leader["leader_id"], leader["leader_epoch"]))
+                        leaders[batch.topic_partition] = (leader["leader_id"], leader["leader_epoch"])
                     self._on_error(batch, partition, response)
         if leaders:
-            self._metadata.update_leaders(leaders, body.get("node_endpoints") or ())
+            self._metadata.update_leaders(leaders, [Node(node["node_id"], node["host"], node["port"], node["rack"])
+                                                    for node in body["node_endpoints"]])
         for batch in left.values():
             self._retry_or_fail(batch, RemoteProtocolError(
                 f"Node {response.destination} did not answer for {batch.topic_partition} in its Produce response"),

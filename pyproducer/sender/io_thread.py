@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import logging
 import threading
+from typing import TYPE_CHECKING
 
 from pyproducer.accumulator.record_accumulator import RecordAccumulator
-from pyproducer.client.network_client import NetworkClient
 from pyproducer.common.clock import Clock
 from pyproducer.common.errors import UNKNOWN, ProducerClosedError
 from pyproducer.sender.sender import Sender
+
+if TYPE_CHECKING:
+    from pyproducer.client.network_client import NetworkClient
 
 log = logging.getLogger(__name__)
 

@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyproducer.client.metadata import ProducerMetadata
-from pyproducer.client.network_client import NetworkClient
 from pyproducer.client.request import ClientRequest, ClientResponse
 from pyproducer.common.backoff import ExponentialBackoff
 from pyproducer.common.error_codes import error_for_code
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.transaction.transaction_manager import TransactionManager
+
+if TYPE_CHECKING:
+    from pyproducer.client.network_client import NetworkClient
 
 log = logging.getLogger(__name__)
 

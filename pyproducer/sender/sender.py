@@ -8,11 +8,11 @@ Source:  Java Sender.runOnce, sendProducerData (4.1); seed 001.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from pyproducer.accumulator.producer_batch import ProducerBatch
 from pyproducer.accumulator.record_accumulator import RecordAccumulator
 from pyproducer.client.metadata import ProducerMetadata
-from pyproducer.client.network_client import NetworkClient
 from pyproducer.client.request import ClientRequest
 from pyproducer.common.cluster import Cluster, Node
 from pyproducer.common.metrics import Metrics
@@ -22,6 +22,9 @@ from pyproducer.sender.in_flight_batches import InFlightBatches
 from pyproducer.sender.produce_request import produce_request
 from pyproducer.sender.producer_id_request import ProducerIdRequest
 from pyproducer.transaction.transaction_manager import TransactionManager
+
+if TYPE_CHECKING:
+    from pyproducer.client.network_client import NetworkClient
 
 NEVER_MS = 2**31 - 1
 

@@ -1,0 +1,288 @@
+"""KafkaProducer: what the application holds.
+
+Road:    [application] -> send() -> ...
+Thread:  any; one background thread per producer does the I/O.
+Source:  Java KafkaProducer (4.1); seed 001.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import warnings
+import weakref
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+from typing import Any, NoReturn, overload
+
+from pyproducer.accumulator.produce_result import FutureRecordMetadata, OnCompletion
+from pyproducer.common.cluster import PartitionInfo
+from pyproducer.common.errors import ForkedProducerError, IllegalStateError, KafkaTimeoutError, ProducerClosedError
+from pyproducer.common.records import (
+    NO_HEADERS,
+    HeaderLike,
+    ProducerRecord,
+    ensure_partition,
+    ensure_timestamp,
+    to_headers,
+)
+from pyproducer.producer.config import ProducerConfig, read_properties
+from pyproducer.producer.wait_on_metadata import wait_on_metadata
+from pyproducer.producer.wiring import ProducerRuntime, build_runtime
+
+log = logging.getLogger(__name__)
+
+# At interpreter exit a producer that nobody closed gets this long to send what it accepted: long enough for a broker
+# that answers, short enough that a program with a dead broker ends.
+_EXIT_TIMEOUT_SECONDS = 10.0
+# After a close that ran out of time the thread only has to leave one poll and to close its sockets.
+_FORCED_CLOSE_SECONDS = 5.0
+
+_live: weakref.WeakSet[KafkaProducer] = weakref.WeakSet()
+
+
+class KafkaProducer:
+    """Sends records to a Kafka cluster; thread-safe, and shared best by all threads of a process.
+
+    Args:
+        props: Java's configuration keys, with their dots; see `ProducerConfig`. Only `bootstrap.servers` is required.
+        key_serializer: Turns keys into bytes: a callable `(topic, headers, data)`, a name such as "string" or "json",
+            or a Serializer. None takes `key.serializer`; without that, bytes and None pass through.
+        value_serializer: The same for values.
+
+    Raises:
+        ConfigError: A setting is unknown, wrong or contradicts another. Nothing was started.
+
+    The constructor touches no network. Use it in a `with` block, or call `close()`.
+
+    Thread:  any method from any thread. Callbacks run on the producer's own thread: keep them short.
+    Source:  Java KafkaProducer (4.1). Differs from Java: serializers are optional; an unknown key is an error.
+    """
+
+    def __init__(self, props: Mapping[str, object], key_serializer: object = None,
+                 value_serializer: object = None) -> None:
+        config = ProducerConfig(props)
+        self._runtime = build_runtime(config, key_serializer, value_serializer)
+        self._send = self._runtime.record_sender.send
+        self._is_closed = False
+        self._is_forked = False
+        self._finalizer = weakref.finalize(self, _close_forgotten, self._runtime, os.getpid())
+        self._runtime.io_thread.start()
+        _live.add(self)
+
+    @classmethod
+    def from_file(cls, path: str | os.PathLike[str], /, *, key_serializer: object = None,
+                  value_serializer: object = None, **overrides: object) -> KafkaProducer:
+        """Make a producer from a Java `.properties` file.
+
+        Args:
+            path: The file.
+            key_serializer: See the class.
+            value_serializer: See the class.
+            overrides: Settings that win over the file's; underscores stand for dots.
+
+        Raises:
+            ConfigError: A setting is wrong. Nothing was started.
+            OSError: The file cannot be read.
+        """
+        props: dict[str, object] = {**read_properties(path)}
+        props.update({key.replace("_", "."): value for key, value in overrides.items()})
+        return cls(props, key_serializer, value_serializer)
+
+    @overload
+    def send(self, record: ProducerRecord, on_completion: OnCompletion | None = None, /) -> FutureRecordMetadata: ...
+
+    @overload
+    def send(self, topic: str, value: Any = None, *, key: Any = None, partition: int | None = None,
+             timestamp: int | None = None, headers: Iterable[HeaderLike] | None = None,
+             on_completion: OnCompletion | None = None) -> FutureRecordMetadata: ...
+
+    def send(self, topic: str | ProducerRecord, value: Any = None, *, key: Any = None, partition: int | None = None,
+             timestamp: int | None = None, headers: Iterable[HeaderLike] | None = None,
+             on_completion: OnCompletion | None = None) -> FutureRecordMetadata:
+        """Hand over one record: `send(record, on_completion)`, or its parts: `send(topic, value, key=...)`.
+
+        Blocks up to max.block.ms while the topic's metadata is not known or buffer.memory is exhausted; never waits for
+        the broker's answer.
+
+        Args:
+            topic: A ProducerRecord, or the topic's name.
+            value: The value; with a ProducerRecord, `on_completion` may stand here.
+            key: The key, or None.
+            partition: Index of the partition, or None to let the partitioner choose.
+            timestamp: Epoch ms, or None for now.
+            headers: Pairs of str and bytes or None.
+            on_completion: Called as `on_completion(metadata, exception)`, one of them None, on the producer's thread.
+
+        Returns:
+            The future of the record. Timeouts of metadata and memory, and whatever the broker says, go to it.
+
+        Raises:
+            SerializationError: A serializer failed, or there is none and the data are not bytes. Not sent.
+            RecordTooLargeError: Above max.request.size or buffer.memory. Not sent.
+            TypeError: A part has the wrong type. Not sent.
+            ValueError: A part is out of range. Not sent.
+            ProducerClosedError: The producer is closed. Not sent.
+            ForkedProducerError: The producer was made before this process was forked. Not sent.
+        """
+        if self._is_closed or self._is_forked:
+            self._raise_unusable()
+        if type(topic) is str and topic:
+            if partition is not None:
+                ensure_partition(partition)
+            if timestamp is not None:
+                ensure_timestamp(timestamp)
+            return self._send(topic, value, key, partition, timestamp, to_headers(headers) if headers else NO_HEADERS,
+                              on_completion)
+        if isinstance(topic, ProducerRecord):
+            record = topic
+            if value is not None:
+                if on_completion is not None or not callable(value):
+                    raise TypeError("send(record, on_completion) takes a callable as its second argument, got "
+                                    f"{type(value).__name__}; the value belongs into the ProducerRecord")
+                on_completion = value
+            if key is not None or partition is not None or timestamp is not None or headers:
+                raise TypeError("send(record) takes key, partition, timestamp and headers from the ProducerRecord")
+        else:
+            record = ProducerRecord(topic, value, key, partition=partition, timestamp=timestamp, headers=headers)
+        return self._send(record.topic, record.value, record.key, record.partition, record.timestamp, record.headers,
+                          on_completion)
+
+    def flush(self, timeout: float | None = None) -> None:
+        """Send everything that was handed over and wait until it is done, callbacks included.
+
+        Records that fail do not make flush() fail: their futures and callbacks tell.
+
+        Args:
+            timeout: Longest wait in seconds; None waits until all is done (delivery.timeout.ms bounds that).
+
+        Raises:
+            KafkaTimeoutError: The timeout passed first (phase "flush"). Unknown: the records are still on their way.
+            IllegalStateError: Called from a callback, where it would wait for itself.
+            ForkedProducerError: The producer was made before this process was forked.
+        """
+        self._ensure_not_forked()
+        runtime = self._runtime
+        if runtime.io_thread.is_current:
+            raise IllegalStateError("flush() inside a callback would wait for itself: call it from another thread")
+        deadline_ms = None if timeout is None else runtime.clock.now_ms() + timeout * 1000
+        batches = runtime.accumulator.begin_flush()
+        try:
+            runtime.client.wakeup()
+            results = [batch.result for batch in batches]
+            while results:
+                result = results.pop()
+                left = None if deadline_ms is None else max(0.0, (deadline_ms - runtime.clock.now_ms()) / 1000)
+                if not result.wait(left):
+                    raise KafkaTimeoutError(
+                        f"flush() was not done within {timeout} s: {runtime.accumulator.incomplete_record_count()} "
+                        f"records are still on their way{_describe(runtime.metadata.last_errors())}",
+                        phase="flush", outcome="unknown")
+                results.extend(result.successors)
+        finally:
+            runtime.accumulator.end_flush()
+
+    def partitions_for(self, topic: str) -> list[PartitionInfo]:
+        """Return the partitions of a topic with their leaders and replicas, by index.
+
+        Raises:
+            KafkaTimeoutError: Not known within max.block.ms (phase "metadata").
+            InvalidTopicError: The name is not allowed.
+            AuthorizationError: The topic may not be described.
+        """
+        if self._is_closed or self._is_forked:
+            self._raise_unusable()
+        runtime = self._runtime
+        cluster = wait_on_metadata(runtime.metadata, runtime.client.wakeup, runtime.clock, topic, None,
+                                   runtime.config.max_block_ms)
+        return list(cluster.partitions_for_topic(topic))
+
+    def metrics(self) -> dict[str, float]:
+        """Return counters and gauges under Java's names (record-send-total, buffer-available-bytes, ...)."""
+        return self._runtime.metrics.snapshot()
+
+    @property
+    def client_id(self) -> str:
+        """The name that this producer tells the brokers."""
+        return self._runtime.client_id
+
+    def close(self, timeout: float | None = None) -> None:
+        """Send what was handed over, then end the background thread and the connections.
+
+        Called from a callback it does not wait. Calling it again does nothing.
+
+        Args:
+            timeout: Longest wait in seconds; then records that are not done fail with ProducerClosedError. None waits
+                until all is done (delivery.timeout.ms bounds that).
+        """
+        if self._is_closed:
+            return
+        self._is_closed = True
+        _live.discard(self)
+        self._finalizer.detach()
+        if self._is_forked:
+            return
+        _close_runtime(self._runtime, timeout)
+
+    def __enter__(self) -> KafkaProducer:
+        return self
+
+    def __exit__(self, exc_type: type[BaseException] | None, exc: BaseException | None,
+                 traceback: TracebackType | None) -> None:
+        self.close()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a KafkaProducer cannot be pickled: it owns sockets and a thread. Send its properties (a dict) "
+                        "to the worker and build the producer there; for Spark use pyproducer.spark.KafkaSink(props)")
+
+    def __repr__(self) -> str:
+        state = "forked" if self._is_forked else "closed" if self._is_closed else "open"
+        return f"<KafkaProducer {self._runtime.client_id} {state}>"
+
+    def _ensure_not_forked(self) -> None:
+        if self._is_forked:
+            self._raise_unusable()
+
+    def _raise_unusable(self) -> NoReturn:
+        if self._is_forked:
+            raise ForkedProducerError("This producer was made before the process was forked, and its sender thread "
+                                      "does not exist here: make one after the fork, in the process that uses it")
+        raise ProducerClosedError("Cannot perform the operation: the producer is closed")
+
+
+def _describe(last_errors: Mapping[str, str]) -> str:
+    return "".join(f"; {address}: {text}" for address, text in last_errors.items())
+
+
+def _close_runtime(runtime: ProducerRuntime, timeout: float | None) -> None:
+    io_thread = runtime.io_thread
+    if io_thread.is_current:
+        io_thread.initiate_close()
+        return
+    io_thread.initiate_close()
+    if not io_thread.join(timeout):
+        io_thread.force_close()
+        if not io_thread.join(_FORCED_CLOSE_SECONDS):
+            log.warning("The sender thread of %s did not end within %s s after a forced close", runtime.client_id,
+                        _FORCED_CLOSE_SECONDS)
+    runtime.close_parts()
+
+
+def _close_forgotten(runtime: ProducerRuntime, pid: int) -> None:
+    """Close a producer that was dropped, or that lives at interpreter exit; loudly, but without losing its records."""
+    if os.getpid() != pid or not runtime.io_thread.is_alive:
+        return
+    left = runtime.accumulator.incomplete_record_count()
+    warnings.warn(f"unclosed {runtime.client_id}: close() was not called, {left} records are on their way",
+                  ResourceWarning, stacklevel=2)
+    _close_runtime(runtime, _EXIT_TIMEOUT_SECONDS)
+
+
+def _mark_forked() -> None:
+    """In a child process: every producer of the parent is unusable, whatever its state."""
+    for producer in list(_live):
+        producer._is_forked = True
+        producer._finalizer.detach()
+
+
+os.register_at_fork(after_in_child=_mark_forked)

@@ -1,0 +1,60 @@
+"""Wait until the partitions of a topic are known.
+
+Road:    send(), partitions_for() -> [metadata]
+Thread:  any caller; blocks up to max.block.ms.
+Source:  Java KafkaProducer.waitOnMetadata (4.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pyproducer.client.metadata import ProducerMetadata
+from pyproducer.common.clock import Clock
+from pyproducer.common.cluster import Cluster
+from pyproducer.common.errors import KafkaTimeoutError
+
+
+def wait_on_metadata(metadata: ProducerMetadata, wakeup_sender: Callable[[], None], clock: Clock, topic: str,
+                     partition: int | None, max_block_ms: int) -> Cluster:
+    """Return a snapshot that knows a topic, and a partition of it if one is asked for.
+
+    Args:
+        metadata: What is known and who waits for more.
+        wakeup_sender: Makes the sender thread look at once.
+        clock: For the deadline.
+        topic: Name of the topic.
+        partition: Index of the partition that the caller wants, or None.
+        max_block_ms: Longest wait in ms.
+
+    Raises:
+        KafkaTimeoutError: Not known in time (phase "metadata"); the message tells what was tried. Not sent.
+        InvalidTopicError: The name is not allowed. Not sent.
+        AuthorizationError: The topic may not be described. Not sent.
+        AuthenticationError: TLS or SASL failed. Not sent.
+        ProducerClosedError: The producer was closed meanwhile. Not sent.
+    """
+    now_ms = clock.now_ms()
+    deadline_ms = now_ms + max_block_ms
+    metadata.add(topic, now_ms)
+    while True:
+        cluster = metadata.fetch()
+        count = cluster.partition_count_for_topic(topic)
+        if count is not None and (partition is None or partition < count):
+            return cluster
+        version = metadata.request_update_for_topic(topic, now_ms)
+        wakeup_sender()
+        left_ms = deadline_ms - clock.now_ms()
+        if left_ms <= 0 or not metadata.await_update(version, left_ms):
+            raise KafkaTimeoutError(_explain(metadata, topic, partition, count, max_block_ms), phase="metadata")
+        metadata.ensure_topic_usable(topic)
+        now_ms = clock.now_ms()
+
+
+def _explain(metadata: ProducerMetadata, topic: str, partition: int | None, count: int | None,
+             max_block_ms: int) -> str:
+    if count is not None:
+        return (f"Partition {partition} of topic {topic!r} was not known within max.block.ms = {max_block_ms} ms: the "
+                f"topic has {count} partitions, so the index must be from 0 to {count - 1}")
+    return (f"Topic {topic!r} was not known within max.block.ms = {max_block_ms} ms. "
+            f"{metadata.describe_failure(topic)}")

@@ -1,0 +1,76 @@
+"""Every error pickles, hashes and answers the three questions."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import pytest
+
+from pyproducer.common import errors
+from pyproducer.common.error_codes import ERRORS, ErrorCode, error_for_code
+
+
+def _subclasses(cls):
+    yield cls
+    for sub in cls.__subclasses__():
+        yield from _subclasses(sub)
+
+
+def _make(cls):
+    if issubclass(cls, errors.ApiError):
+        return cls("what happened", code=6, api="Produce", node_id=3)
+    if issubclass(cls, errors.BufferExhaustedError):
+        return cls("what happened")
+    if issubclass(cls, errors.KafkaTimeoutError):
+        return cls("what happened", phase="delivery", outcome="unknown")
+    if issubclass(cls, errors.ConfigError):
+        return cls("acks", "2", "it must be one of all, -1, 0, 1")
+    return cls("what happened")
+
+
+OURS = [cls for cls in _subclasses(errors.KafkaError) if cls.__module__.startswith("pyproducer")]
+
+
+@pytest.mark.parametrize("cls", OURS, ids=lambda cls: cls.__name__)
+def test_every_error_pickles_copies_and_hashes(cls):
+    error = _make(cls)
+    error.outcome = "unknown"
+    for again in (pickle.loads(pickle.dumps(error)), copy.copy(error)):
+        assert type(again) is cls
+        assert str(again) == str(error)
+        assert again.__dict__ == error.__dict__
+    assert len({error, error}) == 1
+    assert isinstance(error.retriable, bool)
+    assert isinstance(error.refresh_metadata, bool)
+    assert error.outcome in ("not_sent", "unknown", "rejected")
+
+
+def test_the_drawing_at_the_top_names_every_class():
+    drawn = {word for line in errors.__doc__.splitlines() for word in line.split() if word.endswith("Error")}
+    assert {cls.__name__ for cls in OURS} <= drawn
+
+
+def test_config_error_names_key_value_and_what_to_do():
+    error = errors.ConfigError("acks", "2", "it must be one of all, -1, 0, 1")
+    assert "acks" in str(error)
+    assert "'2'" in str(error)
+    assert isinstance(error, ValueError)
+
+
+def test_error_for_code_carries_the_rows_answers():
+    error = error_for_code(ErrorCode.NOT_LEADER_OR_FOLLOWER, message="orders-1:", api="Produce", node_id=2)
+    assert (error.retriable, error.refresh_metadata, error.outcome) == (True, True, "rejected")
+    assert str(error).startswith("NOT_LEADER_OR_FOLLOWER: orders-1: ")
+    assert error_for_code(20).outcome == "unknown"
+
+
+def test_error_for_code_when_unknown_keeps_the_number():
+    error = error_for_code(4711)
+    assert isinstance(error, errors.UnknownApiError)
+    assert error.code == 4711
+    assert ErrorCode.of(4711) is ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def test_the_table_covers_codes_without_gap():
+    assert sorted(ERRORS) == list(range(-1, max(ERRORS) + 1))

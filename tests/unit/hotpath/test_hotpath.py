@@ -1,0 +1,72 @@
+"""The per-record text: Java's hash, Kafka's varints, the record's bytes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from pyproducer import hotpath
+
+# Values of Java's Utils.murmur2, from Apache Kafka's own tests, as unsigned.
+JAVA_MURMUR2 = {b"21": -973932308, b"foobar": -790332482, b"a-little-bit-long-string": -985981536,
+                b"a-little-bit-longer-string": -1486304829, b"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8": -58897971,
+                b"abc": 479470107}
+
+
+@pytest.mark.parametrize(("key", "expected"), JAVA_MURMUR2.items())
+def test_murmur2_equals_java(key, expected):
+    assert hotpath.murmur2(key) == expected & 0xFFFFFFFF
+    assert hotpath.murmur2(key * 1) == expected & 0xFFFFFFFF
+
+
+def test_murmur2_of_a_long_key_equals_that_of_its_remembered_kin():
+    key = bytes(range(200))
+    assert hotpath.murmur2(key) == hotpath.murmur2(bytes(key))
+    assert 0 <= hotpath.murmur2(b"") < 2**32
+
+
+@pytest.mark.parametrize(("value", "expected"), [
+    (0, "00"), (-1, "01"), (1, "02"), (63, "7e"), (64, "8001"), (-64, "7f"), (-65, "8101"),
+    (8191, "fe7f"), (8192, "808001"), (2**31 - 1, "feffffff0f"), (-2**31, "ffffffff0f"),
+    (2**63 - 1, "feffffffffffffffff01"), (-2**63, "ffffffffffffffffff01")])
+def test_encode_varint(value, expected):
+    assert hotpath.encode_varint(value).hex() == expected
+    assert hotpath.varint(value).hex() == expected
+
+
+def test_batch_buffer_encodes_records_behind_the_header():
+    buffer = hotpath.BatchBuffer()
+    buffer.append(1000, b"k", b"v", ())
+    buffer.append(990, None, b"", (("h", None), ("h", b"x")))
+    buffer.append(1005, b"", None, ())
+    assert bytes(buffer.buffer[hotpath.HEADER_SIZE_BYTES:]).hex(" ") == (
+        "10 00 00 00 02 6b 02 76 00 "
+        "1c 00 13 02 01 00 04 02 68 01 02 68 02 78 "
+        "0c 00 0a 04 00 01 00".replace("1c 00", "1a 00"))
+    assert (buffer.record_count, buffer.base_timestamp, buffer.max_timestamp) == (3, 1000, 1005)
+    assert buffer.size_bytes == len(buffer.buffer)
+
+
+def test_record_size_upper_bound_is_never_below_what_is_written():
+    for key, value, headers in [(None, None, ()), (b"k" * 300, b"v" * 70_000, (("name", b"x" * 500), ("n", None)))]:
+        buffer = hotpath.BatchBuffer()
+        buffer.append(0, key, value, headers)
+        assert buffer.size_bytes <= hotpath.record_size_upper_bound(key, value, headers)
+
+
+def _run(value):
+    return subprocess.run([sys.executable, "-c", "from pyproducer import hotpath; print(hotpath.IMPL)"],
+                          env={**os.environ, "PYPRODUCER_IMPL": value}, capture_output=True, text=True, timeout=60,
+                          check=False)
+
+
+def test_the_choice_of_the_twin_is_loud():
+    assert _run("python").stdout.strip() == "python"
+    unknown = _run("cobol")
+    assert unknown.returncode != 0
+    assert "PYPRODUCER_IMPL='cobol' is not known" in unknown.stderr
+    native = _run("native")
+    assert native.stdout.strip() == "native" or "was not built" in native.stderr
