@@ -71,22 +71,30 @@ def _read_headers(data: bytes, position: int, end: int, count: int) -> tuple[tup
     if count < 0 or 2 * count > end - position:
         raise CorruptRecordError(f"{count} headers at byte {position} do not fit into {end - position} bytes")
     headers: list[Header] = []
+    new = tuple.__new__
     for _ in range(count):
-        length, position = read_varint(data, position)
-        if not 0 <= length <= end - position:
-            raise CorruptRecordError(f"a header's key at byte {position} claims {length} bytes")
-        key = data[position:position + length].decode()
-        position += length
-        length, position = read_varint(data, position)
-        value: bytes | None = None
-        if length >= 0:
-            if length > end - position:
-                raise CorruptRecordError(f"the value of header {key!r} at byte {position} claims {length} bytes")
-            value = data[position:position + length]
-            position += length
-        elif length != -1:
-            raise CorruptRecordError(f"the value of header {key!r} at byte {position} claims {length} bytes")
-        headers.append(Header(key, value))
+        raw = data[position]
+        position += 1
+        if raw > 0x7F:
+            raw, position = _read_unsigned(data, position - 1, 32)
+        start = position
+        position += raw >> 1
+        if raw & 1 or position > end:
+            raise CorruptRecordError(f"a header's key at byte {start} claims {(raw >> 1) ^ -(raw & 1)} bytes")
+        key = data[start:position].decode()
+        raw = data[position]
+        position += 1
+        if raw > 0x7F:
+            raw, position = _read_unsigned(data, position - 1, 32)
+        if raw == 1:
+            headers.append(new(Header, (key, None)))
+            continue
+        start = position
+        position += raw >> 1
+        if raw & 1 or position > end:
+            raise CorruptRecordError(f"the value of header {key!r} at byte {start} claims "
+                                     f"{(raw >> 1) ^ -(raw & 1)} bytes")
+        headers.append(new(Header, (key, data[start:position])))
     return tuple(headers), position
 
 
