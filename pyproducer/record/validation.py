@@ -33,6 +33,7 @@ from pyproducer.record.record_reader import decode_records
 FIRST_PRODUCE_VERSION_WITH_ZSTD = 7
 LZ4_FLAGS_OFFSET = 4
 LZ4_INDEPENDENT_BLOCKS_MASK = 0x20
+KNOWN_CODEC_IDS = frozenset(CODEC_IDS.values())
 SHOWN_RECORD_ERRORS = 3  # Java shows no more in a message
 
 
@@ -48,6 +49,8 @@ class BatchRules:
         is_compacted: Whether each record needs a key.
         is_strict: Also refuse offset deltas other than 0, 1, 2 ..., and bytes behind the batch.
         max_expanded_bytes: The most that compressed records may expand to (ours; Kafka has no limit).
+        reads_records: Whether each record is looked at (about a microsecond each). Without it the records stay
+            closed unless the header's timestamps are out of range, when the answer must name the records.
     """
 
     max_message_bytes: int = 1048588
@@ -57,6 +60,7 @@ class BatchRules:
     is_compacted: bool = False
     is_strict: bool = True
     max_expanded_bytes: int = DEFAULT_LIMIT_BYTES
+    reads_records: bool = True
 
 
 DEFAULT_RULES = BatchRules()
@@ -109,7 +113,7 @@ def validate_batch(data: Buffer | None, *, produce_version: int, timestamp_ms: i
     if isinstance(batch, BatchFault):
         return batch
     fault = _header_fault(batch, rules)
-    if fault is None:
+    if fault is None and (rules.reads_records or _may_be_faulty(batch, rules, timestamp_ms)):
         fault = _record_fault(batch, rules, timestamp_ms, topic_partition)
     return batch if fault is None else fault
 
@@ -168,6 +172,15 @@ def _header_fault(batch: RecordBatch, rules: BatchRules) -> BatchFault | None:
     if batch.has_producer_id and batch.base_sequence < 0:
         return _refused(f"base sequence {batch.base_sequence} with producer id {batch.producer_id}")
     return None
+
+
+def _may_be_faulty(batch: RecordBatch, rules: BatchRules, timestamp_ms: int) -> bool:
+    """Whether the header alone says that a record will be refused."""
+    if batch.codec_id not in KNOWN_CODEC_IDS:
+        return True
+    return rules.timestamp_type == CREATE_TIME and (
+        batch.max_timestamp > timestamp_ms + rules.timestamp_after_max_ms
+        or batch.base_timestamp < timestamp_ms - rules.timestamp_before_max_ms)
 
 
 def _record_fault(batch: RecordBatch, rules: BatchRules, timestamp_ms: int,

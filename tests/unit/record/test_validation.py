@@ -188,3 +188,18 @@ def test_records_that_expand_too_far_are_refused() -> None:
     fault = _validate(build_batch(BIG, compression="zstd"), rules=BatchRules(max_expanded_bytes=100_000))
     assert isinstance(fault, BatchFault)
     assert fault.error_code is ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def test_records_stay_closed_on_request_unless_the_header_shows_a_fault() -> None:
+    rules = BatchRules(reads_records=False)
+    assert isinstance(_validate(_header(b"garbage", codec_id=1), rules=rules), RecordBatch)
+    for data, code in ((_header(b"garbage", codec_id=6), ErrorCode.UNKNOWN_SERVER_ERROR),
+                       (build_batch([(NOW_MS + 3_600_001, b"k", b"v", ())]), ErrorCode.INVALID_TIMESTAMP),
+                       (_with(17, b"\0\0\0\0"), ErrorCode.CORRUPT_MESSAGE)):
+        fault = _validate(data, rules=rules)
+        assert isinstance(fault, BatchFault)
+        assert fault.error_code is code
+    early = BatchRules(reads_records=False, timestamp_before_max_ms=0)
+    fault = _validate(build_batch([(NOW_MS - 1, b"k", b"v", ())]), rules=early)
+    assert isinstance(fault, BatchFault)
+    assert [record.batch_index for record in fault.record_faults] == [0]
