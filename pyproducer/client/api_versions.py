@@ -1,0 +1,143 @@
+"""Which version of each API to use with each node, and which features the cluster has finalized.
+
+Road:    version_fetch -> [ApiVersions] -> NetworkClient.send, sender, transaction
+Thread:  written by the sender thread; `finalized_features` may be read by any (one reference, replaced as a whole).
+Source:  Java NodeApiVersions, ApiVersions (4.1); KIP-35, KIP-511, KIP-584.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from pyproducer.common.errors import UnsupportedVersionError
+from pyproducer.protocol.apis import ApiKeys
+
+
+class VersionRange(NamedTuple):
+    """Lowest and highest version, both included."""
+
+    min_version: int
+    max_version: int
+
+    def __str__(self) -> str:
+        return f"{self.min_version} to {self.max_version}"
+
+
+class FinalizedFeatures(NamedTuple):
+    """The feature levels that the cluster agreed on; epoch -1 when the broker told none."""
+
+    epoch: int
+    levels: Mapping[str, int]
+
+
+NO_FINALIZED_FEATURES = FinalizedFeatures(-1, {})
+
+
+class NodeApiVersions:
+    """What one node said that it supports.
+
+    Args:
+        ranges: Version ranges by API id, including APIs that we do not know.
+        supported_features: Version ranges by feature name.
+        finalized_features: Feature levels with their epoch.
+        name: The node, for messages.
+    """
+
+    def __init__(self, ranges: Mapping[int, VersionRange], *,
+                 supported_features: Mapping[str, VersionRange] | None = None,
+                 finalized_features: FinalizedFeatures = NO_FINALIZED_FEATURES, name: str = "the broker") -> None:
+        self.ranges = dict(ranges)
+        self.supported_features = dict(supported_features or {})
+        self.finalized_features = finalized_features
+        self.name = name
+        self._usable: dict[tuple[int, int | None], int] = {}
+
+    @classmethod
+    def from_response(cls, body: Mapping[str, Any], *, name: str = "the broker") -> NodeApiVersions:
+        """Read an ApiVersions response that has no error.
+
+        Features of minimum 0 are missing among the supported ones below v4 (KAFKA-17011), never among the finalized.
+        """
+        ranges = {int(row["api_key"]): VersionRange(row["min_version"], row["max_version"]) for row in body["api_keys"]}
+        supported = {row["name"]: VersionRange(row["min_version"], row["max_version"])
+                     for row in body.get("supported_features") or ()}
+        levels = {row["name"]: int(row["max_version_level"]) for row in body.get("finalized_features") or ()}
+        epoch = int(body.get("finalized_features_epoch", -1))
+        return cls(ranges, supported_features=supported, finalized_features=FinalizedFeatures(epoch, levels), name=name)
+
+    def range_of(self, api_key: ApiKeys) -> VersionRange | None:
+        """Return the node's range for an API, or None when it does not have it."""
+        return self.ranges.get(int(api_key))
+
+    def latest_usable_version(self, api_key: ApiKeys, max_version: int | None = None) -> int:
+        """Return the highest version that both ends know.
+
+        Args:
+            api_key: The API.
+            max_version: The caller's own ceiling, if it has one.
+
+        Raises:
+            UnsupportedVersionError: There is none; the message names both ranges. Not sent.
+        """
+        version = self._usable.get((api_key, max_version))
+        if version is None:
+            version = self._usable[api_key, max_version] = self._negotiate(api_key, max_version)
+        return version
+
+    def _negotiate(self, api_key: ApiKeys, max_version: int | None) -> int:
+        lowest, highest = api_key.client_range
+        if max_version is not None:
+            highest = min(highest, max_version)
+        theirs = self.ranges.get(int(api_key))
+        if theirs is None:
+            raise UnsupportedVersionError(f"{self.name} does not support {api_key.name}; we need version {lowest} to "
+                                          f"{highest} of it")
+        version = min(highest, theirs.max_version)
+        if version < max(lowest, theirs.min_version):
+            raise UnsupportedVersionError(f"{self.name} supports {api_key.name} in version {theirs}, we in version "
+                                          f"{lowest} to {highest}: there is no version in common")
+        return version
+
+
+class ApiVersions:
+    """What every connected node supports, and the newest finalized features seen.
+
+    Features belong to the cluster: the answer with the highest epoch is kept, whoever gave it, also when its
+    connection ends.
+    """
+
+    def __init__(self) -> None:
+        self._nodes: dict[int, NodeApiVersions] = {}
+        self.finalized_features: FinalizedFeatures = NO_FINALIZED_FEATURES
+
+    def get(self, node_id: int) -> NodeApiVersions | None:
+        """Return what a node supports, or None while it is not known."""
+        return self._nodes.get(node_id)
+
+    def update(self, node_id: int, versions: NodeApiVersions) -> None:
+        """Keep a node's answer."""
+        self._nodes[node_id] = versions
+        if versions.finalized_features.epoch >= self.finalized_features.epoch:
+            self.finalized_features = versions.finalized_features
+
+    def remove(self, node_id: int) -> None:
+        """Forget a node: after a reconnect it may run another release."""
+        self._nodes.pop(node_id, None)
+
+    def negotiate(self, node_id: int, api_key: ApiKeys, max_version: int | None = None) -> int | None:
+        """Return the version to use with a node, or None while its versions are not known.
+
+        Raises:
+            UnsupportedVersionError: The node and we have no version in common. Not sent.
+        """
+        versions = self._nodes.get(node_id)
+        return None if versions is None else versions.latest_usable_version(api_key, max_version)
+
+    def feature_level(self, name: str) -> int:
+        """Return the finalized level of a feature, 0 when it is not finalized ("transaction.version" >= 2 is TV2)."""
+        return int(self.finalized_features.levels.get(name, 0))
+
+    def node_ids(self) -> Iterable[int]:
+        """Return the nodes whose versions are known."""
+        return tuple(self._nodes)

@@ -1,0 +1,317 @@
+"""The state of the connection to each node, and when it may be tried again.
+
+    event            DISCONNECTED  CONNECTING             CHECKING_API_VERSIONS  READY         AUTHENTICATION_FAILED
+    CONNECT          CONNECTING    -                      -                      -             CONNECTING
+    CONNECTED        -             CHECKING_API_VERSIONS  -                      -             -
+    VERSIONS_KNOWN   -             READY                  READY                  READY         -
+    DISCONNECT       DISCONNECTED  DISCONNECTED           DISCONNECTED           DISCONNECTED  DISCONNECTED
+    FAIL_AUTH        AUTH._FAILED  AUTH._FAILED           AUTH._FAILED           AUTH._FAILED  AUTH._FAILED
+
+Road:    NetworkClient -> [states] -> Selector
+Thread:  sender thread only; calls no clock.
+Source:  Java ClusterConnectionStates, ConnectionState (4.1); KIP-144, KIP-580 (backoff), KIP-601 (setup timeout),
+         KIP-602 (all addresses), KIP-219 (throttle).
+"""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+from typing import TYPE_CHECKING
+
+from pyproducer.client.addresses import HostResolver, ResolvedAddress, resolve_host
+from pyproducer.common.errors import IllegalStateError
+
+if TYPE_CHECKING:
+    from pyproducer.common.backoff import ExponentialBackoff
+    from pyproducer.common.cluster import Node
+
+NEVER_MS = 2**62
+
+
+class ConnectionState(Enum):
+    """Where a connection stands."""
+
+    DISCONNECTED = auto()            # no socket; may be connected again after the backoff
+    CONNECTING = auto()              # TCP connect under way
+    CHECKING_API_VERSIONS = auto()   # TCP is there; TLS, authentication and ApiVersions under way
+    READY = auto()                   # requests may be sent
+    AUTHENTICATION_FAILED = auto()   # no socket; as DISCONNECTED, but callers that wait are told
+
+
+class ConnectionEvent(Enum):
+    """What happens to a connection."""
+
+    CONNECT = auto()
+    CONNECTED = auto()
+    VERSIONS_KNOWN = auto()
+    DISCONNECT = auto()
+    FAIL_AUTH = auto()
+
+
+_S, _E = ConnectionState, ConnectionEvent
+TRANSITIONS: dict[tuple[ConnectionState, ConnectionEvent], ConnectionState] = {
+    (_S.DISCONNECTED, _E.CONNECT): _S.CONNECTING,
+    (_S.AUTHENTICATION_FAILED, _E.CONNECT): _S.CONNECTING,
+    (_S.CONNECTING, _E.CONNECTED): _S.CHECKING_API_VERSIONS,
+    (_S.CONNECTING, _E.VERSIONS_KNOWN): _S.READY,
+    (_S.CHECKING_API_VERSIONS, _E.VERSIONS_KNOWN): _S.READY,
+    (_S.READY, _E.VERSIONS_KNOWN): _S.READY,
+    **{(state, _E.DISCONNECT): _S.DISCONNECTED for state in _S},
+    **{(state, _E.FAIL_AUTH): _S.AUTHENTICATION_FAILED for state in _S},
+}
+
+
+class NodeConnectionState:
+    """What is known of the connection to one node. Read by NetworkClient; changed by ClusterConnectionStates only.
+
+    Fields that matter outside: `state`, `node`, `connection_id` (the selector's name for it), `throttle_until_ms`,
+    `error` (why the last connection ended, None once it is ready), `setup_deadline_ms`.
+    """
+
+    __slots__ = ("_addresses", "_next_address", "answered", "connection_id", "current_address", "error",
+                 "failed_attempts", "failed_setups", "last_attempt_ms", "node", "reconnect_backoff_ms",
+                 "setup_deadline_ms", "setup_timeout_ms", "state", "throttle_until_ms", "versions_requested")
+
+    def __init__(self, node: Node, *, reconnect_backoff_ms: int, setup_timeout_ms: int) -> None:
+        self.node = node
+        self.connection_id = str(node.node_id)
+        self.state = ConnectionState.DISCONNECTED
+        self.last_attempt_ms = -NEVER_MS
+        self.failed_attempts = 0
+        self.failed_setups = 0
+        self.reconnect_backoff_ms = reconnect_backoff_ms
+        self.setup_timeout_ms = setup_timeout_ms
+        self.setup_deadline_ms = NEVER_MS
+        self.throttle_until_ms = 0
+        self.error: Exception | None = None
+        self.versions_requested = False   # ApiVersions was sent on this connection
+        self.answered = False             # a request other than ApiVersions was answered on this connection
+        self.current_address: ResolvedAddress | None = None
+        self._addresses: list[ResolvedAddress] = []
+        self._next_address = 0
+
+    @property
+    def is_disconnected(self) -> bool:
+        """Whether there is no socket."""
+        return self.state in (ConnectionState.DISCONNECTED, ConnectionState.AUTHENTICATION_FAILED)
+
+    @property
+    def is_preparing(self) -> bool:
+        """Whether the connection is being built."""
+        return self.state in (ConnectionState.CONNECTING, ConnectionState.CHECKING_API_VERSIONS)
+
+    def apply(self, event: ConnectionEvent) -> None:
+        """Change the state as the table says.
+
+        Raises:
+            IllegalStateError: The event is not possible in this state; nothing is changed.
+        """
+        following = TRANSITIONS.get((self.state, event))
+        if following is None:
+            raise IllegalStateError(f"Connection to {self.node}: {event.name} is not possible in {self.state.name}")
+        self.state = following
+
+    def take_address(self, resolve: HostResolver) -> ResolvedAddress:
+        """Return the address to try now; asks the resolver when all known ones were tried.
+
+        Raises:
+            OSError: The name does not resolve. Not sent.
+        """
+        if self._next_address >= len(self._addresses):
+            self._addresses = []
+            self._next_address = 0
+            self._addresses = resolve(self.node.host, self.node.port)
+        self.current_address = self._addresses[self._next_address]
+        self._next_address += 1
+        return self.current_address
+
+    def forget_addresses(self) -> None:
+        """Resolve again on the next connect: the addresses of a broker that was reached may have changed."""
+        self._addresses = []
+        self._next_address = 0
+
+
+class ClusterConnectionStates:
+    """The states of all nodes, by node id.
+
+    Args:
+        reconnect_backoff: Wait between two attempts, growing with the failures in a row.
+        setup_timeout: Longest time until a connection is ready for its first request, growing with the failures.
+        resolve: The resolver; another one in tests.
+    """
+
+    def __init__(self, *, reconnect_backoff: ExponentialBackoff, setup_timeout: ExponentialBackoff,
+                 resolve: HostResolver = resolve_host) -> None:
+        self._reconnect_backoff = reconnect_backoff
+        self._setup_timeout = setup_timeout
+        self._resolve = resolve
+        self._states: dict[int, NodeConnectionState] = {}
+        self._preparing: dict[int, NodeConnectionState] = {}
+
+    def get(self, node_id: int) -> NodeConnectionState | None:
+        """Return the state of a node, or None when it was never connected."""
+        return self._states.get(node_id)
+
+    def can_connect(self, node_id: int, now_ms: int) -> bool:
+        """Whether a connect may be tried now: no socket, and the backoff is over."""
+        state = self._states.get(node_id)
+        return state is None or (state.is_disconnected
+                                 and now_ms - state.last_attempt_ms >= state.reconnect_backoff_ms)
+
+    def is_blacked_out(self, node_id: int, now_ms: int) -> bool:
+        """Whether the node was disconnected and its backoff is not over."""
+        state = self._states.get(node_id)
+        return state is not None and state.is_disconnected and not self.can_connect(node_id, now_ms)
+
+    def connection_delay_ms(self, node_id: int, now_ms: int) -> int:
+        """Return how long to wait before connecting; NEVER_MS while connecting or connected (an event will come)."""
+        state = self._states.get(node_id)
+        if state is None:
+            return 0
+        if state.is_disconnected:
+            return max(state.last_attempt_ms + state.reconnect_backoff_ms - now_ms, 0)
+        return NEVER_MS
+
+    def connecting(self, node: Node, now_ms: int) -> NodeConnectionState:
+        """Begin an attempt; the caller then takes an address and connects.
+
+        A node whose address changed starts with a clean slate: the old address's failures say nothing of the new one.
+        """
+        state = self._states.get(node.node_id)
+        if state is None or (state.node.host, state.node.port) != (node.host, node.port):
+            state = NodeConnectionState(node, reconnect_backoff_ms=self._reconnect_backoff.backoff_ms(0),
+                                        setup_timeout_ms=self._setup_timeout.backoff_ms(0))
+        state.apply(ConnectionEvent.CONNECT)
+        state.node = node
+        state.versions_requested = False
+        state.answered = False
+        state.throttle_until_ms = 0
+        self._states[node.node_id] = state
+        self._preparing[node.node_id] = state
+        self.start_setup_timer(state, now_ms)
+        return state
+
+    def start_setup_timer(self, state: NodeConnectionState, now_ms: int) -> None:
+        """Count the attempt and its setup timeout from now; called again after a slow resolver."""
+        state.last_attempt_ms = now_ms
+        state.setup_deadline_ms = now_ms + state.setup_timeout_ms
+
+    def take_address(self, state: NodeConnectionState) -> ResolvedAddress:
+        """Return the address that this attempt uses.
+
+        Raises:
+            OSError: The name does not resolve. Not sent.
+        """
+        return state.take_address(self._resolve)
+
+    def checking_api_versions(self, node_id: int) -> NodeConnectionState:
+        """TCP is connected.
+
+        # Differs from Java: the setup timeout runs on until ApiVersions is sent, so it covers the TLS handshake and
+        # the authentication too; in Java a peer that accepts and then stays silent in them holds the connection
+        # until connections.max.idle.ms.
+        """
+        state = self._states[node_id]
+        state.apply(ConnectionEvent.CONNECTED)
+        return state
+
+    def versions_requested(self, state: NodeConnectionState) -> None:
+        """ApiVersions was sent: from here request.timeout.ms guards the conversation."""
+        state.versions_requested = True
+        state.setup_deadline_ms = NEVER_MS
+        self._preparing.pop(state.node.node_id, None)
+
+    def ready(self, node_id: int) -> None:
+        """The conversation works: failures are forgotten."""
+        state = self._states[node_id]
+        state.apply(ConnectionEvent.VERSIONS_KNOWN)
+        state.error = None
+        state.failed_attempts = 0
+        state.failed_setups = 0
+        state.reconnect_backoff_ms = self._reconnect_backoff.backoff_ms(0)
+        state.setup_timeout_ms = self._setup_timeout.backoff_ms(0)
+        state.setup_deadline_ms = NEVER_MS
+        self._preparing.pop(node_id, None)
+
+    def disconnected(self, node_id: int, now_ms: int, error: Exception | None = None) -> None:
+        """The connection ended, or could not be made: the backoff begins."""
+        self._end(node_id, now_ms, ConnectionEvent.DISCONNECT, error)
+
+    def authentication_failed(self, node_id: int, now_ms: int, error: Exception) -> None:
+        """TLS or SASL failed: the backoff begins, and the error is kept for whoever asks."""
+        self._end(node_id, now_ms, ConnectionEvent.FAIL_AUTH, error)
+
+    def _end(self, node_id: int, now_ms: int, event: ConnectionEvent, error: Exception | None) -> None:
+        state = self._states[node_id]
+        before = state.state
+        state.apply(event)
+        state.last_attempt_ms = now_ms
+        state.reconnect_backoff_ms = self._reconnect_backoff.backoff_ms(state.failed_attempts)
+        state.failed_attempts += 1
+        state.setup_deadline_ms = NEVER_MS
+        state.throttle_until_ms = 0
+        self._preparing.pop(node_id, None)
+        if before is ConnectionState.CONNECTING:
+            state.failed_setups += 1
+            state.setup_timeout_ms = self._setup_timeout.backoff_ms(state.failed_setups)
+        else:
+            state.failed_setups = 0
+            state.setup_timeout_ms = self._setup_timeout.backoff_ms(0)
+            if before is ConnectionState.READY:
+                state.forget_addresses()
+        if error is not None:
+            state.error = error
+
+    def throttle(self, node_id: int, until_ms: int) -> None:
+        """The broker asked for a pause (KIP-219); a shorter later one does not shorten it."""
+        state = self._states.get(node_id)
+        if state is not None:
+            state.throttle_until_ms = max(state.throttle_until_ms, until_ms)
+
+    def throttle_delay_ms(self, node_id: int, now_ms: int) -> int:
+        """Return how long the broker wants nothing from us, in ms; 0 when it is not throttling."""
+        state = self._states.get(node_id)
+        return 0 if state is None else max(state.throttle_until_ms - now_ms, 0)
+
+    def poll_delay_ms(self, node_id: int, now_ms: int) -> int:
+        """Return how long to wait before the node is worth asking again, in ms."""
+        state = self._states.get(node_id)
+        if state is not None and not state.is_disconnected and state.throttle_until_ms > now_ms:
+            return state.throttle_until_ms - now_ms
+        return self.connection_delay_ms(node_id, now_ms)
+
+    def preparing_nodes(self) -> list[NodeConnectionState]:
+        """Return the connections on which ApiVersions was not sent yet."""
+        return list(self._preparing.values())
+
+    def has_preparing_nodes(self) -> bool:
+        """Whether any connection waits for its first request."""
+        return bool(self._preparing)
+
+    def nodes_with_setup_timeout(self, now_ms: int) -> list[NodeConnectionState]:
+        """Return the connections that took too long to be built."""
+        return [state for state in self._preparing.values() if now_ms > state.setup_deadline_ms]
+
+    def ms_to_next_setup_deadline(self, now_ms: int) -> int:
+        """Return how long a poll may sleep before a setup can be late, in ms."""
+        if not self._preparing:
+            return NEVER_MS
+        return max(min(state.setup_deadline_ms for state in self._preparing.values()) + 1 - now_ms, 0)
+
+    def is_anyone_preparing(self) -> bool:
+        """Whether any connection is between connect and ready."""
+        return any(state.is_preparing for state in self._states.values())
+
+    def has_ready_nodes(self, now_ms: int) -> bool:
+        """Whether any connection is ready and not throttled."""
+        return any(state.state is ConnectionState.READY and state.throttle_until_ms <= now_ms
+                   for state in self._states.values())
+
+    def node_ids(self) -> list[int]:
+        """Return the ids of all nodes that were ever connected."""
+        return list(self._states)
+
+    def remove(self, node_id: int) -> None:
+        """Forget a node that left the cluster."""
+        self._states.pop(node_id, None)
+        self._preparing.pop(node_id, None)

@@ -1,0 +1,237 @@
+"""The connections to all nodes: built, negotiated, sent on, ended.
+
+    connect -> (selector: connected) -> (channel ready) -> ApiVersions -> READY -> ... -> end
+
+Road:    NetworkClient, metadata_updater -> [Connections] -> Selector
+Thread:  sender thread only. Calls the clock only after the resolver was asked.
+Source:  Java NetworkClient: initiateConnect, handleConnections, handleInitiateApiVersionRequests,
+         handleApiVersionsResponse, processDisconnection, cancelInFlightRequests (4.1).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+from pyproducer.client.addresses import address_text
+from pyproducer.client.connection_end import explain_end
+from pyproducer.client.connection_states import ClusterConnectionStates, ConnectionState, NodeConnectionState
+from pyproducer.client.failures import REQUEST, Failure, connect_failure, dns_failure, foreign_peer
+from pyproducer.client.in_flight import InFlightRequest, InFlightRequests
+from pyproducer.client.request import ClientRequest, ClientResponse
+from pyproducer.client.version_fetch import LATEST_VERSION, api_versions_body, read_api_versions
+from pyproducer.common.errors import AuthenticationError, DisconnectedError, KafkaTimeoutError, ProtocolError
+from pyproducer.network.channel_state import ChannelPhase, ChannelState
+from pyproducer.network.send import NetworkSend
+from pyproducer.protocol.apis import ApiKeys
+from pyproducer.protocol.header import build_request
+
+if TYPE_CHECKING:
+    from pyproducer.client.api_versions import ApiVersions
+    from pyproducer.client.metadata import ProducerMetadata
+    from pyproducer.client.selectable import Selectable
+    from pyproducer.common.clock import Clock
+    from pyproducer.common.cluster import Node
+
+_LOG = logging.getLogger("pyproducer.client")
+_READY = ConnectionState.READY
+_MAX_CORRELATION_ID = 2**31 - 1
+
+
+class ConnectionListener(Protocol):
+    """Who is told when connections end: the metadata updater."""
+
+    def handle_disconnect(self, now_ms: int, error: Exception | None) -> None:
+        """A connection ended."""
+
+    def handle_failed_request(self, now_ms: int) -> None:
+        """The metadata request that was under way will not be answered."""
+
+
+class Connections:
+    """All connections, with their states and the requests in flight on them.
+
+    Args:
+        selector: The sockets.
+        metadata: Told why addresses do not work.
+        states: The state of each node.
+        api_versions: What each node supports.
+        client_id: Sent in each request header.
+        clock: Read after the resolver was asked.
+        max_in_flight_requests_per_connection: Unanswered requests per connection.
+        request_timeout_ms: Longest wait for the answer to ApiVersions.
+        send_buffer_bytes: SO_SNDBUF, -1 for the system's default.
+        receive_buffer_bytes: SO_RCVBUF, -1 for the system's default.
+    """
+
+    listener: ConnectionListener   # set once, right after construction: the two need each other
+
+    def __init__(self, selector: Selectable, metadata: ProducerMetadata, states: ClusterConnectionStates,
+                 api_versions: ApiVersions, *, client_id: str, clock: Clock,
+                 max_in_flight_requests_per_connection: int, request_timeout_ms: int, send_buffer_bytes: int,
+                 receive_buffer_bytes: int) -> None:
+        self.states = states
+        self.in_flight = InFlightRequests(max_in_flight_requests_per_connection)
+        self.api_versions = api_versions
+        self.requests_sent = 0
+        self._selector = selector
+        self._metadata = metadata
+        self._client_id = client_id
+        self._clock = clock
+        self._request_timeout_ms = request_timeout_ms
+        self._send_buffer_bytes = send_buffer_bytes
+        self._receive_buffer_bytes = receive_buffer_bytes
+        self._correlation_id = 0
+
+    # -- sending -----------------------------------------------------------------------------------------------------
+
+    def can_send_request(self, node_id: int, now_ms: int) -> bool:
+        """Whether the connection is ready, not throttled, and has room in flight."""
+        state = self.states.get(node_id)
+        return (state is not None and state.state is _READY and state.throttle_until_ms <= now_ms
+                and self.in_flight.can_send_more(node_id) and self._selector.is_channel_ready(state.connection_id))
+
+    def is_connection_ready(self, node_id: int, now_ms: int) -> bool:
+        """Whether the connection works and is not throttled; it may have no room in flight."""
+        state = self.states.get(node_id)
+        return (state is not None and state.state is _READY and state.throttle_until_ms <= now_ms
+                and self._selector.is_channel_ready(state.connection_id))
+
+    def send(self, request: ClientRequest, version: int, body: Mapping[str, Any], now_ms: int, *,
+             internal: bool) -> None:
+        """Encode a request and hand it to its connection, which the caller has checked.
+
+        Raises:
+            UnsupportedVersionError: The body says something that this version cannot say. Not sent.
+            SchemaError: A value does not fit. Not sent.
+        """
+        connection_id = self.states.get(request.destination).connection_id  # type: ignore[union-attr]  # checked
+        correlation_id = self._correlation_id
+        send = NetworkSend(connection_id,
+                           build_request(request.api_key, version, correlation_id, self._client_id, body))
+        self._correlation_id = 0 if correlation_id == _MAX_CORRELATION_ID else correlation_id + 1
+        self.in_flight.add(InFlightRequest(request, version, correlation_id, send, sent_ms=now_ms, internal=internal))
+        self.requests_sent += 1
+        self._selector.send(send)
+
+    # -- coming up ---------------------------------------------------------------------------------------------------
+
+    def initiate_connect(self, node: Node, now_ms: int) -> None:
+        """Begin to connect to the next address of a node; a failure at once is handled like a later one."""
+        state = self.states.connecting(node, now_ms)
+        where = address_text(node.host, node.port)
+        try:
+            address = self.states.take_address(state)
+        except OSError as error:
+            self._connect_failed(state, dns_failure(where, error))
+            return
+        now_ms = self._clock.now_ms()  # The resolver may have taken long; the connection has its full time.
+        self.states.start_setup_timer(state, now_ms)
+        _LOG.debug("Connecting to %s at %s", node, address.address[0])
+        try:
+            self._selector.connect(state.connection_id, address.address, family=address.family,
+                                   send_buffer_bytes=self._send_buffer_bytes,
+                                   receive_buffer_bytes=self._receive_buffer_bytes, now_ms=now_ms,
+                                   server_hostname=node.host)
+        except OSError as error:
+            self._connect_failed(state, connect_failure(where, address, error))
+
+    def _connect_failed(self, state: NodeConnectionState, failure: Failure) -> None:
+        now_ms = self._clock.now_ms()
+        self._note(state, failure)
+        self.states.disconnected(state.node.node_id, now_ms, failure.error)
+        self.listener.handle_disconnect(now_ms, failure.error)
+
+    def handle_connected(self, node_id: int) -> None:
+        """TCP is connected. A handshake may follow; ApiVersions is sent once the channel is ready."""
+        state = self.states.get(node_id)
+        if state is not None and state.state is ConnectionState.CONNECTING:
+            self.states.checking_api_versions(node_id)
+
+    def handle_preparing(self, responses: list[ClientResponse], now_ms: int) -> None:
+        """Send ApiVersions where the channel is ready; end what took too long to get there."""
+        for state in self.states.preparing_nodes():
+            if (state.state is ConnectionState.CHECKING_API_VERSIONS
+                    and self._selector.is_channel_ready(state.connection_id)):
+                self._request_versions(state, LATEST_VERSION, now_ms)
+        for state in self.states.nodes_with_setup_timeout(now_ms):
+            self.break_off(responses, state, now_ms, waited_ms=state.setup_timeout_ms)
+
+    def _request_versions(self, state: NodeConnectionState, version: int, now_ms: int) -> None:
+        request = ClientRequest(state.node.node_id, ApiKeys.API_VERSIONS, api_versions_body,
+                                timeout_ms=self._request_timeout_ms, created_ms=now_ms)
+        self.states.versions_requested(state)
+        self.send(request, version, api_versions_body(version), now_ms, internal=True)
+
+    def handle_api_versions(self, responses: list[ClientResponse], state: NodeConnectionState,
+                            body: Mapping[str, Any], sent_version: int, now_ms: int) -> None:
+        """ApiVersions was answered: ready, once more with a lower version, or hopeless."""
+        result = read_api_versions(body, sent_version, str(state.node))
+        if result.versions is not None:
+            self.api_versions.update(state.node.node_id, result.versions)
+            self.states.ready(state.node.node_id)
+        elif result.retry_version is not None:
+            self._request_versions(state, result.retry_version, now_ms)
+        else:
+            self.break_off(responses, state, now_ms, cause=result.error)
+
+    # -- going down --------------------------------------------------------------------------------------------------
+
+    def handle_disconnected(self, responses: list[ClientResponse], node_id: int, channel_state: ChannelState,
+                            now_ms: int) -> None:
+        """The selector saw a connection end."""
+        state = self.states.get(node_id)
+        if state is None or state.is_disconnected:  # We ended it ourselves in the same turn.
+            return
+        if channel_state.phase is ChannelPhase.EXPIRED:
+            self._end(responses, state, now_ms, None)
+            return
+        in_flight = self.in_flight.requests(node_id)
+        failure = explain_end(state, in_flight=in_flight, now_ms=now_ms, phase=channel_state.phase,
+                              cause=channel_state.error)
+        # A broker that closes an idle connection in peace says nothing that a later timeout should repeat.
+        if in_flight or state.state is not _READY or foreign_peer(channel_state.error):
+            self._note(state, failure)
+        self._end(responses, state, now_ms, failure.error)
+        self.listener.handle_disconnect(now_ms, failure.error)
+
+    def break_off(self, responses: list[ClientResponse], state: NodeConnectionState, now_ms: int, *,
+                  cause: ProtocolError | None = None, waited_ms: int | None = None) -> None:
+        """End a connection because of what the peer sent, or because it took too long."""
+        failure = explain_end(state, in_flight=self.in_flight.requests(state.node.node_id), now_ms=now_ms,
+                              cause=cause, waited_ms=waited_ms)
+        error: Exception = failure.error
+        if waited_ms is not None and failure.phase == REQUEST:
+            error = KafkaTimeoutError(str(error), phase="request", outcome="unknown")
+        self._note(state, failure)
+        self._selector.close(state.connection_id)
+        self._end(responses, state, now_ms, error, timed_out=waited_ms is not None)
+        self.listener.handle_disconnect(now_ms, error)
+
+    def close_connection(self, responses: list[ClientResponse], state: NodeConnectionState, now_ms: int,
+                         reason: str) -> None:
+        """End a connection because we want to."""
+        self._selector.close(state.connection_id)
+        self._end(responses, state, now_ms, DisconnectedError(f"{state.node}: {reason}"))
+
+    def _end(self, responses: list[ClientResponse], state: NodeConnectionState, now_ms: int,
+             error: Exception | None, *, timed_out: bool = False) -> None:
+        """Change the state and complete everything in flight, oldest first."""
+        node_id = state.node.node_id
+        self.api_versions.remove(node_id)
+        if isinstance(error, AuthenticationError):
+            self.states.authentication_failed(node_id, now_ms, error)
+        else:
+            self.states.disconnected(node_id, now_ms, error)
+        for request in self.in_flight.clear_all(node_id):
+            if not request.internal:
+                responses.append(request.disconnected(now_ms, timed_out=timed_out, error=error))
+            elif request.request.api_key is ApiKeys.METADATA:
+                self.listener.handle_failed_request(now_ms)
+
+    def _note(self, state: NodeConnectionState, failure: Failure) -> None:
+        where = address_text(state.node.host, state.node.port)
+        # One warning for a new reason; the same reason again, at each reconnect, is for those who debug.
+        is_new = self._metadata.note_failure(where, failure.summary)
+        _LOG.log(logging.WARNING if is_new else logging.DEBUG, "%s: %s", state.node, failure.summary)

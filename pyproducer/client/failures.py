@@ -1,0 +1,167 @@
+"""Why a conversation with a broker failed, in words that name the phase and the likely cause.
+
+    DNS -> connect -> TLS / authentication -> version negotiation -> first metadata -> requests
+
+Road:    NetworkClient (a connection ended) -> [failure] -> ProducerMetadata.last_errors -> the caller's timeout message
+Thread:  pure.
+Source:  ours; the hints follow the threads in which users of other clients asked what "no brokers available" means.
+"""
+
+from __future__ import annotations
+
+import errno
+import re
+import ssl
+from typing import TYPE_CHECKING, NamedTuple
+
+from pyproducer.common.errors import (
+    AuthenticationError,
+    DisconnectedError,
+    InvalidReceiveError,
+    KafkaError,
+    TransportError,
+)
+
+if TYPE_CHECKING:
+    from pyproducer.client.addresses import ResolvedAddress
+
+DNS = "DNS"
+CONNECT = "connect"
+TLS = "TLS"
+AUTHENTICATION = "authentication"
+VERSION_NEGOTIATION = "version negotiation"
+METADATA = "metadata"
+REQUEST = "request"
+
+_SPEAKS = re.compile(r"seems to speak (\w+)")  # network/peer_guess.py
+_FOREIGN_HINTS = {
+    "TLS": "set security.protocol to SSL or SASL_SSL, or use the port of the plaintext listener",
+    "HTTP": "it is a web server or a proxy",
+}
+_CONNECT_HINTS = {
+    errno.ECONNREFUSED: "nothing listens there: wrong port, or the broker is not running",
+    errno.EHOSTUNREACH: "no route to that host",
+    errno.ENETUNREACH: "no route to that network",
+    errno.ETIMEDOUT: "no answer: a firewall may drop the packets",
+    errno.EMFILE: "this process has too many open files",
+}
+
+
+class Failure(NamedTuple):
+    """Why it failed: the phase, a sentence, and the exception to hand on."""
+
+    phase: str
+    text: str
+    error: KafkaError
+
+    @property
+    def summary(self) -> str:
+        """Return the one line for `last_errors`."""
+        return f"{self.phase}: {self.text}"
+
+
+def _failure(phase: str, where: str, text: str, cause: BaseException | None, *,
+             authentication_failed: bool = False) -> Failure:
+    sentence = f"{where}: {phase}: {text}"
+    error: KafkaError
+    if authentication_failed or isinstance(cause, AuthenticationError):
+        error = AuthenticationError(sentence)
+    elif isinstance(cause, KafkaError) and not isinstance(cause, TransportError):
+        return Failure(phase, text, cause)  # Bytes that made no sense: the exception says more than "disconnected".
+    else:
+        error = DisconnectedError(sentence)
+    error.__cause__ = cause
+    return Failure(phase, text, error)
+
+
+def dns_failure(where: str, cause: OSError) -> Failure:
+    """The host name did not resolve."""
+    why = cause.strerror or str(cause)
+    failure = _failure(DNS, where, f"the host name does not resolve ({why})", cause)
+    failure.error.outcome = "not_sent"
+    return failure
+
+
+def connect_failure(where: str, address: ResolvedAddress | None, cause: BaseException | None, *,
+                    waited_ms: int | None = None) -> Failure:
+    """TCP could not be connected: refused, unreachable, or no answer within the setup timeout."""
+    at = "" if address is None or address.address[0] in where else f" at {address.address[0]}"
+    if waited_ms is not None:
+        text = f"no connection{at} within {waited_ms} ms (socket.connection.setup.timeout.ms)"
+    elif isinstance(cause, OSError) and cause.errno is not None:
+        hint = _CONNECT_HINTS.get(cause.errno)
+        text = f"{cause.strerror}{at}" + (f" ({hint})" if hint else "")
+    else:
+        text = f"could not be connected{at}" + (f": {cause}" if cause else "")
+    failure = _failure(CONNECT, where, text, cause)
+    failure.error.outcome = "not_sent"
+    return failure
+
+
+def authentication_failure(where: str, cause: BaseException | None, *, refused: bool = False,
+                           waited_ms: int | None = None) -> Failure:
+    """TCP is there, but TLS or SASL did not come to an end; `refused` when one end said no to the other."""
+    phase = TLS if _is_tls(cause) else AUTHENTICATION
+    if waited_ms is not None:
+        text = (f"no end of the TLS handshake or authentication within {waited_ms} ms "
+                "(socket.connection.setup.timeout.ms); the listener may not speak the configured security.protocol")
+    elif cause is None or (isinstance(cause, (DisconnectedError, ConnectionError, EOFError))
+                           and not isinstance(cause, AuthenticationError)):
+        text = ("the peer closed the connection during the TLS handshake or authentication; the listener may not speak "
+                "the configured security.protocol" + (f" ({cause})" if cause else ""))
+    else:
+        text = str(cause)
+    return _failure(phase, where, text, cause, authentication_failed=refused)
+
+
+def _is_tls(cause: BaseException | None) -> bool:
+    while cause is not None:
+        if isinstance(cause, ssl.SSLError) or "TLS" in str(cause) or "SSL" in str(cause):
+            return True
+        cause = cause.__cause__
+    return False
+
+
+def foreign_peer(cause: BaseException | None) -> str | None:
+    """Return what the peer speaks instead of Kafka, when the network layer recognised its first bytes."""
+    if not isinstance(cause, InvalidReceiveError):
+        return None
+    found = _SPEAKS.search(str(cause))
+    if found is None:
+        return None
+    return f"the peer speaks {found.group(1)}, not Kafka: {_FOREIGN_HINTS.get(found.group(1), 'wrong port')}"
+
+
+def negotiation_failure(where: str, cause: BaseException | None, *, waited_ms: int | None = None) -> Failure:
+    """The connection ended while ApiVersions, the first request, was unanswered."""
+    text = foreign_peer(cause)
+    if text is None and waited_ms is not None:
+        text = (f"no answer to ApiVersions, the first request, within {waited_ms} ms; the listener may expect TLS, or "
+                "the peer is not a Kafka broker")
+    elif text is None and _is_plain_end(cause):
+        text = ("the peer closed the connection right after the first request (ApiVersions); the listener may expect "
+                "TLS or SASL (security.protocol), or the peer is a proxy or not a Kafka broker")
+    elif text is None:
+        text = str(cause)
+    return _failure(VERSION_NEGOTIATION, where, text, cause)
+
+
+def request_failure(where: str, cause: BaseException | None, *, in_flight: str, first_metadata: bool,
+                    waited_ms: int | None = None) -> Failure:
+    """A connection that was ready ended."""
+    what = f"; in flight: {in_flight}" if in_flight else ""
+    if waited_ms is not None:
+        return _failure(REQUEST, where, f"no answer within {waited_ms} ms (request.timeout.ms){what}", cause)
+    foreign = foreign_peer(cause)
+    if foreign is not None:
+        return _failure(REQUEST, where, foreign + what, cause)
+    if first_metadata and _is_plain_end(cause):
+        return _failure(METADATA, where, "the peer closed the connection when it was asked for metadata; the listener "
+                        "may require SASL (security.protocol)", cause)
+    text = "the peer closed the connection" if cause is None else f"the connection ended: {cause}"
+    return _failure(REQUEST, where, text + what, cause)
+
+
+def _is_plain_end(cause: BaseException | None) -> bool:
+    """Whether the connection just ended, without bytes that make no sense."""
+    return cause is None or isinstance(cause, (DisconnectedError, OSError, EOFError))

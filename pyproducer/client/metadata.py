@@ -1,0 +1,389 @@
+"""What the producer knows of the cluster, which topics it wants to know, and when to ask next.
+
+Callers add topics, read the snapshot and wait for a newer one; the sender thread asks and updates. The snapshot is
+immutable: `fetch` reads one reference and takes no lock.
+
+Road:    callers, sender <-> [ProducerMetadata] <-> metadata_updater
+Thread:  any; one condition guards all fields that are not said to be otherwise.
+Source:  Java Metadata, ProducerMetadata (4.1); KIP-526 (idle topics, partial updates), KIP-580, KIP-842 (backoff on
+         answers without news), KIP-899 and KIP-1102 (rebootstrap), KIP-951.
+"""
+
+from __future__ import annotations
+
+import copy
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pyproducer.client.metadata_response import merge_response, with_leaders, without_leaders
+from pyproducer.common.cluster import Cluster, Node, TopicPartition
+from pyproducer.common.error_codes import ERRORS, ErrorCode, error_for_code
+from pyproducer.common.errors import KafkaError, ProducerClosedError
+
+if TYPE_CHECKING:
+    from pyproducer.common.backoff import ExponentialBackoff
+    from pyproducer.common.clock import Clock
+
+_LONG_AGO_MS = -(2**62)
+
+
+class MetadataRequest(NamedTuple):
+    """What to ask for: the topics, and whether the answer replaces all or is merged into what is known."""
+
+    topics: list[str]
+    request_version: int
+    is_partial: bool
+    allow_auto_topic_creation: bool
+
+    def body(self) -> Mapping[str, Any]:
+        """Return the body of the request. No topics means none (from v1 on): brokers and controller only."""
+        return {"topics": [{"name": topic} for topic in self.topics],
+                "allow_auto_topic_creation": self.allow_auto_topic_creation}
+
+
+class ProducerMetadata:
+    """The producer's picture of the cluster.
+
+    Args:
+        refresh_backoff: Shortest wait between two requests; grows with failures and with answers without news.
+        metadata_max_age_ms: When to ask again without a reason.
+        metadata_max_idle_ms: When to forget a topic that nobody sends to.
+        clock: For the callers' waits.
+        bootstrap: The addresses to begin with.
+        allow_auto_topic_creation: Whether asking for an unknown topic may create it, if the broker does so.
+    """
+
+    def __init__(self, *, refresh_backoff: ExponentialBackoff, metadata_max_age_ms: int, metadata_max_idle_ms: int,
+                 clock: Clock, bootstrap: Sequence[tuple[str, int]], allow_auto_topic_creation: bool = True) -> None:
+        self._refresh_backoff = refresh_backoff
+        self._max_age_ms = metadata_max_age_ms
+        self._max_idle_ms = metadata_max_idle_ms
+        self._clock = clock
+        self._allow_auto_topic_creation = allow_auto_topic_creation
+        self.bootstrap_addresses = tuple(bootstrap)   # constant
+        self._condition = threading.Condition()       # guards all fields below; taken last, never around another lock
+        self._nodes_to_ask = bootstrap_nodes(bootstrap)
+        self._cluster = Cluster(nodes=self._nodes_to_ask)   # replaced as a whole; read without the lock
+        self._leader_epochs: dict[TopicPartition, int] = {}
+        self._topic_errors: dict[str, ErrorCode] = {}       # replaced as a whole; read without the lock
+        # Topic -> when it is idle. Callers write the time of a known topic without the lock, see `add`.
+        self._topics: dict[str, int] = {}
+        self._new_topics: set[str] = set()
+        self._update_version = 0
+        self._request_version = 0
+        self._need_full_update = True
+        self._need_partial_update = False
+        self._last_refresh_ms = _LONG_AGO_MS
+        self._last_success_ms = _LONG_AGO_MS
+        self._failed_attempts = 0
+        self._answers_without_news = 0
+        self._backoff_ms = 0
+        self._due_ms = _LONG_AGO_MS                         # written under the lock; read without
+        self._fatal: KafkaError | None = None
+        self._fatal_count = 0
+        self._fatal_told = 0
+        self._closed = False
+        self._last_errors: dict[str, str] = {}
+
+    # -- read by any thread ------------------------------------------------------------------------------------------
+
+    def fetch(self) -> Cluster:
+        """Return the newest snapshot. Never blocks."""
+        return self._cluster
+
+    def version(self) -> int:
+        """Return the number of updates so far; `await_update` waits for a higher one."""
+        return self._update_version
+
+    def nodes_to_ask(self) -> tuple[Node, ...]:
+        """Return the nodes that metadata may be asked of: the cluster's, or the bootstrap addresses."""
+        return self._nodes_to_ask
+
+    @property
+    def is_bootstrap(self) -> bool:
+        """Whether the nodes to ask are the bootstrap addresses, at the start or again."""
+        return bool(self._nodes_to_ask) and self._nodes_to_ask[0].node_id < 0
+
+    def topic_error(self, topic: str) -> ErrorCode | None:
+        """Return the error that the last answer had for a topic, or None."""
+        return self._topic_errors.get(topic)
+
+    def ensure_topic_usable(self, topic: str) -> None:
+        """Check that the broker did not refuse a topic for good.
+
+        Raises:
+            InvalidTopicError: The name is not allowed. Not sent.
+            AuthorizationError: We may not describe the topic. Not sent.
+        """
+        code = self._topic_errors.get(topic)
+        if code in (ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.TOPIC_AUTHORIZATION_FAILED):
+            error = error_for_code(code, message=f"Topic {topic!r}:", api="METADATA")
+            error.outcome = "not_sent"
+            raise error
+
+    def topics(self) -> set[str]:
+        """Return the topics that are asked for."""
+        return set(self._topics)
+
+    def time_to_next_update(self, now_ms: int) -> int:
+        """Return how long until metadata should be asked for, in ms; 0 when it is due."""
+        due_ms = self._due_ms
+        return due_ms - now_ms if due_ms > now_ms else 0
+
+    def last_errors(self) -> dict[str, str]:
+        """Return the last failure of each broker address (`host:port`) that does not work now, with its phase."""
+        with self._condition:
+            return dict(self._last_errors)
+
+    def describe_failure(self, topic: str) -> str:
+        """Say why the metadata of a topic is not there, for the message of a timeout."""
+        parts: list[str] = []
+        with self._condition:
+            code, version, errors = self._topic_errors.get(topic), self._update_version, dict(self._last_errors)
+            answered = self._last_success_ms != _LONG_AGO_MS
+            count = self._cluster.partition_count_for_topic(topic)
+        if code is not None:
+            parts.append(f"the broker answered {code.name} ({int(code)}) for topic {topic!r}: {ERRORS[code].sentence}")
+        elif not answered:
+            addresses = ", ".join(f"{host}:{port}" for host, port in self.bootstrap_addresses)
+            parts.append(f"no broker has answered a metadata request yet (bootstrap.servers: {addresses})")
+        elif count is None:
+            parts.append(f"no answer so far tells of topic {topic!r} (metadata version {version})")
+        else:
+            parts.append(f"topic {topic!r} is known, with {count} partitions (metadata version {version})")
+        parts.extend(f"{address}: {text}" for address, text in errors.items())
+        return "; ".join(parts)
+
+    # -- called by callers -------------------------------------------------------------------------------------------
+
+    def add(self, topic: str, now_ms: int) -> bool:
+        """Say that a topic is in use; called for each record.
+
+        Returns:
+            Whether the topic is new, so that the sender should be woken to ask for it.
+
+        Thread: any. Of a known topic only the time is written, without the lock. When the sender drops the topic as
+            idle in that moment, the write brings the name back, though not as a new topic: the caller finds no
+            partitions in the snapshot, calls `request_update_for_topic`, and the full update asks for it again.
+        """
+        if topic in self._topics:
+            self._topics[topic] = now_ms + self._max_idle_ms
+            return False
+        with self._condition:
+            is_new = topic not in self._topics
+            self._topics[topic] = now_ms + self._max_idle_ms
+            if is_new:
+                self._new_topics.add(topic)
+                self._request_new_topics()
+            return is_new
+
+    def request_update(self, *, reset_equivalent_backoff: bool = False) -> int:
+        """Ask for a full update as soon as the backoff allows; returns the version to wait beyond."""
+        with self._condition:
+            return self._request_full(reset_equivalent_backoff)
+
+    def request_update_for_topic(self, topic: str, now_ms: int) -> int:
+        """Ask for an update because a topic is needed now; returns the version to wait beyond."""
+        with self._condition:
+            if topic in self._new_topics:
+                return self._request_new_topics()
+            self._topics.setdefault(topic, now_ms + self._max_idle_ms)
+            return self._request_full(False)
+
+    def await_update(self, last_version: int, timeout_ms: int) -> bool:
+        """Wait until the snapshot is newer than a version.
+
+        Returns:
+            False when timeout_ms passed first.
+
+        Raises:
+            ProducerClosedError: The producer was closed. Not sent.
+            KafkaError: What `fatal_error` was given, such as AuthenticationError. Not sent.
+        """
+        with self._condition:
+            # An error that nobody was told of yet is told to the first who waits; one that happens during the wait
+            # is told to all who wait.
+            fatal_seen = self._fatal_told
+            deadline_ms = self._clock.now_ms() + timeout_ms
+            while True:
+                if self._fatal is not None and self._fatal_count > fatal_seen:
+                    self._fatal_told = self._fatal_count
+                    raise copy.copy(self._fatal) from self._fatal
+                if self._closed:
+                    raise ProducerClosedError("The producer was closed while waiting for metadata")
+                if self._update_version > last_version:
+                    return True
+                remaining_ms = deadline_ms - self._clock.now_ms()
+                # The second condition is for a clock that stands still.
+                if remaining_ms <= 0 or not self._condition.wait(remaining_ms / 1000):
+                    return self._update_version > last_version
+
+    def close(self) -> None:
+        """Wake everyone who waits; they get ProducerClosedError."""
+        with self._condition:
+            self._closed = True
+            self._condition.notify_all()
+
+    # -- called by the sender thread ---------------------------------------------------------------------------------
+
+    def next_request(self, now_ms: int) -> MetadataRequest:
+        """Return what to ask for now. Topics that nobody used for metadata.max.idle.ms are dropped here."""
+        with self._condition:
+            is_stale = self._last_success_ms + self._max_age_ms <= now_ms
+            if not self._need_full_update and not is_stale:
+                return MetadataRequest(sorted(self._new_topics), self._request_version, True,
+                                       self._allow_auto_topic_creation)
+            if not self._need_full_update and not self._need_partial_update:
+                self._answers_without_news = 0  # Periodic: the last answers say nothing of this one.
+            for topic, idle_at_ms in list(self._topics.items()):
+                if idle_at_ms <= now_ms and topic not in self._new_topics:
+                    del self._topics[topic]
+            return MetadataRequest(sorted(self._topics), self._request_version, False,
+                                   self._allow_auto_topic_creation)
+
+    def update(self, response: Mapping[str, Any], api_version: int, now_ms: int, *,
+               request: MetadataRequest | None = None) -> None:
+        """Take in an answer and wake everyone who waits.
+
+        Args:
+            response: A Metadata response without a top-level error and with at least one broker.
+            api_version: Its version.
+            now_ms: When it came.
+            request: What was asked; None means all topics as of now.
+        """
+        with self._condition:
+            is_partial = request is not None and request.is_partial
+            merged = merge_response(
+                response, api_version, previous=self._cluster, leader_epochs=self._leader_epochs,
+                topic_errors=self._topic_errors, retain=self._topics.__contains__, is_partial=is_partial)
+            # A topic that was added while the request was under way still has to be asked for.
+            self._need_partial_update = request is not None and request.request_version < self._request_version
+            if not is_partial:
+                self._need_full_update = False
+                self._last_success_ms = now_ms
+            self._need_full_update = self._need_full_update or merged.needs_refresh
+            self._new_topics -= merged.topics_answered
+            self._leader_epochs = merged.leader_epochs
+            self._topic_errors = merged.topic_errors
+            self._cluster = merged.cluster
+            self._nodes_to_ask = tuple(merged.cluster.nodes.values())
+            self._update_version += 1
+            self._failed_attempts = 0
+            self._fatal = None
+            self._answers_without_news = 0 if merged.made_progress else self._answers_without_news + 1
+            self._refreshed(now_ms)
+            self._condition.notify_all()
+
+    def failed_update(self, now_ms: int, error: KafkaError | None = None) -> None:
+        """An attempt failed: back off. An error is fatal for the callers who wait."""
+        with self._condition:
+            self._failed_attempts += 1
+            self._refreshed(now_ms)
+            if error is not None:
+                self._set_fatal(error)
+
+    def fatal_error(self, error: KafkaError) -> None:
+        """Make callers that wait for metadata raise this: waiting longer cannot help (TLS, SASL, no common version)."""
+        with self._condition:
+            self._set_fatal(error)
+
+    def update_leaders(self, leaders: Mapping[TopicPartition, tuple[int, int]],
+                       nodes: Iterable[Node] = ()) -> set[TopicPartition]:
+        """Take in leaders that a Produce response told (KIP-951).
+
+        Args:
+            leaders: Leader id and leader epoch by partition.
+            nodes: Brokers that the response named; they replace known ones of the same id.
+
+        Returns:
+            The partitions whose leader is newer now: they may be sent again without a backoff.
+        """
+        with self._condition:
+            self._cluster, updated = with_leaders(self._cluster, leaders, self._leader_epochs, nodes)
+            if updated and not self.is_bootstrap:
+                self._nodes_to_ask = tuple(self._cluster.nodes.values())
+            return updated
+
+    def rebootstrap(self, *, forget_leaders: bool) -> None:
+        """Ask the bootstrap addresses again (KIP-899).
+
+        # Differs from Java, which forgets everything: the partitions stay known, so that callers go on appending
+        # while a small cluster restarts instead of waiting for metadata.
+
+        Args:
+            forget_leaders: Also drop nodes and leaders, because the connections to them are being closed (KIP-1102).
+        """
+        with self._condition:
+            self._set_bootstrap(self.bootstrap_addresses)
+            if forget_leaders:
+                self._cluster = without_leaders(self._cluster, self._nodes_to_ask)
+            # Another cluster may answer, whose epochs are lower.
+            self._leader_epochs = {}
+            self._request_full(True)
+
+    def replace_bootstrap(self, addresses: Sequence[tuple[str, int]]) -> None:
+        """Use other names for the bootstrap addresses from now on (canonical names)."""
+        with self._condition:
+            if self.is_bootstrap:
+                self._set_bootstrap(addresses)
+
+    def note_failure(self, address: str, summary: str) -> bool:
+        """Remember why an address does not work; returns whether that is news."""
+        with self._condition:
+            is_new = self._last_errors.get(address) != summary
+            self._last_errors[address] = summary
+            return is_new
+
+    def forget_failure(self, address: str) -> None:
+        """An address works again. Cheap when there was no failure."""
+        if address in self._last_errors:
+            with self._condition:
+                self._last_errors.pop(address, None)
+
+    # -- inside, with the lock held ----------------------------------------------------------------------------------
+
+    def _set_bootstrap(self, addresses: Sequence[tuple[str, int]]) -> None:
+        was_at_start = self._update_version == 0
+        self._nodes_to_ask = bootstrap_nodes(addresses)
+        if was_at_start:
+            self._cluster = Cluster(nodes=self._nodes_to_ask)
+
+    def _set_fatal(self, error: KafkaError) -> None:
+        self._fatal = error
+        self._fatal_count += 1
+        self._condition.notify_all()
+
+    def _request_full(self, reset_equivalent_backoff: bool) -> int:
+        self._need_full_update = True
+        if reset_equivalent_backoff:
+            self._answers_without_news = 0
+        self._set_due()
+        return self._update_version
+
+    def _request_new_topics(self) -> int:
+        self._last_refresh_ms = _LONG_AGO_MS  # Do not wait out a backoff: nobody has asked for this topic yet.
+        self._need_partial_update = True
+        self._answers_without_news = 0
+        self._request_version += 1
+        self._set_due()
+        return self._update_version
+
+    def _refreshed(self, now_ms: int) -> None:
+        # Differs from Java: jitter is drawn once per answer, not at each look, so that the due time stands still.
+        self._last_refresh_ms = now_ms
+        self._backoff_ms = self._refresh_backoff.backoff_ms(max(self._failed_attempts - 1, 0))
+        if self._answers_without_news:
+            self._backoff_ms = max(self._backoff_ms,
+                                   self._refresh_backoff.backoff_ms(self._answers_without_news - 1))
+        self._set_due()
+
+    def _set_due(self) -> None:
+        is_requested = self._need_full_update or self._need_partial_update
+        expires_ms = _LONG_AGO_MS if is_requested else self._last_success_ms + self._max_age_ms
+        self._due_ms = max(expires_ms, self._last_refresh_ms + self._backoff_ms)
+
+
+def bootstrap_nodes(addresses: Iterable[tuple[str, int]]) -> tuple[Node, ...]:
+    """Return nodes for addresses whose broker ids are not known yet: -1, -2, and so on."""
+    return tuple(Node(-1 - index, host, port) for index, (host, port) in enumerate(addresses))

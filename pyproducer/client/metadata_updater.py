@@ -1,0 +1,199 @@
+"""When metadata is asked for, of whom, and what follows from the answer, from silence and from nobody being there.
+
+Road:    NetworkClient.poll -> [updater] -> NetworkClient (send, connect) ... -> ProducerMetadata.update
+Thread:  sender thread only; calls no clock.
+Source:  Java NetworkClient.DefaultMetadataUpdater (4.1); KIP-899 (rebootstrap when no broker is left), KIP-1102
+         (rebootstrap after too long without an answer, or when the broker asks for it).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from pyproducer.client.addresses import (
+    RESOLVE_CANONICAL_BOOTSTRAP_SERVERS_ONLY,
+    address_text,
+    canonical_bootstrap,
+)
+from pyproducer.client.failures import dns_failure
+from pyproducer.common.error_codes import ErrorCode
+from pyproducer.common.errors import AuthenticationError, KafkaError, UnsupportedVersionError
+
+if TYPE_CHECKING:
+    from pyproducer.client.metadata import MetadataRequest, ProducerMetadata
+    from pyproducer.common.cluster import Node
+
+_LOG = logging.getLogger("pyproducer.client")
+REBOOTSTRAP = "rebootstrap"
+NEVER_MS = 2**62
+
+
+class NodeChoice(NamedTuple):
+    """The least loaded node, and whether any node can be used or connected at all."""
+
+    node: Node | None
+    any_available: bool
+
+
+class MetadataTransport(Protocol):
+    """What the updater needs of NetworkClient."""
+
+    def choose_node(self, now_ms: int) -> NodeChoice:
+        """Return the least loaded node."""
+
+    def can_send_request(self, node_id: int, now_ms: int) -> bool:
+        """Whether a request may be sent to the node now."""
+
+    def can_connect(self, node_id: int, now_ms: int) -> bool:
+        """Whether a connect may be tried now."""
+
+    def is_anyone_preparing(self) -> bool:
+        """Whether a connection is being built."""
+
+    def initiate_connect(self, node: Node, now_ms: int) -> None:
+        """Begin to connect."""
+
+    def send_metadata_request(self, node: Node, body: Mapping[str, Any], now_ms: int) -> UnsupportedVersionError | None:
+        """Send it; returns the error when the node has no version of Metadata in common with us."""
+
+
+class MetadataUpdater:
+    """Keeps ProducerMetadata fresh.
+
+    Args:
+        metadata: What is kept fresh.
+        transport: The way to the brokers.
+        request_timeout_ms: Upper bound of a poll while a request is under way.
+        reconnect_backoff_ms: When to look again while no node can be used.
+        recovery_strategy: "rebootstrap" or "none" (metadata.recovery.strategy).
+        rebootstrap_trigger_ms: Longest time without an answer before starting over from the bootstrap addresses.
+        dns_lookup: client.dns.lookup.
+    """
+
+    def __init__(self, metadata: ProducerMetadata, transport: MetadataTransport, *, request_timeout_ms: int,
+                 reconnect_backoff_ms: int, recovery_strategy: str, rebootstrap_trigger_ms: int,
+                 dns_lookup: str) -> None:
+        self._metadata = metadata
+        self._transport = transport
+        self._request_timeout_ms = request_timeout_ms
+        self._reconnect_backoff_ms = reconnect_backoff_ms
+        self._recovers = recovery_strategy == REBOOTSTRAP
+        self._rebootstrap_trigger_ms = rebootstrap_trigger_ms
+        self._needs_canonical_names = dns_lookup == RESOLVE_CANONICAL_BOOTSTRAP_SERVERS_ONLY
+        self._uses_canonical_names = self._needs_canonical_names
+        self._next_canonical_ms = 0
+        self._in_progress: MetadataRequest | None = None
+        self._attempt_started_ms: int | None = None
+        self._rebootstrap_demanded = False
+
+    def is_update_due(self, now_ms: int) -> bool:
+        """Whether a request should be sent before anything else."""
+        return self._in_progress is None and self._metadata.time_to_next_update(now_ms) == 0
+
+    def maybe_update(self, now_ms: int) -> int:
+        """Ask for metadata, or do the next step towards it, if it is due.
+
+        Returns:
+            How long a poll may sleep before this must be called again, in ms.
+        """
+        if self._in_progress is not None:
+            return self._request_timeout_ms
+        wait_ms = self._metadata.time_to_next_update(now_ms)
+        if wait_ms > 0:
+            return wait_ms
+        if self._attempt_started_ms is None:
+            self._attempt_started_ms = now_ms
+        if self._needs_canonical_names and not self._find_canonical_names(now_ms):
+            return self._reconnect_backoff_ms
+        choice = self._transport.choose_node(now_ms)
+        if self._recovers and not choice.any_available and not self._metadata.is_bootstrap:
+            _LOG.info("No node of the cluster can be reached: asking the bootstrap servers again")
+            self._start_over(now_ms, forget_leaders=False)
+            choice = self._transport.choose_node(now_ms)
+        if choice.node is None:
+            return self._reconnect_backoff_ms
+        return self._ask(choice.node, now_ms)
+
+    def _ask(self, node: Node, now_ms: int) -> int:
+        if self._transport.can_send_request(node.node_id, now_ms):
+            request = self._metadata.next_request(now_ms)
+            self._in_progress = request
+            mismatch = self._transport.send_metadata_request(node, request.body(), now_ms)
+            if mismatch is not None:
+                self.handle_failed_request(now_ms, mismatch)
+                return self._metadata.time_to_next_update(now_ms)
+            return self._request_timeout_ms
+        if self._transport.is_anyone_preparing():
+            # Wait for it rather than connect to further nodes.
+            return self._reconnect_backoff_ms
+        if self._transport.can_connect(node.node_id, now_ms):
+            self._transport.initiate_connect(node, now_ms)
+            return self._reconnect_backoff_ms
+        # Connected but busy: its answer wakes the poll.
+        return NEVER_MS
+
+    def _find_canonical_names(self, now_ms: int) -> bool:
+        """Replace the bootstrap addresses by canonical names; False when no name resolved."""
+        if now_ms < self._next_canonical_ms:
+            return False
+        names = canonical_bootstrap(self._metadata.bootstrap_addresses, on_failure=self._note_dns_failure)
+        if not names:
+            self._next_canonical_ms = now_ms + self._reconnect_backoff_ms
+            return False
+        self._needs_canonical_names = False
+        self._metadata.replace_bootstrap(names)
+        return True
+
+    def _note_dns_failure(self, host: str, port: int, error: OSError) -> None:
+        where = address_text(host, port)
+        self._metadata.note_failure(where, dns_failure(where, error).summary)
+
+    def handle_response(self, node: Node, body: Mapping[str, Any], api_version: int, now_ms: int) -> None:
+        """An answer came."""
+        request, self._in_progress = self._in_progress, None
+        code = body.get("error_code", 0)
+        if code == ErrorCode.REBOOTSTRAP_REQUIRED:
+            _LOG.info("%s asks for a rebootstrap", node)
+            self._rebootstrap_demanded = self._recovers
+            self._metadata.failed_update(now_ms)  # Backs off, should recovery be switched off.
+            return
+        if code != ErrorCode.NONE or not body["brokers"]:
+            # A broker that is starting may know no broker at all yet.
+            why = f"error {ErrorCode.of(code).name} ({code})" if code else "no brokers"
+            self._metadata.note_failure(address_text(node.host, node.port), f"metadata: the answer has {why}")
+            self._metadata.failed_update(now_ms)
+            return
+        self._metadata.update(body, api_version, now_ms, request=request)
+        self._attempt_started_ms = None
+
+    def handle_failed_request(self, now_ms: int, error: KafkaError | None = None) -> None:
+        """The request under way will not be answered; an error is fatal for callers who wait."""
+        self._in_progress = None
+        self._metadata.failed_update(now_ms, error)
+
+    def handle_disconnect(self, now_ms: int, error: Exception | None) -> None:
+        """A connection ended: what we know may be old, and if it was to be asked, the attempt failed."""
+        if self.is_update_due(now_ms):
+            self._metadata.failed_update(now_ms)
+        if isinstance(error, AuthenticationError):
+            self._metadata.fatal_error(error)
+        self._metadata.request_update()
+
+    def needs_rebootstrap(self, now_ms: int) -> bool:
+        """Whether all connections must be closed and the bootstrap addresses asked (KIP-1102)."""
+        return self._rebootstrap_demanded or (
+            self._recovers and self._attempt_started_ms is not None
+            and now_ms - self._attempt_started_ms > self._rebootstrap_trigger_ms)
+
+    def rebootstrap(self, now_ms: int) -> None:
+        """Forget nodes and leaders and start over; the caller has closed the connections."""
+        self._start_over(now_ms, forget_leaders=True)
+
+    def _start_over(self, now_ms: int, *, forget_leaders: bool) -> None:
+        self._rebootstrap_demanded = False
+        self._needs_canonical_names = self._uses_canonical_names
+        self._next_canonical_ms = 0
+        self._attempt_started_ms = now_ms
+        self._metadata.rebootstrap(forget_leaders=forget_leaders)

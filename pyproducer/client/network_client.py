@@ -1,0 +1,327 @@
+"""Requests to nodes and their responses, over whatever connections that takes.
+
+    ready(node)  connects where needed           send(request)  builds and hands to the selector
+    poll()       one turn: metadata, sockets, answers, ends of connections, timeouts
+
+Road:    sender -> [NetworkClient] -> Selector
+Thread:  sender thread only, but for `wakeup`. Calls the clock only after the selector slept or the resolver was asked.
+Source:  Java NetworkClient (4.1); seed 001; KIP-35, KIP-219, KIP-511, KIP-601, KIP-602, KIP-899, KIP-1102.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from pyproducer.client.addresses import USE_ALL_DNS_IPS, HostResolver, address_text, resolve_host
+from pyproducer.client.api_versions import ApiVersions
+from pyproducer.client.connection_states import ClusterConnectionStates, ConnectionState
+from pyproducer.client.connections import Connections
+from pyproducer.client.metadata_transport import ClientMetadataTransport
+from pyproducer.client.metadata_updater import REBOOTSTRAP, MetadataUpdater
+from pyproducer.client.request import ClientRequest, ClientResponse
+from pyproducer.common.errors import (
+    CorrelationIdMismatchError,
+    IllegalStateError,
+    LocalProtocolError,
+    ProtocolError,
+    RemoteProtocolError,
+    UnsupportedVersionError,
+)
+from pyproducer.protocol.apis import ApiKeys
+from pyproducer.protocol.header import parse_response, parse_response_correlation_id
+
+if TYPE_CHECKING:
+    from pyproducer.client.metadata import ProducerMetadata
+    from pyproducer.client.selectable import Selectable
+    from pyproducer.common.backoff import ExponentialBackoff
+    from pyproducer.common.clock import Clock
+    from pyproducer.common.cluster import Node
+
+_LOG = logging.getLogger("pyproducer.client")
+
+
+class NetworkClient:
+    """The client's side of all connections.
+
+    Args:
+        selector: The sockets; closed by `close`.
+        metadata: Kept fresh while polling.
+        client_id: Sent in each request header.
+        clock: Read after sleeping.
+        max_in_flight_requests_per_connection: Unanswered requests per connection.
+        reconnect_backoff: Wait between attempts to connect.
+        connection_setup_timeout: Longest time to build a connection.
+        request_timeout_ms: Longest wait for answers to our own requests (ApiVersions, Metadata).
+        send_buffer_bytes: SO_SNDBUF, -1 for the system's default.
+        receive_buffer_bytes: SO_RCVBUF, -1 for the system's default.
+        dns_lookup: client.dns.lookup.
+        metadata_recovery_strategy: "rebootstrap" or "none".
+        metadata_recovery_rebootstrap_trigger_ms: See MetadataUpdater.
+        api_versions: Where the nodes' versions are kept; shared with whoever needs the finalized features.
+        resolve: The resolver; another one in tests.
+    """
+
+    def __init__(self, selector: Selectable, metadata: ProducerMetadata, *, client_id: str, clock: Clock,
+                 max_in_flight_requests_per_connection: int, reconnect_backoff: ExponentialBackoff,
+                 connection_setup_timeout: ExponentialBackoff, request_timeout_ms: int = 30_000,
+                 send_buffer_bytes: int = 131_072, receive_buffer_bytes: int = 32_768,
+                 dns_lookup: str = USE_ALL_DNS_IPS, metadata_recovery_strategy: str = REBOOTSTRAP,
+                 metadata_recovery_rebootstrap_trigger_ms: int = 300_000, api_versions: ApiVersions | None = None,
+                 resolve: HostResolver = resolve_host) -> None:
+        self.api_versions = api_versions or ApiVersions()
+        self.responses_received = 0
+        self._selector = selector
+        self._metadata = metadata
+        self._clock = clock
+        self._connections = Connections(
+            selector, metadata,
+            ClusterConnectionStates(reconnect_backoff=reconnect_backoff, setup_timeout=connection_setup_timeout,
+                                    resolve=resolve),
+            self.api_versions, client_id=client_id, clock=clock,
+            max_in_flight_requests_per_connection=max_in_flight_requests_per_connection,
+            request_timeout_ms=request_timeout_ms, send_buffer_bytes=send_buffer_bytes,
+            receive_buffer_bytes=receive_buffer_bytes)
+        self._states = self._connections.states
+        self._in_flight = self._connections.in_flight
+        self._transport = ClientMetadataTransport(self._connections, metadata, request_timeout_ms)
+        self._updater = MetadataUpdater(
+            metadata, self._transport, request_timeout_ms=request_timeout_ms,
+            reconnect_backoff_ms=max(reconnect_backoff.initial_ms, 1), recovery_strategy=metadata_recovery_strategy,
+            rebootstrap_trigger_ms=metadata_recovery_rebootstrap_trigger_ms, dns_lookup=dns_lookup)
+        self._connections.listener = self._updater
+        self._aborted: list[ClientResponse] = []     # ended outside a poll; the next one hands them out
+        self._is_closed = False
+
+    # -- nodes -------------------------------------------------------------------------------------------------------
+
+    def ready(self, node: Node, now_ms: int) -> bool:
+        """Whether a request may be sent to the node; begins to connect when there is no connection."""
+        if self.is_ready(node.node_id, now_ms):
+            return True
+        if self._states.can_connect(node.node_id, now_ms):
+            self._connections.initiate_connect(node, now_ms)
+        return False
+
+    def is_ready(self, node_id: int, now_ms: int) -> bool:
+        """Whether a request may be sent to the node. False for all while metadata is due, which goes first."""
+        return self._connections.can_send_request(node_id, now_ms) and not self._updater.is_update_due(now_ms)
+
+    def has_ready_nodes(self, now_ms: int) -> bool:
+        """Whether any connection is ready and not throttled."""
+        return self._states.has_ready_nodes(now_ms)
+
+    def poll_delay_ms(self, node: Node, now_ms: int) -> int:
+        """Return how long to wait before the node is worth asking again, in ms; huge when an event will tell."""
+        return self._states.poll_delay_ms(node.node_id, now_ms)
+
+    def throttle_delay_ms(self, node_id: int, now_ms: int) -> int:
+        """Return how long the broker wants nothing from us (KIP-219), in ms."""
+        return self._states.throttle_delay_ms(node_id, now_ms)
+
+    def connection_failed(self, node: Node) -> bool:
+        """Whether the last connection to the node ended and no new one was begun."""
+        state = self._states.get(node.node_id)
+        return state is not None and state.is_disconnected
+
+    def connection_error(self, node: Node) -> Exception | None:
+        """Return why the node is not connected, or None when it is, or was never tried."""
+        state = self._states.get(node.node_id)
+        return state.error if state is not None and state.state is not ConnectionState.READY else None
+
+    def api_version(self, node_id: int, api_key: ApiKeys, max_version: int | None = None) -> int | None:
+        """Return the version that a request would use, or None while the node's versions are not known.
+
+        Raises:
+            UnsupportedVersionError: The node and we have no version in common. Not sent.
+        """
+        return self.api_versions.negotiate(node_id, api_key, max_version)
+
+    def least_loaded_node(self, now_ms: int) -> Node | None:
+        """Return the node with the fewest requests in flight, or None when none can be used now."""
+        return self._transport.choose_node(now_ms).node
+
+    def in_flight_request_count(self, node_id: int | None = None) -> int:
+        """Return the number of unanswered requests to a node, or to all."""
+        return self._in_flight.count(node_id)
+
+    def has_in_flight_requests(self, node_id: int | None = None) -> bool:
+        """Whether any request is unanswered."""
+        return self._in_flight.count(node_id) > 0
+
+    @property
+    def requests_sent(self) -> int:
+        """How many requests were handed to connections, ours included."""
+        return self._connections.requests_sent
+
+    def wakeup(self) -> None:
+        """End a poll that sleeps. Any thread."""
+        self._selector.wakeup()
+
+    def disconnect(self, node_id: int) -> None:
+        """Close the connection to a node; its requests complete as disconnected in the next poll."""
+        state = self._states.get(node_id)
+        if state is not None and not state.is_disconnected:
+            self._connections.close_connection(self._aborted, state, self._clock.now_ms(), "closed by the client")
+
+    def close(self) -> None:
+        """Close all connections. Requests in flight are not completed: whoever closes knows them."""
+        if not self._is_closed:
+            self._is_closed = True
+            self._selector.close_all()
+
+    # -- sending -----------------------------------------------------------------------------------------------------
+
+    def send(self, request: ClientRequest, now_ms: int) -> None:
+        """Build a request in the negotiated version and hand it to its connection.
+
+        A request that cannot be built in that version is not an exception: the next poll completes it, with
+        `version_mismatch` or `error` set.
+
+        Raises:
+            IllegalStateError: The node is not ready, or the client is closed. Not sent.
+        """
+        if self._is_closed:
+            raise IllegalStateError("The network client is closed")
+        node_id = request.destination
+        versions = self.api_versions.get(node_id)
+        if versions is None or not self._connections.can_send_request(node_id, now_ms):
+            raise IllegalStateError(f"Attempt to send a request to node {node_id} which is not ready.")
+        version = -1
+        try:
+            version = versions.latest_usable_version(request.api_key, request.max_version)
+            self._connections.send(request, version, request.build(version), now_ms, internal=False)
+        except UnsupportedVersionError as mismatch:
+            self._abort(request, version, now_ms, mismatch=mismatch, error=mismatch)
+        except LocalProtocolError as error:
+            _LOG.error("Cannot encode %s v%d: %s", request.api_key.name, version, error)
+            self._abort(request, version, now_ms, mismatch=None, error=error)
+
+    def _abort(self, request: ClientRequest, version: int, now_ms: int, *, mismatch: UnsupportedVersionError | None,
+               error: Exception) -> None:
+        self._aborted.append(ClientResponse(request, version, None, version_mismatch=mismatch, error=error,
+                                            received_ms=now_ms, sent_ms=now_ms, was_sent=False))
+
+    # -- one turn ----------------------------------------------------------------------------------------------------
+
+    def poll(self, timeout_ms: int, now_ms: int) -> list[ClientResponse]:
+        """Do one turn: what is due, what the sockets have, what took too long.
+
+        Args:
+            timeout_ms: Longest sleep; shorter when metadata, a request or a connection needs attention earlier.
+            now_ms: Time of the call.
+
+        Returns:
+            The requests that ended. `on_complete` of each was called.
+
+        Raises:
+            IllegalStateError: The client is closed; no record is concerned.
+        """
+        if self._is_closed:
+            raise IllegalStateError("The network client is closed")
+        if self._aborted:
+            return self._complete([])
+        wait_ms = min(timeout_ms, self._updater.maybe_update(now_ms), self._in_flight.ms_to_next_deadline(now_ms),
+                      self._states.ms_to_next_setup_deadline(now_ms))
+        selector, connections = self._selector, self._connections
+        selector.poll(max(wait_ms, 0), now_ms)
+        now_ms = self._clock.now_ms()
+        responses: list[ClientResponse] = []
+        if selector.completed_sends and self._in_flight.has_unanswerable():
+            self._handle_completed_sends(responses, now_ms)
+        if selector.completed_receives:
+            self._handle_completed_receives(responses, now_ms)
+        if selector.disconnected:
+            for connection_id, channel_state in list(selector.disconnected.items()):
+                connections.handle_disconnected(responses, int(connection_id), channel_state, now_ms)
+        for connection_id in selector.connected:
+            connections.handle_connected(int(connection_id))
+        if self._states.has_preparing_nodes():
+            connections.handle_preparing(responses, now_ms)
+        for node_id in self._in_flight.nodes_with_timed_out_requests(now_ms):
+            self._handle_late_request(responses, node_id, now_ms)
+        if self._updater.needs_rebootstrap(now_ms):
+            self._handle_rebootstrap(responses, now_ms)
+        return self._complete(responses)
+
+    def _complete(self, responses: list[ClientResponse]) -> list[ClientResponse]:
+        if self._aborted:
+            responses = [*self._aborted, *responses]
+            self._aborted = []
+        for response in responses:
+            on_complete = response.request.on_complete
+            if on_complete is not None:
+                try:
+                    on_complete(response)
+                except Exception:
+                    _LOG.exception("Uncaught error in the completion of %r", response)
+        return responses
+
+    def _handle_completed_sends(self, responses: list[ClientResponse], now_ms: int) -> None:
+        for send in self._selector.completed_sends:
+            request = self._in_flight.complete_unanswerable(int(send.destination), send)
+            if request is not None:
+                responses.append(request.completed(None, now_ms))
+
+    def _handle_completed_receives(self, responses: list[ClientResponse], now_ms: int) -> None:
+        broken: dict[int, ProtocolError] = {}
+        for receive in self._selector.completed_receives:
+            node_id = int(receive.source)
+            if node_id in broken:
+                continue
+            try:
+                self._handle_receive(responses, node_id, receive.payload, now_ms)
+            except ProtocolError as error:
+                broken[node_id] = error
+        for node_id, cause in broken.items():
+            state = self._states.get(node_id)
+            if state is not None:
+                self._connections.break_off(responses, state, now_ms, cause=cause)
+
+    def _handle_receive(self, responses: list[ClientResponse], node_id: int, payload: Any, now_ms: int) -> None:
+        state = self._states.get(node_id)
+        request = self._in_flight.next_to_complete(node_id)
+        if state is None or state.is_disconnected:
+            return
+        if request is None:
+            raise RemoteProtocolError(f"{state.node} sent a response of {len(payload)} bytes that nobody asked for")
+        api_key = request.request.api_key
+        correlation_id = parse_response_correlation_id(payload)
+        if correlation_id != request.correlation_id:
+            raise CorrelationIdMismatchError(
+                f"Correlation id for response ({correlation_id}) of {state.node} does not match request "
+                f"({request.correlation_id}), request: {request.describe(now_ms)}")
+        _, body = parse_response(api_key, request.api_version, payload)
+        self._in_flight.complete_next(node_id)
+        self.responses_received += 1
+        throttle_ms = body.get("throttle_time_ms", 0)
+        if throttle_ms:
+            from_version = api_key.throttle_from_version
+            if from_version is not None and request.api_version >= from_version:
+                self._states.throttle(node_id, now_ms + throttle_ms)
+        if request.internal and api_key is ApiKeys.API_VERSIONS:
+            self._connections.handle_api_versions(responses, state, body, request.api_version, now_ms)
+            return
+        if not state.answered:
+            state.answered = True
+            self._metadata.forget_failure(address_text(state.node.host, state.node.port))
+        if request.internal:
+            self._updater.handle_response(state.node, body, request.api_version, now_ms)
+        else:
+            responses.append(request.completed(body, now_ms))
+
+    def _handle_late_request(self, responses: list[ClientResponse], node_id: int, now_ms: int) -> None:
+        """An answer is late: the connection ends, and with it everything that waits behind it."""
+        state = self._states.get(node_id)
+        late = self._in_flight.next_to_complete(node_id)
+        if state is not None and late is not None:
+            self._connections.break_off(responses, state, now_ms, waited_ms=now_ms - late.sent_ms)
+
+    def _handle_rebootstrap(self, responses: list[ClientResponse], now_ms: int) -> None:
+        """Close all connections and start over from the bootstrap addresses (KIP-1102)."""
+        _LOG.info("Starting over from the bootstrap servers")
+        for node_id in self._states.node_ids():
+            state = self._states.get(node_id)
+            if state is not None and not state.is_disconnected:
+                self._connections.close_connection(responses, state, now_ms, "closed for a rebootstrap")
+        self._updater.rebootstrap(now_ms)

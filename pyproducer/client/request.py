@@ -1,0 +1,117 @@
+"""A request to one node and the one response that it gets, whatever happens.
+
+Road:    sender -> [ClientRequest] -> NetworkClient -> [ClientResponse] -> sender
+Thread:  sender thread only.
+Source:  Java ClientRequest, ClientResponse, RequestCompletionHandler (4.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyproducer.common.errors import UnsupportedVersionError
+    from pyproducer.protocol.apis import ApiKeys
+
+OnComplete = Callable[["ClientResponse"], None]
+
+
+class ClientRequest:
+    """What to send, to whom, and whom to tell.
+
+    Args:
+        destination: Id of the node; it must be ready (`NetworkClient.ready`).
+        api_key: The API to call.
+        build: Given the negotiated version, returns the body. It may raise UnsupportedVersionError when the body
+            needs a field that this version does not have.
+        expect_response: False only for Produce with acks=0: then the request is complete when its bytes are written.
+        timeout_ms: How long after sending an answer is waited for; then the node is disconnected.
+        on_complete: Called once with the response, in `poll`, on the sender thread.
+        max_version: Highest version to use, where the caller must not use all that both ends know (Produce without
+            topic ids, transactions before version 2).
+        created_ms: When the request was made, monotonic ms.
+
+    Source: Java ClientRequest (4.1); `build` is AbstractRequest.Builder.build.
+    """
+
+    __slots__ = ("api_key", "build", "created_ms", "destination", "expect_response", "max_version", "on_complete",
+                 "timeout_ms")
+
+    def __init__(self, destination: int, api_key: ApiKeys, build: Callable[[int], Mapping[str, Any]], *,
+                 expect_response: bool = True, timeout_ms: int, on_complete: OnComplete | None = None,
+                 max_version: int | None = None, created_ms: int = 0) -> None:
+        self.destination = destination
+        self.api_key = api_key
+        self.build = build
+        self.expect_response = expect_response
+        self.timeout_ms = timeout_ms
+        self.on_complete = on_complete
+        self.max_version = max_version
+        self.created_ms = created_ms
+
+    def __repr__(self) -> str:
+        return f"ClientRequest({self.api_key.name} to node {self.destination}, created_ms={self.created_ms})"
+
+
+class ClientResponse:
+    """How a request ended, in exactly one of four ways.
+
+    answered           body is the parsed response (None for a request that expects no response)
+    disconnected       the connection ended first; timed_out tells that we ended it because the answer took too long
+    version_mismatch   nothing was sent: the node and we have no usable version in common
+    failed to encode   nothing was sent: a value does not fit; `error` names the field
+
+    `error` explains in words why there is no body: the broken connection, the failed authentication, the bytes that
+    made no sense. It is None for an answered request.
+
+    Source: Java ClientResponse (4.1).
+    """
+
+    __slots__ = ("api_version", "body", "correlation_id", "disconnected", "error", "received_ms", "request", "sent_ms",
+                 "timed_out", "version_mismatch", "was_sent")
+
+    def __init__(self, request: ClientRequest, api_version: int, body: Any, *, disconnected: bool = False,
+                 timed_out: bool = False, version_mismatch: UnsupportedVersionError | None = None,
+                 error: Exception | None = None, received_ms: int, was_sent: bool = True, sent_ms: int = 0,
+                 correlation_id: int = -1) -> None:
+        self.request = request
+        self.api_version = api_version
+        self.body = body
+        self.disconnected = disconnected
+        self.timed_out = timed_out
+        self.version_mismatch = version_mismatch
+        self.error = error
+        self.received_ms = received_ms
+        self.was_sent = was_sent
+        self.sent_ms = sent_ms
+        self.correlation_id = correlation_id
+
+    @property
+    def destination(self) -> int:
+        """Id of the node that the request went to."""
+        return self.request.destination
+
+    @property
+    def has_response(self) -> bool:
+        """Whether the broker's answer is there."""
+        return self.body is not None
+
+    @property
+    def was_sent_and_unanswered(self) -> bool:
+        """Whether the broker may have acted on the request although no answer came.
+
+        True when every byte of it was handed to the operating system before the connection ended. A request whose
+        last bytes were never written cannot be parsed by the broker, so it was certainly not acted on.
+        """
+        return self.was_sent and self.body is None and (self.disconnected or self.error is not None)
+
+    @property
+    def latency_ms(self) -> int:
+        """Time from handing the request to the connection until its end, in ms."""
+        return self.received_ms - self.sent_ms
+
+    def __repr__(self) -> str:
+        how = "answered" if self.body is not None else "timed out" if self.timed_out else (
+            "disconnected" if self.disconnected else "not answered")
+        return f"ClientResponse({self.request.api_key.name} v{self.api_version} by node {self.destination}: {how})"
