@@ -241,7 +241,7 @@ class ApiKeys(IntEnum):
 
 
 MIN_API_KEY = 0
-MAX_API_KEY = max(ApiKeys)
+MAX_API_KEY = int(max(ApiKeys))
 
 
 class _VersionSchemas(Sequence["Schema | None"]):

@@ -1,0 +1,138 @@
+"""Every schema: what is written is read back, sizes are told right, and no bytes do more harm than a SchemaError."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pyproducer.common.errors import ProtocolError, SchemaError
+from pyproducer.protocol.apis import ApiKeys
+from pyproducer.protocol.buffer import ByteReader, ByteWriter
+from pyproducer.protocol.header import parse_response
+from pyproducer.protocol.request_context import parse_request
+from pyproducer.protocol.schema import NullableStruct, Schema
+from pyproducer.protocol.types import BOOLEAN, FLOAT64, UUID, VARINT, VARLONG, ArrayOf, Type
+
+SCHEMAS = [(api, is_request, version)
+           for api in ApiKeys for is_request in (True, False)
+           for version in range(api.oldest_version, api.latest_version + 1)]
+BOUNDED = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+INTEGERS = {"INT8": 8, "INT16": 16, "INT32": 32, "INT64": 64}
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+
+
+def schema_of(api: ApiKeys, is_request: bool, version: int) -> Schema:
+    return api.request_schema(version) if is_request else api.response_schema(version)
+
+
+def values_of(type_: Type) -> st.SearchStrategy:
+    values: st.SearchStrategy
+    if isinstance(type_, NullableStruct):
+        values = values_of(type_.schema)
+    elif isinstance(type_, Schema):
+        values = st.fixed_dictionaries({name: values_of(field.type) for name, field in type_.fields_by_name.items()})
+    elif isinstance(type_, ArrayOf):
+        values = st.lists(values_of(type_.element), max_size=3)
+    elif type_.name in INTEGERS:
+        limit = 1 << (INTEGERS[type_.name] - 1)
+        values = st.integers(-limit, limit - 1)
+    elif type_ is BOOLEAN:
+        values = st.booleans()
+    elif type_ is UUID:
+        values = st.uuids() | st.just(uuid.UUID(int=0))
+    else:
+        values = TEXTS if "STRING" in type_.name else st.binary(max_size=600)
+    return st.none() | values if type_.is_nullable else values
+
+
+@st.composite
+def messages(draw: st.DrawFn) -> tuple[Schema, dict]:
+    schema = schema_of(*draw(st.sampled_from(SCHEMAS)))
+    return schema, draw(values_of(schema))
+
+
+def written(type_: Type, value: object) -> bytes:
+    writer = ByteWriter()
+    type_.write(writer, value)
+    data = writer.to_bytes()
+    assert writer.size == len(data)
+    return data
+
+
+@BOUNDED
+@given(messages())
+def test_what_is_written_is_read_back(message):
+    schema, value = message
+    data = written(schema, value)
+    assert schema.size_of(value) == len(data)
+    assert schema.validate(value) is value
+    reader = ByteReader(data + b"behind")
+    struct = schema.read(reader)
+    assert struct == value
+    assert reader.remaining == len(b"behind")
+    assert written(schema, struct) == data
+
+
+@BOUNDED
+@given(messages(), st.data())
+def test_cut_frames_are_refused(message, data):
+    schema, value = message
+    frame = written(schema, value)
+    if not frame:
+        return
+    size_bytes = data.draw(st.integers(0, len(frame) - 1))
+    with pytest.raises(SchemaError, match="Error reading field"):
+        schema.read(ByteReader(frame[:size_bytes]))
+
+
+@BOUNDED
+@given(messages(), st.data())
+def test_damaged_frames_are_read_or_refused(message, data):
+    schema, value = message
+    frame = bytearray(written(schema, value))
+    for _ in range(data.draw(st.integers(1, 4))):
+        if frame:
+            frame[data.draw(st.integers(0, len(frame) - 1))] = data.draw(st.sampled_from([0, 1, 0x7F, 0x80, 0xFF]))
+    try:
+        struct = schema.read(ByteReader(frame))
+    except SchemaError:
+        return
+    assert schema.read(ByteReader(written(schema, struct))) == struct
+
+
+@BOUNDED
+@given(st.binary(max_size=200))
+def test_any_bytes_as_a_request_are_read_or_refused(frame):
+    try:
+        parse_request(frame)
+    except ProtocolError:
+        pass
+
+
+@BOUNDED
+@given(st.sampled_from(SCHEMAS), st.binary(max_size=200))
+def test_any_bytes_as_a_response_are_read_or_refused(row, frame):
+    api, _, version = row
+    try:
+        parse_response(api, version, frame)
+    except ProtocolError:
+        pass
+
+
+@BOUNDED
+@given(st.integers(-(2**63), 2**63 - 1))
+def test_varints(value):
+    assert VARLONG.read(ByteReader(written(VARLONG, value))) == value
+    assert len(written(VARLONG, value)) == VARLONG.size_of(value) <= 10
+    if -(2**31) <= value < 2**31:
+        assert written(VARINT, value) == written(VARLONG, value)
+
+
+@BOUNDED
+@given(st.floats(allow_nan=False))
+def test_doubles(value):
+    assert FLOAT64.read(ByteReader(written(FLOAT64, value))) == value

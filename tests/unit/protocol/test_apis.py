@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from pyproducer.common.errors import InvalidRequestError, UnsupportedVersionError
+from pyproducer.protocol.apis import MAX_API_KEY, ApiKeys, Protocol
+from pyproducer.protocol.schema import Schema
+
+
+def test_table_has_the_apis_of_a_producer_and_of_the_broker():
+    assert len(ApiKeys) == 37
+    assert MAX_API_KEY == 75
+    assert ApiKeys.PRODUCE == 0
+    assert ApiKeys(18) is ApiKeys.API_VERSIONS
+    assert str(ApiKeys.ADD_PARTITIONS_TO_TXN) == "ADD_PARTITIONS_TO_TXN"
+    assert ApiKeys.ADD_PARTITIONS_TO_TXN.title == "AddPartitionsToTxn"
+    assert pickle.loads(pickle.dumps(ApiKeys.FETCH)) is ApiKeys.FETCH
+
+
+@pytest.mark.parametrize("api", ApiKeys)
+def test_member_names_and_titles_agree(api):
+    assert api.name.replace("_", "").lower() == api.title.lower()
+    assert ApiKeys.for_id(int(api)) is api
+
+
+@pytest.mark.parametrize("api_id", [999, -1, 4, 76])
+def test_for_id_when_unknown_then_the_text_names_the_range(api_id):
+    with pytest.raises(InvalidRequestError) as caught:
+        ApiKeys.for_id(api_id)
+    assert str(caught.value) == f"Unexpected ApiKeys id `{api_id}`, it should be between `0` and `75` (inclusive)"
+    assert not ApiKeys.has_id(api_id)
+
+
+@pytest.mark.parametrize("api", ApiKeys)
+def test_versions_outside_the_table_are_refused(api):
+    for schema_of in (api.request_schema, api.response_schema):
+        for version in (-1, api.latest_version + 1, 32767):
+            with pytest.raises(UnsupportedVersionError) as caught:
+                schema_of(version)
+            assert str(caught.value) == f"Invalid version for API key {api.name}: {version}"
+        for version in range(api.oldest_version):
+            with pytest.raises(UnsupportedVersionError) as caught:
+                schema_of(version)
+            assert str(caught.value) == f"Unsupported version for API key {api.name}: {version}"
+
+
+def test_protocol_tables_hold_one_schema_per_version():
+    for table in (Protocol.REQUESTS, Protocol.RESPONSES):
+        schemas = [schema for api_id in table for schema in table[api_id] if schema is not None]
+        assert len(schemas) == sum(api.latest_version - api.oldest_version + 1 for api in ApiKeys) == 200
+        assert len(table) == 37
+    assert Protocol.REQUESTS[ApiKeys.PRODUCE][2] is None
+    assert Protocol.REQUESTS[0][9] is ApiKeys.PRODUCE.request_schema(9)
+    assert Protocol.RESPONSES[0][9] is ApiKeys.PRODUCE.response_schema(9)
+    assert Protocol.RESPONSES[0][9] is not Protocol.REQUESTS[0][9]
+    assert len(Protocol.REQUESTS[0]) == 14
+    assert Protocol.REQUESTS[0][:3] == [None, None, None]
+    with pytest.raises(IndexError):
+        Protocol.REQUESTS[0][14]
+    with pytest.raises(KeyError):
+        Protocol.REQUESTS[4]
+
+
+def test_api_version_supported():
+    assert Protocol.api_version_supported(18, 4)
+    assert not Protocol.api_version_supported(18, 5)
+    assert not Protocol.api_version_supported(0, 2)
+    assert not Protocol.api_version_supported(999, 0)
+
+
+@pytest.mark.parametrize("api", ApiKeys)
+def test_ranges_lie_within_the_table(api):
+    first, last = api.row.valid
+    for lower, upper in (api.client_range, api.broker_range):
+        assert first <= lower <= upper <= last
+    if api.advertised_range is not None:
+        assert api.advertised_range[1] == api.broker_range[1]
+        assert api.advertised_range[0] == (0 if api is ApiKeys.PRODUCE else api.broker_range[0])
+
+
+@pytest.mark.parametrize(("api", "client", "advertised"), [
+    (ApiKeys.PRODUCE, (3, 13), (0, 13)),  # KAFKA-18659: the minimum is a lie that older librdkafka need
+    (ApiKeys.ADD_PARTITIONS_TO_TXN, (0, 3), (0, 5)),  # 4 and 5 are spoken between brokers
+    (ApiKeys.INIT_PRODUCER_ID, (0, 5), (0, 5)),  # 6 is not stable
+    (ApiKeys.FIND_COORDINATOR, (1, 6), (0, 6)),
+    (ApiKeys.OFFSET_COMMIT, (2, 9), (2, 9)),
+    (ApiKeys.JOIN_GROUP, (0, 9), (0, 9)),
+    (ApiKeys.PUSH_TELEMETRY, (0, 0), None),
+])
+def test_ranges_that_differ_from_the_definitions(api, client, advertised):
+    assert api.client_range == client
+    assert api.advertised_range == advertised
+
+
+@pytest.mark.parametrize(("api", "version", "request_header", "response_header"), [
+    (ApiKeys.PRODUCE, 8, 1, 0), (ApiKeys.PRODUCE, 9, 2, 1),
+    (ApiKeys.API_VERSIONS, 2, 1, 0), (ApiKeys.API_VERSIONS, 3, 2, 0), (ApiKeys.API_VERSIONS, 120, 2, 0),
+    (ApiKeys.SASL_HANDSHAKE, 1, 1, 0), (ApiKeys.DESCRIBE_CLUSTER, 0, 2, 1), (ApiKeys.METADATA, 99, 2, 1),
+])
+def test_header_versions(api, version, request_header, response_header):
+    assert api.request_header_version(version) == request_header
+    assert api.response_header_version(version) == response_header
+
+
+@pytest.mark.parametrize(("api", "version"), [(ApiKeys.PRODUCE, 6), (ApiKeys.METADATA, 6), (ApiKeys.API_VERSIONS, 2),
+                                              (ApiKeys.INIT_PRODUCER_ID, 1), (ApiKeys.SASL_HANDSHAKE, None)])
+def test_throttle_versions(api, version):
+    assert api.throttle_from_version == version
+
+
+def test_flexible_schemas_have_tags_and_others_have_none():
+    for api in ApiKeys:
+        for version in range(api.oldest_version, api.latest_version + 1):
+            for schema in (api.request_schema(version), api.response_schema(version)):
+                assert isinstance(schema, Schema)
+                assert (schema.tagged is not None) == api.is_flexible(version)
