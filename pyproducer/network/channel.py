@@ -1,0 +1,234 @@
+"""One connection: a transport, who is behind it, at most one send, the frames that arrive, the mute state.
+
+Road:    NetworkClient / Processor -> Selector -> [channel] -> TransportLayer
+Thread:  the thread that polls the selector owns every field.
+Source:  Java KafkaChannel (4.1); seed 001 (setSend, write, send).
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+
+from pyproducer.common.errors import IllegalStateError
+from pyproducer.network.authenticator import Authenticator
+from pyproducer.network.channel_mute import ChannelMuteEvent, ChannelMuteState, next_mute_state
+from pyproducer.network.channel_state import ChannelPhase
+from pyproducer.network.frame_reader import SCRATCH_BYTES, FrameReader
+from pyproducer.network.receive import NetworkReceive
+from pyproducer.network.send import NetworkSend
+from pyproducer.network.transport import TransportLayer, socket_address_text
+
+__all__ = ["ChannelMuteEvent", "ChannelMuteState", "KafkaChannel"]
+
+
+class KafkaChannel:
+    """A connection and its state.
+
+    Args:
+        connection_id: Its name; frames carry it as source and destination.
+        transport: The socket, or TLS over it.
+        authenticator: Runs once the transport is ready.
+
+    Attributes:
+        phase: How far the connection has come.
+        ready: Connected, handshake done, authenticated: `read` and `write` are allowed.
+        remote_address: `host:port` of the peer.
+        last_active_ms: When it last did something, for the selector's idle check.
+        registered_events: What the selector watches it for; 0 when it is not registered.
+        bytes_written: All bytes that the transport accepted, sizes included.
+    """
+
+    __slots__ = ("_authenticator", "_mute_state", "_reader", "_send", "bytes_written", "id", "last_active_ms", "phase",
+                 "ready", "registered_events", "remote_address", "transport")
+
+    def __init__(self, connection_id: str, transport: TransportLayer, authenticator: Authenticator) -> None:
+        self.id = connection_id
+        self.transport = transport
+        self.phase = ChannelPhase.NOT_CONNECTED
+        self.ready = False
+        self.remote_address = ""
+        self.last_active_ms = 0
+        self.registered_events = 0
+        self.bytes_written = 0
+        self._authenticator = authenticator
+        self._mute_state = ChannelMuteState.NOT_MUTED
+        self._send: NetworkSend | None = None
+        self._reader: FrameReader | None = None
+
+    # ---- coming up
+
+    def set_reader(self, *, max_size_bytes: int | None, one_at_a_time: bool,
+                   scratch: memoryview | None = None) -> None:
+        """Set how frames are read; see FrameReader. A selector does this for its channels."""
+        self._reader = FrameReader(
+            self.id, peer=self.remote_address or self.id, max_size_bytes=max_size_bytes, one_at_a_time=one_at_a_time,
+            scratch=memoryview(bytearray(SCRATCH_BYTES)) if scratch is None else scratch)
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether TCP is connected."""
+        return self.phase is not ChannelPhase.NOT_CONNECTED
+
+    def finish_connect(self) -> None:
+        """Learn how the connect ended, once the socket is writable.
+
+        Raises:
+            OSError: It failed. Not sent.
+        """
+        sock = self.transport.sock
+        code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if code:
+            raise OSError(code, os.strerror(code))  # becomes the subclass of the code, ConnectionRefusedError for one
+        # A connect to a local port of the ephemeral range where nobody listens can meet itself: TCP's simultaneous
+        # open. A producer that tries a dead local broker again and again does hit this.
+        if sock.getsockname() == sock.getpeername():
+            raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
+        self.on_connected()
+
+    def on_connected(self) -> None:
+        """Take the socket as connected (an accepted one is from the start)."""
+        self.phase = ChannelPhase.AUTHENTICATING
+        if not self.remote_address:
+            self.remote_address = socket_address_text(self.transport.sock.getpeername())
+
+    def prepare(self) -> bool:
+        """Go on with handshake and authentication; return whether the channel is ready now.
+
+        Raises:
+            AuthenticationError: TLS or the authentication failed. Not sent.
+            DisconnectedError: The peer hung up. Not sent.
+            OSError: The connection is broken. Not sent.
+        """
+        transport = self.transport
+        if not transport.ready:
+            transport.handshake()
+        authenticator = self._authenticator
+        if transport.ready and not authenticator.complete:
+            authenticator.authenticate()
+        if transport.ready and authenticator.complete:
+            self.ready = True
+            self.phase = ChannelPhase.READY
+        return self.ready
+
+    @property
+    def principal_name(self) -> str:
+        """Return who the peer is, as `User:name`."""
+        return self._authenticator.principal_name
+
+    # ---- out
+
+    @property
+    def has_send(self) -> bool:
+        """Whether a frame is on its way out."""
+        return self._send is not None
+
+    @property
+    def wants_write(self) -> bool:
+        """Whether something waits for the socket to be writable."""
+        if self.ready:
+            return self._send is not None or self.transport.has_pending_writes
+        return (self.phase is ChannelPhase.NOT_CONNECTED or self.transport.wants_write
+                or self._authenticator.wants_write)
+
+    def set_send(self, send: NetworkSend) -> None:
+        """Take a frame to write.
+
+        Raises:
+            IllegalStateError: Another one is not written yet. Not sent.
+        """
+        if self._send is not None:
+            raise IllegalStateError("Attempt to begin a send operation with prior send operation still in progress, "
+                                    f"connection id is {self.id}")
+        self._send = send
+
+    def write(self) -> NetworkSend | None:
+        """Write on; return the frame when its last byte is with the kernel.
+
+        Raises:
+            OSError: The connection is broken. Unknown.
+        """
+        send = self._send
+        if send is None:
+            self.transport.flush()  # what TLS itself had to say
+            return None
+        self.bytes_written += send.write_to(self.transport)
+        if not send.completed:
+            return None
+        self._send = None
+        return send
+
+    def take_send(self) -> NetworkSend | None:
+        """Give up the frame that is on its way out, because the connection is broken."""
+        send, self._send = self._send, None
+        return send
+
+    # ---- in
+
+    def read(self) -> list[NetworkReceive]:
+        """Read what is there and return the frames that are complete; see FrameReader.read."""
+        assert self._reader is not None, "set_reader comes first"
+        return self._reader.read(self.transport)
+
+    @property
+    def ended(self) -> Exception | None:
+        """Why nothing more will come in, or None while it may."""
+        return None if self._reader is None else self._reader.ended
+
+    @property
+    def has_buffered(self) -> bool:
+        """Whether there are bytes to read that the socket does not announce (read ahead, or inside TLS)."""
+        return self.transport.has_pending_reads or (self._reader is not None and self._reader.has_held)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a frame is on its way, in or out."""
+        return self._send is not None or (self._reader is not None and self._reader.is_mid_frame)
+
+    @property
+    def bytes_read(self) -> int:
+        """All bytes that came in, sizes included."""
+        return 0 if self._reader is None else self._reader.bytes_read
+
+    # ---- mute state
+
+    @property
+    def mute_state(self) -> ChannelMuteState:
+        """Return the mute state."""
+        return self._mute_state
+
+    @property
+    def is_muted(self) -> bool:
+        """Whether nothing may be read."""
+        return self._mute_state is not ChannelMuteState.NOT_MUTED
+
+    def mute(self) -> None:
+        """Stop reading; no effect on a channel that is muted in any way."""
+        if self._mute_state is ChannelMuteState.NOT_MUTED:
+            self._mute_state = ChannelMuteState.MUTED
+
+    def maybe_unmute(self) -> bool:
+        """Read again unless a response or a throttle is pending; return whether the channel is not muted now."""
+        if self._mute_state is ChannelMuteState.MUTED:
+            self._mute_state = ChannelMuteState.NOT_MUTED
+        return self._mute_state is ChannelMuteState.NOT_MUTED
+
+    def handle_channel_mute_event(self, event: ChannelMuteEvent) -> None:
+        """Change the mute state.
+
+        Raises:
+            IllegalStateError: The event makes no sense in this state, which stays. Not sent.
+        """
+        self._mute_state = next_mute_state(self._mute_state, event)
+
+    # ---- end
+
+    def close(self) -> None:
+        """Close the socket; harmless when closed."""
+        self.ready = False
+        self._authenticator.close()
+        self.transport.close()
+
+    def __repr__(self) -> str:
+        return f"KafkaChannel({self.id!r}, {self.phase.value}, {self._mute_state.name})"

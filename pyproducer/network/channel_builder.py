@@ -1,0 +1,43 @@
+"""Makes a channel of a socket, by security protocol.
+
+Road:    Selector.connect/register -> [channel builder] -> KafkaChannel
+Thread:  the thread that polls the selector.
+Source:  Java ChannelBuilder, PlaintextChannelBuilder, SslChannelBuilder (4.1).
+"""
+
+from __future__ import annotations
+
+import socket
+from typing import Protocol
+
+from pyproducer.network.authenticator import PlaintextAuthenticator
+from pyproducer.network.channel import KafkaChannel
+from pyproducer.network.transport import PlaintextTransportLayer
+
+
+class ChannelBuilder(Protocol):
+    """Makes channels; one per selector or shared, it has no state of its own."""
+
+    def build(self, connection_id: str, sock: socket.socket, *, server_side: bool,
+              server_hostname: str | None) -> KafkaChannel:
+        """Return a channel over a socket that is non-blocking and may still be connecting.
+
+        Args:
+            connection_id: The channel's id.
+            sock: Owned by the channel from now on.
+            server_side: The socket was accepted, not connected.
+            server_hostname: The name that the caller wanted to reach, for TLS; None for an accepted one.
+
+        Raises:
+            ConfigError: The settings do not allow it; the socket is still the caller's. Not sent.
+        """
+
+
+class PlaintextChannelBuilder:
+    """`security.protocol=PLAINTEXT`."""
+
+    def build(self, connection_id: str, sock: socket.socket, *, server_side: bool,
+              server_hostname: str | None) -> KafkaChannel:
+        """Return a channel over the bare socket."""
+        transport = PlaintextTransportLayer(sock)
+        return KafkaChannel(connection_id, transport, PlaintextAuthenticator(transport))

@@ -1,0 +1,82 @@
+"""Which sockets are watched for what, and the one call that sleeps.
+
+Road:    Selector.poll -> [interest] -> the operating system's select
+Thread:  the thread that polls; `wakeup` from any.
+Source:  Java SelectionKey.interestOps (seeds 001, 004). Differs from Java: Python's `selectors` has no empty interest,
+         so a socket without one is unregistered, which is what Java's epoll selector does inside.
+"""
+
+from __future__ import annotations
+
+import selectors
+
+from pyproducer.network.channel import KafkaChannel
+from pyproducer.network.wakeup import Wakeup
+
+READ = selectors.EVENT_READ
+WRITE = selectors.EVENT_WRITE
+
+
+class Interest:
+    """The watched sockets.
+
+    Attributes:
+        select_count: How often select was called.
+    """
+
+    def __init__(self) -> None:
+        self.select_count = 0
+        self._waker = Wakeup()
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._waker.receiver, READ, None)
+
+    def wakeup(self) -> None:
+        """Let the select that sleeps, or else the next one, return at once. Thread: any."""
+        self._waker.wakeup()
+
+    def update(self, channel: KafkaChannel) -> None:
+        """Watch a channel's socket for what the channel waits for now."""
+        events = 0
+        if channel.is_connected and not channel.is_muted:
+            events = READ
+        if channel.wants_write:
+            events |= WRITE
+        if events != channel.registered_events:
+            self._register(channel, events)
+
+    def forget(self, channel: KafkaChannel) -> None:
+        """Stop watching a channel's socket; must come before the socket is closed."""
+        if channel.registered_events:
+            self._register(channel, 0)
+
+    def _register(self, channel: KafkaChannel, events: int) -> None:
+        sock = channel.transport.sock
+        if not channel.registered_events:
+            self._selector.register(sock, events, channel)
+        elif events:
+            self._selector.modify(sock, events, channel)
+        else:
+            self._selector.unregister(sock)
+        channel.registered_events = events
+
+    def select(self, timeout_ms: int) -> list[tuple[KafkaChannel, int]]:
+        """Sleep until a channel is ready, somebody wakes us, or the time is over; return what is ready."""
+        self.select_count += 1
+        if not self._waker.begin_sleep():
+            timeout_ms = 0
+        ready = []
+        drain = False
+        try:
+            for key, mask in self._selector.select(timeout_ms / 1000):
+                if key.data is None:
+                    drain = True
+                else:
+                    ready.append((key.data, mask))
+        finally:
+            self._waker.end_sleep(drain=drain)
+        return ready
+
+    def close(self) -> None:
+        """Stop watching everything."""
+        self._selector.close()
+        self._waker.close()

@@ -1,0 +1,399 @@
+"""Many channels, one thread: one poll writes what can be written, reads what has arrived, and says what happened.
+
+Road:    NetworkClient / Processor -> [selector] -> KafkaChannel -> socket
+Thread:  one thread polls and calls everything else; only `wakeup` may be called from others.
+Source:  Java Selector (4.1); seeds 001 (poll, buffered reads), 003 and 004 (interest, one receive at a time).
+
+    send()   writes at once, as far as the socket takes it; only what remains is watched for WRITE
+    poll()   select -> connects, handshakes -> reads -> writes -> the result lists, valid until the next poll
+
+Differs from Java: the write in send() (an idle connection's socket is nearly always writable, so a request costs one
+system call and no change of interest); an idle connection is found by a scan when the oldest may have expired, not by
+a list kept in order.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+from typing import Any
+
+from pyproducer.common.errors import AuthenticationError, IllegalStateError, InvalidReceiveError, KafkaError
+from pyproducer.network.channel import KafkaChannel
+from pyproducer.network.channel_builder import ChannelBuilder
+from pyproducer.network.channel_state import ChannelPhase, ChannelState
+from pyproducer.network.closing import ClosingChannels
+from pyproducer.network.frame_reader import SCRATCH_BYTES
+from pyproducer.network.idle import IdleExpiry
+from pyproducer.network.interest import READ, WRITE, Interest
+from pyproducer.network.receive import NetworkReceive
+from pyproducer.network.send import NetworkSend
+from pyproducer.network.socket_options import configure_socket, start_connect
+from pyproducer.network.transport import socket_address_text
+
+_logger = logging.getLogger(__name__)
+
+
+class Selector:
+    """Connections by id, and what the last poll found.
+
+    Args:
+        max_receive_size_bytes: Largest frame to read; None for no limit.
+        connections_max_idle_ms: A connection on which nothing happens for so long is closed; negative for never. One
+            that is muted or in the middle of a frame is not idle.
+        channel_builder: Makes channels of sockets.
+        name: For logs.
+        one_receive_per_poll: The broker's way: at most one frame per channel and poll, in order, and the frames that
+            are complete when the peer hangs up are handed out one by one before the connection counts as ended.
+
+    Attributes:
+        completed_sends: Frames written since the poll before.
+        completed_receives: Frames that arrived, in order per connection. They belong to the caller.
+        connected: Ids whose TCP connect succeeded; see is_channel_ready for when they can be used.
+        disconnected: Ids of connections that ended but not by `close`, and how.
+        interest: Which sockets are watched for what, to look at.
+    """
+
+    def __init__(self, *, max_receive_size_bytes: int | None, connections_max_idle_ms: int,
+                 channel_builder: ChannelBuilder, name: str, one_receive_per_poll: bool = False) -> None:
+        self.completed_sends: list[NetworkSend] = []
+        self.completed_receives: list[NetworkReceive] = []
+        self.connected: list[str] = []
+        self.disconnected: dict[str, ChannelState] = {}
+        self._max_receive_size_bytes = max_receive_size_bytes
+        self._channel_builder = channel_builder
+        self._name = name
+        self._one_receive_per_poll = one_receive_per_poll
+        self._scratch = memoryview(bytearray(SCRATCH_BYTES))
+        self._channels: dict[str, KafkaChannel] = {}
+        self._closing = ClosingChannels()
+        self._buffered: dict[KafkaChannel, None] = {}  # bytes to read that select does not announce; never muted ones
+        self._early_sends: list[NetworkSend] = []  # completed since the last poll, inside send()
+        self._failed_sends: dict[KafkaChannel, Exception] = {}  # failed inside send()
+        self._failed_connects: dict[str, ChannelState] = {}  # failed inside connect()
+        self._idle = IdleExpiry(connections_max_idle_ms)
+        self._closed_bytes_read = 0
+        self._closed_bytes_written = 0
+        self.interest = Interest()
+
+    # ---- connections
+
+    def connect(self, connection_id: str, address: tuple[Any, ...], *, family: int = socket.AF_INET,
+                send_buffer_bytes: int = -1, receive_buffer_bytes: int = -1, now_ms: int,
+                server_hostname: str | None = None) -> None:
+        """Begin to connect; how it ends is in `connected` or `disconnected` of a later poll, whatever happens.
+
+        Args:
+            connection_id: A new id.
+            address: A resolved address (a name would block).
+            family: The address's family.
+            send_buffer_bytes: SO_SNDBUF; -1 for the system's default.
+            receive_buffer_bytes: SO_RCVBUF; -1 for the system's default.
+            now_ms: Monotonic time of the call.
+            server_hostname: The name that was resolved, for TLS.
+
+        Raises:
+            IllegalStateError: The id is in use. Not sent.
+        """
+        self._ensure_new(connection_id)
+        sock = None
+        try:
+            sock = socket.socket(family, socket.SOCK_STREAM)
+            configure_socket(sock, send_buffer_bytes=send_buffer_bytes, receive_buffer_bytes=receive_buffer_bytes)
+            start_connect(sock, address)
+            channel = self._channel_builder.build(connection_id, sock, server_side=False,
+                                                  server_hostname=server_hostname)
+        except (OSError, KafkaError) as error:
+            if sock is not None:
+                sock.close()
+            self._failed_connects[connection_id] = ChannelState(ChannelPhase.NOT_CONNECTED, error,
+                                                                socket_address_text(address))
+            return
+        channel.remote_address = socket_address_text(address)
+        self._add(channel, now_ms)
+
+    def register(self, connection_id: str, sock: socket.socket, now_ms: int) -> None:
+        """Take over a socket that was accepted.
+
+        Raises:
+            IllegalStateError: The id is in use; the socket is still the caller's. Not sent.
+            OSError: The peer has gone; the socket is still the caller's. Not sent.
+        """
+        self._ensure_new(connection_id)
+        configure_socket(sock)
+        channel = self._channel_builder.build(connection_id, sock, server_side=True, server_hostname=None)
+        channel.on_connected()
+        if channel.transport.ready:
+            channel.prepare()
+        self._add(channel, now_ms)
+
+    def _ensure_new(self, connection_id: str) -> None:
+        if connection_id in self._channels or connection_id in self._closing:
+            raise IllegalStateError(f"There is already a connection for id {connection_id}")
+
+    def _add(self, channel: KafkaChannel, now_ms: int) -> None:
+        channel.set_reader(max_size_bytes=self._max_receive_size_bytes, one_at_a_time=self._one_receive_per_poll,
+                           scratch=self._scratch)
+        self._channels[channel.id] = channel
+        self._idle.add(channel, now_ms)
+        self.interest.update(channel)
+
+    def close(self, connection_id: str) -> None:
+        """Close a connection now; it is not reported as disconnected. No effect for an id that is not known."""
+        channel = self._channels.pop(connection_id, None)
+        if channel is None:
+            channel = self._closing.pop(connection_id)
+        self._failed_connects.pop(connection_id, None)
+        if channel is not None:
+            channel.phase = ChannelPhase.LOCAL_CLOSE
+            self._release(channel)
+
+    def close_all(self) -> None:
+        """Close all connections and the selector itself. Thread: the polling one, or any when that has ended."""
+        for connection_id in [*self._channels, *self._closing]:
+            self.close(connection_id)
+        self.interest.close()
+
+    def channel(self, connection_id: str) -> KafkaChannel | None:
+        """Return an open channel."""
+        return self._channels.get(connection_id)
+
+    def closing_channel(self, connection_id: str) -> KafkaChannel | None:
+        """Return a channel whose peer is gone and whose frames are not all handed out."""
+        return self._closing.get(connection_id)
+
+    def is_channel_ready(self, connection_id: str) -> bool:
+        """Whether frames can be sent to a connection."""
+        channel = self._channels.get(connection_id)
+        return channel is not None and channel.ready
+
+    @property
+    def channel_count(self) -> int:
+        """How many connections are open."""
+        return len(self._channels)
+
+    @property
+    def bytes_read(self) -> int:
+        """All bytes read from all connections so far, sizes of frames included."""
+        return self._closed_bytes_read + sum(channel.bytes_read for channel in list(self._channels.values()))
+
+    @property
+    def bytes_written(self) -> int:
+        """All bytes written to all connections so far, sizes of frames included."""
+        return self._closed_bytes_written + sum(channel.bytes_written for channel in list(self._channels.values()))
+
+    def wakeup(self) -> None:
+        """Let the poll that sleeps, or else the next one, return at once. Thread: any; cheap to call often."""
+        self.interest.wakeup()
+
+    # ---- sending and muting
+
+    def send(self, send: NetworkSend) -> None:
+        """Write a frame, or begin to. A connection that breaks here is found so by the next poll.
+
+        Raises:
+            IllegalStateError: No such connection, it is not ready, or it has another frame to write. Not sent.
+        """
+        channel = self._channels.get(send.destination)
+        if channel is None or not channel.ready:
+            if send.destination not in self._closing:
+                raise IllegalStateError(f"Attempt to send to a connection that is not ready, id {send.destination}")
+            # The peer is gone. The frame ends like one that the kernel took just before that: nobody reads it, and
+            # whoever waits for its end goes on to the next frame that the peer left behind.
+            self._early_sends.append(send)
+            return
+        channel.set_send(send)
+        self._idle.touched.append(channel)
+        try:
+            done = channel.write()
+        except Exception as error:
+            self._failed_sends[channel] = error
+            return
+        if done is not None:
+            self._early_sends.append(done)
+        else:
+            self.interest.update(channel)
+
+    def take_completed_sends(self) -> list[NetworkSend]:
+        """Return the frames that were completed inside send() since the last poll, and forget them.
+
+        Frames that are not taken make the next poll return at once with them in `completed_sends`. Who deals with
+        them before poll saves that turn.
+        """
+        taken, self._early_sends = self._early_sends, []
+        return taken
+
+    def mute(self, connection_id: str) -> None:
+        """Stop reading from a connection.
+
+        Raises:
+            IllegalStateError: No such connection. Not sent.
+        """
+        channel = self._open_or_closing(connection_id)
+        channel.mute()
+        if connection_id in self._channels:
+            self._buffered.pop(channel, None)
+            self.interest.update(channel)
+
+    def unmute(self, connection_id: str) -> bool:
+        """Read from a connection again, unless a response or a throttle is pending; return whether it is.
+
+        Raises:
+            IllegalStateError: No such connection. Not sent.
+        """
+        channel = self._open_or_closing(connection_id)
+        is_unmuted = channel.maybe_unmute()
+        if is_unmuted and connection_id in self._channels:
+            self.interest.update(channel)
+            if channel.has_buffered:
+                self._buffered[channel] = None
+        return is_unmuted
+
+    def is_muted(self, connection_id: str) -> bool:
+        """Whether a connection is muted.
+
+        Raises:
+            IllegalStateError: No such connection. Not sent.
+        """
+        return self._open_or_closing(connection_id).is_muted
+
+    def _open_or_closing(self, connection_id: str) -> KafkaChannel:
+        channel = self._channels.get(connection_id) or self._closing.get(connection_id)
+        if channel is None:
+            raise IllegalStateError("Attempt to retrieve channel for which there is no connection. "
+                                    f"Connection id {connection_id}")
+        return channel
+
+    # ---- the poll
+
+    def poll(self, timeout_ms: int, now_ms: int) -> None:
+        """Do what can be done, sleeping for at most `timeout_ms` when there is nothing; never raises for a channel.
+
+        Args:
+            timeout_ms: Longest sleep; 0 for none.
+            now_ms: Monotonic time of the call.
+
+        Thread: one at a time, the owner.
+        """
+        self._begin_poll(now_ms)
+        timeout_ms = min(timeout_ms, self._idle.next_check_ms - now_ms)
+        if timeout_ms < 0 or self.completed_sends or self.completed_receives or self.disconnected or self._buffered:
+            timeout_ms = 0
+        ready = self.interest.select(timeout_ms)
+        buffered = self._buffered
+        if buffered:
+            self._buffered = {}
+        for channel, mask in ready:
+            if buffered:
+                buffered.pop(channel, None)  # so that no channel is polled twice
+            self._poll_channel(channel, mask)
+        for channel in buffered:
+            self._poll_channel(channel, READ)
+
+    def _begin_poll(self, now_ms: int) -> None:
+        self.completed_sends = self._early_sends
+        self._early_sends = []
+        self.completed_receives = []
+        self.connected = []
+        self.disconnected = {}
+        self._idle.stamp(now_ms)
+        if self._failed_connects:
+            self.disconnected.update(self._failed_connects)
+            self._failed_connects.clear()
+        if self._closing:
+            self.completed_receives, ended = self._closing.go_on()
+            for channel, reason in ended:
+                self._end(channel, reason)
+        if self._failed_sends:
+            failed, self._failed_sends = self._failed_sends, {}
+            for channel, error in failed.items():
+                self._on_failure(channel, error, is_sending=True)
+        if now_ms >= self._idle.next_check_ms:
+            for channel in self._idle.take_expired(self._channels.values(), now_ms):
+                channel.phase = ChannelPhase.EXPIRED
+                self._retire(channel, None)
+
+    def _poll_channel(self, channel: KafkaChannel, mask: int) -> None:
+        self._idle.touched.append(channel)
+        is_sending = False
+        try:
+            if not channel.ready and not self._bring_up(channel):
+                return
+            if mask & READ and not channel.is_muted:
+                receives = channel.read()
+                if receives:
+                    self.completed_receives += receives
+                if channel.ended is not None:
+                    self._retire(channel, channel.ended)
+                    return
+                if channel.has_buffered:
+                    self._buffered[channel] = None
+            if mask & WRITE or channel.wants_write:
+                is_sending = True
+                done = channel.write()
+                if done is not None:
+                    self.completed_sends.append(done)
+                self.interest.update(channel)
+        except Exception as error:
+            self._on_failure(channel, error, is_sending=is_sending)
+
+    def _bring_up(self, channel: KafkaChannel) -> bool:
+        if not channel.is_connected:
+            channel.finish_connect()
+            self.connected.append(channel.id)
+        is_ready = channel.prepare()
+        self.interest.update(channel)
+        if is_ready and channel.has_buffered:  # read together with the end of the handshake
+            self._buffered[channel] = None
+        return is_ready
+
+    # ---- how connections end
+
+    def _on_failure(self, channel: KafkaChannel, error: Exception, *, is_sending: bool) -> None:
+        if not isinstance(error, (OSError, KafkaError)):
+            _logger.error("[%s] unexpected error on connection %s, which is closed", self._name, channel.id,
+                          exc_info=error)
+        if isinstance(error, AuthenticationError):
+            channel.phase = ChannelPhase.AUTHENTICATION_FAILED
+        elif is_sending and channel.ready:
+            lost = channel.take_send()
+            if not self._one_receive_per_poll:
+                error = self._read_last_words(channel, error)
+            elif lost is not None:
+                self.completed_sends.append(lost)  # see send(): nobody will read it, and the next request waits
+        self._retire(channel, error)
+
+    def _read_last_words(self, channel: KafkaChannel, error: Exception) -> Exception:
+        """Take what the peer wrote before it hung up: answers, or (TLS) why it refuses us. Return the better reason."""
+        try:
+            self.completed_receives += channel.read()
+        except AuthenticationError as refusal:
+            channel.phase = ChannelPhase.AUTHENTICATION_FAILED
+            return refusal
+        except OSError:
+            return error
+        return channel.ended if isinstance(channel.ended, InvalidReceiveError) else error
+
+    def _retire(self, channel: KafkaChannel, error: Exception | None) -> None:
+        """Take an ended channel out; on the broker's side its complete frames come first."""
+        self.interest.forget(channel)
+        self._channels.pop(channel.id, None)
+        self._buffered.pop(channel, None)
+        if self._one_receive_per_poll and channel.phase is ChannelPhase.READY and (
+                channel.is_muted or channel.has_buffered
+                or any(receive.source == channel.id for receive in self.completed_receives)):
+            self._closing.add(channel, error)
+        else:
+            self._end(channel, error)
+
+    def _end(self, channel: KafkaChannel, error: Exception | None) -> None:
+        self.disconnected[channel.id] = ChannelState(channel.phase, error, channel.remote_address)
+        self._release(channel)
+
+    def _release(self, channel: KafkaChannel) -> None:
+        self.interest.forget(channel)
+        self._buffered.pop(channel, None)
+        self._failed_sends.pop(channel, None)
+        self._closed_bytes_read += channel.bytes_read
+        self._closed_bytes_written += channel.bytes_written
+        channel.close()

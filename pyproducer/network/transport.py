@@ -1,0 +1,122 @@
+"""Non-blocking bytes in and out of one socket.
+
+Road:    KafkaChannel -> [transport] -> socket
+Thread:  the thread that polls the selector; nothing here blocks.
+Source:  Java TransportLayer, PlaintextTransportLayer (4.1); seed 001.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Sequence
+from typing import Protocol
+
+Buffer = bytes | bytearray | memoryview
+
+# How many pieces one sendmsg may gather: the kernel's limit (1024 on Linux), 16 is what POSIX promises.
+IOV_MAX = int(os.sysconf("SC_IOV_MAX")) if "SC_IOV_MAX" in getattr(os, "sysconf_names", {}) else 16
+END_OF_STREAM = -1
+
+
+def socket_address_text(address: object) -> str:
+    """Return `host:port` of a socket address, with brackets around an IPv6 host."""
+    if not isinstance(address, tuple) or len(address) < 2:
+        return str(address) or "an unnamed peer"
+    host, port = address[0], address[1]
+    return f"[{host}]:{port}" if ":" in str(host) else f"{host}:{port}"
+
+
+class TransportLayer(Protocol):
+    """What a channel reads from and writes to: a socket, or TLS over one.
+
+    Attributes:
+        ready: The handshake, if there is one, is done.
+        has_pending_reads: Bytes may be readable that the socket no longer announces: read before the next select.
+        has_pending_writes: Bytes were accepted but are not with the kernel yet: call `flush` when writable.
+        wants_write: The handshake waits to write.
+    """
+
+    sock: socket.socket
+    ready: bool
+    has_pending_reads: bool
+
+    @property
+    def has_pending_writes(self) -> bool:
+        """See the class."""
+
+    @property
+    def wants_write(self) -> bool:
+        """See the class."""
+
+    @property
+    def principal_name(self) -> str | None:
+        """Return the peer's certificate's subject, or None where it showed none."""
+
+    def handshake(self) -> None:
+        """Go on with the handshake as far as the socket allows; sets `ready` at its end.
+
+        Raises:
+            AuthenticationError: The handshake failed. Not sent.
+            DisconnectedError: The peer hung up. Not sent.
+        """
+
+    def read_into(self, view: memoryview) -> int:
+        """Read what is there: a count, 0 when nothing is there now, END_OF_STREAM at the end."""
+
+    def write_chunks(self, chunks: Sequence[Buffer]) -> int:
+        """Write as much as the socket takes and return how many bytes were accepted; 0 when it is full."""
+
+    def flush(self) -> None:
+        """Write what was accepted earlier."""
+
+    def close(self) -> None:
+        """Close the socket; harmless when closed."""
+
+
+class PlaintextTransportLayer:
+    """A bare TCP socket, gathering its writes."""
+
+    __slots__ = ("_recv_into", "has_pending_reads", "has_pending_writes", "principal_name", "ready", "sock",
+                 "wants_write")
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.sock = sock
+        self.ready = True
+        self.has_pending_reads = False
+        self.has_pending_writes = False
+        self.wants_write = False
+        self.principal_name: str | None = None
+        self._recv_into = sock.recv_into
+
+    def handshake(self) -> None:
+        """Do nothing: there is no handshake."""
+
+    def read_into(self, view: memoryview) -> int:
+        """Read once; see TransportLayer."""
+        try:
+            return self._recv_into(view) or END_OF_STREAM
+        except BlockingIOError:
+            return 0
+
+    def write_chunks(self, chunks: Sequence[Buffer]) -> int:
+        """Write once, gathering up to IOV_MAX pieces; see TransportLayer."""
+        if not hasattr(self.sock, "sendmsg"):  # Windows
+            return self._write_joined(chunks)
+        try:
+            return self.sock.sendmsg(chunks if len(chunks) <= IOV_MAX else chunks[:IOV_MAX])
+        except BlockingIOError:
+            return 0
+
+    def _write_joined(self, chunks: Sequence[Buffer]) -> int:
+        try:
+            return self.sock.send(b"".join(chunks[:IOV_MAX]))
+        except BlockingIOError:
+            return 0
+
+    def flush(self) -> None:
+        """Do nothing: what is accepted is with the kernel."""
+
+    def close(self) -> None:
+        """Close the socket."""
+        self.sock.close()
