@@ -1,0 +1,62 @@
+"""Parses bootstrap.servers.
+
+Road:    properties -> [addresses] -> metadata's first nodes
+Thread:  pure functions; no DNS.
+Source:  Java ClientUtils.parseAndValidateAddresses, Utils.getHost/getPort (4.1), probed. Differs from Java: port 0 and
+         an empty host are refused, because nothing can listen there; names are not resolved here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from ipaddress import IPv6Address
+
+from pyproducer.common.errors import ConfigError
+
+KEY = "bootstrap.servers"
+_PARTS = re.compile(r"(?:[0-9A-Za-z_.%-]+://)?(?P<host>\[[^\[\]]*\]|.*):(?P<port>[0-9]+)", re.ASCII)
+_NAME = re.compile(r"(?:[0-9A-Za-z_%-]+\.)*[0-9A-Za-z_%-]+\.?", re.ASCII)
+_EXAMPLE = "write host:port, several with commas: 'broker1:9092,[::1]:9093'"
+
+
+def parse_bootstrap_servers(servers: Iterable[str]) -> tuple[tuple[str, int], ...]:
+    """Return the addresses as pairs of host and port; an IPv6 host comes without its brackets.
+
+    Raises:
+        ConfigError: There is none, or one is malformed.
+    """
+    items = tuple(servers)
+    addresses = tuple(_parse_address(item) for item in items if item)
+    if not addresses:
+        raise ConfigError(KEY, ",".join(items), f"at least one broker is required: {_EXAMPLE}")
+    return addresses
+
+
+def _parse_address(text: str) -> tuple[str, int]:
+    parts = _PARTS.fullmatch(text)
+    if parts is None:
+        raise ConfigError(KEY, text, f"no port: {_EXAMPLE}")
+    host, port = parts["host"], int(parts["port"])
+    if not 0 < port < 65536:
+        raise ConfigError(KEY, text, f"port {port} is out of range: it must be from 1 to 65535")
+    if host.startswith("["):
+        host = host[1:-1]
+        if not _is_ipv6(host):
+            raise ConfigError(KEY, text, f"[{host}] is not an IPv6 address: {_EXAMPLE}")
+        return host, port
+    if ":" in host:
+        if not _is_ipv6(host):
+            raise ConfigError(KEY, text, f"more than one colon: {_EXAMPLE}")
+        return host, port
+    if not _NAME.fullmatch(host):
+        raise ConfigError(KEY, text, f"{host!r} is not a host name: {_EXAMPLE}")
+    return host, port
+
+
+def _is_ipv6(text: str) -> bool:
+    try:
+        IPv6Address(text)
+    except ValueError:
+        return False
+    return True

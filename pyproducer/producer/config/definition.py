@@ -1,0 +1,160 @@
+"""What a row of the settings table is: type, default, allowed values, how Python treats it, doc.
+
+Road:    [definition] -> table -> ProducerConfig
+Thread:  immutable values.
+Source:  Java ConfigDef (4.1).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+HIDDEN = "[hidden]"
+
+
+class Type(Enum):
+    """Java's types of settings; `value` is Java's name."""
+
+    BOOLEAN = "BOOLEAN"
+    STRING = "STRING"
+    SHORT = "SHORT"
+    INT = "INT"
+    LONG = "LONG"
+    DOUBLE = "DOUBLE"
+    LIST = "LIST"
+    CLASS = "CLASS"
+    PASSWORD = "PASSWORD"
+
+
+class Support(Enum):
+    """How a Python producer treats a setting."""
+
+    DIRECT = "direct"
+    """Means here what it means in Java."""
+    TRANSLATED = "translated"
+    """Names a Java class, store or cipher; takes a Python object or another form here."""
+    JVM_ONLY = "jvm"
+    """Only a JVM can use it: accepted, warned of, without effect."""
+    VALIDATOR_ONLY = "validator"
+    """Only a broker that checks tokens uses it: accepted, warned of, without effect."""
+
+
+class Allowed(Protocol):
+    """A rule for values; None is never given to it."""
+
+    def refusal(self, value: object) -> str | None:
+        """Return why a value is not allowed, with the limit; None when it is."""
+
+    def normalized(self, value: object) -> object:
+        """Return an allowed value in its one spelling."""
+
+
+@dataclass(frozen=True)
+class Range:
+    """A number within bounds, both included; `also` lists values outside that mean something special."""
+
+    low: float | None = None
+    high: float | None = None
+    also: tuple[int, ...] = ()
+
+    def refusal(self, value: object) -> str | None:
+        """Compare with the bounds."""
+        assert isinstance(value, (int, float))
+        if value in self.also:
+            return None
+        if (self.low is not None and value < self.low) or (self.high is not None and value > self.high):
+            return f"the value must be {self}"
+        return None
+
+    def normalized(self, value: object) -> object:
+        """Return the number as it is."""
+        return value
+
+    def __str__(self) -> str:
+        if self.high is None:
+            text = f"at least {self.low}"
+        elif self.low is None:
+            text = f"at most {self.high}"
+        else:
+            text = f"between {self.low} and {self.high}"
+        return text + "".join(f", or {value}" for value in self.also)
+
+
+@dataclass(frozen=True)
+class OneOf:
+    """One of some words. `is_case_insensitive`: any case is accepted and turned into the listed one."""
+
+    words: tuple[str, ...]
+    is_case_insensitive: bool = False
+
+    def refusal(self, value: object) -> str | None:
+        """Look the word up."""
+        if self.normalized(value) in self.words:
+            return None
+        return f"the value must be one of {', '.join(self.words)}"
+
+    def normalized(self, value: object) -> object:
+        """Return the listed spelling of a word."""
+        assert isinstance(value, str)
+        if self.is_case_insensitive:
+            for word in self.words:
+                if word.lower() == value.lower():
+                    return word
+        return value
+
+
+@dataclass(frozen=True)
+class NonEmpty:
+    """A string that is not empty."""
+
+    def refusal(self, value: object) -> str | None:
+        """Refuse the empty string."""
+        return None if value else "the value must not be empty: leave the key out to have none"
+
+    def normalized(self, value: object) -> object:
+        """Return the string as it is."""
+        return value
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One row: everything that is said about one setting is said here.
+
+    Args:
+        key: Java's name, with its dots.
+        type: Java's type.
+        default: The value when the key is not given; None is Java's null.
+        doc: What it does, in a sentence.
+        allowed: The rule for values beyond the type, or None.
+        support: How Python treats it.
+    """
+
+    key: str
+    type: Type
+    default: object
+    doc: str
+    allowed: Allowed | None = None
+    support: Support = Support.DIRECT
+
+    @property
+    def attribute(self) -> str:
+        """The key with underscores in place of dots."""
+        return self.key.replace(".", "_")
+
+    @property
+    def is_secret(self) -> bool:
+        """Whether the value must not be shown."""
+        return self.type is Type.PASSWORD
+
+    @property
+    def is_nullable(self) -> bool:
+        """Whether None may be given: as in Java, not for numbers and lists that have a default."""
+        if self.default is None:
+            return True
+        return self.type in (Type.STRING, Type.CLASS) and self.allowed is None
+
+    def shown(self, value: object) -> object:
+        """Return the value as it may be shown in messages and logs."""
+        return HIDDEN if self.is_secret and value is not None else value

@@ -1,0 +1,156 @@
+"""Checks of files and stores that need no network: TLS stores are PEM, and what is named exists.
+
+Road:    parsed values -> [key stores] -> ProducerConfig
+Thread:  reads the first bytes of files; no state.
+Source:  Java DefaultSslEngineFactory.createKeystore/createTruststore (4.1). Differs from Java: where no type is given,
+         PEM is recognised by its content; JKS and PKCS12 stores must be converted, and the error says how.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Set
+from pathlib import Path
+from shlex import quote
+from typing import Any
+
+from pyproducer.common.errors import ConfigError
+from pyproducer.producer.config.definition import HIDDEN
+
+_PEM_MARK = b"-----BEGIN "
+_JKS_MAGIC = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")  # JKS, JCEKS
+_DER_SEQUENCE = b"\x30"
+_PKCS12_VERSION = b"\x02\x01\x03"  # PKCS12 is a DER SEQUENCE that begins with INTEGER 3; a bare certificate does not
+_HEAD_BYTES = 1 << 20  # a PEM file may begin with a long description in words
+_TLS_VERSIONS = ("TLSv1", "TLSv1.1", "TLSv1.2", "TLSv1.3")
+
+
+def check_security_files(values: dict[str, Any], explicit: Set[str]) -> None:
+    """Check what the security settings name, as far as no broker is needed.
+
+    Raises:
+        ConfigError: A store has a format that cannot be read, a file is missing, or settings contradict each other.
+    """
+    protocol = values["security.protocol"]
+    if protocol in ("SSL", "SASL_SSL"):
+        _check_tls(values, explicit)
+    if protocol in ("SASL_PLAINTEXT", "SASL_SSL") and values["sasl.mechanism"] == "OAUTHBEARER":
+        for key in ("sasl.oauthbearer.assertion.file", "sasl.oauthbearer.assertion.private.key.file",
+                    "sasl.oauthbearer.assertion.template.file"):
+            if values[key]:
+                _read_head(key, values[key])
+
+
+def _check_tls(values: dict[str, Any], explicit: Set[str]) -> None:
+    factory = values["ssl.engine.factory.class"]
+    if factory is not None:
+        if not isinstance(factory, ssl.SSLContext) and not callable(factory):
+            raise ConfigError("ssl.engine.factory.class", factory,
+                              "give an ssl.SSLContext, or a callable that returns one; Java classes cannot be loaded")
+        return
+    _check_versions(values)
+    _check_endpoint_identification(values)
+    _check_key_store(values, explicit)
+    _check_trust_store(values, explicit)
+
+
+def _check_versions(values: dict[str, Any]) -> None:
+    for version in values["ssl.enabled.protocols"]:
+        if version not in _TLS_VERSIONS:
+            raise ConfigError("ssl.enabled.protocols", version, f"every item must be one of {', '.join(_TLS_VERSIONS)}")
+
+
+def _check_endpoint_identification(values: dict[str, Any]) -> None:
+    algorithm = values["ssl.endpoint.identification.algorithm"]
+    if algorithm and algorithm.lower() != "https":
+        raise ConfigError("ssl.endpoint.identification.algorithm", algorithm,
+                          "it must be https (check that the certificate names the host) or empty (do not check)")
+
+
+def _check_key_store(values: dict[str, Any], explicit: Set[str]) -> None:
+    location, key, chain = (values[name] for name in ("ssl.keystore.location", "ssl.keystore.key",
+                                                      "ssl.keystore.certificate.chain"))
+    if key and location:
+        raise ConfigError("ssl.keystore.location", location, "the private key is given twice: leave out this, or "
+                                                             "ssl.keystore.key and ssl.keystore.certificate.chain")
+    if bool(key) != bool(chain):
+        given, missing = (("ssl.keystore.key", "ssl.keystore.certificate.chain") if key else
+                          ("ssl.keystore.certificate.chain", "ssl.keystore.key"))
+        raise ConfigError(given, HIDDEN, f"it needs {missing} beside it, both as PEM text")
+    _check_store(values, explicit, "ssl.keystore", location)
+    for name in ("ssl.keystore.key", "ssl.keystore.certificate.chain"):
+        _check_pem_text(values, explicit, name, "ssl.keystore.type")
+
+
+def _check_trust_store(values: dict[str, Any], explicit: Set[str]) -> None:
+    location = values["ssl.truststore.location"]
+    if values["ssl.truststore.certificates"] and location:
+        raise ConfigError("ssl.truststore.location", location, "the trusted certificates are given twice: leave out "
+                                                               "this or ssl.truststore.certificates")
+    _check_store(values, explicit, "ssl.truststore", location)
+    _check_pem_text(values, explicit, "ssl.truststore.certificates", "ssl.truststore.type")
+
+
+def _check_store(values: dict[str, Any], explicit: Set[str], prefix: str, location: str | None) -> None:
+    password = values[f"{prefix}.password"]
+    if not location:
+        if password:
+            raise ConfigError(f"{prefix}.password", HIDDEN, f"there is no {prefix}.location that it could open")
+        return
+    head = _read_head(f"{prefix}.location", location)
+    kind = _kind_of(head)
+    wanted = (values[f"{prefix}.type"] or "").upper() if f"{prefix}.type" in explicit else "PEM"
+    if kind != "PEM" or wanted != "PEM":
+        raise ConfigError(f"{prefix}.location", location, _conversion(prefix, location, kind))
+    if password:
+        raise ConfigError(f"{prefix}.password", HIDDEN, "a PEM file has no store password: leave it out (the private "
+                                                        "key's own password is ssl.key.password)")
+
+
+def _check_pem_text(values: dict[str, Any], explicit: Set[str], key: str, type_key: str) -> None:
+    text = values[key]
+    if not text:
+        return
+    if type_key in explicit and (values[type_key] or "").upper() != "PEM":
+        raise ConfigError(type_key, values[type_key], f"{key} holds PEM text: set {type_key} to PEM, or leave it out")
+    if _PEM_MARK.decode() not in text:
+        raise ConfigError(key, HIDDEN, f"no PEM text: it must contain a line '{_PEM_MARK.decode()}...'. A path belongs "
+                                       f"into {type_key.replace('.type', '.location')}")
+
+
+def _read_head(key: str, path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read(_HEAD_BYTES)
+    except OSError as cause:
+        raise ConfigError(key, path, f"the file cannot be read: {cause.strerror or cause}") from cause
+
+
+def _kind_of(head: bytes) -> str:
+    if head.startswith(_JKS_MAGIC):
+        return "JKS"
+    if _PEM_MARK in head:
+        return "PEM"
+    if head.startswith(_DER_SEQUENCE):
+        return "PKCS12" if _PKCS12_VERSION in head[:10] else "DER"
+    return "unknown"
+
+
+def _conversion(prefix: str, location: str, kind: str) -> str:
+    if kind == "PEM":
+        return f"the file is PEM: set {prefix}.type to PEM, or leave it out"
+    stem = str(Path(location).with_suffix(""))
+    source, pem = quote(location), quote(f"{stem}.pem")
+    if kind == "DER":
+        steps = [f"openssl x509 -inform der -in {source} -out {pem}"]
+    else:
+        steps = []
+        if kind != "PKCS12":
+            p12 = quote(f"{stem}.p12")
+            steps.append(f"keytool -importkeystore -srckeystore {source} -destkeystore {p12} -deststoretype PKCS12")
+            source = p12
+        which = "" if prefix == "ssl.keystore" else " -nokeys"
+        steps.append(f"openssl pkcs12 -in {source}{which} -out {pem}")
+    named = "not PEM" if kind == "unknown" else kind
+    return (f"the store is {named}, and only PEM can be read. Convert it with `{' && '.join(steps)}`, then set "
+            f"{prefix}.location to {stem}.pem and {prefix}.type to PEM, and leave out {prefix}.password")

@@ -1,0 +1,52 @@
+"""Settings of identity, network, metadata, metrics and telemetry.
+
+Road:    [rows] -> table -> ProducerConfig
+Thread:  immutable.
+Source:  Java ProducerConfig, CommonClientConfigs (4.1).
+"""
+
+from __future__ import annotations
+
+from pyproducer.producer.config.definition import OneOf, Range, Setting, Support, Type
+
+_NOT_NEGATIVE = Range(0)
+_BUFFER = Range(-1)
+
+CLIENT: tuple[Setting, ...] = (
+    # Identity, network, metadata.
+    Setting("bootstrap.servers", Type.LIST, (),
+            "host:port of brokers for the first contact, several with commas. Required; names are resolved when "
+            "connecting, not before."),
+    Setting("client.id", Type.STRING, "", "Name sent in each request; empty becomes producer-N."),
+    Setting("client.dns.lookup", Type.STRING, "use_all_dns_ips",
+            "Try every address of a name, or first replace bootstrap names by their canonical names.",
+            OneOf(("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only"))),
+    Setting("connections.max.idle.ms", Type.LONG, 540000,
+            "Close connections unused for so long; below the broker's 10 minutes."),
+    Setting("metadata.max.age.ms", Type.LONG, 300000, "Refresh metadata at least so often.", _NOT_NEGATIVE),
+    Setting("metadata.max.idle.ms", Type.LONG, 300000, "Forget topics that nothing was sent to for so long.",
+            Range(5000)),
+    Setting("metadata.recovery.strategy", Type.STRING, "rebootstrap",
+            "When no known broker answers: start over from bootstrap.servers, or go on trying.",
+            OneOf(("rebootstrap", "none"), is_case_insensitive=True)),
+    Setting("metadata.recovery.rebootstrap.trigger.ms", Type.LONG, 300000,
+            "Start over from bootstrap.servers when there was no metadata for so long.", _NOT_NEGATIVE),
+    Setting("receive.buffer.bytes", Type.INT, 32768, "SO_RCVBUF; -1 is the system's default.", _BUFFER),
+    Setting("send.buffer.bytes", Type.INT, 131072, "SO_SNDBUF; -1 is the system's default.", _BUFFER),
+    Setting("reconnect.backoff.ms", Type.LONG, 50,
+            "Wait before the first reconnect to a broker; doubles with each failure.", _NOT_NEGATIVE),
+    Setting("reconnect.backoff.max.ms", Type.LONG, 1000,
+            "Ceiling of the wait before a reconnect. As in Java, it is reconnect.backoff.ms when only that is given.",
+            _NOT_NEGATIVE),
+    Setting("socket.connection.setup.timeout.ms", Type.LONG, 10000, "Longest wait for the first attempt to connect."),
+    Setting("socket.connection.setup.timeout.max.ms", Type.LONG, 30000,
+            "Ceiling of that wait, which doubles with each failure."),
+    # Metrics and telemetry.
+    Setting("enable.metrics.push", Type.BOOLEAN, True, "Let the broker ask this client for telemetry (KIP-714)."),
+    Setting("metric.reporters", Type.LIST, ("org.apache.kafka.common.metrics.JmxReporter",),
+            "Told of each metric; JMX exists only in a JVM.", support=Support.TRANSLATED),
+    Setting("metrics.num.samples", Type.INT, 2, "Windows kept for each metric.", Range(1)),
+    Setting("metrics.recording.level", Type.STRING, "INFO", "How much is measured.",
+            OneOf(("INFO", "DEBUG", "TRACE"))),
+    Setting("metrics.sample.window.ms", Type.LONG, 30000, "Length of one window.", _NOT_NEGATIVE),
+)
