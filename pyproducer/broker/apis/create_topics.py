@@ -1,0 +1,156 @@
+"""CreateTopics 2-7: topics with partitions and settings.
+
+Does:    17 name (also one that differs from an existing one only in '.' and '_'), 36 exists, 37 partitions, 38 more
+         replicas than brokers, 39 assignment, 40 setting, 42 named twice, 44 more than 10,000 partitions in one
+         request; -1 takes the default; validate_only; settings are echoed from 5, the topic's id from 7.
+Omits:   manual assignments choose the number of partitions, not who leads them.
+
+Road:    KafkaApis -> [CreateTopics] -> cluster state
+Thread:  handler threads.
+Source:  Java ReplicationControlManager.createTopics (4.1).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any, NamedTuple
+
+from pyproducer.broker.request_channel import Request
+from pyproducer.broker.services import Answer, Services
+from pyproducer.broker.topic_config import TopicConfig, all_values, topic_config
+from pyproducer.broker.topic_name import collides, topic_name_fault
+from pyproducer.common.error_codes import ErrorCode
+from pyproducer.common.errors import ConfigError
+from pyproducer.protocol.request import CreateTopicsRequest
+from pyproducer.protocol.schema import Struct
+
+# Java ReplicationControlManager.MAX_PARTITIONS_PER_BATCH; each partition is an open file here.
+MAX_PARTITIONS_PER_REQUEST = 10_000
+_SOURCE_TOPIC = 1
+_SOURCE_DEFAULT = 5
+
+
+class _Refusal(NamedTuple):
+    error_code: ErrorCode
+    message: str
+
+
+def handle(services: Services, request: Request) -> Answer:
+    """Answer one CreateTopics request."""
+    data = request.body(CreateTopicsRequest).data
+    version = request.header.api_version
+    named = Counter(topic["name"] for topic in data["topics"])
+    asked_for = sum(_partition_count(services, topic) for topic in data["topics"])
+    results = []
+    for topic in data["topics"]:
+        name = topic["name"]
+        if named[name] > 1:
+            named[name] = 0  # answered once
+            fault: _Refusal | None = _Refusal(ErrorCode.INVALID_REQUEST, "Found multiple entries for this topic.")
+            results.append(_refused(name, fault))
+        elif named[name]:
+            if asked_for > MAX_PARTITIONS_PER_REQUEST:
+                fault = _Refusal(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
+            else:
+                fault = _fault(services, topic)
+            results.append(_refused(name, fault) if fault is not None else _create(
+                services, topic, version, validate_only=data["validate_only"]))
+    return {"throttle_time_ms": 0, "topics": results}
+
+
+def error_response(request: Request, error_code: ErrorCode) -> Answer:
+    """Say that the whole request failed."""
+    return {"throttle_time_ms": 0, "topics": [
+        _refused(topic["name"], _Refusal(error_code, error_code.name))
+        for topic in request.body(CreateTopicsRequest).data["topics"]]}
+
+
+def _partition_count(services: Services, topic: Struct) -> int:
+    if topic["assignments"]:
+        return len(topic["assignments"])
+    count: int = topic["num_partitions"]
+    return services.config.number("num.partitions") if count == -1 else count
+
+
+def _fault(services: Services, topic: Struct) -> _Refusal | None:
+    """Return what is wrong with the request for one topic, in Kafka's order and words."""
+    name = topic["name"]
+    reason = topic_name_fault(name)
+    if reason is not None:
+        return _Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, reason)
+    if services.cluster.topic(name) is not None:
+        return _Refusal(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+    for other in services.cluster.topics:
+        if collides(name, other):
+            return _Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION,
+                            f"Topic '{name}' collides with existing topic: {other}")
+    if topic["assignments"]:
+        return _assignment_fault(services, topic)
+    count, replicas = topic["num_partitions"], topic["replication_factor"]
+    if replicas == 0 or replicas < -1:
+        return _Refusal(ErrorCode.INVALID_REPLICATION_FACTOR,
+                        "Replication factor must be larger than 0, or -1 to use the default value.")
+    if count == 0 or count < -1:
+        return _Refusal(ErrorCode.INVALID_PARTITIONS,
+                        "Number of partitions was set to an invalid non-positive value.")
+    brokers = len(services.cluster.brokers)
+    if replicas > brokers:
+        return _Refusal(ErrorCode.INVALID_REPLICATION_FACTOR,
+                        f"Unable to replicate the partition {replicas} time(s): The target replication factor of "
+                        f"{replicas} cannot be reached because only {brokers} broker(s) are registered.")
+    return None
+
+
+def _assignment_fault(services: Services, topic: Struct) -> _Refusal | None:
+    if topic["replication_factor"] != -1:
+        return _Refusal(ErrorCode.INVALID_REQUEST, "A manual partition assignment was specified, but replication "
+                                                   "factor was not set to -1.")
+    if topic["num_partitions"] != -1:
+        return _Refusal(ErrorCode.INVALID_REQUEST, "A manual partition assignment was specified, but numPartitions "
+                                                   "was not set to -1.")
+    indexes = sorted(assignment["partition_index"] for assignment in topic["assignments"])
+    if indexes != list(range(len(indexes))):
+        return _Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                        "partitions should be a consecutive 0-based integer sequence")
+    for assignment in topic["assignments"]:
+        broker_ids = assignment["broker_ids"]
+        if not broker_ids or len(set(broker_ids)) != len(broker_ids) or not (
+                set(broker_ids) <= set(services.cluster.brokers)):
+            return _Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                            f"The manual partition assignment {broker_ids} names no broker, one twice, or one that "
+                            "is not registered.")
+    return None
+
+
+def _create(services: Services, topic: Struct, version: int, *, validate_only: bool) -> dict[str, Any]:
+    name = topic["name"]
+    count = _partition_count(services, topic)
+    configs = {config["name"]: config["value"] for config in topic["configs"]}
+    try:
+        if validate_only:
+            config = topic_config(configs, services.config)
+            topic_id = None
+        else:
+            created = services.cluster.create_topic(name, count, configs)
+            if created is None:  # another handler was faster
+                return _refused(name, _Refusal(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists."))
+            config, topic_id = created.config, created.topic_id
+    except ConfigError as error:
+        return _refused(name, _Refusal(ErrorCode.INVALID_CONFIG, str(error)))
+    result: dict[str, Any] = {"name": name, "error_code": 0, "error_message": None, "num_partitions": count,
+                              "replication_factor": 1}
+    if topic_id is not None:
+        result["topic_id"] = topic_id
+    if version >= 5:
+        result["configs"] = _configs(config, services)
+    return result
+
+
+def _configs(config: TopicConfig, services: Services) -> list[dict[str, Any]]:
+    return [{"name": name, "value": value, "read_only": False, "is_sensitive": False,
+             "config_source": _SOURCE_DEFAULT if is_default else _SOURCE_TOPIC}
+            for name, (value, is_default) in all_values(config, services.config).items()]
+
+
+def _refused(name: str, refusal: _Refusal) -> dict[str, Any]:
+    return {"name": name, "error_code": refusal.error_code, "error_message": refusal.message}

@@ -1,0 +1,210 @@
+"""Fetch 4-18: batches from partition leaders, waiting for them when there are none yet.
+
+Does:    min_bytes and max_wait_ms without a thread that waits (delayed_operation.py); whole batches, and at least one
+         even when it alone is above the limits; a batch that holds the offset comes from its start; fetch.max.bytes;
+         leader epochs (74, 75), 1 out of range, 3 and 100 unknown, 6 with the leader's address (KIP-951).
+Omits:   sessions: a request to open one is answered with session id 0, which clients take as no; a request of a
+         session is 70. Aborted transactions, preferred replicas, diverging epochs, throttling.
+
+Road:    KafkaApis -> [Fetch] -> partition -> log -> socket
+Thread:  handler threads; a delayed fetch is answered on the thread of the append that completes it, or the timer's.
+Source:  Java KafkaApis.handleFetchRequest, ReplicaManager.fetchMessages, DelayedFetch (4.1), and measured answers.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, NamedTuple
+
+from pyproducer.broker.delayed_operation import DelayedOperation
+from pyproducer.broker.partition import Partition
+from pyproducer.broker.request_channel import Request
+from pyproducer.broker.services import Answer, Outcome, Services
+from pyproducer.common.cluster import TopicPartition
+from pyproducer.common.error_codes import ErrorCode
+from pyproducer.protocol.request import FetchRequest
+from pyproducer.protocol.schema import Struct
+
+_logger = logging.getLogger(__name__)
+_TOPIC_ID_FROM = 13
+_LEADER_TAG_FROM = 12
+_NODE_ENDPOINTS_FROM = 16
+_READ_COMMITTED = 1
+
+
+class _Asked(NamedTuple):
+    """One partition of a request; `partition` is None when there is no such topic or partition."""
+
+    partition_index: int
+    partition: Partition | None
+    unknown: ErrorCode
+    current_leader_epoch: int
+    fetch_offset: int
+    max_bytes: int
+
+
+class _AskedTopic(NamedTuple):
+    key: dict[str, Any]
+    partitions: list[_Asked]
+
+
+class _Read(NamedTuple):
+    """What one pass over all partitions found."""
+
+    body: dict[str, Any]
+    size_bytes: int
+    has_error: bool
+
+
+class FetchPass:
+    """A parsed request that can be read more than once: at once, and again when its wait is over."""
+
+    def __init__(self, services: Services, request: Request) -> None:
+        self._services = services
+        self._request = request
+        data = request.body(FetchRequest).data
+        self._version = request.header.api_version
+        self.max_wait_ms: int = data["max_wait_ms"]
+        self.min_bytes = min(data["min_bytes"], services.config.number("fetch.max.bytes"))
+        self._max_bytes = min(data["max_bytes"], services.config.number("fetch.max.bytes"))
+        self._committed = data["isolation_level"] == _READ_COMMITTED
+        self._topics = [self._asked_topic(topic) for topic in data["topics"]]
+
+    def _asked_topic(self, topic: Struct) -> _AskedTopic:
+        cluster = self._services.cluster
+        if self._version >= _TOPIC_ID_FROM:
+            key: dict[str, Any] = {"topic_id": topic["topic_id"]}
+            found = cluster.topic_by_id(topic["topic_id"])
+        else:
+            key = {"topic": topic["topic"]}
+            found = cluster.topic(topic["topic"])
+        partitions = () if found is None else found.partitions
+        unknown = (ErrorCode.UNKNOWN_TOPIC_ID if found is None and self._version >= _TOPIC_ID_FROM
+                   else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        asked = []
+        for partition in topic["partitions"]:
+            index = partition["partition"]
+            asked.append(_Asked(index, partitions[index] if 0 <= index < len(partitions) else None, unknown,
+                                partition.get("current_leader_epoch", -1), partition["fetch_offset"],
+                                partition["partition_max_bytes"]))
+        return _AskedTopic(key, asked)
+
+    def keys(self) -> list[TopicPartition]:
+        """Return the partitions whose appends may complete the request."""
+        return [asked.partition.topic_partition for topic in self._topics for asked in topic.partitions
+                if asked.partition is not None]
+
+    def is_ready(self) -> bool:
+        """Return whether there are min_bytes to read, or something that is no reason to wait."""
+        size_bytes = 0
+        for topic in self._topics:
+            for asked in topic.partitions:
+                if self._error_of(asked) is not ErrorCode.NONE or asked.partition is None:
+                    return True
+                size_bytes += asked.partition.log.bytes_after(asked.fetch_offset, max(asked.max_bytes, 0))
+                if size_bytes >= self.min_bytes:
+                    return True
+        return False
+
+    def read(self) -> _Read:
+        """Read all partitions and build the response."""
+        left_bytes = max(self._max_bytes, 0)
+        total_bytes = 0
+        has_error = False
+        leaders: set[int] = set()
+        responses: list[dict[str, Any]] = []
+        for topic in self._topics:
+            answers = []
+            for asked in topic.partitions:
+                error_code = self._error_of(asked)
+                if error_code is not ErrorCode.NONE or asked.partition is None:
+                    has_error = True
+                    answers.append(self._error(asked, error_code, leaders))
+                    continue
+                log = asked.partition.log
+                data = log.read(asked.fetch_offset, min(max(asked.max_bytes, 0), left_bytes),
+                                at_least_one=total_bytes == 0,
+                                up_to_offset=log.last_stable_offset if self._committed else None)
+                total_bytes += len(data)
+                left_bytes = max(left_bytes - len(data), 0)
+                answers.append({
+                    "partition_index": asked.partition_index, "error_code": 0, "high_watermark": log.high_watermark,
+                    "last_stable_offset": log.last_stable_offset, "log_start_offset": log.log_start_offset,
+                    "aborted_transactions": [] if self._committed else None, "records": data})
+            responses.append({**topic.key, "partitions": answers})
+        body: dict[str, Any] = {"throttle_time_ms": 0, "error_code": 0, "responses": responses}
+        if leaders and self._version >= _NODE_ENDPOINTS_FROM:
+            body["node_endpoints"] = self._services.node_end_points(self._request.context.listener_name, leaders)
+        return _Read(body, total_bytes, has_error)
+
+    def respond(self) -> None:
+        """Read now and answer, whatever there is; a failure must not reach the append that completed us."""
+        try:
+            answer: Answer = self.read().body
+        except Exception:
+            _logger.exception("Error when completing a delayed fetch of %s", self._request.context.connection_id)
+            answer = error_response(self._request, ErrorCode.UNKNOWN_SERVER_ERROR)
+        self._services.respond(self._request, answer)
+
+    def _error_of(self, asked: _Asked) -> ErrorCode:
+        partition = asked.partition
+        if partition is None or self._services.cluster.partition(*partition.topic_partition) is not partition:
+            return asked.unknown  # never there, or deleted while the request waited
+        error_code = partition.check_leader(self._services.node_id, asked.current_leader_epoch)
+        if error_code is not ErrorCode.NONE:
+            return error_code
+        if not partition.log.log_start_offset <= asked.fetch_offset <= partition.log.log_end_offset:
+            return ErrorCode.OFFSET_OUT_OF_RANGE
+        return ErrorCode.NONE
+
+    def _error(self, asked: _Asked, error_code: ErrorCode, leaders: set[int]) -> dict[str, Any]:
+        answer: dict[str, Any] = {
+            "partition_index": asked.partition_index, "error_code": error_code, "high_watermark": -1,
+            "aborted_transactions": [] if error_code is asked.unknown else None, "records": b""}
+        if (error_code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+                and asked.partition is not None and self._version >= _LEADER_TAG_FROM):
+            leader_id, leader_epoch = asked.partition.leadership
+            answer["current_leader"] = {"leader_id": leader_id, "leader_epoch": leader_epoch}
+            leaders.add(leader_id)
+        return answer
+
+
+class DelayedFetch(DelayedOperation):
+    """A Fetch that waits for min_bytes or for max_wait_ms."""
+
+    def __init__(self, fetch: FetchPass) -> None:
+        super().__init__(fetch.max_wait_ms)
+        self._fetch = fetch
+
+    def can_complete(self) -> bool:
+        """Return whether the answer would be worth sending."""
+        return self._fetch.is_ready()
+
+    def on_complete(self, *, expired: bool) -> None:
+        """Answer with what there is now."""
+        self._fetch.respond()
+
+
+def handle(services: Services, request: Request) -> Answer:
+    """Answer one Fetch request."""
+    data = request.body(FetchRequest).data
+    if data.get("session_epoch", -1) > 0:
+        return error_response(request, ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+    fetch = FetchPass(services, request)
+    found = fetch.read()
+    keys = fetch.keys()
+    if found.has_error or found.size_bytes >= fetch.min_bytes or fetch.max_wait_ms <= 0 or not keys:
+        return found.body
+    services.cluster.delayed_fetches.try_complete_else_watch(DelayedFetch(fetch), keys)
+    return Outcome.LATER
+
+
+def error_response(request: Request, error_code: ErrorCode) -> Answer:
+    """Say that the whole request failed; before version 7 only partitions can say so."""
+    if request.header.api_version >= 7:
+        return {"throttle_time_ms": 0, "error_code": error_code, "responses": []}
+    return {"throttle_time_ms": 0, "responses": [
+        {"topic": topic["topic"], "partitions": [
+            {"partition_index": partition["partition"], "error_code": error_code, "high_watermark": -1,
+             "aborted_transactions": [], "records": b""} for partition in topic["partitions"]]}
+        for topic in request.body(FetchRequest).data["topics"]]}

@@ -1,0 +1,108 @@
+"""Metadata 0-13: brokers, topics, partitions and their leaders; topics are created by asking for them.
+
+Does:    addresses of the listener that the request came in by; version 0 asks for all topics with an empty list,
+         later ones with null; from 12 a topic may be named by its id (100 when unknown); repeated names are
+         answered once; a wrong name is 17, an unknown one 3 unless it is created (auto.create.topics.enable and
+         the request's own switch).
+Omits:   authorized operations (their default is sent).
+Differs: Kafka creates topics behind the answer, says 3 and is ready half a second later; here the first answer
+         has the new topic.
+
+Road:    KafkaApis -> [Metadata]
+Thread:  handler threads.
+Source:  Java KafkaApis.handleTopicMetadataRequest (4.1), and its measured answers.
+"""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+from pyproducer.broker.cluster_state import TopicState
+from pyproducer.broker.partition import Partition
+from pyproducer.broker.request_channel import Request
+from pyproducer.broker.services import Answer, Services
+from pyproducer.broker.topic_name import INTERNAL_TOPICS, topic_name_fault
+from pyproducer.common.error_codes import ErrorCode
+from pyproducer.protocol.request import MetadataRequest
+
+_ZERO_ID = uuid.UUID(int=0)
+
+
+def handle(services: Services, request: Request) -> Answer:
+    """Answer one Metadata request."""
+    data = request.body(MetadataRequest).data
+    version = request.header.api_version
+    asked = data["topics"]
+    if asked is None or (version == 0 and not asked):
+        topics = [_topic(services, topic) for topic in services.cluster.topics.values()]
+    else:
+        if version in (10, 11) and any(topic["name"] is None or topic["topic_id"] != _ZERO_ID for topic in asked):
+            return error_response(request, ErrorCode.INVALID_REQUEST)
+        if version >= 12 and any(topic["name"] is None and topic["topic_id"] == _ZERO_ID for topic in asked):
+            return error_response(request, ErrorCode.UNKNOWN_SERVER_ERROR)
+        may_create = bool(data.get("allow_auto_topic_creation", True))
+        topics = []
+        for name, topic_id in dict.fromkeys((topic["name"], topic.get("topic_id", _ZERO_ID)) for topic in asked):
+            by_id = topic_id != _ZERO_ID
+            topics.append(_by_id(services, topic_id) if by_id else _by_name(services, name, may_create=may_create))
+    cluster = services.cluster
+    end_points = services.end_points(request.context.listener_name)
+    return {
+        "throttle_time_ms": 0,
+        "brokers": [{"node_id": node_id, "host": end_point.host, "port": end_point.port, "rack": rack}
+                    for node_id, (end_point, rack) in sorted(end_points.items())],
+        "cluster_id": cluster.cluster_id,
+        "controller_id": cluster.controller_id,
+        "topics": topics,
+        "error_code": 0,
+    }
+
+
+def error_response(request: Request, error_code: ErrorCode) -> Answer:
+    """Say that the whole request failed: every topic has the code, and there are no brokers."""
+    topics = [_error(error_code, topic["name"] or "", topic.get("topic_id", _ZERO_ID))
+              for topic in request.body(MetadataRequest).data["topics"] or ()]
+    return {"throttle_time_ms": 0, "brokers": [], "cluster_id": None, "controller_id": -1, "topics": topics}
+
+
+def _by_id(services: Services, topic_id: uuid.UUID) -> dict[str, Any]:
+    topic = services.cluster.topic_by_id(topic_id)
+    return _error(ErrorCode.UNKNOWN_TOPIC_ID, None, topic_id) if topic is None else _topic(services, topic)
+
+
+def _by_name(services: Services, name: str, *, may_create: bool) -> dict[str, Any]:
+    cluster = services.cluster
+    topic = cluster.topic(name)
+    if topic is not None:
+        return _topic(services, topic)
+    if topic_name_fault(name) is not None:
+        return _error(ErrorCode.INVALID_TOPIC_EXCEPTION, name)
+    if not (may_create and services.config.switch("auto.create.topics.enable")) or name in INTERNAL_TOPICS:
+        return _error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name)
+    # None: another handler was faster.
+    topic = cluster.create_topic(name, services.config.number("num.partitions"), {}) or cluster.topic(name)
+    return _error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name) if topic is None else _topic(services, topic)
+
+
+def _error(error_code: ErrorCode, name: str | None, topic_id: uuid.UUID = _ZERO_ID) -> dict[str, Any]:
+    return {"error_code": error_code, "name": name, "topic_id": topic_id, "is_internal": False, "partitions": []}
+
+
+def _topic(services: Services, topic: TopicState) -> dict[str, Any]:
+    return {"error_code": 0, "name": topic.name, "topic_id": topic.topic_id, "is_internal": topic.is_internal,
+            "partitions": [_partition(services, partition) for partition in topic.partitions]}
+
+
+def _partition(services: Services, partition: Partition) -> dict[str, Any]:
+    leader_id, leader_epoch = partition.leadership
+    alive = leader_id in services.cluster.brokers
+    return {
+        "error_code": ErrorCode.NONE if alive else ErrorCode.LEADER_NOT_AVAILABLE,
+        "partition_index": partition.topic_partition.partition,
+        "leader_id": leader_id if alive else -1,
+        "leader_epoch": leader_epoch,
+        "replica_nodes": [leader_id],
+        "isr_nodes": [leader_id],
+        "offline_replicas": [] if alive else [leader_id],
+    }

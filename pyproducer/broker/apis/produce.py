@@ -1,0 +1,138 @@
+"""Produce 3-13: append one batch to each partition named.
+
+Does:    Kafka's checks in Kafka's order (record/validation.py), duplicates and sequences of idempotent producers
+         (storage/producer_state.py), acks 0, 1 and -1 (others: 21), LogAppendTime, max.message.bytes (10),
+         topic ids from 13 (100 when unknown), record_errors (KIP-467), the leader's address when this node does not
+         lead (KIP-951, from 10). acks=0 has no response: nothing is written, or the connection is closed when a
+         partition had an error. 0-2 are advertised and refused, as Kafka does (KAFKA-18659).
+Omits:   transactions: a transactional id or a transactional batch is answered with 53. There is one replica, so
+         acks -1 is acks 1 and timeout_ms has nothing to wait for.
+
+Road:    KafkaApis -> [Produce] -> partition -> log
+Thread:  handler threads. Appending wakes the fetches that wait for the partition; their responses are built here.
+Source:  Java KafkaApis.handleProduceRequest, ReplicaManager.appendRecords (4.1), and its measured answers.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from pyproducer.broker.partition import Leadership, Partition
+from pyproducer.broker.request_channel import Request
+from pyproducer.broker.services import Answer, Outcome, Services
+from pyproducer.broker.storage.log import AppendResult
+from pyproducer.common.error_codes import ErrorCode
+from pyproducer.protocol.request import ProduceRequest
+from pyproducer.protocol.schema import Struct
+from pyproducer.record.layout import ATTRIBUTES_OFFSET, TRANSACTIONAL_MASK, Buffer
+
+_logger = logging.getLogger(__name__)
+_TOPIC_ID_FROM = 13
+_CURRENT_LEADER_FROM = 10
+_NOTHING: tuple[()] = ()
+
+
+def handle(services: Services, request: Request) -> Answer:
+    """Answer one Produce request."""
+    data = request.body(ProduceRequest).data
+    version = request.header.api_version
+    if data["transactional_id"] is not None or _has_transactional_records(data):
+        return error_response(request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    acks = data["acks"]
+    timestamp_ms = services.clock.timestamp_ms()
+    node_id = services.node_id
+    failed = False
+    leaders: set[int] = set()
+    responses: list[dict[str, Any]] = []
+    for topic_data in data["topic_data"]:
+        topic = _topic_key(topic_data, version)
+        found = services.cluster.topic_by_id(topic_data["topic_id"]) if version >= _TOPIC_ID_FROM else (
+            services.cluster.topic(topic_data["name"]))
+        partitions: tuple[Partition, ...] = _NOTHING if found is None else found.partitions
+        unknown = (ErrorCode.UNKNOWN_TOPIC_ID if found is None and version >= _TOPIC_ID_FROM
+                   else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        answers: list[dict[str, Any]] = []
+        for partition_data in topic_data["partition_data"]:
+            index: int = partition_data["index"]
+            partition = partitions[index] if 0 <= index < len(partitions) else None
+            if partition is None:
+                answer = _error(index, unknown)
+            elif not -1 <= acks <= 1:
+                answer = _error(index, ErrorCode.INVALID_REQUIRED_ACKS)
+            elif partition.leadership.leader_id != node_id:
+                answer = _not_leader(index, partition.leadership, version)
+                leaders.add(partition.leadership.leader_id)
+            else:
+                answer = _append(services, partition, partition_data["records"], version, timestamp_ms)
+            failed |= answer["error_code"] != 0
+            answers.append(answer)
+        topic["partition_responses"] = answers
+        responses.append(topic)
+    if acks == 0:
+        # Nobody waits for an answer: a closed connection is the only way to say that something went wrong.
+        return Outcome.CLOSE_CONNECTION if failed else Outcome.NO_RESPONSE
+    body: dict[str, Any] = {"responses": responses, "throttle_time_ms": 0}
+    if leaders and version >= _CURRENT_LEADER_FROM:
+        body["node_endpoints"] = services.node_end_points(request.context.listener_name, leaders)
+    return body
+
+
+def error_response(request: Request, error_code: ErrorCode) -> Answer:
+    """Say that the whole request failed."""
+    data = request.body(ProduceRequest).data
+    if data["acks"] == 0:
+        return Outcome.CLOSE_CONNECTION
+    version = request.header.api_version
+    responses = []
+    for topic_data in data["topic_data"]:
+        topic = _topic_key(topic_data, version)
+        topic["partition_responses"] = [_error(partition["index"], error_code)
+                                        for partition in topic_data["partition_data"]]
+        responses.append(topic)
+    return {"responses": responses, "throttle_time_ms": 0}
+
+
+def _append(services: Services, partition: Partition, records: Buffer | None, version: int,
+            timestamp_ms: int) -> dict[str, Any]:
+    index = partition.topic_partition.partition
+    result = partition.append(records, produce_version=version, timestamp_ms=timestamp_ms)
+    log_start_offset = partition.log.log_start_offset
+    if isinstance(result, AppendResult):
+        services.cluster.delayed_fetches.check_and_complete(partition.topic_partition)
+        return {"index": index, "error_code": 0, "base_offset": result.base_offset,
+                "log_append_time_ms": result.log_append_time_ms, "log_start_offset": log_start_offset,
+                "record_errors": _NOTHING, "error_message": None}
+    _logger.info("Refused a batch for %s with %s: %s", partition.topic_partition, result.error_code.name, result.why)
+    answer = _error(index, result.error_code, log_start_offset if result.tells_log_start_offset else -1)
+    answer["error_message"] = result.error_message
+    answer["record_errors"] = [
+        {"batch_index": fault.batch_index, "batch_index_error_message": fault.message}
+        for fault in result.record_faults]
+    return answer
+
+
+def _error(index: int, error_code: ErrorCode, log_start_offset: int = -1) -> dict[str, Any]:
+    return {"index": index, "error_code": error_code, "base_offset": -1, "log_append_time_ms": -1,
+            "log_start_offset": log_start_offset, "record_errors": _NOTHING, "error_message": None}
+
+
+def _not_leader(index: int, leadership: Leadership, version: int) -> dict[str, Any]:
+    answer = _error(index, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    if version >= _CURRENT_LEADER_FROM:
+        answer["current_leader"] = {"leader_id": leadership.leader_id, "leader_epoch": leadership.leader_epoch}
+    return answer
+
+
+def _topic_key(topic_data: Struct, version: int) -> dict[str, Any]:
+    if version >= _TOPIC_ID_FROM:
+        return {"topic_id": topic_data["topic_id"]}
+    return {"name": topic_data["name"]}
+
+
+def _has_transactional_records(data: Struct) -> bool:
+    """Whether a batch has the transactional bit; a whole request is refused for one such batch, as Kafka does."""
+    low_byte = ATTRIBUTES_OFFSET + 1
+    return any(records is not None and len(records) > low_byte and records[low_byte] & TRANSACTIONAL_MASK
+               for topic in data["topic_data"] for partition in topic["partition_data"]
+               for records in (partition["records"],))

@@ -1,0 +1,63 @@
+"""One broker of a cluster: network layer, request channel, handlers, APIs.
+
+Road:    EmbeddedBroker -> [broker] -> SocketServer, KafkaRequestHandlerPool, KafkaApis
+Thread:  the one that starts and stops it.
+Source:  Java kafka.server.BrokerServer (4.1).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from pyproducer.broker.cluster_state import BrokerInfo, ClusterState
+from pyproducer.broker.handler_pool import KafkaRequestHandlerPool
+from pyproducer.broker.kafka_apis import KafkaApis
+from pyproducer.broker.listener import EndPoint
+from pyproducer.broker.processor import ApiGate
+from pyproducer.broker.request_channel import RequestChannel
+from pyproducer.broker.socket_server import SocketServer
+
+_logger = logging.getLogger(__name__)
+
+
+class BrokerServer:
+    """A broker that listens as soon as it is made, and answers once it is started.
+
+    Raises:
+        ConfigError: A listener cannot be opened.
+    """
+
+    def __init__(self, node_id: int, cluster: ClusterState, end_points: Sequence[EndPoint]) -> None:
+        self.node_id = node_id
+        self._cluster = cluster
+        config = cluster.config
+        self.channel = RequestChannel(config.number("queued.max.requests"))
+        self.apis = KafkaApis(node_id, cluster, self.channel, cluster.clock)
+        self.socket_server = SocketServer(node_id, end_points, config, self.channel, ApiGate(self.apis.is_supported),
+                                          cluster.clock)
+        self._handlers = KafkaRequestHandlerPool(config.number("num.io.threads"), node_id, self.channel,
+                                                 self.apis.handle)
+
+    @property
+    def end_points(self) -> dict[str, EndPoint]:
+        """The listeners by name, with the ports that are really used."""
+        return self.socket_server.end_points
+
+    def start(self) -> None:
+        """Make the broker known to the cluster and serve."""
+        self._cluster.register_broker(BrokerInfo(self.node_id, self.end_points,
+                                                 self._cluster.config.optional_text("broker.rack")))
+        self._handlers.start()
+        self.socket_server.start()
+        for end_point in self.end_points.values():
+            _logger.info("Broker %d listens on %s://%s:%d", self.node_id, end_point.listener_name, end_point.host,
+                         end_point.port)
+
+    def shutdown(self) -> None:
+        """Stop in Kafka's order: accepting, requests, handlers, what waits, connections."""
+        self.socket_server.stop_accepting()
+        self.channel.close()
+        self._handlers.shutdown()
+        self._cluster.delayed_fetches.complete_all()
+        self.socket_server.shutdown()

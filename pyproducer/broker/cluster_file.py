@@ -1,0 +1,79 @@
+"""The cluster's memory on disk: ids, topics and the next producer id, in one small file.
+
+Road:    create topic, producer ids -> [cluster file] -> data_dir/cluster.json; read at start
+Thread:  under the cluster's lock.
+Shape:   JSON: cluster_id, next_producer_id (all smaller ones may be in use), topics: name -> topic_id, partitions,
+         configs, leader_epochs. Written to a new file that then takes the old one's name.
+Source:  ours; what Kafka keeps in its __cluster_metadata log. The segments themselves are Kafka's.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import uuid
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pyproducer.common.errors import ConfigError
+
+FILE_NAME = "cluster.json"
+_FORMAT_VERSION = 1
+
+
+@dataclass
+class TopicEntry:
+    """One topic as it is kept."""
+
+    topic_id: uuid.UUID
+    leader_epochs: list[int]
+    configs: dict[str, str]
+
+
+@dataclass
+class ClusterFile:
+    """Everything that is kept."""
+
+    cluster_id: str
+    next_producer_id: int = 0
+    topics: dict[str, TopicEntry] = field(default_factory=dict)
+
+
+def new_cluster_id() -> str:
+    """Return a random id in Kafka's form: 22 characters, a UUID in base64."""
+    return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode("ascii").rstrip("=")
+
+
+def read_cluster_file(data_dir: Path) -> ClusterFile:
+    """Read the file; a new cluster when there is none.
+
+    Raises:
+        ConfigError: The file exists and cannot be read.
+    """
+    path = data_dir / FILE_NAME
+    if not path.exists():
+        return ClusterFile(new_cluster_id())
+    try:
+        content = json.loads(path.read_text("utf-8"))
+        if content["version"] != _FORMAT_VERSION:
+            raise ValueError(f"its version is {content['version']}, this is {_FORMAT_VERSION}")
+        topics = {
+            name: TopicEntry(uuid.UUID(entry["topic_id"]), [int(epoch) for epoch in entry["leader_epochs"]],
+                             {str(key): str(value) for key, value in entry["configs"].items()})
+            for name, entry in content["topics"].items()}
+        return ClusterFile(str(content["cluster_id"]), int(content["next_producer_id"]), topics)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ConfigError("data_dir", str(data_dir), f"{path} cannot be read: {error}") from error
+
+
+def write_cluster_file(data_dir: Path, content: ClusterFile) -> None:
+    """Replace the file."""
+    topics = {
+        name: {"topic_id": str(entry.topic_id), "leader_epochs": entry.leader_epochs, "configs": entry.configs}
+        for name, entry in content.topics.items()}
+    text = json.dumps({"version": _FORMAT_VERSION, "cluster_id": content.cluster_id,
+                       "next_producer_id": content.next_producer_id, "topics": topics}, indent=1)
+    temporary = data_dir / (FILE_NAME + ".tmp")
+    temporary.write_text(text, "utf-8")
+    os.replace(temporary, data_dir / FILE_NAME)

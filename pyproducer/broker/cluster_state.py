@@ -1,0 +1,218 @@
+"""What all brokers of one cluster share: nodes, topics, partitions, producer ids, and what waits.
+
+Road:    apis -> [cluster state] -> partition -> log
+Thread:  any. Changes take one lock and replace the tables; reading takes none and sees one table or the next.
+Source:  Java MetadataCache, ReplicaManager, ReplicationControlManager and ProducerIdControlManager in one (4.1):
+         brokers of a cluster run in one process, so there is nothing to replicate.
+"""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from pyproducer.broker.cluster_file import TopicEntry, read_cluster_file, write_cluster_file
+from pyproducer.broker.config import BrokerConfig
+from pyproducer.broker.data_dir import DataDir
+from pyproducer.broker.delayed_operation import DelayedOperationPurgatory
+from pyproducer.broker.listener import EndPoint
+from pyproducer.broker.partition import Leadership, Partition
+from pyproducer.broker.storage.log import Log
+from pyproducer.broker.timer import Timer
+from pyproducer.broker.topic_config import TopicConfig, topic_config
+from pyproducer.broker.topic_name import INTERNAL_TOPICS
+from pyproducer.common.clock import Clock
+from pyproducer.common.cluster import TopicPartition
+
+# Java ProducerIdsBlock.PRODUCER_ID_BLOCK_SIZE: ids are reserved on disk in blocks, and the rest of a block is lost
+# when the broker stops.
+PRODUCER_ID_BLOCK_SIZE = 1000
+
+
+class BrokerInfo(NamedTuple):
+    """One broker as clients see it; `end_points` by listener name, with the ports that are really used."""
+
+    node_id: int
+    end_points: Mapping[str, EndPoint]
+    rack: str | None
+
+
+class TopicState:
+    """One topic. `partitions` is replaced, never changed."""
+
+    def __init__(self, name: str, topic_id: uuid.UUID, config: TopicConfig, partitions: tuple[Partition, ...]) -> None:
+        self.name = name
+        self.topic_id = topic_id
+        self.config = config
+        self.partitions = partitions
+        self.is_internal = name in INTERNAL_TOPICS
+
+
+class ClusterState:
+    """The state of one cluster, over one data directory.
+
+    Args:
+        data_dir: Where everything is kept; may hold what an earlier broker left.
+        config: The settings of all brokers.
+        clock: The clocks.
+        node_ids: The brokers that there will be; leaders are spread over them.
+    """
+
+    def __init__(self, data_dir: Path, config: BrokerConfig, clock: Clock, *, node_ids: tuple[int, ...] = (1,)) -> None:
+        self.config = config
+        self.node_ids = node_ids
+        self.clock = clock
+        self.data_dir = DataDir(data_dir)
+        self.timer = Timer(clock, name="kafka-expiration-reaper")
+        self.delayed_fetches: DelayedOperationPurgatory[TopicPartition] = DelayedOperationPurgatory(self.timer)
+        self._lock = threading.Lock()  # guards every change below, and the cluster file
+        self._topics: dict[str, TopicState] = {}
+        self._topics_by_id: dict[uuid.UUID, TopicState] = {}
+        self._brokers: dict[int, BrokerInfo] = {}
+        try:
+            self._file = read_cluster_file(data_dir)
+            self._next_producer_id = self._file.next_producer_id
+            for name, entry in self._file.topics.items():
+                self._enter(self._open_topic(name, entry))
+            write_cluster_file(data_dir, self._file)
+        except BaseException:
+            self._close_logs()
+            self.data_dir.close(clean=False)
+            raise
+        self.data_dir.opened()
+
+    @property
+    def cluster_id(self) -> str:
+        """Kafka's cluster id."""
+        return self._file.cluster_id
+
+    # ---- nodes
+
+    def register_broker(self, broker: BrokerInfo) -> None:
+        """Make a broker known, with the ports it listens on."""
+        with self._lock:
+            self._brokers = {**self._brokers, broker.node_id: broker}
+
+    @property
+    def brokers(self) -> Mapping[int, BrokerInfo]:
+        """The living brokers by id."""
+        return self._brokers
+
+    @property
+    def controller_id(self) -> int:
+        """The broker that admin clients turn to: the living one with the smallest id."""
+        return min(self._brokers, default=-1)
+
+    # ---- topics
+
+    @property
+    def topics(self) -> Mapping[str, TopicState]:
+        """All topics by name."""
+        return self._topics
+
+    def topic(self, name: str) -> TopicState | None:
+        """Return a topic, or None."""
+        return self._topics.get(name)
+
+    def topic_by_id(self, topic_id: uuid.UUID) -> TopicState | None:
+        """Return a topic by its id, or None."""
+        return self._topics_by_id.get(topic_id)
+
+    def partition(self, topic: str, index: int) -> Partition | None:
+        """Return a partition, or None."""
+        state = self._topics.get(topic)
+        if state is None or not 0 <= index < len(state.partitions):
+            return None
+        return state.partitions[index]
+
+    def create_topic(self, name: str, partition_count: int, configs: Mapping[str, str | None]) -> TopicState | None:
+        """Create a topic with leaders spread over the living brokers; None when it exists already.
+
+        Raises:
+            ConfigError: A setting of the topic is unknown or wrong; nothing was created.
+        """
+        config = topic_config(configs, self.config)
+        with self._lock:
+            if name in self._topics:
+                return None
+            entry = TopicEntry(uuid.uuid4(), [0] * partition_count, dict(config.overrides))
+            topic = self._open_topic(name, entry)
+            self._file.topics[name] = entry
+            write_cluster_file(self.data_dir.path, self._file)
+            self._enter(topic)
+            return topic
+
+    def delete_topic(self, name: str) -> bool:
+        """Delete a topic and its files; return whether it existed."""
+        with self._lock:
+            topic = self._topics.get(name)
+            if topic is None:
+                return False
+            self._topics = {key: value for key, value in self._topics.items() if key != name}
+            self._topics_by_id = {state.topic_id: state for state in self._topics.values()}
+            del self._file.topics[name]
+            write_cluster_file(self.data_dir.path, self._file)
+        for partition in topic.partitions:
+            partition.log.delete()
+            self.delayed_fetches.check_and_complete(partition.topic_partition)
+        return True
+
+    # ---- producer ids
+
+    def next_producer_id(self) -> int:
+        """Return a producer id that nobody has had in this data directory."""
+        with self._lock:
+            producer_id = self._next_producer_id
+            if producer_id >= self._file.next_producer_id:
+                self._file.next_producer_id = producer_id + PRODUCER_ID_BLOCK_SIZE
+                write_cluster_file(self.data_dir.path, self._file)
+            self._next_producer_id = producer_id + 1
+            return producer_id
+
+    # ---- life
+
+    def start(self) -> None:
+        """Start the timer."""
+        self.timer.start()
+
+    def close(self) -> None:
+        """Stop the timer, close every log and give the directory back. No handler may be running."""
+        self.timer.stop()
+        self._close_logs()
+        self.data_dir.close(clean=True)
+
+    def _close_logs(self) -> None:
+        for topic in self._topics.values():
+            for partition in topic.partitions:
+                partition.log.close()
+
+    def _enter(self, topic: TopicState) -> None:
+        self._topics = {**self._topics, topic.name: topic}
+        self._topics_by_id = {**self._topics_by_id, topic.topic_id: topic}
+
+    def _open_topic(self, name: str, entry: TopicEntry) -> TopicState:
+        """Open the logs of a topic; on failure none of them is left open."""
+        config = topic_config(entry.configs, self.config)
+        partitions: list[Partition] = []
+        try:
+            for index, leader_epoch in enumerate(entry.leader_epochs):
+                topic_partition = TopicPartition(name, index)
+                directory = self.data_dir.path / str(topic_partition)
+                if name not in self._file.topics:
+                    # Left by a broker that died between making the logs and entering the topic, or while deleting.
+                    shutil.rmtree(directory, ignore_errors=True)
+                log = Log(directory, segment_bytes=config.segment_bytes,
+                          index_interval_bytes=self.config.number("log.index.interval.bytes"))
+                leadership = Leadership(self.node_ids[index % len(self.node_ids)], leader_epoch)
+                partitions.append(Partition(topic_partition, leadership, log, config))
+        except BaseException:
+            for partition in partitions:
+                partition.log.close()
+                if name not in self._file.topics:
+                    shutil.rmtree(partition.log.directory, ignore_errors=True)
+            raise
+        return TopicState(name, entry.topic_id, config, tuple(partitions))

@@ -1,0 +1,166 @@
+"""The broker's settings under Kafka's names: one row each.
+
+Road:    EmbeddedBroker, command line -> [config] -> every part of the broker
+Thread:  immutable after construction.
+Source:  Java KafkaConfig, SocketServerConfigs, ServerLogConfigs, LogConfig, TopicConfig (4.1). A row that Kafka has
+         and we have not is refused with the nearest name, so that no setting is silently without effect.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from pyproducer.common.errors import ConfigError
+
+MAX_INT = 2**31 - 1
+MAX_LONG = 2**63 - 1
+
+Value = int | bool | str | None
+
+
+class ConfigRow(NamedTuple):
+    """One setting: its type, default, bounds or allowed values, and what it does."""
+
+    name: str
+    kind: type
+    default: Value
+    doc: str
+    low: int | None = None
+    high: int | None = None
+    allowed: tuple[str, ...] = ()
+
+
+_BROKER_ROWS = (
+    ConfigRow("num.network.threads", int, 3, "Processors per listener", 1),
+    ConfigRow("num.io.threads", int, 8, "Request handler threads", 1),
+    ConfigRow("queued.max.requests", int, 500, "Requests that wait for a handler before processors block", 1),
+    ConfigRow("socket.request.max.bytes", int, 100 * 1024 * 1024, "Largest request", 1),
+    ConfigRow("socket.send.buffer.bytes", int, 100 * 1024, "SO_SNDBUF of accepted sockets; -1 is the system's", -1),
+    ConfigRow("socket.receive.buffer.bytes", int, 100 * 1024, "SO_RCVBUF of accepted sockets; -1 is the system's", -1),
+    ConfigRow("socket.listen.backlog.size", int, 50, "Connections the system queues before accept", 1),
+    ConfigRow("connections.max.idle.ms", int, 600_000, "Close connections that are unused for this long", -1),
+    ConfigRow("listeners", str, "PLAINTEXT://127.0.0.1:0", "Names, addresses and ports to listen on"),
+    ConfigRow("listener.security.protocol.map", str, "PLAINTEXT:PLAINTEXT,SSL:SSL", "Listener name to protocol"),
+    ConfigRow("ssl.keystore.location", str, None, "PEM file of the broker's certificate chain and key"),
+    ConfigRow("ssl.key.password", str, None, "Password of the key in ssl.keystore.location"),
+    ConfigRow("ssl.truststore.location", str, None, "PEM file of the authorities that sign clients"),
+    ConfigRow("ssl.client.auth", str, "none", "Whether clients must show a certificate", allowed=(
+        "none", "requested", "required")),
+    ConfigRow("broker.rack", str, None, "Rack of every broker, for metadata"),
+    ConfigRow("auto.create.topics.enable", bool, True, "Create topics that clients ask metadata for"),
+    ConfigRow("delete.topic.enable", bool, True, "Let clients delete topics"),
+    ConfigRow("num.partitions", int, 1, "Partitions of topics that do not say", 1),
+    ConfigRow("default.replication.factor", int, 1, "Replicas of topics that do not say", 1),
+    ConfigRow("fetch.max.bytes", int, 55 * 1024 * 1024, "Most bytes in one Fetch response", 1024),
+    ConfigRow("log.index.interval.bytes", int, 4096, "Distance between index entries", 0),
+    ConfigRow("compression.type", str, "producer", "Batches are kept as they came", allowed=("producer",)),
+    # Ours, not Kafka's: Kafka always looks at each record.
+    ConfigRow("strict.checks", bool, True, "Decompress and walk the records of every batch before it is stored"),
+)
+
+# Settings of a topic; the broker-wide default has its own name, which is the second column.
+_TOPIC_ROWS = (
+    (ConfigRow("max.message.bytes", int, 1048588, "Largest batch", 0, MAX_INT), "message.max.bytes"),
+    (ConfigRow("message.timestamp.type", str, "CreateTime", "Whose clock stamps records", allowed=(
+        "CreateTime", "LogAppendTime")), "log.message.timestamp.type"),
+    (ConfigRow("message.timestamp.before.max.ms", int, MAX_LONG, "How old a record may be", 0),
+     "log.message.timestamp.before.max.ms"),
+    (ConfigRow("message.timestamp.after.max.ms", int, 3_600_000, "How far in the future a record may be", 0),
+     "log.message.timestamp.after.max.ms"),
+    (ConfigRow("segment.bytes", int, 1024 * 1024 * 1024, "Size of a segment", 14, MAX_INT), "log.segment.bytes"),
+    (ConfigRow("cleanup.policy", str, "delete", "Kept for those who ask; nothing is cleaned up yet", allowed=(
+        "delete", "compact", "compact,delete", "delete,compact")), "log.cleanup.policy"),
+    (ConfigRow("retention.ms", int, 604_800_000, "Kept for those who ask; nothing is cleaned up yet", -1),
+     "log.retention.ms"),
+    (ConfigRow("retention.bytes", int, -1, "Kept for those who ask; nothing is cleaned up yet", -1),
+     "log.retention.bytes"),
+    (ConfigRow("compression.type", str, "producer", "Batches are kept as they came", allowed=("producer",)),
+     "compression.type"),
+    (ConfigRow("min.insync.replicas", int, 1, "There is one replica", 1), "min.insync.replicas"),
+)
+
+BROKER_CONFIG: dict[str, ConfigRow] = {row.name: row for row in _BROKER_ROWS}
+BROKER_CONFIG.update({name: row._replace(name=name) for row, name in _TOPIC_ROWS})
+TOPIC_CONFIG: dict[str, ConfigRow] = {row.name: row for row, _ in _TOPIC_ROWS}
+_BROKER_NAME_OF = {row.name: name for row, name in _TOPIC_ROWS}
+# Older and seed names of a setting.
+_ALIASES = {"queue.max.requests": "queued.max.requests"}
+
+
+class BrokerConfig:
+    """All settings of a broker, checked; attributes replace the dots by underscores.
+
+    Raises:
+        ConfigError: A name is unknown (the nearest one is named) or a value is not allowed.
+    """
+
+    def __init__(self, settings: Mapping[str, object] | None = None) -> None:
+        self._values: dict[str, Value] = {row.name: row.default for row in BROKER_CONFIG.values()}
+        for given_name, value in (settings or {}).items():
+            name = _ALIASES.get(given_name, given_name)
+            row = BROKER_CONFIG.get(name)
+            if row is None:
+                raise ConfigError(given_name, value, f"the embedded broker has no such setting{_nearest(name)}")
+            self._values[name] = parse_value(row, value)
+
+    def number(self, name: str) -> int:
+        """Return a whole number."""
+        value = self._values[name]
+        assert isinstance(value, int)
+        return value
+
+    def switch(self, name: str) -> bool:
+        """Return a switch."""
+        return bool(self._values[name])
+
+    def text(self, name: str) -> str:
+        """Return a text."""
+        return str(self._values[name])
+
+    def optional_text(self, name: str) -> str | None:
+        """Return a text, or None when it is not set."""
+        value = self._values[name]
+        return None if value is None else str(value)
+
+    def topic_default(self, topic_setting: str) -> Value:
+        """Return what a topic that does not set `topic_setting` has."""
+        return self._values[_BROKER_NAME_OF[topic_setting]]
+
+
+def parse_value(row: ConfigRow, value: object) -> Value:
+    """Return a value in the row's type.
+
+    Raises:
+        ConfigError: The value is not of the type, or out of bounds, or not among those allowed.
+    """
+    if row.kind is bool:
+        if isinstance(value, bool):
+            return value
+        text = str(value).strip().lower()
+        if text not in ("true", "false"):
+            raise ConfigError(row.name, value, "must be true or false")
+        return text == "true"
+    if row.kind is int:
+        if isinstance(value, bool):
+            raise ConfigError(row.name, value, "must be a whole number")
+        try:
+            number = int(str(value).strip())
+        except ValueError:
+            raise ConfigError(row.name, value, "must be a whole number") from None
+        if (row.low is not None and number < row.low) or (row.high is not None and number > row.high):
+            bounds = f"at least {row.low}" if row.high is None else f"from {row.low} to {row.high}"
+            raise ConfigError(row.name, value, f"must be {bounds}")
+        return number
+    if value is None:
+        return None
+    text = str(value)
+    if row.allowed and text not in row.allowed:
+        raise ConfigError(row.name, value, f"must be one of {', '.join(row.allowed)}")
+    return text
+
+
+def _nearest(name: str) -> str:
+    near = difflib.get_close_matches(name, BROKER_CONFIG, n=1)
+    return f"; did you mean {near[0]}?" if near else ""

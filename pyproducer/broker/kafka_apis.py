@@ -1,0 +1,89 @@
+"""The one place that knows which function answers which API.
+
+Road:    KafkaRequestHandler -> [KafkaApis] -> apis/*.py -> RequestChannel
+Thread:  handler threads.
+Source:  Java kafka.server.KafkaApis (4.1).
+
+A new API is a file in apis/ and a line in HANDLERS; ApiVersions then advertises it by itself.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import NamedTuple
+
+from pyproducer.broker.apis import (
+    api_versions,
+    create_topics,
+    delete_topics,
+    describe_cluster,
+    fetch,
+    init_producer_id,
+    list_offsets,
+    metadata,
+    produce,
+)
+from pyproducer.broker.cluster_state import ClusterState
+from pyproducer.broker.request_channel import Request, RequestChannel
+from pyproducer.broker.services import Answer, Outcome, Services
+from pyproducer.common.clock import Clock
+from pyproducer.common.error_codes import ErrorCode
+from pyproducer.protocol.apis import ApiKeys
+
+_logger = logging.getLogger(__name__)
+
+
+class ApiHandler(NamedTuple):
+    """How one API is answered, and how it says that something went wrong for the whole request."""
+
+    handle: Callable[[Services, Request], Answer]
+    error_response: Callable[[Request, ErrorCode], Answer]
+
+
+HANDLERS: dict[ApiKeys, ApiHandler] = {
+    ApiKeys.PRODUCE: ApiHandler(produce.handle, produce.error_response),
+    ApiKeys.FETCH: ApiHandler(fetch.handle, fetch.error_response),
+    ApiKeys.LIST_OFFSETS: ApiHandler(list_offsets.handle, list_offsets.error_response),
+    ApiKeys.METADATA: ApiHandler(metadata.handle, metadata.error_response),
+    ApiKeys.API_VERSIONS: ApiHandler(api_versions.handle, api_versions.error_response),
+    ApiKeys.CREATE_TOPICS: ApiHandler(create_topics.handle, create_topics.error_response),
+    ApiKeys.DELETE_TOPICS: ApiHandler(delete_topics.handle, delete_topics.error_response),
+    ApiKeys.INIT_PRODUCER_ID: ApiHandler(init_producer_id.handle, init_producer_id.error_response),
+    ApiKeys.DESCRIBE_CLUSTER: ApiHandler(describe_cluster.handle, describe_cluster.error_response),
+}
+
+
+class KafkaApis:
+    """Answers the requests of one broker."""
+
+    def __init__(self, node_id: int, cluster: ClusterState, channel: RequestChannel, clock: Clock) -> None:
+        self._channel = channel
+        advertised = {int(api_key): api_key.advertised_range for api_key in HANDLERS
+                      if api_key.advertised_range is not None}
+        self.services = Services(node_id, cluster, cluster.config, clock, self.respond, advertised)
+
+    def is_supported(self, api_key: ApiKeys, api_version: int) -> bool:
+        """Whether requests of this API and version are answered; others close their connection."""
+        first, last = api_key.broker_range
+        return api_key in HANDLERS and first <= api_version <= last
+
+    def handle(self, request: Request) -> None:
+        """Run the API and answer; whatever it raises becomes an error response."""
+        handler = HANDLERS[request.api_key]
+        try:
+            self.respond(request, handler.handle(self.services, request))
+        except Exception:
+            _logger.exception("Error when handling request: clientId=%s, correlationId=%d, api=%s, version=%d",
+                              request.header.client_id, request.header.correlation_id, request.api_key,
+                              request.header.api_version)
+            self.respond(request, handler.error_response(request, ErrorCode.UNKNOWN_SERVER_ERROR))
+
+    def respond(self, request: Request, answer: Answer) -> None:
+        """Turn an answer into a response for the processor."""
+        if not isinstance(answer, Outcome):
+            self._channel.send_body(request, answer)
+        elif answer is Outcome.NO_RESPONSE:
+            self._channel.send_no_op(request)
+        elif answer is Outcome.CLOSE_CONNECTION:
+            self._channel.send_close_connection(request)

@@ -1,0 +1,194 @@
+"""Between the network and the handlers: one bounded queue of requests, and a way back to each processor.
+
+Road:    Processor -> [request channel] -> KafkaRequestHandler -> KafkaApis -> [request channel] -> Processor
+Thread:  any. `send_request` blocks the processor that calls it while the queue is full (queued.max.requests):
+         that is how a slow broker stops reading from its clients.
+Source:  Java kafka.network.RequestChannel (4.1); the seed's Response actions and ShutdownRequest.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pyproducer.protocol.buffer import Buffer
+from pyproducer.protocol.header import RequestHeader, build_response
+from pyproducer.protocol.request import AbstractRequest
+from pyproducer.protocol.request_context import RequestContext
+
+if TYPE_CHECKING:
+    from pyproducer.broker.processor import Processor
+
+T = TypeVar("T", bound=AbstractRequest)
+
+
+class Request:
+    """One parsed request, with the way back to the connection it came from."""
+
+    __slots__ = ("_body", "api_key", "context", "processor", "size_bytes", "start_ms")
+
+    def __init__(self, *, processor: int, context: RequestContext, body: AbstractRequest, size_bytes: int,
+                 start_ms: int) -> None:
+        self.processor = processor
+        self.context = context
+        self.api_key = body.api_key
+        self._body = body
+        self.size_bytes = size_bytes
+        self.start_ms = start_ms
+
+    @property
+    def header(self) -> RequestHeader:
+        """The request's header as it was sent."""
+        return self.context.header
+
+    def body(self, expected: type[T]) -> T:
+        """Return the body, which must be of the type that the caller handles.
+
+        Raises:
+            TypeError: It is another request; a mistake in the dispatch table.
+        """
+        if not isinstance(self._body, expected):
+            raise TypeError(f"Expected request with type {expected.__name__}, but found {type(self._body).__name__}")
+        return self._body
+
+
+@dataclass(frozen=True)
+class Response:
+    """What becomes of a request; `processor` is where its connection lives."""
+
+    request: Request
+
+    @property
+    def processor(self) -> int:
+        """The id of the processor that must act."""
+        return self.request.processor
+
+
+@dataclass(frozen=True)
+class SendResponse(Response):
+    """SendAction: write these bytes, then read the connection's next request."""
+
+    chunks: Sequence[Buffer]
+
+
+@dataclass(frozen=True)
+class NoOpResponse(Response):
+    """NoOpAction: write nothing, read the connection's next request (Produce with acks=0)."""
+
+
+@dataclass(frozen=True)
+class CloseConnectionResponse(Response):
+    """CloseConnectionAction: there is an error and no response to say it with."""
+
+
+class ShutdownRequest:
+    """Ends the handler that receives it."""
+
+
+SHUTDOWN_REQUEST = ShutdownRequest()
+
+
+class RequestChannel:
+    """Routes requests to handlers and responses to processors.
+
+    Args:
+        queue_size: Most requests that wait (queued.max.requests).
+    """
+
+    def __init__(self, queue_size: int) -> None:
+        self._queue_size = queue_size
+        # SimpleQueue hands over in C, without a Python lock; the bound is counted beside it.
+        self._queue: queue.SimpleQueue[Request | ShutdownRequest] = queue.SimpleQueue()
+        self._not_full = threading.Condition()  # guards _waiting and _closed
+        self._waiting = 0
+        self._closed = False
+        self._processors: dict[int, Processor] = {}
+
+    # ---- processors
+
+    def add_processor(self, processor: Processor) -> None:
+        """Make a processor reachable for responses."""
+        self._processors = {**self._processors, processor.processor_id: processor}
+
+    def remove_processor(self, processor_id: int) -> None:
+        """Forget a processor; responses for it are dropped from now on."""
+        self._processors = {key: value for key, value in self._processors.items() if key != processor_id}
+
+    # ---- requests
+
+    @property
+    def request_queue_size(self) -> int:
+        """How many requests wait for a handler (Kafka's gauge RequestQueueSize)."""
+        return self._waiting
+
+    def response_queue_sizes(self) -> Mapping[int, int]:
+        """Return how many responses wait at each processor (Kafka's gauge ResponseQueueSize)."""
+        return {key: processor.response_queue_size for key, processor in self._processors.items()}
+
+    def send_request(self, request: Request) -> bool:
+        """Queue a request for the handlers; blocks while the queue is full.
+
+        Returns:
+            False when the channel was closed before there was room: the request is dropped.
+        """
+        with self._not_full:
+            while self._waiting >= self._queue_size and not self._closed:
+                self._not_full.wait()
+            if self._closed:
+                return False
+            self._waiting += 1
+        self._queue.put(request)
+        return True
+
+    def receive_request(self, timeout_ms: int) -> Request | ShutdownRequest | None:
+        """Return the next request, or None when none came within `timeout_ms`."""
+        try:
+            request = self._queue.get(timeout=timeout_ms / 1000)
+        except queue.Empty:
+            return None
+        if isinstance(request, Request):
+            with self._not_full:
+                self._waiting -= 1
+                if self._waiting == self._queue_size - 1:
+                    self._not_full.notify_all()
+        return request
+
+    def send_shutdown_request(self) -> None:
+        """End one handler, after the requests that wait already."""
+        self._queue.put(SHUTDOWN_REQUEST)
+
+    # ---- responses
+
+    def send_body(self, request: Request, body: Mapping[str, Any]) -> None:
+        """Build a response and send it.
+
+        Raises:
+            SchemaError: The body does not fit the request's version: a bug of the handler.
+        """
+        context = request.context
+        chunks = build_response(request.api_key, context.api_version, context.header.correlation_id, body)
+        self.send_response(SendResponse(request, chunks))
+
+    def send_no_op(self, request: Request) -> None:
+        """Answer nothing and go on with the connection."""
+        self.send_response(NoOpResponse(request))
+
+    def send_close_connection(self, request: Request) -> None:
+        """Close the connection of a request."""
+        self.send_response(CloseConnectionResponse(request))
+
+    def send_response(self, response: Response) -> None:
+        """Hand a response to the processor that owns the connection; dropped when that processor is gone."""
+        processor = self._processors.get(response.processor)
+        if processor is not None:
+            processor.enqueue_response(response)
+
+    def close(self) -> None:
+        """Let blocked processors go: no request is accepted any more."""
+        with self._not_full:
+            self._closed = True
+            self._not_full.notify_all()
+

@@ -1,0 +1,66 @@
+"""What every API handler may use, and what it may answer.
+
+Road:    KafkaApis -> [services] -> apis/*.py
+Thread:  handler threads; immutable.
+Source:  the constructor arguments of Java KafkaApis (4.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from pyproducer.broker.cluster_state import ClusterState
+from pyproducer.broker.config import BrokerConfig
+from pyproducer.broker.listener import EndPoint
+from pyproducer.broker.request_channel import Request
+from pyproducer.common.clock import Clock
+from pyproducer.protocol.apis import VersionRange
+
+
+class Outcome(Enum):
+    """What a handler returns in place of a response's body."""
+
+    NO_RESPONSE = "no_response"
+    CLOSE_CONNECTION = "close_connection"
+    LATER = "later"
+
+
+Answer = Mapping[str, Any] | Outcome
+
+
+@dataclass(frozen=True)
+class Services:
+    """One broker's view of its cluster.
+
+    Attributes:
+        node_id: This broker.
+        cluster: What it shares with the others.
+        config: Its settings.
+        clock: The clocks.
+        respond: Answers a request whose handler returned LATER; any thread, once per request.
+        advertised_apis: What ApiVersions tells: number to range.
+    """
+
+    node_id: int
+    cluster: ClusterState
+    config: BrokerConfig
+    clock: Clock
+    respond: Callable[[Request, Answer], None]
+    advertised_apis: Mapping[int, VersionRange]
+
+    def end_points(self, listener_name: str) -> dict[int, tuple[EndPoint, str | None]]:
+        """Return the living brokers that have this listener: id to address and rack.
+
+        A client is told the addresses of the listener that it came in by, and of no other.
+        """
+        return {node_id: (broker.end_points[listener_name], broker.rack)
+                for node_id, broker in self.cluster.brokers.items() if listener_name in broker.end_points}
+
+    def node_end_points(self, listener_name: str, node_ids: set[int]) -> list[dict[str, Any]]:
+        """Return the addresses of some nodes as Produce and Fetch responses name new leaders (KIP-951)."""
+        end_points = self.end_points(listener_name)
+        return [{"node_id": node_id, "host": end_points[node_id][0].host, "port": end_points[node_id][0].port,
+                 "rack": end_points[node_id][1]} for node_id in sorted(node_ids) if node_id in end_points]

@@ -1,0 +1,68 @@
+"""A log file's descriptor, closed when the last one who reads it lets go.
+
+Road:    log -> [segment file] -> disk
+Thread:  any reads; the partition's lock guards writing.
+Source:  ours. Java keeps FileRecords open until the delayed delete of a topic; here the reference count does that:
+         a Fetch that still reads a segment of a deleted topic keeps the file, and no other file can take
+         over the descriptor's number under it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from pyproducer.record.layout import Buffer
+
+
+class FileHandle:
+    """One file, read by position and written at its end."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o644)
+
+    def size_bytes(self) -> int:
+        """Return the file's size now."""
+        return os.fstat(self._fd).st_size
+
+    def read(self, position: int, size_bytes: int) -> bytes:
+        """Return up to `size_bytes` bytes from `position`; fewer only at the end of the file."""
+        data = os.pread(self._fd, size_bytes, position)
+        if len(data) in (size_bytes, 0):
+            return data
+        pieces = [data]
+        missing = size_bytes - len(data)
+        position += len(data)
+        while missing and (data := os.pread(self._fd, missing, position)):
+            pieces.append(data)
+            missing -= len(data)
+            position += len(data)
+        return b"".join(pieces)
+
+    def write(self, position: int, chunks: Sequence[Buffer], size_bytes: int) -> None:
+        """Write all chunks from `position`, which is the end of what is valid.
+
+        A write that fails half-way (disk full) leaves bytes after `position`; the next write starts at the
+        same position, and recovery cuts what is left of them.
+        """
+        os.lseek(self._fd, position, os.SEEK_SET)
+        written = os.writev(self._fd, chunks)
+        if written != size_bytes:
+            rest = memoryview(b"".join(chunks))[written:]
+            while rest:
+                rest = rest[os.write(self._fd, rest):]
+
+    def truncate(self, size_bytes: int) -> None:
+        """Cut the file."""
+        os.ftruncate(self._fd, size_bytes)
+
+    def close(self) -> None:
+        """Close now. Nobody may read any more."""
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    def __del__(self) -> None:
+        self.close()

@@ -1,0 +1,94 @@
+"""What is in a log's directory: scan the segments, rebuild indexes and producer state, cut a torn tail.
+
+Road:    disk -> [recovery] -> log
+Thread:  the thread that opens the log, before anybody else has it.
+Source:  Java LogLoader, LogSegment.recover (4.1).
+         Differs from Java: no producer snapshots and no recovery point; every header is read (about a million
+         batches a second), the checksums of the last segment too unless the broker was stopped cleanly.
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import NamedTuple
+
+from pyproducer.broker.storage.batch_header import BatchHeader, checksum
+from pyproducer.broker.storage.producer_state import ProducerStateManager
+from pyproducer.broker.storage.segment import LogSegment, segment_file_name
+from pyproducer.record.layout import CONTROL_MASK, HEADER_SIZE_BYTES, MAGIC
+
+_logger = logging.getLogger(__name__)
+# Kafka's name for the file that says that the last stop was a clean one.
+CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
+
+
+class RecoveredLog(NamedTuple):
+    """The segments, by base offset, at least one; and the offset of the next record."""
+
+    segments: list[LogSegment]
+    log_end_offset: int
+
+
+def recover_segments(directory: Path, producers: ProducerStateManager, *, index_interval_bytes: int) -> RecoveredLog:
+    """Open all segments of a log and bring `producers` up to date.
+
+    A batch that is cut short, has a wrong checksum, or does not continue the offsets ends the log: the rest of its
+    segment is cut and later segments are removed. Such bytes were never acknowledged, or the machine crashed.
+    """
+    base_offsets = sorted(int(path.stem) for path in directory.glob("*.log"))
+    segments: list[LogSegment] = []
+    next_offset = base_offsets[0] if base_offsets else 0
+    for number, base_offset in enumerate(base_offsets):
+        segment = LogSegment(directory, base_offset, index_interval_bytes=index_interval_bytes)
+        file_size_bytes = segment.file.size_bytes()
+        is_last = number == len(base_offsets) - 1
+        check_crc = is_last and not (directory.parent / CLEAN_SHUTDOWN_FILE).exists()
+        next_offset = _scan(segment, producers, file_size_bytes, max(next_offset, base_offset), check_crc=check_crc)
+        segments.append(segment)
+        if segment.size_bytes < file_size_bytes:
+            _logger.warning("Cut %d torn bytes at the end of %s: the log ends at offset %d",
+                            file_size_bytes - segment.size_bytes, segment.path, next_offset)
+            segment.file.truncate(segment.size_bytes)
+            for later in base_offsets[number + 1:]:
+                _remove_segment(directory, later)
+            break
+    if not segments:
+        segments.append(LogSegment(directory, 0, index_interval_bytes=index_interval_bytes))
+    return RecoveredLog(segments, next_offset)
+
+
+def _scan(segment: LogSegment, producers: ProducerStateManager, file_size_bytes: int, next_offset: int, *,
+          check_crc: bool) -> int:
+    """Enter the batches of a segment into its indexes until one makes no sense; return the offset after the last."""
+    segment.size_bytes = file_size_bytes  # so that headers() walks the whole file
+    batches = segment.headers()
+    segment_end = 0
+    found: list[BatchHeader] = []
+    for position, header in batches:
+        if not _is_sound(segment, position, header, file_size_bytes, next_offset, check_crc=check_crc):
+            break
+        found.append(header)
+        next_offset = header.last_offset + 1
+        segment_end = position + header.size_bytes
+    segment.size_bytes = 0
+    for header in found:
+        segment.note(size_bytes=header.size_bytes, base_offset=header.base_offset, max_timestamp=header.max_timestamp)
+        if not header.attributes & CONTROL_MASK:
+            producers.update(header, header.base_offset, header.max_timestamp)
+    assert segment.size_bytes == segment_end
+    return next_offset
+
+
+def _is_sound(segment: LogSegment, position: int, header: BatchHeader, file_size_bytes: int, next_offset: int, *,
+              check_crc: bool) -> bool:
+    if header.magic != MAGIC or header.size_bytes < HEADER_SIZE_BYTES or header.last_offset_delta < 0:
+        return False
+    if position + header.size_bytes > file_size_bytes or header.base_offset < next_offset:
+        return False
+    return not check_crc or checksum(segment.file.read(position, header.size_bytes)) == header.crc
+
+
+def _remove_segment(directory: Path, base_offset: int) -> None:
+    for suffix in (".log", ".index", ".timeindex"):
+        (directory / segment_file_name(base_offset, suffix)).unlink(missing_ok=True)

@@ -1,0 +1,63 @@
+"""The settings of one topic: what was given at creation, over the broker's defaults.
+
+Road:    CreateTopics, config -> [topic config] -> partition
+Thread:  immutable.
+Source:  Java LogConfig (4.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from pyproducer.broker.config import TOPIC_CONFIG, BrokerConfig, Value, parse_value
+from pyproducer.common.errors import ConfigError
+from pyproducer.record.layout import CREATE_TIME, LOG_APPEND_TIME
+from pyproducer.record.validation import BatchRules
+
+
+class TopicConfig(NamedTuple):
+    """What the log needs, read once; `overrides` is what the topic itself sets."""
+
+    overrides: Mapping[str, str]
+    rules: BatchRules
+    segment_bytes: int
+
+
+def topic_config(overrides: Mapping[str, str | None], defaults: BrokerConfig) -> TopicConfig:
+    """Check a topic's own settings and combine them with the broker's.
+
+    A compacted topic refuses records without a key, which is found only where records are read: `strict.checks`.
+
+    Raises:
+        ConfigError: A setting is unknown or its value is not allowed; Kafka's code for it is INVALID_CONFIG.
+    """
+    values: dict[str, Value] = {name: defaults.topic_default(name) for name in TOPIC_CONFIG}
+    kept: dict[str, str] = {}
+    for name, text in overrides.items():
+        row = TOPIC_CONFIG.get(name)
+        if row is None:
+            raise ConfigError(name, text, f"Unknown topic config name: {name}")
+        if text is None:
+            raise ConfigError(name, text, f"Null value not supported for topic configs: {name}")
+        values[name] = parse_value(row, text)
+        kept[name] = text
+    strict_checks = defaults.switch("strict.checks")
+    rules = BatchRules(
+        max_message_bytes=int(str(values["max.message.bytes"])),
+        timestamp_type=LOG_APPEND_TIME if values["message.timestamp.type"] == "LogAppendTime" else CREATE_TIME,
+        timestamp_before_max_ms=int(str(values["message.timestamp.before.max.ms"])),
+        timestamp_after_max_ms=int(str(values["message.timestamp.after.max.ms"])),
+        is_compacted="compact" in str(values["cleanup.policy"]),
+        is_strict=strict_checks,
+        reads_records=strict_checks)
+    return TopicConfig(kept, rules, int(str(values["segment.bytes"])))
+
+
+def all_values(config: TopicConfig, defaults: BrokerConfig) -> dict[str, tuple[str, bool]]:
+    """Return every setting of a topic as (text, is it a default)."""
+    values: dict[str, tuple[str, bool]] = {}
+    for name in TOPIC_CONFIG:
+        own = config.overrides.get(name)
+        values[name] = (str(defaults.topic_default(name)), True) if own is None else (own, False)
+    return values
