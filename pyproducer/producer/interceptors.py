@@ -1,0 +1,164 @@
+"""The chain of interceptors: they see each record before it is serialized, and its outcome.
+
+Road:    send() -> [interceptors] -> serializers ... completion -> [interceptors]
+Thread:  on_send and on_send_error: any caller. on_acknowledgement: the sender thread, or the caller of a send() that
+         failed at once. close: who closes the producer.
+Source:  Java ProducerInterceptor, ProducerInterceptors (4.1); seed 001. on_acknowledgement without headers (KIP-512).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from pyproducer.common.cluster import TopicPartition
+from pyproducer.common.errors import ConfigError
+from pyproducer.common.records import ProducerRecord, RecordMetadata
+from pyproducer.producer.class_names import import_object, make_instance
+
+log = logging.getLogger(__name__)
+
+KEY = "interceptor.classes"
+UNKNOWN_PARTITION = -1
+NO_TIMESTAMP = -1
+
+
+class ProducerInterceptor:
+    """What an interceptor may do; override what you need. What it raises is logged and ignored.
+
+    An interceptor need not derive from this class: the methods that it has are called.
+    """
+
+    def configure(self, props: Mapping[str, object]) -> None:
+        """Take what it needs from the producer's properties, once, before anything else. May raise."""
+
+    def on_send(self, record: ProducerRecord) -> ProducerRecord:
+        """Return the record to go on with: the same, or another. Keep it quick: the caller of send() waits."""
+        return record
+
+    def on_acknowledgement(self, metadata: RecordMetadata | None, exception: BaseException | None) -> None:
+        """See the outcome of a record, before its callback.
+
+        Args:
+            metadata: Where it is; with an exception, None or what is known (offset -1).
+            exception: Why it failed, or None.
+        """
+
+    def close(self) -> None:
+        """Release what it holds; the producer is closing."""
+
+
+class ProducerInterceptors:
+    """Calls interceptors in order; none of its methods raises.
+
+    Args:
+        interceptors: In the order in which they see a record.
+    """
+
+    def __init__(self, interceptors: Iterable[Any] = ()) -> None:
+        self._interceptors = tuple(interceptors)
+
+    def __len__(self) -> int:
+        return len(self._interceptors)
+
+    def on_send(self, record: ProducerRecord) -> ProducerRecord:
+        """Pass a record through the chain and return what comes out.
+
+        An interceptor that raises, or returns something that is no record, is skipped: the next one gets the record of
+        the last that did well.
+        """
+        intercepted = record
+        for interceptor in self._interceptors:
+            on_send = getattr(interceptor, "on_send", None)
+            if on_send is None:
+                continue
+            try:
+                result = on_send(intercepted)
+                if not isinstance(result, ProducerRecord):
+                    raise TypeError(f"on_send of {interceptor!r} must return a ProducerRecord, got "
+                                    f"{type(result).__name__}")
+            except Exception:
+                log.warning("Error executing interceptor on_send callback for topic: %s, partition: %s", record.topic,
+                            record.partition, exc_info=True)
+            else:
+                intercepted = result
+        return intercepted
+
+    def on_acknowledgement(self, metadata: RecordMetadata | None, exception: BaseException | None) -> None:
+        """Tell every interceptor the outcome of a record.
+
+        Args:
+            metadata: Where the record is, or what is known of where it should have been.
+            exception: Why it failed, or None.
+        """
+        for interceptor in self._interceptors:
+            on_acknowledgement = getattr(interceptor, "on_acknowledgement", None)
+            if on_acknowledgement is None:
+                continue
+            try:
+                on_acknowledgement(metadata, exception)
+            except Exception:
+                log.warning("Error executing interceptor on_acknowledgement callback", exc_info=True)
+
+    def on_send_error(self, record: ProducerRecord | None, topic_partition: TopicPartition | None,
+                      exception: BaseException) -> None:
+        """Tell every interceptor that send() itself failed.
+
+        Args:
+            record: The record as the chain gave it, if there is one.
+            topic_partition: Where it was going, as far as known; -1 is an unknown partition.
+            exception: Why.
+        """
+        if topic_partition is None and record is not None:
+            partition = UNKNOWN_PARTITION if record.partition is None else record.partition
+            topic_partition = TopicPartition(record.topic, partition)
+        metadata = None
+        if topic_partition is not None:
+            metadata = RecordMetadata(topic_partition.topic, topic_partition.partition, -1, NO_TIMESTAMP, -1, -1)
+        self.on_acknowledgement(metadata, exception)
+
+    def close(self) -> None:
+        """Close every interceptor, whatever the others do."""
+        for interceptor in self._interceptors:
+            close = getattr(interceptor, "close", None)
+            if close is None:
+                continue
+            try:
+                close()
+            except Exception:
+                log.error("Failed to close producer interceptor %r", interceptor, exc_info=True)
+
+
+def resolve_interceptors(values: Iterable[object],
+                         props: Mapping[str, object] | None = None) -> ProducerInterceptors:
+    """Return the chain that `interceptor.classes` means.
+
+    Args:
+        values: Instances, classes, and names ("module:Class" or dotted), in order.
+        props: The producer's properties, for `configure`.
+
+    Raises:
+        ConfigError: A name or class cannot be used, or `configure` failed; those made before it are closed.
+    """
+    interceptors: list[Any] = []
+    try:
+        for value in values:
+            interceptor: Any = make_instance(KEY, import_object(KEY, value) if isinstance(value, str) else value)
+            if not any(callable(getattr(interceptor, name, None)) for name in ("on_send", "on_acknowledgement")):
+                raise ConfigError(KEY, value, "an interceptor must have on_send(record) or "
+                                              "on_acknowledgement(metadata, exception)")
+            interceptors.append(interceptor)
+            if hasattr(interceptor, "configure"):
+                _configure(interceptor, value, props or {})
+    except ConfigError:
+        ProducerInterceptors(interceptors).close()
+        raise
+    return ProducerInterceptors(interceptors)
+
+
+def _configure(interceptor: Any, value: object, props: Mapping[str, object]) -> None:
+    try:
+        interceptor.configure(dict(props))
+    except Exception as cause:  # foreign code, which may raise anything
+        raise ConfigError(KEY, value, f"its configure() failed ({type(cause).__name__}: {cause})") from cause

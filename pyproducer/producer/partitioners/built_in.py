@@ -1,0 +1,129 @@
+"""BuiltInPartitioner: the sticky partition of one topic, switched by bytes and weighted by load.
+
+Road:    serializers -> [partitioner] -> accumulator
+Thread:  any caller appends; the sender thread updates the load. `_lock` guards the sticky partition's byte count.
+Source:  Java BuiltInPartitioner (4.1), KIP-794. Differs from Java: switching is under a lock of its own, not under the
+         partition's queue, so a record may still go to a partition that another caller has just left; its bytes count
+         for nothing then.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from itertools import accumulate
+from typing import NamedTuple
+
+from pyproducer.common.cluster import Cluster
+from pyproducer.producer.partitioners.partitioner import partition_by_number
+
+
+class PartitionLoadStats(NamedTuple):
+    """Weights of partitions as a running sum: number n < sums[-1] means the first partition whose sum is above n."""
+
+    cumulative_frequency_table: tuple[int, ...]
+    partition_ids: tuple[int, ...]
+
+
+class StickyPartitionInfo:
+    """The partition that is used now, and how many bytes it got."""
+
+    __slots__ = ("partition", "produced_bytes")
+
+    def __init__(self, partition: int) -> None:
+        self.partition = partition
+        self.produced_bytes = 0
+
+
+class BuiltInPartitioner:
+    """Chooses partitions for one topic.
+
+    Args:
+        topic: The topic.
+        sticky_batch_size_bytes: How much goes to a partition before the next; at least 1.
+        next_random: Gives a random number from 0 to 2**31 - 1; tests give their own.
+
+    Raises:
+        ValueError: sticky_batch_size_bytes is below 1.
+    """
+
+    def __init__(self, topic: str, sticky_batch_size_bytes: int,
+                 next_random: Callable[[], int] = lambda: random.getrandbits(31)) -> None:
+        if sticky_batch_size_bytes < 1:
+            raise ValueError(f"sticky_batch_size_bytes must be >= 1 but got {sticky_batch_size_bytes}")
+        self._topic = topic
+        self._sticky_batch_size_bytes = sticky_batch_size_bytes
+        self._next_random = next_random
+        self._lock = threading.Lock()  # guards _sticky and its byte count; the last lock: nothing is taken under it
+        self._sticky: StickyPartitionInfo | None = None
+        self._load_stats: PartitionLoadStats | None = None  # written by the sender thread, read by any: one reference
+
+    @property
+    def load_stats(self) -> PartitionLoadStats | None:
+        """The weights in use, or None when partitions are chosen uniformly."""
+        return self._load_stats
+
+    def peek_current_partition(self, cluster: Cluster) -> int:
+        """Return the sticky partition; the first call chooses it.
+
+        Raises:
+            IllegalStateError: The cluster knows no partition of the topic. Not sent.
+        """
+        sticky = self._sticky
+        if sticky is None:
+            with self._lock:
+                sticky = self._sticky
+                if sticky is None:
+                    sticky = self._sticky = StickyPartitionInfo(self._next_partition(cluster))
+        return sticky.partition
+
+    def update_partition_info(self, partition: int, appended_bytes: int, cluster: Cluster, *,
+                              enable_switch: bool = True) -> None:
+        """Count bytes that were appended, and switch to another partition when there are enough.
+
+        Args:
+            partition: Where they went; bytes for another partition than the sticky one do not count.
+            appended_bytes: How many.
+            cluster: Who leads what, for the next choice.
+            enable_switch: False keeps the partition until twice the size, so that a batch that is not full can fill.
+        """
+        with self._lock:
+            sticky = self._sticky
+            if sticky is None or sticky.partition != partition:
+                return
+            sticky.produced_bytes += appended_bytes
+            size_bytes = self._sticky_batch_size_bytes
+            if (sticky.produced_bytes >= size_bytes and enable_switch) or sticky.produced_bytes >= size_bytes * 2:
+                self._sticky = StickyPartitionInfo(self._next_partition(cluster))
+
+    def update_partition_load_stats(self, queue_sizes: Sequence[int] | None, partition_ids: Sequence[int],
+                                    partition_count: int) -> None:
+        """Weight partitions by the lengths of their queues: the shorter, the likelier.
+
+        Args:
+            queue_sizes: Batches that wait, by partition; without those that have no leader or answer too slowly. None
+                goes back to a uniform choice.
+            partition_ids: The partitions, in the same order.
+            partition_count: How many partitions the topic has, those that were left out included.
+        """
+        if queue_sizes is None or not queue_sizes or partition_count < 2:
+            self._load_stats = None
+            return
+        if len(queue_sizes) == partition_count and min(queue_sizes) == max(queue_sizes):
+            self._load_stats = None  # all alike, none left out: uniform
+            return
+        # Queues 0 3 1 become weights 4 1 3 (longest + 1 - length) and sums 4 5 8: 0..3 is the first partition, 4 the
+        # second, 5..7 the third.
+        longest_plus_1 = max(queue_sizes) + 1
+        sums = tuple(accumulate(longest_plus_1 - size for size in queue_sizes))
+        self._load_stats = PartitionLoadStats(sums, tuple(partition_ids))
+
+    def _next_partition(self, cluster: Cluster) -> int:
+        number = self._next_random()
+        stats = self._load_stats
+        if stats is None:
+            return partition_by_number(number, self._topic, cluster)
+        sums = stats.cumulative_frequency_table
+        return stats.partition_ids[bisect_right(sums, number % sums[-1])]

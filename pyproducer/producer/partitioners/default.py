@@ -1,0 +1,58 @@
+"""DefaultPartitioner: by the hash of the key, or round-robin.
+
+Road:    serializers -> [partitioner] -> accumulator
+Thread:  any caller; holds no lock.
+Source:  Java DefaultPartitioner as in seed 001 (before KIP-480); Utils.murmur2, Utils.toPositive.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from typing import Any
+
+from pyproducer.common.cluster import Cluster
+from pyproducer.hotpath import murmur2
+from pyproducer.producer.partitioners.partitioner import POSITIVE_MASK, partition_by_number, partition_count
+
+
+class DefaultPartitioner:
+    """With a key: toPositive(murmur2(key)) modulo the number of partitions, led or not. Without: round-robin.
+
+    Round-robin goes over the partitions that have a leader (over all when none has), per topic, from a random start.
+    """
+
+    def __init__(self) -> None:
+        # next() of an itertools.count is one call in C, so two callers never get the same number and need no lock.
+        # Two that both make a topic's counter: setdefault lets one win, and both use that one.
+        self._counters: dict[str, itertools.count[int]] = {}
+
+    def partition(self, topic: str, key: Any, key_bytes: bytes | None, value: Any, value_bytes: bytes | None,
+                  cluster: Cluster) -> int:
+        """Return the partition; see Partitioner."""
+        if key_bytes is not None:
+            count = cluster.partition_count_for_topic(topic) or partition_count(topic, cluster)
+            return (murmur2(key_bytes) & POSITIVE_MASK) % count
+        counter = self._counters.get(topic)
+        if counter is None:
+            # Java's AtomicInteger wraps at 32 bits; the mask below makes an endless count the same.
+            counter = self._counters.setdefault(topic, itertools.count(random.randrange(-(2**31), 2**31)))
+        return partition_by_number(next(counter) & POSITIVE_MASK, topic, cluster)
+
+
+def partition_for(key: bytes, partition_count: int) -> int:
+    """Return the partition of a serialized key, as DefaultPartitioner and the Java producer choose it.
+
+    Args:
+        key: The serialized key; not None.
+        partition_count: How many partitions the topic has.
+
+    Raises:
+        TypeError: The key is not bytes.
+        ValueError: There is no partition.
+    """
+    if not isinstance(key, (bytes, bytearray, memoryview)):
+        raise TypeError(f"the key must be bytes as they are sent, got {type(key).__name__}")
+    if partition_count < 1:
+        raise ValueError(f"partition_count must be at least 1, got {partition_count}")
+    return (murmur2(bytes(key)) & POSITIVE_MASK) % partition_count

@@ -1,0 +1,80 @@
+"""Partitioners that hash the key as other clients do.
+
+Road:    serializers -> [partitioner] -> accumulator
+Thread:  any caller; no state but DefaultPartitioner's counters.
+Source:  librdkafka rd_kafka_msg_partitioner_{consistent,murmur2,fnv1a}_random, rd_fnv1a (2.x); murmur3 is ours.
+"""
+
+from __future__ import annotations
+
+import random
+import zlib
+from typing import Any
+
+import mmh3
+
+from pyproducer.common.cluster import Cluster
+from pyproducer.hotpath import murmur2
+from pyproducer.producer.partitioners.default import DefaultPartitioner
+from pyproducer.producer.partitioners.partitioner import POSITIVE_MASK, partition_by_number, partition_count
+
+_FNV_OFFSET = 0x811C9DC5
+_FNV_PRIME = 0x01000193
+_MASK = 0xFFFFFFFF
+
+
+def fnv1a(data: bytes) -> int:
+    """Hash as librdkafka's rd_fnv1a: 32-bit FNV-1a, and the absolute value of it as a signed number (as Sarama)."""
+    h = _FNV_OFFSET
+    for byte in data:
+        h = ((h ^ byte) * _FNV_PRIME) & _MASK
+    return h if h < 2**31 else 2**32 - h
+
+
+def random_partition(topic: str, cluster: Cluster) -> int:
+    """Return any partition that has a leader, or any at all when none has."""
+    return partition_by_number(random.getrandbits(31), topic, cluster)
+
+
+class Crc32Partitioner:
+    """CRC-32 of the key; without a key, or with an empty one, at random. librdkafka's default, consistent_random."""
+
+    def partition(self, topic: str, key: Any, key_bytes: bytes | None, value: Any, value_bytes: bytes | None,
+                  cluster: Cluster) -> int:
+        """Return the partition; see Partitioner."""
+        if not key_bytes:
+            return random_partition(topic, cluster)
+        return zlib.crc32(key_bytes) % partition_count(topic, cluster)
+
+
+class Fnv1aPartitioner:
+    """FNV-1a of the key; without a key at random. librdkafka's fnv1a_random, Sarama's hash partitioner."""
+
+    def partition(self, topic: str, key: Any, key_bytes: bytes | None, value: Any, value_bytes: bytes | None,
+                  cluster: Cluster) -> int:
+        """Return the partition; see Partitioner."""
+        if key_bytes is None:
+            return random_partition(topic, cluster)
+        return fnv1a(key_bytes) % partition_count(topic, cluster)
+
+
+class Murmur2RandomPartitioner:
+    """Java's murmur2 of the key; without a key at random. librdkafka's murmur2_random."""
+
+    def partition(self, topic: str, key: Any, key_bytes: bytes | None, value: Any, value_bytes: bytes | None,
+                  cluster: Cluster) -> int:
+        """Return the partition; see Partitioner."""
+        if key_bytes is None:
+            return random_partition(topic, cluster)
+        return (murmur2(key_bytes) & POSITIVE_MASK) % partition_count(topic, cluster)
+
+
+class Murmur3Partitioner(DefaultPartitioner):
+    """MurmurHash3 (x86, 32 bits, seed 0) of the key, made positive as Java does; without a key round-robin."""
+
+    def partition(self, topic: str, key: Any, key_bytes: bytes | None, value: Any, value_bytes: bytes | None,
+                  cluster: Cluster) -> int:
+        """Return the partition; see Partitioner."""
+        if key_bytes is None:
+            return super().partition(topic, key, None, value, value_bytes, cluster)
+        return (mmh3.hash(key_bytes, 0, signed=False) & POSITIVE_MASK) % partition_count(topic, cluster)

@@ -1,0 +1,60 @@
+"""What a partitioner is, and what several of them need.
+
+Road:    serializers -> [partitioner] -> accumulator
+Thread:  any caller, several at once.
+Source:  Java Partitioner, Utils.toPositive (4.1).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from pyproducer.common.cluster import Cluster
+from pyproducer.common.errors import IllegalStateError
+
+POSITIVE_MASK = 0x7FFFFFFF
+"""Java's Utils.toPositive: clears the sign of a 32-bit number."""
+
+
+class Partitioner(Protocol):
+    """Chooses partitions. Optional besides: on_append(topic, partition, size_bytes, cluster) and close()."""
+
+    def partition(self, topic: str, key: Any, key_bytes: bytes | None, value: Any, value_bytes: bytes | None,
+                  cluster: Cluster) -> int:
+        """Return the partition of a record.
+
+        Args:
+            topic: Where the record goes; the cluster knows at least one partition of it.
+            key: The key as the application gave it, or None.
+            key_bytes: The serialized key, or None.
+            value: The value as the application gave it, or None.
+            value_bytes: The serialized value, or None.
+            cluster: The cluster as it is known now.
+
+        Returns:
+            An index from 0 to the number of partitions less one.
+        """
+
+
+def partition_by_number(number: int, topic: str, cluster: Cluster) -> int:
+    """Return the partition that a number not below zero falls on: of those with a leader, else of all.
+
+    Raises:
+        IllegalStateError: The cluster knows no partition of the topic. Not sent.
+    """
+    available = cluster.available_partitions_for_topic(topic)
+    if available:
+        return available[number % len(available)].partition
+    return number % partition_count(topic, cluster)
+
+
+def partition_count(topic: str, cluster: Cluster) -> int:
+    """Return how many partitions a topic has.
+
+    Raises:
+        IllegalStateError: The cluster knows none. Not sent.
+    """
+    count = cluster.partition_count_for_topic(topic)
+    if not count:
+        raise IllegalStateError(f"no partition of topic {topic!r} is known: wait for metadata before partitioning")
+    return count

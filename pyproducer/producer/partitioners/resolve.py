@@ -1,0 +1,101 @@
+"""Finds the partitioner that `partitioner.class` means.
+
+Road:    ProducerConfig -> [resolve] -> partitioner
+Thread:  pure.
+Source:  Java KafkaProducer's constructor (4.1). Differs from Java: unset is DefaultPartitioner (seed 001); what Java
+         does when unset is "uniform_sticky".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from inspect import isclass
+from typing import Any, cast
+
+from pyproducer.common.errors import ConfigError
+from pyproducer.producer.class_names import import_object, make_instance
+from pyproducer.producer.partitioners.callable import CallablePartitioner
+from pyproducer.producer.partitioners.default import DefaultPartitioner
+from pyproducer.producer.partitioners.hashed import (
+    Crc32Partitioner,
+    Fnv1aPartitioner,
+    Murmur2RandomPartitioner,
+    Murmur3Partitioner,
+)
+from pyproducer.producer.partitioners.partitioner import Partitioner
+from pyproducer.producer.partitioners.round_robin import RoundRobinPartitioner
+from pyproducer.producer.partitioners.uniform_sticky import UniformStickyPartitioner
+
+KEY = "partitioner.class"
+_JAVA_PACKAGE = "org.apache.kafka.clients.producer."
+
+_NAMES: dict[str, type[Any]] = {
+    "default": DefaultPartitioner,
+    "round_robin": RoundRobinPartitioner,
+    "uniform_sticky": UniformStickyPartitioner,
+    "murmur2_random": Murmur2RandomPartitioner,
+    "murmur3": Murmur3Partitioner,
+    "consistent_random": Crc32Partitioner,
+    "crc32": Crc32Partitioner,
+    "fnv1a_random": Fnv1aPartitioner,
+    "fnv1a": Fnv1aPartitioner,
+}
+_JAVA_NAMES: dict[str, type[Any]] = {
+    _JAVA_PACKAGE + "RoundRobinPartitioner": RoundRobinPartitioner,
+    _JAVA_PACKAGE + "UniformStickyPartitioner": UniformStickyPartitioner,
+    _JAVA_PACKAGE + "internals.DefaultPartitioner": DefaultPartitioner,
+}
+_CLASS_NAMES: dict[str, type[Any]] = {cls.__name__: cls for cls in _NAMES.values()}
+
+
+def resolve_partitioner(value: object, config: Mapping[str, Any] | None = None) -> Partitioner:
+    """Return the partitioner that a setting means.
+
+    Args:
+        value: None (DefaultPartitioner); a short name, a class name of ours or of Java, "module:Class"; a class or an
+            instance with `partition`; or a callable with the arguments of Partitioner.partition.
+        config: The producer's settings, for partitioners that need some (UniformStickyPartitioner) and for those of the
+            user that have `configure(props)`.
+
+    Raises:
+        ConfigError: There is no such partitioner. Nothing was started.
+    """
+    if value is None:
+        value = DefaultPartitioner
+    elif isinstance(value, str):
+        value = _by_name(value.strip())
+    if value is UniformStickyPartitioner and config is not None:
+        return UniformStickyPartitioner(
+            config["batch.size"], is_adaptive=config["partitioner.adaptive.partitioning.enable"],
+            availability_timeout_ms=config["partitioner.availability.timeout.ms"],
+            ignore_keys=config["partitioner.ignore.keys"])
+    if isclass(value) and not hasattr(value, "partition"):
+        raise ConfigError(KEY, value, "a partitioner class must have partition(topic, key, key_bytes, value, "
+                                      "value_bytes, cluster)")
+    instance: Any = make_instance(KEY, value)
+    if callable(getattr(instance, "partition", None)):
+        _configure(instance, config)
+        return cast("Partitioner", instance)
+    if callable(instance):
+        return CallablePartitioner(instance)
+    raise ConfigError(KEY, value, "a partitioner must have partition(topic, key, key_bytes, value, value_bytes, "
+                                  "cluster), or be callable with these")
+
+
+def _configure(partitioner: Any, config: Mapping[str, Any] | None) -> None:
+    if config is None or not callable(getattr(partitioner, "configure", None)):
+        return
+    try:
+        partitioner.configure(dict(getattr(config, "originals", config)))
+    except Exception as cause:  # foreign code, which may raise anything
+        raise ConfigError(KEY, partitioner, f"its configure() failed ({type(cause).__name__}: {cause})") from cause
+
+
+def _by_name(name: str) -> object:
+    found = _NAMES.get(name.lower()) or _JAVA_NAMES.get(name) or _CLASS_NAMES.get(name)
+    if found is not None:
+        return found
+    if name.startswith("org.apache.kafka.") or ("." not in name and ":" not in name):
+        raise ConfigError(KEY, name, f"there is no such partitioner here: use one of {', '.join(_NAMES)}, "
+                                     f"{', '.join(_JAVA_NAMES)}, a callable, or 'module:Class'")
+    return import_object(KEY, name)

@@ -1,0 +1,30 @@
+"""RoundRobinPartitioner: in turn, whatever the key.
+
+Road:    serializers -> [partitioner] -> accumulator
+Thread:  any caller; holds no lock.
+Source:  Java RoundRobinPartitioner (4.1), which has no on_new_batch any more: with it, every second partition was left
+         out (KAFKA-9965).
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+from pyproducer.common.cluster import Cluster
+from pyproducer.producer.partitioners.partitioner import POSITIVE_MASK, partition_by_number
+
+
+class RoundRobinPartitioner:
+    """Goes over the partitions that have a leader (over all when none has), per topic, from the first."""
+
+    def __init__(self) -> None:
+        self._counters: dict[str, itertools.count[int]] = {}  # see DefaultPartitioner why this needs no lock
+
+    def partition(self, topic: str, key: Any, key_bytes: bytes | None, value: Any, value_bytes: bytes | None,
+                  cluster: Cluster) -> int:
+        """Return the partition; see Partitioner."""
+        counter = self._counters.get(topic)
+        if counter is None:
+            counter = self._counters.setdefault(topic, itertools.count())
+        return partition_by_number(next(counter) & POSITIVE_MASK, topic, cluster)

@@ -1,0 +1,266 @@
+"""Turns keys and values into bytes.
+
+Road:    send() -> [serializer] -> partitioner
+Thread:  any caller; the serializers here have no state.
+Source:  Java org.apache.kafka.common.serialization (4.1).
+
+A serializer is called as `serializer(topic, headers, data)` and returns bytes or None. None passes through all of those
+below: a None value is a tombstone. Whatever a serializer raises becomes a SerializationError of send().
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import struct
+from collections.abc import Callable
+from typing import Any, Protocol, runtime_checkable
+from uuid import UUID
+
+from pyproducer.common.errors import ConfigError
+from pyproducer.common.records import Header
+from pyproducer.producer.class_names import import_object, make_instance
+
+Headers = tuple[Header, ...]
+
+_JAVA_PACKAGE = "org.apache.kafka.common.serialization."
+
+
+@runtime_checkable
+class Serializer(Protocol):
+    """Anything that is called with topic, headers and data and gives bytes or None."""
+
+    def __call__(self, topic: str, headers: Headers, data: Any) -> bytes | None:
+        """Return the bytes of a key or value.
+
+        Args:
+            topic: Where the record goes.
+            headers: Its headers.
+            data: The key or value; may be None.
+        """
+
+
+class _Named:
+    """Shows a serializer by its class alone in messages."""
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
+
+
+class BytesSerializer(_Named):
+    """Bytes stay as they are; bytearray and memoryview are copied. Java: ByteArraySerializer, ByteBufferSerializer."""
+
+    def __call__(self, topic: str, headers: Headers, data: Any) -> bytes | None:
+        """Return the bytes."""
+        if data is None or type(data) is bytes:
+            return data
+        if isinstance(data, (bytes, bytearray, memoryview)):
+            return bytes(data)
+        raise TypeError(f"expected bytes, got {type(data).__name__}")
+
+
+class StringSerializer:
+    """Str to bytes.
+
+    Args:
+        encoding: A codec of Python, UTF-8 as in Java.
+
+    Differs from Java: a character that the encoding cannot write is an error, not a question mark.
+    """
+
+    def __init__(self, encoding: str = "utf-8") -> None:
+        self.encoding = encoding
+
+    def __call__(self, topic: str, headers: Headers, data: Any) -> bytes | None:
+        """Return the encoded text."""
+        if data is None:
+            return None
+        if not isinstance(data, str):
+            raise TypeError(f"expected str, got {type(data).__name__}")
+        return data.encode(self.encoding)
+
+    def __repr__(self) -> str:
+        return f"StringSerializer({self.encoding!r})"
+
+
+class _IntegerSerializer(_Named):
+    _struct: struct.Struct
+    _low: int
+    _high: int
+
+    def __call__(self, topic: str, headers: Headers, data: Any) -> bytes | None:
+        """Return the number in big-endian two's complement."""
+        if data is None:
+            return None
+        if isinstance(data, bool) or not hasattr(data, "__index__"):
+            raise TypeError(f"expected int, got {type(data).__name__}")
+        number = data.__index__()
+        if not self._low <= number <= self._high:
+            raise ValueError(f"{number} is out of range: it must be from {self._low} to {self._high}")
+        return self._struct.pack(number)
+
+
+class ShortSerializer(_IntegerSerializer):
+    """Int to 2 bytes."""
+
+    _struct, _low, _high = struct.Struct(">h"), -(2**15), 2**15 - 1
+
+
+class IntegerSerializer(_IntegerSerializer):
+    """Int to 4 bytes."""
+
+    _struct, _low, _high = struct.Struct(">i"), -(2**31), 2**31 - 1
+
+
+class LongSerializer(_IntegerSerializer):
+    """Int to 8 bytes."""
+
+    _struct, _low, _high = struct.Struct(">q"), -(2**63), 2**63 - 1
+
+
+class _FloatingSerializer(_Named):
+    _struct: struct.Struct
+
+    def __call__(self, topic: str, headers: Headers, data: Any) -> bytes | None:
+        """Return the number in IEEE 754, big-endian."""
+        if data is None:
+            return None
+        if isinstance(data, (bool, str, bytes)):
+            raise TypeError(f"expected float, got {type(data).__name__}")
+        return self._struct.pack(data)
+
+
+class FloatSerializer(_FloatingSerializer):
+    """Float to 4 bytes; what does not fit single precision is rounded, what is too large is an error."""
+
+    _struct = struct.Struct(">f")
+
+
+class DoubleSerializer(_FloatingSerializer):
+    """Float to 8 bytes."""
+
+    _struct = struct.Struct(">d")
+
+
+class BooleanSerializer(_Named):
+    """Bool to 1 byte."""
+
+    def __call__(self, topic: str, headers: Headers, data: Any) -> bytes | None:
+        """Return one byte, 1 or 0."""
+        if data is None:
+            return None
+        if not isinstance(data, bool):
+            raise TypeError(f"expected bool, got {type(data).__name__}")
+        return b"\x01" if data else b"\x00"
+
+
+class UUIDSerializer(_Named):
+    """UUID to the 36 characters of its text, as Java does."""
+
+    def __call__(self, topic: str, headers: Headers, data: Any) -> bytes | None:
+        """Return the text in ASCII."""
+        if data is None:
+            return None
+        if not isinstance(data, UUID):
+            raise TypeError(f"expected UUID, got {type(data).__name__}")
+        return str(data).encode()
+
+
+class VoidSerializer(_Named):
+    """Only None."""
+
+    def __call__(self, topic: str, headers: Headers, data: Any) -> None:
+        """Return None."""
+        if data is not None:
+            raise TypeError(f"expected None, got {type(data).__name__}")
+
+
+class JsonSerializer(_Named):
+    """Whatever json.dumps can write, to compact UTF-8. None is a tombstone, not the JSON word null."""
+
+    def __call__(self, topic: str, headers: Headers, data: Any) -> bytes | None:
+        """Return the JSON text."""
+        if data is None:
+            return None
+        # NaN and Infinity are no JSON: other readers would fail on them.
+        return json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+
+
+class _OneArgument:
+    """A callable that takes only the data, as `str.encode`; None does not reach it."""
+
+    def __init__(self, function: Callable[[Any], bytes | None]) -> None:
+        self._function = function
+
+    def __call__(self, topic: str, headers: Headers, data: Any) -> bytes | None:
+        return None if data is None else self._function(data)
+
+    def __repr__(self) -> str:
+        return repr(self._function)
+
+
+_SHORT_NAMES: dict[str, type[Serializer]] = {
+    "bytes": BytesSerializer, "string": StringSerializer, "short": ShortSerializer, "int": IntegerSerializer,
+    "integer": IntegerSerializer, "long": LongSerializer, "float": FloatSerializer, "double": DoubleSerializer,
+    "boolean": BooleanSerializer, "uuid": UUIDSerializer, "void": VoidSerializer, "json": JsonSerializer,
+}
+_JAVA_NAMES: dict[str, type[Serializer]] = {
+    "ByteArraySerializer": BytesSerializer, "ByteBufferSerializer": BytesSerializer,
+    "BytesSerializer": BytesSerializer, "StringSerializer": StringSerializer, "ShortSerializer": ShortSerializer,
+    "IntegerSerializer": IntegerSerializer, "LongSerializer": LongSerializer, "FloatSerializer": FloatSerializer,
+    "DoubleSerializer": DoubleSerializer, "BooleanSerializer": BooleanSerializer, "UUIDSerializer": UUIDSerializer,
+    "VoidSerializer": VoidSerializer,
+}
+
+
+def resolve_serializer(value: object, key: str = "value.serializer") -> Serializer | None:
+    """Return the serializer that a setting means.
+
+    Args:
+        value: None; a short name ("string", "json", ...), a Java class name, "module:Class"; a class or an instance
+            that is called with (topic, headers, data); or a callable that takes only the data.
+        key: The setting, for messages: "key.serializer" or "value.serializer".
+
+    Returns:
+        The serializer, or None when bytes should pass through as they are.
+
+    Raises:
+        ConfigError: There is no such serializer. Nothing was started.
+    """
+    if value is None:
+        return None
+    if isinstance(value, str):
+        value = _by_name(key, value.strip())
+    instance = make_instance(key, value)
+    if not callable(instance):
+        raise ConfigError(key, value, "a serializer must be callable as (topic, headers, data) or as (data), or be one "
+                                      f"of these names: {', '.join(_SHORT_NAMES)}")
+    return _with_three_arguments(key, instance)
+
+
+def _by_name(key: str, name: str) -> object:
+    if name.lower() in _SHORT_NAMES:
+        return _SHORT_NAMES[name.lower()]
+    simple_name = name.removeprefix(_JAVA_PACKAGE)
+    if simple_name in _JAVA_NAMES:
+        return _JAVA_NAMES[simple_name]
+    if simple_name != name or ("." not in name and ":" not in name):
+        raise ConfigError(key, name, f"there is no such serializer here: use one of {', '.join(_SHORT_NAMES)}, a Java "
+                                     "class name of these, a callable, or 'module:Class'")
+    return import_object(key, name)
+
+
+def _with_three_arguments(key: str, function: Callable[..., bytes | None]) -> Serializer:
+    """Return a serializer; a callable with one required argument (or that does not tell) is given only the data."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return _OneArgument(function)
+    required = [parameter for parameter in parameters if parameter.default is parameter.empty
+                and parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)]
+    if len(required) == 3:
+        return function
+    if len(required) <= 1:
+        return _OneArgument(function)
+    raise ConfigError(key, function, f"it takes {len(required)} arguments: a serializer takes (topic, headers, data) "
+                                     "or (data)")
