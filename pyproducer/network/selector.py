@@ -280,9 +280,8 @@ class Selector:
         if timeout_ms < 0 or self.completed_sends or self.completed_receives or self.disconnected or self._buffered:
             timeout_ms = 0
         ready = self.interest.select(timeout_ms)
-        buffered = self._buffered
-        if buffered:
-            self._buffered = {}
+        # Two dicts, always: what this poll leaves buffered is for the next one, or a channel is read twice in one poll.
+        buffered, self._buffered = self._buffered, {}
         for channel, mask in ready:
             if buffered:
                 buffered.pop(channel, None)  # so that no channel is polled twice
