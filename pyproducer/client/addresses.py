@@ -40,12 +40,12 @@ def resolve_host(host: str, port: int) -> list[ResolvedAddress]:
         OSError: The name does not resolve (socket.gaierror). Not sent.
     """
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
-    except OSError:
         try:
+            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+        except OSError:
             found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        except UnicodeError as cause:  # A label that is empty or too long fails in the idna codec, before any query.
-            raise socket.gaierror(socket.EAI_NONAME, f"{host!r} is not a valid host name: {cause}") from cause
+    except UnicodeError as cause:  # A label that is empty or too long fails in the idna codec, before any query.
+        raise socket.gaierror(socket.EAI_NONAME, f"{host!r} is not a valid host name: {cause}") from cause
     unique = dict.fromkeys(ResolvedAddress(int(family), tuple(address)) for family, _, _, _, address in found
                            if family in (socket.AF_INET, socket.AF_INET6))
     if not unique:

@@ -273,6 +273,11 @@ class ProducerMetadata:
             self._fatal = None
             self._answers_without_news = 0 if merged.made_progress else self._answers_without_news + 1
             self._refreshed(now_ms)
+            if self._need_partial_update:
+                # Differs from Java, which waits out the backoff: nobody has asked for that topic yet, and at the start
+                # this is the first record's wait.
+                self._last_refresh_ms = _LONG_AGO_MS
+                self._set_due()
             self._condition.notify_all()
 
     def failed_update(self, now_ms: int, error: KafkaError | None = None) -> None:

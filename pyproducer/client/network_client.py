@@ -224,6 +224,9 @@ class NetworkClient:
         wait_ms = min(timeout_ms, self._updater.maybe_update(now_ms), self._in_flight.ms_to_next_deadline(now_ms),
                       self._states.ms_to_next_setup_deadline(now_ms))
         selector, connections = self._selector, self._connections
+        if not self._in_flight.has_unanswerable():
+            # Nobody waits for the end of a write, so it is no reason for the selector not to sleep.
+            selector.take_completed_sends()
         selector.poll(max(wait_ms, 0), now_ms)
         now_ms = self._clock.now_ms()
         responses: list[ClientResponse] = []

@@ -42,6 +42,9 @@ class Selectable(Protocol):
     def send(self, send: NetworkSend) -> None:
         """Hand a frame to its connection."""
 
+    def take_completed_sends(self) -> Sequence[NetworkSend]:
+        """Return and forget the frames that `send` wrote at once; else the next poll does not sleep but tells them."""
+
     def poll(self, timeout_ms: int, now_ms: int) -> None:
         """Wait for something to happen, at most timeout_ms, and do all that can be done without waiting."""
 

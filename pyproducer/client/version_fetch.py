@@ -26,7 +26,7 @@ LATEST_VERSION = ApiKeys.API_VERSIONS.client_range[1]
 
 
 def _software_version() -> str:
-    """Return our version in the characters that brokers accept: letters, digits, inner dots and dashes (else error 42)."""
+    """Return our version in the characters that brokers accept: letters, digits, dots, dashes (else error 42)."""
     try:
         version = distributions.version("pyproducer")
     except distributions.PackageNotFoundError:  # Run from a source tree that is not installed.

@@ -1,0 +1,181 @@
+import itertools
+
+import pytest
+
+from pyproducer.client.addresses import ResolvedAddress
+from pyproducer.client.connection_states import (
+    NEVER_MS,
+    TRANSITIONS,
+    ClusterConnectionStates,
+    ConnectionEvent,
+    ConnectionState,
+    NodeConnectionState,
+)
+from pyproducer.common.backoff import ExponentialBackoff
+from pyproducer.common.cluster import Node
+from pyproducer.common.errors import AuthenticationError, DisconnectedError, IllegalStateError
+
+NODE = Node(1, "host-1", 9092)
+
+
+def states(*, addresses: int = 1, jitter: float = 0.0, calls: list[str] | None = None) -> ClusterConnectionStates:
+    def resolve(host: str, port: int) -> list[ResolvedAddress]:
+        if calls is not None:
+            calls.append(host)
+        return [ResolvedAddress(2, (f"10.0.0.{index}", port)) for index in range(addresses)]
+
+    return ClusterConnectionStates(reconnect_backoff=ExponentialBackoff(50, 1000, jitter=jitter),
+                                   setup_timeout=ExponentialBackoff(10_000, 30_000, jitter=jitter), resolve=resolve)
+
+
+@pytest.mark.parametrize(("state", "event"), list(itertools.product(ConnectionState, ConnectionEvent)))
+def test_transition_when_illegal_then_raises_and_changes_nothing(state, event):
+    connection = NodeConnectionState(NODE, reconnect_backoff_ms=0, setup_timeout_ms=0)
+    connection.state = state
+    if (state, event) in TRANSITIONS:
+        connection.apply(event)
+        assert connection.state is TRANSITIONS[state, event]
+    else:
+        with pytest.raises(IllegalStateError, match=f"{event.name} is not possible in {state.name}"):
+            connection.apply(event)
+        assert connection.state is state
+
+
+def test_transitions_when_counted():
+    assert len(TRANSITIONS) == 6 + 2 * len(ConnectionState)
+
+
+def fail(connections: ClusterConnectionStates, now_ms: int) -> NodeConnectionState:
+    state = connections.connecting(NODE, now_ms)
+    connections.disconnected(1, now_ms, DisconnectedError("no"))
+    return state
+
+
+def test_backoff_when_connecting_fails_again_and_again_then_doubles_up_to_the_ceiling():
+    connections, now_ms, waits = states(), 0, []
+    for _ in range(7):
+        fail(connections, now_ms)
+        waits.append(connections.connection_delay_ms(1, now_ms))
+        assert not connections.can_connect(1, now_ms + waits[-1] - 1)
+        assert connections.is_blacked_out(1, now_ms)
+        now_ms += waits[-1]
+        assert connections.can_connect(1, now_ms)
+    assert waits == [50, 100, 200, 400, 800, 1000, 1000]
+
+
+def test_backoff_when_jitter_is_on_then_stays_within_20_percent_and_the_ceiling():
+    connections = states(jitter=0.2)
+    now_ms = 0
+    for attempt in range(200):
+        fail(connections, now_ms)
+        wait_ms = connections.connection_delay_ms(1, now_ms)
+        ideal_ms = min(50 * 2**attempt, 1000)
+        assert ideal_ms * 0.8 - 1 <= wait_ms <= min(ideal_ms * 1.2, 1000)
+        now_ms += wait_ms
+
+
+def test_backoff_when_the_connection_was_ready_then_starts_again_small():
+    connections = states()
+    for now_ms in (0, 1000, 2000, 3000):
+        fail(connections, now_ms)
+    connections.connecting(NODE, 10_000)
+    connections.checking_api_versions(1)
+    connections.ready(1)
+    connections.disconnected(1, 20_000)
+    assert connections.connection_delay_ms(1, 20_000) == 50
+
+
+def test_setup_timeout_when_connecting_fails_then_grows_and_resets():
+    connections, timeouts = states(), []
+    for attempt in range(4):
+        state = connections.connecting(NODE, attempt * 100_000)
+        timeouts.append(state.setup_deadline_ms - attempt * 100_000)
+        assert connections.nodes_with_setup_timeout(state.setup_deadline_ms) == []
+        assert connections.nodes_with_setup_timeout(state.setup_deadline_ms + 1) == [state]
+        connections.disconnected(1, attempt * 100_000 + 1)
+    assert timeouts == [10_000, 20_000, 30_000, 30_000]
+    connections.connecting(NODE, 1_000_000)
+    connections.checking_api_versions(1)
+    connections.ready(1)
+    assert connections.ms_to_next_setup_deadline(0) == NEVER_MS
+    connections.disconnected(1, 1_000_100)
+    assert connections.connecting(NODE, 2_000_000).setup_deadline_ms == 2_010_000
+
+
+def test_setup_timeout_when_tcp_is_there_but_the_handshake_is_not_then_it_still_runs():
+    connections = states()
+    state = connections.connecting(NODE, 0)
+    connections.checking_api_versions(1)
+    assert connections.nodes_with_setup_timeout(10_001) == [state]
+    connections.versions_requested(state)
+    assert connections.nodes_with_setup_timeout(10_001) == []
+    assert not connections.has_preparing_nodes()
+    assert connections.is_anyone_preparing()
+
+
+def test_addresses_when_connects_fail_then_all_are_tried_before_resolving_again():
+    calls: list[str] = []
+    connections, used = states(addresses=3, calls=calls), []
+    for now_ms in range(0, 50_000, 10_000):
+        used.append(connections.take_address(connections.connecting(NODE, now_ms)).address[0])
+        connections.disconnected(1, now_ms)
+    assert used == ["10.0.0.0", "10.0.0.1", "10.0.0.2", "10.0.0.0", "10.0.0.1"]
+    assert len(calls) == 2
+
+
+def test_addresses_when_a_ready_connection_ends_then_resolved_again():
+    calls: list[str] = []
+    connections = states(addresses=3, calls=calls)
+    connections.take_address(connections.connecting(NODE, 0))
+    connections.checking_api_versions(1)
+    connections.ready(1)
+    connections.disconnected(1, 10)
+    assert connections.take_address(connections.connecting(NODE, 1000)).address[0] == "10.0.0.0"
+    assert len(calls) == 2
+
+
+def test_connecting_when_the_node_has_another_address_then_the_old_failures_are_forgotten():
+    connections = states()
+    for now_ms in (0, 1000, 2000):
+        fail(connections, now_ms)
+    moved = Node(1, "host-9", 9092)
+    state = connections.connecting(moved, 5000)
+    assert (state.failed_attempts, state.node) == (0, moved)
+
+
+def test_throttle_when_a_shorter_one_follows_then_the_longer_holds():
+    connections = states()
+    connections.connecting(NODE, 0)
+    connections.checking_api_versions(1)
+    connections.ready(1)
+    connections.throttle(1, 500)
+    connections.throttle(1, 300)
+    assert connections.throttle_delay_ms(1, 100) == 400
+    assert connections.poll_delay_ms(1, 100) == 400
+    assert not connections.has_ready_nodes(499)
+    assert connections.has_ready_nodes(500)
+    connections.disconnected(1, 200)
+    assert connections.throttle_delay_ms(1, 200) == 0
+
+
+def test_authentication_failed_when_asked_then_the_error_is_kept_until_ready():
+    connections, error = states(), AuthenticationError("bad certificate")
+    connections.connecting(NODE, 0)
+    connections.checking_api_versions(1)
+    connections.authentication_failed(1, 5, error)
+    state = connections.get(1)
+    assert state is not None
+    assert state.state is ConnectionState.AUTHENTICATION_FAILED
+    assert state.error is error
+    assert connections.connection_delay_ms(1, 5) == 50
+    connections.connecting(NODE, 100)
+    connections.checking_api_versions(1)
+    connections.ready(1)
+    assert state.error is None
+
+
+def test_poll_delay_when_never_connected_or_connecting():
+    connections = states()
+    assert connections.poll_delay_ms(1, 0) == 0
+    connections.connecting(NODE, 0)
+    assert connections.poll_delay_ms(1, 0) == NEVER_MS

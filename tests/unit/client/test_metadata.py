@@ -1,0 +1,290 @@
+import threading
+
+import pytest
+
+from pyproducer.client.metadata import ProducerMetadata
+from pyproducer.common.backoff import ExponentialBackoff
+from pyproducer.common.clock import SystemClock
+from pyproducer.common.cluster import Node, TopicPartition
+from pyproducer.common.error_codes import ErrorCode
+from pyproducer.common.errors import AuthenticationError, AuthorizationError, InvalidTopicError, ProducerClosedError
+from tests.support.clock import ManualClock
+from tests.unit.client.scripted_cluster import ScriptedCluster, topic_row
+
+BOOTSTRAP = [("boot-1", 9092), ("boot-2", 9093)]
+
+
+def metadata(*, clock=None, max_age_ms=300_000, max_idle_ms=60_000) -> ProducerMetadata:
+    return ProducerMetadata(refresh_backoff=ExponentialBackoff(100, 1000, jitter=0), metadata_max_age_ms=max_age_ms,
+                            metadata_max_idle_ms=max_idle_ms, clock=clock or ManualClock(), bootstrap=BOOTSTRAP)
+
+
+def answer(md: ProducerMetadata, now_ms: int, *topics, version: int = 13) -> None:
+    """Ask what is to be asked, and answer it."""
+    cluster = ScriptedCluster()
+    cluster.topics = {row["name"]: row for row in topics}
+    request = md.next_request(now_ms)
+    md.update(cluster.metadata(request.body()), version, now_ms, request=request)
+
+
+def test_start_when_nothing_was_asked_then_due_at_once_from_the_bootstrap_nodes():
+    md = metadata()
+    assert md.time_to_next_update(0) == 0
+    assert md.nodes_to_ask() == (Node(-1, "boot-1", 9092), Node(-2, "boot-2", 9093))
+    assert md.is_bootstrap
+    assert set(md.fetch().nodes) == {-1, -2}
+    assert md.next_request(0).body() == {"topics": [], "allow_auto_topic_creation": True}
+
+
+def test_update_when_answered_then_due_again_after_the_maximum_age():
+    md = metadata()
+    answer(md, 1000)
+    assert md.version() == 1
+    assert not md.is_bootstrap
+    assert md.time_to_next_update(1000) == 300_000
+    assert md.time_to_next_update(301_000) == 0
+
+
+def test_request_update_when_just_answered_then_due_after_the_backoff():
+    md = metadata()
+    answer(md, 1000)
+    assert md.request_update() == 1
+    assert md.time_to_next_update(1000) == 100
+
+
+def test_failed_update_when_repeated_then_the_backoff_grows_to_its_ceiling():
+    md, waits = metadata(), []
+    for _ in range(6):
+        md.failed_update(0)
+        waits.append(md.time_to_next_update(0))
+    assert waits == [100, 200, 400, 800, 1000, 1000]
+    answer(md, 0)
+    md.request_update()
+    assert md.time_to_next_update(0) == 100
+
+
+def test_add_when_a_topic_is_new_then_asked_alone_and_without_backoff():
+    md = metadata()
+    answer(md, 1000, topic_row("old", 1))
+    assert md.add("new", 1000)
+    assert not md.add("new", 1000)
+    assert md.time_to_next_update(1000) == 0
+    request = md.next_request(1000)
+    assert (request.topics, request.is_partial) == (["new"], True)
+    answer(md, 1000, topic_row("new", 1))
+    assert md.fetch().topics == {"new"}
+    assert md.time_to_next_update(1000) == 299_900 + 100
+
+
+def test_add_when_a_request_is_under_way_then_asked_again():
+    md = metadata()
+    md.add("a", 0)
+    request = md.next_request(0)
+    md.add("b", 0)
+    cluster = ScriptedCluster()
+    cluster.topics = {"a": topic_row("a", 1)}
+    md.update(cluster.metadata(request.body()), 13, 5, request=request)
+    assert md.fetch().topics == {"a"}
+    assert md.time_to_next_update(5) == 0
+    following = md.next_request(5)
+    assert (following.topics, following.is_partial) == (["b"], True)
+
+
+def test_answers_without_news_when_repeated_then_the_backoff_grows():
+    md, now_ms, waits = metadata(), 0, []
+    md.add("missing", 0)
+    for _ in range(6):
+        answer(md, now_ms)
+        assert md.topic_error("missing") is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        waits.append(md.time_to_next_update(now_ms))
+        now_ms += waits[-1]
+    assert waits == [100, 200, 400, 800, 1000, 1000]
+
+
+def test_idle_topics_when_not_used_for_the_maximum_idle_time_then_forgotten():
+    md = metadata(max_idle_ms=10_000)
+    md.add("idle", 0)
+    md.add("used", 0)
+    answer(md, 0, topic_row("idle", 1), topic_row("used", 1))
+    md.add("used", 9_000)
+    md.request_update()
+    answer(md, 10_000, topic_row("idle", 1), topic_row("used", 1))
+    assert md.topics() == {"used"}
+    assert md.fetch().topics == {"used"}
+    assert md.add("idle", 20_000)
+    assert md.next_request(20_000).topics == ["idle"]
+
+
+def test_idle_topics_when_never_answered_then_kept():
+    md = metadata(max_idle_ms=10_000)
+    md.add("waiting", 0)
+    assert md.next_request(50_000).topics == ["waiting"]
+
+
+def test_request_update_for_topic_when_the_topic_was_dropped_meanwhile_then_asked_again():
+    md = metadata()
+    answer(md, 0)
+    assert md.request_update_for_topic("dropped", 5) == 1
+    assert md.next_request(500).topics == ["dropped"]
+
+
+def test_topic_errors_when_refused_for_good_then_raised():
+    md = metadata()
+    md.add("a/b", 0)
+    md.add("secret", 0)
+    md.add("fine", 0)
+    answer(md, 0, topic_row("a/b", error=17), topic_row("secret", error=29), topic_row("fine", 1))
+    with pytest.raises(InvalidTopicError, match="'a/b'"):
+        md.ensure_topic_usable("a/b")
+    with pytest.raises(AuthorizationError) as caught:
+        md.ensure_topic_usable("secret")
+    assert caught.value.outcome == "not_sent"
+    md.ensure_topic_usable("fine")
+    md.ensure_topic_usable("never heard of")
+
+
+def test_await_update_when_the_time_passes_then_false():
+    md = metadata(clock=SystemClock())
+    assert not md.await_update(md.version(), 20)
+    assert not md.await_update(md.version(), 0)
+
+
+class Waiter:
+    """A caller that waits for metadata in a thread of its own."""
+
+    def __init__(self, md: ProducerMetadata, timeout_ms: int = 20_000) -> None:
+        self.result: object = None
+        self._started = threading.Event()
+        self._thread = threading.Thread(target=self._run, args=(md, timeout_ms))
+        self._thread.start()
+        assert self._started.wait(10)
+        while not md._condition._waiters:  # type: ignore[attr-defined]
+            if not self._thread.is_alive():
+                break
+
+    def _run(self, md: ProducerMetadata, timeout_ms: int) -> None:
+        version = md.version()
+        self._started.set()
+        try:
+            self.result = md.await_update(version, timeout_ms)
+        except Exception as error:
+            self.result = error
+
+    def end(self) -> object:
+        self._thread.join(10)
+        assert not self._thread.is_alive()
+        return self.result
+
+
+def test_await_update_when_another_thread_updates_then_true():
+    md = metadata(clock=SystemClock())
+    waiter = Waiter(md)
+    answer(md, 0)
+    assert waiter.end() is True
+
+
+def test_await_update_when_closed_then_raises():
+    md = metadata(clock=SystemClock())
+    waiter = Waiter(md)
+    md.close()
+    assert isinstance(waiter.end(), ProducerClosedError)
+    with pytest.raises(ProducerClosedError):
+        md.await_update(0, 1000)
+
+
+def test_fatal_error_when_several_wait_then_each_gets_its_own_exception():
+    md = metadata(clock=SystemClock())
+    waiters = [Waiter(md), Waiter(md)]
+    original = AuthenticationError("certificate unknown")
+    md.fatal_error(original)
+    errors = [waiter.end() for waiter in waiters]
+    assert all(isinstance(error, AuthenticationError) and error.args == original.args for error in errors)
+    assert len({id(error) for error in [*errors, original]}) == 3
+
+
+def test_fatal_error_when_nobody_waited_then_the_next_is_told_once():
+    md = metadata(clock=SystemClock())
+    md.fatal_error(AuthenticationError("no"))
+    with pytest.raises(AuthenticationError):
+        md.await_update(0, 1000)
+    assert not md.await_update(0, 1)
+
+
+def test_fatal_error_when_an_update_came_since_then_forgotten():
+    md = metadata(clock=SystemClock())
+    md.fatal_error(AuthenticationError("no"))
+    answer(md, 0)
+    assert not md.await_update(md.version(), 1)
+
+
+def test_update_leaders_when_newer_then_the_snapshot_has_them():
+    md = metadata()
+    md.add("t", 0)
+    answer(md, 0, topic_row("t", 1, 2, epoch=4))
+    before = md.fetch()
+    updated = md.update_leaders({TopicPartition("t", 0): (3, 5), TopicPartition("t", 1): (1, 4)},
+                                [Node(3, "host-3", 9092)])
+    assert updated == {TopicPartition("t", 0)}
+    assert md.fetch().leader_for(TopicPartition("t", 0)) == Node(3, "host-3", 9092)
+    assert before.leader_for(TopicPartition("t", 0)).node_id == 1
+    assert Node(3, "host-3", 9092) in md.nodes_to_ask()
+    md.request_update()
+    answer(md, 1000, topic_row("t", 1, 2, epoch=4))
+    assert md.fetch().partition(TopicPartition("t", 0)).leader_epoch == 5
+
+
+def test_rebootstrap_when_soft_then_partitions_and_leaders_stay():
+    md = metadata()
+    md.add("t", 0)
+    answer(md, 0, topic_row("t", 1))
+    md.rebootstrap(forget_leaders=False)
+    assert md.is_bootstrap
+    assert md.fetch().leader_for(TopicPartition("t", 0)) is not None
+    assert md.time_to_next_update(200) == 0
+
+
+def test_rebootstrap_when_hard_then_partitions_stay_without_leaders_and_lower_epochs_count():
+    md = metadata()
+    md.add("t", 0)
+    answer(md, 0, topic_row("t", 1, epoch=9))
+    md.rebootstrap(forget_leaders=True)
+    assert md.fetch().partition_count_for_topic("t") == 1
+    assert md.fetch().leader_for(TopicPartition("t", 0)) is None
+    assert set(md.fetch().nodes) == {-1, -2}
+    answer(md, 500, topic_row("t", 2, epoch=1))
+    assert md.fetch().leader_for(TopicPartition("t", 0)).node_id == 2
+
+
+def test_describe_failure_when_no_broker_answered_then_each_address_says_why():
+    md = metadata()
+    md.add("orders", 0)
+    md.note_failure("boot-1:9092", "connect: Connection refused")
+    md.note_failure("boot-2:9093", "DNS: the host name does not resolve")
+    text = md.describe_failure("orders")
+    assert text == ("no broker has answered a metadata request yet (bootstrap.servers: boot-1:9092, boot-2:9093); "
+                    "boot-1:9092: connect: Connection refused; boot-2:9093: DNS: the host name does not resolve")
+    md.forget_failure("boot-1:9092")
+    assert md.last_errors() == {"boot-2:9093": "DNS: the host name does not resolve"}
+
+
+def test_describe_failure_when_the_topic_has_an_error_then_code_and_sentence():
+    md = metadata()
+    md.add("orders", 0)
+    answer(md, 0)
+    assert md.describe_failure("orders").startswith(
+        "the broker answered UNKNOWN_TOPIC_OR_PARTITION (3) for topic 'orders': ")
+    assert "no answer so far tells of topic 'other'" in md.describe_failure("other")
+
+
+def test_describe_failure_when_the_topic_is_known():
+    md = metadata()
+    md.add("t", 0)
+    answer(md, 0, topic_row("t", 1))
+    assert "is known, with 1 partitions" in md.describe_failure("t")
+
+
+def test_note_failure_when_repeated_then_no_news():
+    md = metadata()
+    assert md.note_failure("a:1", "refused")
+    assert not md.note_failure("a:1", "refused")
+    assert md.note_failure("a:1", "timeout")
