@@ -1,5 +1,144 @@
-"""pyproducer: a Kafka producer for Python with the Java producer's guarantees and settings."""
+"""pyproducer: a Kafka producer for Python with the Java producer's guarantees and settings.
+
+    from pyproducer import KafkaProducer
+    with KafkaProducer({"bootstrap.servers": "localhost:9092"}) as producer:
+        producer.send("orders", b"paid", key=b"42")
+
+Everything public is in `__all__`; side doors are `pyproducer.broker`, `pyproducer.spark` and `pyproducer.testing`.
+"""
 
 from __future__ import annotations
 
 __version__ = "0.1.0"
+
+from pyproducer.accumulator.produce_result import FutureRecordMetadata
+from pyproducer.common.cluster import Cluster, Node, PartitionInfo, TopicPartition
+from pyproducer.common.error_codes import ErrorCode
+from pyproducer.common.errors import (
+    AbortableTransactionError,
+    ApiError,
+    AuthenticationError,
+    AuthorizationError,
+    BufferExhaustedError,
+    ConfigError,
+    CorrelationIdMismatchError,
+    CorruptRecordError,
+    DisconnectedError,
+    FatalProducerError,
+    ForkedProducerError,
+    IllegalStateError,
+    InvalidMetadataError,
+    InvalidReceiveError,
+    InvalidRequestError,
+    InvalidTopicError,
+    KafkaError,
+    KafkaTimeoutError,
+    LocalProtocolError,
+    OutOfOrderSequenceError,
+    ProducerClosedError,
+    ProtocolError,
+    RecordRejectedError,
+    RecordTooLargeError,
+    RemoteProtocolError,
+    RetriableError,
+    SchemaError,
+    SerializationError,
+    TransportError,
+    UnknownApiError,
+    UnknownTopicOrPartitionError,
+    UnsupportedVersionError,
+)
+from pyproducer.common.records import Header, ProducerRecord, RecordMetadata
+from pyproducer.hotpath import IMPL
+from pyproducer.producer.config import ProducerConfig
+from pyproducer.producer.interceptors import ProducerInterceptor
+from pyproducer.producer.kafka_producer import KafkaProducer
+from pyproducer.producer.partitioners import (
+    Crc32Partitioner,
+    DefaultPartitioner,
+    Fnv1aPartitioner,
+    Murmur3Partitioner,
+    Partitioner,
+    RoundRobinPartitioner,
+    UniformStickyPartitioner,
+)
+from pyproducer.producer.serializers import (
+    BytesSerializer,
+    DoubleSerializer,
+    FloatSerializer,
+    IntegerSerializer,
+    JsonSerializer,
+    LongSerializer,
+    Serializer,
+    StringSerializer,
+)
+
+__all__ = [
+    "AbortableTransactionError",
+    "ApiError",
+    "AuthenticationError",
+    "AuthorizationError",
+    "BufferExhaustedError",
+    "BytesSerializer",
+    "Cluster",
+    "ConfigError",
+    "CorrelationIdMismatchError",
+    "CorruptRecordError",
+    "Crc32Partitioner",
+    "DefaultPartitioner",
+    "DisconnectedError",
+    "DoubleSerializer",
+    "ErrorCode",
+    "FatalProducerError",
+    "FloatSerializer",
+    "Fnv1aPartitioner",
+    "ForkedProducerError",
+    "FutureRecordMetadata",
+    "Header",
+    "IMPL",
+    "IllegalStateError",
+    "IntegerSerializer",
+    "InvalidMetadataError",
+    "InvalidReceiveError",
+    "InvalidRequestError",
+    "InvalidTopicError",
+    "JsonSerializer",
+    "KafkaError",
+    "KafkaProducer",
+    "KafkaTimeoutError",
+    "LocalProtocolError",
+    "LongSerializer",
+    "Murmur3Partitioner",
+    "Node",
+    "OutOfOrderSequenceError",
+    "PartitionInfo",
+    "Partitioner",
+    "ProducerClosedError",
+    "ProducerConfig",
+    "ProducerInterceptor",
+    "ProducerRecord",
+    "ProtocolError",
+    "RecordMetadata",
+    "RecordRejectedError",
+    "RecordTooLargeError",
+    "RemoteProtocolError",
+    "RetriableError",
+    "RoundRobinPartitioner",
+    "SchemaError",
+    "SerializationError",
+    "Serializer",
+    "StringSerializer",
+    "TopicPartition",
+    "TransportError",
+    "UniformStickyPartitioner",
+    "UnknownApiError",
+    "UnknownTopicOrPartitionError",
+    "UnsupportedVersionError",
+]
+
+for _name in __all__:
+    _member = globals()[_name]
+    if isinstance(_member, type):
+        # Tracebacks and reprs show the public name.
+        _member.__module__ = __name__
+del _member, _name

@@ -56,6 +56,7 @@ RESPONSE_HEADER = message(
 
 CONTROLLED_SHUTDOWN_API_ID = 7
 UNSUPPORTED_VERSION_CODE = 35
+_UNSUPPORTED_VERSION_BODY = b"\x00\x23\x00\x00\x00\x00"  # in version 0: the code, and no entry
 MAX_CORRELATION_ID = 2**31 - 1
 
 _REQUEST_HEADER_SCHEMAS = tuple(REQUEST_HEADER.schema(version, flexible=version >= 2) for version in range(3))
@@ -127,7 +128,8 @@ def parse_response(api_key: ApiKeys, api_version: int, payload: Buffer) -> tuple
     """Read a response to a request of ours.
 
     An ApiVersions response with error 35 has the layout of version 0, whatever was asked: a broker that does not know
-    the version can not answer in it. Its `api_keys` then holds at most the range of ApiVersions itself.
+    the version can not answer in it. Its `api_keys` then holds at most the range of ApiVersions itself; none when what
+    follows the code is in some other layout (brokers below 2.4 end there, librdkafka's mock cluster writes its own).
 
     Returns:
         The correlation id and the body.
@@ -148,12 +150,23 @@ def parse_response(api_key: ApiKeys, api_version: int, payload: Buffer) -> tuple
         if api_key is ApiKeys.API_VERSIONS and reader.remaining >= _INT16.size:
             error_code: int = _INT16.unpack_from(reader.data, reader.position)[0]
             if error_code == UNSUPPORTED_VERSION_CODE:
-                schema = api_key.response_schema(0)
+                return correlation_id, _read_unsupported_version(reader)
         return correlation_id, schema.read(reader)
     except SchemaError as error:
         raise RemoteProtocolError(
             f"Error parsing response for apiKey: {api_key.name} and apiVersion: {api_version}: {error}"
         ) from error
+
+
+def _read_unsupported_version(reader: ByteReader) -> Struct:
+    schema = ApiKeys.API_VERSIONS.response_schema(0)
+    start = reader.position
+    try:
+        return schema.read(reader)
+    except SchemaError:
+        # The code alone says what to do: ask again in version 0.
+        reader.position = start
+        return schema.read(ByteReader(_UNSUPPORTED_VERSION_BODY))
 
 
 def _skip_tags(reader: ByteReader) -> None:

@@ -23,6 +23,7 @@ from pyproducer.common.errors import (
     DisconnectedError,
     KafkaError,
     KafkaTimeoutError,
+    LocalProtocolError,
     RemoteProtocolError,
 )
 from pyproducer.common.metrics import Metrics
@@ -59,8 +60,14 @@ class Completion:
         elif response.version_mismatch is not None:
             for batch in batches.values():
                 self._fail(batch, response.version_mismatch, None)
-        elif response.disconnected or response.error is not None:
+        elif response.disconnected:
             self._on_no_answer(response, batches)
+        elif response.error is not None:
+            # The request could not even be written: a bug of ours, which no retry heals.
+            error = response.error if isinstance(response.error, KafkaError) else LocalProtocolError(
+                f"A Produce request could not be written: {response.error!r}")
+            for batch in batches.values():
+                self._fail(batch, error, None)
         else:
             # acks=0: the bytes are written, and nobody will ever tell more.
             for batch in batches.values():

@@ -1,0 +1,163 @@
+"""The one place that constructs a producer's parts and hands each what it uses.
+
+Road:    KafkaProducer -> [wiring] -> every stretch
+Thread:  the constructor's; starts nothing, touches no network.
+Source:  Java KafkaProducer's constructor (4.1).
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from pyproducer.accumulator.buffer_pool import BufferPool
+from pyproducer.accumulator.record_accumulator import RecordAccumulator
+from pyproducer.client.metadata import ProducerMetadata
+from pyproducer.client.network_client import NetworkClient
+from pyproducer.common.backoff import ExponentialBackoff
+from pyproducer.common.clock import Clock, SystemClock
+from pyproducer.common.errors import ConfigError
+from pyproducer.common.metrics import Metrics
+from pyproducer.network.channel_builder import ChannelBuilder, PlaintextChannelBuilder
+from pyproducer.network.selector import Selector
+from pyproducer.producer.config import ProducerConfig
+from pyproducer.producer.do_send import RecordSender
+from pyproducer.producer.interceptors import ProducerInterceptors, resolve_interceptors
+from pyproducer.producer.partitioners import Partitioner, resolve_partitioner
+from pyproducer.producer.serializers import Serializer, resolve_serializer
+from pyproducer.record.compression import Compressor, compressor_for
+from pyproducer.sender.completion import Completion
+from pyproducer.sender.in_flight_batches import InFlightBatches
+from pyproducer.sender.io_thread import IoThread
+from pyproducer.sender.producer_id_request import ProducerIdRequest
+from pyproducer.sender.sender import Sender
+from pyproducer.transaction.transaction_manager import TransactionManager
+
+log = logging.getLogger(__name__)
+
+# A broker's answer is small; anything near this is not Kafka's protocol. Java sets no limit here.
+_MAX_RESPONSE_BYTES = 100 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class ProducerRuntime:
+    """The parts that KafkaProducer talks to."""
+
+    client_id: str
+    config: ProducerConfig
+    clock: Clock
+    metadata: ProducerMetadata
+    client: NetworkClient
+    accumulator: RecordAccumulator
+    record_sender: RecordSender
+    io_thread: IoThread
+    metrics: Metrics
+    interceptors: ProducerInterceptors
+    partitioner: Partitioner
+    serializers: tuple[Serializer | None, Serializer | None]
+
+    def close_parts(self) -> None:
+        """Close what the application gave: interceptors, partitioner, serializers. A failure is logged, as in Java."""
+        self.metadata.close()
+        for part in (self.interceptors, self.partitioner, *self.serializers):
+            close = getattr(part, "close", None)
+            if close is not None:
+                try:
+                    close()
+                except Exception:
+                    log.exception("close() of %r raised", part)
+
+
+def build_runtime(config: ProducerConfig, key_serializer: object, value_serializer: object) -> ProducerRuntime:
+    """Construct all parts of a producer.
+
+    Raises:
+        ConfigError: A setting asks for what this version does not do. Nothing was started.
+    """
+    _refuse_what_is_missing(config)
+    clock = SystemClock()
+    metrics = Metrics()
+    client_id = config.client_id
+    key = resolve_serializer(key_serializer if key_serializer is not None else config.key_serializer, "key.serializer")
+    value = resolve_serializer(value_serializer if value_serializer is not None else config.value_serializer,
+                               "value.serializer")
+    interceptors = resolve_interceptors(config.interceptor_classes, config.originals)
+    partitioner = resolve_partitioner(config.partitioner_class, config)
+    compressor = _compressor(config)
+    channel_builder = _channel_builder(config)
+
+    retry_backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
+    metadata = ProducerMetadata(
+        refresh_backoff=retry_backoff, metadata_max_age_ms=config.metadata_max_age_ms,
+        metadata_max_idle_ms=config.metadata_max_idle_ms, clock=clock, bootstrap=config.bootstrap_servers)
+    selector = Selector(max_receive_size_bytes=_MAX_RESPONSE_BYTES,
+                        connections_max_idle_ms=config.connections_max_idle_ms, channel_builder=channel_builder,
+                        name=client_id)
+    client = NetworkClient(
+        selector, metadata, client_id=client_id, clock=clock,
+        max_in_flight_requests_per_connection=config.max_in_flight_requests_per_connection,
+        reconnect_backoff=ExponentialBackoff(config.reconnect_backoff_ms, config.reconnect_backoff_max_ms),
+        connection_setup_timeout=ExponentialBackoff(config.socket_connection_setup_timeout_ms,
+                                                    config.socket_connection_setup_timeout_max_ms),
+        request_timeout_ms=config.request_timeout_ms, send_buffer_bytes=config.send_buffer_bytes,
+        receive_buffer_bytes=config.receive_buffer_bytes, dns_lookup=config.client_dns_lookup,
+        metadata_recovery_strategy=config.metadata_recovery_strategy,
+        metadata_recovery_rebootstrap_trigger_ms=config.metadata_recovery_rebootstrap_trigger_ms)
+    pool = BufferPool(config.buffer_memory, clock)
+    accumulator = RecordAccumulator(
+        batch_size_bytes=config.batch_size, linger_ms=config.linger_ms,
+        delivery_timeout_ms=config.delivery_timeout_ms, pool=pool, compressor=compressor,
+        retry_backoff=retry_backoff, clock=clock)
+    transaction_manager = TransactionManager() if config.enable_idempotence else None
+    # Java's guaranteeMessageOrder: with one request in flight the order is kept by muting the partition.
+    mutes = config.max_in_flight_requests_per_connection == 1
+    in_flight = InFlightBatches(config.delivery_timeout_ms)
+    completion = Completion(
+        accumulator=accumulator, metadata=metadata, in_flight=in_flight, transaction_manager=transaction_manager,
+        retries=config.retries, delivery_timeout_ms=config.delivery_timeout_ms, guarantees_order_by_muting=mutes,
+        metrics=metrics)
+    producer_id_request = None if transaction_manager is None else ProducerIdRequest(
+        client=client, metadata=metadata, transaction_manager=transaction_manager,
+        request_timeout_ms=config.request_timeout_ms, retry_backoff=retry_backoff)
+    sender = Sender(
+        client=client, metadata=metadata, accumulator=accumulator, completion=completion, in_flight=in_flight,
+        producer_id_request=producer_id_request, transaction_manager=transaction_manager, acks=int(config.acks),
+        max_request_size_bytes=config.max_request_size, request_timeout_ms=config.request_timeout_ms,
+        guarantees_order_by_muting=mutes, metrics=metrics)
+    io_thread = IoThread(sender, client, accumulator, clock, client_id)
+    record_sender = RecordSender(
+        metadata=metadata, accumulator=accumulator, partitioner=partitioner, key_serializer=key,
+        value_serializer=value, interceptors=interceptors, clock=clock, wakeup_sender=client.wakeup,
+        max_request_size_bytes=config.max_request_size, buffer_memory_bytes=config.buffer_memory,
+        max_block_ms=config.max_block_ms)
+    metrics.gauge("buffer-total-bytes", lambda: pool.total_bytes)
+    metrics.gauge("buffer-available-bytes", lambda: pool.available_bytes)
+    metrics.gauge("waiting-threads", lambda: pool.queued_count)
+    metrics.gauge("requests-in-flight", client.in_flight_request_count)
+    return ProducerRuntime(client_id, config, clock, metadata, client, accumulator, record_sender, io_thread, metrics,
+                           interceptors, partitioner, (key, value))
+
+
+def _refuse_what_is_missing(config: ProducerConfig) -> None:
+    if config.transactional_id is not None:
+        raise ConfigError("transactional.id", config.transactional_id,
+                          "transactions are not in this version; leave it unset for an idempotent producer")
+    if config.security_protocol.startswith("SASL"):
+        raise ConfigError("security.protocol", config.security_protocol,
+                          "SASL is not in this version; use PLAINTEXT, or SSL with a client certificate")
+
+
+def _compressor(config: ProducerConfig) -> Compressor:
+    name = config.compression_type
+    levels = {"gzip": config.compression_gzip_level, "lz4": config.compression_lz4_level,
+              "zstd": config.compression_zstd_level}
+    return compressor_for(name, levels.get(name))
+
+
+def _channel_builder(config: ProducerConfig) -> ChannelBuilder:
+    if config.security_protocol == "SSL":
+        from pyproducer.network.channel_builder import SslChannelBuilder
+        from pyproducer.network.ssl_context import build_client_ssl_context
+
+        return SslChannelBuilder(build_client_ssl_context(config))
+    return PlaintextChannelBuilder()
