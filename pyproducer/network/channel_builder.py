@@ -8,10 +8,12 @@ Source:  Java ChannelBuilder, PlaintextChannelBuilder, SslChannelBuilder (4.1).
 from __future__ import annotations
 
 import socket
+import ssl
 from typing import Protocol
 
 from pyproducer.network.authenticator import PlaintextAuthenticator
 from pyproducer.network.channel import KafkaChannel
+from pyproducer.network.ssl_transport import SslTransportLayer
 from pyproducer.network.transport import PlaintextTransportLayer
 
 
@@ -40,4 +42,22 @@ class PlaintextChannelBuilder:
               server_hostname: str | None) -> KafkaChannel:
         """Return a channel over the bare socket."""
         transport = PlaintextTransportLayer(sock)
+        return KafkaChannel(connection_id, transport, PlaintextAuthenticator(transport))
+
+
+class SslChannelBuilder:
+    """`security.protocol=SSL`.
+
+    Args:
+        ssl_context: From build_client_ssl_context or build_server_ssl_context, or the user's own.
+    """
+
+    def __init__(self, ssl_context: ssl.SSLContext) -> None:
+        self._ssl_context = ssl_context
+
+    def build(self, connection_id: str, sock: socket.socket, *, server_side: bool,
+              server_hostname: str | None) -> KafkaChannel:
+        """Return a channel that speaks TLS over the socket."""
+        transport = SslTransportLayer(sock, self._ssl_context, server_side=server_side,
+                                      server_hostname=server_hostname)
         return KafkaChannel(connection_id, transport, PlaintextAuthenticator(transport))

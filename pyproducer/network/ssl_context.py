@@ -1,0 +1,196 @@
+"""An `ssl.SSLContext` from Java's ssl.* settings, whose stores are PEM: as files or as text.
+
+Road:    wiring, broker -> [ssl context] -> SslChannelBuilder
+Thread:  reads files once, at start.
+Source:  Java DefaultSslEngineFactory, SslFactory (4.1); KIP-651 (PEM). Differs from Java: a truststore that is not
+         given means the system's authorities, not the JVM's; stores other than PEM are refused by ProducerConfig.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from pyproducer.common.errors import ConfigError
+from pyproducer.network.cipher_suites import choose_ciphers
+
+_VERSIONS = {
+    "TLSv1.2": ssl.TLSVersion.TLSv1_2,
+    "TLSv1.3": ssl.TLSVersion.TLSv1_3,
+}
+_CLIENT_AUTH = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
+_HIDDEN = "[hidden]"
+# OpenSSL asks for a password only when the key is encrypted; without a callback it would ask at the terminal.
+_NO_PASSWORD = ""
+
+
+def build_client_ssl_context(settings: Mapping[str, Any]) -> ssl.SSLContext:
+    """Return the context for connections to brokers.
+
+    Args:
+        settings: Java's keys, `ssl.*`; missing ones have Java's defaults. Lists are sequences of names.
+
+    Raises:
+        ConfigError: A file cannot be read, a key does not fit its certificate or password, a name is not known; or
+            the settings cannot be fulfilled together. Not sent.
+    """
+    factory = settings.get("ssl.engine.factory.class")
+    if factory is not None:
+        return _from_factory(factory)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    algorithm = settings.get("ssl.endpoint.identification.algorithm", "https")
+    context.check_hostname = bool(algorithm)
+    _set_versions(context, _names(settings.get("ssl.enabled.protocols")) or list(_VERSIONS),
+                  newest=settings.get("ssl.protocol"))
+    _set_ciphers(context, _names(settings.get("ssl.cipher.suites")))
+    _load_trust(context, "ssl.truststore", settings.get("ssl.truststore.location"),
+                settings.get("ssl.truststore.certificates"))
+    password = settings.get("ssl.key.password")
+    location, key = settings.get("ssl.keystore.location"), settings.get("ssl.keystore.key")
+    if location:
+        _load_identity(context, "ssl.keystore.location", str(location), password)
+    elif key:
+        with _as_file(f"{key}\n{settings.get('ssl.keystore.certificate.chain') or ''}\n") as path:
+            _load_identity(context, "ssl.keystore.key", path, password, shown=_HIDDEN)
+    return context
+
+
+def build_server_ssl_context(*, keystore_location: str, key_password: str | None = None,
+                             truststore_location: str | None = None, client_auth: str = "none") -> ssl.SSLContext:
+    """Return the context for a listener.
+
+    Args:
+        keystore_location: PEM file with the private key and the certificate chain.
+        key_password: Of the private key.
+        truststore_location: PEM file with the authorities that sign clients; None for the system's.
+        client_auth: `none`, `requested` or `required`, as in Java's ssl.client.auth.
+
+    Raises:
+        ConfigError: A file cannot be read, or a key does not fit its certificate or password. Not sent.
+    """
+    if client_auth not in _CLIENT_AUTH:
+        raise ConfigError("ssl.client.auth", client_auth, f"it must be one of {', '.join(_CLIENT_AUTH)}")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    # Session tickets are two messages that a client reads after the handshake; nobody here resumes sessions.
+    context.num_tickets = 0
+    _load_identity(context, "ssl.keystore.location", keystore_location, key_password)
+    if client_auth != "none":
+        _load_trust(context, "ssl.truststore", truststore_location, None)
+    context.verify_mode = _CLIENT_AUTH[client_auth]
+    return context
+
+
+def _from_factory(factory: Any) -> ssl.SSLContext:
+    made = factory if isinstance(factory, ssl.SSLContext) else factory() if callable(factory) else None
+    if not isinstance(made, ssl.SSLContext):
+        raise ConfigError("ssl.engine.factory.class", factory, "give an ssl.SSLContext or a callable that returns one")
+    return made
+
+
+def _names(value: Any) -> list[str]:
+    if value is None:
+        return []
+    return [name.strip() for name in (value.split(",") if isinstance(value, str) else value) if name.strip()]
+
+
+def _set_versions(context: ssl.SSLContext, names: Sequence[str], *, newest: str | None) -> None:
+    for name in names:
+        if name not in _VERSIONS:
+            raise ConfigError("ssl.enabled.protocols", name, f"it must be one of {', '.join(_VERSIONS)}; older "
+                                                             "versions of TLS are broken")
+    versions = [_VERSIONS[name] for name in names]
+    if newest in _VERSIONS:
+        versions = [version for version in versions if version <= _VERSIONS[newest]]
+        if not versions:
+            raise ConfigError("ssl.protocol", newest, f"ssl.enabled.protocols has only newer ones: {', '.join(names)}")
+    context.minimum_version = min(versions)
+    context.maximum_version = max(versions)
+
+
+def _set_ciphers(context: ssl.SSLContext, suites: Sequence[str]) -> None:
+    if not suites:
+        return
+    choice = choose_ciphers(suites)
+    if choice.tls_1_2:
+        try:
+            context.set_ciphers(choice.tls_1_2)
+        except ssl.SSLError as cause:
+            raise ConfigError("ssl.cipher.suites", list(suites), "OpenSSL knows none of these suites") from cause
+    else:
+        _restrict(context, suites, minimum=ssl.TLSVersion.TLSv1_3)
+    if not choice.allows_tls_1_3:
+        _restrict(context, suites, maximum=ssl.TLSVersion.TLSv1_2)
+
+
+def _restrict(context: ssl.SSLContext, suites: Sequence[str], *, minimum: ssl.TLSVersion = ssl.TLSVersion.TLSv1_2,
+              maximum: ssl.TLSVersion = ssl.TLSVersion.TLSv1_3) -> None:
+    minimum = max(minimum, context.minimum_version)
+    maximum = min(maximum, context.maximum_version)
+    if minimum > maximum:
+        raise ConfigError("ssl.cipher.suites", list(suites), "no suite of a version in ssl.enabled.protocols")
+    context.minimum_version, context.maximum_version = minimum, maximum
+
+
+def _load_trust(context: ssl.SSLContext, prefix: str, location: str | None, certificates: str | None) -> None:
+    # A store's certificates are trusted as they are, roots or not: Java's rule.
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    key, shown = (f"{prefix}.location", location) if location else (f"{prefix}.certificates", _HIDDEN)
+    try:
+        if location:
+            context.load_verify_locations(cafile=location)
+        elif certificates:
+            context.load_verify_locations(cadata=certificates)
+        else:
+            context.load_default_certs(ssl.Purpose.SERVER_AUTH)
+    except ssl.SSLError as cause:
+        raise ConfigError(key, shown, f"no certificates in PEM were found ({cause.reason or cause})") from cause
+    except (OSError, ValueError) as cause:
+        raise ConfigError(key, shown, f"it cannot be read: {getattr(cause, 'strerror', None) or cause}") from cause
+
+
+def _load_identity(context: ssl.SSLContext, key: str, path: str, password: str | None, *,
+                   shown: str | None = None) -> None:
+    asked = []
+
+    def answer() -> str:
+        asked.append(True)
+        return password or _NO_PASSWORD
+
+    try:
+        context.load_cert_chain(path, password=answer)
+    except ssl.SSLError as cause:
+        raise ConfigError(key, shown or path, _identity_reason(cause, password, is_encrypted=bool(asked))) from cause
+    except OSError as cause:
+        raise ConfigError(key, shown or path, f"it cannot be read: {cause.strerror or cause}") from cause
+
+
+def _identity_reason(cause: ssl.SSLError, password: str | None, *, is_encrypted: bool) -> str:
+    if "MISMATCH" in (cause.reason or "").upper():
+        return "the private key does not belong to the first certificate of the chain"
+    if is_encrypted:  # OpenSSL itself says no more than "PEM lib"
+        return "ssl.key.password does not open the private key" if password else (
+            "the private key is encrypted: set ssl.key.password")
+    return f"it needs a private key and a certificate chain in PEM ({cause.reason or cause})"
+
+
+@contextmanager
+def _as_file(text: str) -> Iterator[str]:
+    """Give a text a path, because OpenSSL loads a private key from files only; in memory where Linux allows."""
+    if hasattr(os, "memfd_create"):
+        descriptor = os.memfd_create("pem")
+        path = f"/proc/self/fd/{descriptor}"
+    else:
+        descriptor, path = tempfile.mkstemp(suffix=".pem")  # readable for us only, and gone in a moment
+    try:
+        with open(descriptor, "w", encoding="ascii", errors="replace") as file:
+            file.write(text)
+            file.flush()
+            yield path
+    finally:
+        if not path.startswith("/proc/"):
+            os.unlink(path)

@@ -1,0 +1,221 @@
+"""TLS over one socket, without ever blocking.
+
+    recv -> incoming BIO -> SSLObject -> read_into
+    write_chunks -> SSLObject -> outgoing BIO -> pending -> send
+
+Road:    KafkaChannel -> [TLS transport] -> socket
+Thread:  the thread that polls the selector.
+Source:  Java SslTransportLayer (4.1). Ours: over ssl.MemoryBIO, because one socket call then carries many records, the
+         socket stays the selector's, and a peer that does not speak TLS is recognised by its first bytes.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from pyproducer.common.errors import TransportError
+from pyproducer.network.distinguished_name import distinguished_name
+from pyproducer.network.peer_guess import speaks_tls
+from pyproducer.network.tls_failure import hung_up, not_tls, tls_failure
+from pyproducer.network.tls_records import coalesce
+from pyproducer.network.transport import END_OF_STREAM, Buffer, socket_address_text
+
+# Four full records: what one recv usually brings, and what a channel with nothing to do does not keep.
+READ_BYTES = 64 * 1024
+# How much plaintext becomes ciphertext before the socket took the ciphertext before. The rest of a large frame stays
+# where it is, uncopied, until a slow reader has taken this.
+WRITE_AHEAD_BYTES = 256 * 1024
+
+
+class SslTransportLayer:
+    """A TLS connection.
+
+    Args:
+        sock: Non-blocking; may still be connecting.
+        ssl_context: Certificates, trust, protocol versions.
+        server_side: We answer the handshake.
+        server_hostname: The name that the peer's certificate must show, when the context checks that.
+    """
+
+    __slots__ = ("_has_read", "_has_received", "_incoming", "_object", "_outgoing", "_peer", "_pending",
+                 "_server_hostname", "_server_side", "has_pending_reads", "ready", "sock")
+
+    def __init__(self, sock: socket.socket, ssl_context: ssl.SSLContext, *, server_side: bool,
+                 server_hostname: str | None) -> None:
+        self.sock = sock
+        self.ready = False
+        self.has_pending_reads = False
+        self._incoming = ssl.MemoryBIO()
+        self._outgoing = ssl.MemoryBIO()
+        self._object = ssl_context.wrap_bio(self._incoming, self._outgoing, server_side=server_side,
+                                            server_hostname=server_hostname)
+        self._server_side = server_side
+        self._server_hostname = server_hostname
+        self._peer = ""
+        self._pending = memoryview(b"")  # ciphertext that the socket did not take yet
+        self._has_received = False  # anything at all
+        self._has_read = False  # any plaintext
+
+    @property
+    def has_pending_writes(self) -> bool:
+        """Whether ciphertext waits for the socket."""
+        return len(self._pending) > 0 or self._outgoing.pending > 0
+
+    @property
+    def wants_write(self) -> bool:
+        """Whether the handshake waits to write."""
+        return self.has_pending_writes
+
+    @property
+    def principal_name(self) -> str | None:
+        """Return the subject of a client's certificate, or None."""
+        certificate: Mapping[str, Any] | None = (
+            self._object.getpeercert() if self.ready and self._server_side else None)
+        return distinguished_name(certificate["subject"]) if certificate and "subject" in certificate else None
+
+    # ---- handshake
+
+    def handshake(self) -> None:
+        """Go on with the handshake; see TransportLayer."""
+        if not self._peer:
+            self._peer = socket_address_text(self.sock.getpeername())
+        while True:
+            try:
+                self._object.do_handshake()
+                break
+            except ssl.SSLWantReadError:
+                self.flush()
+                if not self._receive_handshake():
+                    return
+            except ssl.SSLError as error:
+                self._flush_quietly()  # the alert: it tells the peer what we do not like
+                raise self._failure(error) from error
+        # The peer's first frame may have come together with its last word of the handshake.
+        self.has_pending_reads = self._incoming.pending > 0
+        self.ready = True
+        self.flush()
+
+    def _receive_handshake(self) -> bool:
+        try:
+            data = self.sock.recv(READ_BYTES)
+        except BlockingIOError:
+            return False
+        if not data:
+            raise hung_up(peer=self._peer, server_hostname=self._server_hostname, server_side=self._server_side)
+        if not self._has_received and not speaks_tls(data):
+            raise not_tls(data, peer=self._peer)
+        self._has_received = True
+        self._incoming.write(data)
+        return True
+
+    def _failure(self, error: ssl.SSLError) -> TransportError:
+        return tls_failure(error, peer=self._peer, server_hostname=self._server_hostname)
+
+    # ---- in
+
+    def read_into(self, view: memoryview) -> int:
+        """Read the rest of a record or the next one; see TransportLayer.
+
+        Raises:
+            AuthenticationError: The peer's refusal came after our handshake was done, as TLS 1.3 has it. Not sent.
+            OSError: The connection is broken, or a record was tampered with. Unknown.
+        """
+        while True:
+            try:
+                # With a buffer to fill, read returns a count; typeshed knows only the other form.
+                count = cast(int, self._object.read(len(view), view))
+            except ssl.SSLWantReadError:
+                self.has_pending_reads = False
+                if self._outgoing.pending:
+                    self.flush()  # the answer to a new key
+                try:
+                    data = self.sock.recv(READ_BYTES)
+                except BlockingIOError:
+                    return 0
+                if not data:  # without close_notify; the frames' own sizes tell whether something is missing
+                    return END_OF_STREAM
+                self._incoming.write(data)
+            except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
+                self.has_pending_reads = False
+                return END_OF_STREAM
+            except ssl.SSLError as error:
+                self.has_pending_reads = False
+                self._flush_quietly()
+                if self._has_read:
+                    raise
+                raise self._failure(error) from error
+            else:
+                if not count:  # close_notify
+                    self.has_pending_reads = False
+                    return END_OF_STREAM
+                self._has_read = True
+                # There may be more in here that the socket does not announce. Only the next read knows for sure: the
+                # bytes may be half a record. It will say so, once, by not finding anything.
+                self.has_pending_reads = self._incoming.pending > 0 or self._object.pending() > 0
+                return count
+
+    # ---- out
+
+    def write_chunks(self, chunks: Sequence[Buffer]) -> int:
+        """Encrypt and write; see TransportLayer. Takes nothing while earlier ciphertext waits."""
+        accepted = 0
+        self.flush()
+        while not self.has_pending_writes:
+            before = accepted
+            for piece in coalesce(_behind(chunks, accepted), WRITE_AHEAD_BYTES):
+                accepted += self._object.write(piece)  # one record; a memory BIO takes it whole
+            if accepted == before:
+                break
+            self.flush()
+        return accepted
+
+    def flush(self) -> None:
+        """Write the ciphertext that waits, as far as the socket takes it.
+
+        Raises:
+            OSError: The connection is broken. Unknown.
+        """
+        while True:
+            if not self._pending:
+                if not self._outgoing.pending:
+                    return
+                self._pending = memoryview(self._outgoing.read())
+            try:
+                sent = self.sock.send(self._pending)
+            except BlockingIOError:
+                return
+            self._pending = self._pending[sent:]
+
+    def _flush_quietly(self) -> None:
+        try:
+            self.flush()
+        except OSError:
+            pass  # the connection ends anyway, and the reason for it is known
+
+    def close(self) -> None:
+        """Say goodbye if that needs no waiting, and close the socket."""
+        if self.ready and self.sock.fileno() >= 0 and not self.has_pending_writes:
+            self.ready = False
+            try:
+                self._object.unwrap()
+            except (ssl.SSLError, ValueError):
+                pass  # it waits for the peer's goodbye, which we do not
+            self._flush_quietly()
+        self.sock.close()
+
+
+def _behind(chunks: Sequence[Buffer], skip_bytes: int) -> Sequence[Buffer]:
+    """Return the chunks without their first bytes."""
+    if not skip_bytes:
+        return chunks
+    index = 0
+    while index < len(chunks) and skip_bytes >= len(chunks[index]):
+        skip_bytes -= len(chunks[index])
+        index += 1
+    rest = list(chunks[index:])
+    if skip_bytes:
+        rest[0] = memoryview(rest[0])[skip_bytes:]
+    return rest
