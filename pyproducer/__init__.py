@@ -74,6 +74,7 @@ from pyproducer.producer.serializers import (
 )
 
 __all__ = [
+    "IMPL",
     "AbortableTransactionError",
     "ApiError",
     "AuthenticationError",
@@ -95,7 +96,6 @@ __all__ = [
     "ForkedProducerError",
     "FutureRecordMetadata",
     "Header",
-    "IMPL",
     "IllegalStateError",
     "IntegerSerializer",
     "InvalidMetadataError",

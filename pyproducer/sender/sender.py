@@ -19,7 +19,7 @@ from pyproducer.common.metrics import Metrics
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.sender.completion import Completion
 from pyproducer.sender.in_flight_batches import InFlightBatches
-from pyproducer.sender.produce_request import produce_request
+from pyproducer.sender.produce_request import BatchesByPartition, produce_request
 from pyproducer.sender.producer_id_request import ProducerIdRequest
 from pyproducer.transaction.transaction_manager import TransactionManager
 
@@ -119,7 +119,7 @@ class Sender:
                 self._accumulator.mute(batch.topic_partition)
             self._metrics.add("batch-total")
             self._metrics.add("batch-bytes-total", batch.size_bytes)
-        by_partition = {tuple(batch.topic_partition): batch for batch in batches}
+        by_partition: BatchesByPartition = {batch.topic_partition: batch for batch in batches}
         build, max_version = produce_request(batches, cluster, acks=self._acks, timeout_ms=self._request_timeout_ms)
         self._metrics.add("request-total")
         self._client.send(ClientRequest(
