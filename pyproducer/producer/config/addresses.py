@@ -41,10 +41,9 @@ def _parse_address(text: str) -> tuple[str, int]:
     if not 0 < port < 65536:
         raise ConfigError(KEY, text, f"port {port} is out of range: it must be from 1 to 65535")
     if host.startswith("["):
-        host = host[1:-1]
-        if not _is_ipv6(host):
-            raise ConfigError(KEY, text, f"[{host}] is not an IPv6 address: {_EXAMPLE}")
-        return host, port
+        if not host.endswith("]") or not _is_ipv6(host[1:-1]):
+            raise ConfigError(KEY, text, f"{host} is not an IPv6 address in brackets: {_EXAMPLE}")
+        return host[1:-1], port
     if ":" in host:
         if not _is_ipv6(host):
             raise ConfigError(KEY, text, f"more than one colon: {_EXAMPLE}")

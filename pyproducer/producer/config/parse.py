@@ -97,7 +97,7 @@ def _parse_double(setting: Setting, value: object) -> float:
 def _parse_string(setting: Setting, value: object) -> str:
     if isinstance(value, str):
         return value
-    if isinstance(value, int) and not isinstance(value, bool) and _is_word_of(setting, str(value)):
+    if isinstance(setting.allowed, OneOf) and isinstance(value, int) and not isinstance(value, bool):
         return str(value)
     raise ConfigError(setting.key, setting.shown(value), f"expected a string, got a {type(value).__name__}"
                                                          f"{_advice(setting)}")
@@ -138,10 +138,6 @@ _PARSERS: dict[Type, Callable[[Setting, object], object]] = {
     Type.LIST: _parse_list,
     Type.CLASS: _parse_class,
 }
-
-
-def _is_word_of(setting: Setting, text: str) -> bool:
-    return isinstance(setting.allowed, OneOf) and text in setting.allowed.words
 
 
 def _advice(setting: Setting) -> str:

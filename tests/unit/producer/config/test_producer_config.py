@@ -1,0 +1,103 @@
+"""ProducerConfig: values by key and by attribute, frozen, secrets hidden."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import pytest
+
+from pyproducer.common.errors import ConfigError
+from pyproducer.producer.config import CONFIG_TABLE, ProducerConfig
+
+SERVERS = {"bootstrap.servers": "localhost:9092"}
+
+
+def test_config_when_only_servers_are_given_then_every_setting_has_its_default() -> None:
+    config = ProducerConfig(SERVERS)
+    changed = {"bootstrap.servers": (("localhost", 9092),), "acks": "-1", "client.id": config.client_id}
+    assert dict(config) == {key: setting.default for key, setting in CONFIG_TABLE.items()} | changed
+    assert len(config) == 112
+
+
+def test_values_when_read_by_key_or_attribute_then_the_same() -> None:
+    config = ProducerConfig({**SERVERS, "linger.ms": "20"})
+    for key in CONFIG_TABLE:
+        assert getattr(config, key.replace(".", "_")) == config[key]
+    assert config.linger_ms == 20
+    with pytest.raises(AttributeError, match="no setting 'lingerms'"):
+        config.lingerms  # noqa: B018 - reading it is the test
+    with pytest.raises(KeyError):
+        config["lingerms"]
+
+
+def test_config_when_changed_then_refused() -> None:
+    config = ProducerConfig(SERVERS)
+    with pytest.raises(AttributeError, match="frozen"):
+        config.linger_ms = 5
+    with pytest.raises(AttributeError, match="frozen"):
+        del config.originals
+
+
+def test_props_when_changed_afterwards_then_the_config_does_not_notice() -> None:
+    props: dict[str, object] = dict(SERVERS)
+    config = ProducerConfig(props)
+    props["linger.ms"] = 99
+    assert config.originals == SERVERS
+    assert config.linger_ms == 5
+
+
+def test_is_default_when_given_even_as_the_default_then_false() -> None:
+    config = ProducerConfig({**SERVERS, "linger.ms": 5, "partitioner.class": None})
+    assert not config.is_default("linger.ms")
+    assert config.is_default("batch.size")
+    assert config.is_default("partitioner.class")
+    with pytest.raises(KeyError):
+        config.is_default("no.such.key")
+
+
+@pytest.mark.parametrize("props", [{}, {"linger.ms": 5}])
+def test_servers_when_absent_then_required(props: dict[str, object]) -> None:
+    with pytest.raises(ConfigError, match="it is required") as caught:
+        ProducerConfig(props)
+    assert caught.value.key == "bootstrap.servers"
+
+
+def test_servers_when_empty_then_required() -> None:
+    with pytest.raises(ConfigError, match="at least one broker"):
+        ProducerConfig({"bootstrap.servers": " "})
+
+
+def test_repr_when_secrets_are_set_then_hidden_and_defaults_left_out() -> None:
+    shown = repr(ProducerConfig({**SERVERS, "ssl.key.password": "hunter2", "linger.ms": 7,
+                                 "sasl.jaas.config": 'password="hunter2";'}))
+    assert "hunter2" not in shown
+    assert "'ssl.key.password': '[hidden]'" in shown
+    assert "'linger.ms': 7" in shown
+    assert "batch.size" not in shown
+
+
+def test_config_when_pickled_then_equal() -> None:
+    config = ProducerConfig({**SERVERS, "linger.ms": 7})
+    again = pickle.loads(pickle.dumps(config))
+    assert again == config
+    assert again.originals == config.originals
+    assert not again.is_default("linger.ms")
+    assert config != 5
+
+
+@pytest.mark.parametrize("props", [{}, {**SERVERS, "linger.ms": "x"}, {**SERVERS, "bogus.key": "1"},
+                                   {**SERVERS, "acks": "1", "enable.idempotence": True}])
+def test_config_error_when_pickled_then_all_of_it_comes_back(props: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError) as caught:
+        ProducerConfig(props)
+    error = caught.value
+    again = pickle.loads(pickle.dumps(error))
+    assert type(again) is ConfigError
+    assert (again.key, again.value, again.why, str(again)) == (error.key, error.value, error.why, str(error))
+    assert isinstance(again, ValueError)
+    assert (again.retriable, again.refresh_metadata, again.outcome) == (False, False, "not_sent")
+
+
+def test_bootstrap_servers_when_given_as_a_list_then_the_same() -> None:
+    assert ProducerConfig({"bootstrap.servers": ["a:1", " b:2 "]}).bootstrap_servers == (("a", 1), ("b", 2))
