@@ -11,11 +11,11 @@ from pyproducer import Cluster, KafkaProducer
 from pyproducer.broker import EmbeddedBroker
 
 
-def by_first_byte(topic: str, key: object, key_bytes: bytes | None, value: object, value_bytes: bytes | None,
+def by_last_byte(topic: str, key: object, key_bytes: bytes | None, value: object, value_bytes: bytes | None,
                   cluster: Cluster) -> int:
-    """Partition by the first byte of the key: any callable of this form is a partitioner."""
+    """Partition by the last byte of the key: any callable of this form is a partitioner."""
     count = len(cluster.partitions_for_topic(topic))
-    return key_bytes[0] % count if key_bytes else 0
+    return key_bytes[-1] % count if key_bytes else 0
 
 
 def partitions_used(bootstrap_servers: str, partitioner: object | None, keys: list[bytes | None]) -> Counter[int]:
@@ -40,7 +40,7 @@ def main() -> None:
               sorted(partitions_used(servers, "UniformStickyPartitioner", nulls).items()))
         print("keys, librdkafka's Crc32Partitioner:   ",
               sorted(partitions_used(servers, "Crc32Partitioner", keys).items()))
-        print("keys, a function (first byte of key):  ", sorted(partitions_used(servers, by_first_byte, keys).items()))
+        print("keys, a function (last byte of key):   ", sorted(partitions_used(servers, by_last_byte, keys).items()))
         with KafkaProducer({"bootstrap.servers": servers}) as producer:
             metadata = producer.send("orders", b"value", key=b"customer-1", partition=2).result(timeout=10)
             print(f"an explicit partition wins over the key: {metadata.partition}")
