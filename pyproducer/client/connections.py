@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from pyproducer.client.addresses import address_text
 from pyproducer.client.connection_end import explain_end
 from pyproducer.client.connection_states import ClusterConnectionStates, ConnectionState, NodeConnectionState
-from pyproducer.client.failures import REQUEST, Failure, connect_failure, dns_failure, foreign_peer
+from pyproducer.client.failures import REQUEST, Failure, connect_failure, dns_failure
 from pyproducer.client.in_flight import InFlightRequest, InFlightRequests
 from pyproducer.client.request import ClientRequest, ClientResponse
 from pyproducer.client.version_fetch import LATEST_VERSION, api_versions_body, read_api_versions
@@ -191,7 +191,7 @@ class Connections:
         failure = explain_end(state, in_flight=in_flight, now_ms=now_ms, phase=channel_state.phase,
                               cause=channel_state.error)
         # A broker that closes an idle connection in peace says nothing that a later timeout should repeat.
-        if in_flight or state.state is not _READY or foreign_peer(channel_state.error):
+        if in_flight or state.state is not _READY or channel_state.phase is not ChannelPhase.READY:
             self._note(state, failure)
         self._end(responses, state, now_ms, failure.error)
         self.listener.handle_disconnect(now_ms, failure.error)

@@ -2,7 +2,7 @@
 
 Road:    metadata_updater -> [choice] -> NetworkClient
 Thread:  sender thread only; pure but for the random start.
-Source:  Java NetworkClient.leastLoadedNode (4.1), KIP-899 (whether any node is left).
+Source:  Java NetworkClient.leastLoadedNode (4.1), KIP-899 (whether there is hope).
 """
 
 from __future__ import annotations
@@ -17,6 +17,11 @@ if TYPE_CHECKING:
     from pyproducer.client.connections import Connections
     from pyproducer.common.cluster import Node
 
+# In a row, without a working connection between: the end of a connection alone may mean nothing, a connect that fails
+# after it does. Differs from Java, where there is hope while the backoff of any node is over; with two brokers or more
+# that is nearly always so, however dead they are.
+FAILURES_OF_A_DEAD_NODE = 2
+
 
 def choose_least_loaded(nodes: Sequence[Node], connections: Connections, now_ms: int) -> NodeChoice:
     """Choose the node with the fewest requests in flight.
@@ -29,7 +34,7 @@ def choose_least_loaded(nodes: Sequence[Node], connections: Connections, now_ms:
     connectable: Node | None = None
     connectable_attempt_ms = 0
     fewest = 2**31
-    any_connection_ready = False
+    any_hope = False
     start = random.randrange(len(nodes)) if nodes else 0
     for index in range(len(nodes)):
         node = nodes[(start + index) % len(nodes)]
@@ -41,15 +46,12 @@ def choose_least_loaded(nodes: Sequence[Node], connections: Connections, now_ms:
             if count < fewest:
                 ready, fewest = node, count
             continue
-        if connections.is_connection_ready(node_id, now_ms):
-            any_connection_ready = True
-            continue
         state = connections.states.get(node_id)
+        any_hope = any_hope or state is None or state.failed_attempts < FAILURES_OF_A_DEAD_NODE
         if state is not None and state.is_preparing:
             preparing = node
         elif connections.states.can_connect(node_id, now_ms):
             attempt_ms = -2**62 if state is None else state.last_attempt_ms
             if connectable is None or attempt_ms < connectable_attempt_ms:
                 connectable, connectable_attempt_ms = node, attempt_ms
-    chosen = ready or preparing or connectable
-    return NodeChoice(chosen, chosen is not None or any_connection_ready)
+    return NodeChoice(ready or preparing or connectable, any_hope or ready is not None)

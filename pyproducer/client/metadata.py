@@ -14,8 +14,9 @@ from __future__ import annotations
 import copy
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
+from pyproducer.client.metadata_request import MetadataRequest
 from pyproducer.client.metadata_response import merge_response, with_leaders, without_leaders
 from pyproducer.common.cluster import Cluster, Node, TopicPartition
 from pyproducer.common.error_codes import ERRORS, ErrorCode, error_for_code
@@ -26,20 +27,6 @@ if TYPE_CHECKING:
     from pyproducer.common.clock import Clock
 
 _LONG_AGO_MS = -(2**62)
-
-
-class MetadataRequest(NamedTuple):
-    """What to ask for: the topics, and whether the answer replaces all or is merged into what is known."""
-
-    topics: list[str]
-    request_version: int
-    is_partial: bool
-    allow_auto_topic_creation: bool
-
-    def body(self) -> Mapping[str, Any]:
-        """Return the body of the request. No topics means none (from v1 on): brokers and controller only."""
-        return {"topics": [{"name": topic} for topic in self.topics],
-                "allow_auto_topic_creation": self.allow_auto_topic_creation}
 
 
 class ProducerMetadata:
@@ -102,7 +89,7 @@ class ProducerMetadata:
 
     @property
     def is_bootstrap(self) -> bool:
-        """Whether the nodes to ask are the bootstrap addresses, at the start or again."""
+        """Whether the bootstrap addresses are asked, at the start or again."""
         return bool(self._nodes_to_ask) and self._nodes_to_ask[0].node_id < 0
 
     def topic_error(self, topic: str) -> ErrorCode | None:
@@ -313,16 +300,20 @@ class ProducerMetadata:
     def rebootstrap(self, *, forget_leaders: bool) -> None:
         """Ask the bootstrap addresses again (KIP-899).
 
-        # Differs from Java, which forgets everything: the partitions stay known, so that callers go on appending
-        # while a small cluster restarts instead of waiting for metadata.
+        Differs from Java, which forgets everything: the partitions stay known, so that callers go on appending while
+        a small cluster restarts instead of waiting for metadata.
 
         Args:
-            forget_leaders: Also drop nodes and leaders, because the connections to them are being closed (KIP-1102).
+            forget_leaders: Drop nodes and leaders, because the connections to them are being closed (KIP-1102).
+                Otherwise the nodes are asked as well as the bootstrap addresses: some may come back first.
         """
         with self._condition:
             self._set_bootstrap(self.bootstrap_addresses)
             if forget_leaders:
                 self._cluster = without_leaders(self._cluster, self._nodes_to_ask)
+            else:
+                known = tuple(node for node_id, node in self._cluster.nodes.items() if node_id >= 0)
+                self._nodes_to_ask += known
             # Another cluster may answer, whose epochs are lower.
             self._leader_epochs = {}
             self._request_full(True)
@@ -330,8 +321,10 @@ class ProducerMetadata:
     def replace_bootstrap(self, addresses: Sequence[tuple[str, int]]) -> None:
         """Use other names for the bootstrap addresses from now on (canonical names)."""
         with self._condition:
+            known = tuple(node for node in self._nodes_to_ask if node.node_id >= 0)
             if self.is_bootstrap:
                 self._set_bootstrap(addresses)
+                self._nodes_to_ask += known
 
     def note_failure(self, address: str, summary: str) -> bool:
         """Remember why an address does not work; returns whether that is news."""

@@ -33,7 +33,7 @@ class ClientMetadataTransport:
         self._request_timeout_ms = request_timeout_ms
 
     def choose_node(self, now_ms: int) -> NodeChoice:
-        """Return the least loaded node, and whether any can be used or connected."""
+        """Return the least loaded node, and whether there is hope among the nodes that may be asked."""
         return choose_least_loaded(self._metadata.nodes_to_ask(), self._connections, now_ms)
 
     def can_send_request(self, node_id: int, now_ms: int) -> bool:

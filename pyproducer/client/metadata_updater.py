@@ -22,7 +22,8 @@ from pyproducer.common.error_codes import ErrorCode
 from pyproducer.common.errors import AuthenticationError, KafkaError, UnsupportedVersionError
 
 if TYPE_CHECKING:
-    from pyproducer.client.metadata import MetadataRequest, ProducerMetadata
+    from pyproducer.client.metadata import ProducerMetadata
+    from pyproducer.client.metadata_request import MetadataRequest
     from pyproducer.common.cluster import Node
 
 _LOG = logging.getLogger("pyproducer.client")
@@ -31,17 +32,17 @@ NEVER_MS = 2**62
 
 
 class NodeChoice(NamedTuple):
-    """The least loaded node, and whether any node can be used or connected at all."""
+    """The least loaded node, and whether any node is connected, being connected, or was not found dead yet."""
 
     node: Node | None
-    any_available: bool
+    any_hope: bool
 
 
 class MetadataTransport(Protocol):
     """What the updater needs of NetworkClient."""
 
     def choose_node(self, now_ms: int) -> NodeChoice:
-        """Return the least loaded node."""
+        """Return the least loaded node, and whether there is hope among the nodes that may be asked."""
 
     def can_send_request(self, node_id: int, now_ms: int) -> bool:
         """Whether a request may be sent to the node now."""
@@ -108,8 +109,8 @@ class MetadataUpdater:
         if self._needs_canonical_names and not self._find_canonical_names(now_ms):
             return self._reconnect_backoff_ms
         choice = self._transport.choose_node(now_ms)
-        if self._recovers and not choice.any_available and not self._metadata.is_bootstrap:
-            _LOG.info("No node of the cluster can be reached: asking the bootstrap servers again")
+        if self._recovers and not choice.any_hope and not self._metadata.is_bootstrap:
+            _LOG.info("No node of the cluster can be reached: asking the bootstrap servers as well")
             self._start_over(now_ms, forget_leaders=False)
             choice = self._transport.choose_node(now_ms)
         if choice.node is None:

@@ -20,8 +20,8 @@ def test_latest_usable_version_when_both_know_then_the_lower_maximum():
 def test_latest_usable_version_when_nothing_is_in_common_then_both_ranges_are_named():
     with pytest.raises(UnsupportedVersionError) as caught:
         node(produce=(14, 15)).latest_usable_version(ApiKeys.PRODUCE)
-    assert str(caught.value) == ("host:1 (node 1) supports PRODUCE in version 14 to 15, we in version 3 to 13: there is "
-                                 "no version in common")
+    assert str(caught.value) == ("host:1 (node 1) supports PRODUCE in version 14 to 15, we in version 3 to 13: there "
+                                 "is no version in common")
     with pytest.raises(UnsupportedVersionError, match="in version 12 to 13, we in version 3 to 11"):
         node(produce=(12, 13)).latest_usable_version(ApiKeys.PRODUCE, 11)
     with pytest.raises(UnsupportedVersionError, match="does not support METADATA"):

@@ -239,6 +239,7 @@ def test_rebootstrap_when_soft_then_partitions_and_leaders_stay():
     answer(md, 0, topic_row("t", 1))
     md.rebootstrap(forget_leaders=False)
     assert md.is_bootstrap
+    assert [node.node_id for node in md.nodes_to_ask()] == [-1, -2, 1, 2]
     assert md.fetch().leader_for(TopicPartition("t", 0)) is not None
     assert md.time_to_next_update(200) == 0
 

@@ -1,0 +1,297 @@
+"""How connections come up and how they fail, and what the user is told."""
+
+import logging
+import socket
+import ssl
+import threading
+from typing import Any
+
+import pytest
+
+from pyproducer.client.addresses import ResolvedAddress
+from pyproducer.common.clock import SystemClock
+from pyproducer.common.errors import AuthenticationError, DisconnectedError, InvalidReceiveError
+from pyproducer.network.channel_state import ChannelPhase
+from pyproducer.protocol.apis import ApiKeys
+from tests.unit.client.mock_selector import HANG_UP
+from tests.unit.client.scripted_cluster import Setup, topic_row
+
+ONE = (("boot-1", 9092),)
+WHERE = "boot-1:9092"
+
+
+def last_error(setup: Setup) -> str:
+    return setup.metadata.last_errors().get(WHERE, "")
+
+
+def test_start_when_all_is_well_then_version_negotiation_comes_first_on_each_connection():
+    setup = Setup(bootstrap=ONE)
+    setup.cluster.topics["t"] = topic_row("t", 1, 2)
+    setup.bring_up("t")
+    setup.make_ready(2)
+    assert [(request.connection_id, request.api_key) for request in setup.selector.requests] == [
+        ("-1", ApiKeys.API_VERSIONS), ("-1", ApiKeys.METADATA), ("2", ApiKeys.API_VERSIONS)]
+    assert setup.selector.connects[0].server_hostname == "boot-1"
+    assert setup.metadata.last_errors() == {}
+
+
+def test_dns_when_the_name_does_not_resolve_then_said_and_tried_again_after_the_backoff():
+    asked = []
+
+    def resolve(host: str, port: int) -> Any:
+        asked.append(host)
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    setup = Setup(bootstrap=ONE, resolve=resolve)
+    setup.poll()
+    assert last_error(setup) == "DNS: the host name does not resolve (Name or service not known)"
+    setup.poll(times=3)
+    assert len(asked) == 1
+    setup.clock.advance(100)
+    setup.poll()
+    assert len(asked) == 2
+    assert "DNS" in setup.metadata.describe_failure("t")
+
+
+def test_dns_when_slow_then_the_backoff_and_the_setup_timeout_count_from_its_answer():
+    def resolve(host: str, port: int) -> Any:
+        setup.clock.advance(20_000)
+        return [ResolvedAddress(2, ("10.0.0.1", port))]
+
+    setup = Setup(bootstrap=ONE, resolve=resolve)
+    setup.selector.accepts = lambda connection_id: None
+    setup.poll()
+    assert setup.selector.closed == []
+    assert setup.selector.connects[0].now_ms == setup.now_ms
+
+
+@pytest.mark.parametrize(("error", "words"), [
+    (ConnectionRefusedError(111, "Connection refused"),
+     "connect: Connection refused at 10.0.0.1 (nothing listens there: wrong port, or the broker is not running)"),
+    (OSError(113, "No route to host"), "connect: No route to host at 10.0.0.1 (no route to that host)"),
+    (DisconnectedError("gone"), "connect: could not be connected at 10.0.0.1: gone"),
+])
+def test_connect_when_refused_then_said(error, words):
+    setup = Setup(bootstrap=ONE)
+    setup.selector.accepts = lambda connection_id: error
+    setup.poll(times=2)
+    assert last_error(setup) == words
+
+
+def test_connect_when_the_selector_raises_at_once_then_handled_like_later():
+    setup = Setup(bootstrap=ONE)
+
+    def connect(*args: Any, **options: Any) -> None:
+        raise OSError(101, "Network is unreachable")
+
+    setup.selector.connect = connect  # type: ignore[method-assign]
+    setup.poll()
+    assert last_error(setup).startswith("connect: Network is unreachable at 10.0.0.1")
+    assert isinstance(setup.client.connection_error(setup.metadata.nodes_to_ask()[0]), DisconnectedError)
+
+
+def test_connect_when_nobody_answers_then_ended_after_the_setup_timeout_which_grows():
+    setup = Setup(bootstrap=ONE)
+    setup.selector.accepts = lambda connection_id: None
+    setup.selector.sleeps = True
+    started_ms = setup.now_ms
+    while not setup.selector.closed:
+        setup.poll(60_000)
+    assert setup.now_ms - started_ms <= 10_000 + 101
+    assert last_error(setup) == (
+        "connect: no connection at 10.0.0.1 within 10000 ms (socket.connection.setup.timeout.ms)")
+    while len(setup.selector.closed) < 2:
+        setup.poll(60_000)
+    assert "within 20000 ms" in last_error(setup)
+
+
+def test_handshake_when_it_never_ends_then_the_setup_timeout_ends_it():
+    setup = Setup(bootstrap=ONE)
+    setup.selector.handshake_done = False
+    setup.selector.sleeps = True
+    while not setup.selector.closed:
+        setup.poll(60_000)
+    assert last_error(setup).startswith("authentication: no end of the TLS handshake or authentication within 10000 ms")
+    assert setup.selector.requests == []
+
+
+def test_handshake_when_it_ends_late_then_version_negotiation_follows():
+    setup = Setup(bootstrap=ONE)
+    setup.selector.handshake_done = False
+    setup.poll(times=3)
+    assert setup.selector.requests == []
+    setup.selector.handshake_done = True
+    setup.poll()
+    assert setup.selector.requests[0].api_key is ApiKeys.API_VERSIONS
+
+
+def test_tls_when_the_certificate_is_refused_then_fatal_for_callers_and_retried_after_the_backoff():
+    setup = Setup(bootstrap=ONE)
+    setup.selector.handshake_done = False
+    setup.poll()
+    cause = AuthenticationError("TLS handshake failed: certificate verify failed: unable to get local issuer")
+    setup.selector.end("-1", ChannelPhase.AUTHENTICATION_FAILED, cause)
+    setup.poll()
+    assert last_error(setup).startswith("TLS: TLS handshake failed: certificate verify failed")
+    with pytest.raises(AuthenticationError, match=r"boot-1:9092: TLS: .*certificate verify failed"):
+        setup.metadata.await_update(setup.metadata.version(), 1000)
+    assert isinstance(setup.client.connection_error(setup.metadata.nodes_to_ask()[0]), AuthenticationError)
+    setup.clock.advance(1000)
+    setup.poll()
+    assert len(setup.selector.connects) == 2
+
+
+def test_tls_when_the_error_is_of_the_ssl_module_then_an_authentication_error_all_the_same():
+    setup = Setup(bootstrap=ONE)
+    setup.poll()
+    setup.selector.end("-1", ChannelPhase.AUTHENTICATION_FAILED, ssl.SSLError(1, "handshake failure"))
+    setup.poll()
+    with pytest.raises(AuthenticationError, match="TLS"):
+        setup.metadata.await_update(0, 1000)
+
+
+def test_tls_when_the_peer_hangs_up_during_the_handshake_then_not_fatal():
+    setup = Setup(bootstrap=ONE)
+    setup.selector.handshake_done = False
+    setup.poll()
+    setup.selector.end("-1", ChannelPhase.AUTHENTICATING, HANG_UP)
+    setup.poll()
+    assert last_error(setup).startswith("authentication: the peer closed the connection during the TLS handshake")
+    assert not setup.metadata.await_update(0, 0)
+
+
+def test_fatal_error_when_a_caller_waits_then_it_is_told_by_the_sender_thread():
+    setup = Setup(bootstrap=ONE)
+    setup.metadata._clock = SystemClock()
+    setup.poll()
+    got: list[BaseException] = []
+
+    def wait() -> None:
+        try:
+            setup.metadata.await_update(0, 20_000)
+        except AuthenticationError as error:
+            got.append(error)
+
+    caller = threading.Thread(target=wait)
+    caller.start()
+    setup.selector.end("-1", ChannelPhase.AUTHENTICATION_FAILED, AuthenticationError("no"))
+    setup.poll()
+    caller.join(10)
+    assert len(got) == 1
+
+
+def test_version_negotiation_when_the_peer_hangs_up_then_said():
+    setup = Setup(bootstrap=ONE)
+    setup.selector.answer = lambda request: HANG_UP
+    setup.poll(times=3)
+    assert last_error(setup).startswith(
+        "version negotiation: the peer closed the connection right after the first request (ApiVersions); the listener "
+        "may expect TLS or SASL")
+
+
+def test_version_negotiation_when_there_is_no_answer_then_ended_after_the_request_timeout():
+    setup = Setup(bootstrap=ONE, request_timeout_ms=2000)
+    setup.selector.answer = lambda request: None
+    setup.selector.sleeps = True
+    while not setup.selector.closed:
+        setup.poll(60_000)
+    assert last_error(setup).startswith(
+        "version negotiation: no answer to ApiVersions, the first request, within 2001 ms")
+
+
+@pytest.mark.parametrize(("protocol", "words"), [
+    ("TLS", "version negotiation: the peer speaks TLS, not Kafka: set security.protocol to SSL"),
+    ("HTTP", "version negotiation: the peer speaks HTTP, not Kafka: it is a web server or a proxy"),
+    ("SSH", "version negotiation: the peer speaks SSH, not Kafka: wrong port"),
+])
+def test_version_negotiation_when_the_peer_speaks_something_else_then_said(protocol, words):
+    setup = Setup(bootstrap=ONE)
+    setup.selector.answer = lambda request: InvalidReceiveError(
+        f"Request of length 1 is not valid. The peer at x seems to speak {protocol}, not the Kafka protocol.")
+    setup.poll(times=3)
+    assert last_error(setup).startswith(words)
+
+
+def test_metadata_when_the_peer_hangs_up_on_the_first_one_then_sasl_is_suspected():
+    setup = Setup(bootstrap=ONE)
+    setup.selector.answer = lambda request: (
+        HANG_UP if request.api_key is ApiKeys.METADATA else setup.cluster(request))
+    setup.poll(times=6)
+    assert last_error(setup).startswith("metadata: the peer closed the connection when it was asked for metadata")
+    assert "SASL" in last_error(setup)
+
+
+def test_metadata_when_no_version_is_in_common_then_fatal_for_callers():
+    from pyproducer.common.errors import UnsupportedVersionError
+
+    setup = Setup(bootstrap=ONE)
+    setup.cluster.versions[ApiKeys.METADATA] = (90, 91)
+    setup.poll(times=5)
+    assert "boot-1:9092 (node -1) supports METADATA in version 90 to 91" in last_error(setup)
+    with pytest.raises(UnsupportedVersionError):
+        setup.metadata.await_update(0, 1000)
+
+
+def test_metadata_when_never_answered_then_ended_after_the_request_timeout_and_asked_again():
+    setup = Setup(bootstrap=ONE, request_timeout_ms=2000)
+    setup.cluster.answers_metadata = False
+    setup.selector.sleeps = True
+    while not setup.selector.closed:
+        setup.poll(60_000)
+    assert "no answer within 2001 ms (request.timeout.ms); in flight: METADATA v13" in last_error(setup)
+    setup.cluster.answers_metadata = True
+    for _ in range(8):
+        setup.poll(60_000)
+    assert setup.metadata.version() == 1
+    assert setup.metadata.last_errors() == {}
+
+
+def test_failures_when_the_same_comes_again_then_one_warning(caplog):
+    caplog.set_level(logging.WARNING)
+    setup = Setup(bootstrap=ONE)
+    setup.selector.accepts = lambda connection_id: ConnectionRefusedError(111, "Connection refused")
+    for _ in range(20):
+        setup.poll()
+        setup.clock.advance(1000)
+    assert len(setup.selector.connects) > 5
+    assert len(caplog.records) == 1
+
+
+def test_addresses_when_the_first_is_refused_then_the_next_is_tried():
+    addresses = [ResolvedAddress(2, ("10.0.0.1", 9092)), ResolvedAddress(10, ("fe80::2", 9092, 0, 0))]
+    setup = Setup(bootstrap=ONE, resolve=lambda host, port: list(addresses))
+    setup.selector.accepts = lambda connection_id: (
+        True if setup.selector.connects[-1].family == 10 else ConnectionRefusedError(111, "Connection refused"))
+    setup.bring_up()
+    assert [connect.address[0] for connect in setup.selector.connects] == ["10.0.0.1", "fe80::2"]
+
+
+def test_poll_when_the_connect_is_under_way_then_it_sleeps_no_longer_than_the_setup_timeout():
+    setup = Setup(bootstrap=ONE)
+    setup.bring_up()
+    setup.selector.accepts = lambda connection_id: None
+    setup.client.ready(setup.metadata.fetch().nodes[1], setup.now_ms)
+    setup.poll(60_000)
+    assert setup.selector.timeouts[-1] == 10_001
+
+
+def test_restart_of_a_broker_when_it_is_another_release_then_versions_are_asked_again():
+    setup = Setup(bootstrap=ONE)
+    setup.bring_up()
+    node = setup.make_ready(1)
+    assert setup.client.api_version(1, ApiKeys.PRODUCE) == 13
+    setup.selector.end("1")
+    setup.poll()
+    assert setup.client.api_version(1, ApiKeys.PRODUCE) is None
+    setup.cluster.versions[ApiKeys.PRODUCE] = (0, 11)
+    setup.clock.advance(1000)
+    setup.poll(times=4)
+    assert setup.make_ready(node.node_id)
+    assert setup.client.api_version(1, ApiKeys.PRODUCE) == 11
+
+
+def test_finalized_features_when_told_then_kept():
+    setup = Setup(bootstrap=ONE)
+    setup.cluster.finalized = {"transaction.version": 2}
+    setup.bring_up()
+    assert setup.client.api_versions.feature_level("transaction.version") == 2

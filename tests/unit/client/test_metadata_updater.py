@@ -1,0 +1,227 @@
+"""When metadata is asked for, of whom, and what happens when nobody is left to ask."""
+
+import socket
+
+from pyproducer.client.addresses import RESOLVE_CANONICAL_BOOTSTRAP_SERVERS_ONLY
+from pyproducer.common.cluster import Node, TopicPartition
+from pyproducer.protocol.apis import ApiKeys
+from tests.unit.client.mock_selector import HANG_UP
+from tests.unit.client.scripted_cluster import Setup, topic_row
+
+ONE = (("boot-1", 9092),)
+REFUSED = ConnectionRefusedError(111, "Connection refused")
+
+
+def up(**options) -> Setup:
+    setup = Setup(bootstrap=ONE, **options)
+    setup.cluster.topics["t"] = topic_row("t", 1, 2)
+    setup.bring_up("t")
+    return setup
+
+
+def cut_all(setup: Setup) -> None:
+    """Let all connections end, and refuse new ones."""
+    setup.selector.accepts = lambda connection_id: REFUSED
+    for connection_id in list(setup.selector.open):
+        setup.selector.end(connection_id, error=HANG_UP)
+
+
+def test_refresh_when_the_age_is_reached_then_asked_again_and_idle_topics_are_gone():
+    setup = up()
+    assert len(setup.selector.asked(ApiKeys.METADATA)) == 1
+    setup.clock.advance(300_000)
+    setup.poll(times=6)
+    assert len(setup.selector.asked(ApiKeys.METADATA)) == 2
+    assert setup.selector.asked(ApiKeys.METADATA)[1].body["topics"] == []
+    assert setup.metadata.fetch().topics == set()
+
+
+def test_poll_when_nothing_is_due_then_sleeps_as_long_as_asked():
+    setup = up()
+    setup.poll(5_000)
+    assert setup.selector.timeouts[-1] == 5_000
+    setup.poll(10**9)
+    assert setup.selector.timeouts[-1] <= 300_000
+
+
+def test_unknown_topic_when_it_appears_then_learned_with_growing_pauses():
+    setup = up()
+    setup.metadata.add("late", setup.now_ms)
+    setup.selector.sleeps = True
+    started_ms = setup.now_ms
+    for _ in range(12):
+        setup.poll(60_000)
+    pauses = len(setup.selector.asked(ApiKeys.METADATA))
+    assert pauses <= 3 + (setup.now_ms - started_ms) // 100
+    setup.cluster.topics["late"] = topic_row("late", 2)
+    for _ in range(6):
+        setup.poll(60_000)
+    assert "late" in setup.metadata.fetch().topics
+    assert all(request.body["allow_auto_topic_creation"] for request in setup.selector.asked(ApiKeys.METADATA))
+
+
+def test_response_without_brokers_when_received_then_asked_again():
+    setup = Setup(bootstrap=ONE)
+    nodes, setup.cluster.nodes = setup.cluster.nodes, []
+    setup.poll(times=5)
+    assert setup.metadata.version() == 0
+    assert setup.metadata.last_errors()["boot-1:9092"] == "metadata: the answer has no brokers"
+    setup.cluster.nodes = nodes
+    setup.bring_up()
+
+
+def test_nobody_left_when_all_brokers_are_gone_then_the_bootstrap_servers_are_asked_and_partitions_stay():
+    setup = up()
+    setup.make_ready(1)
+    cut_all(setup)
+    setup.poll()
+    for _ in range(60):
+        setup.clock.advance(30)
+        setup.poll(times=2)
+    assert setup.metadata.is_bootstrap
+    assert setup.metadata.fetch().partition_count_for_topic("t") == 2
+    setup.cluster.nodes = [Node(7, "host-7", 9092)]
+    setup.cluster.topics["t"] = topic_row("t", 7)
+    setup.selector.accepts = lambda connection_id: True if connection_id == "-1" else REFUSED
+    version = setup.metadata.version()
+    for _ in range(12):
+        setup.clock.advance(200)
+        setup.poll(times=3)
+    assert setup.metadata.version() > version
+    assert setup.metadata.fetch().leader_for(TopicPartition("t", 0)) == Node(7, "host-7", 9092)
+
+
+def test_nobody_left_when_recovery_is_off_then_the_known_brokers_are_tried_for_ever():
+    setup = up(metadata_recovery_strategy="none")
+    cut_all(setup)
+    for _ in range(20):
+        setup.clock.advance(200)
+        setup.poll(times=2)
+    assert not setup.metadata.is_bootstrap
+    assert {connect.connection_id for connect in setup.selector.connects[1:]} == {"1", "2"}
+
+
+def test_nobody_left_when_a_known_broker_comes_back_first_then_it_is_asked():
+    setup = up()
+    cut_all(setup)
+    for _ in range(60):
+        setup.clock.advance(30)
+        setup.poll(times=2)
+    assert setup.metadata.is_bootstrap
+    setup.selector.accepts = lambda connection_id: True if connection_id == "2" else REFUSED
+    for _ in range(60):
+        setup.clock.advance(100)
+        setup.poll(times=2)
+    assert not setup.metadata.is_bootstrap
+
+
+def test_connection_when_it_only_ends_then_the_bootstrap_servers_are_left_alone():
+    setup = up()
+    setup.make_ready(1)
+    setup.make_ready(2)
+    for connection_id in list(setup.selector.open):
+        setup.selector.end(connection_id)
+    for _ in range(10):
+        setup.clock.advance(100)
+        setup.poll(times=2)
+    assert not setup.metadata.is_bootstrap
+    assert setup.metadata.version() >= 2
+
+
+def test_no_answer_for_too_long_when_the_trigger_passes_then_all_connections_close_and_it_starts_over():
+    setup = up(metadata_recovery_rebootstrap_trigger_ms=10_000)
+    setup.make_ready(1)
+    setup.make_ready(2)
+    setup.cluster.answers_metadata = False
+    setup.metadata.request_update()
+    setup.clock.advance(1_000)
+    setup.poll()
+    setup.clock.advance(10_001)
+    setup.poll()
+    assert {"1", "2"} <= set(setup.selector.closed)
+    assert setup.metadata.is_bootstrap
+    assert setup.metadata.fetch().partition_count_for_topic("t") == 2
+    assert setup.metadata.fetch().leader_for(TopicPartition("t", 0)) is None
+    setup.cluster.answers_metadata = True
+    for _ in range(10):
+        setup.clock.advance(100)
+        setup.poll()
+    assert setup.metadata.fetch().leader_for(TopicPartition("t", 0)).node_id == 1
+
+
+def test_rebootstrap_required_when_a_broker_says_so_then_it_starts_over():
+    setup = up()
+    setup.make_ready(1)
+    setup.cluster.metadata_error = 129
+    setup.metadata.request_update()
+    setup.clock.advance(1_000)
+    setup.poll(times=2)
+    assert "1" in setup.selector.closed
+    assert setup.metadata.is_bootstrap
+    assert setup.metadata.fetch().leader_for(TopicPartition("t", 0)) is None
+    setup.cluster.metadata_error = 0
+    for _ in range(10):
+        setup.clock.advance(100)
+        setup.poll()
+    assert setup.metadata.fetch().leader_for(TopicPartition("t", 0)).node_id == 1
+
+
+def test_rebootstrap_required_when_recovery_is_off_then_only_a_backoff():
+    setup = up(metadata_recovery_strategy="none")
+    setup.cluster.metadata_error = 129
+    setup.metadata.request_update()
+    setup.clock.advance(1_000)
+    setup.poll(times=10)
+    assert len(setup.selector.asked(ApiKeys.METADATA)) == 2
+    assert not setup.metadata.is_bootstrap
+
+
+def test_other_error_when_at_the_top_of_a_response_then_noted():
+    setup = up()
+    setup.cluster.metadata_error = 42
+    setup.metadata.request_update()
+    setup.clock.advance(1_000)
+    setup.poll(times=6)
+    assert "metadata: the answer has error INVALID_REQUEST (42)" in str(setup.metadata.last_errors())
+
+
+def test_throttled_broker_when_metadata_is_due_then_another_is_asked():
+    setup = up()
+    setup.make_ready(1)
+    setup.make_ready(2)
+    setup.client._states.throttle(1, setup.now_ms + 5_000)
+    setup.metadata.request_update()
+    setup.clock.advance(1_000)
+    for _ in range(5):
+        setup.metadata.request_update()
+        setup.poll(times=2)
+        setup.clock.advance(1_000)
+    assert {request.connection_id for request in setup.selector.asked(ApiKeys.METADATA)[1:4]} == {"2"}
+
+
+def test_canonical_names_when_asked_for_then_the_bootstrap_nodes_have_them(monkeypatch):
+    monkeypatch.setattr(socket, "getaddrinfo", lambda host, port, **options: [
+        (socket.AF_INET, 1, 6, "", ("10.0.0.1", port)), (socket.AF_INET, 1, 6, "", ("10.0.0.2", port))])
+    monkeypatch.setattr(socket, "getnameinfo", lambda address, flags: (f"name-{address[0][-1]}", "9092"))
+    setup = Setup(bootstrap=(("alias", 9092),), dns_lookup=RESOLVE_CANONICAL_BOOTSTRAP_SERVERS_ONLY)
+    setup.poll()
+    assert setup.metadata.nodes_to_ask() == (Node(-1, "name-1", 9092), Node(-2, "name-2", 9092))
+    assert setup.selector.connects[0].server_hostname in ("name-1", "name-2")
+
+
+def test_canonical_names_when_the_resolver_fails_then_said_and_tried_again(monkeypatch):
+    asked = []
+
+    def getaddrinfo(host, port, **options):
+        asked.append(host)
+        raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
+
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+    setup = Setup(bootstrap=(("alias", 9092),), dns_lookup=RESOLVE_CANONICAL_BOOTSTRAP_SERVERS_ONLY)
+    setup.poll(times=3)
+    assert len(asked) == 2, "numeric, then by name; once"
+    assert setup.metadata.last_errors() == {
+        "alias:9092": "DNS: the host name does not resolve (Temporary failure in name resolution)"}
+    setup.clock.advance(50)
+    setup.poll()
+    assert len(asked) == 4
