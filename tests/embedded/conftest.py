@@ -1,0 +1,85 @@
+"""The broker that the wire tests talk to: ours, or Apache Kafka where KAFKA_REFERENCE=host:port is set."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from pyproducer.broker import EmbeddedBroker
+from pyproducer.protocol.apis import ApiKeys
+from tests.support.raw_client import RawClient, list_offsets_body, metadata_body
+
+
+class WireTarget:
+    """A broker to speak to byte by byte. Only what any broker can do: no look inside."""
+
+    def __init__(self, address: tuple[str, int], *, is_reference: bool) -> None:
+        self.address = address
+        self.is_reference = is_reference
+
+    def connect(self, *, timeout_s: float = 10.0) -> RawClient:
+        return RawClient(self.address, timeout_s=timeout_s)
+
+    def create_topic(self, name: str, partitions: int = 1, configs: dict[str, str] | None = None) -> str:
+        """Create a topic and wait until it has leaders."""
+        with self.connect() as client:
+            created = client.request(ApiKeys.CREATE_TOPICS, 7, {"timeout_ms": 10_000, "topics": [
+                {"name": name, "num_partitions": partitions, "replication_factor": 1, "assignments": [],
+                 "configs": [{"name": key, "value": value} for key, value in (configs or {}).items()]}]})
+            assert created["topics"][0]["error_code"] == 0, created
+            deadline = time.monotonic() + 10
+            while True:
+                topic = client.request(ApiKeys.METADATA, 12, metadata_body(name))["topics"][0]
+                if topic["error_code"] == 0 and all(part["leader_id"] >= 0 for part in topic["partitions"]):
+                    return name
+                assert time.monotonic() < deadline, topic
+                time.sleep(0.05)
+
+    def end_offset(self, topic: str, partition: int = 0) -> int:
+        with self.connect() as client:
+            answer = client.request(ApiKeys.LIST_OFFSETS, 1, list_offsets_body(topic, partition, -1))
+        offset: int = answer["topics"][0]["partitions"][0]["offset"]
+        return offset
+
+    def await_end_offset(self, expected: int, topic: str, partition: int = 0, *, within_s: float = 5.0) -> None:
+        deadline = time.monotonic() + within_s
+        while (found := self.end_offset(topic, partition)) != expected:
+            assert time.monotonic() < deadline, f"end offset {found}, expected {expected}"
+            time.sleep(0.01)
+
+
+@pytest.fixture(scope="session")
+def wire() -> Iterator[WireTarget]:
+    reference = os.environ.get("KAFKA_REFERENCE")
+    if reference:
+        host, _, port = reference.rpartition(":")
+        yield WireTarget((host, int(port)), is_reference=True)
+        return
+    # In a process of its own: what it has open is not what a test left open.
+    with EmbeddedBroker(separate_process=True) as broker:
+        yield WireTarget(("127.0.0.1", broker.port), is_reference=False)
+
+
+@pytest.fixture
+def topic(wire: WireTarget, topic_name: str) -> str:
+    """A topic of three partitions that no other test uses."""
+    return wire.create_topic(topic_name, 3)
+
+
+@pytest.fixture
+def start_broker() -> Iterator[Callable[..., EmbeddedBroker]]:
+    """Start brokers of one's own; they are stopped at the end of the test."""
+    brokers: list[EmbeddedBroker] = []
+
+    def start(**arguments: object) -> EmbeddedBroker:
+        broker = EmbeddedBroker(**arguments)  # type: ignore[arg-type]  # passed on as given
+        broker.start()
+        brokers.append(broker)
+        return broker
+
+    yield start
+    for broker in brokers:
+        broker.stop()

@@ -1,0 +1,142 @@
+"""C7, C21, C22, C24, C28: one request of a connection at a time, in order, also when the peer hangs up.
+
+What is expected is what Apache Kafka 4.1 did; the same tests run against it with KAFKA_REFERENCE=host:port.
+"""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from pyproducer.protocol.apis import ApiKeys
+from pyproducer.protocol.header import parse_response_correlation_id
+from pyproducer.record.batch_writer import build_batch
+from tests.embedded.conftest import WireTarget
+from tests.support.raw_client import (
+    ConnectionEnded,
+    RawClient,
+    fetch_body,
+    fetched,
+    framed,
+    metadata_body,
+    produce_body,
+    produced,
+    request_bytes,
+)
+
+PRODUCE_VERSION = 9
+
+
+def batch(value: bytes = b"v", **fields: int) -> bytes:
+    return bytes(build_batch([(int(time.time() * 1000), b"k", value, ())], **fields))
+
+
+def send_produce(client: RawClient, topic: str, *, partition: int = 0, acks: int, records: bytes | None = None) -> int:
+    return client.send_request(ApiKeys.PRODUCE, PRODUCE_VERSION,
+                               produce_body(topic, partition, records or batch(), acks=acks))
+
+
+def test_c7_acks_0_has_no_response_and_the_connection_stays_usable(wire: WireTarget, topic: str) -> None:
+    with wire.connect() as client:
+        send_produce(client, topic, acks=0)
+        send_produce(client, topic, acks=0)
+        correlation_id = client.send_request(ApiKeys.METADATA, 1, metadata_body())
+        assert client.receive_response(ApiKeys.METADATA, 1)[0] == correlation_id
+        assert client.is_silent()
+    wire.await_end_offset(2, topic)
+
+
+def test_c21_request_behind_a_long_poll_waits_for_it(wire: WireTarget, topic: str) -> None:
+    with wire.connect() as client:
+        client.request(ApiKeys.METADATA, 1, metadata_body())
+        begin = time.monotonic()
+        client.send_bytes(
+            framed(request_bytes(ApiKeys.FETCH, 4, fetch_body(topic, 0, 0, max_wait_ms=800), correlation_id=1))
+            + framed(request_bytes(ApiKeys.METADATA, 1, metadata_body(), correlation_id=2)))
+        assert parse_response_correlation_id(client.receive_frame()) == 1
+        fetch_s = time.monotonic() - begin
+        assert parse_response_correlation_id(client.receive_frame()) == 2
+        assert 0.75 < fetch_s < 2.0
+
+
+def test_c21_nothing_is_read_until_a_large_response_is_taken(wire: WireTarget, topic: str) -> None:
+    value = b"x" * 1_000_000
+    with wire.connect() as client:
+        for _ in range(8):
+            assert produced(client.request(ApiKeys.PRODUCE, PRODUCE_VERSION,
+                                           produce_body(topic, 0, batch(value))))["error_code"] == 0
+    with wire.connect() as slow, wire.connect() as other:
+        slow.send_request(ApiKeys.FETCH, 4, fetch_body(topic, 0, 0, max_bytes=1 << 25, partition_max_bytes=1 << 25))
+        send_produce(slow, topic, partition=1, acks=0)
+        time.sleep(0.3)
+        assert wire.end_offset(topic, 1) == 0, "the next request was read before the response was taken"
+        other.request(ApiKeys.METADATA, 1, metadata_body())
+        records = fetched(slow.receive_response(ApiKeys.FETCH, 4)[1])["records"]
+        assert len(records) > 8_000_000
+        wire.await_end_offset(1, topic, 1)
+
+
+def test_c22_pipelined_requests_are_answered_in_order(wire: WireTarget) -> None:
+    count = 1000
+    with wire.connect() as client:
+        client.send_bytes(b"".join(
+            framed(request_bytes(ApiKeys.METADATA, 1, metadata_body(), correlation_id=number))
+            for number in range(count)))
+        found = [parse_response_correlation_id(client.receive_frame()) for _ in range(count)]
+    assert found == list(range(count))
+
+
+def test_c22_pipelined_idempotent_batches_keep_their_sequence(wire: WireTarget, topic: str) -> None:
+    count = 500
+    with wire.connect() as client:
+        producer = client.request(ApiKeys.INIT_PRODUCER_ID, 1, {"transactional_id": None, "transaction_timeout_ms": 1})
+        batches = [batch(b"%d" % number, producer_id=producer["producer_id"], producer_epoch=0, base_sequence=number)
+                   for number in range(count)]
+        for records in batches:
+            send_produce(client, topic, acks=-1, records=records)
+        answers = [produced(client.receive_response(ApiKeys.PRODUCE, PRODUCE_VERSION)[1]) for _ in range(count)]
+    assert {answer["error_code"] for answer in answers} == {0}
+    assert [answer["base_offset"] for answer in answers] == list(range(count))
+
+
+@pytest.mark.parametrize("partition, damage", [(77, False), (0, True)], ids=["unknown partition", "bad CRC"])
+def test_c24_acks_0_with_an_error_closes_and_what_is_behind_it_is_lost(
+        wire: WireTarget, topic: str, partition: int, damage: bool) -> None:
+    records = bytearray(batch())
+    if damage:
+        records[-1] ^= 0xFF
+    with wire.connect() as client:
+        client.send_bytes(
+            framed(request_bytes(ApiKeys.PRODUCE, PRODUCE_VERSION,
+                                 produce_body(topic, partition, bytes(records), acks=0)))
+            + framed(request_bytes(ApiKeys.METADATA, 1, metadata_body())))
+        assert client.is_closed()
+
+
+def test_c28_requests_with_acks_0_of_a_closed_connection_are_executed(wire: WireTarget, topic: str) -> None:
+    with wire.connect() as client:
+        for _ in range(3):
+            send_produce(client, topic, acks=0)
+    wire.await_end_offset(3, topic)
+
+
+def test_c28_half_closed_connection_gets_all_its_answers(wire: WireTarget, topic: str) -> None:
+    with wire.connect() as client:
+        for _ in range(3):
+            send_produce(client, topic, acks=1)
+        client.half_close()
+        for _ in range(3):
+            assert produced(client.receive_response(ApiKeys.PRODUCE, PRODUCE_VERSION)[1])["error_code"] == 0
+        with pytest.raises(ConnectionEnded):
+            client.receive_frame()
+    assert wire.end_offset(topic) == 3
+
+
+def test_c28_requests_of_a_reset_connection_are_executed(wire: WireTarget, topic: str) -> None:
+    client = wire.connect()
+    for _ in range(3):
+        send_produce(client, topic, acks=1)
+    time.sleep(0.3)
+    client.reset()
+    wire.await_end_offset(3, topic)
