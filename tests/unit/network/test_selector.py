@@ -1,0 +1,391 @@
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+import time
+
+import pytest
+
+from pyproducer.common.errors import ConfigError, DisconnectedError, IllegalStateError, InvalidReceiveError
+from pyproducer.network.channel import KafkaChannel
+from pyproducer.network.channel_builder import PlaintextChannelBuilder
+from pyproducer.network.channel_state import ChannelPhase
+from pyproducer.network.interest import READ, WRITE
+from pyproducer.network.selector import Selector
+from pyproducer.network.send import NetworkSend
+from tests.support.clock import ManualClock
+from tests.support.selector_pair import BROKER, CLIENT, SelectorPair, make_selector, poll_until
+
+
+def closed_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
+    return port
+
+
+def reset(sock: socket.socket) -> None:
+    """Close with RST."""
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    sock.close()
+
+
+def test_round_trip_when_both_sides_poll_then_the_payloads_arrive() -> None:
+    with SelectorPair() as pair:
+        pair.request(b"question")
+        receive = pair.next_at_broker()
+        assert (receive.source, receive.payload) == (BROKER, b"question")
+        pair.respond(b"answer")
+        assert pair.next_at_client() == [b"answer"]
+        assert pair.client.bytes_written == pair.broker.bytes_read == 12
+        assert pair.client.bytes_read == pair.broker.bytes_written == 10
+
+
+def test_connect_when_accepted_then_connected_and_ready() -> None:
+    selector = make_selector()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        host, port = listener.getsockname()
+        selector.connect("7", (host, port), now_ms=0)
+        assert not selector.is_channel_ready("7")
+        poll_until(selector, lambda: selector.connected)
+        assert selector.connected == ["7"]
+        assert selector.is_channel_ready("7")
+        channel = selector.channel("7")
+        assert channel is not None
+        assert channel.remote_address == f"127.0.0.1:{port}"
+        sock = channel.transport.sock
+        assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        selector.close_all()
+    assert selector.channel_count == 0
+
+
+def test_connect_when_refused_then_disconnected_with_the_systems_error() -> None:
+    selector = make_selector()
+    port = closed_port()
+    selector.connect("7", ("127.0.0.1", port), now_ms=0)
+    poll_until(selector, lambda: selector.disconnected)
+    state = selector.disconnected["7"]
+    assert state.phase is ChannelPhase.NOT_CONNECTED
+    assert isinstance(state.error, ConnectionRefusedError)
+    assert state.remote_address == f"127.0.0.1:{port}"
+    assert selector.connected == []
+    selector.poll(0, 0)
+    assert selector.disconnected == {}
+    selector.close_all()
+
+
+def test_connect_when_the_system_refuses_at_once_then_the_next_poll_says_so() -> None:
+    selector = make_selector()
+    selector.connect("7", ("127.0.0.1", 1), family=socket.AF_INET6, now_ms=0)  # an address of the wrong family
+    begin = time.monotonic()
+    selector.poll(5000, 0)
+    assert time.monotonic() - begin < 2
+    assert selector.disconnected["7"].phase == "not_connected"
+    assert isinstance(selector.disconnected["7"].error, OSError)
+    selector.close_all()
+
+
+def test_connect_when_the_builder_refuses_then_the_next_poll_says_so() -> None:
+    class Refusing(PlaintextChannelBuilder):
+        def build(self, connection_id: str, sock: socket.socket, *, server_side: bool,
+                  server_hostname: str | None) -> KafkaChannel:
+            raise ConfigError("ssl.key", 1, "no")
+
+    selector = make_selector(channel_builder=Refusing())
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        selector.connect("7", listener.getsockname(), now_ms=0)
+    selector.poll(0, 0)
+    assert isinstance(selector.disconnected["7"].error, ConfigError)
+    selector.close_all()
+
+
+def test_connect_when_the_id_is_in_use_then_illegal() -> None:
+    with SelectorPair() as pair, pytest.raises(IllegalStateError, match="already a connection for id client"):
+        pair.client.connect(CLIENT, ("127.0.0.1", 1), now_ms=0)
+
+
+def test_send_when_the_socket_takes_all_then_it_is_with_the_kernel_at_once() -> None:
+    with SelectorPair() as pair:
+        send = NetworkSend(CLIENT, [b"question"])
+        pair.client.send(send)
+        assert send.completed
+        assert pair.client_channel.registered_events == READ
+        pair.client.poll(5000, 0)  # does not sleep: there is something to tell
+        assert pair.client.completed_sends == [send]
+        pair.client.poll(0, 0)
+        assert pair.client.completed_sends == []
+
+
+def test_send_when_the_caller_takes_the_completed_ones_then_the_poll_does_not_tell_them() -> None:
+    with SelectorPair() as pair:
+        send = NetworkSend(CLIENT, [b"question"])
+        pair.client.send(send)
+        assert pair.client.take_completed_sends() == [send]
+        assert pair.client.take_completed_sends() == []
+        pair.client.poll(0, 0)
+        assert pair.client.completed_sends == []
+
+
+def test_send_when_no_such_connection_then_illegal() -> None:
+    selector = make_selector()
+    with pytest.raises(IllegalStateError, match="not ready, id 7"):
+        selector.send(NetworkSend("7", [b"x"]))
+    with pytest.raises(IllegalStateError, match="no connection. Connection id 7"):
+        selector.mute("7")
+    selector.close_all()
+
+
+def test_send_when_the_reader_is_slow_then_write_interest_comes_and_goes() -> None:
+    payload = bytes(range(256)) * (9 * 4096)  # 9 MiB
+    with SelectorPair(receive_buffer_bytes=4096) as pair:
+        send = NetworkSend(BROKER, [payload[:1000], memoryview(payload)[1000:]])
+        pair.broker.send(send)
+        assert not send.completed
+        assert pair.broker_channel.registered_events == READ | WRITE
+        with pytest.raises(IllegalStateError, match="prior send operation still in progress"):
+            pair.respond(b"second")
+        for _ in range(3):  # the reader does not read: nothing is complete, and nothing spins
+            pair.broker.poll(0, 0)
+            assert pair.broker.completed_sends == []
+        received: list[bytes] = []
+
+        def both_done() -> bool:
+            received.extend(bytes(receive.payload) for receive in pair.client.completed_receives)
+            return bool(received) and send.completed
+
+        pair.step_until(both_done, within_s=20)
+        assert received == [payload]
+        assert pair.broker_channel.registered_events == READ
+
+
+def test_send_when_muted_and_the_reader_is_slow_then_nothing_is_read_until_the_last_byte() -> None:
+    with SelectorPair(receive_buffer_bytes=4096) as pair:
+        pair.request(b"first")
+        pair.request(b"second")
+        pair.next_at_broker()
+        pair.broker.mute(BROKER)
+        send = NetworkSend(BROKER, [bytes(8 << 20)])
+        pair.broker.send(send)
+        while not send.completed:
+            assert pair.broker_channel.registered_events == WRITE
+            pair.client.poll(0, 0)
+            pair.broker.poll(0, 0)
+            assert pair.broker.completed_receives == []
+        assert pair.broker_channel.registered_events == 0
+        assert pair.broker.unmute(BROKER)
+        assert pair.next_at_broker().payload == b"second"
+
+
+def test_poll_when_one_receive_at_a_time_then_pipelined_frames_come_one_per_poll() -> None:
+    with SelectorPair() as pair:
+        for index in range(5):
+            pair.request(b"%d" % index)
+        time.sleep(0.02)
+        for index in range(5):
+            pair.broker.poll(5000, 0)
+            assert [receive.payload for receive in pair.broker.completed_receives] == [b"%d" % index]
+        pair.broker.poll(0, 0)
+        assert pair.broker.completed_receives == []
+
+
+def test_poll_when_several_answers_arrived_then_the_client_gets_them_in_one_poll() -> None:
+    with SelectorPair() as pair:
+        for index in range(5):
+            pair.respond(b"%d" % index)
+        time.sleep(0.02)
+        pair.client.poll(5000, 0)
+        assert [receive.payload for receive in pair.client.completed_receives] == [b"0", b"1", b"2", b"3", b"4"]
+
+
+def test_mute_when_set_then_no_read_interest_and_the_bytes_stay() -> None:
+    with SelectorPair() as pair:
+        pair.broker.mute(BROKER)
+        assert pair.broker.is_muted(BROKER)
+        assert pair.broker_channel.registered_events == 0
+        pair.request(b"question")
+        for _ in range(3):
+            pair.broker.poll(10, 0)
+        assert pair.broker.completed_receives == []
+        assert pair.broker.bytes_read == 0
+        assert pair.broker.unmute(BROKER)
+        assert pair.next_at_broker().payload == b"question"
+
+
+def test_mute_when_frames_were_read_ahead_then_they_wait_too() -> None:
+    with SelectorPair() as pair:
+        pair.request(b"first")
+        pair.request(b"second")
+        time.sleep(0.02)
+        assert pair.next_at_broker().payload == b"first"
+        pair.broker.mute(BROKER)
+        for _ in range(3):
+            pair.broker.poll(5, 0)
+            assert pair.broker.completed_receives == []
+        pair.broker.unmute(BROKER)
+        assert pair.next_at_broker().payload == b"second"
+
+
+@pytest.mark.parametrize("size", [0, -1, 1001])
+def test_receive_when_the_size_is_invalid_then_that_connection_ends_and_others_live(size: int) -> None:
+    broker = make_selector(is_broker=True, max_receive_size_bytes=1000)
+    with SelectorPair(broker=broker) as pair, socket.create_server(("127.0.0.1", 0)) as listener:
+        bad = socket.create_connection(listener.getsockname())
+        accepted, _ = listener.accept()
+        broker.register("bad", accepted, 0)
+        bad.sendall(struct.pack(">i", size))
+        poll_until(broker, lambda: broker.disconnected)
+        assert isinstance(broker.disconnected["bad"].error, InvalidReceiveError)
+        assert bad.recv(10) == b""
+        bad.close()
+        pair.request(bytes(1000))
+        assert len(pair.next_at_broker().payload) == 1000
+
+
+def test_receive_when_the_peer_speaks_tls_then_the_error_says_so() -> None:
+    client = make_selector()
+    with SelectorPair(client=client) as pair:
+        pair.broker_channel.transport.sock.send(b"\x15\x03\x03\x00\x02\x02\x46")  # an alert
+        poll_until(client, lambda: client.disconnected)
+        error = client.disconnected[CLIENT].error
+        assert isinstance(error, InvalidReceiveError)
+        assert "seems to speak TLS" in str(error)
+        assert "127.0.0.1:" in str(error)
+
+
+@pytest.mark.parametrize("data", [b"", b"\0\0", b"\0\0\0\x09pay"])
+def test_receive_when_the_peer_hangs_up_mid_frame_then_disconnected(data: bytes) -> None:
+    with SelectorPair() as pair:
+        pair.client_channel.transport.sock.send(data)
+        pair.client.close(CLIENT)
+        poll_until(pair.broker, lambda: pair.broker.disconnected)
+        state = pair.broker.disconnected[BROKER]
+        assert state.phase is ChannelPhase.READY
+        assert isinstance(state.error, DisconnectedError)
+        assert pair.broker.completed_receives == []
+        assert pair.broker.channel_count == 0
+        assert pair.client.disconnected == {}  # who closes is not told
+
+
+def test_receive_when_the_peer_resets_then_disconnected_with_the_systems_error() -> None:
+    with SelectorPair() as pair:
+        reset(pair.broker_channel.transport.sock)
+        poll_until(pair.client, lambda: pair.client.disconnected)
+        assert isinstance(pair.client.disconnected[CLIENT].error, ConnectionResetError)
+
+
+def test_send_when_the_peer_is_gone_then_send_does_not_raise_and_the_answers_before_count() -> None:
+    with SelectorPair() as pair:
+        pair.respond(b"answer")
+        reset(pair.broker_channel.transport.sock)
+        time.sleep(0.02)
+        answers: list[bytes] = []
+        sends = 0
+        while not pair.client.disconnected:
+            if sends < 3:
+                sends += 1
+                try:
+                    pair.request(b"question")
+                except IllegalStateError:  # the send before failed and is still there
+                    pass
+            pair.client.poll(5, 0)
+            answers += [bytes(receive.payload) for receive in pair.client.completed_receives]
+        assert answers == [b"answer"]
+        assert isinstance(pair.client.disconnected[CLIENT].error, OSError)
+
+
+def test_poll_when_a_channel_fails_in_an_unexpected_way_then_only_it_ends(
+        caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(channel: KafkaChannel) -> None:
+        raise ZeroDivisionError("a bug")
+
+    with SelectorPair() as pair:
+        monkeypatch.setattr(KafkaChannel, "read", fail)
+        pair.request(b"question")
+        poll_until(pair.broker, lambda: pair.broker.disconnected)
+        assert isinstance(pair.broker.disconnected[BROKER].error, ZeroDivisionError)
+        assert "unexpected error on connection broker" in caplog.text
+
+
+def test_close_when_unknown_then_harmless() -> None:
+    selector = make_selector()
+    selector.close("7")
+    selector.close_all()
+
+
+def test_idle_when_nothing_happens_for_too_long_then_expired() -> None:
+    clock = ManualClock()
+    client = make_selector(connections_max_idle_ms=1000)
+    with SelectorPair(client=client) as pair:
+        client.poll(0, clock.advance(999))
+        assert client.disconnected == {}
+        pair.request(b"question")
+        client.poll(0, clock.now_ms())
+        client.poll(0, clock.advance(999))
+        assert client.disconnected == {}
+        client.poll(5000, clock.advance(1))
+        assert client.disconnected[CLIENT].phase is ChannelPhase.EXPIRED
+        assert client.disconnected[CLIENT].error is None
+
+
+def test_idle_when_the_poll_slept_for_long_then_what_happened_in_it_counts_as_late() -> None:
+    client = make_selector(connections_max_idle_ms=1000)
+    with SelectorPair(client=client) as pair:
+        pair.respond(b"answer")
+        client.poll(1000, 0)  # began at 0 and, as far as it knows, saw the answer then
+        assert client.completed_receives
+        client.poll(0, 999)
+        client.poll(0, 1998)
+        assert client.disconnected == {}
+        client.poll(0, 1999)
+        assert CLIENT in client.disconnected
+
+
+def test_idle_when_muted_or_mid_frame_then_not_idle() -> None:
+    broker = make_selector(is_broker=True, connections_max_idle_ms=1000)
+    with SelectorPair(broker=broker) as pair:
+        broker.mute(BROKER)
+        for now_ms in (1000, 2000, 3000):
+            broker.poll(0, now_ms)
+        assert broker.disconnected == {}
+        broker.unmute(BROKER)
+        broker.poll(0, 3999)
+        assert broker.disconnected == {}
+        broker.poll(0, 4000)
+        assert BROKER in broker.disconnected
+
+
+def test_idle_when_the_poll_may_sleep_longer_than_that_then_it_wakes_in_time() -> None:
+    client = make_selector(connections_max_idle_ms=50)
+    with SelectorPair(client=client):
+        begin = time.monotonic()
+        client.poll(10_000, 0)
+        assert time.monotonic() - begin < 5
+
+
+def test_poll_when_nothing_happens_then_it_sleeps() -> None:
+    with SelectorPair() as pair:
+        before = pair.client.interest.select_count
+        begin = time.monotonic()
+        pair.client.poll(100, 0)
+        assert time.monotonic() - begin >= 0.09
+        assert pair.client.interest.select_count == before + 1
+
+
+def test_wakeup_when_the_poll_sleeps_then_it_returns() -> None:
+    selector = make_selector()
+    timer = threading.Timer(0.05, selector.wakeup)
+    timer.start()
+    begin = time.monotonic()
+    selector.poll(10_000, 0)
+    assert 0.02 < time.monotonic() - begin < 5
+    timer.join()
+    selector.close_all()
+
+
+def test_register_when_the_peer_has_gone_then_oserror_and_the_socket_is_the_callers() -> None:
+    selector: Selector = make_selector(is_broker=True)
+    with socket.socket() as never_connected, pytest.raises(OSError):
+        selector.register("7", never_connected, 0)
+    assert selector.channel_count == 0
+    selector.close_all()
