@@ -28,10 +28,14 @@ from pyproducer.record.compression import Compressor
 
 
 class AppendResult(NamedTuple):
-    """The future of a record, and whether the sender should be woken (a batch is full, or a new one was opened)."""
+    """The future of a record, whether the last batch of its partition is full, and whether a new one was opened.
+
+    The sender is woken when either is true.
+    """
 
     future: FutureRecordMetadata
-    should_wake_sender: bool
+    batch_is_full: bool
+    new_batch_created: bool
 
 
 class RecordAccumulator:
@@ -84,7 +88,7 @@ class RecordAccumulator:
                 raise ProducerClosedError("the producer is closed: no record can be sent any more")
             future = queue.try_append(timestamp, key, value, headers, on_completion)
             if future is not None:
-                return AppendResult(future, queue.batches[-1].is_full)
+                return AppendResult(future, queue.batches[-1].is_full, False)
         return self._append_to_new_batch(queue, timestamp, key, value, headers, on_completion, max_block_ms)
 
     def begin_flush(self) -> list[ProducerBatch]:
@@ -241,6 +245,14 @@ class RecordAccumulator:
         queue = self._queues.get(topic_partition)
         return 0 if queue is None else len(queue.batches)
 
+    def queue_sizes(self) -> dict[str, list[tuple[int, int]]]:
+        """Return, for each topic, how many batches wait for each partition that was ever used: (partition, batches)."""
+        sizes: dict[str, list[tuple[int, int]]] = {}
+        for queue in self._all_queues():
+            topic, partition = queue.topic_partition
+            sizes.setdefault(topic, []).append((partition, len(queue.batches)))
+        return sizes
+
     def _all_queues(self) -> list[PartitionQueue]:
         return list(self._queues.values())  # a copy: callers add partitions meanwhile
 
@@ -264,7 +276,7 @@ class RecordAccumulator:
                 # Another caller may have opened a batch while this one waited for memory.
                 future = queue.try_append(timestamp, key, value, headers, on_completion)
                 if future is not None:
-                    return AppendResult(future, queue.batches[-1].is_full)
+                    return AppendResult(future, queue.batches[-1].is_full, False)
                 batch = ProducerBatch(queue.topic_partition, created_ms=now_ms,
                                       write_limit_bytes=self._batch_size_bytes, reserved_bytes=size_bytes)
                 future = batch.try_append(timestamp, key, value, headers, on_completion)
@@ -272,7 +284,7 @@ class RecordAccumulator:
                 size_bytes = 0
                 self._incomplete.add(batch)
                 queue.batches.append(batch)
-                return AppendResult(future, True)
+                return AppendResult(future, batch.is_full, True)
         finally:
             if size_bytes:
                 self._pool.deallocate(size_bytes)

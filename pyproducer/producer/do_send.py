@@ -24,7 +24,7 @@ from pyproducer.common.errors import (
     SerializationError,
 )
 from pyproducer.common.records import Header, ProducerRecord, RecordMetadata
-from pyproducer.hotpath import record_size_upper_bound
+from pyproducer.hotpath import HEADER_SIZE_BYTES, record_size_upper_bound
 from pyproducer.producer.interceptors import ProducerInterceptors
 from pyproducer.producer.partitioners import Partitioner
 from pyproducer.producer.serializers import Serializer
@@ -122,8 +122,8 @@ class RecordSender:
         result = self._accumulator.append(topic, partition, created if timestamp is None else timestamp, key_bytes,
                                           value_bytes, headers, on_completion, max_block_ms)
         if self._on_append is not None:
-            self._on_append(topic, partition, size_bytes, cluster)
-        if result.should_wake_sender:
+            self._on_append(topic, partition, size_bytes - HEADER_SIZE_BYTES, cluster, result.batch_is_full)
+        if result.batch_is_full or result.new_batch_created:
             self._wakeup_sender()
         return result.future
 

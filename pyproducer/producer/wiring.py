@@ -29,6 +29,7 @@ from pyproducer.record.compression import Compressor, compressor_for
 from pyproducer.sender.completion import Completion
 from pyproducer.sender.in_flight_batches import InFlightBatches
 from pyproducer.sender.io_thread import IoThread
+from pyproducer.sender.partition_load import PartitionLoad
 from pyproducer.sender.producer_id_request import ProducerIdRequest
 from pyproducer.sender.sender import Sender
 from pyproducer.transaction.transaction_manager import TransactionManager
@@ -119,11 +120,13 @@ def build_runtime(config: ProducerConfig, key_serializer: object, value_serializ
     producer_id_request = None if transaction_manager is None else ProducerIdRequest(
         client=client, metadata=metadata, transaction_manager=transaction_manager,
         request_timeout_ms=config.request_timeout_ms, retry_backoff=retry_backoff)
+    update_load = getattr(partitioner, "update_load", None)
     sender = Sender(
         client=client, metadata=metadata, accumulator=accumulator, completion=completion, in_flight=in_flight,
         producer_id_request=producer_id_request, transaction_manager=transaction_manager, acks=int(config.acks),
         max_request_size_bytes=config.max_request_size, request_timeout_ms=config.request_timeout_ms,
-        guarantees_order_by_muting=mutes, metrics=metrics)
+        guarantees_order_by_muting=mutes, metrics=metrics,
+        partition_load=None if update_load is None else PartitionLoad(accumulator, update_load))
     io_thread = IoThread(sender, client, accumulator, clock, client_id)
     record_sender = RecordSender(
         metadata=metadata, accumulator=accumulator, partitioner=partitioner, key_serializer=key,

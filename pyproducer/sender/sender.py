@@ -19,6 +19,7 @@ from pyproducer.common.metrics import Metrics
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.sender.completion import Completion
 from pyproducer.sender.in_flight_batches import InFlightBatches
+from pyproducer.sender.partition_load import PartitionLoad
 from pyproducer.sender.produce_request import BatchesByPartition, produce_request
 from pyproducer.sender.producer_id_request import ProducerIdRequest
 from pyproducer.transaction.transaction_manager import TransactionManager
@@ -35,7 +36,8 @@ class Sender:
     def __init__(self, *, client: NetworkClient, metadata: ProducerMetadata, accumulator: RecordAccumulator,
                  completion: Completion, in_flight: InFlightBatches, producer_id_request: ProducerIdRequest | None,
                  transaction_manager: TransactionManager | None, acks: int, max_request_size_bytes: int,
-                 request_timeout_ms: int, guarantees_order_by_muting: bool, metrics: Metrics) -> None:
+                 request_timeout_ms: int, guarantees_order_by_muting: bool, metrics: Metrics,
+                 partition_load: PartitionLoad | None = None) -> None:
         self._client = client
         self._metadata = metadata
         self._accumulator = accumulator
@@ -48,6 +50,7 @@ class Sender:
         self._request_timeout_ms = request_timeout_ms
         self._guarantees_order_by_muting = guarantees_order_by_muting
         self._metrics = metrics
+        self._partition_load = partition_load
         self._next_expiry_ms = NEVER_MS  # delay until a waiting batch expires, as of this turn
 
     def run_once(self, now_ms: int) -> None:
@@ -78,6 +81,8 @@ class Sender:
         self._expire(now_ms)
         cluster = self._metadata.fetch()
         check = self._accumulator.ready(cluster, now_ms)
+        if self._partition_load is not None:
+            self._partition_load.report(cluster)
         if check.unknown_leader_topics:
             # A topic whose leader is elected now, or that metadata forgot while its records waited.
             for topic in check.unknown_leader_topics:
@@ -86,7 +91,10 @@ class Sender:
         nodes: list[Node] = []
         connect_delay_ms = NEVER_MS
         for node in check.ready_nodes.values():
-            if self._client.ready(node, now_ms):
+            can_drain = self._client.ready(node, now_ms)
+            if self._partition_load is not None:
+                self._partition_load.on_ready_node(node.node_id, now_ms, can_drain=can_drain)
+            if can_drain:
                 nodes.append(node)
             else:
                 connect_delay_ms = min(connect_delay_ms, self._client.poll_delay_ms(node, now_ms))

@@ -17,7 +17,7 @@ POSITIVE_MASK = 0x7FFFFFFF
 
 
 class Partitioner(Protocol):
-    """Chooses partitions. Optional besides: on_append(topic, partition, size_bytes, cluster) and close()."""
+    """Chooses partitions; may have, besides: on_append(topic, partition, size_bytes, cluster, batch_is_full); close()."""
 
     def partition(self, topic: str, key: Any, key_bytes: bytes | None, value: Any, value_bytes: bytes | None,
                   cluster: Cluster) -> int:

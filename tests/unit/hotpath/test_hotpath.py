@@ -12,7 +12,8 @@ from pyproducer import hotpath
 
 # Values of Java's Utils.murmur2, from Apache Kafka's own tests, as unsigned.
 JAVA_MURMUR2 = {b"21": -973932308, b"foobar": -790332482, b"a-little-bit-long-string": -985981536,
-                b"a-little-bit-longer-string": -1486304829, b"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8": -58897971,
+                b"a-little-bit-longer-string": -1486304829,
+                b"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8": -58897971,
                 b"abc": 479470107}
 
 

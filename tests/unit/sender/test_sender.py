@@ -388,3 +388,24 @@ def test_one_in_flight_without_idempotence_mutes_the_partition_so_order_holds():
     setup.turn()
     setup.answer_all(base_offset=1)
     assert (first.result(0).offset, second.result(0).offset) == (0, 1)
+
+
+def test_partition_load_reports_queues_and_latency_once_every_partition_was_used():
+    from pyproducer.sender.partition_load import PartitionLoad
+
+    setup = Setup(linger=1000)
+    reports = []
+    load = PartitionLoad(setup.accumulator, lambda *report: reports.append(report))
+    setup.append(0)
+    load.report(setup.metadata.fetch())
+    assert reports == []
+    setup.append(1)
+    for _ in range(4):
+        setup.append(1)
+    load.on_ready_node(1, 100, can_drain=True)
+    load.on_ready_node(1, 350, can_drain=False)
+    load.report(setup.metadata.fetch())
+    ((topic, sizes, partitions, count, latencies),) = reports
+    assert (topic, sorted(partitions), count) == ("t", [0, 1], 2)
+    assert sizes[partitions.index(1)] > sizes[partitions.index(0)]
+    assert latencies == [250, 250]
