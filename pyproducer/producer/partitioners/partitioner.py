@@ -17,7 +17,10 @@ POSITIVE_MASK = 0x7FFFFFFF
 
 
 class Partitioner(Protocol):
-    """Chooses partitions; may have, besides: on_append(topic, partition, size_bytes, cluster, batch_is_full); close()."""
+    """Chooses partitions.
+
+    It may also have `on_append(topic, partition, size_bytes, cluster, batch_is_full)` and `close()`.
+    """
 
     def partition(self, topic: str, key: Any, key_bytes: bytes | None, value: Any, value_bytes: bytes | None,
                   cluster: Cluster) -> int:
