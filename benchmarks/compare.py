@@ -79,22 +79,23 @@ def delete_topic(server: KafkaServer, topic: str) -> None:
 
 
 def report(title: str, rounds: Sequence[Round]) -> str:
-    """Return the table: absolute medians, then ratios to the reference clients."""
+    """Return the table: medians, then ratios to the reference clients (median, lowest and highest round)."""
     names = list(rounds[0])
-    lines = [title, "", f"{'client':<18}" + "".join(f"{name:>16}" for name, _, _ in FIGURES)]
+    heads = "".join(f"{name:>20}" for name, _, _ in FIGURES)
+    lines = [title, "", f"{'medians':<28}{heads}"]
     for client in names:
         cells = [form.format(statistics.median(figure(one[client]) for one in rounds)) for _, form, figure in FIGURES]
-        lines.append(f"{client:<18}" + "".join(f"{cell:>16}" for cell in cells))
+        lines.append(f"{client:<28}" + "".join(f"{cell:>20}" for cell in cells))
     for reference in REFERENCES:
         if reference not in names:
             continue
-        lines += ["", f"as a multiple of {reference}, median (lowest to highest round)"]
+        lines += ["", f"{'x ' + reference:<28}{heads}"]
         for client in names:
             cells = []
             for _, _, figure in FIGURES:
                 ratios = [figure(one[client]) / figure(one[reference]) for one in rounds]
                 cells.append(f"{statistics.median(ratios):.2f} ({min(ratios):.2f}-{max(ratios):.2f})")
-            lines.append(f"{client:<18}" + "".join(f"{cell:>20}" for cell in cells))
+            lines.append(f"{client:<28}" + "".join(f"{cell:>20}" for cell in cells))
     return "\n".join(lines)
 
 
