@@ -7,7 +7,7 @@ Source:  Java NodeApiVersions, ApiVersions (4.1); KIP-35, KIP-511, KIP-584.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from pyproducer.common.errors import UnsupportedVersionError
@@ -65,10 +65,6 @@ class NodeApiVersions:
         levels = {row["name"]: int(row["max_version_level"]) for row in body.get("finalized_features") or ()}
         epoch = int(body.get("finalized_features_epoch", -1))
         return cls(ranges, supported_features=supported, finalized_features=FinalizedFeatures(epoch, levels), name=name)
-
-    def range_of(self, api_key: ApiKeys) -> VersionRange | None:
-        """Return the node's range for an API, or None when it does not have it."""
-        return self.ranges.get(int(api_key))
 
     def latest_usable_version(self, api_key: ApiKeys, max_version: int | None = None) -> int:
         """Return the highest version that both ends know.
@@ -137,7 +133,3 @@ class ApiVersions:
     def feature_level(self, name: str) -> int:
         """Return the finalized level of a feature, 0 when it is not finalized ("transaction.version" >= 2 is TV2)."""
         return int(self.finalized_features.levels.get(name, 0))
-
-    def node_ids(self) -> Iterable[int]:
-        """Return the nodes whose versions are known."""
-        return tuple(self._nodes)

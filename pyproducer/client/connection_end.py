@@ -16,6 +16,7 @@ from pyproducer.client.failures import (
     Failure,
     authentication_failure,
     connect_failure,
+    early_end,
     negotiation_failure,
     request_failure,
 )
@@ -44,6 +45,8 @@ def explain_end(connection: NodeConnectionState, *, in_flight: Sequence[InFlight
     if phase in (ChannelPhase.AUTHENTICATING, ChannelPhase.AUTHENTICATION_FAILED):
         return authentication_failure(where, cause, refused=phase is ChannelPhase.AUTHENTICATION_FAILED)
     if connection.state is ConnectionState.CHECKING_API_VERSIONS:
+        if phase is ChannelPhase.READY and not connection.versions_requested:
+            return early_end(where, cause)
         if not connection.versions_requested:
             return authentication_failure(where, cause, waited_ms=waited_ms)
         return negotiation_failure(where, cause, waited_ms=waited_ms)

@@ -158,11 +158,6 @@ class ClusterConnectionStates:
         return state is None or (state.is_disconnected
                                  and now_ms - state.last_attempt_ms >= state.reconnect_backoff_ms)
 
-    def is_blacked_out(self, node_id: int, now_ms: int) -> bool:
-        """Whether the node was disconnected and its backoff is not over."""
-        state = self._states.get(node_id)
-        return state is not None and state.is_disconnected and not self.can_connect(node_id, now_ms)
-
     def connection_delay_ms(self, node_id: int, now_ms: int) -> int:
         """Return how long to wait before connecting; NEVER_MS while connecting or connected (an event will come)."""
         state = self._states.get(node_id)
@@ -310,8 +305,3 @@ class ClusterConnectionStates:
     def node_ids(self) -> list[int]:
         """Return the ids of all nodes that were ever connected."""
         return list(self._states)
-
-    def remove(self, node_id: int) -> None:
-        """Forget a node that left the cluster."""
-        self._states.pop(node_id, None)
-        self._preparing.pop(node_id, None)

@@ -92,12 +92,6 @@ class Connections:
         return (state is not None and state.state is _READY and state.throttle_until_ms <= now_ms
                 and self.in_flight.can_send_more(node_id) and self._selector.is_channel_ready(state.connection_id))
 
-    def is_connection_ready(self, node_id: int, now_ms: int) -> bool:
-        """Whether the connection works and is not throttled; it may have no room in flight."""
-        state = self.states.get(node_id)
-        return (state is not None and state.state is _READY and state.throttle_until_ms <= now_ms
-                and self._selector.is_channel_ready(state.connection_id))
-
     def send(self, request: ClientRequest, version: int, body: Mapping[str, Any], now_ms: int, *,
              internal: bool) -> None:
         """Encode a request and hand it to its connection, which the caller has checked.

@@ -132,6 +132,13 @@ def foreign_peer(cause: BaseException | None) -> str | None:
     return f"the peer speaks {found.group(1)}, not Kafka: {_FOREIGN_HINTS.get(found.group(1), 'wrong port')}"
 
 
+def early_end(where: str, cause: BaseException | None) -> Failure:
+    """The connection was accepted and ended before anything was said."""
+    text = foreign_peer(cause) or ("the peer accepted the connection and closed it at once; it may be a proxy or load "
+                                   "balancer without a broker behind it")
+    return _failure(VERSION_NEGOTIATION, where, text, cause)
+
+
 def negotiation_failure(where: str, cause: BaseException | None, *, waited_ms: int | None = None) -> Failure:
     """The connection ended while ApiVersions, the first request, was unanswered."""
     text = foreign_peer(cause)

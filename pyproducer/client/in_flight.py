@@ -106,11 +106,6 @@ class InFlightRequests:
         queue = self._requests.get(node_id)
         return queue[0] if queue else None
 
-    def last_sent(self, node_id: int) -> InFlightRequest | None:
-        """Return the request sent last to a node without removing it, or None."""
-        queue = self._requests.get(node_id)
-        return queue[-1] if queue else None
-
     def complete_unanswerable(self, node_id: int, send: NetworkSend) -> InFlightRequest | None:
         """Remove and return the request of a written frame if no response is expected, else return None.
 

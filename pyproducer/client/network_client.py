@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from pyproducer.common.cluster import Node
 
 _LOG = logging.getLogger("pyproducer.client")
+# The operating system's calls take no more than 2**31 - 1 ms; a look around once a minute costs nothing.
+LONGEST_SLEEP_MS = 60_000
 
 
 class NetworkClient:
@@ -221,8 +223,8 @@ class NetworkClient:
             raise IllegalStateError("The network client is closed")
         if self._aborted:
             return self._complete([])
-        wait_ms = min(timeout_ms, self._updater.maybe_update(now_ms), self._in_flight.ms_to_next_deadline(now_ms),
-                      self._states.ms_to_next_setup_deadline(now_ms))
+        wait_ms = min(timeout_ms, LONGEST_SLEEP_MS, self._updater.maybe_update(now_ms),
+                      self._in_flight.ms_to_next_deadline(now_ms), self._states.ms_to_next_setup_deadline(now_ms))
         selector, connections = self._selector, self._connections
         if not self._in_flight.has_unanswerable():
             # Nobody waits for the end of a write, so it is no reason for the selector not to sleep.
@@ -234,11 +236,11 @@ class NetworkClient:
             self._handle_completed_sends(responses, now_ms)
         if selector.completed_receives:
             self._handle_completed_receives(responses, now_ms)
+        for connection_id in selector.connected:
+            connections.handle_connected(int(connection_id))
         if selector.disconnected:
             for connection_id, channel_state in list(selector.disconnected.items()):
                 connections.handle_disconnected(responses, int(connection_id), channel_state, now_ms)
-        for connection_id in selector.connected:
-            connections.handle_connected(int(connection_id))
         if self._states.has_preparing_nodes():
             connections.handle_preparing(responses, now_ms)
         for node_id in self._in_flight.nodes_with_timed_out_requests(now_ms):

@@ -93,11 +93,6 @@ class ClientResponse:
         return self.request.destination
 
     @property
-    def has_response(self) -> bool:
-        """Whether the broker's answer is there."""
-        return self.body is not None
-
-    @property
     def was_sent_and_unanswered(self) -> bool:
         """Whether the broker may have acted on the request although no answer came.
 

@@ -57,7 +57,6 @@ def test_backoff_when_connecting_fails_again_and_again_then_doubles_up_to_the_ce
         fail(connections, now_ms)
         waits.append(connections.connection_delay_ms(1, now_ms))
         assert not connections.can_connect(1, now_ms + waits[-1] - 1)
-        assert connections.is_blacked_out(1, now_ms)
         now_ms += waits[-1]
         assert connections.can_connect(1, now_ms)
     assert waits == [50, 100, 200, 400, 800, 1000, 1000]

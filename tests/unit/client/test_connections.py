@@ -189,6 +189,18 @@ def test_version_negotiation_when_the_peer_hangs_up_then_said():
         "may expect TLS or SASL")
 
 
+def test_connect_when_the_peer_accepts_and_closes_at_once_then_said():
+    setup = Setup(bootstrap=ONE)
+
+    def accept_and_close(connection_id: str) -> bool:
+        setup.selector.end(connection_id, error=HANG_UP)
+        return True
+
+    setup.selector.accepts = accept_and_close
+    setup.poll(times=2)
+    assert last_error(setup).startswith("version negotiation: the peer accepted the connection and closed it at once")
+
+
 def test_version_negotiation_when_there_is_no_answer_then_ended_after_the_request_timeout():
     setup = Setup(bootstrap=ONE, request_timeout_ms=2000)
     setup.selector.answer = lambda request: None
