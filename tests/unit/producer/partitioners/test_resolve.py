@@ -1,0 +1,109 @@
+"""partitioner.class: names, classes, instances and callables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from pyproducer.common.cluster import Cluster
+from pyproducer.common.errors import ConfigError
+from pyproducer.producer.config import ProducerConfig
+from pyproducer.producer.partitioners import (
+    CallablePartitioner,
+    Crc32Partitioner,
+    DefaultPartitioner,
+    Fnv1aPartitioner,
+    Murmur2RandomPartitioner,
+    Murmur3Partitioner,
+    RoundRobinPartitioner,
+    UniformStickyPartitioner,
+    resolve_partitioner,
+)
+from tests.unit.producer.partitioners.clusters import TOPIC, cluster_of
+
+
+class Own:
+    """A user's partitioner."""
+
+    def __init__(self) -> None:
+        self.props: dict[str, object] | None = None
+
+    def configure(self, props: Mapping[str, object]) -> None:
+        self.props = dict(props)
+
+    def partition(self, topic: str, key: Any, key_bytes: bytes | None, value: Any, value_bytes: bytes | None,
+                  cluster: Cluster) -> int:
+        return 1
+
+
+def always_two(topic: str, key: Any, key_bytes: bytes | None, value: Any, value_bytes: bytes | None,
+               cluster: Cluster) -> int:
+    return 2
+
+
+def config(**props: object) -> ProducerConfig:
+    named = {key.replace("_", "."): value for key, value in props.items()}
+    return ProducerConfig({"bootstrap.servers": "a:1", **named})
+
+
+@pytest.mark.parametrize(("value", "expected"), [
+    (None, DefaultPartitioner), ("default", DefaultPartitioner), ("DefaultPartitioner", DefaultPartitioner),
+    ("org.apache.kafka.clients.producer.internals.DefaultPartitioner", DefaultPartitioner),
+    ("round_robin", RoundRobinPartitioner),
+    ("org.apache.kafka.clients.producer.RoundRobinPartitioner", RoundRobinPartitioner),
+    ("org.apache.kafka.clients.producer.UniformStickyPartitioner", UniformStickyPartitioner),
+    ("uniform_sticky", UniformStickyPartitioner), ("murmur3", Murmur3Partitioner), ("crc32", Crc32Partitioner),
+    ("consistent_random", Crc32Partitioner), ("fnv1a_random", Fnv1aPartitioner), ("fnv1a", Fnv1aPartitioner),
+    ("murmur2_random", Murmur2RandomPartitioner), (" Crc32Partitioner ", Crc32Partitioner),
+    (Fnv1aPartitioner, Fnv1aPartitioner), (Crc32Partitioner(), Crc32Partitioner), (Own, Own),
+    (f"{__name__}:Own", Own), (f"{__name__}.Own", Own), (always_two, CallablePartitioner),
+    (f"{__name__}:always_two", CallablePartitioner),
+])
+def test_partitioner_when_named_then_found(value: object, expected: type) -> None:
+    assert type(resolve_partitioner(value)) is expected
+    assert type(resolve_partitioner(value, config())) is expected
+
+
+def test_uniform_sticky_when_resolved_then_it_has_the_settings() -> None:
+    partitioner = resolve_partitioner("uniform_sticky", config(
+        batch_size=7, partitioner_adaptive_partitioning_enable=False, partitioner_availability_timeout_ms=9,
+        partitioner_ignore_keys=True))
+    assert isinstance(partitioner, UniformStickyPartitioner)
+    assert not partitioner.is_adaptive
+    assert (partitioner._batch_size_bytes, partitioner._availability_timeout_ms) == (7, 9)
+    assert partitioner._ignore_keys
+
+
+def test_own_partitioner_when_it_has_configure_then_it_gets_the_properties() -> None:
+    own = Own()
+    assert resolve_partitioner(own, config(linger_ms=7)) is own
+    assert own.props == {"bootstrap.servers": "a:1", "linger.ms": 7}
+
+
+def test_callable_when_used_then_it_gets_what_a_partitioner_gets() -> None:
+    partitioner = resolve_partitioner(always_two)
+    assert partitioner.partition(TOPIC, "k", b"k", "v", b"v", cluster_of(3)) == 2
+    assert "always_two" in repr(partitioner)
+
+
+@pytest.mark.parametrize(("value", "why"), [
+    ("murmur", "use one of default, round_robin"), ("org.apache.kafka.clients.producer.Nothing", "use one of default"),
+    ("no.such.module.Partitioner", "cannot be imported"), (5, "must have partition"), (dict, "must have partition"),
+    (object(), "must have partition"),
+])
+def test_partitioner_when_there_is_none_then_config_error(value: object, why: str) -> None:
+    with pytest.raises(ConfigError, match=why) as caught:
+        resolve_partitioner(value, config())
+    assert caught.value.key == "partitioner.class"
+
+
+def test_own_partitioner_when_configure_raises_then_config_error() -> None:
+    class Unhappy(Own):
+        def configure(self, props: Mapping[str, object]) -> None:
+            raise LookupError("my.setting")
+
+    with pytest.raises(ConfigError, match="LookupError") as caught:
+        resolve_partitioner(Unhappy, config())
+    assert isinstance(caught.value.__cause__, LookupError)

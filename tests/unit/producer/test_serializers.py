@@ -1,0 +1,158 @@
+"""Serializers write what Java's write, and settings find them by many names."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from pyproducer.common.errors import ConfigError
+from pyproducer.common.records import Header
+from pyproducer.producer import serializers
+from pyproducer.producer.serializers import (
+    BooleanSerializer,
+    BytesSerializer,
+    DoubleSerializer,
+    FloatSerializer,
+    IntegerSerializer,
+    JsonSerializer,
+    LongSerializer,
+    Serializer,
+    ShortSerializer,
+    StringSerializer,
+    UUIDSerializer,
+    VoidSerializer,
+    resolve_serializer,
+)
+
+HEADERS = (Header("h", b"1"),)
+ALL = [BooleanSerializer, BytesSerializer, DoubleSerializer, FloatSerializer, IntegerSerializer, JsonSerializer,
+       LongSerializer, ShortSerializer, StringSerializer, UUIDSerializer, VoidSerializer]
+
+
+def serialized(serializer: Serializer, data: object) -> bytes | None:
+    return serializer("topic", HEADERS, data)
+
+
+@pytest.mark.parametrize(("serializer", "data", "expected"), [
+    (BytesSerializer(), b"x", b"x"), (BytesSerializer(), bytearray(b"x"), b"x"),
+    (BytesSerializer(), memoryview(b"xyz")[1:], b"yz"), (BytesSerializer(), b"", b""),
+    (StringSerializer(), "h\u00e9\U0001f600", "h\u00e9\U0001f600".encode()),
+    (StringSerializer("utf-16-be"), "a", b"\0a"),
+    (StringSerializer(), "", b""),
+    (ShortSerializer(), -2, b"\xff\xfe"), (ShortSerializer(), 2**15 - 1, b"\x7f\xff"),
+    (IntegerSerializer(), 1, b"\0\0\0\1"), (IntegerSerializer(), -(2**31), b"\x80\0\0\0"),
+    (LongSerializer(), -1, b"\xff" * 8), (LongSerializer(), 2**63 - 1, b"\x7f" + b"\xff" * 7),
+    (FloatSerializer(), 1.5, bytes.fromhex("3fc00000")), (FloatSerializer(), 1, bytes.fromhex("3f800000")),
+    (DoubleSerializer(), 1.5, bytes.fromhex("3ff8000000000000")),
+    (BooleanSerializer(), True, b"\x01"), (BooleanSerializer(), False, b"\x00"),
+    (UUIDSerializer(), UUID("00112233-4455-6677-8899-aabbccddeeff"), b"00112233-4455-6677-8899-aabbccddeeff"),
+    (JsonSerializer(), {"a": [1, "h\u00e9", None]}, '{"a":[1,"h\u00e9",null]}'.encode()), (JsonSerializer(), 0, b"0"),
+])
+def test_data_when_serialized_then_javas_bytes(serializer: Serializer, data: object, expected: bytes) -> None:
+    result = serialized(serializer, data)
+    assert result == expected
+    assert type(result) is bytes
+
+
+@pytest.mark.parametrize("serializer", ALL)
+def test_none_when_serialized_then_a_tombstone(serializer: Callable[[], Serializer]) -> None:
+    assert serialized(serializer(), None) is None
+    assert serializer.__name__ in repr(serializer())  # type: ignore[attr-defined]  # classes have names
+
+
+@pytest.mark.parametrize(("serializer", "data", "error", "why"), [
+    (BytesSerializer(), "x", TypeError, "expected bytes, got str"),
+    (StringSerializer(), b"x", TypeError, "expected str, got bytes"),
+    (StringSerializer(), "\ud800", UnicodeEncodeError, "surrogates"),
+    (StringSerializer("ascii"), "\u00e9", UnicodeEncodeError, "ascii"),
+    (ShortSerializer(), 2**15, ValueError, "32768 is out of range: it must be from -32768 to 32767"),
+    (IntegerSerializer(), 2**31, ValueError, "out of range"), (IntegerSerializer(), -(2**31) - 1, ValueError, "range"),
+    (LongSerializer(), 2**63, ValueError, "out of range"), (IntegerSerializer(), True, TypeError, "got bool"),
+    (IntegerSerializer(), 1.0, TypeError, "got float"), (IntegerSerializer(), "1", TypeError, "got str"),
+    (DoubleSerializer(), "1", TypeError, "got str"), (FloatSerializer(), 1e300, OverflowError, "large"),
+    (BooleanSerializer(), 1, TypeError, "expected bool"), (UUIDSerializer(), "x", TypeError, "expected UUID"),
+    (VoidSerializer(), b"", TypeError, "expected None"), (JsonSerializer(), {1, 2}, TypeError, "not JSON serial"),
+    (JsonSerializer(), float("nan"), ValueError, "not JSON compliant"),
+])
+def test_data_when_of_the_wrong_kind_then_the_serializer_raises(serializer: Serializer, data: object,
+                                                                error: type[Exception], why: str) -> None:
+    with pytest.raises(error, match=why):
+        serialized(serializer, data)
+
+
+@pytest.mark.parametrize(("name", "expected"), [
+    ("string", StringSerializer), (" JSON ", JsonSerializer), ("int", IntegerSerializer), ("bytes", BytesSerializer),
+    ("org.apache.kafka.common.serialization.StringSerializer", StringSerializer),
+    ("org.apache.kafka.common.serialization.ByteArraySerializer", BytesSerializer),
+    ("org.apache.kafka.common.serialization.UUIDSerializer", UUIDSerializer),
+    ("LongSerializer", LongSerializer), (DoubleSerializer, DoubleSerializer), (FloatSerializer(), FloatSerializer),
+    ("pyproducer.producer.serializers:VoidSerializer", VoidSerializer),
+    ("pyproducer.producer.serializers.ShortSerializer", ShortSerializer),
+])
+def test_serializer_when_named_then_found(name: object, expected: type) -> None:
+    assert type(resolve_serializer(name)) is expected
+
+
+def test_every_java_name_when_resolved_then_callable() -> None:
+    for table in (serializers._SHORT_NAMES, serializers._JAVA_NAMES):
+        for name, serializer in table.items():
+            assert type(resolve_serializer(name)) is serializer
+
+
+def test_nothing_when_given_then_bytes_pass_through() -> None:
+    assert resolve_serializer(None) is None
+
+
+@pytest.mark.parametrize("value", ["strings", "org.apache.kafka.common.serialization.ListSerializer", 5, b"string",
+                                   "no.such.module.Serializer", "", lambda topic, data: b""])
+def test_serializer_when_there_is_none_then_config_error_with_the_key(value: object) -> None:
+    with pytest.raises(ConfigError) as caught:
+        resolve_serializer(value, "key.serializer")
+    assert caught.value.key == "key.serializer"
+
+
+def test_unknown_name_when_given_then_the_known_ones_are_listed() -> None:
+    with pytest.raises(ConfigError, match="use one of bytes, string, short, int"):
+        resolve_serializer("strings")
+
+
+def test_callable_when_it_takes_three_arguments_then_it_gets_all() -> None:
+    def three(topic: str, headers: tuple[Header, ...], data: Any) -> bytes:
+        return f"{topic}{headers[0].key}{data}".encode()
+
+    serializer = resolve_serializer(three)
+    assert serializer is three
+    assert serialized(serializer, None) == b"topichNone"
+
+
+@pytest.mark.parametrize("function", [
+    str.encode, lambda data: data.encode(), lambda data, codec="ascii": data.encode(codec),
+    lambda *args: args[0].encode(),
+])
+def test_callable_when_it_takes_the_data_then_only_that_and_no_none(function: Callable[..., bytes]) -> None:
+    serializer = resolve_serializer(function)
+    assert serializer is not None
+    assert serialized(serializer, "x") == b"x"
+    assert serialized(serializer, None) is None
+    assert repr(serializer) == repr(function)
+
+
+def test_callable_when_it_tells_no_signature_then_it_gets_the_data() -> None:
+    class Opaque:
+        __signature__ = "none"
+
+        def __call__(self, data: str) -> bytes:
+            return data.encode()
+
+    serializer = resolve_serializer(Opaque())
+    assert serializer is not None
+    assert serialized(serializer, "x") == b"x"
+
+
+def test_json_when_read_back_then_the_same() -> None:
+    data = {"nested": [{"a": 1.5}, True, "\u4e2d"]}
+    assert json.loads(serialized(JsonSerializer(), data) or b"") == data
