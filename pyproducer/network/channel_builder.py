@@ -11,6 +11,7 @@ import socket
 import ssl
 from typing import Protocol
 
+from pyproducer.common.errors import ConfigError
 from pyproducer.network.authenticator import PlaintextAuthenticator
 from pyproducer.network.channel import KafkaChannel
 from pyproducer.network.ssl_transport import SslTransportLayer
@@ -58,6 +59,10 @@ class SslChannelBuilder:
     def build(self, connection_id: str, sock: socket.socket, *, server_side: bool,
               server_hostname: str | None) -> KafkaChannel:
         """Return a channel that speaks TLS over the socket."""
+        if self._ssl_context.check_hostname and not server_side and not server_hostname:
+            # wrap_bio, other than wrap_socket, would check no name at all then.
+            raise ConfigError("ssl.endpoint.identification.algorithm", "https",
+                              "the connection was asked for without the host name that is to be checked")
         transport = SslTransportLayer(sock, self._ssl_context, server_side=server_side,
                                       server_hostname=server_hostname)
         return KafkaChannel(connection_id, transport, PlaintextAuthenticator(transport))

@@ -38,6 +38,7 @@ class Certificates(NamedTuple):
     other_ca: Path  # an authority that signed other_client only
     server: Identity  # for localhost and 127.0.0.1
     misnamed_server: Identity  # for kafka.example.org only
+    expired_server: Identity  # for localhost and 127.0.0.1, until two days ago
     client: Identity
     other_client: Identity
 
@@ -58,6 +59,7 @@ def make_certificates(folder: Path) -> Certificates:
         other_ca=_write(folder / "other-ca.pem", _pem(other.certificate)),
         server=_make_identity(folder, "server", authority, local_names),
         misnamed_server=_make_identity(folder, "misnamed-server", authority, [x509.DNSName("kafka.example.org")]),
+        expired_server=_make_identity(folder, "expired-server", authority, local_names, age=2 * VALID_FOR),
         client=_make_identity(folder, "client", authority, []),
         other_client=_make_identity(folder, "other-client", other, []),
     )
@@ -73,10 +75,11 @@ def _make_authority(name: str) -> _Authority:
     return _Authority(builder.sign(key, hashes.SHA256()), key)
 
 
-def _make_identity(folder: Path, name: str, authority: _Authority, hosts: list[x509.GeneralName]) -> Identity:
+def _make_identity(folder: Path, name: str, authority: _Authority, hosts: list[x509.GeneralName], *,
+                   age: datetime.timedelta = datetime.timedelta()) -> Identity:
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-    builder = _builder(subject, authority.certificate.subject, key.public_key())
+    builder = _builder(subject, authority.certificate.subject, key.public_key(), age=age)
     builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
     builder = builder.add_extension(_key_usage(is_ca=False), critical=True)
     usage = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
@@ -97,8 +100,9 @@ def _make_identity(folder: Path, name: str, authority: _Authority, hosts: list[x
     )
 
 
-def _builder(subject: x509.Name, issuer: x509.Name, public_key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
-    now = datetime.datetime.now(datetime.timezone.utc)
+def _builder(subject: x509.Name, issuer: x509.Name, public_key: ec.EllipticCurvePublicKey, *,
+             age: datetime.timedelta = datetime.timedelta()) -> x509.CertificateBuilder:
+    now = datetime.datetime.now(datetime.timezone.utc) - age
     builder = x509.CertificateBuilder().subject_name(subject).issuer_name(issuer).public_key(public_key)
     builder = builder.serial_number(x509.random_serial_number())
     return builder.not_valid_before(now - datetime.timedelta(minutes=5)).not_valid_after(now + VALID_FOR)

@@ -34,7 +34,7 @@ def test_set_send_when_another_is_on_its_way_then_kafkas_error_and_the_first_goe
     assert done is not None
     assert done.completed
     assert transport.written == b"\0\0\0\x05first"
-    assert not channel.wants_write
+    assert not channel.has_send
     assert channel.bytes_written == 9
 
 
@@ -60,9 +60,9 @@ def test_principal_when_the_peer_showed_a_certificate_then_it_is_the_subject() -
 def test_busy_when_a_frame_is_on_its_way_then_true() -> None:
     transport = ScriptedTransport([b"\0\0\0"])
     channel = make_channel(transport)
-    assert not channel.is_busy
+    before = channel.is_busy
     channel.read()
-    assert channel.is_busy
+    assert (before, channel.is_busy) == (False, True)
 
 
 def test_close_when_called_twice_then_harmless() -> None:
@@ -91,4 +91,5 @@ def test_address_text_when_ipv6_then_brackets(address: object, text: str) -> Non
 
 
 def test_phase_when_compared_with_its_name_then_equal() -> None:
-    assert ChannelPhase.AUTHENTICATION_FAILED == "authentication_failed"
+    name: str = "authentication_failed"
+    assert name == ChannelPhase.AUTHENTICATION_FAILED

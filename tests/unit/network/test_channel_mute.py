@@ -5,10 +5,11 @@ import pytest
 from pyproducer.common.errors import IllegalStateError
 from pyproducer.network.authenticator import PlaintextAuthenticator
 from pyproducer.network.channel import KafkaChannel
-from pyproducer.network.channel_mute import TRANSITIONS, ChannelMuteEvent, ChannelMuteState, next_mute_state
+from pyproducer.network.channel_mute import TRANSITIONS, next_mute_state
+from pyproducer.network.channel_mute import ChannelMuteEvent as Event
+from pyproducer.network.channel_mute import ChannelMuteState as State
 from tests.support.transports import ScriptedTransport
 
-State, Event = ChannelMuteState, ChannelMuteEvent
 ALL_PAIRS = [(state, event) for state in State for event in Event]
 
 

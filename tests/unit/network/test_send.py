@@ -6,7 +6,7 @@ import struct
 import pytest
 
 from pyproducer.network.send import NetworkSend
-from pyproducer.network.transport import IOV_MAX, PlaintextTransportLayer
+from pyproducer.network.transport import IOV_MAX, Buffer, PlaintextTransportLayer
 from tests.support.transports import ScriptedTransport
 
 
@@ -22,7 +22,7 @@ def test_send_when_taken_whole_then_size_and_chunks_are_one_write() -> None:
 
 @pytest.mark.parametrize("step", [1, 2, 3, 4, 5, 9, 100])
 def test_send_when_taken_in_parts_then_the_bytes_are_the_same(step: int) -> None:
-    chunks = [b"", b"abc", b"", memoryview(b"defgh"), b"i", b""]
+    chunks: list[Buffer] = [b"", b"abc", b"", memoryview(b"defgh"), b"i", b""]
     transport = ScriptedTransport(write_sizes=[step] * 20)
     send = NetworkSend("7", chunks)
     while not send.completed:
@@ -50,10 +50,8 @@ def test_send_when_the_transport_still_holds_bytes_then_it_is_completed_by_the_f
     transport = ScriptedTransport()
     transport.has_pending_writes = True
     send = NetworkSend("7", [b"abc"])
-    assert send.write_to(transport) == 7
-    assert not send.completed
-    assert send.write_to(transport) == 0
-    assert send.completed
+    assert (send.write_to(transport), send.completed) == (7, False)
+    assert (send.write_to(transport), send.completed) == (0, True)
     assert transport.flush_calls == 1
 
 

@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+import os
+import ssl
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pyproducer.common.errors import ConfigError
+from pyproducer.network.ssl_context import build_client_ssl_context, build_server_ssl_context
+from tests.support.certificates import KEY_PASSWORD, Certificates, Identity
+
+V1_2, V1_3 = ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3
+
+
+def inline(identity: Identity, *, encrypted: bool = False) -> dict[str, Any]:
+    key = identity.encrypted_key if encrypted else identity.key
+    return {"ssl.keystore.key": key.read_text(), "ssl.keystore.certificate.chain": identity.certificate.read_text()}
+
+
+def test_client_when_nothing_is_set_then_names_and_certificates_are_checked() -> None:
+    context = build_client_ssl_context({})
+    assert context.check_hostname
+    assert context.verify_mode is ssl.CERT_REQUIRED
+    assert (context.minimum_version, context.maximum_version) == (V1_2, V1_3)
+
+
+def test_client_when_the_algorithm_is_empty_then_certificates_are_still_checked() -> None:
+    context = build_client_ssl_context({"ssl.endpoint.identification.algorithm": ""})
+    assert not context.check_hostname
+    assert context.verify_mode is ssl.CERT_REQUIRED
+
+
+def test_truststore_when_a_file_or_a_text_then_only_its_authorities_are_trusted(certificates: Certificates) -> None:
+    by_file = build_client_ssl_context({"ssl.truststore.location": str(certificates.ca)})
+    by_text = build_client_ssl_context({"ssl.truststore.certificates": certificates.ca.read_text()})
+    assert by_file.get_ca_certs() == by_text.get_ca_certs()
+    assert len(by_file.get_ca_certs()) == 1
+
+
+def test_truststore_when_it_holds_two_as_text_then_both_are_trusted(certificates: Certificates) -> None:
+    text = certificates.ca.read_text() + certificates.other_ca.read_text()
+    assert len(build_client_ssl_context({"ssl.truststore.certificates": text}).get_ca_certs()) == 2
+
+
+@pytest.mark.parametrize("encrypted", [False, True])
+def test_keystore_when_given_as_text_then_loaded_and_no_file_is_left(
+        certificates: Certificates, encrypted: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    settings = {**inline(certificates.client, encrypted=encrypted), "ssl.key.password": KEY_PASSWORD}
+    build_client_ssl_context(settings)
+    monkeypatch.delattr(os, "memfd_create", raising=False)  # the road of other systems
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    build_client_ssl_context(settings)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("password", "why"), [
+    (None, "set ssl.key.password"), ("wrong", "ssl.key.password does not open")])
+def test_keystore_when_the_password_does_not_fit_then_the_error_says_so(
+        certificates: Certificates, password: str | None, why: str) -> None:
+    with pytest.raises(ConfigError, match=why) as caught:
+        build_client_ssl_context({**inline(certificates.client, encrypted=True), "ssl.key.password": password})
+    assert caught.value.key == "ssl.keystore.key"
+    assert "PRIVATE KEY" not in str(caught.value)
+
+
+def test_keystore_when_key_and_certificate_differ_then_the_error_says_so(certificates: Certificates) -> None:
+    settings = {**inline(certificates.client), "ssl.keystore.key": certificates.server.key.read_text()}
+    with pytest.raises(ConfigError, match="does not belong"):
+        build_client_ssl_context(settings)
+
+
+@pytest.mark.parametrize(("settings", "key", "why"), [
+    ({"ssl.keystore.location": "/nowhere/at/all.pem"}, "ssl.keystore.location", "cannot be read: No such file"),
+    ({"ssl.truststore.location": "/nowhere/at/all.pem"}, "ssl.truststore.location", "cannot be read: No such file"),
+    ({"ssl.truststore.certificates": "nonsense"}, "ssl.truststore.certificates", "no certificates in PEM"),
+    ({"ssl.keystore.key": "nonsense", "ssl.keystore.certificate.chain": "x"}, "ssl.keystore.key", "in PEM"),
+    ({"ssl.enabled.protocols": "TLSv1.1"}, "ssl.enabled.protocols", "older versions"),
+    ({"ssl.enabled.protocols": ["TLSv1.3"], "ssl.protocol": "TLSv1.2"}, "ssl.protocol", "only newer"),
+    ({"ssl.cipher.suites": "NO_SUCH_SUITE"}, "ssl.cipher.suites", "knows none"),
+    ({"ssl.cipher.suites": ["TLS_AES_128_GCM_SHA256"], "ssl.enabled.protocols": ["TLSv1.2"]}, "ssl.cipher.suites",
+     "no suite of a version"),
+    ({"ssl.engine.factory.class": "org.example.Factory"}, "ssl.engine.factory.class", "SSLContext"),
+])
+def test_client_when_a_setting_is_wrong_then_the_error_names_it(settings: dict[str, Any], key: str, why: str) -> None:
+    with pytest.raises(ConfigError, match=why) as caught:
+        build_client_ssl_context(settings)
+    assert caught.value.key == key
+
+
+@pytest.mark.parametrize(("settings", "versions"), [
+    ({"ssl.enabled.protocols": "TLSv1.2"}, (V1_2, V1_2)),
+    ({"ssl.enabled.protocols": ("TLSv1.3",)}, (V1_3, V1_3)),
+    ({"ssl.protocol": "TLSv1.2"}, (V1_2, V1_2)),
+    ({"ssl.protocol": "TLS"}, (V1_2, V1_3)),
+    ({"ssl.cipher.suites": ["TLS_AES_256_GCM_SHA384"]}, (V1_3, V1_3)),
+    ({"ssl.cipher.suites": ["TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"]}, (V1_2, V1_2)),
+])
+def test_versions_when_restricted_then_the_context_is(
+        settings: dict[str, Any], versions: tuple[object, object]) -> None:
+    context = build_client_ssl_context(settings)
+    assert (context.minimum_version, context.maximum_version) == versions
+
+
+def test_ciphers_when_given_by_the_jvms_names_then_only_they_are_left() -> None:
+    context = build_client_ssl_context({"ssl.cipher.suites": "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"})
+    names = {cipher["name"] for cipher in context.get_ciphers() if not cipher["name"].startswith("TLS_")}
+    assert names == {"ECDHE-RSA-AES128-GCM-SHA256"}
+
+
+def test_factory_when_it_is_a_context_or_makes_one_then_it_is_used() -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    assert build_client_ssl_context({"ssl.engine.factory.class": context}) is context
+    assert build_client_ssl_context({"ssl.engine.factory.class": lambda: context}) is context
+
+
+@pytest.mark.parametrize(("client_auth", "mode"), [
+    ("none", ssl.CERT_NONE), ("requested", ssl.CERT_OPTIONAL), ("required", ssl.CERT_REQUIRED)])
+def test_server_when_clients_must_show_certificates_then_the_context_asks(
+        certificates: Certificates, client_auth: str, mode: ssl.VerifyMode) -> None:
+    context = build_server_ssl_context(keystore_location=str(certificates.server.keystore), client_auth=client_auth,
+                                       truststore_location=str(certificates.ca))
+    assert context.verify_mode is mode
+
+
+def test_server_when_a_setting_is_wrong_then_the_error_names_it(certificates: Certificates) -> None:
+    with pytest.raises(ConfigError, match=r"ssl\.client\.auth"):
+        build_server_ssl_context(keystore_location=str(certificates.server.keystore), client_auth="maybe")
+    with pytest.raises(ConfigError, match=r"ssl\.keystore\.location"):
+        build_server_ssl_context(keystore_location=str(certificates.ca))

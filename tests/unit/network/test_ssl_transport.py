@@ -1,0 +1,336 @@
+from __future__ import annotations
+
+import socket
+import ssl
+import struct
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from pyproducer.common.errors import AuthenticationError, DisconnectedError, InvalidReceiveError
+from pyproducer.network.channel_builder import SslChannelBuilder
+from pyproducer.network.channel_state import ChannelPhase, ChannelState
+from pyproducer.network.selector import Selector
+from pyproducer.network.send import NetworkSend
+from pyproducer.network.ssl_context import build_client_ssl_context, build_server_ssl_context
+from pyproducer.network.transport import Buffer
+from tests.support.certificates import Certificates, Identity
+from tests.support.selector_pair import BROKER, CLIENT, SelectorPair, make_selector, poll_until
+
+
+def client_selector(settings: dict[str, Any]) -> Selector:
+    return make_selector(channel_builder=SslChannelBuilder(build_client_ssl_context(settings)))
+
+
+def trusting(certificates: Certificates, **more: str) -> dict[str, Any]:
+    settings = {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(certificates.ca)}
+    return {**settings, **{key.replace("_", "."): value for key, value in more.items()}}
+
+
+def tls_pair(certificates: Certificates, settings: dict[str, Any] | None = None, *, server: Identity | None = None,
+             client_auth: str = "none", host: str = "localhost", wait: bool = True) -> SelectorPair:
+    context = build_server_ssl_context(
+        keystore_location=str((server or certificates.server).keystore), client_auth=client_auth,
+        truststore_location=str(certificates.ca))
+    broker = make_selector(is_broker=True, channel_builder=SslChannelBuilder(context))
+    return SelectorPair(client=client_selector(settings or trusting(certificates)), broker=broker,
+                        server_hostname=host, wait=wait)
+
+
+def how_it_ended(pair: SelectorPair) -> tuple[ChannelState, ChannelState]:
+    """Poll both sides until both are disconnected."""
+    found: dict[str, ChannelState] = {}
+
+    def ended() -> bool:
+        found.update(pair.client.disconnected)
+        found.update(pair.broker.disconnected)
+        return len(found) == 2
+
+    pair.step_until(ended)
+    return found[CLIENT], found[BROKER]
+
+
+@contextmanager
+def serving(handle: Any) -> Iterator[tuple[str, int]]:
+    """Run a function on the first accepted socket in a thread; the address to connect to."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        def run() -> None:
+            accepted, _ = listener.accept()
+            accepted.settimeout(5)
+            with accepted:
+                handle(accepted)
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        yield listener.getsockname()
+        thread.join()
+
+
+# ---- it works
+
+
+@pytest.mark.parametrize("version", ["TLSv1.2", "TLSv1.3"])
+def test_round_trip_when_both_sides_speak_tls_then_the_payloads_arrive(
+        certificates: Certificates, version: str) -> None:
+    with tls_pair(certificates, trusting(certificates, ssl_enabled_protocols=version)) as pair:
+        for index in range(3):
+            pair.request(b"question %d" % index)
+            assert pair.next_at_broker().payload == b"question %d" % index
+            pair.respond(b"answer %d" % index)
+            assert pair.next_at_client() == [b"answer %d" % index]
+        assert pair.broker_channel.principal_name == "User:ANONYMOUS"
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1"])
+def test_handshake_when_the_certificate_has_the_name_then_ready(certificates: Certificates, host: str) -> None:
+    with tls_pair(certificates, host=host) as pair:
+        assert pair.client_channel.phase is ChannelPhase.READY
+
+
+def test_mutual_tls_when_the_client_shows_a_certificate_then_its_subject_is_the_principal(
+        certificates: Certificates) -> None:
+    settings = trusting(certificates, ssl_keystore_location=str(certificates.client.keystore))
+    with tls_pair(certificates, settings, client_auth="required") as pair:
+        assert pair.broker_channel.principal_name == "User:CN=client"
+        assert pair.client_channel.principal_name == "User:ANONYMOUS"
+
+
+def test_send_when_large_and_in_many_pieces_then_it_arrives_whole_at_a_slow_reader(certificates: Certificates) -> None:
+    pieces: list[Buffer] = [b"x" * 7, bytes(range(256)) * 20_000, b"", b"y" * 16_384, b"z" * 16_385,
+                            memoryview(b"tail")] * 2
+    expected = b"".join(pieces)
+    with tls_pair(certificates) as pair:
+        send = NetworkSend(CLIENT, pieces)
+        pair.client.send(send)
+        assert not send.completed
+        received: list[bytes] = []
+
+        def done() -> bool:
+            received.extend(bytes(receive.payload) for receive in pair.broker.completed_receives)
+            return bool(received) and send.completed
+
+        pair.step_until(done, within_s=20)
+        assert received == [expected]
+
+
+def test_poll_when_tls_holds_more_frames_than_the_socket_tells_then_each_poll_gives_the_next(
+        certificates: Certificates) -> None:
+    with tls_pair(certificates) as pair:
+        for index in range(50):
+            pair.request(bytes(5000) + b"%d" % index)
+        time.sleep(0.05)
+        for index in range(50):
+            pair.broker.poll(5000, 0)
+            [receive] = pair.broker.completed_receives
+            assert bytes(receive.payload[5000:]) == b"%d" % index
+        before = pair.broker.interest.select_count
+        begin = time.monotonic()
+        pair.broker.poll(100, 0)  # and when nothing is left it sleeps
+        assert time.monotonic() - begin >= 0.09
+        assert pair.broker.interest.select_count == before + 1
+
+
+def test_poll_when_half_a_record_is_there_then_it_sleeps(certificates: Certificates) -> None:
+    with tls_pair(certificates) as pair:
+        client_sock = pair.client_channel.transport.sock
+        reader, writer = socket.socketpair()  # catch the ciphertext on its way
+        with reader, writer:
+            pair.client_channel.transport.sock = writer
+            pair.request(b"question")
+            ciphertext = reader.recv(1000)
+            pair.client_channel.transport.sock = client_sock
+        client_sock.send(ciphertext[:-3])
+        pair.broker.poll(1000, 0)
+        pair.broker.poll(0, 0)
+        begin = time.monotonic()
+        pair.broker.poll(100, 0)
+        assert time.monotonic() - begin >= 0.09
+        client_sock.send(ciphertext[-3:])
+        assert pair.next_at_broker().payload == b"question"
+
+
+def test_mute_when_tls_holds_frames_then_they_wait(certificates: Certificates) -> None:
+    with tls_pair(certificates) as pair:
+        for index in range(3):
+            pair.request(b"%d" % index)
+        time.sleep(0.05)
+        for index in range(3):
+            assert pair.next_at_broker().payload == b"%d" % index
+            pair.broker.mute(BROKER)
+            for _ in range(2):
+                pair.broker.poll(5, 0)
+                assert pair.broker.completed_receives == []
+            pair.broker.unmute(BROKER)
+
+
+def test_close_when_the_peer_says_goodbye_then_disconnected(certificates: Certificates) -> None:
+    with tls_pair(certificates) as pair:
+        pair.request(b"last words")
+        pair.client.close(CLIENT)
+        assert pair.next_at_broker().payload == b"last words"
+        poll_until(pair.broker, lambda: pair.broker.disconnected)
+        assert isinstance(pair.broker.disconnected[BROKER].error, DisconnectedError)
+
+
+def test_server_when_it_is_pythons_own_then_the_selector_talks_to_it(certificates: Certificates) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificates.server.keystore)
+
+    def handle(sock: socket.socket) -> None:
+        with context.wrap_socket(sock, server_side=True) as tls:
+            question = tls.recv(100)
+            for byte in question:  # a record for each byte
+                tls.send(bytes([byte]))
+
+    client = client_selector(trusting(certificates))
+    with serving(handle) as address:
+        client.connect(CLIENT, address, now_ms=0, server_hostname="localhost")
+        poll_until(client, lambda: client.is_channel_ready(CLIENT))
+        client.send(NetworkSend(CLIENT, [b"echo"]))
+        poll_until(client, lambda: client.completed_receives)
+        assert client.completed_receives[0].payload == b"echo"
+        client.close_all()
+
+
+# ---- it does not
+
+
+@pytest.mark.parametrize(("server", "host", "trust", "reasons"), [
+    ("server", "localhost", "other_ca", ["unable to get local issuer certificate", "ssl.truststore"]),
+    ("misnamed_server", "localhost", "ca", ["Hostname mismatch", "not valid for 'localhost'",
+                                            "ssl.endpoint.identification.algorithm"]),
+    ("misnamed_server", "127.0.0.1", "ca", ["IP address mismatch", "127.0.0.1"]),
+    ("expired_server", "localhost", "ca", ["certificate has expired"]),
+])
+def test_handshake_when_the_certificate_is_not_right_then_host_and_reason_are_named(
+        certificates: Certificates, server: str, host: str, trust: str, reasons: list[str]) -> None:
+    settings = {"ssl.truststore.location": str(getattr(certificates, trust))}
+    with tls_pair(certificates, settings, server=getattr(certificates, server), host=host, wait=False) as pair:
+        client, broker = how_it_ended(pair)
+        assert client.phase is broker.phase is ChannelPhase.AUTHENTICATION_FAILED
+        assert isinstance(client.error, AuthenticationError)
+        assert f"TLS handshake with {host}" in str(client.error)
+        assert "certificate verify failed" in str(client.error)
+        for reason in reasons:
+            assert reason in str(client.error)
+        assert isinstance(broker.error, AuthenticationError)  # the alert came through
+
+
+def test_handshake_when_names_are_not_checked_then_another_name_will_do(certificates: Certificates) -> None:
+    settings = {**trusting(certificates), "ssl.endpoint.identification.algorithm": ""}
+    with tls_pair(certificates, settings, server=certificates.misnamed_server) as pair:
+        assert pair.client.is_channel_ready(CLIENT)
+
+
+@pytest.mark.parametrize("version", ["TLSv1.2", "TLSv1.3"])
+def test_mutual_tls_when_the_client_shows_none_then_both_sides_say_why(
+        certificates: Certificates, version: str) -> None:
+    settings = trusting(certificates, ssl_enabled_protocols=version)
+    with tls_pair(certificates, settings, client_auth="required", wait=False) as pair:
+        client, broker = how_it_ended(pair)
+        assert client.phase is ChannelPhase.AUTHENTICATION_FAILED
+        assert "requires a" in str(client.error)
+        assert "ssl.keystore.location" in str(client.error)
+        assert "shows no certificate" in str(broker.error)
+
+
+def test_mutual_tls_when_the_refusal_comes_after_a_request_then_it_is_still_an_authentication_failure(
+        certificates: Certificates) -> None:
+    settings = trusting(certificates, ssl_keystore_location=str(certificates.other_client.keystore))
+    with tls_pair(certificates, settings, client_auth="required", wait=False) as pair:
+        while not pair.client.is_channel_ready(CLIENT):  # TLS 1.3: our half is done before the broker looks
+            pair.client.poll(10, 0)
+            if not pair.client.is_channel_ready(CLIENT):
+                pair.broker.poll(10, 0)
+        pair.broker.poll(100, 0)
+        time.sleep(0.02)
+        pair.request(b"question")
+        poll_until(pair.client, lambda: pair.client.disconnected)
+        state = pair.client.disconnected[CLIENT]
+        assert state.phase is ChannelPhase.AUTHENTICATION_FAILED
+        assert "does not trust the authority that signed our certificate" in str(state.error)
+
+
+def test_handshake_when_no_version_is_common_then_the_error_says_so(certificates: Certificates) -> None:
+    context = build_server_ssl_context(keystore_location=str(certificates.server.keystore))
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    client = client_selector(trusting(certificates, ssl_enabled_protocols="TLSv1.2"))
+    broker = make_selector(is_broker=True, channel_builder=SslChannelBuilder(context))
+    with SelectorPair(client=client, broker=broker, server_hostname="localhost", wait=False) as pair:
+        client_state, broker_state = how_it_ended(pair)
+        for state in (client_state, broker_state):
+            assert "no TLS version in common" in str(state.error)
+
+
+def test_client_when_the_listener_is_plaintext_then_the_hang_up_is_explained(certificates: Certificates) -> None:
+    client = client_selector(trusting(certificates))
+    broker = make_selector(is_broker=True, max_receive_size_bytes=1 << 20)
+    with SelectorPair(client=client, broker=broker, server_hostname="localhost", wait=False) as pair:
+        client_state, broker_state = how_it_ended(pair)
+        assert client_state.phase is ChannelPhase.AUTHENTICATING
+        assert isinstance(client_state.error, (DisconnectedError, ConnectionResetError))
+        assert isinstance(broker_state.error, InvalidReceiveError)
+        assert "seems to speak TLS" in str(broker_state.error)
+
+
+def test_client_when_the_peer_hangs_up_then_the_hint_names_the_setting(certificates: Certificates) -> None:
+    client = client_selector(trusting(certificates))
+    with serving(lambda sock: sock.recv(10_000)) as address:
+        client.connect(CLIENT, address, now_ms=0, server_hostname="localhost")
+        poll_until(client, lambda: client.disconnected)
+        error = client.disconnected[CLIENT].error
+        assert isinstance(error, DisconnectedError)
+        assert "security.protocol" in str(error)
+        assert f"localhost (127.0.0.1:{address[1]})" in str(error)
+        client.close_all()
+
+
+@pytest.mark.parametrize(("greeting", "speaks"), [
+    (b"HTTP/1.1 400 Bad Request\r\n\r\n", "seems to speak HTTP, not TLS"), (b"\0\0\0\x10", "does not speak TLS")])
+def test_client_when_the_peer_answers_in_another_protocol_then_the_error_says_so(
+        certificates: Certificates, greeting: bytes, speaks: str) -> None:
+    client = client_selector(trusting(certificates))
+    with serving(lambda sock: (sock.recv(10_000), sock.send(greeting))) as address:
+        client.connect(CLIENT, address, now_ms=0, server_hostname="localhost")
+        poll_until(client, lambda: client.disconnected)
+        assert client.disconnected[CLIENT].phase is ChannelPhase.AUTHENTICATION_FAILED
+        assert speaks in str(client.disconnected[CLIENT].error)
+        client.close_all()
+
+
+def test_broker_when_the_client_speaks_plaintext_then_it_is_told_apart(certificates: Certificates) -> None:
+    builder = SslChannelBuilder(build_server_ssl_context(keystore_location=str(certificates.server.keystore)))
+    broker = make_selector(is_broker=True, channel_builder=builder)
+    with SelectorPair(broker=broker, wait=False) as pair:
+        poll_until(pair.client, lambda: pair.client.is_channel_ready(CLIENT))
+        pair.request(b"question")
+        poll_until(broker, lambda: broker.disconnected)
+        state = broker.disconnected[BROKER]
+        assert state.phase is ChannelPhase.AUTHENTICATION_FAILED
+        assert "does not speak TLS" in str(state.error)
+
+
+def test_record_when_it_was_tampered_with_then_the_connection_ends(certificates: Certificates) -> None:
+    with tls_pair(certificates) as pair:
+        pair.request(b"question")
+        pair.next_at_broker()
+        pair.client_channel.transport.sock.send(b"\x17\x03\x03" + struct.pack(">H", 50) + bytes(50))
+        poll_until(pair.broker, lambda: pair.broker.disconnected)
+        state = pair.broker.disconnected[BROKER]
+        assert state.phase is ChannelPhase.READY
+        assert isinstance(state.error, ssl.SSLError)
+
+
+def test_connect_when_the_context_checks_names_and_none_is_given_then_disconnected(certificates: Certificates) -> None:
+    client = client_selector(trusting(certificates))
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        client.connect(CLIENT, listener.getsockname(), now_ms=0)
+        client.poll(0, 0)
+        state = client.disconnected[CLIENT]
+        assert state.phase is ChannelPhase.NOT_CONNECTED
+        assert state.error is not None
+    client.close_all()
