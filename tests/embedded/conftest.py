@@ -31,12 +31,19 @@ class WireTarget:
                  "configs": [{"name": key, "value": value} for key, value in (configs or {}).items()]}]})
             assert created["topics"][0]["error_code"] == 0, created
             deadline = time.monotonic() + 10
-            while True:
-                topic = client.request(ApiKeys.METADATA, 12, metadata_body(name))["topics"][0]
-                if topic["error_code"] == 0 and all(part["leader_id"] >= 0 for part in topic["partitions"]):
-                    return name
-                assert time.monotonic() < deadline, topic
-                time.sleep(0.05)
+            while not self._is_served(client, name, partitions):
+                assert time.monotonic() < deadline, f"{name} has no leaders"
+                time.sleep(0.02)
+        return name
+
+    def _is_served(self, client: RawClient, topic: str, partitions: int) -> bool:
+        """Whether metadata and the leader itself know the topic; in Kafka the leader is the later one."""
+        (found,) = client.request(ApiKeys.METADATA, 12, metadata_body(topic))["topics"]
+        if found["error_code"] or any(partition["leader_id"] < 0 for partition in found["partitions"]):
+            return False
+        answers = [client.request(ApiKeys.LIST_OFFSETS, 1, list_offsets_body(topic, partition, -1))
+                   for partition in range(partitions)]
+        return all(answer["topics"][0]["partitions"][0]["error_code"] == 0 for answer in answers)
 
     def end_offset(self, topic: str, partition: int = 0) -> int:
         with self.connect() as client:

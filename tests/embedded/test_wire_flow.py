@@ -52,7 +52,7 @@ def test_c21_request_behind_a_long_poll_waits_for_it(wire: WireTarget, topic: st
         client.request(ApiKeys.METADATA, 1, metadata_body())
         begin = time.monotonic()
         client.send_bytes(
-            framed(request_bytes(ApiKeys.FETCH, 4, fetch_body(topic, 0, 0, max_wait_ms=800), correlation_id=1))
+            framed(request_bytes(ApiKeys.FETCH, 4, fetch_body(4, topic, 0, 0, max_wait_ms=800), correlation_id=1))
             + framed(request_bytes(ApiKeys.METADATA, 1, metadata_body(), correlation_id=2)))
         assert parse_response_correlation_id(client.receive_frame()) == 1
         fetch_s = time.monotonic() - begin
@@ -67,7 +67,7 @@ def test_c21_nothing_is_read_until_a_large_response_is_taken(wire: WireTarget, t
             assert produced(client.request(ApiKeys.PRODUCE, PRODUCE_VERSION,
                                            produce_body(topic, 0, batch(value))))["error_code"] == 0
     with wire.connect() as slow, wire.connect() as other:
-        slow.send_request(ApiKeys.FETCH, 4, fetch_body(topic, 0, 0, max_bytes=1 << 25, partition_max_bytes=1 << 25))
+        slow.send_request(ApiKeys.FETCH, 4, fetch_body(4, topic, 0, 0, max_bytes=1 << 25, partition_max_bytes=1 << 25))
         send_produce(slow, topic, partition=1, acks=0)
         time.sleep(0.3)
         assert wire.end_offset(topic, 1) == 0, "the next request was read before the response was taken"

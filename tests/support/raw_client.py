@@ -11,6 +11,7 @@ import socket
 import struct
 from collections.abc import Iterator, Mapping
 from typing import Any
+from uuid import UUID
 
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.header import build_request, parse_response
@@ -154,11 +155,22 @@ def produce_body(topic: str, partition: int, records: bytes | None, *, acks: int
         {"name": topic, "partition_data": [{"index": partition, "records": records}]}]}
 
 
-def fetch_body(topic: str, partition: int, offset: int, *, max_wait_ms: int = 0, min_bytes: int = 1,
-               max_bytes: int = 1 << 20, partition_max_bytes: int = 1 << 20, **fields: Any) -> dict[str, Any]:
-    return {"max_wait_ms": max_wait_ms, "min_bytes": min_bytes, "max_bytes": max_bytes, "topics": [
-        {"topic": topic, "partitions": [{"partition": partition, "fetch_offset": offset,
-                                         "partition_max_bytes": partition_max_bytes}]}], **fields}
+def fetch_body(version: int, topic: str | UUID, partition: int, offset: int, *, max_wait_ms: int = 0,
+               min_bytes: int = 1, max_bytes: int = 1 << 20, partition_max_bytes: int = 1 << 20,
+               **fields: Any) -> dict[str, Any]:
+    """Return a Fetch request of one partition; from version 13 the topic is an id."""
+    body: dict[str, Any] = {
+        "replica_id": -1, "max_wait_ms": max_wait_ms, "min_bytes": min_bytes, "max_bytes": max_bytes,
+        "isolation_level": 0, "topics": [
+            {"topic_id" if version >= 13 else "topic": topic, "partitions": [
+                {"partition": partition, "fetch_offset": offset, "partition_max_bytes": partition_max_bytes}]}]}
+    if version >= 7:
+        body["forgotten_topics_data"] = []
+    if version >= 11:
+        body["rack_id"] = ""
+    if version >= 15:
+        del body["replica_id"]
+    return {**body, **fields}
 
 
 def list_offsets_body(topic: str, partition: int, timestamp: int, **fields: Any) -> dict[str, Any]:

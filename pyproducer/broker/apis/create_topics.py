@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections import Counter
 from typing import Any, NamedTuple
+from uuid import UUID
 
 from pyproducer.broker.request_channel import Request
 from pyproducer.broker.services import Answer, Services
@@ -26,6 +27,7 @@ from pyproducer.protocol.schema import Struct
 
 # Java ReplicationControlManager.MAX_PARTITIONS_PER_BATCH; each partition is an open file here.
 MAX_PARTITIONS_PER_REQUEST = 10_000
+_NO_ID = UUID(int=0)
 _SOURCE_TOPIC = 1
 _SOURCE_DEFAULT = 5
 
@@ -129,7 +131,7 @@ def _create(services: Services, topic: Struct, version: int, *, validate_only: b
     try:
         if validate_only:
             config = topic_config(configs, services.config)
-            topic_id = None
+            topic_id = _NO_ID
         else:
             created = services.cluster.create_topic(name, count, configs)
             if created is None:  # another handler was faster
@@ -138,9 +140,7 @@ def _create(services: Services, topic: Struct, version: int, *, validate_only: b
     except ConfigError as error:
         return _refused(name, _Refusal(ErrorCode.INVALID_CONFIG, str(error)))
     result: dict[str, Any] = {"name": name, "error_code": 0, "error_message": None, "num_partitions": count,
-                              "replication_factor": 1}
-    if topic_id is not None:
-        result["topic_id"] = topic_id
+                              "replication_factor": 1, "topic_id": topic_id}
     if version >= 5:
         result["configs"] = _configs(config, services)
     return result
@@ -153,4 +153,5 @@ def _configs(config: TopicConfig, services: Services) -> list[dict[str, Any]]:
 
 
 def _refused(name: str, refusal: _Refusal) -> dict[str, Any]:
-    return {"name": name, "error_code": refusal.error_code, "error_message": refusal.message}
+    return {"name": name, "error_code": refusal.error_code, "error_message": refusal.message, "topic_id": _NO_ID,
+            "configs": []}

@@ -1,0 +1,315 @@
+"""Metadata, ListOffsets and Fetch as they were measured on Apache Kafka 4.1.
+
+The same tests run against it with KAFKA_REFERENCE=host:port.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+
+import pytest
+
+from pyproducer.protocol.apis import ApiKeys
+from pyproducer.protocol.schema import Struct
+from pyproducer.record.batch_reader import read_batches
+from pyproducer.record.batch_writer import build_batch
+from tests.embedded.conftest import WireTarget
+from tests.support.raw_client import (
+    RawClient,
+    fetch_body,
+    fetched,
+    list_offsets_body,
+    metadata_body,
+    produce_body,
+    produced,
+)
+
+NO_ID = uuid.UUID(int=0)
+START_MS = 1_700_000_000_000
+
+
+def fill(wire: WireTarget, topic: str, count: int = 5, *, compression: str = "none") -> None:
+    """Append `count` batches of two records, a second apart."""
+    with wire.connect() as client:
+        for number in range(count):
+            at = START_MS + 2000 * number
+            records = build_batch([(at, b"k", b"v" * 50, ()), (at + 1000, b"k", b"v" * 50, ())],
+                                  compression=compression)
+            answer = produced(client.request(ApiKeys.PRODUCE, 9, produce_body(topic, 0, bytes(records))))
+            assert answer["error_code"] == 0
+
+
+# ---- Metadata
+
+@pytest.mark.parametrize("version", range(14))
+def test_metadata_describes_a_topic_in_every_version(wire: WireTarget, topic: str, version: int) -> None:
+    with wire.connect() as client:
+        answer = client.request(ApiKeys.METADATA, version, metadata_body(topic))
+    (found,) = answer["topics"]
+    assert (found["error_code"], found["name"]) == (0, topic)
+    assert sorted(partition["partition_index"] for partition in found["partitions"]) == [0, 1, 2]
+    (broker,) = answer["brokers"]
+    assert (broker["host"], broker["port"]) == wire.address
+    for partition in found["partitions"]:
+        assert partition["leader_id"] == broker["node_id"]
+        assert partition["isr_nodes"] == partition["replica_nodes"] == [broker["node_id"]]
+        assert partition.get("leader_epoch", 0) == 0
+    if version >= 1:
+        assert answer["controller_id"] == broker["node_id"]
+    if version >= 2:
+        assert len(answer["cluster_id"]) == 22
+
+
+def test_metadata_0_with_no_topics_means_all_and_later_none(wire: WireTarget, topic: str) -> None:
+    with wire.connect() as client:
+        assert topic in {found["name"] for found in client.request(ApiKeys.METADATA, 0, metadata_body())["topics"]}
+        assert client.request(ApiKeys.METADATA, 1, metadata_body())["topics"] == []
+        everything = client.request(ApiKeys.METADATA, 12, {"topics": None})["topics"]
+    assert topic in {found["name"] for found in everything}
+
+
+def test_metadata_of_an_unknown_topic_creates_it_only_when_asked_to(wire: WireTarget, topic_name: str) -> None:
+    with wire.connect() as client:
+        body = metadata_body(topic_name, allow_auto_topic_creation=False)
+        (found,) = client.request(ApiKeys.METADATA, 12, body)["topics"]
+        assert (found["error_code"], found["topic_id"].int) == (3, 0)
+        deadline = time.monotonic() + 10
+        while True:
+            (found,) = client.request(ApiKeys.METADATA, 12, metadata_body(topic_name))["topics"]
+            if found["error_code"] == 0 and found["partitions"]:
+                break
+            assert found["error_code"] in (3, 5)
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        assert found["topic_id"].int != 0
+
+
+@pytest.mark.parametrize("name", ["a/b", "", "..", "x" * 250])
+def test_metadata_of_an_invalid_name_is_17(wire: WireTarget, name: str) -> None:
+    with wire.connect() as client:
+        (found,) = client.request(ApiKeys.METADATA, 12, metadata_body(name))["topics"]
+    assert (found["error_code"], found["name"], found["partitions"]) == (17, name, [])
+
+
+def test_metadata_finds_topics_by_id_from_12(wire: WireTarget, topic: str) -> None:
+    with wire.connect() as client:
+        topic_id = client.request(ApiKeys.METADATA, 12, metadata_body(topic))["topics"][0]["topic_id"]
+        by_id = client.request(ApiKeys.METADATA, 12, {"topics": [{"topic_id": topic_id, "name": None}]})["topics"][0]
+        unknown = client.request(ApiKeys.METADATA, 12, {"topics": [{"topic_id": uuid.UUID(int=1), "name": None}]})
+        too_early = client.request(ApiKeys.METADATA, 10, {"topics": [{"topic_id": topic_id, "name": None}]})
+        neither = client.request(ApiKeys.METADATA, 12, {"topics": [{"topic_id": uuid.UUID(int=0), "name": None}]})
+    assert (by_id["error_code"], by_id["name"]) == (0, topic)
+    assert (unknown["topics"][0]["error_code"], unknown["topics"][0]["name"]) == (100, None)
+    assert too_early["topics"][0]["error_code"] == 42
+    assert neither["topics"][0]["error_code"] == -1
+
+
+def test_metadata_answers_a_repeated_name_once(wire: WireTarget, topic: str) -> None:
+    with wire.connect() as client:
+        answer = client.request(ApiKeys.METADATA, 13, metadata_body(topic, topic))
+    assert len(answer["topics"]) == 1
+    assert answer["error_code"] == 0
+
+
+def test_describe_cluster_names_the_broker_and_the_controller(wire: WireTarget) -> None:
+    with wire.connect() as client:
+        for version in (0, 1, 2):
+            answer = client.request(ApiKeys.DESCRIBE_CLUSTER, version, {"include_cluster_authorized_operations": False,
+                                                                        **({"include_fenced_brokers": False}
+                                                                           if version == 2 else {})})
+            (broker,) = answer["brokers"]
+            assert (answer["error_code"], broker["host"], broker["port"]) == (0, *wire.address)
+            assert answer["controller_id"] == broker["broker_id"]
+
+
+# ---- ListOffsets
+
+def list_offsets(client: RawClient, version: int, topic: str, timestamp: int) -> tuple[int, int, int]:
+    fields = {name: 0 for name, since in (("isolation_level", 2), ("timeout_ms", 10)) if version >= since}
+    body = list_offsets_body(topic, 0, timestamp, **fields)
+    (found,) = client.request(ApiKeys.LIST_OFFSETS, version, body)["topics"][0]["partitions"]
+    return found["error_code"], found["timestamp"], found["offset"]
+
+
+@pytest.mark.parametrize("version", range(1, 11))
+@pytest.mark.parametrize("timestamp, since, expected", [
+    (-1, 1, (0, -1, 10)),
+    (-2, 1, (0, -1, 0)),
+    (-3, 7, (0, START_MS + 9000, 9)),
+    (-4, 8, (0, -1, 0)),
+    (-5, 9, (0, -1, -1)),
+    (-6, 99, (0, 0, 0)),
+    (0, 1, (0, START_MS, 0)),
+    (START_MS + 3000, 1, (0, START_MS + 3000, 3)),
+    (START_MS + 3001, 1, (0, START_MS + 4000, 4)),
+    (1 << 62, 1, (0, -1, -1)),
+])
+def test_list_offsets_finds(wire: WireTarget, topic: str, version: int, timestamp: int, since: int,
+                            expected: tuple[int, int, int]) -> None:
+    fill(wire, topic)
+    with wire.connect() as client:
+        assert list_offsets(client, version, topic, timestamp) == (expected if version >= since else (35, -1, -1))
+
+
+def test_list_offsets_looks_into_compressed_batches(wire: WireTarget, topic: str) -> None:
+    fill(wire, topic, compression="lz4")
+    with wire.connect() as client:
+        assert list_offsets(client, 7, topic, START_MS + 4500) == (0, START_MS + 5000, 5)
+
+
+def test_list_offsets_of_an_unknown_topic_is_3(wire: WireTarget) -> None:
+    with wire.connect() as client:
+        assert list_offsets(client, 7, "no-such-topic", -1)[0] == 3
+
+
+# ---- Fetch
+
+def offsets(answer: Struct) -> list[int]:
+    return [record.offset for batch in read_batches(fetched(answer)["records"]) for record in batch]
+
+
+@pytest.mark.parametrize("version", range(4, 13))
+def test_fetch_reads_in_every_version_with_names(wire: WireTarget, topic: str, version: int) -> None:
+    fill(wire, topic)
+    with wire.connect() as client:
+        answer = client.request(ApiKeys.FETCH, version, fetch_body(version, topic, 0, 0))
+    partition = fetched(answer)
+    assert (partition["error_code"], partition["high_watermark"], partition["last_stable_offset"]) == (0, 10, 10)
+    assert partition["aborted_transactions"] is None
+    assert partition.get("log_start_offset", 0) == 0
+    assert offsets(answer) == list(range(10))
+    assert answer.get("session_id", 0) == 0
+
+
+@pytest.mark.parametrize("version", range(13, 19))
+def test_fetch_reads_in_every_version_with_ids(wire: WireTarget, topic: str, version: int) -> None:
+    fill(wire, topic)
+    with wire.connect() as client:
+        topic_id = client.request(ApiKeys.METADATA, 12, metadata_body(topic))["topics"][0]["topic_id"]
+        answer = client.request(ApiKeys.FETCH, version, fetch_body(version, topic_id, 0, 3))
+        unknown = client.request(ApiKeys.FETCH, version, fetch_body(version, uuid.UUID(int=1), 0, 3))
+    assert offsets(answer) == list(range(2, 10)), "the batch that holds offset 3 starts at 2"
+    assert fetched(unknown)["error_code"] == 100
+
+
+@pytest.mark.parametrize("name, partition, offset, code", [
+    (None, 0, 99, 1), (None, 0, -1, 1), (None, 77, 0, 3), ("no-such-topic", 0, 0, 3)])
+def test_fetch_error(wire: WireTarget, topic: str, name: str | None, partition: int, offset: int, code: int) -> None:
+    with wire.connect() as client:
+        found = fetched(client.request(ApiKeys.FETCH, 12, fetch_body(12, name or topic, partition, offset,
+                                                                     max_wait_ms=5000)))
+    assert (found["error_code"], found["high_watermark"], found["log_start_offset"]) == (code, -1, -1)
+    assert not found["records"]
+
+
+def test_fetch_gives_one_whole_batch_even_above_the_limits(wire: WireTarget, topic: str) -> None:
+    fill(wire, topic)
+    with wire.connect() as client:
+        answer = client.request(ApiKeys.FETCH, 12, fetch_body(12, topic, 0, 4, max_bytes=1, partition_max_bytes=1))
+    assert offsets(answer) == [4, 5]
+
+
+def test_fetch_stops_before_the_limit(wire: WireTarget, topic: str) -> None:
+    fill(wire, topic)
+    with wire.connect() as client:
+        size = len(fetched(client.request(ApiKeys.FETCH, 12, fetch_body(12, topic, 0, 0)))["records"])
+        answer = client.request(ApiKeys.FETCH, 12, fetch_body(12, topic, 0, 0, partition_max_bytes=size - 1))
+    assert offsets(answer) == list(range(8))
+
+
+def test_fetch_at_the_end_waits_for_the_next_record(wire: WireTarget, topic: str) -> None:
+    with wire.connect() as client:
+        timer = threading.Timer(0.3, fill, (wire, topic, 1))
+        timer.start()
+        begin = time.monotonic()
+        answer = client.request(ApiKeys.FETCH, 12, fetch_body(12, topic, 0, 0, max_wait_ms=8000))
+        waited_s = time.monotonic() - begin
+        timer.join()
+    assert offsets(answer) == [0, 1]
+    assert 0.2 < waited_s < 4
+
+
+def test_fetch_at_the_end_gives_up_after_its_wait(wire: WireTarget, topic: str) -> None:
+    with wire.connect() as client:
+        begin = time.monotonic()
+        answer = client.request(ApiKeys.FETCH, 12, fetch_body(12, topic, 0, 0, max_wait_ms=300))
+        waited_s = time.monotonic() - begin
+    assert offsets(answer) == []
+    assert 0.25 < waited_s < 2
+
+
+def test_fetch_of_an_unknown_session_is_70_without_topics(wire: WireTarget, topic: str) -> None:
+    with wire.connect() as client:
+        answer = client.request(ApiKeys.FETCH, 12, fetch_body(12, topic, 0, 0, session_id=1234, session_epoch=5))
+    assert (answer["error_code"], answer["session_id"], answer["responses"]) == (70, 0, [])
+
+
+def test_fetch_with_another_leader_epoch_is_fenced(wire: WireTarget, topic: str) -> None:
+    body = fetch_body(12, topic, 0, 0)
+    body["topics"][0]["partitions"][0]["current_leader_epoch"] = 9
+    with wire.connect() as client:
+        assert fetched(client.request(ApiKeys.FETCH, 12, body))["error_code"] == 75
+
+
+# ---- topics
+
+def create(client: RawClient, version: int, name: str, **fields: object) -> Struct:
+    (found,) = client.request(ApiKeys.CREATE_TOPICS, version, {"timeout_ms": 5000, "topics": [
+        {"name": name, "num_partitions": 2, "replication_factor": 1, "assignments": [], "configs": [], **fields},
+    ]})["topics"]
+    return found
+
+
+@pytest.mark.parametrize("version", range(2, 8))
+def test_create_topics_in_every_version(wire: WireTarget, topic_name: str, version: int) -> None:
+    with wire.connect() as client:
+        made = create(client, version, topic_name)
+        again = create(client, version, topic_name)
+    assert made["error_code"] == 0
+    assert again["error_code"] == 36
+    if version >= 5:
+        assert (made["num_partitions"], made["replication_factor"]) == (2, 1)
+        assert {"name": "max.message.bytes", "value": "1048588", "read_only": False, "config_source": 5,
+                "is_sensitive": False} in made["configs"]
+    if version >= 7:
+        assert made["topic_id"].int != 0
+
+
+@pytest.mark.parametrize("fields, code", [
+    ({"num_partitions": 0}, 37), ({"num_partitions": -2}, 37), ({"replication_factor": 0}, 38),
+    ({"replication_factor": 3}, 38), ({"configs": [{"name": "no.such.thing", "value": "1"}]}, 40),
+    ({"configs": [{"name": "max.message.bytes", "value": "many"}]}, 40),
+    ({"num_partitions": -1, "replication_factor": -1, "assignments": [{"partition_index": 1, "broker_ids": [1]}]}, 39),
+    ({"assignments": [{"partition_index": 0, "broker_ids": [1]}]}, 42),
+])
+def test_create_topics_refuses(wire: WireTarget, topic_name: str, fields: dict[str, object], code: int) -> None:
+    with wire.connect() as client:
+        refused = create(client, 7, topic_name, **fields)
+        unknown = client.request(ApiKeys.METADATA, 12, metadata_body(topic_name, allow_auto_topic_creation=False))
+    assert refused["error_code"] == code
+    assert refused["error_message"]
+    assert unknown["topics"][0]["error_code"] == 3
+
+
+def test_create_topics_only_validates_when_asked_to(wire: WireTarget, topic_name: str) -> None:
+    body = {"timeout_ms": 5000, "validate_only": True, "topics": [
+        {"name": topic_name, "num_partitions": -1, "replication_factor": -1, "assignments": [], "configs": []}]}
+    with wire.connect() as client:
+        assert client.request(ApiKeys.CREATE_TOPICS, 7, body)["topics"][0]["error_code"] == 0
+        unknown = client.request(ApiKeys.METADATA, 12, metadata_body(topic_name, allow_auto_topic_creation=False))
+    assert unknown["topics"][0]["error_code"] == 3
+
+
+@pytest.mark.parametrize("version", range(1, 7))
+def test_delete_topics_in_every_version(wire: WireTarget, topic: str, version: int) -> None:
+    def body(name: str) -> dict[str, object]:
+        named = {"topics": [{"name": name, "topic_id": NO_ID}]} if version >= 6 else {"topic_names": [name]}
+        return {"timeout_ms": 5000, **named}
+
+    with wire.connect() as client:
+        assert client.request(ApiKeys.DELETE_TOPICS, version, body(topic))["responses"][0]["error_code"] == 0
+        gone = client.request(ApiKeys.METADATA, 12, metadata_body(topic, allow_auto_topic_creation=False))
+        assert gone["topics"][0]["error_code"] == 3
+        assert client.request(ApiKeys.DELETE_TOPICS, version, body(topic))["responses"][0]["error_code"] == 3
