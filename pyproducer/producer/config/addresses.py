@@ -15,7 +15,7 @@ from ipaddress import IPv6Address
 from pyproducer.common.errors import ConfigError
 
 KEY = "bootstrap.servers"
-_PARTS = re.compile(r"(?:[0-9A-Za-z_.%-]+://)?(?P<host>\[[^\[\]]*\]|.*):(?P<port>[0-9]+)", re.ASCII)
+_PARTS = re.compile(r"(?:[0-9A-Za-z_.%-]+://)?(?P<host>\[[^\[\]]*\]|.*):(?P<port>[0-9]{1,20})", re.ASCII)
 _NAME = re.compile(r"(?:[0-9A-Za-z_%-]+\.)*[0-9A-Za-z_%-]+\.?", re.ASCII)
 _EXAMPLE = "write host:port, several with commas: 'broker1:9092,[::1]:9093'"
 

@@ -16,7 +16,7 @@ from pyproducer.common.errors import ConfigError
 from pyproducer.producer.config.definition import OneOf, Setting, Type
 
 INTEGER_BITS = {Type.SHORT: 16, Type.INT: 32, Type.LONG: 64}
-_INTEGER = re.compile(r"[+-]?[0-9]+")
+_INTEGER = re.compile(r"[+-]?[0-9]{1,1000}")  # int() itself refuses thousands of digits
 _FLOAT_SUFFIX = re.compile(r"(?<=[0-9.])[fFdD]$")
 _COMMA = re.compile(r"\s*,\s*")
 
@@ -82,7 +82,7 @@ def _parse_integer(setting: Setting, value: object) -> int:
 
 def _parse_double(setting: Setting, value: object) -> float:
     if isinstance(value, str):
-        value = _FLOAT_SUFFIX.sub("", value)
+        value = "nan" if "_" in value else _FLOAT_SUFFIX.sub("", value)  # Python alone reads 1_000
     elif isinstance(value, bool) or not isinstance(value, (int, float)):
         raise ConfigError(setting.key, value, f"expected a number, got a {type(value).__name__}{_advice(setting)}")
     try:

@@ -45,7 +45,8 @@ def test_value_when_java_accepts_it_then_it_is_parsed_alike(key: str, given: obj
 
 @pytest.mark.parametrize(("key", "given", "why"), [
     ("batch.size", "abc", "not a whole number; the default is 16384"), ("linger.ms", "5.0", "not a whole number"),
-    ("linger.ms", "1_000", "not a whole number"), ("linger.ms", "", "not a whole number"),
+    ("linger.ms", "1_000", "not a whole number"), ("linger.ms", "9" * 5000, "not a whole number"),
+    ("sasl.kerberos.ticket.renew.jitter", "1_0", "not a number"), ("linger.ms", "", "not a whole number"),
     ("batch.size", 5.0, "got a float"), ("batch.size", True, "got a bool"), ("batch.size", None, "None is not allowed"),
     ("batch.size", "99999999999", "fit 32 bits: at most 2147483647"),
     ("sasl.login.refresh.buffer.seconds", "99999", "fit 16 bits"), ("linger.ms", 2**63, "fit 64 bits"),
