@@ -67,7 +67,7 @@ def test_quota_when_exceeded_then_the_producer_waits_and_all_records_arrive(
     started = time.monotonic()
     with KafkaProducer({"bootstrap.servers": kafka.bootstrap_servers, "client.id": client_id}) as producer:
         for number in range(count):
-            producer.send(topic, b"%0999d" % number, outcomes.callback(number))
+            producer.send(topic, b"%0999d" % number, on_completion=outcomes.callback(number))
     elapsed = time.monotonic() - started
     outcomes.ensure_all_acknowledged(count)
     check_log(range(count), [int(record.value or b"-1") for record in read_topic(kafka.bootstrap_servers, topic)])

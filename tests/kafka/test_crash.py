@@ -53,7 +53,7 @@ def test_broker_when_killed_and_restarted_under_load_then_nothing_lost_or_double
         for number in range(count):
             if crash is None and len(outcomes) > count // 4:
                 crash = beside(kill_and_restart)
-            producer.send(topic, b"%d" % number, outcomes.callback(number), key=b"%d" % (number % 1000))
+            producer.send(topic, b"%d" % number, on_completion=outcomes.callback(number), key=b"%d" % (number % 1000))
         assert crash is not None, "the producer was never answered while it sent"
         crash.result(120)
         producer.flush(120)
@@ -85,7 +85,8 @@ def test_connections_when_torn_with_answers_swallowed_then_nothing_lost_or_doubl
             tearer.start()
             try:
                 for number in range(count):
-                    producer.send(topic, b"%d" % number, outcomes.callback(number), key=b"%d" % (number % 1000))
+                    producer.send(topic, b"%d" % number, key=b"%d" % (number % 1000),
+                                  on_completion=outcomes.callback(number))
                     if number % 200 == 0:
                         time.sleep(0.01)  # spread over some seconds, so that there are many cuts
                 producer.flush(60)

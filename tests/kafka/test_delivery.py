@@ -25,7 +25,7 @@ def test_records_when_sent_with_each_acks_then_all_arrive_in_order(
     props = {"bootstrap.servers": kafka.bootstrap_servers, "acks": acks, "enable.idempotence": idempotent}
     with KafkaProducer(props) as producer:
         for number in range(count):
-            producer.send(topic, b"%d" % number, outcomes.callback(number), partition=number % 3)
+            producer.send(topic, b"%d" % number, on_completion=outcomes.callback(number), partition=number % 3)
         producer.flush(30)
         outcomes.ensure_all_acknowledged(count)
     offsets = {metadata.offset for metadata in outcomes.metadata.values()}
@@ -79,7 +79,8 @@ def test_callbacks_when_records_are_answered_then_in_order_within_a_partition_on
         return on_completion
 
     with KafkaProducer({"bootstrap.servers": kafka.bootstrap_servers}) as producer:
-        futures = [producer.send(topic, b"v", callback(number), partition=number % 3) for number in range(3000)]
+        futures = [producer.send(topic, b"v", partition=number % 3, on_completion=callback(number))
+                   for number in range(3000)]
         producer.flush(30)
         assert len(heard) == 3000
         assert all(future.done() for future in futures)
@@ -167,7 +168,8 @@ def test_many_partitions_when_records_go_to_all_then_all_arrive(kafka: KafkaServ
     outcomes = Outcomes()
     with KafkaProducer({"bootstrap.servers": kafka.bootstrap_servers}) as producer:
         for number in range(count):
-            producer.send(topic, b"%d" % number, outcomes.callback(number), partition=number % partition_count)
+            producer.send(topic, b"%d" % number, partition=number % partition_count,
+                          on_completion=outcomes.callback(number))
     outcomes.ensure_all_acknowledged(count)
     stored = read_topic(kafka.bootstrap_servers, topic)
     check_log(range(count), [int(record.value or b"-1") for record in stored])

@@ -151,7 +151,7 @@ def test_batches_when_larger_than_the_topic_allows_then_they_are_split(
     props = {"bootstrap.servers": kafka.bootstrap_servers, "linger.ms": 20, "compression.type": codec}
     with KafkaProducer(props) as producer:
         for number in range(count):
-            producer.send(topic, b"%d" % number, outcomes.callback(number), partition=number % 2)
+            producer.send(topic, b"%d" % number, on_completion=outcomes.callback(number), partition=number % 2)
     outcomes.ensure_all_acknowledged(count)
     stored = read_topic(kafka.bootstrap_servers, topic)
     check_log(range(count), [int(record.value or b"-1") for record in stored])

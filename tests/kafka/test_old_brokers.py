@@ -41,7 +41,7 @@ def test_release_when_its_versions_are_negotiated_then_records_arrive(
         props = {"bootstrap.servers": f"127.0.0.1:{proxied_kafka.port}", "compression.type": "zstd"}
         with KafkaProducer(props) as producer:
             for number in range(COUNT):
-                producer.send(topic, b"%d" % number, outcomes.callback(number), key=b"%d" % (number % 50),
+                producer.send(topic, b"%d" % number, on_completion=outcomes.callback(number), key=b"%d" % (number % 50),
                               headers=[("h", b"1")])
         outcomes.ensure_all_acknowledged(COUNT)
         for api_key in (PRODUCE, METADATA, INIT_PRODUCER_ID):

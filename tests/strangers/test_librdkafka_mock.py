@@ -31,7 +31,7 @@ def test_records_when_sent_to_three_mock_brokers_then_all_are_read_back_in_order
         partitions = producer.partitions_for(topic)
         assert len({info.leader.node_id for info in partitions if info.leader}) > 1
         for number in range(COUNT):
-            producer.send(topic, b"%d" % number, outcomes.callback(number), key=b"%d" % (number % 100))
+            producer.send(topic, b"%d" % number, on_completion=outcomes.callback(number), key=b"%d" % (number % 100))
     outcomes.ensure_all_acknowledged(COUNT)
     stored = read_topic(mock_cluster, topic)
     check_log(range(COUNT), [int(record.value or b"-1") for record in stored])
@@ -44,7 +44,7 @@ def test_records_when_sent_without_idempotence_then_all_are_read_back(mock_clust
     outcomes = Outcomes()
     with KafkaProducer({"bootstrap.servers": mock_cluster, "acks": acks, "enable.idempotence": False}) as producer:
         for number in range(COUNT):
-            producer.send(topic, b"%d" % number, outcomes.callback(number))
+            producer.send(topic, b"%d" % number, on_completion=outcomes.callback(number))
         producer.flush(20)
         outcomes.ensure_all_acknowledged(COUNT)
     check_log(range(COUNT), [int(record.value or b"-1") for record in read_topic(mock_cluster, topic)])
