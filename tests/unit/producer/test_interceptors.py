@@ -142,6 +142,16 @@ def test_interceptor_when_it_has_one_method_then_only_that_is_called() -> None:
     assert interceptor.seen == [METADATA]
 
 
+def test_interceptor_when_it_has_no_acknowledgement_then_the_others_are_told() -> None:
+    class OnlySends:
+        def on_send(self, record: ProducerRecord) -> ProducerRecord:
+            return record
+
+    last = Appending()
+    ProducerInterceptors([OnlySends(), last]).on_acknowledgement(METADATA, None)
+    assert last.seen == [(METADATA, None)]
+
+
 def test_base_class_when_used_as_it_is_then_it_changes_nothing() -> None:
     record = ProducerRecord("t", "v")
     chain = ProducerInterceptors(resolve_interceptors([ProducerInterceptor], {})._interceptors)
