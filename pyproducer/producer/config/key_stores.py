@@ -151,6 +151,7 @@ def _conversion(prefix: str, location: str, kind: str) -> str:
             source = p12
         which = "" if prefix == "ssl.keystore" else " -nokeys"
         steps.append(f"openssl pkcs12 -in {source}{which} -out {pem}")
+    key_password = "; ssl.key.password is the pass phrase that openssl asks for" if prefix == "ssl.keystore" else ""
     named = "not PEM" if kind == "unknown" else kind
     return (f"the store is {named}, and only PEM can be read. Convert it with `{' && '.join(steps)}`, then set "
-            f"{prefix}.location to {stem}.pem and {prefix}.type to PEM, and leave out {prefix}.password")
+            f"{prefix}.location to {stem}.pem and {prefix}.type to PEM, and leave out {prefix}.password{key_password}")
