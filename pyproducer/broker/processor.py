@@ -30,7 +30,7 @@ from pyproducer.broker.request_channel import (
     SendResponse,
 )
 from pyproducer.common.clock import Clock
-from pyproducer.common.errors import InvalidRequestError
+from pyproducer.common.errors import AuthenticationError, InvalidReceiveError, InvalidRequestError
 from pyproducer.network.channel import ChannelMuteEvent, KafkaChannel
 from pyproducer.network.receive import NetworkReceive
 from pyproducer.network.selector import Selector
@@ -132,6 +132,16 @@ class Processor:
     def connection_count(self) -> int:
         """How many connections live here."""
         return self._selector.channel_count
+
+    @property
+    def bytes_read(self) -> int:
+        """All bytes that came in over its connections, sizes of frames included."""
+        return self._selector.bytes_read
+
+    @property
+    def bytes_written(self) -> int:
+        """All bytes that went out over its connections, sizes of frames included."""
+        return self._selector.bytes_written
 
     def initiate_shutdown(self) -> None:
         """Ask the thread to end; its connections are closed."""
@@ -255,8 +265,10 @@ class Processor:
             self._selector.unmute(connection_id)
 
     def _process_disconnected(self) -> None:
-        for connection_id in self._selector.disconnected:
+        for connection_id, state in self._selector.disconnected.items():
             self._inflight_responses.pop(connection_id, None)
+            if isinstance(state.error, (InvalidReceiveError, AuthenticationError)):
+                _logger.warning("Closed connection %s: %s", connection_id, state.error)
 
     def _open_or_closing_channel(self, connection_id: str) -> KafkaChannel | None:
         return self._selector.channel(connection_id) or self._selector.closing_channel(connection_id)

@@ -18,8 +18,9 @@ from pyproducer.broker.processor import ApiGate, Processor
 from pyproducer.broker.request_channel import RequestChannel
 from pyproducer.common.clock import Clock
 from pyproducer.common.errors import ConfigError
-from pyproducer.network.channel_builder import ChannelBuilder, PlaintextChannelBuilder
+from pyproducer.network.channel_builder import ChannelBuilder, PlaintextChannelBuilder, SslChannelBuilder
 from pyproducer.network.selector import Selector
+from pyproducer.network.ssl_context import build_server_ssl_context
 
 
 class SocketServer:
@@ -138,10 +139,6 @@ def _channel_builder(end_point: EndPoint, config: BrokerConfig) -> ChannelBuilde
     location = config.optional_text("ssl.keystore.location")
     if location is None:
         raise ConfigError("ssl.keystore.location", None, f"listener {end_point.listener_name} needs a certificate")
-    # Imported here, so that a broker without TLS needs no ssl module.
-    from pyproducer.network.channel_builder import SslChannelBuilder
-    from pyproducer.network.ssl_context import build_server_ssl_context
-
     return SslChannelBuilder(build_server_ssl_context(
         keystore_location=location, key_password=config.optional_text("ssl.key.password"),
         truststore_location=config.optional_text("ssl.truststore.location"),

@@ -100,7 +100,7 @@ def test_c22_pipelined_idempotent_batches_keep_their_sequence(wire: WireTarget, 
     assert [answer["base_offset"] for answer in answers] == list(range(count))
 
 
-@pytest.mark.parametrize("partition, damage", [(77, False), (0, True)], ids=["unknown partition", "bad CRC"])
+@pytest.mark.parametrize(("partition", "damage"), [(77, False), (0, True)], ids=["unknown partition", "bad CRC"])
 def test_c24_acks_0_with_an_error_closes_and_what_is_behind_it_is_lost(
         wire: WireTarget, topic: str, partition: int, damage: bool) -> None:
     records = bytearray(batch())

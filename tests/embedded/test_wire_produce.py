@@ -97,7 +97,7 @@ def test_produce_with_other_acks_is_refused_with_21(wire: WireTarget, topic: str
         assert summary(produce(client, topic, batch(), acks=acks)) == (21, -1, -1)
 
 
-@pytest.mark.parametrize("name, partition", [("no-such-topic", 0), ("bad/name", 0), (None, 77)])
+@pytest.mark.parametrize(("name", "partition"), [("no-such-topic", 0), ("bad/name", 0), (None, 77)])
 def test_produce_to_what_is_not_there_is_3(wire: WireTarget, topic: str, name: str | None, partition: int) -> None:
     with wire.connect() as client:
         assert summary(produce(client, name or topic, batch(), partition=partition)) == (3, -1, -1)
@@ -141,7 +141,7 @@ def test_produce_refuses(wire: WireTarget, topic: str, case: str) -> None:
         assert produce(client, topic, batch())["base_offset"] == 0, "the connection or the log suffered"
 
 
-@pytest.mark.parametrize("change, message", [
+@pytest.mark.parametrize(("change", "message"), [
     (lambda data: data[:16] + b"\x03" + data[17:], "Invalid magic found in record: 3"),
     (patched(">i", 8, 10), "Record size 10 is less than the minimum record overhead (14)"),
 ], ids=["magic 3", "short length"])

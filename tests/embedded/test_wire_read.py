@@ -134,7 +134,7 @@ def list_offsets(client: RawClient, version: int, topic: str, timestamp: int) ->
 
 
 @pytest.mark.parametrize("version", range(1, 11))
-@pytest.mark.parametrize("timestamp, since, expected", [
+@pytest.mark.parametrize(("timestamp", "since", "expected"), [
     (-1, 1, (0, -1, 10)),
     (-2, 1, (0, -1, 0)),
     (-3, 7, (0, START_MS + 9000, 9)),
@@ -194,7 +194,7 @@ def test_fetch_reads_in_every_version_with_ids(wire: WireTarget, topic: str, ver
     assert fetched(unknown)["error_code"] == 100
 
 
-@pytest.mark.parametrize("name, partition, offset, code", [
+@pytest.mark.parametrize(("name", "partition", "offset", "code"), [
     (None, 0, 99, 1), (None, 0, -1, 1), (None, 77, 0, 3), ("no-such-topic", 0, 0, 3)])
 def test_fetch_error(wire: WireTarget, topic: str, name: str | None, partition: int, offset: int, code: int) -> None:
     with wire.connect() as client:
@@ -277,7 +277,7 @@ def test_create_topics_in_every_version(wire: WireTarget, topic_name: str, versi
         assert made["topic_id"].int != 0
 
 
-@pytest.mark.parametrize("fields, code", [
+@pytest.mark.parametrize(("fields", "code"), [
     ({"num_partitions": 0}, 37), ({"num_partitions": -2}, 37), ({"replication_factor": 0}, 38),
     ({"replication_factor": 3}, 38), ({"configs": [{"name": "no.such.thing", "value": "1"}]}, 40),
     ({"configs": [{"name": "max.message.bytes", "value": "many"}]}, 40),

@@ -48,11 +48,12 @@ def handle(services: Services, request: Request) -> Answer:
         name = topic["name"]
         if named[name] > 1:
             named[name] = 0  # answered once
-            fault: _Refusal | None = _Refusal(ErrorCode.INVALID_REQUEST, "Found multiple entries for this topic.")
-            results.append(_refused(name, fault))
+            results.append(_refused(name, _Refusal(ErrorCode.INVALID_REQUEST,
+                                                   "Found multiple entries for this topic.")))
         elif named[name]:
             if asked_for > MAX_PARTITIONS_PER_REQUEST:
-                fault = _Refusal(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
+                fault: _Refusal | None = _Refusal(ErrorCode.POLICY_VIOLATION,
+                                                  "Excessively large number of partitions per request.")
             else:
                 fault = _fault(services, topic)
             results.append(_refused(name, fault) if fault is not None else _create(

@@ -1,0 +1,343 @@
+"""C3, C5, C18-C20, C22, C23, C25-C27, C29, C41: the network layer seen from inside: threads, queues, bounds."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from pyproducer.broker import EmbeddedBroker, kafka_apis
+from pyproducer.broker.broker_server import BrokerServer
+from pyproducer.broker.in_process import InProcessCluster
+from pyproducer.broker.kafka_apis import ApiHandler
+from pyproducer.broker.processor import Processor
+from pyproducer.broker.request_channel import Request
+from pyproducer.broker.services import Answer, Services
+from pyproducer.common.error_codes import ErrorCode
+from pyproducer.common.errors import ConfigError
+from pyproducer.protocol.apis import ApiKeys
+from pyproducer.protocol.header import parse_response_correlation_id
+from pyproducer.record.batch_writer import build_batch
+from tests.support.raw_client import RawClient, framed, metadata_body, produce_body, produced, request_bytes
+
+StartBroker = Callable[..., EmbeddedBroker]
+METADATA = framed(request_bytes(ApiKeys.METADATA, 1, metadata_body()))
+
+
+def server_of(broker: EmbeddedBroker) -> BrokerServer:
+    cluster = broker._cluster
+    assert isinstance(cluster, InProcessCluster)
+    return cluster.servers[0]
+
+
+def processors_of(broker: EmbeddedBroker) -> tuple[Processor, ...]:
+    return server_of(broker).socket_server.acceptors["PLAINTEXT"].processors
+
+
+def connect(broker: EmbeddedBroker) -> RawClient:
+    return RawClient(("127.0.0.1", broker.port))
+
+
+def await_true(condition: Callable[[], bool], *, within_s: float = 5.0) -> None:
+    deadline = time.monotonic() + within_s
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.005)
+
+
+class Handler:
+    """Stands before the Metadata handler: counts, waits at a gate, fails."""
+
+    def __init__(self, handle: Callable[[Services, Request], Answer]) -> None:
+        self._handle = handle
+        self.gate = threading.Event()
+        self.gate.set()
+        self.requests: list[Request] = []
+        self.failure: Exception | None = None
+        self.delay_s: Callable[[], float] = float
+
+    def __call__(self, services: Services, request: Request) -> Answer:
+        self.requests.append(request)
+        self.gate.wait()
+        if self.failure is not None:
+            raise self.failure
+        time.sleep(self.delay_s())
+        return self._handle(services, request)
+
+
+@pytest.fixture
+def metadata_handler(monkeypatch: pytest.MonkeyPatch) -> Iterator[Handler]:
+    original = kafka_apis.HANDLERS[ApiKeys.METADATA]
+    handler = Handler(original.handle)
+    monkeypatch.setitem(kafka_apis.HANDLERS, ApiKeys.METADATA, ApiHandler(handler, original.error_response))
+    yield handler
+    handler.gate.set()
+
+
+def test_c3_request_above_socket_request_max_bytes_is_refused_and_logged(
+        start_broker: StartBroker, caplog: pytest.LogCaptureFixture) -> None:
+    broker = start_broker(config={"socket.request.max.bytes": 1000})
+    frame = request_bytes(ApiKeys.METADATA, 1, metadata_body())
+    with connect(broker) as client:
+        client.send_frame(frame + bytes(1000 - len(frame)))
+        client.receive_frame()
+        client.send_frame(bytes(1001))
+        assert client.is_closed()
+    await_true(lambda: "Request of length 1001 is not valid, it is larger than the maximum size of 1000 bytes."
+               in caplog.text)
+
+
+def test_c6_c8_c11_what_closes_a_connection_is_logged(
+        start_broker: StartBroker, caplog: pytest.LogCaptureFixture) -> None:
+    broker = start_broker()
+    for frame, text in [
+            (b"\x03\xe7\x00\x00" + bytes(6), "Unexpected ApiKeys id `999`, it should be between `0` and"),
+            (b"\x00\x03\x00\x01", "Error parsing request header. Our best guess of the apiKey is: 3"),
+            (request_bytes(ApiKeys.METADATA, 1, metadata_body())[:-2],
+             "Error getting request for apiKey: 3 and apiVersion: 1"),
+            (request_bytes(ApiKeys.HEARTBEAT, 0, {"group_id": "g", "generation_id": 1, "member_id": "m"}),
+             "Received request for api with key 12 (Heartbeat) and unsupported version 0")]:
+        with connect(broker) as client:
+            client.send_frame(frame)
+            assert client.is_closed()
+        assert text in caplog.text
+
+
+def test_c5_bytes_read_and_written_are_counted_with_their_sizes(start_broker: StartBroker) -> None:
+    broker = start_broker(config={"num.network.threads": 1})
+    (processor,) = processors_of(broker)
+    with connect(broker) as client:
+        for _ in range(3):
+            client.send_bytes(METADATA)
+        answered = sum(4 + len(client.receive_frame()) for _ in range(3))
+        await_true(lambda: processor.bytes_read == 3 * len(METADATA))
+        await_true(lambda: processor.bytes_written == answered)
+    await_true(lambda: processor.connection_count == 0)
+    assert processor.bytes_read == 3 * len(METADATA)
+
+
+def test_c18_context_names_connection_address_principal_and_listener(
+        start_broker: StartBroker, metadata_handler: Handler) -> None:
+    broker = start_broker(config={"num.network.threads": 1})
+    ports = []
+    for _ in range(2):
+        with connect(broker) as client:
+            ports.append(client.local_port)
+            client.request(ApiKeys.METADATA, 1, metadata_body())
+    first, second = (request.context for request in metadata_handler.requests)
+    assert first.connection_id == f"127.0.0.1:{broker.port}-127.0.0.1:{ports[0]}-0-0"
+    assert second.connection_id == f"127.0.0.1:{broker.port}-127.0.0.1:{ports[1]}-0-1"
+    assert first.client_address == f"127.0.0.1:{ports[0]}"
+    assert (str(first.principal), first.listener_name, first.security_protocol) == (
+        "User:ANONYMOUS", "PLAINTEXT", "PLAINTEXT")
+    assert first.header.client_id == "probe"
+
+
+def test_c19_connections_go_to_the_processors_in_turn(start_broker: StartBroker) -> None:
+    broker = start_broker(config={"num.network.threads": 3})
+    clients = [connect(broker) for _ in range(6)]
+    await_true(lambda: [processor.connection_count for processor in processors_of(broker)] == [2, 2, 2])
+    for client in clients:
+        client.close()
+
+
+def test_c19_a_stalled_processor_does_not_stop_the_others(
+        start_broker: StartBroker, metadata_handler: Handler) -> None:
+    broker = start_broker(config={"num.network.threads": 2, "num.io.threads": 1, "queued.max.requests": 1})
+    metadata_handler.gate.clear()
+    blockers = [connect(broker) for _ in range(5)]
+    for client in blockers:  # one is handled, one waits, and both processors block on the full queue
+        client.send_bytes(METADATA)
+    others = [connect(broker) for _ in range(30)]  # more than one processor's queue of new connections
+    metadata_handler.gate.set()
+    for client in [*blockers, *others]:
+        if client in others:
+            client.send_bytes(METADATA)
+        client.receive_frame()
+        client.close()
+
+
+def test_c20_a_full_request_queue_blocks_the_processor(start_broker: StartBroker, metadata_handler: Handler) -> None:
+    broker = start_broker(config={"num.network.threads": 1, "num.io.threads": 1, "queue.max.requests": 2})
+    channel = server_of(broker).channel
+    metadata_handler.gate.clear()
+    clients = [connect(broker) for _ in range(7)]
+    for client in clients[:6]:
+        client.send_bytes(METADATA)
+    await_true(lambda: channel.request_queue_size == 2)
+    clients[6].send_bytes(METADATA)
+    time.sleep(0.5)
+    assert channel.request_queue_size == 2
+    assert len(metadata_handler.requests) == 1
+    assert processors_of(broker)[0].bytes_read < 7 * len(METADATA), "the processor read on while it was blocked"
+    metadata_handler.gate.set()
+    for client in clients:
+        client.receive_frame()
+        client.close()
+    assert channel.request_queue_size == 0
+
+
+def test_c22_order_is_kept_with_many_handlers_and_odd_delays(
+        start_broker: StartBroker, metadata_handler: Handler) -> None:
+    broker = start_broker(config={"num.io.threads": 8})
+    metadata_handler.delay_s = lambda: 0.001 * (len(metadata_handler.requests) % 3)
+    count = 300
+    with connect(broker) as client, connect(broker) as other:
+        for number in range(count):
+            frame = framed(request_bytes(ApiKeys.METADATA, 1, metadata_body(), correlation_id=number))
+            client.send_bytes(frame)
+            other.send_bytes(frame)
+        for connection in (client, other):
+            assert [parse_response_correlation_id(connection.receive_frame()) for _ in range(count)] == list(
+                range(count))
+    # C27: each request is handled exactly once.
+    handled = Counter((request.context.connection_id, request.header.correlation_id)
+                      for request in metadata_handler.requests)
+    assert len(handled) == 2 * count
+    assert set(handled.values()) == {1}
+
+
+def test_c23_an_idle_broker_selects_a_few_times_a_second(
+        start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    polls: Counter[int] = Counter()
+    original = Processor.run_once
+
+    def counting(self: Processor, now_ms: int) -> None:
+        polls[self.processor_id] += 1
+        original(self, now_ms)
+
+    monkeypatch.setattr(Processor, "run_once", counting)
+    broker = start_broker()
+    with connect(broker) as client:
+        client.request(ApiKeys.METADATA, 1, metadata_body())
+        time.sleep(0.2)
+        polls.clear()
+        time.sleep(1)
+    assert polls
+    assert all(count <= 6 for count in polls.values())
+
+
+def test_c25_a_response_wakes_the_processor(start_broker: StartBroker, metadata_handler: Handler) -> None:
+    broker = start_broker(config={"num.network.threads": 1})
+    metadata_handler.delay_s = lambda: 0.1  # the selector is asleep by then
+    with connect(broker) as client:
+        begin = time.monotonic()
+        client.request(ApiKeys.METADATA, 1, metadata_body())
+        assert time.monotonic() - begin < 0.15
+    assert server_of(broker).channel.response_queue_sizes() == {0: 0}
+
+
+def test_c26_processors_are_removed_and_added_while_requests_are_handled(
+        start_broker: StartBroker, metadata_handler: Handler) -> None:
+    broker = start_broker(config={"num.network.threads": 4})
+    server = server_of(broker)
+    clients = [connect(broker) for _ in range(4)]
+    await_true(lambda: [processor.connection_count for processor in processors_of(broker)] == [1, 1, 1, 1])
+    metadata_handler.gate.clear()
+    for client in clients:
+        client.send_bytes(METADATA)
+    await_true(lambda: len(metadata_handler.requests) == 4)
+    server.socket_server.resize_thread_pool(2)
+    metadata_handler.gate.set()
+    outcomes = []
+    for client in clients:
+        outcomes.append(client.is_closed(within_s=1))
+        client.close()
+    assert sorted(outcomes) == [False, False, True, True]
+    assert sorted(server.channel.response_queue_sizes()) == [0, 1]
+    server.socket_server.resize_thread_pool(3)
+    assert len(processors_of(broker)) == 3
+    fresh = [connect(broker) for _ in range(6)]
+    await_true(lambda: sum(processor.connection_count for processor in processors_of(broker)) == 6)
+    assert min(processor.connection_count for processor in processors_of(broker)) == 2
+    for client in fresh:
+        client.request(ApiKeys.METADATA, 1, metadata_body())
+        client.close()
+
+
+@pytest.mark.parametrize("count", [0, 1, 9])
+def test_c26_resizing_by_more_than_a_factor_of_two_is_refused(start_broker: StartBroker, count: int) -> None:
+    server = server_of(start_broker(config={"num.network.threads": 4}))
+    with pytest.raises(ConfigError, match=r"num\.network\.threads"):
+        server.socket_server.resize_thread_pool(count)
+
+
+def test_c27_stop_with_idle_handlers_and_connections_takes_less_than_a_second(start_broker: StartBroker) -> None:
+    broker = start_broker()
+    clients = [connect(broker) for _ in range(5)]
+    begin = time.monotonic()
+    broker.stop()
+    assert time.monotonic() - begin < 1
+    for client in clients:
+        assert client.is_closed()
+        client.close()
+
+
+def test_c27_stop_ends_a_long_poll_and_a_blocked_processor(
+        start_broker: StartBroker, metadata_handler: Handler) -> None:
+    broker = start_broker(config={"num.network.threads": 1, "num.io.threads": 1, "queued.max.requests": 1})
+    metadata_handler.gate.clear()
+    clients = [connect(broker) for _ in range(5)]
+    for client in clients:
+        client.send_bytes(METADATA)
+    await_true(lambda: server_of(broker).channel.request_queue_size == 1)
+    threading.Timer(0.1, metadata_handler.gate.set).start()
+    begin = time.monotonic()
+    broker.stop()
+    assert time.monotonic() - begin < 1
+    for client in clients:
+        client.close()
+
+
+def test_c29_a_failing_handler_is_answered_with_unknown_server_error(
+        start_broker: StartBroker, metadata_handler: Handler, caplog: pytest.LogCaptureFixture) -> None:
+    broker = start_broker(config={"num.io.threads": 1})
+    metadata_handler.failure = RuntimeError("by the test")
+    with connect(broker) as client:
+        answer = client.request(ApiKeys.METADATA, 1, metadata_body("orders"))
+        assert answer["topics"][0]["error_code"] == ErrorCode.UNKNOWN_SERVER_ERROR
+        metadata_handler.failure = None
+        assert client.request(ApiKeys.METADATA, 1, metadata_body("orders"))["topics"][0]["error_code"] == 0
+    assert "by the test" in caplog.text
+
+
+def test_c29_a_failing_produce_without_acks_closes(
+        start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    def fail(_services: Services, _request: Request) -> Answer:
+        raise RuntimeError("by the test")
+
+    original = kafka_apis.HANDLERS[ApiKeys.PRODUCE]
+    monkeypatch.setitem(kafka_apis.HANDLERS, ApiKeys.PRODUCE, ApiHandler(fail, original.error_response))
+    broker = start_broker(topics={"orders": 1})
+    records = build_batch([(1, b"k", b"v", ())])
+    with caplog.at_level(logging.CRITICAL), connect(broker) as client:
+        answer = client.request(ApiKeys.PRODUCE, 9, produce_body("orders", 0, records, acks=1))
+        assert produced(answer)["error_code"] == ErrorCode.UNKNOWN_SERVER_ERROR
+        client.send_request(ApiKeys.PRODUCE, 9, produce_body("orders", 0, records, acks=0))
+        assert client.is_closed()
+
+
+def test_c41_idle_connections_are_closed(start_broker: StartBroker) -> None:
+    broker = start_broker(config={"connections.max.idle.ms": 200})
+    with connect(broker) as client:
+        client.request(ApiKeys.METADATA, 1, metadata_body())
+        assert client.is_closed(within_s=3)
+
+
+def test_a_hundred_connections_that_only_connect_are_gone_when_closed(start_broker: StartBroker) -> None:
+    broker = start_broker()
+    clients = [connect(broker) for _ in range(100)]
+    await_true(lambda: server_of(broker).socket_server.connection_count == 100)
+    for client in clients:
+        client.close()
+    await_true(lambda: server_of(broker).socket_server.connection_count == 0)
+
+
+def test_a_port_that_is_taken_is_a_config_error() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(ConfigError, match="could not bind"):
+        EmbeddedBroker(port=taken.getsockname()[1]).start()
