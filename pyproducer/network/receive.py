@@ -139,7 +139,10 @@ class NetworkReceive:
         """Return the free part of the buffer, which doubles when it is full."""
         if self._filled_bytes == len(self._buffer):
             step = min(max(len(self._buffer), FIRST_STEP_BYTES), self._size_bytes - self._filled_bytes)
-            self._buffer += bytes(step)
+            if self._buffer:
+                self._buffer += bytes(step)
+            else:
+                self._buffer = bytearray(step)
         return memoryview(self._buffer)[self._filled_bytes:]
 
     def _on_payload(self, count: int) -> None:

@@ -87,7 +87,8 @@ class SslTransportLayer:
                 self._object.do_handshake()
                 break
             except ssl.SSLWantReadError:
-                self.flush()
+                # A peer that has hung up may have said why: what it wrote is read before the broken pipe counts.
+                self._flush_quietly()
                 if not self._receive_handshake():
                     return
             except ssl.SSLError as error:
@@ -96,7 +97,7 @@ class SslTransportLayer:
         # The peer's first frame may have come together with its last word of the handshake.
         self.has_pending_reads = self._incoming.pending > 0
         self.ready = True
-        self.flush()
+        self._flush_quietly()
 
     def _receive_handshake(self) -> bool:
         try:

@@ -7,14 +7,19 @@ import time
 
 import pytest
 
-from pyproducer.common.errors import ConfigError, DisconnectedError, IllegalStateError, InvalidReceiveError
+from pyproducer.common.errors import (
+    AuthenticationError,
+    ConfigError,
+    DisconnectedError,
+    IllegalStateError,
+    InvalidReceiveError,
+)
 from pyproducer.network.channel import KafkaChannel
 from pyproducer.network.channel_builder import PlaintextChannelBuilder
 from pyproducer.network.channel_state import ChannelPhase
 from pyproducer.network.interest import READ, WRITE
 from pyproducer.network.selector import Selector
 from pyproducer.network.send import NetworkSend
-from tests.support.clock import ManualClock
 from tests.support.selector_pair import BROKER, CLIENT, SelectorPair, make_selector, poll_until
 
 
@@ -313,56 +318,6 @@ def test_close_when_unknown_then_harmless() -> None:
     selector.close_all()
 
 
-def test_idle_when_nothing_happens_for_too_long_then_expired() -> None:
-    clock = ManualClock()
-    client = make_selector(connections_max_idle_ms=1000)
-    with SelectorPair(client=client) as pair:
-        client.poll(0, clock.advance(999))
-        assert client.disconnected == {}
-        pair.request(b"question")
-        client.poll(0, clock.now_ms())
-        client.poll(0, clock.advance(999))
-        assert client.disconnected == {}
-        client.poll(5000, clock.advance(1))
-        assert client.disconnected[CLIENT].phase is ChannelPhase.EXPIRED
-        assert client.disconnected[CLIENT].error is None
-
-
-def test_idle_when_the_poll_slept_for_long_then_what_happened_in_it_counts_as_late() -> None:
-    client = make_selector(connections_max_idle_ms=1000)
-    with SelectorPair(client=client) as pair:
-        pair.respond(b"answer")
-        client.poll(1000, 0)  # began at 0 and, as far as it knows, saw the answer then
-        assert client.completed_receives
-        client.poll(0, 999)
-        client.poll(0, 1998)
-        assert client.disconnected == {}
-        client.poll(0, 1999)
-        assert CLIENT in client.disconnected
-
-
-def test_idle_when_muted_or_mid_frame_then_not_idle() -> None:
-    broker = make_selector(is_broker=True, connections_max_idle_ms=1000)
-    with SelectorPair(broker=broker):
-        broker.mute(BROKER)
-        for now_ms in (1000, 2000, 3000):
-            broker.poll(0, now_ms)
-        assert broker.disconnected == {}
-        broker.unmute(BROKER)
-        broker.poll(0, 3999)
-        assert broker.disconnected == {}
-        broker.poll(0, 4000)
-        assert BROKER in broker.disconnected
-
-
-def test_idle_when_the_poll_may_sleep_longer_than_that_then_it_wakes_in_time() -> None:
-    client = make_selector(connections_max_idle_ms=50)
-    with SelectorPair(client=client):
-        begin = time.monotonic()
-        client.poll(10_000, 0)
-        assert time.monotonic() - begin < 5
-
-
 def test_poll_when_nothing_happens_then_it_sleeps() -> None:
     with SelectorPair() as pair:
         before = pair.client.interest.select_count
@@ -389,3 +344,37 @@ def test_register_when_the_peer_has_gone_then_oserror_and_the_socket_is_the_call
         selector.register("7", never_connected, 0)
     assert selector.channel_count == 0
     selector.close_all()
+
+
+def test_connect_when_buffer_sizes_are_given_then_the_socket_has_them() -> None:
+    selector = make_selector()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        selector.connect("7", listener.getsockname(), send_buffer_bytes=50_000, receive_buffer_bytes=40_000, now_ms=0)
+        channel = selector.channel("7")
+        assert channel is not None
+        sock = channel.transport.sock
+        # Linux doubles what it is told, for its own bookkeeping.
+        assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) in (50_000, 100_000)
+        assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) in (40_000, 80_000)
+        selector.close_all()
+
+
+@pytest.mark.parametrize(("last_words", "phase", "is_last_words"), [
+    (AuthenticationError("refused"), "authentication_failed", True),
+    (ConnectionResetError("reset"), "ready", False)])
+def test_send_when_it_fails_then_what_the_peer_said_last_is_the_better_reason(
+        monkeypatch: pytest.MonkeyPatch, last_words: Exception, phase: str, is_last_words: bool) -> None:
+    def write(channel: KafkaChannel) -> None:
+        raise BrokenPipeError("broken pipe")
+
+    def read(channel: KafkaChannel) -> None:
+        raise last_words
+
+    with SelectorPair() as pair, monkeypatch.context() as patch:
+        patch.setattr(KafkaChannel, "write", write)
+        patch.setattr(KafkaChannel, "read", read)
+        pair.request(b"question")
+        pair.client.poll(0, 0)
+        state = pair.client.disconnected[CLIENT]
+        assert state.phase == phase
+        assert (state.error is last_words) == is_last_words
