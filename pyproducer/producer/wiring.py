@@ -123,7 +123,7 @@ def build_runtime(config: ProducerConfig, key_serializer: object, value_serializ
     update_load = getattr(partitioner, "update_load", None)
     sender = Sender(
         client=client, metadata=metadata, accumulator=accumulator, completion=completion, in_flight=in_flight,
-        producer_id_request=producer_id_request, transaction_manager=transaction_manager, acks=int(config.acks),
+        producer_id_request=producer_id_request, transaction_manager=transaction_manager, acks=config.required_acks,
         max_request_size_bytes=config.max_request_size, request_timeout_ms=config.request_timeout_ms,
         guarantees_order_by_muting=mutes, metrics=metrics,
         partition_load=None if update_load is None else PartitionLoad(accumulator, update_load))
