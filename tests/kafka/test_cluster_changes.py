@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions
 
 from pyproducer import KafkaProducer
@@ -12,15 +13,17 @@ from tests.support.log_checker import check_log, read_topic
 from tests.support.sending import Outcomes
 
 
-def admin_of(kafka: KafkaServer) -> AdminClient:
+@pytest.fixture
+def admin(kafka: KafkaServer) -> AdminClient:
     return AdminClient({"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0})
 
 
-def test_topic_when_deleted_and_created_again_then_records_arrive(kafka: KafkaServer, topic_name: str) -> None:
+def test_topic_when_deleted_and_created_again_then_records_arrive(
+        kafka: KafkaServer, admin: AdminClient, topic_name: str) -> None:
     topic = kafka.create_topic(topic_name, 1)
     with KafkaProducer({"bootstrap.servers": kafka.bootstrap_servers}) as producer:
         assert producer.send(topic, b"old").result(20).offset == 0
-        admin = admin_of(kafka)  # kept: librdkafka fails what is under way when its handle goes
+        admin = admin  # kept: librdkafka fails what is under way when its handle goes
         admin.delete_topics([topic])[topic].result(30)
         _create_again(kafka, topic)
         # The producer still knows the old topic's id; the broker's refusal makes it ask again.
@@ -45,11 +48,12 @@ def _create_again(kafka: KafkaServer, topic: str) -> None:
             return
 
 
-def test_topic_when_it_grows_then_the_new_partitions_are_found(kafka: KafkaServer, topic_name: str) -> None:
+def test_topic_when_it_grows_then_the_new_partitions_are_found(
+        kafka: KafkaServer, admin: AdminClient, topic_name: str) -> None:
     topic = kafka.create_topic(topic_name, 1)
     with KafkaProducer({"bootstrap.servers": kafka.bootstrap_servers, "metadata.max.age.ms": 300}) as producer:
         assert producer.send(topic, b"v").result(20).partition == 0
-        admin = admin_of(kafka)
+        admin = admin
         admin.create_partitions([NewPartitions(topic, 3)])[topic].result(30)
         # An explicit partition that is not known yet is waited for.
         assert producer.send(topic, b"v", partition=2).result(20).partition == 2
