@@ -1,0 +1,75 @@
+"""What README.md says of settings, and of what is not there yet, is so."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from pathlib import Path
+
+import pytest
+
+import pyproducer
+from pyproducer import ConfigError, KafkaProducer, ProducerConfig
+from pyproducer.producer.partitioners import resolve_partitioner
+from pyproducer.producer.serializers import resolve_serializer
+
+README = (Path(__file__).resolve().parents[2] / "README.md").read_text(encoding="ascii")
+BOOTSTRAP = {"bootstrap.servers": "127.0.0.1:1"}
+
+
+def table_row(first_cell: str) -> str:
+    """The row of a table of the README that begins with this cell."""
+    return next(line for line in README.splitlines() if line.startswith(f"| {first_cell}"))
+
+
+def names_in(row: str) -> list[str]:
+    return re.findall(r"`([^`]+)`", row.split("|")[2])
+
+
+def test_serializer_names_in_readme_are_accepted() -> None:
+    names = [name for name in names_in(table_row("`key.serializer`")) if name.isalpha()]
+    assert len(names) == 7
+    for name in names:
+        assert resolve_serializer(name, "key.serializer") is not None
+
+
+def test_partitioner_names_in_readme_are_accepted_and_exported() -> None:
+    names = names_in(table_row("`partitioner.class`"))
+    assert len(names) == 5
+    for name in names:
+        assert type(resolve_partitioner(name, ProducerConfig(BOOTSTRAP))).__name__ == name
+        assert name in pyproducer.__all__
+
+
+def test_compression_names_in_readme_are_accepted() -> None:
+    names = [name for name in names_in(table_row("`compression.type`")) if name.isalnum()]
+    assert sorted(names) == ["gzip", "lz4", "none", "snappy", "zstd"]
+    for name in names:
+        assert ProducerConfig({**BOOTSTRAP, "compression.type": name}).compression_type == name
+
+
+def test_defaults_in_readme_are_those_of_the_table() -> None:
+    assert "(Kafka 4.1: acks all, idempotence on, linger 5 ms)" in README.replace("\n", " ")
+    config = ProducerConfig(BOOTSTRAP)
+    assert (str(config.acks), config.enable_idempotence, config.linger_ms) in {("all", True, 5), ("-1", True, 5)}
+
+
+@pytest.mark.parametrize(("row", "is_missing"), [
+    ("transactions", lambda: not hasattr(KafkaProducer, "init_transactions") and refuses({"transactional.id": "t"})),
+    ("SASL", lambda: refuses({"security.protocol": "SASL_SSL"})),
+    ("`send_batch`", lambda: not hasattr(KafkaProducer, "send_batch")),
+    ("Spark data source", lambda: importlib.util.find_spec("pyproducer.spark.datasource") is None),
+    ("`AsyncKafkaProducer`", lambda: importlib.util.find_spec("pyproducer.aio") is None),
+    ("compiled twin", lambda: pyproducer.IMPL == "python"),
+])
+def test_rows_that_say_not_yet_are_not_there(row: str, is_missing: object) -> None:
+    assert callable(is_missing)
+    assert ("not yet" in table_row(row)) == is_missing()
+
+
+def refuses(props: dict[str, object]) -> bool:
+    try:
+        KafkaProducer({**BOOTSTRAP, **props}).close()
+    except ConfigError:
+        return True
+    return False
