@@ -180,7 +180,7 @@ class ClusterState:
         self.timer.start()
 
     def close(self) -> None:
-        """Stop the timer, close every log and give the directory back. No handler may be running."""
+        """Stop the timer, close every log, give the directory back; harmless when closed. No handler may be running."""
         self.timer.stop()
         self._close_logs()
         self.data_dir.close(clean=True)

@@ -63,6 +63,10 @@ class Timer:
         """Start the thread."""
         self._thread.start()
 
+    def __len__(self) -> int:
+        """Return how many tasks are kept, with those that were cancelled and are not forgotten yet."""
+        return len(self._heap)
+
     def schedule(self, delay_ms: int, callback: Callable[[], None]) -> TimerTask:
         """Run `callback` on the timer's thread in `delay_ms`."""
         task = TimerTask(self._clock.now_ms() + max(delay_ms, 0), callback)

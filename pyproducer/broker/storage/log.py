@@ -54,6 +54,7 @@ class Log:
         self.directory = directory
         self.segment_bytes = segment_bytes
         self._index_interval_bytes = index_interval_bytes
+        self._is_closed = False
         self._lock = threading.Lock()  # guards appending: segments, producers, log_end_offset
         self.producers = ProducerStateManager()
         directory.mkdir(parents=True, exist_ok=True)
@@ -183,14 +184,17 @@ class Log:
         return max(segments, key=lambda segment: segment.max_timestamp).batch_with_max_timestamp()
 
     def close(self) -> None:
-        """Write the indexes and close the files. Nobody may use the log any more."""
+        """Write the indexes and close the files; harmless when closed. Nobody may use the log any more."""
         with self._lock:
-            for segment in self._segments:
-                segment.close()
+            if not self._is_closed:
+                self._is_closed = True
+                for segment in self._segments:
+                    segment.close()
 
     def delete(self) -> None:
         """Remove the directory. A reader that is under way finishes with the files it has."""
         with self._lock:
+            self._is_closed = True  # there is no directory to write indexes to; the last reader closes the files
             shutil.rmtree(self.directory, ignore_errors=True)
             self.log_end_offset = self.log_start_offset = 0
 

@@ -1,0 +1,286 @@
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pyproducer.broker.storage.log import AppendResult, Log
+from pyproducer.common.error_codes import ErrorCode
+from pyproducer.record.batch_reader import RecordBatch, read_batches
+from pyproducer.record.batch_writer import build_batch
+from pyproducer.record.validation import BatchFault
+
+START_MS = 1_700_000_000_000
+
+
+class Logs:
+    """Opens logs in one folder and closes them at the end."""
+
+    def __init__(self, folder: Path) -> None:
+        self.directory = folder / "orders-0"
+        self._open: list[Log] = []
+
+    def open(self, *, segment_bytes: int = 1 << 30, index_interval_bytes: int = 4096) -> Log:
+        log = Log(self.directory, segment_bytes=segment_bytes, index_interval_bytes=index_interval_bytes)
+        self._open.append(log)
+        return log
+
+    def close(self) -> None:
+        for log in self._open:
+            log.close()
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> Iterator[Logs]:
+    made = Logs(tmp_path)
+    yield made
+    made.close()
+
+
+def batch(number: int, *, count: int = 2, value_bytes: int = 100, **fields: int) -> RecordBatch:
+    at = START_MS + 1000 * number
+    return RecordBatch(build_batch([(at + index, b"key", bytes(value_bytes), ()) for index in range(count)], **fields))
+
+
+def append(log: Log, number: int, **fields: int) -> int:
+    result = log.append(batch(number, **fields), leader_epoch=3)
+    assert isinstance(result, AppendResult)
+    return result.base_offset
+
+
+def fill(log: Log, count: int) -> None:
+    for number in range(count):
+        append(log, number)
+
+
+def offsets(data: bytes) -> list[int]:
+    return [record.offset for one in read_batches(data) for record in one]
+
+
+def test_append_patches_offset_and_epoch_and_nothing_else(logs: Logs) -> None:
+    log = logs.open()
+    append(log, 0)
+    sent = batch(1)
+    assert log.append(sent, leader_epoch=3) == AppendResult(2)
+    (_, stored) = read_batches(log.read(0, 1 << 20, at_least_one=True))
+    stored.ensure_valid()
+    assert (stored.base_offset, stored.partition_leader_epoch) == (2, 3)
+    assert bytes(stored.data[16:]) == bytes(sent.data[16:])
+    assert sent.base_offset == 0, "the producer's bytes are left alone"
+
+
+def test_append_with_log_append_time_stamps_the_batch(logs: Logs) -> None:
+    log = logs.open()
+    result = log.append(batch(0), leader_epoch=0, log_append_time_ms=START_MS + 5555)
+    assert result == AppendResult(0, START_MS + 5555)
+    (stored,) = read_batches(log.read(0, 1 << 20, at_least_one=True))
+    stored.ensure_valid()
+    assert (stored.timestamp_type, stored.max_timestamp) == (1, START_MS + 5555)
+    assert {record.timestamp for record in stored} == {START_MS + 5555}
+
+
+def test_append_clears_a_timestamp_type_that_the_producer_may_not_set(logs: Logs) -> None:
+    log = logs.open()
+    log.append(batch(0, timestamp_type=1), leader_epoch=0)
+    (stored,) = read_batches(log.read(0, 1 << 20, at_least_one=True))
+    stored.ensure_valid()
+    assert stored.timestamp_type == 0
+
+
+def test_append_answers_duplicates_and_gaps_without_writing(logs: Logs) -> None:
+    log = logs.open()
+    ids = {"producer_id": 9, "producer_epoch": 0}
+    append(log, 0, base_sequence=0, **ids)
+    append(log, 1, base_sequence=2, **ids)
+    again = log.append(batch(1, base_sequence=2, **ids), leader_epoch=0)
+    assert again == AppendResult(2, START_MS + 1001, is_duplicate=True)
+    gap = log.append(batch(1, base_sequence=6, **ids), leader_epoch=0)
+    assert isinstance(gap, BatchFault)
+    assert gap.error_code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert log.log_end_offset == 4
+
+
+@pytest.mark.parametrize("index_interval_bytes", [0, 500, 4096])
+@pytest.mark.parametrize("segment_bytes", [1 << 30, 1000])
+def test_read_starts_with_the_batch_that_holds_the_offset(
+        logs: Logs, segment_bytes: int, index_interval_bytes: int) -> None:
+    log = logs.open(segment_bytes=segment_bytes, index_interval_bytes=index_interval_bytes)
+    fill(log, 30)
+    for offset in range(60):
+        data = log.read(offset, 1, at_least_one=True)
+        first = offset - offset % 2
+        assert offsets(data) == [first, first + 1]
+        assert log.read(offset, 1, at_least_one=False) == b""
+    assert log.read(60, 1 << 20, at_least_one=True) == b""
+
+
+@pytest.mark.parametrize("index_interval_bytes", [0, 500, 4096])
+def test_read_gives_whole_batches_within_the_limit(logs: Logs, index_interval_bytes: int) -> None:
+    log = logs.open(index_interval_bytes=index_interval_bytes)
+    fill(log, 30)
+    size = batch(0).size_bytes
+    for start in (0, 7, 20):
+        for limit in range(size, 8 * size, 37):
+            data = log.read(2 * start, limit, at_least_one=True)
+            assert len(data) == min(limit // size, 30 - start) * size
+            assert offsets(data)[0] == 2 * start
+
+
+def test_read_stops_before_up_to_offset(logs: Logs) -> None:
+    log = logs.open()
+    fill(log, 10)
+    assert offsets(log.read(4, 1 << 20, at_least_one=True, up_to_offset=8)) == [4, 5, 6, 7]
+    assert log.read(8, 1 << 20, at_least_one=True, up_to_offset=8) == b""
+
+
+def test_segments_are_named_by_their_first_offset_and_read_across(logs: Logs) -> None:
+    log = logs.open(segment_bytes=2 * batch(0).size_bytes)
+    fill(log, 6)
+    assert sorted(path.name for path in logs.directory.glob("*.log")) == [
+        "00000000000000000000.log", "00000000000000000004.log", "00000000000000000008.log"]
+    found: list[int] = []
+    while len(found) < 12:
+        found += offsets(log.read(len(found), 1 << 20, at_least_one=True))
+    assert found == list(range(12))
+    assert log.bytes_after(0, 1 << 20) == 6 * batch(0).size_bytes
+    assert log.bytes_after(12, 1 << 20) == 0
+
+
+def test_bytes_after_counts_from_the_batch_of_the_offset(logs: Logs) -> None:
+    log = logs.open()
+    fill(log, 4)
+    size = batch(0).size_bytes
+    assert [log.bytes_after(offset, 1 << 20) for offset in (0, 1, 2, 6, 7, 8)] == [
+        4 * size, 4 * size, 3 * size, size, size, 0]
+    assert log.bytes_after(0, 10) == 10
+
+
+@pytest.mark.parametrize("segment_bytes", [1 << 30, 1000])
+def test_batch_for_timestamp_finds_the_first_batch_that_reaches_it(logs: Logs, segment_bytes: int) -> None:
+    log = logs.open(segment_bytes=segment_bytes, index_interval_bytes=0)
+    fill(log, 10)
+    for number in range(10):
+        found = log.batch_for_timestamp(START_MS + 1000 * number)
+        assert found is not None
+        assert found.base_offset == 2 * number
+    assert log.batch_for_timestamp(START_MS + 9002) is None
+    newest = log.batch_with_max_timestamp()
+    assert newest is not None
+    assert newest.base_offset == 18
+
+
+def test_batch_for_timestamp_with_timestamps_that_go_back(logs: Logs) -> None:
+    log = logs.open(index_interval_bytes=0)
+    for number in (5, 1, 7, 2, 3):
+        append(log, number)
+    for timestamp, offset in ((0, 0), (START_MS + 5001, 0), (START_MS + 5002, 4), (START_MS + 7000, 4)):
+        found = log.batch_for_timestamp(timestamp)
+        assert found is not None
+        assert found.base_offset == offset
+
+
+def test_open_again_finds_everything(logs: Logs) -> None:
+    log = logs.open(segment_bytes=1000)
+    for number in range(20):
+        append(log, number, producer_id=4, producer_epoch=1, base_sequence=2 * number)
+    log.close()
+    again = logs.open(segment_bytes=1000)
+    assert (again.log_start_offset, again.log_end_offset) == (0, 40)
+    repeated = again.append(batch(19, producer_id=4, producer_epoch=1, base_sequence=38), leader_epoch=0)
+    assert repeated == AppendResult(38, START_MS + 19001, is_duplicate=True)
+    assert append(again, 20, producer_id=4, producer_epoch=1, base_sequence=40) == 40
+
+
+@pytest.mark.parametrize("cut_bytes", [1, 30, 200])
+def test_open_again_cuts_a_torn_tail(logs: Logs, cut_bytes: int) -> None:
+    log = logs.open()
+    fill(log, 5)
+    log.close()
+    path = logs.directory / "00000000000000000000.log"
+    with path.open("r+b") as file:
+        file.truncate(path.stat().st_size - cut_bytes)
+    again = logs.open()
+    assert again.log_end_offset == 8
+    assert path.stat().st_size == 4 * batch(0).size_bytes
+    assert append(again, 5) == 8
+
+
+def test_open_again_cuts_at_a_wrong_checksum_in_the_last_segment(logs: Logs) -> None:
+    log = logs.open()
+    fill(log, 5)
+    log.close()
+    path = logs.directory / "00000000000000000000.log"
+    data = bytearray(path.read_bytes())
+    data[3 * batch(0).size_bytes + 100] ^= 0xFF
+    path.write_bytes(bytes(data))
+    assert logs.open().log_end_offset == 6
+
+
+@pytest.mark.parametrize("garbage", [bytes(40), bytes(4096), b"\xff" * 100, b"garbage" * 50],
+                         ids=["zeros", "a page of zeros", "ones", "text"])
+def test_open_again_cuts_garbage_behind_the_last_batch(logs: Logs, garbage: bytes) -> None:
+    log = logs.open()
+    fill(log, 5)
+    log.close()
+    with (logs.directory / "00000000000000000000.log").open("ab") as file:
+        file.write(garbage)
+    again = logs.open()
+    assert again.log_end_offset == 10
+    assert append(again, 5) == 10
+
+
+def test_open_again_removes_segments_behind_a_damaged_one(logs: Logs) -> None:
+    log = logs.open(segment_bytes=1000)
+    fill(log, 12)
+    log.close()
+    first, second, *later = sorted(logs.directory.glob("*.log"))
+    with second.open("r+b") as file:
+        file.truncate(second.stat().st_size - 1)
+    again = logs.open(segment_bytes=1000)
+    assert not any(path.exists() for path in later)
+    assert again.log_end_offset == int(second.stem) + 2 * (second.stat().st_size // batch(0).size_bytes)
+    assert first.exists()
+
+
+def test_close_writes_kafkas_index_files(logs: Logs) -> None:
+    log = logs.open(index_interval_bytes=0)
+    fill(log, 3)
+    log.close()
+    size = batch(0).size_bytes
+    index = (logs.directory / "00000000000000000000.index").read_bytes()
+    assert [int.from_bytes(index[at:at + 4], "big") for at in range(0, len(index), 4)] == [2, size, 4, 2 * size]
+    times = (logs.directory / "00000000000000000000.timeindex").read_bytes()
+    assert (int.from_bytes(times[:8], "big"), int.from_bytes(times[8:], "big")) == (START_MS + 2001, 5)
+
+
+def test_delete_removes_the_folder_and_readers_keep_what_they_have(logs: Logs) -> None:
+    log = logs.open()
+    fill(log, 3)
+    log.delete()
+    assert not logs.directory.exists()
+    assert log.log_end_offset == 0
+
+
+def test_appends_and_reads_at_once_never_see_half_a_batch(logs: Logs) -> None:
+    log = logs.open(segment_bytes=50_000, index_interval_bytes=1000)
+    done = threading.Event()
+    faults: list[str] = []
+
+    def read() -> None:
+        position = 0
+        while position < log.log_end_offset or not done.is_set():
+            for one in read_batches(log.read(position, 3000, at_least_one=True)):
+                if one.base_offset != position or not one.is_valid():
+                    faults.append(f"offset {one.base_offset} where {position} is next")
+                position = one.next_offset
+
+    readers = [threading.Thread(target=read) for _ in range(2)]
+    for reader in readers:
+        reader.start()
+    fill(log, 2000)
+    done.set()
+    for reader in readers:
+        reader.join()
+    assert faults == []
