@@ -1,0 +1,262 @@
+"""EmbeddedBroker as its users see it: both kinds of process, restart, crash, misuse."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+
+from pyproducer.broker import EmbeddedBroker, StoredRecord
+from pyproducer.broker.child_process import ChildProcessCluster
+from pyproducer.common.errors import ConfigError, IllegalStateError
+from pyproducer.common.records import Header
+from pyproducer.protocol.apis import ApiKeys
+from pyproducer.record.batch_writer import build_batch
+from tests.support.raw_client import RawClient, metadata_body, produce_body, produced
+
+ROOT = Path(__file__).resolve().parents[2]
+START_MS = 1_700_000_000_000
+both_kinds = pytest.mark.parametrize("separate_process", [False, True], ids=["in process", "separate process"])
+
+
+def connect(broker: EmbeddedBroker) -> RawClient:
+    return RawClient(("127.0.0.1", broker.port))
+
+
+def produce(client: RawClient, topic: str, partition: int, *values: bytes, **fields: int) -> int:
+    records = build_batch([(START_MS, b"k", value, (Header("h", b"1"),)) for value in values], **fields)
+    answer = produced(client.request(ApiKeys.PRODUCE, 9, produce_body(topic, partition, bytes(records))))
+    assert answer["error_code"] == 0
+    offset: int = answer["base_offset"]
+    return offset
+
+
+@both_kinds
+def test_broker_serves_shows_its_records_and_leaves_nothing(separate_process: bool) -> None:
+    with EmbeddedBroker(topics={"orders": 3}, separate_process=separate_process) as broker:
+        host, port = broker.bootstrap_servers.split(":")
+        assert (host, int(port)) == ("127.0.0.1", broker.port)
+        data_dir = broker.data_dir
+        with connect(broker) as client:
+            produce(client, "orders", 1, b"a", b"b")
+            produce(client, "orders", 2, b"c")
+        assert broker.create_topic("more", 2)
+        assert not broker.create_topic("more", 2)
+        assert broker.topics() == {"orders": 3, "more": 2}
+        assert broker.log_end_offsets("orders") == {0: 0, 1: 2, 2: 1}
+        assert broker.log_end_offsets("no such topic") == {}
+        header = (Header("h", b"1"),)
+        assert broker.records("orders") == [
+            StoredRecord("orders", 1, 0, START_MS, b"k", b"a", header),
+            StoredRecord("orders", 1, 1, START_MS, b"k", b"b", header),
+            StoredRecord("orders", 2, 0, START_MS, b"k", b"c", header)]
+        with pytest.raises(ConfigError, match="Unknown topic config"):
+            broker.create_topic("bad", 1, {"no.such": "1"})
+        with pytest.raises(ConfigError, match="is invalid"):
+            broker.create_topic("bad/name")
+    assert not data_dir.exists()
+    with pytest.raises(IllegalStateError):
+        broker.bootstrap_servers  # noqa: B018 - the property is what is tested
+
+
+@both_kinds
+def test_broker_starts_again_with_everything_it_had(tmp_path: Path, separate_process: bool) -> None:
+    data_dir = tmp_path / "data"
+    for run in range(3):
+        with EmbeddedBroker(data_dir=data_dir, topics={"orders": 1}, separate_process=separate_process) as broker:
+            with connect(broker) as client:
+                assert produce(client, "orders", 0, b"%d" % run, producer_id=5, producer_epoch=0,
+                               base_sequence=run) == run
+                # The batch of the run before is still known as a duplicate.
+                if run:
+                    assert produce(client, "orders", 0, b"%d" % (run - 1), producer_id=5, producer_epoch=0,
+                                   base_sequence=run - 1) == run - 1
+            assert [record.value for record in broker.records("orders")] == [b"%d" % number
+                                                                            for number in range(run + 1)]
+
+
+def test_broker_may_start_again_after_stop() -> None:
+    broker = EmbeddedBroker(topics=["orders"], num_partitions=2)
+    for _ in range(2):
+        with broker:
+            assert broker.topics() == {"orders": 2}
+    broker.stop()
+    with broker, pytest.raises(IllegalStateError, match="running already"):
+        broker.start()
+
+
+@pytest.mark.parametrize(("arguments", "why"), [
+    ({"brokers": 3}, "exactly one broker"),
+    ({"topics": {"orders": 0}}, "at least one partition"),
+    ({"topics": {"a/b": 1}}, "is invalid"),
+    ({"config": {"num.io.thread": 1}}, r"did you mean num\.io\.threads"),
+    ({"config": {"listeners": "SSL://127.0.0.1:0"}}, "needs a certificate"),
+])
+def test_arguments_that_make_no_sense_are_refused_and_nothing_runs(arguments: dict[str, object], why: str) -> None:
+    before = threading.active_count()
+    with pytest.raises(ConfigError, match=why):
+        EmbeddedBroker(**arguments).start()  # type: ignore[arg-type]  # wrong on purpose
+    assert threading.active_count() == before
+
+
+@both_kinds
+def test_data_dir_of_a_running_broker_is_refused(tmp_path: Path, separate_process: bool) -> None:
+    with EmbeddedBroker(data_dir=tmp_path) as broker:
+        with pytest.raises(ConfigError, match="another broker uses this directory"):
+            EmbeddedBroker(data_dir=tmp_path, separate_process=separate_process).start()
+        assert broker.topics() == {}
+
+
+def test_topics_that_exist_with_other_partitions_are_refused(tmp_path: Path) -> None:
+    with EmbeddedBroker(data_dir=tmp_path, topics={"orders": 2}):
+        pass
+    with pytest.raises(ConfigError, match="has it with 2 partitions"):
+        EmbeddedBroker(data_dir=tmp_path, topics={"orders": 3}).start()
+
+
+def test_auto_create_can_be_switched_off() -> None:
+    with EmbeddedBroker(auto_create_topics=False) as broker:
+        with connect(broker) as client:
+            answer = client.request(ApiKeys.METADATA, 12, metadata_body("orders"))
+        assert answer["topics"][0]["error_code"] == 3
+        assert broker.topics() == {}
+
+
+def test_without_strict_checks_records_stay_unopened() -> None:
+    batch = bytearray(build_batch([(START_MS, b"k", b"v", ())]))
+    with EmbeddedBroker(topics={"orders": 1}, strict_checks=False) as broker, connect(broker) as client:
+        answer = produced(client.request(ApiKeys.PRODUCE, 9, produce_body("orders", 0, bytes(batch))))
+        assert answer["error_code"] == 0
+        batch[-1] ^= 0xFF  # the checksum is checked all the same
+        answer = produced(client.request(ApiKeys.PRODUCE, 9, produce_body("orders", 0, bytes(batch))))
+        assert answer["error_code"] == 2
+
+
+def test_a_hundred_starts_and_stops_leave_no_descriptor_and_no_thread() -> None:
+    process = psutil.Process()
+    with EmbeddedBroker():
+        pass
+    before = process.num_fds(), threading.active_count()
+    for _ in range(20):
+        with EmbeddedBroker(topics={"orders": 5}) as broker, connect(broker) as client:
+            produce(client, "orders", 0, b"v")
+    assert (process.num_fds(), threading.active_count()) == before
+
+
+def test_stop_takes_less_than_a_second_with_clients_connected(start_broker: Callable[..., EmbeddedBroker]) -> None:
+    broker = start_broker(separate_process=True, topics={"orders": 1})
+    clients = [connect(broker) for _ in range(20)]
+    for client in clients:
+        client.request(ApiKeys.METADATA, 1, metadata_body())
+    begin = time.monotonic()
+    broker.stop()
+    assert time.monotonic() - begin < 1
+    for client in clients:
+        client.close()
+
+
+# ---- the child process
+
+def pid_of(broker: EmbeddedBroker) -> int:
+    cluster = broker._cluster
+    assert isinstance(cluster, ChildProcessCluster)
+    assert cluster.pid is not None
+    return cluster.pid
+
+
+def await_gone(pid: int) -> None:
+    deadline = time.monotonic() + 10
+    while psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
+        assert time.monotonic() < deadline, "the process is still there"
+        time.sleep(0.02)
+
+
+def test_child_that_was_killed_is_named_and_its_log_is_whole(tmp_path: Path) -> None:
+    broker = EmbeddedBroker(data_dir=tmp_path, topics={"orders": 1}, separate_process=True).start()
+    acknowledged = 0
+    with connect(broker) as client:
+        for number in range(200):
+            acknowledged = produce(client, "orders", 0, b"%d" % number) + 1
+        os.kill(pid_of(broker), signal.SIGKILL)
+    with pytest.raises(IllegalStateError, match="has ended"):
+        broker.log_end_offsets("orders")
+    broker.stop()
+    with EmbeddedBroker(data_dir=tmp_path) as again:
+        assert again.log_end_offsets("orders") == {0: acknowledged}
+        assert [record.value for record in again.records("orders")] == [b"%d" % number for number in range(200)]
+
+
+def test_child_stops_cleanly_on_sigterm(tmp_path: Path) -> None:
+    broker = EmbeddedBroker(data_dir=tmp_path, topics={"orders": 1}, separate_process=True).start()
+    os.kill(pid_of(broker), signal.SIGTERM)
+    await_gone(pid_of(broker))
+    assert (tmp_path / ".kafka_cleanshutdown").exists()
+    broker.stop()
+
+
+def test_child_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
+    script = textwrap.dedent("""
+        import sys, time
+        from pyproducer.broker import EmbeddedBroker
+        broker = EmbeddedBroker(separate_process=True).start()
+        print(broker._cluster.pid, broker.data_dir, flush=True)
+        time.sleep(60)
+    """)
+    parent = subprocess.Popen([sys.executable, "-c", script], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    pid, data_dir = parent.stdout.readline().split()
+    parent.kill()
+    parent.wait()
+    parent.stdout.close()
+    await_gone(int(pid))
+    assert not Path(data_dir).exists(), "the child removes its temporary folder"
+
+
+# ---- the command line
+
+def start_command(*arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen([sys.executable, "-W", "error", "-m", "pyproducer", "broker", *arguments], cwd=ROOT,
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_command_line_serves_until_it_is_told_to_stop(tmp_path: Path, number: signal.Signals) -> None:
+    command = start_command("--port", "0", "--data-dir", str(tmp_path), "--topic", "orders:3", "--topic", "events",
+                            "--config", "num.io.threads=2")
+    assert command.stdout is not None
+    line = command.stdout.readline()
+    assert line.startswith("pyproducer broker listens on PLAINTEXT://127.0.0.1:")
+    assert "topics: events:1, orders:3" in line
+    port = int(line.split("PLAINTEXT://127.0.0.1:")[1].split(";")[0])
+    with RawClient(("127.0.0.1", port)) as client:
+        assert produce(client, "orders", 2, b"v") == 0
+    begin = time.monotonic()
+    command.send_signal(number)
+    printed, complaints = command.communicate(timeout=10)
+    assert (command.returncode, printed, complaints) == (0, "", "")
+    assert time.monotonic() - begin < 2
+    with EmbeddedBroker(data_dir=tmp_path) as broker:
+        assert [record.value for record in broker.records("orders")] == [b"v"]
+
+
+@pytest.mark.parametrize(("arguments", "why"), [
+    (("--topic", "orders:many"), "is not NAME:PARTITIONS"),
+    (("--config", "nonsense"), "is not KEY=VALUE"),
+    (("--config", "num.io.thread=3"), "did you mean num.io.threads?"),
+    (("--topic", "a/b"), "is invalid"),
+])
+def test_command_line_says_what_is_wrong(arguments: tuple[str, ...], why: str) -> None:
+    command = start_command("--port", "0", *arguments)
+    _, complaints = command.communicate(timeout=20)
+    assert command.returncode == 2
+    assert why in complaints
+    assert "Traceback" not in complaints
