@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import socket
+import ssl
 import struct
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -27,8 +28,15 @@ class ConnectionEnded(Exception):
 class RawClient:
     """One connection; a context manager."""
 
-    def __init__(self, address: tuple[str, int], *, timeout_s: float = 10.0) -> None:
+    def __init__(self, address: tuple[str, int], *, timeout_s: float = 10.0,
+                 ssl_context: ssl.SSLContext | None = None) -> None:
         self._socket = socket.create_connection(address, timeout=timeout_s)
+        if ssl_context is not None:
+            try:
+                self._socket = ssl_context.wrap_socket(self._socket, server_hostname=address[0])
+            except Exception:
+                self._socket.close()
+                raise
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._correlation_ids = itertools.count(1)
 
