@@ -1,4 +1,4 @@
-"""Every exception that pyproducer raises.
+"""Every exception that pyproducer raises; pyproducer.spark adds two below KafkaError, drawn in spark/errors.py.
 
     KafkaError                          base; picklable
       ConfigError (ValueError)          key, value, why; raised before any thread starts
