@@ -15,8 +15,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from pyproducer.broker.authorizer import Authorizer, allow_everything
 from pyproducer.broker.cluster_file import TopicEntry, read_cluster_file, write_cluster_file
 from pyproducer.broker.config import BrokerConfig
+from pyproducer.broker.coordinator.internal_topics import InternalTopics
 from pyproducer.broker.data_dir import DataDir
 from pyproducer.broker.delayed_operation import DelayedOperationPurgatory
 from pyproducer.broker.listener import EndPoint
@@ -69,6 +71,8 @@ class ClusterState:
         self.data_dir = DataDir(data_dir)
         self.timer = Timer(clock, name="kafka-expiration-reaper")
         self.delayed_fetches: DelayedOperationPurgatory[TopicPartition] = DelayedOperationPurgatory(self.timer)
+        self.authorizer: Authorizer = allow_everything
+        self.internal_topics = InternalTopics(self)
         self._lock = threading.Lock()  # guards every change below, and the cluster file
         self._topics: dict[str, TopicState] = {}
         self._topics_by_id: dict[uuid.UUID, TopicState] = {}

@@ -56,6 +56,15 @@ _BROKER_ROWS = (
     ConfigRow("fetch.max.bytes", int, 55 * 1024 * 1024, "Most bytes in one Fetch response", 1024),
     ConfigRow("log.index.interval.bytes", int, 4096, "Distance between index entries", 0),
     ConfigRow("compression.type", str, "producer", "Batches are kept as they came", allowed=("producer",)),
+    ConfigRow("offsets.topic.num.partitions", int, 50, "Partitions of __consumer_offsets", 1),
+    ConfigRow("offsets.topic.replication.factor", int, 1, "More than there are brokers: no group coordinator", 1),
+    ConfigRow("offsets.topic.segment.bytes", int, 100 * 1024 * 1024, "Segments of __consumer_offsets", 1),
+    ConfigRow("transaction.state.log.num.partitions", int, 50, "Partitions of __transaction_state", 1),
+    ConfigRow("transaction.state.log.replication.factor", int, 1,
+              "More than there are brokers: no transaction coordinator", 1),
+    ConfigRow("transaction.state.log.segment.bytes", int, 100 * 1024 * 1024, "Segments of __transaction_state", 1),
+    # Ours: how long the first FindCoordinator is answered with COORDINATOR_NOT_AVAILABLE, as a real cluster does.
+    ConfigRow("internal.topic.creation.delay.ms", int, 0, "Time that an internal topic takes to be made", 0),
     # Ours, not Kafka's: Kafka always looks at each record.
     ConfigRow("strict.checks", bool, True, "Decompress and walk the records of every batch before it is stored"),
 )
@@ -76,8 +85,9 @@ _TOPIC_ROWS = (
      "log.retention.ms"),
     (ConfigRow("retention.bytes", int, -1, "Kept for those who ask; nothing is cleaned up yet", -1),
      "log.retention.bytes"),
-    (ConfigRow("compression.type", str, "producer", "Batches are kept as they came", allowed=("producer",)),
-     "compression.type"),
+    # Uncompressed is for __transaction_state, whose batches come so.
+    (ConfigRow("compression.type", str, "producer", "Batches are kept as they came", allowed=(
+        "producer", "uncompressed")), "compression.type"),
     (ConfigRow("min.insync.replicas", int, 1, "There is one replica", 1), "min.insync.replicas"),
 )
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from pyproducer.broker.authorizer import AclOperation, ResourceType
 from pyproducer.broker.cluster_state import ClusterState
 from pyproducer.broker.config import BrokerConfig
 from pyproducer.broker.listener import EndPoint
@@ -50,6 +51,10 @@ class Services:
     clock: Clock
     respond: Callable[[Request, Answer], None]
     advertised_apis: Mapping[int, VersionRange]
+
+    def authorize(self, request: Request, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
+        """Return whether the one who sent a request may do this."""
+        return self.cluster.authorizer(request.context, operation, resource_type, name)
 
     def end_points(self, listener_name: str) -> dict[int, tuple[EndPoint, str | None]]:
         """Return the living brokers that have this listener: id to address and rack.

@@ -31,6 +31,8 @@ _logger = logging.getLogger(__name__)
 _TOPIC_ID_FROM = 13
 _CURRENT_LEADER_FROM = 10
 _NOTHING: tuple[()] = ()
+# Java AdminUtils.ADMIN_CLIENT_ID: the one that may write to internal topics.
+_ADMIN_CLIENT_ID = "__admin_client"
 
 
 def handle(services: Services, request: Request) -> Answer:
@@ -60,6 +62,8 @@ def handle(services: Services, request: Request) -> Answer:
                 answer = _error(index, unknown)
             elif not -1 <= acks <= 1:
                 answer = _error(index, ErrorCode.INVALID_REQUIRED_ACKS)
+            elif found is not None and found.is_internal and request.header.client_id != _ADMIN_CLIENT_ID:
+                answer = _error(index, ErrorCode.INVALID_TOPIC_EXCEPTION)
             elif partition.leadership.leader_id != node_id:
                 answer = _not_leader(index, partition.leadership, version)
                 leaders.add(partition.leadership.leader_id)

@@ -1,0 +1,1 @@
+"""Group and transaction coordinators, and the internal topics that are their memory."""
