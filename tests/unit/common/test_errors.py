@@ -30,7 +30,7 @@ def _make(cls):
 
 
 # pyproducer.spark has a small tree of its own (tests/unit/spark/test_errors.py), there only once it is imported.
-OURS = [cls for cls in _subclasses(errors.KafkaError) 
+OURS = [cls for cls in _subclasses(errors.KafkaError)
         if cls.__module__.startswith("pyproducer") and not cls.__module__.startswith("pyproducer.spark")]
 
 
