@@ -14,9 +14,9 @@ One request of a connection is in flight at a time, which is what keeps its requ
 from __future__ import annotations
 
 import logging
-import queue
 import socket
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -87,11 +87,16 @@ class Processor:
         self._gate = gate
         self._clock = clock
         self._socket_options = socket_options
-        self._new_connections: queue.Queue[socket.socket] = queue.Queue(CONNECTION_QUEUE_SIZE)
-        self._responses: queue.SimpleQueue[Response] = queue.SimpleQueue()
+        # Two queues of one consumer, this thread, which looks at both in every turn: a deque is looked at for nothing,
+        # where an empty Queue costs a lock and an exception. The semaphore bounds the first; one that comes in is
+        # appended before the wakeup, so that it is not overlooked.
+        self._new_connections: deque[socket.socket] = deque()
+        self._room_for_connections = threading.Semaphore(CONNECTION_QUEUE_SIZE)
+        self._responses: deque[Response] = deque()
         self._inflight_responses: dict[str, Response] = {}
         self._next_connection_index = 0
         self._stopping = False
+        self._is_closed = False
         self._thread = threading.Thread(target=self.run, name=name, daemon=True)
 
     # ---- called by other threads
@@ -105,28 +110,29 @@ class Processor:
 
         A processor that is stopping takes the socket and closes it.
         """
-        while True:
-            try:
-                self._new_connections.put(sock, block=may_block, timeout=POLL_TIMEOUT_MS / 1000)
+        while not self._room_for_connections.acquire(blocking=False):
+            if self._stopping:
+                sock.close()
+                return True
+            if not may_block:
+                return False
+            if self._room_for_connections.acquire(timeout=POLL_TIMEOUT_MS / 1000):
                 break
-            except queue.Full:
-                if self._stopping:
-                    sock.close()
-                    return True
-                if not may_block:
-                    return False
+        self._new_connections.append(sock)
+        if self._is_closed:
+            self._close_new_connections()  # the thread ended between the acceptor's choice and the line above
         self._selector.wakeup()
         return True
 
     def enqueue_response(self, response: Response) -> None:
         """Queue a response and wake the thread."""
-        self._responses.put(response)
+        self._responses.append(response)
         self._selector.wakeup()
 
     @property
     def response_queue_size(self) -> int:
         """How many responses wait to be taken up."""
-        return self._responses.qsize()
+        return len(self._responses)
 
     @property
     def connection_count(self) -> int:
@@ -179,11 +185,9 @@ class Processor:
         self._process_disconnected()
 
     def _configure_new_connections(self, now_ms: int) -> None:
-        for _ in range(CONNECTION_QUEUE_SIZE):  # not more in one turn, so that old connections are served too
-            try:
-                sock = self._new_connections.get_nowait()
-            except queue.Empty:
-                return
+        for _ in range(len(self._new_connections)):  # not more in one turn, so that old connections are served too
+            sock = self._new_connections.popleft()
+            self._room_for_connections.release()
             try:
                 self._socket_options(sock)  # the selector sets the others
                 self._selector.register(self._connection_id(sock), sock, now_ms)
@@ -198,11 +202,8 @@ class Processor:
         return f"{local_host}:{local_port}-{remote_host}:{remote_port}-{self.processor_id}-{index}"
 
     def _process_new_responses(self) -> None:
-        while True:
-            try:
-                response = self._responses.get_nowait()
-            except queue.Empty:
-                return
+        while self._responses:
+            response = self._responses.popleft()
             connection_id = response.request.context.connection_id
             try:
                 if isinstance(response, SendResponse):
@@ -285,6 +286,13 @@ class Processor:
         self._selector.close(connection_id)
 
     def _close_all(self) -> None:
-        while not self._new_connections.empty():
-            self._new_connections.get_nowait().close()
+        self._is_closed = True
+        self._close_new_connections()
         self._selector.close_all()
+
+    def _close_new_connections(self) -> None:
+        try:
+            while True:
+                self._new_connections.popleft().close()
+        except IndexError:  # none is left; another thread may have taken the last
+            return
