@@ -11,6 +11,7 @@ import logging
 from collections.abc import Sequence
 
 from pyproducer.broker.cluster_state import BrokerInfo, ClusterState
+from pyproducer.broker.config import BrokerConfig
 from pyproducer.broker.handler_pool import KafkaRequestHandlerPool
 from pyproducer.broker.kafka_apis import KafkaApis
 from pyproducer.broker.listener import EndPoint
@@ -28,10 +29,11 @@ class BrokerServer:
         ConfigError: A listener cannot be opened.
     """
 
-    def __init__(self, node_id: int, cluster: ClusterState, end_points: Sequence[EndPoint]) -> None:
+    def __init__(self, node_id: int, cluster: ClusterState, end_points: Sequence[EndPoint],
+                 config: BrokerConfig | None = None) -> None:
         self.node_id = node_id
         self._cluster = cluster
-        config = cluster.config
+        self._config = config = config or cluster.config
         self.channel = RequestChannel(config.number("queued.max.requests"))
         self.apis = KafkaApis(node_id, cluster, self.channel, cluster.clock)
         self.socket_server = SocketServer(node_id, end_points, config, self.channel, ApiGate(self.apis.is_supported),
@@ -47,7 +49,7 @@ class BrokerServer:
     def start(self) -> None:
         """Make the broker known to the cluster and serve."""
         self._cluster.register_broker(BrokerInfo(self.node_id, self.end_points,
-                                                 self._cluster.config.optional_text("broker.rack")))
+                                                 self._config.optional_text("broker.rack")))
         self._handlers.start()
         self.socket_server.start()
         for end_point in self.end_points.values():
@@ -61,3 +63,10 @@ class BrokerServer:
         self._handlers.shutdown()
         self._cluster.delayed_fetches.complete_all()
         self.socket_server.shutdown()
+
+    def kill(self) -> None:
+        """Stop as a crash does: connections first, so that what the handlers still do is never answered."""
+        self.socket_server.stop_accepting()
+        self.channel.close()
+        self.socket_server.shutdown()
+        self._handlers.shutdown()

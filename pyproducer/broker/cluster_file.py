@@ -41,8 +41,10 @@ class ClusterFile:
 
 
 def new_cluster_id() -> str:
-    """Return a random id in Kafka's form: 22 characters, a UUID in base64."""
-    return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode("ascii").rstrip("=")
+    """Return a random id in Kafka's form: 22 characters, a UUID in base64, never with "-" in front."""
+    while (cluster_id := base64.urlsafe_b64encode(uuid.uuid4().bytes).decode("ascii").rstrip("=")).startswith("-"):
+        pass
+    return cluster_id
 
 
 def read_cluster_file(data_dir: Path) -> ClusterFile:

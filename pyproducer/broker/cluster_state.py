@@ -22,13 +22,14 @@ from pyproducer.broker.coordinator.internal_topics import InternalTopics
 from pyproducer.broker.data_dir import DataDir
 from pyproducer.broker.delayed_operation import DelayedOperationPurgatory
 from pyproducer.broker.listener import EndPoint
-from pyproducer.broker.partition import Leadership, Partition
+from pyproducer.broker.partition import NO_LEADER, Leadership, Partition
 from pyproducer.broker.storage.log import Log
 from pyproducer.broker.timer import Timer
 from pyproducer.broker.topic_config import TopicConfig, topic_config
 from pyproducer.broker.topic_name import INTERNAL_TOPICS
 from pyproducer.common.clock import Clock
 from pyproducer.common.cluster import TopicPartition
+from pyproducer.common.errors import ConfigError
 
 # Java ProducerIdsBlock.PRODUCER_ID_BLOCK_SIZE: ids are reserved on disk in blocks, and the rest of a block is lost
 # when the broker stops.
@@ -101,6 +102,11 @@ class ClusterState:
         with self._lock:
             self._brokers = {**self._brokers, broker.node_id: broker}
 
+    def unregister_broker(self, node_id: int) -> None:
+        """Forget a broker that stops; its partitions stay its own, and have no living leader."""
+        with self._lock:
+            self._brokers = {key: value for key, value in self._brokers.items() if key != node_id}
+
     @property
     def brokers(self) -> Mapping[int, BrokerInfo]:
         """The living brokers by id."""
@@ -165,6 +171,33 @@ class ClusterState:
             self.delayed_fetches.check_and_complete(partition.topic_partition)
         return True
 
+    def change_leaders(self, leader_ids: Mapping[TopicPartition, int]) -> None:
+        """Begin a new leader epoch for some partitions, led by these brokers or by NO_LEADER.
+
+        Fetches that wait at a broker that does not lead any more are answered.
+
+        Raises:
+            ConfigError: There is no such partition; nothing was changed.
+        """
+        with self._lock:
+            partitions = {}
+            for topic_partition, leader_id in leader_ids.items():
+                partition = self.partition(*topic_partition)
+                if partition is None:
+                    raise ConfigError("partition", str(topic_partition), "there is no such partition")
+                partitions[partition] = leader_id
+            for partition, leader_id in partitions.items():
+                topic, index = partition.topic_partition
+                leader_epoch = partition.leadership.leader_epoch + 1
+                self._file.topics[topic].leader_epochs[index] = leader_epoch
+                partition.leadership = Leadership(leader_id, leader_epoch)
+                if leader_id != NO_LEADER:
+                    partition.last_leader_id = leader_id
+            if partitions:
+                write_cluster_file(self.data_dir.path, self._file)
+        for partition in partitions:
+            self.delayed_fetches.check_and_complete(partition.topic_partition)
+
     # ---- producer ids
 
     def next_producer_id(self) -> int:
@@ -201,6 +234,7 @@ class ClusterState:
     def _open_topic(self, name: str, entry: TopicEntry) -> TopicState:
         """Open the logs of a topic; on failure none of them is left open."""
         config = topic_config(entry.configs, self.config)
+        node_ids = tuple(sorted(self._brokers)) or self.node_ids  # before the brokers start, all count as living
         partitions: list[Partition] = []
         try:
             for index, leader_epoch in enumerate(entry.leader_epochs):
@@ -211,7 +245,7 @@ class ClusterState:
                     shutil.rmtree(directory, ignore_errors=True)
                 log = Log(directory, segment_bytes=config.segment_bytes,
                           index_interval_bytes=self.config.number("log.index.interval.bytes"))
-                leadership = Leadership(self.node_ids[index % len(self.node_ids)], leader_epoch)
+                leadership = Leadership(node_ids[index % len(node_ids)], leader_epoch)
                 partitions.append(Partition(topic_partition, leadership, log, config))
         except BaseException:
             for partition in partitions:

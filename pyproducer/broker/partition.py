@@ -32,6 +32,7 @@ class Partition:
     def __init__(self, topic_partition: TopicPartition, leadership: Leadership, log: Log, config: TopicConfig) -> None:
         self.topic_partition = topic_partition
         self.leadership = leadership
+        self.last_leader_id = leadership.leader_id  # who keeps it while nobody leads
         self.log = log
         self.config = config
 

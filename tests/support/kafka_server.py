@@ -74,7 +74,8 @@ class KafkaServer:
         self.folder = Path(tempfile.mkdtemp(prefix="kafka-server-")) if folder is None else folder
         self.log_dir = self.folder / "data"
         self.output = self.folder / "output.log"
-        self._cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        # Kafka's own ids do not begin with "-" either: its tools would take them for an option.
+        self._cluster_id = base64.urlsafe_b64encode(b"k" + uuid.uuid4().bytes[1:]).decode().rstrip("=")
         names = ["PLAINTEXT", "CONTROLLER", *(TLS_LISTENERS if certificates else ()),
                  *(("PROXIED",) if proxy_port else ())]
         self._ports = dict(zip(names, free_ports(len(names)), strict=True))

@@ -19,7 +19,7 @@ import uuid
 from typing import Any
 
 from pyproducer.broker.cluster_state import TopicState
-from pyproducer.broker.partition import Partition
+from pyproducer.broker.partition import NO_LEADER, Partition
 from pyproducer.broker.request_channel import Request
 from pyproducer.broker.services import Answer, Services
 from pyproducer.broker.topic_name import INTERNAL_TOPICS, topic_name_fault
@@ -97,12 +97,13 @@ def _topic(services: Services, topic: TopicState) -> dict[str, Any]:
 def _partition(services: Services, partition: Partition) -> dict[str, Any]:
     leader_id, leader_epoch = partition.leadership
     alive = leader_id in services.cluster.brokers
+    replica_id = leader_id if leader_id != NO_LEADER else partition.last_leader_id
     return {
         "error_code": ErrorCode.NONE if alive else ErrorCode.LEADER_NOT_AVAILABLE,
         "partition_index": partition.topic_partition.partition,
         "leader_id": leader_id if alive else -1,
         "leader_epoch": leader_epoch,
-        "replica_nodes": [leader_id],
-        "isr_nodes": [leader_id],
-        "offline_replicas": [] if alive else [leader_id],
+        "replica_nodes": [replica_id],
+        "isr_nodes": [replica_id],
+        "offline_replicas": [] if replica_id in services.cluster.brokers else [replica_id],
     }
