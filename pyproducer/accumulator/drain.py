@@ -56,7 +56,7 @@ def drain_node(queues: list[PartitionQueue], start: int, max_size_bytes: int, no
             if sequences is not None and not sequences.can_send(first):
                 continue
             queue.batches.popleft()
-            first.is_closed_for_appends = True
+            first.close_for_appends()
         # Outside the partition's lock: nobody appends to the batch any more, and callers may go on with the next one.
         if sequences is not None:
             sequences.on_drained(first)

@@ -36,7 +36,7 @@ class PartitionQueue:
         last = self.batches[-1]
         future = last.try_append(timestamp, key, value, headers, on_completion)
         if future is None:
-            last.is_closed_for_appends = True
+            last.close_for_appends()
         return future
 
     def put_back(self, batch: ProducerBatch, in_sequence: bool) -> None:

@@ -17,6 +17,7 @@ from typing import Any
 from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.errors import KafkaError, KafkaTimeoutError
 from pyproducer.common.records import RecordMetadata
+from pyproducer.hotpath import RecordFuture
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +51,10 @@ class ProduceRequestResult:
         self.base_offset = base_offset
         self.log_append_time = log_append_time
         self.error_for = error_for
-        self.is_set = True
+        # Under the lock: whoever adds a done callback and saw no outcome has added it when this returns, so the
+        # callbacks can be run without a lock for each record.
+        with self._lock:
+            self.is_set = True
 
     def notify(self) -> None:
         """Wake everybody who waits."""
@@ -78,25 +82,16 @@ class ProduceRequestResult:
         return event.wait(timeout)
 
 
-class FutureRecordMetadata:
+class FutureRecordMetadata(RecordFuture):
     """The promise of one record's `RecordMetadata`.
 
     Thread:  any. Callbacks run on the sender thread, or at once in the caller's when the record is done already.
     Source:  Java FutureRecordMetadata (4.1); the methods are those of concurrent.futures.Future, and it can be awaited.
     """
 
-    __slots__ = ("_done_callbacks", "_index", "_on_completion", "_result", "_timestamp", "serialized_key_size",
-                 "serialized_value_size")
+    _result: ProduceRequestResult
 
-    def __init__(self, result: ProduceRequestResult, index: int, timestamp: int, key_size: int, value_size: int,
-                 on_completion: OnCompletion | None) -> None:
-        self._result = result
-        self._index = index
-        self._timestamp = timestamp
-        self.serialized_key_size = key_size
-        self.serialized_value_size = value_size
-        self._on_completion = on_completion
-        self._done_callbacks: list[DoneCallback] | None = None
+    __slots__ = ()
 
     def done(self) -> bool:
         """Whether the outcome of the record is known."""
@@ -199,24 +194,26 @@ class FutureRecordMetadata:
             self._index = index
             self._result = result
 
-    def _finish(self) -> None:
-        """Run the callbacks; called once, by whoever set the outcome."""
-        on_completion = self._on_completion
+    def _fail(self, error: KafkaError) -> None:
+        """Run the callbacks of a record that failed; called once, by whoever set the outcome."""
+        on_completion, self._on_completion = self._on_completion, None
         if on_completion is not None:
-            result = self._result
             try:
-                if result.error_for is None:
-                    on_completion(self._metadata(), None)
-                else:
-                    on_completion(None, _own_copy(result.error_for(self._index)))
-            except Exception:
-                log.exception("on_completion of a record for %s raised", result.topic_partition)
-            self._on_completion = None
-        with self._result._lock:
-            callbacks, self._done_callbacks = self._done_callbacks, None
-        if callbacks:
-            for fn in callbacks:
-                _call(fn, self)
+                on_completion(None, _own_copy(error))
+            except Exception as raised:
+                log_raised(self._result.topic_partition, raised)
+        if self._done_callbacks is not None:
+            self._run_done_callbacks()
+
+    def _run_done_callbacks(self) -> None:
+        callbacks, self._done_callbacks = self._done_callbacks, None
+        for fn in callbacks or ():
+            _call(fn, self)
+
+
+def log_raised(topic_partition: TopicPartition, raised: BaseException) -> None:
+    """Log what an on_completion raised; the other records are told all the same."""
+    log.error("on_completion of a record for %s raised", topic_partition, exc_info=raised)
 
 
 def failed_future(topic_partition: TopicPartition, error: KafkaError,
@@ -225,7 +222,7 @@ def failed_future(topic_partition: TopicPartition, error: KafkaError,
     result = ProduceRequestResult(topic_partition)
     result.set(-1, NO_TIMESTAMP, lambda _index: error)
     future = FutureRecordMetadata(result, 0, NO_TIMESTAMP, -1, -1, on_completion)
-    future._finish()
+    future._fail(error)
     return future
 
 

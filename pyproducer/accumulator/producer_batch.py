@@ -10,10 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from pyproducer.accumulator.produce_result import NO_TIMESTAMP, FutureRecordMetadata, OnCompletion, ProduceRequestResult
+from pyproducer.accumulator.produce_result import (
+    NO_TIMESTAMP,
+    FutureRecordMetadata,
+    OnCompletion,
+    ProduceRequestResult,
+    log_raised,
+)
 from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.errors import KafkaError
-from pyproducer.hotpath import BatchBuffer
+from pyproducer.common.records import RecordMetadata
+from pyproducer.hotpath import OpenBatch, run_callbacks
 from pyproducer.record.batch_reader import read_batches
 from pyproducer.record.batch_writer import close_records, write_header
 from pyproducer.record.compression import Compressor
@@ -24,18 +31,14 @@ from pyproducer.transaction.producer_id import (
     increment_sequence,
 )
 
-# Lengths, deltas and attributes of one record at most: length 5, attributes 1, timestamp 10, offset 5 = 21, and the
-# two lengths of key and value within the same bound for anything that fits a batch (Java's RECORD_OVERHEAD).
-_RECORD_OVERHEAD_BYTES = 21
-
 
 class ProducerBatch:
     """Records of one partition that travel, succeed and fail together."""
 
-    __slots__ = ("_write_limit_bytes", "attempts", "base_sequence", "buffer", "codec_id", "created_ms", "drained_ms",
-                 "futures", "is_closed_for_appends", "is_done", "is_in_flight", "is_sequence_reset", "is_split_batch",
+    __slots__ = ("attempts", "base_sequence", "codec_id", "created_ms", "drained_ms",
+                 "is_done", "is_in_flight", "is_sequence_reset", "is_split_batch",
                  "is_transactional", "last_error", "leader_epoch", "leader_epoch_at_last_attempt",
-                 "may_be_in_log", "payload", "producer_epoch", "producer_id", "record_count", "reserved_bytes",
+                 "may_be_in_log", "open", "payload", "producer_epoch", "producer_id", "reserved_bytes",
                  "result", "retry_at_ms", "topic_partition")
 
     def __init__(self, topic_partition: TopicPartition, *, created_ms: int, write_limit_bytes: int,
@@ -44,13 +47,10 @@ class ProducerBatch:
         self.created_ms = created_ms
         self.reserved_bytes = reserved_bytes  # of buffer.memory; given back once, by the accumulator
         self.is_split_batch = is_split_batch
-        self.buffer = BatchBuffer()
         self.payload: bytearray | None = None  # the finished batch; set by close()
         self.codec_id = 0
-        self.futures: list[FutureRecordMetadata] = []
-        self.record_count = 0
         self.result = ProduceRequestResult(topic_partition)
-        self.is_closed_for_appends = False
+        self.open = OpenBatch(self.result, FutureRecordMetadata, write_limit_bytes)
         self.is_done = False
         self.is_in_flight = False
         self.is_transactional = False
@@ -65,40 +65,32 @@ class ProducerBatch:
         self.is_sequence_reset = False
         self.leader_epoch = -1
         self.leader_epoch_at_last_attempt = -1
-        self._write_limit_bytes = write_limit_bytes
 
     def try_append(self, timestamp: int, key: bytes | None, value: bytes | None,
                    headers: Sequence[tuple[str, bytes | None]],
                    on_completion: OnCompletion | None) -> FutureRecordMetadata | None:
         """Add a record, or return None when there is no room; the first record always has room."""
-        if self.is_closed_for_appends:
-            return None
-        buffer = self.buffer
-        index = self.record_count
-        key_size = -1 if key is None else len(key)
-        value_size = -1 if value is None else len(value)
-        if index:
-            needed_bytes = _RECORD_OVERHEAD_BYTES + key_size + value_size
-            if headers:
-                for header_key, header_value in headers:
-                    needed_bytes += 10 + 4 * len(header_key) + (0 if header_value is None else len(header_value))
-            if len(buffer.buffer) + needed_bytes > self._write_limit_bytes:
-                return None
-        buffer.append(timestamp, key, value, headers)
-        future = FutureRecordMetadata(self.result, index, timestamp, key_size, value_size, on_completion)
-        self.futures.append(future)
-        self.record_count = index + 1
+        future: FutureRecordMetadata | None = self.open.try_append(timestamp, key, value, headers, on_completion)
         return future
+
+    def close_for_appends(self) -> None:
+        """Let no record in any more."""
+        self.open.is_closed = True
+
+    @property
+    def record_count(self) -> int:
+        """How many records the batch holds."""
+        return self.open.record_count
 
     @property
     def is_full(self) -> bool:
         """Whether no record fits any more."""
-        return self.is_closed_for_appends or len(self.buffer.buffer) >= self._write_limit_bytes
+        return self.open.is_full
 
     @property
     def size_bytes(self) -> int:
         """Bytes on the wire once closed; before that, uncompressed."""
-        return len(self.payload) if self.payload is not None else len(self.buffer.buffer)
+        return len(self.payload) if self.payload is not None else len(self.open.buffer)
 
     @property
     def has_sequence(self) -> bool:
@@ -112,9 +104,9 @@ class ProducerBatch:
 
     def close(self, compressor: Compressor) -> None:
         """Compress the records; nothing can be appended after that. Calling it again does nothing."""
-        self.is_closed_for_appends = True
+        self.open.is_closed = True
         if self.payload is None:
-            self.payload = close_records(self.buffer.buffer, compressor)
+            self.payload = close_records(self.open.buffer, compressor)
             self.codec_id = compressor.codec_id
 
     def set_producer_state(self, producer_id: int, producer_epoch: int, base_sequence: int, *,
@@ -135,7 +127,7 @@ class ProducerBatch:
         assert self.payload is not None, "a batch is closed before its header is written"
         self.is_sequence_reset = False
         write_header(self.payload, codec_id=self.codec_id, record_count=self.record_count,
-                     base_timestamp=self.buffer.base_timestamp, max_timestamp=self.buffer.max_timestamp,
+                     base_timestamp=self.open.base_timestamp, max_timestamp=self.open.max_timestamp,
                      producer_id=self.producer_id, producer_epoch=self.producer_epoch,
                      base_sequence=self.base_sequence, is_transactional=self.is_transactional)
 
@@ -184,17 +176,17 @@ class ProducerBatch:
                    for batch in read_batches(self.payload) for record in batch]
         batches = self._distribute(records, split_size_bytes)
         while len(batches) == 1 and len(records) > 1:
-            split_size_bytes = max(1, len(batches[0].buffer.buffer) // 2)
+            split_size_bytes = max(1, len(batches[0].open.buffer) // 2)
             batches = self._distribute(records, split_size_bytes)
-        futures = iter(self.futures)
+        futures = iter(self.open.futures)
         sequence = self.base_sequence
         share_bytes = self.reserved_bytes // len(batches)
         for batch in batches:
-            batch.is_closed_for_appends = True
+            batch.close_for_appends()
             batch.attempts = self.attempts
             batch.retry_at_ms = self.retry_at_ms
             batch.reserved_bytes = share_bytes
-            batch.futures = [next(futures) for _ in range(batch.record_count)]
+            batch.open.futures = [next(futures) for _ in range(batch.record_count)]
             if self.has_sequence:
                 batch.set_producer_state(self.producer_id, self.producer_epoch, sequence,
                                          is_transactional=self.is_transactional)
@@ -202,10 +194,10 @@ class ProducerBatch:
         batches[-1].reserved_bytes += self.reserved_bytes - share_bytes * len(batches)
         self.reserved_bytes = 0
         for batch in batches:
-            for index, future in enumerate(batch.futures):
+            for index, future in enumerate(batch.open.futures):
                 future._move(batch.result, index)
         self.is_done = True
-        self.futures = []
+        self.open.futures = []
         self.result.split(tuple(batch.result for batch in batches))
         return batches
 
@@ -225,11 +217,16 @@ class ProducerBatch:
         if self.is_done:
             return False
         self.is_done = True
-        self.is_closed_for_appends = True
+        self.open.is_closed = True
         self.result.set(base_offset, log_append_time, error_for)
-        for future in self.futures:
-            future._finish()
-        self.futures = []
+        futures, self.open.futures = self.open.futures, []
+        if error_for is None:
+            topic, partition = self.topic_partition
+            run_callbacks(futures, RecordMetadata, topic, partition, base_offset, log_append_time,
+                          lambda raised: log_raised(self.topic_partition, raised))
+        else:
+            for index, future in enumerate(futures):
+                future._fail(error_for(index))
         self.result.notify()
         return True
 

@@ -28,12 +28,13 @@ from pyproducer.record.compression import Compressor
 
 
 class AppendResult(NamedTuple):
-    """The future of a record, whether the last batch of its partition is full, and whether a new one was opened.
+    """The future of a record, the batch it is in, whether that is full, and whether it was opened for the record.
 
     The sender is woken when either is true.
     """
 
     future: FutureRecordMetadata
+    batch: ProducerBatch
     batch_is_full: bool
     new_batch_created: bool
 
@@ -88,7 +89,8 @@ class RecordAccumulator:
                 raise ProducerClosedError("the producer is closed: no record can be sent any more")
             future = queue.try_append(timestamp, key, value, headers, on_completion)
             if future is not None:
-                return AppendResult(future, queue.batches[-1].is_full, False)
+                batch = queue.batches[-1]
+                return AppendResult(future, batch, batch.is_full, False)
         return self._append_to_new_batch(queue, timestamp, key, value, headers, on_completion, max_block_ms)
 
     def begin_flush(self) -> list[ProducerBatch]:
@@ -181,7 +183,7 @@ class RecordAccumulator:
                         next_expiry_ms = min(next_expiry_ms, first.created_ms + self._delivery_timeout_ms - now_ms)
                         break
                     queue.batches.popleft()
-                    first.is_closed_for_appends = True
+                    first.close_for_appends()
                 expired.append(first)
         return expired, next_expiry_ms
 
@@ -220,7 +222,7 @@ class RecordAccumulator:
                 continue
             queue = self._queues[batch.topic_partition]
             with queue.lock:
-                batch.is_closed_for_appends = True
+                batch.close_for_appends()
                 if batch in queue.batches:
                     queue.batches.remove(batch)
             aborted += batch.record_count
@@ -276,7 +278,8 @@ class RecordAccumulator:
                 # Another caller may have opened a batch while this one waited for memory.
                 future = queue.try_append(timestamp, key, value, headers, on_completion)
                 if future is not None:
-                    return AppendResult(future, queue.batches[-1].is_full, False)
+                    batch = queue.batches[-1]
+                    return AppendResult(future, batch, batch.is_full, False)
                 batch = ProducerBatch(queue.topic_partition, created_ms=now_ms,
                                       write_limit_bytes=self._batch_size_bytes, reserved_bytes=size_bytes)
                 future = batch.try_append(timestamp, key, value, headers, on_completion)
@@ -284,7 +287,7 @@ class RecordAccumulator:
                 size_bytes = 0
                 self._incomplete.add(batch)
                 queue.batches.append(batch)
-                return AppendResult(future, batch.is_full, True)
+                return AppendResult(future, batch, batch.is_full, True)
         finally:
             if size_bytes:
                 self._pool.deallocate(size_bytes)

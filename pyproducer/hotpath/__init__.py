@@ -12,10 +12,10 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-_NAMES = ("BatchBuffer", "encode_headers", "encode_uvarint", "encode_varint", "murmur2", "record_size_upper_bound",
-          "varint")
+_NAMES = ("BatchBuffer", "OpenBatch", "RecordFuture", "encode_headers", "encode_uvarint", "encode_varint",
+          "murmur2", "record_size_upper_bound", "run_callbacks", "varint")
 HEADER_SIZE_BYTES = 61
 
 
@@ -42,11 +42,14 @@ IMPL: str = _choose(os.environ.get("PYPRODUCER_IMPL"))
 if TYPE_CHECKING:
     from pyproducer.hotpath._python import (
         BatchBuffer,
+        OpenBatch,
+        RecordFuture,
         encode_headers,
         encode_uvarint,
         encode_varint,
         murmur2,
         record_size_upper_bound,
+        run_callbacks,
         varint,
     )
 else:
@@ -54,5 +57,9 @@ else:
     for _name in _NAMES:
         globals()[_name] = getattr(_twin, _name)
 
-__all__ = ["HEADER_SIZE_BYTES", "IMPL", "BatchBuffer", "encode_headers", "encode_uvarint", "encode_varint",
-           "murmur2", "record_size_upper_bound", "varint"]
+# The whole of a plain send() as one native call. It has no Python text of its own: what it does is defined by
+# RecordSender in producer/do_send.py, to which it hands everything that is not plain.
+FastRoad: Any = importlib.import_module("pyproducer.hotpath._native").FastRoad if IMPL == "native" else None
+
+__all__ = ["HEADER_SIZE_BYTES", "IMPL", "BatchBuffer", "FastRoad", "OpenBatch", "RecordFuture", "encode_headers",
+           "encode_uvarint", "encode_varint", "murmur2", "record_size_upper_bound", "run_callbacks", "varint"]

@@ -1,17 +1,21 @@
 """The per-record work as Python text: the definition that a compiled twin must match.
 
-Road:    partitioner, accumulator -> [murmur2, BatchBuffer] -> record
-Thread:  a BatchBuffer belongs to whoever holds its partition's lock; the functions are pure.
+Road:    partitioner, accumulator -> [murmur2, OpenBatch] -> record ... completion -> [run_callbacks] -> application
+Thread:  an OpenBatch belongs to whoever holds its partition's lock; run_callbacks is the sender's; the rest is pure.
 Source:  Java Utils.murmur2, DefaultRecord.writeTo, ByteUtils.writeVarint (4.1). Imports nothing of ours.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
+from typing import Any
 
 HEADER_SIZE_BYTES = 61
 """Room kept free at the start of a batch; record/layout.py draws what goes there."""
+
+RECORD_OVERHEAD_BYTES = 21
+"""Lengths, deltas and attributes of one record at most (Java's RECORD_OVERHEAD)."""
 
 _MASK = 0xFFFFFFFF
 _M = 0x5BD1E995
@@ -102,7 +106,11 @@ def record_size_upper_bound(key: bytes | None, value: bytes | None,
 
     Source: Java AbstractRecords.estimateSizeInBytesUpperBound (magic 2): 21 bytes of lengths and deltas at most.
     """
-    size = HEADER_SIZE_BYTES + 21 + (len(key) if key is not None else 0) + (len(value) if value is not None else 0)
+    size = HEADER_SIZE_BYTES + RECORD_OVERHEAD_BYTES
+    if key is not None:
+        size += len(key)
+    if value is not None:
+        size += len(value)
     for header_key, header_value in headers:
         size += 10 + 4 * len(header_key) + (len(header_value) if header_value is not None else 0)
     return size
@@ -167,3 +175,94 @@ class BatchBuffer:
         self.buffer += _VARINT[length] if length < _TABLE_SIZE else encode_varint(length)
         self.buffer += body
         self.record_count = count + 1
+
+
+class RecordFuture:
+    """What a record's future remembers; its methods are those of the subclass in accumulator/produce_result.py."""
+
+    __slots__ = ("_done_callbacks", "_index", "_on_completion", "_result", "_timestamp", "serialized_key_size",
+                 "serialized_value_size")
+
+    def __init__(self, result: Any, index: int, timestamp: int, key_size: int, value_size: int,
+                 on_completion: Callable[[Any, Any], object] | None) -> None:
+        self._result = result
+        self._index = index
+        self._timestamp = timestamp
+        self.serialized_key_size = key_size
+        self.serialized_value_size = value_size
+        self._on_completion = on_completion
+        self._done_callbacks: list[Callable[[Any], object]] | None = None
+
+
+class OpenBatch(BatchBuffer):
+    """A batch that records are appended to: their bytes, and a future for each.
+
+    Args:
+        result: The outcome that the futures look into.
+        future_class: A RecordFuture.
+        write_limit_bytes: No record is appended beyond this size, but for the first.
+    """
+
+    __slots__ = ("future_class", "futures", "is_closed", "result", "write_limit_bytes")
+
+    def __init__(self, result: Any, future_class: type[RecordFuture], write_limit_bytes: int) -> None:
+        super().__init__()
+        self.result = result
+        self.future_class = future_class
+        self.write_limit_bytes = write_limit_bytes
+        self.futures: list[Any] = []
+        self.is_closed = False
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no record fits any more."""
+        return self.is_closed or len(self.buffer) >= self.write_limit_bytes
+
+    def try_append(self, timestamp: int, key: bytes | None, value: bytes | None,
+                   headers: Sequence[tuple[str, bytes | None]],
+                   on_completion: Callable[[Any, Any], object] | None) -> Any:
+        """Add a record and return its future, or None when the batch is closed or has no room."""
+        if self.is_closed:
+            return None
+        index = self.record_count
+        key_size = -1 if key is None else len(key)
+        value_size = -1 if value is None else len(value)
+        if index:
+            needed_bytes = RECORD_OVERHEAD_BYTES + key_size + value_size
+            if headers:
+                for header_key, header_value in headers:
+                    needed_bytes += 10 + 4 * len(header_key) + (0 if header_value is None else len(header_value))
+            if len(self.buffer) + needed_bytes > self.write_limit_bytes:
+                return None
+        self.append(timestamp, key, value, headers)
+        future = self.future_class(self.result, index, timestamp, key_size, value_size, on_completion)
+        self.futures.append(future)
+        return future
+
+
+def run_callbacks(futures: Sequence[Any], metadata_class: type[Any], topic: str, partition: int, base_offset: int,
+                  log_append_time: int, on_raised: Callable[[BaseException], None]) -> None:
+    """Tell the records of a stored batch, in order: on_completion(metadata, None), then the done callbacks.
+
+    Args:
+        futures: The batch's futures; each forgets its callbacks.
+        metadata_class: A tuple of topic, partition, offset, timestamp, key size, value size.
+        topic: The batch's topic.
+        partition: The batch's partition.
+        base_offset: Offset of the first record, or -1 when it is not known.
+        log_append_time: The broker's time in epoch ms, or -1 where the records' own timestamps hold.
+        on_raised: Told of an exception that a callback raised; the other callbacks run all the same.
+    """
+    for index, future in enumerate(futures):
+        on_completion = future._on_completion
+        if on_completion is not None:
+            future._on_completion = None
+            metadata = metadata_class(topic, partition, base_offset + index if base_offset >= 0 else -1,
+                                      log_append_time if log_append_time >= 0 else future._timestamp,
+                                      future.serialized_key_size, future.serialized_value_size)
+            try:
+                on_completion(metadata, None)
+            except Exception as error:
+                on_raised(error)
+        if future._done_callbacks is not None:
+            future._run_done_callbacks()

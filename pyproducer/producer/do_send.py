@@ -7,26 +7,39 @@ Source:  Java KafkaProducer.doSend (4.1); seed 001.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from pyproducer.accumulator.produce_result import FutureRecordMetadata, OnCompletion, failed_future
+from pyproducer.accumulator.producer_batch import ProducerBatch
 from pyproducer.accumulator.record_accumulator import RecordAccumulator
 from pyproducer.client.metadata import ProducerMetadata
-from pyproducer.common.clock import Clock
+from pyproducer.common.clock import Clock, SystemClock
 from pyproducer.common.cluster import Cluster, TopicPartition
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.common.errors import (
     ApiError,
     AuthenticationError,
+    ForkedProducerError,
+    IllegalStateError,
     KafkaTimeoutError,
+    ProducerClosedError,
     RecordTooLargeError,
     SerializationError,
 )
-from pyproducer.common.records import Header, ProducerRecord, RecordMetadata
+from pyproducer.common.records import (
+    NO_HEADERS,
+    Header,
+    HeaderLike,
+    ProducerRecord,
+    RecordMetadata,
+    ensure_partition,
+    ensure_timestamp,
+    to_headers,
+)
 from pyproducer.hotpath import HEADER_SIZE_BYTES, record_size_upper_bound
 from pyproducer.producer.interceptors import ProducerInterceptors
-from pyproducer.producer.partitioners import Partitioner
+from pyproducer.producer.partitioners import DefaultPartitioner, Partitioner
 from pyproducer.producer.serializers import Serializer
 from pyproducer.producer.wait_on_metadata import wait_on_metadata
 
@@ -57,10 +70,51 @@ class RecordSender:
         self._max_record_bytes = min(max_request_size_bytes, buffer_memory_bytes)
         self._max_block_ms = max_block_ms
         self._touched: dict[str, int] = {}  # topic -> when it was reported as in use; races only report twice
+        self.is_closed = False
+        self.is_forked = False
+        self.fast_road: Any = None  # a hotpath.FastRoad where records can take it; see `pave`
 
-    def send(self, topic: str, value: Any, key: Any, partition: int | None, timestamp: int | None,
-             headers: tuple[Header, ...], on_completion: OnCompletion | None) -> FutureRecordMetadata:
-        """Send one record, given in parts that were checked by ProducerRecord's rules; see KafkaProducer.send."""
+    def send(self, topic: str | ProducerRecord, value: Any = None, *, key: Any = None, partition: int | None = None,
+             timestamp: int | None = None, headers: Iterable[HeaderLike] | None = None,
+             on_completion: OnCompletion | None = None) -> FutureRecordMetadata:
+        """Take one record or its parts; see KafkaProducer.send."""
+        if self.is_closed or self.is_forked:
+            raise unusable(self.is_forked)
+        if type(topic) is str and topic:
+            if partition is not None:
+                ensure_partition(partition)
+            if timestamp is not None:
+                ensure_timestamp(timestamp)
+            return self._send_parts(topic, value, key, partition, timestamp,
+                                    to_headers(headers) if headers else NO_HEADERS, on_completion)
+        if isinstance(topic, ProducerRecord):
+            record = topic
+            if value is not None:
+                if on_completion is not None or not callable(value):
+                    raise TypeError("send(record, on_completion) takes a callable as its second argument, got "
+                                    f"{type(value).__name__}; the value belongs into the ProducerRecord")
+                on_completion = value
+            if key is not None or partition is not None or timestamp is not None or headers:
+                raise TypeError("send(record) takes key, partition, timestamp and headers from the ProducerRecord")
+        else:
+            record = ProducerRecord(topic, value, key, partition=partition, timestamp=timestamp, headers=headers)
+        return self._send_parts(record.topic, record.value, record.key, record.partition, record.timestamp,
+                                record.headers, on_completion)
+
+    def close(self) -> None:
+        """Refuse records from now on."""
+        self.is_closed = True
+        if self.fast_road is not None:
+            self.fast_road.is_closed = True
+
+    def mark_forked(self) -> None:
+        """Refuse records from now on: this is a child process, where no sender thread runs."""
+        self.is_forked = True
+        if self.fast_road is not None:
+            self.fast_road.is_closed = True
+
+    def _send_parts(self, topic: str, value: Any, key: Any, partition: int | None, timestamp: int | None,
+                    headers: tuple[Header, ...], on_completion: OnCompletion | None) -> FutureRecordMetadata:
         if self._interceptors:
             record = ProducerRecord(topic, value, key, partition=partition, timestamp=timestamp, headers=headers)
             return self._send_intercepted(record, on_completion)
@@ -121,11 +175,34 @@ class RecordSender:
             raise self._too_large(topic, size_bytes)
         result = self._accumulator.append(topic, partition, created if timestamp is None else timestamp, key_bytes,
                                           value_bytes, headers, on_completion, max_block_ms)
+        if self.fast_road is not None:
+            self._announce(topic, partition, count, created, cluster, result.batch)
         if self._on_append is not None:
             self._on_append(topic, partition, size_bytes - HEADER_SIZE_BYTES, cluster, result.batch_is_full)
         if result.batch_is_full or result.new_batch_created:
             self._wakeup_sender()
         return result.future
+
+    def pave(self, fast_road_class: Any) -> None:
+        """Let plain records take the compiled road, where everything about them is built in.
+
+        That is: no interceptors, no serializers, DefaultPartitioner itself. What such a record meets there is the same
+        as here; the first record of each batch comes here and opens it.
+        """
+        if not self._interceptors and self._key_serializer is None and self._value_serializer is None and type(
+                self._partitioner) is DefaultPartitioner and isinstance(self._clock, SystemClock):
+            self.fast_road = fast_road_class(self.send, self._metadata, self._max_record_bytes, self._wakeup_sender)
+
+    def _announce(self, topic: str, partition: int, count: int, created: int, cluster: Cluster,
+                  batch: ProducerBatch) -> None:
+        """Tell the compiled road which batch takes the next records."""
+        counter: Iterator[int] | None = None
+        available: tuple[int, ...] = ()
+        if isinstance(self._partitioner, DefaultPartitioner):
+            infos = cluster.available_partitions_for_topic(topic) or cluster.partitions_for_topic(topic)
+            counter, available = self._partitioner.counter(topic), tuple(info.partition for info in infos)
+        self.fast_road.begin_topic(cluster, topic, count, self._touched.get(topic, created), counter, available)
+        self.fast_road.open_batch(topic, partition, batch.open)
 
     def _known_cluster(self, topic: str, partition: int | None, timestamp: int) -> Cluster:
         cluster = wait_on_metadata(self._metadata, self._wakeup_sender, self._clock, topic, partition,
@@ -176,3 +253,11 @@ class RecordSender:
         error.outcome = "not_sent"
         return error
 
+
+
+def unusable(is_forked: bool) -> IllegalStateError:
+    """Return the error for a call on a producer that is closed, or that belongs to another process."""
+    if is_forked:
+        return ForkedProducerError("This producer was made before the process was forked, and its sender thread "
+                                   "does not exist here: make one after the fork, in the process that uses it")
+    return ProducerClosedError("Cannot perform the operation: the producer is closed")

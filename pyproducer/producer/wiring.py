@@ -18,6 +18,7 @@ from pyproducer.common.backoff import ExponentialBackoff
 from pyproducer.common.clock import Clock, SystemClock
 from pyproducer.common.errors import ConfigError
 from pyproducer.common.metrics import Metrics
+from pyproducer.hotpath import FastRoad
 from pyproducer.network.channel_builder import ChannelBuilder, PlaintextChannelBuilder
 from pyproducer.network.selector import Selector
 from pyproducer.producer.config import ProducerConfig
@@ -133,6 +134,8 @@ def build_runtime(config: ProducerConfig, key_serializer: object, value_serializ
         value_serializer=value, interceptors=interceptors, clock=clock, wakeup_sender=client.wakeup,
         max_request_size_bytes=config.max_request_size, buffer_memory_bytes=config.buffer_memory,
         max_block_ms=config.max_block_ms)
+    if FastRoad is not None:
+        record_sender.pave(FastRoad)
     metrics.gauge("buffer-total-bytes", lambda: pool.total_bytes)
     metrics.gauge("buffer-available-bytes", lambda: pool.available_bytes)
     metrics.gauge("waiting-threads", lambda: pool.queued_count)

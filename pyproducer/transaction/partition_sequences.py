@@ -26,8 +26,11 @@ class SequencedBatch(Protocol):
     producer_id: int
     producer_epoch: int
     base_sequence: int
-    record_count: int
     is_sequence_reset: bool
+
+    @property
+    def record_count(self) -> int:
+        """How many records the batch holds."""
 
     @property
     def has_sequence(self) -> bool:

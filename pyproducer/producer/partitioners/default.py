@@ -33,11 +33,15 @@ class DefaultPartitioner:
         if key_bytes is not None:
             count = cluster.partition_count_for_topic(topic) or partition_count(topic, cluster)
             return (murmur2(key_bytes) & POSITIVE_MASK) % count
+        return partition_by_number(next(self.counter(topic)) & POSITIVE_MASK, topic, cluster)
+
+    def counter(self, topic: str) -> itertools.count[int]:
+        """Return the counter of a topic, whose positive part modulo the available partitions is the next turn."""
         counter = self._counters.get(topic)
         if counter is None:
-            # Java's AtomicInteger wraps at 32 bits; the mask below makes an endless count the same.
+            # Java's AtomicInteger wraps at 32 bits; the mask above makes an endless count the same.
             counter = self._counters.setdefault(topic, itertools.count(random.randrange(-(2**31), 2**31)))
-        return partition_by_number(next(counter) & POSITIVE_MASK, topic, cluster)
+        return counter
 
 
 def partition_for(key: bytes, partition_count: int) -> int:

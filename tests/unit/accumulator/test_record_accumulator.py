@@ -40,9 +40,9 @@ class Setup:
 
 def test_append_fills_one_batch_then_opens_the_next_and_says_when_to_wake_the_sender():
     setup = Setup()
-    assert setup.append()[1:] == (False, True)
-    assert setup.append()[1:] == (False, False)
-    assert setup.append()[1:] == (False, True)  # did not fit: the one before is full, this is a new one
+    assert setup.append()[2:] == (False, True)
+    assert setup.append()[2:] == (False, False)
+    assert setup.append()[2:] == (False, True)  # did not fit: the one before is full, this is a new one
     assert setup.accumulator.queue_sizes() == {"t": [(0, 2)]}
     assert setup.accumulator.batch_count(TopicPartition("t", 0)) == 2
     assert setup.pool.available_bytes == 10_000 - 2 * 200

@@ -1,0 +1,469 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+"""The compiled twin of _python.py, which is the definition: same names, same bytes, same exceptions.
+
+Everything here runs under the GIL and gives it up nowhere but where Python code is called (callbacks, the slow road),
+so a method that calls none is atomic. FastRoad relies on that: it appends to a batch without the partition's lock.
+
+Road:    send() -> [FastRoad] -> OpenBatch ... completion -> [run_callbacks] -> application
+Thread:  as in _python.py.
+Source:  _python.py; Java Utils.murmur2, DefaultRecord.writeTo (4.1).
+"""
+
+cimport cython
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_Resize
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.dict cimport PyDict_GetItem
+from cpython.object cimport PyObject, PyTypeObject
+from cpython.ref cimport Py_INCREF
+from cpython.tuple cimport PyTuple_SET_ITEM
+from cpython.unicode cimport PyUnicode_CheckExact
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.string cimport memcpy
+
+cdef extern from "time.h" nogil:
+    ctypedef long time_t
+    cdef struct timespec:
+        time_t tv_sec
+        long tv_nsec
+    int clock_gettime(int clock, timespec *now)
+    int CLOCK_REALTIME
+
+cdef enum:
+    HEADER_BYTES = 61
+    OVERHEAD_BYTES = 21
+    # metadata.max.idle.ms is minutes, so a topic in use is reported once a second; see do_send.py.
+    TOUCH_INTERVAL_MS = 1000
+
+HEADER_SIZE_BYTES = HEADER_BYTES
+RECORD_OVERHEAD_BYTES = OVERHEAD_BYTES
+
+
+cdef tuple NO_ARGUMENTS = ()
+
+
+# ---- hashing
+
+cdef uint32_t hash_key(const uint8_t *data, Py_ssize_t length) noexcept nogil:
+    cdef uint32_t m = 0x5BD1E995
+    cdef uint32_t h = <uint32_t>0x9747B28C ^ <uint32_t>length
+    cdef Py_ssize_t whole = length & ~3
+    cdef Py_ssize_t i = 0
+    cdef uint32_t k
+    while i < whole:
+        # Byte by byte, so that the result does not depend on the machine; a compiler makes one load of it.
+        k = (<uint32_t>data[i] | (<uint32_t>data[i + 1] << 8) | (<uint32_t>data[i + 2] << 16)
+             | (<uint32_t>data[i + 3] << 24))
+        k *= m
+        k ^= k >> 24
+        k *= m
+        h *= m
+        h ^= k
+        i += 4
+    cdef Py_ssize_t rest = length - whole
+    if rest:
+        if rest == 3:
+            h ^= <uint32_t>data[whole + 2] << 16
+        if rest >= 2:
+            h ^= <uint32_t>data[whole + 1] << 8
+        h ^= data[whole]
+        h *= m
+    h ^= h >> 13
+    h *= m
+    return h ^ (h >> 15)
+
+
+def murmur2(bytes data not None):
+    """Hash a key as Java's Utils.murmur2 does; the result is an unsigned 32-bit int."""
+    return hash_key(<const uint8_t *>PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
+
+
+# ---- varints
+
+cdef inline uint64_t zigzag(int64_t value) noexcept nogil:
+    return (<uint64_t>value << 1) ^ <uint64_t>(value >> 63)
+
+
+cdef inline int uvarint_size(uint64_t value) noexcept nogil:
+    cdef int size = 1
+    while value > 0x7F:
+        value >>= 7
+        size += 1
+    return size
+
+
+cdef inline uint8_t *put_uvarint(uint8_t *out, uint64_t value) noexcept nogil:
+    while value > 0x7F:
+        out[0] = <uint8_t>(value & 0x7F) | 0x80
+        out += 1
+        value >>= 7
+    out[0] = <uint8_t>value
+    return out + 1
+
+
+cdef inline int varint_size(int64_t value) noexcept nogil:
+    return uvarint_size(zigzag(value))
+
+
+cdef inline uint8_t *put_varint(uint8_t *out, int64_t value) noexcept nogil:
+    return put_uvarint(out, zigzag(value))
+
+
+def encode_uvarint(value):
+    """Encode a non-negative int, seven bits a byte, lowest first."""
+    cdef uint64_t number
+    cdef uint8_t out[10]
+    if value >= 1 << 64:
+        from pyproducer.hotpath import _python
+        return _python.encode_uvarint(value)
+    number = value
+    return PyBytes_FromStringAndSize(<char *>out, put_uvarint(out, number) - out)
+
+
+def encode_varint(value):
+    """Encode a signed int of up to 64 bits, zigzag: the form inside records."""
+    cdef int64_t number
+    cdef uint8_t out[10]
+    if not -(1 << 63) <= value < 1 << 63:
+        from pyproducer.hotpath import _python
+        return _python.encode_varint(value)
+    number = value
+    return PyBytes_FromStringAndSize(<char *>out, put_varint(out, number) - out)
+
+
+varint = encode_varint
+
+
+def encode_headers(headers):
+    """Encode a record's headers: their count, then each key and value with its length."""
+    if not headers:
+        return b"\x00"
+    parts = [encode_varint(len(headers))]
+    for key, value in headers:
+        key_bytes = key.encode()
+        parts.append(encode_varint(len(key_bytes)))
+        parts.append(key_bytes)
+        if value is None:
+            parts.append(b"\x01")
+        else:
+            parts.append(encode_varint(len(value)))
+            parts.append(value)
+    return b"".join(parts)
+
+
+def record_size_upper_bound(key, value, headers):
+    """Return how many bytes a batch with just this record takes at most, its 61-byte header included."""
+    cdef Py_ssize_t size = HEADER_BYTES + OVERHEAD_BYTES
+    if key is not None:
+        size += len(key)
+    if value is not None:
+        size += len(value)
+    for header_key, header_value in headers:
+        size += 10 + 4 * len(header_key) + (len(header_value) if header_value is not None else 0)
+    return size
+
+
+# ---- batches and futures
+
+@cython.no_gc
+cdef class RecordFuture:
+    """What a record's future remembers; its methods are those of the subclass in accumulator/produce_result.py.
+
+    Not tracked by the garbage collector: completion drops the callbacks, and with them any cycle through them.
+    """
+
+    cdef public object _result
+    cdef public Py_ssize_t _index
+    cdef public int64_t _timestamp
+    cdef public Py_ssize_t serialized_key_size
+    cdef public Py_ssize_t serialized_value_size
+    cdef public object _on_completion
+    cdef public object _done_callbacks
+
+    def __init__(self, result, Py_ssize_t index, int64_t timestamp, Py_ssize_t key_size, Py_ssize_t value_size,
+                 on_completion):
+        self._result = result
+        self._index = index
+        self._timestamp = timestamp
+        self.serialized_key_size = key_size
+        self.serialized_value_size = value_size
+        self._on_completion = on_completion
+
+
+cdef class BatchBuffer:
+    """The open end of one batch: records are encoded straight behind the room for the batch's header."""
+
+    cdef readonly bytearray buffer
+    cdef readonly Py_ssize_t record_count
+    cdef readonly int64_t base_timestamp
+    cdef readonly int64_t max_timestamp
+
+    def __cinit__(self, *args, **kwargs):
+        self.buffer = bytearray(HEADER_BYTES)
+        self.record_count = 0
+        self.base_timestamp = -1
+        self.max_timestamp = -1
+
+    @property
+    def size_bytes(self):
+        """Bytes so far, the header's 61 included."""
+        return len(self.buffer)
+
+    def append(self, int64_t timestamp, bytes key, bytes value, headers):
+        """Encode one record at the end."""
+        self.put(timestamp, key, value, encode_headers(headers) if headers else None)
+
+    cdef int put(self, int64_t timestamp, bytes key, bytes value, bytes headers) except -1:
+        cdef Py_ssize_t count = self.record_count
+        cdef int64_t delta = timestamp - self.base_timestamp if count else 0
+        cdef Py_ssize_t key_size = -1 if key is None else PyBytes_GET_SIZE(key)
+        cdef Py_ssize_t value_size = -1 if value is None else PyBytes_GET_SIZE(value)
+        cdef Py_ssize_t headers_size = 1 if headers is None else PyBytes_GET_SIZE(headers)
+        cdef Py_ssize_t body = (1 + varint_size(delta) + varint_size(count) + varint_size(key_size)
+                                + varint_size(value_size) + headers_size)
+        if key_size > 0:
+            body += key_size
+        if value_size > 0:
+            body += value_size
+        cdef Py_ssize_t start = len(self.buffer)
+        PyByteArray_Resize(self.buffer, start + varint_size(body) + body)
+        # From here on nothing can fail, so a record is in the batch whole or not at all.
+        cdef uint8_t *out = <uint8_t *>PyByteArray_AS_STRING(self.buffer) + start
+        out = put_varint(out, body)
+        out[0] = 0
+        out = put_varint(out + 1, delta)
+        out = put_varint(out, count)
+        out = put_varint(out, key_size)
+        if key_size > 0:
+            memcpy(out, PyBytes_AS_STRING(key), key_size)
+            out += key_size
+        out = put_varint(out, value_size)
+        if value_size > 0:
+            memcpy(out, PyBytes_AS_STRING(value), value_size)
+            out += value_size
+        if headers is None:
+            out[0] = 0
+        else:
+            memcpy(out, PyBytes_AS_STRING(headers), headers_size)
+        if count == 0:
+            self.base_timestamp = self.max_timestamp = timestamp
+        elif timestamp > self.max_timestamp:
+            self.max_timestamp = timestamp
+        self.record_count = count + 1
+        return 0
+
+
+cdef class OpenBatch(BatchBuffer):
+    """A batch that records are appended to: their bytes, and a future for each."""
+
+    cdef public object result
+    cdef readonly type future_class
+    cdef public Py_ssize_t write_limit_bytes
+    cdef public list futures
+    cdef public bint is_closed
+
+    def __init__(self, result, future_class, Py_ssize_t write_limit_bytes):
+        if not issubclass(future_class, RecordFuture):
+            raise TypeError(f"future_class must be a RecordFuture, got {future_class!r}")
+        self.result = result
+        self.future_class = future_class
+        self.write_limit_bytes = write_limit_bytes
+        self.futures = []
+        self.is_closed = False
+
+    @property
+    def is_full(self):
+        """Whether no record fits any more."""
+        return self.is_closed or len(self.buffer) >= self.write_limit_bytes
+
+    def try_append(self, int64_t timestamp, bytes key, bytes value, headers, on_completion):
+        """Add a record and return its future, or None when the batch is closed or has no room."""
+        return self.add(timestamp, key, value, headers, on_completion)
+
+    cdef object add(self, int64_t timestamp, bytes key, bytes value, headers, on_completion):
+        cdef Py_ssize_t needed
+        cdef Py_ssize_t key_size = -1 if key is None else PyBytes_GET_SIZE(key)
+        cdef Py_ssize_t value_size = -1 if value is None else PyBytes_GET_SIZE(value)
+        cdef bytes encoded_headers = None
+        cdef RecordFuture future
+        if self.is_closed:
+            return None
+        if headers:
+            encoded_headers = encode_headers(headers)
+        # Made first: an allocation may run a finalizer, and with it another thread; what follows runs undisturbed.
+        future = <RecordFuture>((<PyTypeObject *>self.future_class).tp_new(self.future_class, <PyObject *>NO_ARGUMENTS, NULL))
+        if self.is_closed:
+            return None
+        if self.record_count:
+            needed = OVERHEAD_BYTES + key_size + value_size
+            if headers:
+                for header_key, header_value in headers:
+                    needed += 10 + 4 * len(header_key) + (0 if header_value is None else len(header_value))
+            if len(self.buffer) + needed > self.write_limit_bytes:
+                return None
+        future._result = self.result
+        future._index = self.record_count
+        future._timestamp = timestamp
+        future.serialized_key_size = key_size
+        future.serialized_value_size = value_size
+        future._on_completion = on_completion
+        self.put(timestamp, key, value, encoded_headers)
+        self.futures.append(future)
+        return future
+
+
+# ---- completion
+
+cdef extern from "Python.h":
+    object tuple_alloc "PyType_GenericAlloc" (PyTypeObject *cls, Py_ssize_t size)
+
+
+def run_callbacks(list futures not None, metadata_class, topic, partition, int64_t base_offset,
+                  int64_t log_append_time, on_raised):
+    """Tell the records of a stored batch, in order: on_completion(metadata, None), then the done callbacks."""
+    cdef Py_ssize_t index
+    cdef RecordFuture future
+    cdef object on_completion, metadata
+    if not issubclass(metadata_class, tuple):
+        raise TypeError(f"metadata_class must be a tuple, got {metadata_class!r}")
+    for index in range(len(futures)):
+        future = <RecordFuture>futures[index]
+        on_completion = future._on_completion
+        if on_completion is not None:
+            future._on_completion = None
+            metadata = new_metadata(metadata_class, topic, partition, base_offset + index if base_offset >= 0 else -1,
+                                    log_append_time if log_append_time >= 0 else future._timestamp,
+                                    future.serialized_key_size, future.serialized_value_size)
+            try:
+                on_completion(metadata, None)
+            except Exception as error:
+                on_raised(error)
+        if future._done_callbacks is not None:
+            future._run_done_callbacks()
+
+
+cdef inline void put_item(object row, Py_ssize_t index, object item) noexcept:
+    Py_INCREF(item)
+    PyTuple_SET_ITEM(row, index, item)
+
+
+cdef object new_metadata(object metadata_class, object topic, object partition, int64_t offset, int64_t timestamp,
+                         Py_ssize_t key_size, Py_ssize_t value_size):
+    # A NamedTuple's own constructor checks and copies its arguments; here they are known to be right.
+    cdef object offset_item = offset, timestamp_item = timestamp, key_item = key_size, value_item = value_size
+    cdef object row = tuple_alloc(<PyTypeObject *>metadata_class, 6)
+    put_item(row, 0, topic)
+    put_item(row, 1, partition)
+    put_item(row, 2, offset_item)
+    put_item(row, 3, timestamp_item)
+    put_item(row, 4, key_item)
+    put_item(row, 5, value_item)
+    return row
+
+
+# ---- send
+
+cdef class Route:
+    """What the fast road knows of one topic: its open batches by partition, and how keyless records are spread."""
+
+    cdef Py_ssize_t count
+    cdef int64_t touched_ms
+    cdef list open_batches
+    cdef object counter
+    cdef tuple available
+
+    def __init__(self, Py_ssize_t count, int64_t touched_ms, counter, tuple available):
+        self.count = count
+        self.touched_ms = touched_ms
+        self.open_batches = [None] * count
+        self.counter = counter
+        self.available = available
+
+
+cdef class FastRoad:
+    """A plain send() as one call: bytes or None in, DefaultPartitioner, no headers, an open batch with room.
+
+    Everything else goes to `slow`, RecordSender.send, which also opens the batches and announces them here.
+
+    Args:
+        slow: What does the whole of send(); called with the same arguments.
+        metadata: Its `_cluster` is the snapshot that the routes belong to.
+        max_record_bytes: Records above it are the slow road's to refuse.
+        wakeup: Wakes the sender; called when a batch is full.
+    """
+
+    cdef object slow
+    cdef object metadata
+    cdef object wakeup
+    cdef object cluster
+    cdef dict routes
+    cdef Py_ssize_t max_record_bytes
+    cdef public bint is_closed
+
+    def __init__(self, slow, metadata, Py_ssize_t max_record_bytes, wakeup):
+        self.slow = slow
+        self.metadata = metadata
+        self.max_record_bytes = max_record_bytes
+        self.wakeup = wakeup
+        self.routes = {}
+        self.is_closed = False
+
+    def begin_topic(self, cluster, str topic, Py_ssize_t count, int64_t touched_ms, counter, tuple available):
+        """Learn a topic, or that it was reported as in use; forgets all topics of an older snapshot."""
+        cdef Route route
+        if cluster is not self.cluster:
+            self.routes = {}
+            self.cluster = cluster
+        route = self.routes.get(topic)
+        if route is None:
+            self.routes[topic] = Route(count, touched_ms, counter, available)
+        else:
+            route.touched_ms = touched_ms
+
+    def open_batch(self, str topic, Py_ssize_t partition, OpenBatch batch not None):
+        """Learn the batch that takes a partition's next records."""
+        cdef Route route = self.routes.get(topic)
+        if route is not None and 0 <= partition < route.count:
+            route.open_batches[partition] = batch
+
+    def send(self, topic, value=None, *, key=None, partition=None, timestamp=None, headers=None, on_completion=None):
+        """Hand over one record: see KafkaProducer.send."""
+        cdef Route route
+        cdef OpenBatch batch
+        cdef PyObject *found
+        cdef Py_ssize_t index, size
+        cdef int64_t now_ms
+        cdef timespec now
+        if (not self.is_closed and partition is None and headers is None and PyUnicode_CheckExact(topic)
+                and (value is None or PyBytes_CheckExact(value)) and (key is None or PyBytes_CheckExact(key))
+                and self.metadata._cluster is self.cluster):
+            found = PyDict_GetItem(self.routes, topic)
+            if found is not NULL:
+                route = <Route><object>found
+                clock_gettime(CLOCK_REALTIME, &now)
+                now_ms = <int64_t>now.tv_sec * 1000 + now.tv_nsec // 1000000
+                size = HEADER_BYTES + OVERHEAD_BYTES
+                if key is not None:
+                    size += PyBytes_GET_SIZE(key)
+                if value is not None:
+                    size += PyBytes_GET_SIZE(value)
+                if (size <= self.max_record_bytes and -TOUCH_INTERVAL_MS < now_ms - route.touched_ms < TOUCH_INTERVAL_MS
+                        and timestamp is None and (key is not None or route.counter is not None)):
+                    if key is not None:
+                        index = (hash_key(<const uint8_t *>PyBytes_AS_STRING(key), PyBytes_GET_SIZE(key))
+                                 & 0x7FFFFFFF) % route.count
+                    else:
+                        index = <Py_ssize_t>((<object>next(route.counter)) & 0x7FFFFFFF)
+                        index = route.available[index % len(route.available)]
+                    if route.open_batches[index] is not None:
+                        batch = <OpenBatch>route.open_batches[index]
+                        future = batch.add(now_ms, <bytes>key, <bytes>value, None, on_completion)
+                        if future is not None:
+                            if len(batch.buffer) >= batch.write_limit_bytes:
+                                self.wakeup()
+                            return future
+                        route.open_batches[index] = None
+                    if key is None:
+                        # The turn is taken: the slow road must not take another for the same record.
+                        partition = index
+        return self.slow(topic, value, key=key, partition=partition, timestamp=timestamp, headers=headers,
+                         on_completion=on_completion)

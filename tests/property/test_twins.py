@@ -1,0 +1,203 @@
+"""The compiled twin and the Python text, side by side in one process: equal values, equal kinds of exception."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import itertools
+import os
+import shutil
+from types import ModuleType
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyproducer.accumulator.buffer_pool import BufferPool
+from pyproducer.accumulator.produce_result import FutureRecordMetadata
+from pyproducer.accumulator.record_accumulator import RecordAccumulator
+from pyproducer.common.backoff import ExponentialBackoff
+from pyproducer.common.clock import SystemClock
+from pyproducer.common.cluster import Cluster, Node, PartitionInfo
+from pyproducer.common.errors import RecordTooLargeError
+from pyproducer.common.records import RecordMetadata
+from pyproducer.hotpath import _python as python
+from pyproducer.producer.do_send import RecordSender
+from pyproducer.producer.interceptors import ProducerInterceptors
+from pyproducer.producer.partitioners import DefaultPartitioner
+from pyproducer.record.batch_reader import read_batches
+from pyproducer.record.compression import compressor_for
+
+_BUILT = importlib.util.find_spec("pyproducer.hotpath._native") is not None
+if not _BUILT and os.environ.get("CI") == "true" and shutil.which(os.environ.get("CC", "cc")):
+    raise AssertionError("a C compiler is here, but the compiled twin was not built")
+pytestmark = pytest.mark.skipif(not _BUILT, reason="the compiled twin is not built here (no C compiler)")
+native: ModuleType = importlib.import_module("pyproducer.hotpath._native") if _BUILT else python
+
+maybe_bytes = st.none() | st.binary(max_size=300) | st.integers(120, 140).map(bytes)
+headers = st.lists(st.tuples(st.text(max_size=20), st.none() | st.binary(max_size=50)), max_size=4).map(tuple)
+int64 = st.integers(-(2**63), 2**63 - 1)
+timestamps = st.integers(0, 2**62) | st.integers(1_700_000_000_000, 1_700_000_100_000)
+records = st.tuples(timestamps, maybe_bytes, maybe_bytes, headers)
+
+
+@given(st.binary(max_size=200))
+def test_murmur2(key: bytes) -> None:
+    assert native.murmur2(key) == python.murmur2(key)
+
+
+@given(int64)
+def test_varints(value: int) -> None:
+    assert native.encode_varint(value) == python.encode_varint(value) == native.varint(value) == python.varint(value)
+    assert native.encode_uvarint(abs(value)) == python.encode_uvarint(abs(value))
+
+
+@given(headers, maybe_bytes, maybe_bytes)
+def test_sizes_and_headers(some: Any, key: bytes | None, value: bytes | None) -> None:
+    assert native.encode_headers(some) == python.encode_headers(some)
+    assert native.record_size_upper_bound(key, value, some) == python.record_size_upper_bound(key, value, some)
+
+
+@given(st.lists(records, max_size=30))
+def test_batch_buffers_hold_the_same_bytes(rows: list[Any]) -> None:
+    ours, theirs = native.BatchBuffer(), python.BatchBuffer()
+    for row in rows:
+        ours.append(*row)
+        theirs.append(*row)
+    for name in ("buffer", "record_count", "base_timestamp", "max_timestamp", "size_bytes"):
+        assert getattr(ours, name) == getattr(theirs, name)
+
+
+class PythonFuture(python.RecordFuture):
+    __slots__ = ()
+
+
+class NativeFuture(native.RecordFuture):  # type: ignore[name-defined,misc]  # the module is chosen above
+    __slots__ = ()
+
+
+def shown(future: Any) -> Any:
+    return None if future is None else (future._result, future._index, future._timestamp,
+                                        future.serialized_key_size, future.serialized_value_size,
+                                        future._on_completion, future._done_callbacks)
+
+
+@given(st.lists(records, max_size=30), st.integers(61, 2000), st.integers(0, 40))
+def test_open_batches_take_and_refuse_the_same_records(rows: list[Any], limit: int, close_at: int) -> None:
+    ours = native.OpenBatch("result", NativeFuture, limit)
+    theirs = python.OpenBatch("result", PythonFuture, limit)
+    for number, row in enumerate(rows):
+        if number == close_at:
+            ours.is_closed = theirs.is_closed = True
+        assert shown(ours.try_append(*row, "callback")) == shown(theirs.try_append(*row, "callback"))
+        assert (ours.is_full, ours.record_count, ours.buffer) == (theirs.is_full, theirs.record_count, theirs.buffer)
+    assert [shown(future) for future in ours.futures] == [shown(future) for future in theirs.futures]
+
+
+@pytest.mark.parametrize("arguments", [
+    (0, "key", None, ()), (0, None, 5, ()), (0, None, None, 7), (0, None, None, (("a", 5),)), ("0", None, None, ()),
+    (0, None, None, ((1, b"x"),)),
+])
+def test_wrong_arguments_raise_the_same_kind_of_exception_and_add_nothing(arguments: Any) -> None:
+    for twin in (native, python):
+        batch = twin.BatchBuffer()
+        batch.append(5, b"k", b"v", ())
+        before = bytes(batch.buffer), batch.record_count
+        with pytest.raises((TypeError, AttributeError)):
+            batch.append(*arguments)
+        assert (bytes(batch.buffer), batch.record_count) == before
+
+
+@given(st.lists(st.tuples(records, st.booleans(), st.booleans()), max_size=12), st.integers(-1, 2**40),
+       st.integers(-1, 2**40))
+def test_callbacks_get_the_same_metadata_in_the_same_order(rows: list[Any], offset: int, append_time: int) -> None:
+    outcomes = []
+    for twin, future_class in ((native, NativeFuture), (python, PythonFuture)):
+        seen: list[Any] = []
+
+        def note(metadata: Any, error: Any, seen: list[Any] = seen) -> None:
+            seen.append((type(metadata), tuple(metadata), error))
+
+        def note_and_raise(metadata: Any, error: Any, seen: list[Any] = seen) -> None:
+            note(metadata, error, seen)
+            raise KeyError("the user's bug")
+
+        batch = twin.OpenBatch("result", future_class, 10**6)
+        for row, has_callback, raises in rows:
+            batch.try_append(*row, (note_and_raise if raises else note) if has_callback else None)
+        twin.run_callbacks(batch.futures, RecordMetadata, "t", 3, offset, append_time,
+                           lambda raised, seen=seen: seen.append(repr(raised)))
+        assert all(future._on_completion is None for future in batch.futures)
+        outcomes.append(seen)
+    assert outcomes[0] == outcomes[1]
+
+
+class FixedMetadata:
+    """A snapshot of one topic that never changes."""
+
+    def __init__(self) -> None:
+        nodes = [Node(0, "127.0.0.1", 1)]
+        self._cluster = Cluster(nodes=nodes, partitions=[
+            PartitionInfo("t", index, None if index == 1 else nodes[0]) for index in range(4)])
+
+    def fetch(self) -> Cluster:
+        return self._cluster
+
+    def add(self, topic: str, now_ms: int) -> bool:
+        return False
+
+
+def make_sender(*, paved: bool) -> tuple[RecordSender, RecordAccumulator]:
+    clock = SystemClock()
+    accumulator = RecordAccumulator(
+        batch_size_bytes=400, linger_ms=0, delivery_timeout_ms=1000, pool=BufferPool(10**7, clock),
+        compressor=compressor_for("none", None), retry_backoff=ExponentialBackoff(1, 1), clock=clock)
+    partitioner = DefaultPartitioner()
+    partitioner._counters["t"] = itertools.count(-3)
+    sender = RecordSender(
+        metadata=FixedMetadata(), accumulator=accumulator,  # type: ignore[arg-type]  # what send() uses of it
+        partitioner=partitioner, key_serializer=None, value_serializer=None, interceptors=ProducerInterceptors(),
+        clock=clock, wakeup_sender=lambda: None, max_request_size_bytes=600, buffer_memory_bytes=10**7, max_block_ms=0)
+    if paved:
+        sender.pave(native.FastRoad)
+    return sender, accumulator
+
+
+def stored(accumulator: RecordAccumulator) -> Any:
+    found = {}
+    for partition, queue in sorted(accumulator._queues.items()):
+        found[partition] = []
+        for batch in queue.batches:
+            batch.close(compressor_for("none", None))
+            batch.write_header()
+            assert batch.payload is not None
+            found[partition] += [[(record.key, record.value, record.headers) for record in read]
+                                 for read in read_batches(batch.payload)]
+    return found
+
+
+arguments = st.fixed_dictionaries(
+    {"value": maybe_bytes | st.just(b"x" * 700) | st.just(bytearray(b"array"))},
+    optional={"key": maybe_bytes, "partition": st.integers(0, 3), "timestamp": st.integers(0, 2**40),
+              "headers": headers})
+
+
+@given(st.lists(arguments, max_size=60))
+def test_the_compiled_road_of_send_stores_what_the_python_road_stores(rows: list[Any]) -> None:
+    results = []
+    for paved in (True, False):
+        sender, accumulator = make_sender(paved=paved)
+        send = sender.fast_road.send if paved else sender.send
+        outcomes: list[Any] = []
+        for row in rows:
+            try:
+                future = send("t", **row)
+            except RecordTooLargeError as error:
+                outcomes.append(str(error))
+            else:
+                assert isinstance(future, FutureRecordMetadata)
+                outcomes.append((future._result.topic_partition, future._index, future.serialized_key_size,
+                                 future.serialized_value_size))
+        results.append((outcomes, stored(accumulator)))
+    assert results[0] == results[1]

@@ -1,0 +1,55 @@
+"""What the compiled road of send() hands to the Python road, and how it ends."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from pyproducer import hotpath
+from pyproducer.common.errors import ForkedProducerError, ProducerClosedError
+from tests.property.test_twins import make_sender
+
+pytestmark = pytest.mark.skipif(hotpath.FastRoad is None, reason="the compiled twin does not run here")
+
+
+def test_send_when_closed_or_forked_raises_like_the_python_road():
+    for end, error in (("close", ProducerClosedError), ("mark_forked", ForkedProducerError)):
+        sender, _ = make_sender(paved=True)
+        sender.fast_road.send("t", b"v")
+        getattr(sender, end)()
+        with pytest.raises(error):
+            sender.fast_road.send("t", b"v")
+
+
+def test_send_when_the_batch_was_drained_goes_to_the_next_one():
+    sender, accumulator = make_sender(paved=True)
+    futures = [sender.fast_road.send("t", b"v", key=b"k") for _ in range(3)]
+    partition = futures[0]._result.topic_partition.partition
+    queue = accumulator._queues["t", partition]
+    first = queue.batches.popleft()
+    first.close_for_appends()
+    late = sender.fast_road.send("t", b"v", key=b"k")
+    assert first.record_count == 3
+    assert late._result is not futures[0]._result
+    assert queue.batches[0].record_count == 1
+
+
+def test_a_keyless_record_takes_one_turn_even_when_the_slow_road_finishes_it():
+    sender, accumulator = make_sender(paved=True)
+    sender._partitioner._counters["t"] = itertools.count(0)
+    partitions = [sender.fast_road.send("t", b"v" * 150)._result.topic_partition.partition for _ in range(12)]
+    # 0, 2 and 3 have a leader; each batch takes two such records, so every third turn opens one.
+    start = partitions[0]
+    cycle = [0, 2, 3]
+    at = cycle.index(start)
+    assert partitions == [cycle[(at + turn) % 3] for turn in range(12)]
+    assert accumulator.incomplete_record_count() == 12
+
+
+def test_wrong_arguments_raise_what_the_python_road_raises():
+    sender, _ = make_sender(paved=True)
+    with pytest.raises(TypeError, match="topic must be str, got int"):
+        sender.fast_road.send(5, b"v")
+    with pytest.raises(TypeError, match="unexpected keyword"):
+        sender.fast_road.send("t", b"v", clef=b"k")
