@@ -9,19 +9,23 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from pyproducer.broker.broker_server import BrokerServer
 from pyproducer.broker.cluster_state import ClusterState
 from pyproducer.broker.config import BrokerConfig
-from pyproducer.broker.listener import parse_listeners
+from pyproducer.broker.listener import EndPoint, parse_listeners
+from pyproducer.broker.nodes import Nodes
 from pyproducer.broker.topic_name import topic_name_fault
 from pyproducer.common.clock import SystemClock
 from pyproducer.common.errors import ConfigError, IllegalStateError
 
 _FIRST_NODE_ID = 1
+# What one node may have otherwise than the rest; everything else is the cluster's.
+_NODE_SETTINGS = ("listeners", "listener.security.protocol.map", "broker.rack", "num.network.threads",
+                  "num.io.threads", "queued.max.requests")
 
 
 @dataclass(frozen=True)
@@ -33,12 +37,14 @@ class ClusterOptions:
         data_dir: Where the logs are; None is a temporary folder that is removed at the end.
         topics: Name to number of partitions; made when they are missing.
         config: Settings under Kafka's names.
+        node_config: Node id to what it has otherwise: listeners, rack, threads, ssl.*.
     """
 
     brokers: int = 1
     data_dir: str | None = None
     topics: Mapping[str, int] = field(default_factory=dict)
     config: Mapping[str, object] = field(default_factory=dict)
+    node_config: Mapping[int, Mapping[str, object]] = field(default_factory=dict)
 
 
 class InProcessCluster:
@@ -49,19 +55,30 @@ class InProcessCluster:
     """
 
     def __init__(self, options: ClusterOptions) -> None:
-        if options.brokers != 1:
-            raise ConfigError("brokers", options.brokers, "the embedded cluster has exactly one broker")
+        if options.brokers < 1:
+            raise ConfigError("brokers", options.brokers, "there must be at least one")
         self._options = options
         self._config = BrokerConfig(options.config)
-        self._end_points = parse_listeners(self._config.text("listeners"),
-                                           self._config.text("listener.security.protocol.map"))
+        node_ids = range(_FIRST_NODE_ID, _FIRST_NODE_ID + options.brokers)
+        for node_id, settings in options.node_config.items():
+            if node_id not in node_ids:
+                raise ConfigError("node_config", node_id, f"there are nodes {node_ids[0]} to {node_ids[-1]}")
+            for key in settings:
+                if not (key in _NODE_SETTINGS or key.startswith(("ssl.", "listener.name."))):
+                    raise ConfigError(key, settings[key], "the nodes of a cluster cannot differ in this setting")
+        self._node_configs = {
+            node_id: BrokerConfig({**options.config, **options.node_config.get(node_id, {})}) for node_id in node_ids}
+        self._listeners = {
+            node_id: _listeners(config, 0 if "listeners" in options.node_config.get(node_id, {})
+                                else node_id - _FIRST_NODE_ID)
+            for node_id, config in self._node_configs.items()}
         for name, partition_count in options.topics.items():
             reason = topic_name_fault(name)
             if reason is not None or partition_count < 1:
                 raise ConfigError("topics", {name: partition_count}, reason or "there must be at least one partition")
         self.data_dir: Path | None = None
         self._state: ClusterState | None = None
-        self.servers: list[BrokerServer] = []
+        self._nodes: Nodes | None = None
 
     def start(self) -> None:
         """Open the logs and listen.
@@ -72,21 +89,20 @@ class InProcessCluster:
         directory = self._options.data_dir
         self.data_dir = Path(tempfile.mkdtemp(prefix="pyproducer-broker-") if directory is None else directory)
         try:
-            self._state = ClusterState(self.data_dir, self._config, SystemClock(), node_ids=(_FIRST_NODE_ID,))
+            self._state = ClusterState(self.data_dir, self._config, SystemClock(), node_ids=tuple(self._listeners))
             self._state.start()
             self._create_topics(self._state)
-            self.servers.append(BrokerServer(_FIRST_NODE_ID, self._state, self._end_points))
-            for server in self.servers:
-                server.start()
+            self._nodes = Nodes(self._state, self._listeners, self._node_configs)
+            self._nodes.start_all()
         except BaseException:
             self.stop()
             raise
 
     def stop(self) -> None:
         """Stop and close everything; a temporary folder is removed."""
-        for server in self.servers:
-            server.shutdown()
-        self.servers.clear()
+        if self._nodes is not None:
+            self._nodes.stop_all()
+            self._nodes = None
         if self._state is not None:
             self._state.close()
             self._state = None
@@ -105,12 +121,28 @@ class InProcessCluster:
             raise IllegalStateError("The embedded broker is not running")
         return self._state
 
+    @property
+    def nodes(self) -> Nodes:
+        """The running cluster's brokers.
+
+        Raises:
+            IllegalStateError: It is not running.
+        """
+        if self._nodes is None:
+            raise IllegalStateError("The embedded broker is not running")
+        return self._nodes
+
+    @property
+    def servers(self) -> list[BrokerServer]:
+        """The running brokers; none when the cluster is not running."""
+        return [] if self._nodes is None else self._nodes.servers
+
     def addresses(self) -> dict[str, list[tuple[str, int]]]:
-        """Return where clients may connect: listener name to (host, port) of each broker."""
+        """Return where clients may connect: listener name to (host, port) of each broker, stopped ones too."""
         found: dict[str, list[tuple[str, int]]] = {}
-        for server in self.servers:
-            for name, end_point in server.end_points.items():
-                found.setdefault(name, []).append((end_point.host, end_point.port))
+        for end_points in self.nodes.end_points.values():
+            for end_point in end_points:
+                found.setdefault(end_point.listener_name, []).append((end_point.host, end_point.port))
         return found
 
     def create_topic(self, name: str, partition_count: int, configs: Mapping[str, str]) -> bool:
@@ -142,3 +174,9 @@ class InProcessCluster:
             elif len(existing.partitions) != partition_count:
                 raise ConfigError("topics", {name: partition_count},
                                   f"the data directory has it with {len(existing.partitions)} partitions")
+
+
+def _listeners(config: BrokerConfig, port_offset: int) -> Sequence[EndPoint]:
+    """Return a node's listeners; each further node of a cluster has the next ports, where they are given at all."""
+    return [end_point._replace(port=end_point.port + port_offset) if end_point.port else end_point
+            for end_point in parse_listeners(config.text("listeners"), config.text("listener.security.protocol.map"))]
