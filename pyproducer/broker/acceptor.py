@@ -13,6 +13,7 @@ import socket
 import threading
 from collections.abc import Callable
 
+from pyproducer.broker.connection_quotas import ConnectionQuotas
 from pyproducer.broker.listener import EndPoint
 from pyproducer.broker.processor import Processor
 from pyproducer.common.errors import ConfigError
@@ -53,13 +54,15 @@ class Acceptor:
         sock: The listening socket; closed here.
         new_processor: Makes a processor of this listener, not yet started.
         name: Of the thread.
+        quotas: Limits of connections; None for none.
     """
 
     def __init__(self, end_point: EndPoint, sock: socket.socket, *, new_processor: Callable[[EndPoint], Processor],
-                 name: str) -> None:
+                 name: str, quotas: ConnectionQuotas | None = None) -> None:
         self.end_point = end_point._replace(port=sock.getsockname()[1])
         self._sock = sock
         self._new_processor = new_processor
+        self._quotas = quotas
         self._selector = selectors.DefaultSelector()
         self._wakeup_receiver, self._wakeup_sender = socket.socketpair()
         self._selector.register(sock, selectors.EVENT_READ)
@@ -118,12 +121,17 @@ class Acceptor:
 
     def _accept_new_connections(self) -> None:
         try:
-            sock, _ = self._sock.accept()
+            sock, address = self._sock.accept()
         except BlockingIOError:
             return
         except OSError as error:  # the peer gave up, or there are no descriptors left
             _logger.error("Error while accepting connection: %s", error)
             self._stop_requested.wait(_PAUSE_AFTER_ERROR_S)
+            return
+        if self._quotas is not None and not self._quotas.try_add(address[0], sock):
+            _logger.info("Rejected connection from %s, address already has the configured maximum of %d connections.",
+                         address[0], self._quotas.limit_of(address[0]))
+            sock.close()
             return
         sock.setblocking(False)
         self._assign_new_connection(sock)

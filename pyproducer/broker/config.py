@@ -41,6 +41,8 @@ _BROKER_ROWS = (
     ConfigRow("socket.receive.buffer.bytes", int, 100 * 1024, "SO_RCVBUF of accepted sockets; -1 is the system's", -1),
     ConfigRow("socket.listen.backlog.size", int, 50, "Connections the system queues before accept", 1),
     ConfigRow("connections.max.idle.ms", int, 600_000, "Close connections that are unused for this long", -1),
+    ConfigRow("max.connections.per.ip", int, MAX_INT, "Connections that one address may have", 0, MAX_INT),
+    ConfigRow("max.connections.per.ip.overrides", str, "", "Addresses with their own limit: address:count,..."),
     ConfigRow("listeners", str, "PLAINTEXT://127.0.0.1:0", "Names, addresses and ports to listen on"),
     ConfigRow("listener.security.protocol.map", str, "PLAINTEXT:PLAINTEXT,SSL:SSL", "Listener name to protocol"),
     ConfigRow("ssl.keystore.location", str, None, "PEM file of the broker's certificate chain and key"),

@@ -86,7 +86,7 @@ class Nodes:
             if node_id in self._servers:
                 raise IllegalStateError(f"Node {node_id} is running already")
             self._start(node_id)
-            self._state.change_leaders({topic_partition: node_id for topic_partition in self._led_by(node_id)})
+            self._state.change_leaders(dict.fromkeys(self._led_by(node_id), node_id))
 
     def stop(self, node_id: int, *, move_leaders: bool, kill: bool) -> None:
         """Stop a running node.

@@ -23,11 +23,14 @@ from typing import NamedTuple
 from pyproducer.broker.listener import EndPoint
 from pyproducer.broker.request_channel import (
     CloseConnectionResponse,
+    EndThrottlingResponse,
     NoOpResponse,
     Request,
     RequestChannel,
     Response,
     SendResponse,
+    StartThrottlingResponse,
+    TornResponse,
 )
 from pyproducer.common.clock import Clock
 from pyproducer.common.errors import AuthenticationError, InvalidReceiveError, InvalidRequestError
@@ -38,7 +41,7 @@ from pyproducer.network.send import NetworkSend
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.buffer import ByteReader
 from pyproducer.protocol.header import read_request_header
-from pyproducer.protocol.request_context import RequestContext
+from pyproducer.protocol.request_context import ANONYMOUS, KafkaPrincipal, RequestContext
 
 _logger = logging.getLogger(__name__)
 # Java Processor.ConnectionQueueSize: connections that an acceptor may put here before it turns to the next processor.
@@ -214,15 +217,33 @@ class Processor:
                     _logger.info("Closing socket connection %s actively, since it sent a request that failed and "
                                  "can not be answered", connection_id)
                     self._close(connection_id)
+                elif isinstance(response, TornResponse):
+                    self._send(connection_id, response, NetworkSend.raw(connection_id, response.data))
+                else:
+                    self._throttle(connection_id, response)
             except Exception as error:
                 self._close_after_exception(connection_id, "Exception while processing response", error)
 
     def _send_response(self, connection_id: str, response: SendResponse) -> None:
+        self._send(connection_id, response, NetworkSend(connection_id, response.chunks))
+
+    def _send(self, connection_id: str, response: Response, send: NetworkSend) -> None:
         if self._open_or_closing_channel(connection_id) is None:
             return  # the connection is gone
         # To a peer that has hung up the selector only pretends to write, so that the connection's next request follows.
         self._inflight_responses[connection_id] = response
-        self._selector.send(NetworkSend(connection_id, response.chunks))
+        self._selector.send(send)
+
+    def _throttle(self, connection_id: str, response: Response) -> None:
+        """Begin or end a throttle; the connection is read again when its response is sent and no throttle is left."""
+        channel = self._open_or_closing_channel(connection_id)
+        if channel is None:
+            return
+        if isinstance(response, StartThrottlingResponse):
+            channel.handle_channel_mute_event(ChannelMuteEvent.THROTTLE_STARTED)
+        elif isinstance(response, EndThrottlingResponse):
+            channel.handle_channel_mute_event(ChannelMuteEvent.THROTTLE_ENDED)
+            self._selector.unmute(connection_id)
 
     def _process_completed_receives(self) -> None:
         for receive in self._selector.completed_receives:
@@ -246,16 +267,25 @@ class Processor:
         header = read_request_header(reader)
         context = RequestContext(
             header, connection_id=receive.source, client_address=channel.remote_address,
-            listener_name=self._end_point.listener_name, security_protocol=self._end_point.security_protocol)
+            listener_name=self._end_point.listener_name, security_protocol=self._end_point.security_protocol,
+            principal=self._principal(channel))
         if not context.is_unsupported_api_versions_request:
             self._gate.ensure_supported(context.api_key, header.api_version)
         body, _ = context.parse_request(reader)
         return Request(processor=self.processor_id, context=context, body=body, size_bytes=len(payload),
                        start_ms=self._clock.now_ms())
 
+    def _principal(self, channel: KafkaChannel) -> KafkaPrincipal:
+        if self._end_point.security_protocol == "PLAINTEXT":
+            return ANONYMOUS
+        return KafkaPrincipal(*channel.principal_name.split(":", 1))
+
     def _process_completed_sends(self, sends: Sequence[NetworkSend]) -> None:
         for send in sends:
-            if self._inflight_responses.pop(send.destination, None) is not None:
+            response = self._inflight_responses.pop(send.destination, None)
+            if isinstance(response, TornResponse):
+                self._close(send.destination)
+            elif response is not None:
                 self._response_done(send.destination)
 
     def _response_done(self, connection_id: str) -> None:

@@ -28,7 +28,7 @@ T = TypeVar("T", bound=AbstractRequest)
 class Request:
     """One parsed request, with the way back to the connection it came from."""
 
-    __slots__ = ("_body", "api_key", "context", "processor", "size_bytes", "start_ms")
+    __slots__ = ("_body", "api_key", "context", "processor", "size_bytes", "start_ms", "story")
 
     def __init__(self, *, processor: int, context: RequestContext, body: AbstractRequest, size_bytes: int,
                  start_ms: int) -> None:
@@ -38,6 +38,7 @@ class Request:
         self._body = body
         self.size_bytes = size_bytes
         self.start_ms = start_ms
+        self.story: Any = None  # the fault that was scripted for this request, once it is chosen; faults.py owns it
 
     @property
     def header(self) -> RequestHeader:
@@ -82,6 +83,23 @@ class NoOpResponse(Response):
 @dataclass(frozen=True)
 class CloseConnectionResponse(Response):
     """CloseConnectionAction: there is an error and no response to say it with."""
+
+
+@dataclass(frozen=True)
+class TornResponse(Response):
+    """Write these bytes as they are, size and all, then close: a broker that dies while it answers."""
+
+    data: bytes
+
+
+@dataclass(frozen=True)
+class StartThrottlingResponse(Response):
+    """StartThrottlingAction: keep the connection muted when its response is sent, until the throttle has ended."""
+
+
+@dataclass(frozen=True)
+class EndThrottlingResponse(Response):
+    """EndThrottlingAction: read the connection's next request, when its response is sent."""
 
 
 class ShutdownRequest:
@@ -155,6 +173,14 @@ class RequestChannel:
                 if self._waiting == self._queue_size - 1:
                     self._not_full.notify_all()
         return request
+
+    def requeue(self, request: Request) -> None:
+        """Queue a request once more that was taken out already: never blocks, and the bound does not count it."""
+        with self._not_full:
+            if self._closed:
+                return
+            self._waiting += 1
+        self._queue.put(request)
 
     def send_shutdown_request(self) -> None:
         """End one handler, after the requests that wait already."""

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 
 from pyproducer.broker.acceptor import Acceptor, open_server_socket
 from pyproducer.broker.config import BrokerConfig
+from pyproducer.broker.connection_quotas import connection_quotas
 from pyproducer.broker.listener import EndPoint
 from pyproducer.broker.processor import ApiGate, Processor
 from pyproducer.broker.request_channel import RequestChannel
@@ -49,12 +50,13 @@ class SocketServer:
         self._next_processor_id = 0
         self._builders = {end_point.listener_name: _channel_builder(end_point, config) for end_point in end_points}
         self._acceptors: dict[str, Acceptor] = {}
+        quotas = connection_quotas(config)
         try:
             for end_point in end_points:
                 sock = open_server_socket(end_point, backlog=config.number("socket.listen.backlog.size"),
                                           receive_buffer_bytes=config.number("socket.receive.buffer.bytes"))
                 self._acceptors[end_point.listener_name] = Acceptor(
-                    end_point, sock, new_processor=self._new_processor,
+                    end_point, sock, new_processor=self._new_processor, quotas=quotas,
                     name=f"data-plane-kafka-socket-acceptor-{node_id}-{end_point.listener_name}")
         except BaseException:
             self.stop_accepting()

@@ -41,6 +41,14 @@ class NetworkSend:
         self.completed = False
         self._chunks: list[Buffer] = [_SIZE.pack(payload_bytes), *chunks]
 
+    @classmethod
+    def raw(cls, destination: str, data: Buffer) -> NetworkSend:
+        """Return a send of these very bytes, whatever size they announce: for a broker that means to misbehave."""
+        send = cls(destination, ())
+        send._chunks = [data]
+        send.size_bytes = send._remaining_bytes = len(data)
+        return send
+
     def write_to(self, transport: TransportLayer) -> int:
         """Write as much as the transport takes.
 
