@@ -260,3 +260,20 @@ def test_command_line_says_what_is_wrong(arguments: tuple[str, ...], why: str) -
     assert command.returncode == 2
     assert why in complaints
     assert "Traceback" not in complaints
+
+
+def test_a_disk_that_is_full_is_a_storage_error_and_nothing_is_stored(
+        monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    def fail(*_arguments: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    with EmbeddedBroker(topics={"orders": 1}) as broker, connect(broker) as client:
+        produce(client, "orders", 0, b"before")
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "writev", fail)
+            answer = produced(client.request(ApiKeys.PRODUCE, 9, produce_body(
+                "orders", 0, build_batch([(START_MS, None, b"lost", ())]))))
+            assert (answer["error_code"], answer["base_offset"]) == (56, -1)
+        assert produce(client, "orders", 0, b"after") == 1
+        assert [record.value for record in broker.records("orders")] == [b"before", b"after"]
+    assert "No space left on device" in caplog.text

@@ -100,7 +100,11 @@ def error_response(request: Request, error_code: ErrorCode) -> Answer:
 def _append(services: Services, partition: Partition, records: Buffer | None, version: int,
             timestamp_ms: int) -> dict[str, Any]:
     index = partition.topic_partition.partition
-    result = partition.append(records, produce_version=version, timestamp_ms=timestamp_ms)
+    try:
+        result = partition.append(records, produce_version=version, timestamp_ms=timestamp_ms)
+    except OSError:  # the disk is full or gone: nothing was stored, another time it may work
+        _logger.exception("Error while appending to %s", partition.topic_partition)
+        return _error(index, ErrorCode.KAFKA_STORAGE_ERROR)
     log_start_offset = partition.log.log_start_offset
     if isinstance(result, AppendResult):
         services.cluster.delayed_fetches.check_and_complete(partition.topic_partition)

@@ -1,8 +1,8 @@
 """One partition's log: a directory of segments to which batches are appended and from which they are read.
 
 Road:    Produce -> [log] -> segment -> disk; disk -> [log] -> Fetch
-Thread:  one lock guards appending, rolling and producer state. Reading takes none: segments only grow, a reader
-         works with the end offset that it saw, and a file stays open while somebody reads it.
+Thread:  one lock guards appending, rolling and producer state. Reading takes it only to learn where a segment ends:
+         segments only grow, and a file stays open while somebody reads it.
 Flush:   an append is done when the operating system has the bytes (writev); nothing is synced. What was
          acknowledged survives the broker's death by any signal, not a crash of the machine. Kafka's default
          (log.flush.interval.messages unlimited) is the same.
@@ -128,20 +128,20 @@ class Log:
             at_least_one: Return the first batch even when it alone is larger than `max_bytes`.
             up_to_offset: Leave out batches from this offset on.
         """
-        limit_offset = self.log_end_offset if up_to_offset is None else min(up_to_offset, self.log_end_offset)
-        if offset >= limit_offset:
+        log_end_offset = self.log_end_offset
+        if offset >= log_end_offset or (up_to_offset is not None and offset >= up_to_offset):
             return b""
         number = max(bisect_right(self._base_offsets, offset) - 1, 0)
         segment = self._segments[number]
-        end = segment.size_bytes
+        end = self._published_end(segment)
         start = segment.position_of(offset)
         while start >= end and number + 1 < len(self._segments):  # the offset is behind the segment's last batch
             number += 1
             segment = self._segments[number]
-            start, end = segment.position_of(offset), segment.size_bytes
+            start, end = segment.position_of(offset), self._published_end(segment)
         if start >= end:
             return b""
-        if up_to_offset is not None and up_to_offset < self.log_end_offset:
+        if up_to_offset is not None and up_to_offset < log_end_offset:
             end = min(end, segment.position_of(up_to_offset))
         limit = min(end, start + max_bytes)
         if limit < end or limit - start < HEADER_SIZE_BYTES:
@@ -197,6 +197,14 @@ class Log:
             self._is_closed = True  # there is no directory to write indexes to; the last reader closes the files
             shutil.rmtree(self.directory, ignore_errors=True)
             self.log_end_offset = self.log_start_offset = 0
+
+    def _published_end(self, segment: LogSegment) -> int:
+        """Return where a segment ends, by batches that `log_end_offset` counts already.
+
+        Without the lock a reader could return a batch whose append is under way, and a high watermark before it.
+        """
+        with self._lock:
+            return segment.size_bytes
 
     def _segment_for(self, size_bytes: int, last_offset: int) -> LogSegment:
         """Return the segment that takes the next batch; a new one when it would not fit."""
