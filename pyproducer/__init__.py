@@ -11,7 +11,6 @@ from __future__ import annotations
 
 __version__ = "0.1.0"
 
-from pyproducer.accumulator.produce_result import FutureRecordMetadata
 from pyproducer.common.cluster import Cluster, Node, PartitionInfo, TopicPartition
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.common.errors import (
@@ -49,7 +48,7 @@ from pyproducer.common.errors import (
     UnsupportedVersionError,
 )
 from pyproducer.common.records import Header, ProducerRecord, RecordMetadata
-from pyproducer.hotpath import IMPL
+from pyproducer.hotpath import IMPL, FutureRecordMetadata
 from pyproducer.producer.config import ProducerConfig
 from pyproducer.producer.interceptors import ProducerInterceptor
 from pyproducer.producer.kafka_producer import KafkaProducer
@@ -138,7 +137,7 @@ __all__ = [
 
 for _name in __all__:
     _member = globals()[_name]
-    if isinstance(_member, type):
-        # Tracebacks and reprs show the public name.
+    if isinstance(_member, type) and _member.__module__ != "pyproducer.hotpath._native":
+        # Tracebacks and reprs show the public name; a compiled class cannot be renamed.
         _member.__module__ = __name__
 del _member, _name

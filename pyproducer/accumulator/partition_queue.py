@@ -11,9 +11,10 @@ import threading
 from collections import deque
 from collections.abc import Sequence
 
-from pyproducer.accumulator.produce_result import FutureRecordMetadata, OnCompletion
+from pyproducer.accumulator.produce_result import OnCompletion
 from pyproducer.accumulator.producer_batch import ProducerBatch
 from pyproducer.common.cluster import TopicPartition
+from pyproducer.hotpath import FutureRecordMetadata
 
 
 class PartitionQueue:

@@ -17,7 +17,7 @@ from typing import Any
 from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.errors import KafkaError, KafkaTimeoutError
 from pyproducer.common.records import RecordMetadata
-from pyproducer.hotpath import RecordFuture
+from pyproducer.hotpath import FutureRecordMetadata
 
 log = logging.getLogger(__name__)
 
@@ -81,69 +81,51 @@ class ProduceRequestResult:
                 event = self._event = threading.Event()
         return event.wait(timeout)
 
+    # What the futures of the batch's records do; hotpath's FutureRecordMetadata calls these.
 
-class FutureRecordMetadata(RecordFuture):
-    """The promise of one record's `RecordMetadata`.
-
-    Thread:  any. Callbacks run on the sender thread, or at once in the caller's when the record is done already.
-    Source:  Java FutureRecordMetadata (4.1); the methods are those of concurrent.futures.Future, and it can be awaited.
-    """
-
-    _result: ProduceRequestResult
-
-    __slots__ = ()
-
-    def done(self) -> bool:
-        """Whether the outcome of the record is known."""
-        return self._result.is_set
-
-    def cancelled(self) -> bool:
-        """Return False: a record that was handed over cannot be taken back."""
-        return False
-
-    def result(self, timeout: float | None = None) -> RecordMetadata:
-        """Wait for the record and return where it was stored.
-
-        Args:
-            timeout: Longest wait in seconds; None waits until the record is done (delivery.timeout.ms bounds that).
-
-        Raises:
-            KafkaTimeoutError: The timeout passed first (phase "future"). Unknown: the record is still on its way.
-            KafkaError: The record failed; its `outcome` says what became of the record.
-        """
-        error = self.exception(timeout)
+    def result_of(self, future: FutureRecordMetadata, timeout: float | None) -> RecordMetadata:
+        """Wait for a record and return where it was stored, or raise its error."""
+        error = self.exception_of(future, timeout)
         if error is not None:
             raise error
-        return self._metadata()
+        return metadata_of(future)
 
-    def exception(self, timeout: float | None = None) -> KafkaError | None:
-        """Wait for the record and return its error, or None when it was stored.
+    def exception_of(self, future: FutureRecordMetadata, timeout: float | None) -> KafkaError | None:
+        """Wait for a record and return its error, or None when it was stored."""
+        outcome: ProduceRequestResult = future._result
+        while not outcome.is_set:
+            # A second round happens only after a split; giving it the whole timeout again is harmless and rare.
+            if not outcome.wait(timeout):
+                raise KafkaTimeoutError(
+                    f"The record for {outcome.topic_partition} was not done within {timeout} s; it is still on its way "
+                    "(delivery.timeout.ms decides how long it is tried)", phase="future", outcome="unknown")
+            outcome = future._result
+        return None if outcome.error_for is None else _own_copy(outcome.error_for(future._index))
 
-        Raises:
-            KafkaTimeoutError: The timeout passed first (phase "future"). Unknown: the record is still on its way.
-        """
-        result = self._await(timeout)
-        if result.error_for is None:
-            return None
-        return _own_copy(result.error_for(self._index))
-
-    def add_done_callback(self, fn: DoneCallback) -> None:
-        """Call `fn(future)` once the record is done; at once when it is done already."""
+    def add_done_callback(self, future: FutureRecordMetadata, fn: DoneCallback) -> None:
+        """Call `fn(future)` once a record is done; at once when it is done already."""
         while True:
-            result = self._result
-            with result._lock:
+            outcome: ProduceRequestResult = future._result
+            with outcome._lock:
                 # A split moves the future under this same lock, so the callback cannot be left behind.
-                if result is not self._result:
+                if outcome is not future._result:
                     continue
-                if not result.is_set:
-                    if self._done_callbacks is None:
-                        self._done_callbacks = []
-                    self._done_callbacks.append(fn)
+                if not outcome.is_set:
+                    if future._done_callbacks is None:
+                        future._done_callbacks = []
+                    future._done_callbacks.append(fn)
                     return
             break
-        _call(fn, self)
+        _call(fn, future)
 
-    def __await__(self) -> Generator[Any, None, RecordMetadata]:
+    def run_done_callbacks(self, future: FutureRecordMetadata) -> None:
+        """Call what was added to a record that is done now; the sender's, once."""
+        callbacks, future._done_callbacks = future._done_callbacks, None
+        for fn in callbacks or ():
+            _call(fn, future)
+
+    def await_of(self, future: FutureRecordMetadata) -> Generator[Any, None, RecordMetadata]:
+        """Wait for a record in an event loop."""
         import asyncio
 
         loop = asyncio.get_running_loop()
@@ -159,56 +141,44 @@ class FutureRecordMetadata(RecordFuture):
             except RuntimeError:
                 log.debug("the event loop that awaited a record is closed")
 
-        self.add_done_callback(wake)
+        self.add_done_callback(future, wake)
         yield from waiter
-        return self.result(0)
+        return self.result_of(future, 0)
 
-    def __repr__(self) -> str:
-        result = self._result
-        state = "pending" if not result.is_set else "failed" if result.error_for is not None else "done"
-        return f"<FutureRecordMetadata {result.topic_partition} {state}>"
+    def describe(self, future: FutureRecordMetadata) -> str:
+        """Return a record's state in words."""
+        outcome: ProduceRequestResult = future._result
+        state = "pending" if not outcome.is_set else "failed" if outcome.error_for is not None else "done"
+        return f"<FutureRecordMetadata {outcome.topic_partition} {state}>"
 
-    def _await(self, timeout: float | None) -> ProduceRequestResult:
-        result = self._result
-        while not result.is_set:
-            # A second round happens only after a split; giving it the whole timeout again is harmless and rare.
-            if not result.wait(timeout):
-                raise KafkaTimeoutError(
-                    f"The record for {result.topic_partition} was not done within {timeout} s; it is still on its way "
-                    "(delivery.timeout.ms decides how long it is tried)", phase="future", outcome="unknown")
-            result = self._result
-        return result
 
-    def _metadata(self) -> RecordMetadata:
-        result = self._result
-        topic, partition = result.topic_partition
-        offset = result.base_offset
-        append_time = result.log_append_time
-        return RecordMetadata(topic, partition, offset + self._index if offset >= 0 else -1,
-                              append_time if append_time >= 0 else self._timestamp,
-                              self.serialized_key_size, self.serialized_value_size)
+def metadata_of(future: FutureRecordMetadata) -> RecordMetadata:
+    """Return where a record was stored; its outcome is set and not an error."""
+    outcome: ProduceRequestResult = future._result
+    topic, partition = outcome.topic_partition
+    offset, append_time = outcome.base_offset, outcome.log_append_time
+    return RecordMetadata(topic, partition, offset + future._index if offset >= 0 else -1,
+                          append_time if append_time >= 0 else future._timestamp,
+                          future.serialized_key_size, future.serialized_value_size)
 
-    def _move(self, result: ProduceRequestResult, index: int) -> None:
-        """Look into another outcome from now on (the batch was split)."""
-        with self._result._lock:
-            self._index = index
-            self._result = result
 
-    def _fail(self, error: KafkaError) -> None:
-        """Run the callbacks of a record that failed; called once, by whoever set the outcome."""
-        on_completion, self._on_completion = self._on_completion, None
-        if on_completion is not None:
-            try:
-                on_completion(None, _own_copy(error))
-            except Exception as raised:
-                log_raised(self._result.topic_partition, raised)
-        if self._done_callbacks is not None:
-            self._run_done_callbacks()
+def move_future(future: FutureRecordMetadata, outcome: ProduceRequestResult, index: int) -> None:
+    """Let a future look into another outcome from now on (the batch was split)."""
+    with future._result._lock:
+        future._index = index
+        future._result = outcome
 
-    def _run_done_callbacks(self) -> None:
-        callbacks, self._done_callbacks = self._done_callbacks, None
-        for fn in callbacks or ():
-            _call(fn, self)
+
+def fail_future(future: FutureRecordMetadata, error: KafkaError) -> None:
+    """Run the callbacks of a record that failed; called once, by whoever set the outcome."""
+    on_completion, future._on_completion = future._on_completion, None
+    if on_completion is not None:
+        try:
+            on_completion(None, _own_copy(error))
+        except Exception as raised:
+            log_raised(future._result.topic_partition, raised)
+    if future._done_callbacks is not None:
+        future._result.run_done_callbacks(future)
 
 
 def log_raised(topic_partition: TopicPartition, raised: BaseException) -> None:
@@ -222,7 +192,7 @@ def failed_future(topic_partition: TopicPartition, error: KafkaError,
     result = ProduceRequestResult(topic_partition)
     result.set(-1, NO_TIMESTAMP, lambda _index: error)
     future = FutureRecordMetadata(result, 0, NO_TIMESTAMP, -1, -1, on_completion)
-    future._fail(error)
+    fail_future(future, error)
     return future
 
 

@@ -12,15 +12,16 @@ from collections.abc import Callable, Sequence
 
 from pyproducer.accumulator.produce_result import (
     NO_TIMESTAMP,
-    FutureRecordMetadata,
     OnCompletion,
     ProduceRequestResult,
+    fail_future,
     log_raised,
+    move_future,
 )
 from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.errors import KafkaError
 from pyproducer.common.records import RecordMetadata
-from pyproducer.hotpath import OpenBatch, run_callbacks
+from pyproducer.hotpath import FutureRecordMetadata, OpenBatch, run_callbacks
 from pyproducer.record.batch_reader import read_batches
 from pyproducer.record.batch_writer import close_records, write_header
 from pyproducer.record.compression import Compressor
@@ -50,7 +51,7 @@ class ProducerBatch:
         self.payload: bytearray | None = None  # the finished batch; set by close()
         self.codec_id = 0
         self.result = ProduceRequestResult(topic_partition)
-        self.open = OpenBatch(self.result, FutureRecordMetadata, write_limit_bytes)
+        self.open = OpenBatch(self.result, write_limit_bytes)
         self.is_done = False
         self.is_in_flight = False
         self.is_transactional = False
@@ -70,8 +71,7 @@ class ProducerBatch:
                    headers: Sequence[tuple[str, bytes | None]],
                    on_completion: OnCompletion | None) -> FutureRecordMetadata | None:
         """Add a record, or return None when there is no room; the first record always has room."""
-        future: FutureRecordMetadata | None = self.open.try_append(timestamp, key, value, headers, on_completion)
-        return future
+        return self.open.try_append(timestamp, key, value, headers, on_completion)
 
     def close_for_appends(self) -> None:
         """Let no record in any more."""
@@ -90,7 +90,7 @@ class ProducerBatch:
     @property
     def size_bytes(self) -> int:
         """Bytes on the wire once closed; before that, uncompressed."""
-        return len(self.payload) if self.payload is not None else len(self.open.buffer)
+        return len(self.payload) if self.payload is not None else self.open.size_bytes
 
     @property
     def has_sequence(self) -> bool:
@@ -176,7 +176,7 @@ class ProducerBatch:
                    for batch in read_batches(self.payload) for record in batch]
         batches = self._distribute(records, split_size_bytes)
         while len(batches) == 1 and len(records) > 1:
-            split_size_bytes = max(1, len(batches[0].open.buffer) // 2)
+            split_size_bytes = max(1, batches[0].open.size_bytes // 2)
             batches = self._distribute(records, split_size_bytes)
         futures = iter(self.open.futures)
         sequence = self.base_sequence
@@ -195,7 +195,7 @@ class ProducerBatch:
         self.reserved_bytes = 0
         for batch in batches:
             for index, future in enumerate(batch.open.futures):
-                future._move(batch.result, index)
+                move_future(future, batch.result, index)
         self.is_done = True
         self.open.futures = []
         self.result.split(tuple(batch.result for batch in batches))
@@ -226,7 +226,7 @@ class ProducerBatch:
                           lambda raised: log_raised(self.topic_partition, raised))
         else:
             for index, future in enumerate(futures):
-                future._fail(error_for(index))
+                fail_future(future, error_for(index))
         self.result.notify()
         return True
 

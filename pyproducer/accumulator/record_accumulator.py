@@ -16,14 +16,14 @@ from pyproducer.accumulator.buffer_pool import BufferPool
 from pyproducer.accumulator.drain import SequenceKeeper, drain_node
 from pyproducer.accumulator.incomplete_batches import IncompleteBatches
 from pyproducer.accumulator.partition_queue import PartitionQueue
-from pyproducer.accumulator.produce_result import FutureRecordMetadata, OnCompletion
+from pyproducer.accumulator.produce_result import OnCompletion
 from pyproducer.accumulator.producer_batch import ProducerBatch
 from pyproducer.accumulator.ready import NEVER_MS, ReadyCheckResult, ready
 from pyproducer.common.backoff import ExponentialBackoff
 from pyproducer.common.clock import Clock
 from pyproducer.common.cluster import Cluster, Node, TopicPartition
 from pyproducer.common.errors import KafkaError, ProducerClosedError
-from pyproducer.hotpath import record_size_upper_bound
+from pyproducer.hotpath import FutureRecordMetadata, record_size_upper_bound
 from pyproducer.record.compression import Compressor
 
 

@@ -14,7 +14,7 @@ import importlib.util
 import os
 from typing import TYPE_CHECKING, Any
 
-_NAMES = ("BatchBuffer", "OpenBatch", "RecordFuture", "encode_headers", "encode_uvarint", "encode_varint",
+_NAMES = ("BatchBuffer", "OpenBatch", "FutureRecordMetadata", "encode_headers", "encode_uvarint", "encode_varint",
           "murmur2", "record_size_upper_bound", "run_callbacks", "varint")
 HEADER_SIZE_BYTES = 61
 
@@ -42,8 +42,8 @@ IMPL: str = _choose(os.environ.get("PYPRODUCER_IMPL"))
 if TYPE_CHECKING:
     from pyproducer.hotpath._python import (
         BatchBuffer,
+        FutureRecordMetadata,
         OpenBatch,
-        RecordFuture,
         encode_headers,
         encode_uvarint,
         encode_varint,
@@ -61,5 +61,18 @@ else:
 # RecordSender in producer/do_send.py, to which it hands everything that is not plain.
 FastRoad: Any = importlib.import_module("pyproducer.hotpath._native").FastRoad if IMPL == "native" else None
 
-__all__ = ["HEADER_SIZE_BYTES", "IMPL", "BatchBuffer", "FastRoad", "OpenBatch", "RecordFuture", "encode_headers",
-           "encode_uvarint", "encode_varint", "murmur2", "record_size_upper_bound", "run_callbacks", "varint"]
+__all__ = [
+    "HEADER_SIZE_BYTES",
+    "IMPL",
+    "BatchBuffer",
+    "FastRoad",
+    "FutureRecordMetadata",
+    "OpenBatch",
+    "encode_headers",
+    "encode_uvarint",
+    "encode_varint",
+    "murmur2",
+    "record_size_upper_bound",
+    "run_callbacks",
+    "varint",
+]

@@ -33,12 +33,11 @@ cdef enum:
     OVERHEAD_BYTES = 21
     # metadata.max.idle.ms is minutes, so a topic in use is reported once a second; see do_send.py.
     TOUCH_INTERVAL_MS = 1000
+    # A batch.size of many megabytes is not taken at once for a batch that may stay small.
+    MOST_RESERVED_BYTES = 131072
 
 HEADER_SIZE_BYTES = HEADER_BYTES
 RECORD_OVERHEAD_BYTES = OVERHEAD_BYTES
-
-
-cdef tuple NO_ARGUMENTS = ()
 
 
 # ---- hashing
@@ -165,8 +164,8 @@ def record_size_upper_bound(key, value, headers):
 # ---- batches and futures
 
 @cython.no_gc
-cdef class RecordFuture:
-    """What a record's future remembers; its methods are those of the subclass in accumulator/produce_result.py.
+cdef class FutureRecordMetadata:
+    """The promise of one record's `RecordMetadata`; all it can do is done by its batch's outcome, `_result`.
 
     Not tracked by the garbage collector: completion drops the callbacks, and with them any cycle through them.
     """
@@ -188,25 +187,67 @@ cdef class RecordFuture:
         self.serialized_value_size = value_size
         self._on_completion = on_completion
 
+    def done(self):
+        """Whether the outcome of the record is known."""
+        return bool(self._result.is_set)
+
+    def cancelled(self):
+        """Return False: a record that was handed over cannot be taken back."""
+        return False
+
+    def result(self, timeout=None):
+        """Wait for the record and return where it was stored; see _python.py."""
+        return self._result.result_of(self, timeout)
+
+    def exception(self, timeout=None):
+        """Wait for the record and return its error, or None when it was stored; see _python.py."""
+        return self._result.exception_of(self, timeout)
+
+    def add_done_callback(self, fn):
+        """Call `fn(future)` once the record is done; at once when it is done already."""
+        self._result.add_done_callback(self, fn)
+
+    def __await__(self):
+        return self._result.await_of(self)
+
+    def __repr__(self):
+        return str(self._result.describe(self))
+
 
 cdef class BatchBuffer:
     """The open end of one batch: records are encoded straight behind the room for the batch's header."""
 
-    cdef readonly bytearray buffer
+    cdef bytearray storage
+    cdef Py_ssize_t used
     cdef readonly Py_ssize_t record_count
     cdef readonly int64_t base_timestamp
     cdef readonly int64_t max_timestamp
 
     def __cinit__(self, *args, **kwargs):
-        self.buffer = bytearray(HEADER_BYTES)
+        self.storage = bytearray(HEADER_BYTES)
+        self.used = HEADER_BYTES
         self.record_count = 0
         self.base_timestamp = -1
         self.max_timestamp = -1
 
     @property
+    def buffer(self):
+        """The bytes so far; made exact here, so that appending need not resize for each record."""
+        if len(self.storage) != self.used:
+            PyByteArray_Resize(self.storage, self.used)
+        return self.storage
+
+    @property
     def size_bytes(self):
         """Bytes so far, the header's 61 included."""
-        return len(self.buffer)
+        return self.used
+
+    cdef int reserve(self, Py_ssize_t size) except -1:
+        # Doubling: a bytearray grows by an eighth by itself, which copies a batch of 64 KiB thirty times over.
+        cdef Py_ssize_t capacity = len(self.storage)
+        if size > capacity:
+            PyByteArray_Resize(self.storage, max(size, 2 * capacity))
+        return 0
 
     def append(self, int64_t timestamp, bytes key, bytes value, headers):
         """Encode one record at the end."""
@@ -224,10 +265,10 @@ cdef class BatchBuffer:
             body += key_size
         if value_size > 0:
             body += value_size
-        cdef Py_ssize_t start = len(self.buffer)
-        PyByteArray_Resize(self.buffer, start + varint_size(body) + body)
+        cdef Py_ssize_t end = self.used + varint_size(body) + body
+        self.reserve(end)
         # From here on nothing can fail, so a record is in the batch whole or not at all.
-        cdef uint8_t *out = <uint8_t *>PyByteArray_AS_STRING(self.buffer) + start
+        cdef uint8_t *out = <uint8_t *>PyByteArray_AS_STRING(self.storage) + self.used
         out = put_varint(out, body)
         out[0] = 0
         out = put_varint(out + 1, delta)
@@ -249,6 +290,7 @@ cdef class BatchBuffer:
         elif timestamp > self.max_timestamp:
             self.max_timestamp = timestamp
         self.record_count = count + 1
+        self.used = end
         return 0
 
 
@@ -256,24 +298,22 @@ cdef class OpenBatch(BatchBuffer):
     """A batch that records are appended to: their bytes, and a future for each."""
 
     cdef public object result
-    cdef readonly type future_class
     cdef public Py_ssize_t write_limit_bytes
     cdef public list futures
     cdef public bint is_closed
 
-    def __init__(self, result, future_class, Py_ssize_t write_limit_bytes):
-        if not issubclass(future_class, RecordFuture):
-            raise TypeError(f"future_class must be a RecordFuture, got {future_class!r}")
+    def __init__(self, result, Py_ssize_t write_limit_bytes):
         self.result = result
-        self.future_class = future_class
         self.write_limit_bytes = write_limit_bytes
         self.futures = []
         self.is_closed = False
+        # One allocation for the life of a batch; its size is reserved of buffer.memory anyway.
+        self.reserve(min(write_limit_bytes, MOST_RESERVED_BYTES))
 
     @property
     def is_full(self):
         """Whether no record fits any more."""
-        return self.is_closed or len(self.buffer) >= self.write_limit_bytes
+        return self.is_closed or self.used >= self.write_limit_bytes
 
     def try_append(self, int64_t timestamp, bytes key, bytes value, headers, on_completion):
         """Add a record and return its future, or None when the batch is closed or has no room."""
@@ -284,13 +324,13 @@ cdef class OpenBatch(BatchBuffer):
         cdef Py_ssize_t key_size = -1 if key is None else PyBytes_GET_SIZE(key)
         cdef Py_ssize_t value_size = -1 if value is None else PyBytes_GET_SIZE(value)
         cdef bytes encoded_headers = None
-        cdef RecordFuture future
+        cdef FutureRecordMetadata future
         if self.is_closed:
             return None
         if headers:
             encoded_headers = encode_headers(headers)
         # Made first: an allocation may run a finalizer, and with it another thread; what follows runs undisturbed.
-        future = <RecordFuture>((<PyTypeObject *>self.future_class).tp_new(self.future_class, <PyObject *>NO_ARGUMENTS, NULL))
+        future = FutureRecordMetadata.__new__(FutureRecordMetadata)
         if self.is_closed:
             return None
         if self.record_count:
@@ -298,7 +338,7 @@ cdef class OpenBatch(BatchBuffer):
             if headers:
                 for header_key, header_value in headers:
                     needed += 10 + 4 * len(header_key) + (0 if header_value is None else len(header_value))
-            if len(self.buffer) + needed > self.write_limit_bytes:
+            if self.used + needed > self.write_limit_bytes:
                 return None
         future._result = self.result
         future._index = self.record_count
@@ -321,12 +361,12 @@ def run_callbacks(list futures not None, metadata_class, topic, partition, int64
                   int64_t log_append_time, on_raised):
     """Tell the records of a stored batch, in order: on_completion(metadata, None), then the done callbacks."""
     cdef Py_ssize_t index
-    cdef RecordFuture future
+    cdef FutureRecordMetadata future
     cdef object on_completion, metadata
     if not issubclass(metadata_class, tuple):
         raise TypeError(f"metadata_class must be a tuple, got {metadata_class!r}")
     for index in range(len(futures)):
-        future = <RecordFuture>futures[index]
+        future = <FutureRecordMetadata>futures[index]
         on_completion = future._on_completion
         if on_completion is not None:
             future._on_completion = None
@@ -338,7 +378,7 @@ def run_callbacks(list futures not None, metadata_class, topic, partition, int64
             except Exception as error:
                 on_raised(error)
         if future._done_callbacks is not None:
-            future._run_done_callbacks()
+            future._result.run_done_callbacks(future)
 
 
 cdef inline void put_item(object row, Py_ssize_t index, object item) noexcept:
@@ -458,7 +498,7 @@ cdef class FastRoad:
                         batch = <OpenBatch>route.open_batches[index]
                         future = batch.add(now_ms, <bytes>key, <bytes>value, None, on_completion)
                         if future is not None:
-                            if len(batch.buffer) >= batch.write_limit_bytes:
+                            if batch.used >= batch.write_limit_bytes:
                                 self.wakeup()
                             return future
                         route.open_batches[index] = None

@@ -7,7 +7,7 @@ Source:  Java Utils.murmur2, DefaultRecord.writeTo, ByteUtils.writeVarint (4.1).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -177,8 +177,12 @@ class BatchBuffer:
         self.record_count = count + 1
 
 
-class RecordFuture:
-    """What a record's future remembers; its methods are those of the subclass in accumulator/produce_result.py."""
+class FutureRecordMetadata:
+    """The promise of one record's `RecordMetadata`; all it can do is done by its batch's outcome, `_result`.
+
+    Thread:  any. Callbacks run on the sender thread, or at once in the caller's when the record is done already.
+    Source:  Java FutureRecordMetadata (4.1); the methods are those of concurrent.futures.Future, and it can be awaited.
+    """
 
     __slots__ = ("_done_callbacks", "_index", "_on_completion", "_result", "_timestamp", "serialized_key_size",
                  "serialized_value_size")
@@ -191,7 +195,45 @@ class RecordFuture:
         self.serialized_key_size = key_size
         self.serialized_value_size = value_size
         self._on_completion = on_completion
-        self._done_callbacks: list[Callable[[Any], object]] | None = None
+        self._done_callbacks: list[Callable[[FutureRecordMetadata], object]] | None = None
+
+    def done(self) -> bool:
+        """Whether the outcome of the record is known."""
+        return bool(self._result.is_set)
+
+    def cancelled(self) -> bool:
+        """Return False: a record that was handed over cannot be taken back."""
+        return False
+
+    def result(self, timeout: float | None = None) -> Any:
+        """Wait for the record and return where it was stored, a RecordMetadata.
+
+        Args:
+            timeout: Longest wait in seconds; None waits until the record is done (delivery.timeout.ms bounds that).
+
+        Raises:
+            KafkaTimeoutError: The timeout passed first (phase "future"). Unknown: the record is still on its way.
+            KafkaError: The record failed; its `outcome` says what became of the record.
+        """
+        return self._result.result_of(self, timeout)
+
+    def exception(self, timeout: float | None = None) -> Any:
+        """Wait for the record and return its error, a KafkaError, or None when it was stored.
+
+        Raises:
+            KafkaTimeoutError: The timeout passed first (phase "future"). Unknown: the record is still on its way.
+        """
+        return self._result.exception_of(self, timeout)
+
+    def add_done_callback(self, fn: Callable[[FutureRecordMetadata], object]) -> None:
+        """Call `fn(future)` once the record is done; at once when it is done already."""
+        self._result.add_done_callback(self, fn)
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        return self._result.await_of(self)  # type: ignore[no-any-return]  # the contract names no class of ours
+
+    def __repr__(self) -> str:
+        return str(self._result.describe(self))
 
 
 class OpenBatch(BatchBuffer):
@@ -199,18 +241,16 @@ class OpenBatch(BatchBuffer):
 
     Args:
         result: The outcome that the futures look into.
-        future_class: A RecordFuture.
         write_limit_bytes: No record is appended beyond this size, but for the first.
     """
 
-    __slots__ = ("future_class", "futures", "is_closed", "result", "write_limit_bytes")
+    __slots__ = ("futures", "is_closed", "result", "write_limit_bytes")
 
-    def __init__(self, result: Any, future_class: type[RecordFuture], write_limit_bytes: int) -> None:
+    def __init__(self, result: Any, write_limit_bytes: int) -> None:
         super().__init__()
         self.result = result
-        self.future_class = future_class
         self.write_limit_bytes = write_limit_bytes
-        self.futures: list[Any] = []
+        self.futures: list[FutureRecordMetadata] = []
         self.is_closed = False
 
     @property
@@ -220,7 +260,7 @@ class OpenBatch(BatchBuffer):
 
     def try_append(self, timestamp: int, key: bytes | None, value: bytes | None,
                    headers: Sequence[tuple[str, bytes | None]],
-                   on_completion: Callable[[Any, Any], object] | None) -> Any:
+                   on_completion: Callable[[Any, Any], object] | None) -> FutureRecordMetadata | None:
         """Add a record and return its future, or None when the batch is closed or has no room."""
         if self.is_closed:
             return None
@@ -235,7 +275,7 @@ class OpenBatch(BatchBuffer):
             if len(self.buffer) + needed_bytes > self.write_limit_bytes:
                 return None
         self.append(timestamp, key, value, headers)
-        future = self.future_class(self.result, index, timestamp, key_size, value_size, on_completion)
+        future = FutureRecordMetadata(self.result, index, timestamp, key_size, value_size, on_completion)
         self.futures.append(future)
         return future
 
@@ -265,4 +305,4 @@ def run_callbacks(futures: Sequence[Any], metadata_class: type[Any], topic: str,
             except Exception as error:
                 on_raised(error)
         if future._done_callbacks is not None:
-            future._run_done_callbacks()
+            future._result.run_done_callbacks(future)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from pyproducer.accumulator.produce_result import FutureRecordMetadata, OnCompletion, failed_future
+from pyproducer.accumulator.produce_result import OnCompletion, failed_future
 from pyproducer.accumulator.producer_batch import ProducerBatch
 from pyproducer.accumulator.record_accumulator import RecordAccumulator
 from pyproducer.client.metadata import ProducerMetadata
@@ -37,7 +37,7 @@ from pyproducer.common.records import (
     ensure_timestamp,
     to_headers,
 )
-from pyproducer.hotpath import HEADER_SIZE_BYTES, record_size_upper_bound
+from pyproducer.hotpath import HEADER_SIZE_BYTES, FutureRecordMetadata, record_size_upper_bound
 from pyproducer.producer.interceptors import ProducerInterceptors
 from pyproducer.producer.partitioners import DefaultPartitioner, Partitioner
 from pyproducer.producer.serializers import Serializer

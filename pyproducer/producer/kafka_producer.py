@@ -15,10 +15,11 @@ from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Any, NoReturn, overload
 
-from pyproducer.accumulator.produce_result import FutureRecordMetadata, OnCompletion
+from pyproducer.accumulator.produce_result import OnCompletion
 from pyproducer.common.cluster import PartitionInfo
 from pyproducer.common.errors import IllegalStateError, KafkaTimeoutError
 from pyproducer.common.records import HeaderLike, ProducerRecord
+from pyproducer.hotpath import FutureRecordMetadata
 from pyproducer.producer.config import ProducerConfig, read_properties
 from pyproducer.producer.do_send import unusable
 from pyproducer.producer.wait_on_metadata import wait_on_metadata

@@ -15,13 +15,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyproducer.accumulator.buffer_pool import BufferPool
-from pyproducer.accumulator.produce_result import FutureRecordMetadata
 from pyproducer.accumulator.record_accumulator import RecordAccumulator
 from pyproducer.common.backoff import ExponentialBackoff
 from pyproducer.common.clock import SystemClock
 from pyproducer.common.cluster import Cluster, Node, PartitionInfo
 from pyproducer.common.errors import RecordTooLargeError
 from pyproducer.common.records import RecordMetadata
+from pyproducer.hotpath import FutureRecordMetadata
 from pyproducer.hotpath import _python as python
 from pyproducer.producer.do_send import RecordSender
 from pyproducer.producer.interceptors import ProducerInterceptors
@@ -69,14 +69,6 @@ def test_batch_buffers_hold_the_same_bytes(rows: list[Any]) -> None:
         assert getattr(ours, name) == getattr(theirs, name)
 
 
-class PythonFuture(python.RecordFuture):
-    __slots__ = ()
-
-
-class NativeFuture(native.RecordFuture):  # type: ignore[name-defined,misc]  # the module is chosen above
-    __slots__ = ()
-
-
 def shown(future: Any) -> Any:
     return None if future is None else (future._result, future._index, future._timestamp,
                                         future.serialized_key_size, future.serialized_value_size,
@@ -85,8 +77,8 @@ def shown(future: Any) -> Any:
 
 @given(st.lists(records, max_size=30), st.integers(61, 2000), st.integers(0, 40))
 def test_open_batches_take_and_refuse_the_same_records(rows: list[Any], limit: int, close_at: int) -> None:
-    ours = native.OpenBatch("result", NativeFuture, limit)
-    theirs = python.OpenBatch("result", PythonFuture, limit)
+    ours = native.OpenBatch("result", limit)
+    theirs = python.OpenBatch("result", limit)
     for number, row in enumerate(rows):
         if number == close_at:
             ours.is_closed = theirs.is_closed = True
@@ -113,7 +105,7 @@ def test_wrong_arguments_raise_the_same_kind_of_exception_and_add_nothing(argume
        st.integers(-1, 2**40))
 def test_callbacks_get_the_same_metadata_in_the_same_order(rows: list[Any], offset: int, append_time: int) -> None:
     outcomes = []
-    for twin, future_class in ((native, NativeFuture), (python, PythonFuture)):
+    for twin in (native, python):
         seen: list[Any] = []
 
         def note(metadata: Any, error: Any, seen: list[Any] = seen) -> None:
@@ -123,7 +115,7 @@ def test_callbacks_get_the_same_metadata_in_the_same_order(rows: list[Any], offs
             note(metadata, error, seen)
             raise KeyError("the user's bug")
 
-        batch = twin.OpenBatch("result", future_class, 10**6)
+        batch = twin.OpenBatch("result", 10**6)
         for row, has_callback, raises in rows:
             batch.try_append(*row, (note_and_raise if raises else note) if has_callback else None)
         twin.run_callbacks(batch.futures, RecordMetadata, "t", 3, offset, append_time,
