@@ -48,7 +48,9 @@ def test_broker_when_killed_and_restarted_under_load_then_nothing_lost_or_double
         time.sleep(1)
         own_kafka.restart()
 
-    with KafkaProducer({"bootstrap.servers": own_kafka.bootstrap_servers, "compression.type": "lz4"}) as producer:
+    # Little memory, so that the load lasts: else all would be handed over before the first answer.
+    props = {"bootstrap.servers": own_kafka.bootstrap_servers, "compression.type": "lz4", "buffer.memory": 2**20}
+    with KafkaProducer(props) as producer:
         crash: Future[None] | None = None
         for number in range(count):
             if crash is None and len(outcomes) > count // 4:
