@@ -54,6 +54,15 @@ def run_pyproducer(bootstrap_servers: str, topic: str, workload: Workload, stopw
         answers.ensure_all(workload)
 
 
+def run_pyproducer_python(bootstrap_servers: str, topic: str, workload: Workload, stopwatch: Stopwatch) -> None:
+    """The same, its per-record work in Python although a compiled twin is there."""
+    from pyproducer import IMPL
+
+    if IMPL != "python":
+        raise RuntimeError(f"this run is meant for the Python text, but the {IMPL} twin was loaded")
+    run_pyproducer(bootstrap_servers, topic, workload, stopwatch)
+
+
 def run_confluent_kafka(bootstrap_servers: str, topic: str, workload: Workload, stopwatch: Stopwatch) -> None:
     """The Python client of librdkafka; a full queue is answered by serving callbacks, as its own examples do."""
     from confluent_kafka import Producer
@@ -154,7 +163,11 @@ async def _run_aiokafka(bootstrap_servers: str, topic: str, workload: Workload, 
 
 CLIENTS: dict[str, Callable[[str, str, Workload, Stopwatch], None]] = {
     "pyproducer": run_pyproducer,
+    "pyproducer-python": run_pyproducer_python,
     "confluent-kafka": run_confluent_kafka,
     "kafka-python": run_kafka_python,
     "aiokafka": run_aiokafka,
 }
+
+ENVIRONMENT: dict[str, dict[str, str]] = {"pyproducer-python": {"PYPRODUCER_IMPL": "python"}}
+"""What a client's process needs in its environment."""

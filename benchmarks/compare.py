@@ -6,6 +6,8 @@ Clients take turns, round after round, each time in a new process and on a new t
 rounds, a ratio the median of the ratios within each round: the machine's mood changes between rounds, and a ratio
 within one round does not see it. The first round warms the broker's JVM and is not counted.
 
+Where the compiled twin of pyproducer is installed, its Python text runs too, as `pyproducer-python`.
+
 Needs Java and Maven. Broker and client share the machine, so compare columns, not machines.
 """
 
@@ -22,8 +24,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from benchmarks.clients import CLIENTS
+from benchmarks.clients import CLIENTS, ENVIRONMENT
 from benchmarks.workload import Measurement, Workload
+from pyproducer.hotpath import IMPL
 from tests.support.delay_proxy import DelayProxy
 from tests.support.kafka_server import BENCHMARK_JVM_OPTIONS, KafkaServer
 
@@ -64,7 +67,8 @@ def run_client(name: str, server: KafkaServer, partitions: int, workload: Worklo
         answer = subprocess.run(
             [sys.executable, "-m", "benchmarks.client_process", name, server.bootstrap_servers, topic,
              workload.to_json()],
-            stdout=subprocess.PIPE, text=True, check=True, timeout=RUN_TIMEOUT_S, cwd=RESULTS.parents[1])
+            stdout=subprocess.PIPE, text=True, check=True, timeout=RUN_TIMEOUT_S, cwd=RESULTS.parents[1],
+            env={**os.environ, **ENVIRONMENT.get(name, {})})
     finally:
         delete_topic(server, topic)
     return Measurement.from_json(answer.stdout.splitlines()[-1])
@@ -105,8 +109,8 @@ def describe(workload: Workload, arguments: argparse.Namespace) -> str:
     return (f"{workload.record_count:,} records of {workload.value_size_bytes} B, {workload.key_count:,} keys of 8 B, "
             f"compression {workload.compression}, acks=all, idempotent, linger {workload.linger_ms} ms, batches of "
             f"{workload.batch_size_bytes // 1024} KiB, {arguments.partitions} partition(s){delay}, a callback each; "
-            f"{arguments.rounds} rounds; Apache Kafka on the same machine; Python {platform.python_version()}, "
-            f"{platform.machine()}, {os.cpu_count()} CPUs")
+            f"{arguments.rounds} rounds; hotpath {IMPL}; Apache Kafka on the same machine; "
+            f"Python {platform.python_version()}, {platform.machine()}, {os.cpu_count()} CPUs")
 
 
 def main() -> None:
@@ -118,7 +122,9 @@ def main() -> None:
     parser.add_argument("--partitions", type=int, default=3)
     parser.add_argument("--delay-ms", type=float, default=0, help="added to each round trip")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--clients", nargs="+", default=list(CLIENTS), choices=list(CLIENTS))
+    parser.add_argument("--clients", nargs="+", choices=list(CLIENTS),
+                        help="all; the Python twin only beside a compiled one",
+                        default=[name for name in CLIENTS if name != "pyproducer-python" or IMPL == "native"])
     parser.add_argument("--keep", action="store_true", help="also write the table to benchmarks/results")
     arguments = parser.parse_args()
     workload = Workload(record_count=arguments.records, value_size_bytes=arguments.value_size,
