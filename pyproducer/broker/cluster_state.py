@@ -18,6 +18,7 @@ from typing import NamedTuple
 from pyproducer.broker.authorizer import Authorizer, allow_everything
 from pyproducer.broker.cluster_file import TopicEntry, read_cluster_file, write_cluster_file
 from pyproducer.broker.config import BrokerConfig
+from pyproducer.broker.coordinator.group.coordinator import GroupCoordinator
 from pyproducer.broker.coordinator.internal_topics import InternalTopics
 from pyproducer.broker.data_dir import DataDir
 from pyproducer.broker.delayed_operation import DelayedOperationPurgatory
@@ -74,6 +75,7 @@ class ClusterState:
         self.delayed_fetches: DelayedOperationPurgatory[TopicPartition] = DelayedOperationPurgatory(self.timer)
         self.authorizer: Authorizer = allow_everything
         self.internal_topics = InternalTopics(self)
+        self.group_coordinator = GroupCoordinator(self)
         self._lock = threading.Lock()  # guards every change below, and the cluster file
         self._topics: dict[str, TopicState] = {}
         self._topics_by_id: dict[uuid.UUID, TopicState] = {}
@@ -169,6 +171,7 @@ class ClusterState:
         for partition in topic.partitions:
             partition.log.delete()
             self.delayed_fetches.check_and_complete(partition.topic_partition)
+        self.group_coordinator.on_topic_deleted(name)
         return True
 
     def change_leaders(self, leader_ids: Mapping[TopicPartition, int]) -> None:
@@ -213,8 +216,9 @@ class ClusterState:
     # ---- life
 
     def start(self) -> None:
-        """Start the timer."""
+        """Start the timer, and read what the coordinators had."""
         self.timer.start()
+        self.group_coordinator.load()
 
     def close(self) -> None:
         """Stop the timer, close every log, give the directory back; harmless when closed. No handler may be running."""

@@ -65,6 +65,12 @@ _BROKER_ROWS = (
     ConfigRow("transaction.state.log.replication.factor", int, 1,
               "More than there are brokers: no transaction coordinator", 1),
     ConfigRow("transaction.state.log.segment.bytes", int, 100 * 1024 * 1024, "Segments of __transaction_state", 1),
+    ConfigRow("group.min.session.timeout.ms", int, 6000, "Shortest session a member may ask for", 1),
+    ConfigRow("group.max.session.timeout.ms", int, 1_800_000, "Longest session a member may ask for", 1),
+    # Kafka's default is 3000; its own quickstart sets 0, so that tests do not wait.
+    ConfigRow("group.initial.rebalance.delay.ms", int, 0, "Wait for more members before a group's first rebalance", 0),
+    ConfigRow("group.max.size", int, MAX_INT, "Most members of a group", 1),
+    ConfigRow("offset.metadata.max.bytes", int, 4096, "Longest metadata of a committed offset", 0),
     # Ours: how long the first FindCoordinator is answered with COORDINATOR_NOT_AVAILABLE, as a real cluster does.
     ConfigRow("internal.topic.creation.delay.ms", int, 0, "Time that an internal topic takes to be made", 0),
     # Ours, not Kafka's: Kafka always looks at each record.

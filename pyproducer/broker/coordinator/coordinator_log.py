@@ -15,6 +15,7 @@ from pyproducer.common.error_codes import ErrorCode
 from pyproducer.record.batch_reader import RecordBatch, read_batches
 from pyproducer.record.batch_writer import build_batch
 from pyproducer.record.layout import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from pyproducer.record.validation import BatchFault
 
 if TYPE_CHECKING:
     from pyproducer.broker.cluster_state import ClusterState
@@ -26,8 +27,9 @@ KeyValue = tuple[bytes, "bytes | None"]
 _READ_BYTES = 1 << 20
 
 
-def append_records(cluster: ClusterState, partition: Partition, records: Sequence[KeyValue], *, timestamp_ms: int,
-                   producer_id: int = NO_PRODUCER_ID, producer_epoch: int = NO_PRODUCER_EPOCH) -> ErrorCode:
+def append_batch(cluster: ClusterState, partition: Partition, records: Sequence[KeyValue], *, timestamp_ms: int,
+                 producer_id: int = NO_PRODUCER_ID, producer_epoch: int = NO_PRODUCER_EPOCH,
+                 ) -> AppendResult | BatchFault:
     """Append records as one batch, and wake who waits for them.
 
     Args:
@@ -39,16 +41,23 @@ def append_records(cluster: ClusterState, partition: Partition, records: Sequenc
         producer_epoch: The producer's epoch.
 
     Returns:
-        NONE, or why the log refused them.
+        Where the batch is, or why the log refused it.
     """
     is_transactional = producer_id != NO_PRODUCER_ID
     batch = build_batch([(timestamp_ms, key, value, ()) for key, value in records], producer_id=producer_id,
                         producer_epoch=producer_epoch, is_transactional=is_transactional)
     result = partition.log.append(RecordBatch(batch), leader_epoch=partition.leadership.leader_epoch)
-    if not isinstance(result, AppendResult):
-        return result.error_code
-    cluster.delayed_fetches.check_and_complete(partition.topic_partition)
-    return ErrorCode.NONE
+    if isinstance(result, AppendResult):
+        cluster.delayed_fetches.check_and_complete(partition.topic_partition)
+    return result
+
+
+def append_records(cluster: ClusterState, partition: Partition, records: Sequence[KeyValue], *, timestamp_ms: int,
+                   producer_id: int = NO_PRODUCER_ID, producer_epoch: int = NO_PRODUCER_EPOCH) -> ErrorCode:
+    """Do as `append_batch`; return only NONE, or the code with which the log refused."""
+    result = append_batch(cluster, partition, records, timestamp_ms=timestamp_ms, producer_id=producer_id,
+                          producer_epoch=producer_epoch)
+    return ErrorCode.NONE if isinstance(result, AppendResult) else result.error_code
 
 
 def read_log(partition: Partition) -> Iterator[RecordBatch]:

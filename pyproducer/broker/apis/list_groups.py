@@ -1,0 +1,41 @@
+"""ListGroups 0-5: the groups that this broker coordinates.
+
+Does:    filters by state (from 4) and type (from 5; all groups here are classic), whatever their case.
+
+Road:    KafkaApis -> [ListGroups] -> group coordinator
+Thread:  handler threads.
+Source:  Java KafkaApis.handleListGroupsRequest, GroupMetadataManager.listGroups (4.1).
+"""
+
+from __future__ import annotations
+
+from pyproducer.broker.authorizer import AclOperation, ResourceType
+from pyproducer.broker.request_channel import Request
+from pyproducer.broker.services import Answer, Services
+from pyproducer.common.error_codes import ErrorCode
+from pyproducer.protocol.request import ListGroupsRequest
+
+GROUP_TYPE = "classic"
+
+
+def handle(services: Services, request: Request) -> Answer:
+    """Answer one ListGroups request."""
+    data = request.body(ListGroupsRequest).data
+    states = {state.lower() for state in data.get("states_filter", ())}
+    types = {group_type.lower() for group_type in data.get("types_filter", ())}
+    coordinator = services.cluster.group_coordinator
+    groups = []
+    for group in coordinator.list_groups():
+        if coordinator.check(group.group_id, services.node_id) is not ErrorCode.NONE:
+            continue
+        if (states and group.state.value.lower() not in states) or (types and GROUP_TYPE not in types):
+            continue
+        if services.authorize(request, AclOperation.DESCRIBE, ResourceType.GROUP, group.group_id):
+            groups.append({"group_id": group.group_id, "protocol_type": group.protocol_type,
+                           "group_state": group.state.value, "group_type": GROUP_TYPE})
+    return {"throttle_time_ms": 0, "error_code": 0, "groups": groups}
+
+
+def error_response(request: Request, error_code: ErrorCode) -> Answer:
+    """Say that the whole request failed."""
+    return {"throttle_time_ms": 0, "error_code": error_code, "groups": []}
