@@ -32,7 +32,7 @@ class ProduceRequestResult:
     The fields are written before `is_set` becomes true and never after, so a reader that saw `is_set` needs no lock.
     """
 
-    __slots__ = ("_event", "_is_notified", "_lock", "base_offset", "error_for", "is_set", "log_append_time",
+    __slots__ = ("_event", "_is_notified", "_lock", "base_offset", "error_for", "is_set", "log_append_time", "on_wait",
                  "successors", "topic_partition")
 
     def __init__(self, topic_partition: TopicPartition) -> None:
@@ -42,6 +42,8 @@ class ProduceRequestResult:
         self.error_for: Callable[[int], KafkaError] | None = None
         self.is_set = False
         self.successors: tuple[ProduceRequestResult, ...] = ()  # where the futures went when the batch was split
+        # Told when somebody begins to wait for the outcome: then lingering for company only costs time.
+        self.on_wait: Callable[[], None] | None = None
         self._is_notified = False
         self._lock = threading.Lock()  # guards _event's creation against set; innermost, never held while calling out
         self._event: threading.Event | None = None
@@ -51,6 +53,7 @@ class ProduceRequestResult:
         self.base_offset = base_offset
         self.log_append_time = log_append_time
         self.error_for = error_for
+        self.on_wait = None
         # Under the lock: whoever adds a done callback and saw no outcome has added it when this returns, so the
         # callbacks can be run without a lock for each record.
         with self._lock:
@@ -94,6 +97,9 @@ class ProduceRequestResult:
         """Wait for a record and return its error, or None when it was stored."""
         outcome: ProduceRequestResult = future._result
         while not outcome.is_set:
+            on_wait = outcome.on_wait
+            if on_wait is not None:
+                on_wait()
             # A second round happens only after a split; giving it the whole timeout again is harmless and rare.
             if not outcome.wait(timeout):
                 raise KafkaTimeoutError(

@@ -37,7 +37,7 @@ class ProducerBatch:
     """Records of one partition that travel, succeed and fail together."""
 
     __slots__ = ("attempts", "base_sequence", "codec_id", "created_ms", "drained_ms",
-                 "is_done", "is_in_flight", "is_sequence_reset", "is_split_batch",
+                 "is_done", "is_hurried", "is_in_flight", "is_sequence_reset", "is_split_batch",
                  "is_transactional", "last_error", "leader_epoch", "leader_epoch_at_last_attempt",
                  "may_be_in_log", "open", "payload", "producer_epoch", "producer_id", "reserved_bytes",
                  "result", "retry_at_ms", "topic_partition")
@@ -54,6 +54,7 @@ class ProducerBatch:
         self.open = OpenBatch(self.result, write_limit_bytes)
         self.is_done = False
         self.is_in_flight = False
+        self.is_hurried = False  # somebody waits for a record of it: it does not linger
         self.is_transactional = False
         self.attempts = 0
         self.last_error: KafkaError | None = None  # of the last failed attempt; told when the delivery times out

@@ -28,8 +28,8 @@ def ready(queues: Iterable[PartitionQueue], cluster: Cluster, now_ms: int, *, li
           is_exhausted: bool, is_flushing: bool) -> ReadyCheckResult:
     """Find the nodes that lead a partition with something to send.
 
-    A partition is ready when its first batch is full, lingered long enough or finished its backoff, or when memory is
-    exhausted, a flush runs or the producer closes; not while it is muted.
+    A partition is ready when its first batch is full, lingered long enough or finished its backoff, when somebody waits
+    for a record of it, or when memory is exhausted, a flush runs or the producer closes; not while it is muted.
 
     Args:
         queues: The partitions that hold batches.
@@ -60,7 +60,7 @@ def ready(queues: Iterable[PartitionQueue], cluster: Cluster, now_ms: int, *, li
         first.leader_epoch = info.leader_epoch
         if first.attempts > 0:
             wait_ms = first.backoff_left_ms(now_ms)
-        elif is_full or is_exhausted or is_flushing:
+        elif is_full or is_exhausted or is_flushing or first.is_hurried:
             wait_ms = 0
         else:
             wait_ms = first.created_ms + linger_ms - now_ms

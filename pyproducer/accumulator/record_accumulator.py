@@ -9,7 +9,8 @@ Source:  Java RecordAccumulator (4.1).
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from pyproducer.accumulator.buffer_pool import BufferPool
@@ -56,6 +57,8 @@ class RecordAccumulator:
         self._incomplete = IncompleteBatches()
         self._flush_count = 0
         self._is_closed = False
+        # Wakes the sender when a caller waits for a record that lingers; None where linger.ms is to be kept always.
+        self.on_hurry: Callable[[], None] | None = None
         self._drain_start: dict[int, int] = {}  # sender thread only: per node, where the next drain begins
 
     # The callers' side.
@@ -258,6 +261,12 @@ class RecordAccumulator:
     def _all_queues(self) -> list[PartitionQueue]:
         return list(self._queues.values())  # a copy: callers add partitions meanwhile
 
+    def _hurry(self, batch: ProducerBatch) -> None:
+        if not batch.is_hurried:
+            batch.is_hurried = True
+            if self.on_hurry is not None:
+                self.on_hurry()
+
     def _create_queue(self, topic_partition: TopicPartition) -> PartitionQueue:
         with self._table_lock:
             queue = self._queues.get(topic_partition)
@@ -284,6 +293,8 @@ class RecordAccumulator:
                                       write_limit_bytes=self._batch_size_bytes, reserved_bytes=size_bytes)
                 future = batch.try_append(timestamp, key, value, headers, on_completion)
                 assert future is not None, "the first record of a batch always has room"
+                if self.on_hurry is not None:
+                    batch.result.on_wait = partial(self._hurry, batch)
                 size_bytes = 0
                 self._incomplete.add(batch)
                 queue.batches.append(batch)

@@ -134,6 +134,9 @@ def build_runtime(config: ProducerConfig, key_serializer: object, value_serializ
         value_serializer=value, interceptors=interceptors, clock=clock, wakeup_sender=client.wakeup,
         max_request_size_bytes=config.max_request_size, buffer_memory_bytes=config.buffer_memory,
         max_block_ms=config.max_block_ms)
+    if config.is_default("linger.ms"):
+        # A caller who waits for a record does not wait for linger.ms too, unless it was set on purpose.
+        accumulator.on_hurry = client.wakeup
     if FastRoad is not None:
         record_sender.pave(FastRoad)
     metrics.gauge("buffer-total-bytes", lambda: pool.total_bytes)

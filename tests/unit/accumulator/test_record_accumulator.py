@@ -226,3 +226,24 @@ def test_split_and_reenqueue_keeps_order_memory_and_outcomes():
     assert values == [b"A", b"B", b"C", b"D", b"E"]
     assert [future.result(0).offset for future in futures] == [0, 1, 2, 3, 4]
     assert setup.pool.available_bytes == 10_000
+
+
+def test_waiting_for_a_record_ends_the_linger_of_its_batch_and_wakes_the_sender_once():
+    setup = Setup(linger=1000)
+    woken = []
+    setup.accumulator.on_hurry = lambda: woken.append(True)
+    future = setup.append().future
+    assert not setup.accumulator.ready(cluster(), 0).ready_nodes
+    for _ in range(2):
+        with pytest.raises(KafkaTimeoutError):
+            future.result(0)
+    assert woken == [True]
+    assert list(setup.accumulator.ready(cluster(), 0).ready_nodes) == [0]
+
+
+def test_waiting_for_a_record_keeps_the_linger_when_it_was_set_on_purpose():
+    setup = Setup(linger=1000)
+    future = setup.append().future
+    with pytest.raises(KafkaTimeoutError):
+        future.result(0)
+    assert not setup.accumulator.ready(cluster(), 0).ready_nodes
