@@ -3,7 +3,8 @@
 Road:    create topic, producer ids -> [cluster file] -> data_dir/cluster.json; read at start
 Thread:  under the cluster's lock.
 Shape:   JSON: cluster_id, next_producer_id (all smaller ones may be in use), topics: name -> topic_id, partitions,
-         configs, leader_epochs. Written to a new file that then takes the old one's name.
+         configs, leader_epochs; broker_configs: broker id, or "" for all -> what was altered at runtime. Written to a
+         new file that then takes the old one's name.
 Source:  ours; what Kafka keeps in its __cluster_metadata log. The segments themselves are Kafka's.
 """
 
@@ -38,6 +39,14 @@ class ClusterFile:
     cluster_id: str
     next_producer_id: int = 0
     topics: dict[str, TopicEntry] = field(default_factory=dict)
+    broker_configs: dict[str, dict[str, str]] = field(default_factory=dict)
+
+    def dynamic_config(self) -> dict[str, str]:
+        """Return the settings altered at runtime: those of all brokers, and above them those of each.
+
+        Differs from Java: the brokers of a cluster have one set of logs here, so a setting of one is every one's.
+        """
+        return {name: value for _, configs in sorted(self.broker_configs.items()) for name, value in configs.items()}
 
 
 def new_cluster_id() -> str:
@@ -64,7 +73,10 @@ def read_cluster_file(data_dir: Path) -> ClusterFile:
             name: TopicEntry(uuid.UUID(entry["topic_id"]), [int(epoch) for epoch in entry["leader_epochs"]],
                              {str(key): str(value) for key, value in entry["configs"].items()})
             for name, entry in content["topics"].items()}
-        return ClusterFile(str(content["cluster_id"]), int(content["next_producer_id"]), topics)
+        broker_configs = {
+            str(broker): {str(key): str(value) for key, value in configs.items()}
+            for broker, configs in content.get("broker_configs", {}).items()}
+        return ClusterFile(str(content["cluster_id"]), int(content["next_producer_id"]), topics, broker_configs)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ConfigError("data_dir", str(data_dir), f"{path} cannot be read: {error}") from error
 
@@ -75,7 +87,8 @@ def write_cluster_file(data_dir: Path, content: ClusterFile) -> None:
         name: {"topic_id": str(entry.topic_id), "leader_epochs": entry.leader_epochs, "configs": entry.configs}
         for name, entry in content.topics.items()}
     text = json.dumps({"version": _FORMAT_VERSION, "cluster_id": content.cluster_id,
-                       "next_producer_id": content.next_producer_id, "topics": topics}, indent=1)
+                       "next_producer_id": content.next_producer_id, "topics": topics,
+                       "broker_configs": content.broker_configs}, indent=1)
     temporary = data_dir / (FILE_NAME + ".tmp")
     temporary.write_text(text, "utf-8")
     os.replace(temporary, data_dir / FILE_NAME)

@@ -25,9 +25,11 @@ from pyproducer.broker.delayed_operation import DelayedOperationPurgatory
 from pyproducer.broker.listener import EndPoint
 from pyproducer.broker.partition import NO_LEADER, Leadership, Partition
 from pyproducer.broker.storage.log import Log
+from pyproducer.broker.log_manager import LogManager
 from pyproducer.broker.timer import Timer
 from pyproducer.broker.topic_config import TopicConfig, topic_config
 from pyproducer.broker.topic_name import INTERNAL_TOPICS
+from pyproducer.broker.storage.start_offsets import StartOffsets
 from pyproducer.common.clock import Clock
 from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.errors import ConfigError
@@ -58,6 +60,13 @@ class TopicState:
 
 class ClusterState:
     """The state of one cluster, over one data directory.
+    def configure(self, config: TopicConfig) -> None:
+        """Replace the settings, of the partitions and their logs too."""
+        self.config = config
+        for partition in self.partitions:
+            partition.config = config
+            partition.log.config = config.log
+
 
     Args:
         data_dir: Where everything is kept; may hold what an earlier broker left.
@@ -83,12 +92,15 @@ class ClusterState:
         try:
             self._file = read_cluster_file(data_dir)
             self._next_producer_id = self._file.next_producer_id
+        self.log_manager = LogManager(self)
             for name, entry in self._file.topics.items():
                 self._enter(self._open_topic(name, entry))
             write_cluster_file(data_dir, self._file)
         except BaseException:
             self._close_logs()
+            self.start_offsets = StartOffsets(data_dir)
             self.data_dir.close(clean=False)
+            config.alter(self._file.dynamic_config())
             raise
         self.data_dir.opened()
 
@@ -165,6 +177,58 @@ class ClusterState:
             if topic is None:
                 return False
             self._topics = {key: value for key, value in self._topics.items() if key != name}
+    def create_partitions(self, name: str, partition_count: int) -> bool:
+        """Give a topic more partitions; return False when it is gone or has as many already."""
+        with self._lock:
+            topic = self._topics.get(name)
+            if topic is None or len(topic.partitions) >= partition_count:
+                return False
+            entry = self._file.topics[name]
+            leader_epochs = [*entry.leader_epochs, *[0] * (partition_count - len(topic.partitions))]
+            partitions = self._open_partitions(name, leader_epochs, topic.config, first=len(topic.partitions))
+            entry.leader_epochs = leader_epochs
+            write_cluster_file(self.data_dir.path, self._file)
+            topic.partitions = (*topic.partitions, *partitions)
+        return True
+
+    def alter_topic_configs(self, name: str, configs: Mapping[str, str]) -> bool:
+        """Replace a topic's own settings, for appends and checks that begin from now on; False when it is gone.
+
+        Raises:
+            ConfigError: A setting is unknown or wrong; nothing was changed.
+        """
+        config = topic_config(configs, self.config)
+        with self._lock:
+            topic = self._topics.get(name)
+            if topic is None:
+                return False
+            self._file.topics[name].configs = dict(config.overrides)
+            write_cluster_file(self.data_dir.path, self._file)
+            topic.configure(config)
+        return True
+
+    def broker_configs(self, broker: str) -> Mapping[str, str]:
+        """Return what was altered at runtime for one broker, by its id, or for all of them, by ""."""
+        return self._file.broker_configs.get(broker, {})
+
+    def alter_broker_configs(self, broker: str, configs: Mapping[str, str]) -> None:
+        """Replace the settings altered at runtime for one broker, or for all of them with "".
+
+        Raises:
+            ConfigError: A setting cannot be altered or is wrong; nothing was changed.
+        """
+        with self._lock:
+            before = self._file.broker_configs
+            self._file.broker_configs = {**before, broker: dict(configs)}
+            try:
+                self.config.alter(self._file.dynamic_config())
+            except ConfigError:
+                self._file.broker_configs = before
+                raise
+            write_cluster_file(self.data_dir.path, self._file)
+            for topic in self._topics.values():
+                topic.configure(topic_config(topic.config.overrides, self.config))
+
             self._topics_by_id = {state.topic_id: state for state in self._topics.values()}
             del self._file.topics[name]
             write_cluster_file(self.data_dir.path, self._file)
@@ -173,6 +237,7 @@ class ClusterState:
             self.delayed_fetches.check_and_complete(partition.topic_partition)
         self.group_coordinator.on_topic_deleted(name)
         return True
+            self.start_offsets.forget(name)
 
     def change_leaders(self, leader_ids: Mapping[TopicPartition, int]) -> None:
         """Begin a new leader epoch for some partitions, led by these brokers or by NO_LEADER.
@@ -225,10 +290,12 @@ class ClusterState:
         self.timer.stop()
         self._close_logs()
         self.data_dir.close(clean=True)
+        self.log_manager.start()
 
     def _close_logs(self) -> None:
         for topic in self._topics.values():
             for partition in topic.partitions:
+        self.log_manager.stop()
                 partition.log.close()
 
     def _enter(self, topic: TopicState) -> None:
@@ -241,20 +308,25 @@ class ClusterState:
         node_ids = tuple(sorted(self._brokers)) or self.node_ids  # before the brokers start, all count as living
         partitions: list[Partition] = []
         try:
-            for index, leader_epoch in enumerate(entry.leader_epochs):
+            for index, leader_epoch in enumerate(leader_epochs[first:], first):
                 topic_partition = TopicPartition(name, index)
                 directory = self.data_dir.path / str(topic_partition)
-                if name not in self._file.topics:
+                if partition.topic_partition.partition >= known_count:
+        return TopicState(name, entry.topic_id, config, tuple(self._open_partitions(name, entry.leader_epochs, config)))
+
+    def _open_partitions(self, name: str, leader_epochs: list[int], config: TopicConfig, *,
+                         first: int = 0) -> list[Partition]:
+        """Open the logs of the partitions from `first` on; on failure none of them is left open."""
                     # Left by a broker that died between making the logs and entering the topic, or while deleting.
+        known_count = len(self._file.topics[name].leader_epochs) if name in self._file.topics else 0
                     shutil.rmtree(directory, ignore_errors=True)
-                log = Log(directory, segment_bytes=config.segment_bytes,
-                          index_interval_bytes=self.config.number("log.index.interval.bytes"))
+                log = Log(directory, config.log, log_start_offset=self.start_offsets.get(topic_partition))
                 leadership = Leadership(node_ids[index % len(node_ids)], leader_epoch)
                 partitions.append(Partition(topic_partition, leadership, log, config))
         except BaseException:
             for partition in partitions:
                 partition.log.close()
-                if name not in self._file.topics:
+                if index >= known_count:
                     shutil.rmtree(partition.log.directory, ignore_errors=True)
             raise
-        return TopicState(name, entry.topic_id, config, tuple(partitions))
+        return partitions

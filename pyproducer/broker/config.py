@@ -1,7 +1,7 @@
 """The broker's settings under Kafka's names: one row each.
 
 Road:    EmbeddedBroker, command line -> [config] -> every part of the broker
-Thread:  immutable after construction.
+Thread:  any; an alteration at runtime replaces the table of values as a whole.
 Source:  Java KafkaConfig, SocketServerConfigs, ServerLogConfigs, LogConfig, TopicConfig (4.1). A row that Kafka has
          and we have not is refused with the nearest name, so that no setting is silently without effect.
 """
@@ -17,7 +17,7 @@ from pyproducer.common.errors import ConfigError
 MAX_INT = 2**31 - 1
 MAX_LONG = 2**63 - 1
 
-Value = int | bool | str | None
+Value = int | float | bool | str | None
 
 
 class ConfigRow(NamedTuple):
@@ -56,7 +56,9 @@ _BROKER_ROWS = (
     ConfigRow("num.partitions", int, 1, "Partitions of topics that do not say", 1),
     ConfigRow("default.replication.factor", int, 1, "Replicas of topics that do not say", 1),
     ConfigRow("fetch.max.bytes", int, 55 * 1024 * 1024, "Most bytes in one Fetch response", 1024),
-    ConfigRow("log.index.interval.bytes", int, 4096, "Distance between index entries", 0),
+    ConfigRow("log.retention.check.interval.ms", int, 300_000, "How often old segments are looked for", 1),
+    ConfigRow("log.cleaner.enable", bool, True, "Compact the topics whose cleanup.policy says so"),
+    ConfigRow("log.cleaner.backoff.ms", int, 15_000, "How often logs to compact are looked for", 1),
     ConfigRow("compression.type", str, "producer", "Batches are kept as they came", allowed=("producer",)),
     ConfigRow("offsets.topic.num.partitions", int, 50, "Partitions of __consumer_offsets", 1),
     ConfigRow("offsets.topic.replication.factor", int, 1, "More than there are brokers: no group coordinator", 1),
@@ -87,22 +89,34 @@ _TOPIC_ROWS = (
     (ConfigRow("message.timestamp.after.max.ms", int, 3_600_000, "How far in the future a record may be", 0),
      "log.message.timestamp.after.max.ms"),
     (ConfigRow("segment.bytes", int, 1024 * 1024 * 1024, "Size of a segment", 14, MAX_INT), "log.segment.bytes"),
-    (ConfigRow("cleanup.policy", str, "delete", "Kept for those who ask; nothing is cleaned up yet", allowed=(
+    (ConfigRow("segment.ms", int, 604_800_000, "Age of a segment, by its records", 1), "log.roll.ms"),
+    (ConfigRow("index.interval.bytes", int, 4096, "Distance between index entries", 0), "log.index.interval.bytes"),
+    (ConfigRow("cleanup.policy", str, "delete", "Delete old segments, or keep the newest record of each key", allowed=(
         "delete", "compact", "compact,delete", "delete,compact")), "log.cleanup.policy"),
-    (ConfigRow("retention.ms", int, 604_800_000, "Kept for those who ask; nothing is cleaned up yet", -1),
+    (ConfigRow("retention.ms", int, 604_800_000, "Age of records that are deleted; -1 is never", -1),
      "log.retention.ms"),
-    (ConfigRow("retention.bytes", int, -1, "Kept for those who ask; nothing is cleaned up yet", -1),
+    (ConfigRow("retention.bytes", int, -1, "Size of a partition above which segments are deleted; -1 is never", -1),
      "log.retention.bytes"),
     # Uncompressed is for __transaction_state, whose batches come so.
     (ConfigRow("compression.type", str, "producer", "Batches are kept as they came", allowed=(
         "producer", "uncompressed")), "compression.type"),
     (ConfigRow("min.insync.replicas", int, 1, "There is one replica", 1), "min.insync.replicas"),
+    (ConfigRow("min.cleanable.dirty.ratio", float, 0.5, "Part of a log that must be new before it is compacted", 0, 1),
+     "log.cleaner.min.cleanable.ratio"),
+    (ConfigRow("min.compaction.lag.ms", int, 0, "How long a record stays before it may be compacted", 0),
+     "log.cleaner.min.compaction.lag.ms"),
+    (ConfigRow("delete.retention.ms", int, 86_400_000, "How long compaction keeps records without a value", 0),
+     "log.cleaner.delete.retention.ms"),
 )
 
 BROKER_CONFIG: dict[str, ConfigRow] = {row.name: row for row in _BROKER_ROWS}
 BROKER_CONFIG.update({name: row._replace(name=name) for row, name in _TOPIC_ROWS})
 TOPIC_CONFIG: dict[str, ConfigRow] = {row.name: row for row, _ in _TOPIC_ROWS}
-_BROKER_NAME_OF = {row.name: name for row, name in _TOPIC_ROWS}
+BROKER_NAME_OF = {row.name: name for row, name in _TOPIC_ROWS}
+# What can be altered while the broker runs: the defaults of topics.
+DYNAMIC_CONFIG = frozenset(BROKER_NAME_OF.values())
+# Settings that are a list with commas: they can be appended to and subtracted from.
+LIST_CONFIG = frozenset(("cleanup.policy", "log.cleanup.policy"))
 # Older and seed names of a setting.
 _ALIASES = {"queue.max.requests": "queued.max.requests"}
 
@@ -126,6 +140,29 @@ class BrokerConfig:
     def number(self, name: str) -> int:
         """Return a whole number."""
         value = self._values[name]
+        self._static = dict(self._values)
+        self.given = frozenset(_ALIASES.get(name, name) for name in settings or {})
+
+    def alter(self, dynamic: Mapping[str, str]) -> None:
+        """Replace what was altered at runtime by these settings, which stand above those from the start.
+
+        Raises:
+            ConfigError: A name is not in DYNAMIC_CONFIG or a value is not allowed; nothing was changed.
+        """
+        values = dict(self._static)
+        for name, text in dynamic.items():
+            if name not in DYNAMIC_CONFIG:
+                raise ConfigError(name, text, f"Cannot update these configs dynamically: Set({name})")
+            values[name] = parse_value(BROKER_CONFIG[name], text)
+        self._values = values
+
+    def value(self, name: str) -> Value:
+        """Return a setting as it is now."""
+        return self._values[name]
+
+    def static_value(self, name: str) -> Value:
+        """Return a setting as it was at the start."""
+        return self._static[name]
         assert isinstance(value, int)
         return value
 
@@ -144,7 +181,7 @@ class BrokerConfig:
 
     def topic_default(self, topic_setting: str) -> Value:
         """Return what a topic that does not set `topic_setting` has."""
-        return self._values[_BROKER_NAME_OF[topic_setting]]
+        return self._values[BROKER_NAME_OF[topic_setting]]
 
 
 def parse_value(row: ConfigRow, value: object) -> Value:
@@ -175,6 +212,14 @@ def parse_value(row: ConfigRow, value: object) -> Value:
         return None
     text = str(value)
     if row.allowed and text not in row.allowed:
+    if row.kind is float:
+        try:
+            fraction = float(str(value).strip())
+        except ValueError:
+            raise ConfigError(row.name, value, "must be a number") from None
+        if not (row.low is None or row.high is None or row.low <= fraction <= row.high):
+            raise ConfigError(row.name, value, f"must be from {row.low} to {row.high}")
+        return fraction
         raise ConfigError(row.name, value, f"must be one of {', '.join(row.allowed)}")
     return text
 
@@ -182,3 +227,8 @@ def parse_value(row: ConfigRow, value: object) -> Value:
 def _nearest(name: str) -> str:
     near = difflib.get_close_matches(name, BROKER_CONFIG, n=1)
     return f"; did you mean {near[0]}?" if near else ""
+def value_text(value: Value) -> str:
+    """Return a value as Kafka writes it: true and false in small letters."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+

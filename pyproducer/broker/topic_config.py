@@ -10,18 +10,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from pyproducer.broker.config import TOPIC_CONFIG, BrokerConfig, Value, parse_value
+from pyproducer.broker.config import TOPIC_CONFIG, BrokerConfig, Value, parse_value, value_text
+from pyproducer.broker.storage.log_config import LogConfig
 from pyproducer.common.errors import ConfigError
 from pyproducer.record.layout import CREATE_TIME, LOG_APPEND_TIME
 from pyproducer.record.validation import BatchRules
 
 
 class TopicConfig(NamedTuple):
-    """What the log needs, read once; `overrides` is what the topic itself sets."""
+    """What partitions and logs need, read once; `overrides` is what the topic itself sets."""
 
     overrides: Mapping[str, str]
     rules: BatchRules
-    segment_bytes: int
+    log: LogConfig
 
 
 def topic_config(overrides: Mapping[str, str | None], defaults: BrokerConfig) -> TopicConfig:
@@ -42,16 +43,26 @@ def topic_config(overrides: Mapping[str, str | None], defaults: BrokerConfig) ->
             raise ConfigError(name, text, f"Null value not supported for topic configs: {name}")
         values[name] = parse_value(row, text)
         kept[name] = text
+    def number(name: str) -> int:
+        return int(str(values[name]))
+
+    policies = str(values["cleanup.policy"]).split(",")
     strict_checks = defaults.switch("strict.checks")
     rules = BatchRules(
-        max_message_bytes=int(str(values["max.message.bytes"])),
+        max_message_bytes=number("max.message.bytes"),
         timestamp_type=LOG_APPEND_TIME if values["message.timestamp.type"] == "LogAppendTime" else CREATE_TIME,
-        timestamp_before_max_ms=int(str(values["message.timestamp.before.max.ms"])),
-        timestamp_after_max_ms=int(str(values["message.timestamp.after.max.ms"])),
-        is_compacted="compact" in str(values["cleanup.policy"]),
+        timestamp_before_max_ms=number("message.timestamp.before.max.ms"),
+        timestamp_after_max_ms=number("message.timestamp.after.max.ms"),
+        is_compacted="compact" in policies,
         is_strict=strict_checks,
         reads_records=strict_checks)
-    return TopicConfig(kept, rules, int(str(values["segment.bytes"])))
+    log = LogConfig(
+        segment_bytes=number("segment.bytes"), segment_ms=number("segment.ms"),
+        index_interval_bytes=number("index.interval.bytes"), retention_ms=number("retention.ms"),
+        retention_bytes=number("retention.bytes"), is_deleted="delete" in policies, is_compacted="compact" in policies,
+        min_cleanable_ratio=float(str(values["min.cleanable.dirty.ratio"])),
+        min_compaction_lag_ms=number("min.compaction.lag.ms"), delete_retention_ms=number("delete.retention.ms"))
+    return TopicConfig(kept, rules, log)
 
 
 def all_values(config: TopicConfig, defaults: BrokerConfig) -> dict[str, tuple[str, bool]]:
@@ -59,5 +70,5 @@ def all_values(config: TopicConfig, defaults: BrokerConfig) -> dict[str, tuple[s
     values: dict[str, tuple[str, bool]] = {}
     for name in TOPIC_CONFIG:
         own = config.overrides.get(name)
-        values[name] = (str(defaults.topic_default(name)), True) if own is None else (own, False)
+        values[name] = (value_text(defaults.topic_default(name)), True) if own is None else (own, False)
     return values

@@ -1,8 +1,8 @@
 """One partition's log: a directory of segments to which batches are appended and from which they are read.
 
 Road:    Produce -> [log] -> segment -> disk; disk -> [log] -> Fetch
-Thread:  one lock guards appending, rolling and producer state. Reading takes it only to learn where a segment ends:
-         segments only grow, and a file stays open while somebody reads it.
+Thread:  one lock guards appending, rolling, deleting and producer state. Reading takes it only to learn where a segment
+         ends: segments only grow, and a file stays open while somebody reads it.
 Flush:   an append is done when the operating system has the bytes (writev); nothing is synced. What was
          acknowledged survives the broker's death by any signal, not a crash of the machine. Kafka's default
          (log.flush.interval.messages unlimited) is the same.
@@ -19,8 +19,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pyproducer.broker.storage.batch_header import BatchHeader, stamped_header
+from pyproducer.broker.storage.leader_epochs import LeaderEpochs
+from pyproducer.broker.storage.log_config import LogConfig
 from pyproducer.broker.storage.producer_state import ProducerStateManager
 from pyproducer.broker.storage.recovery import recover_segments
+from pyproducer.broker.storage.retention import deletable_count
 from pyproducer.broker.storage.segment import LogSegment
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.record.batch_reader import RecordBatch
@@ -46,23 +49,27 @@ class Log:
 
     Args:
         directory: <data_dir>/<topic>-<partition>; made when it is missing.
-        segment_bytes: When a segment is full (log.segment.bytes).
-        index_interval_bytes: How far index entries lie apart (log.index.interval.bytes).
+        config: Its settings; may be replaced at any time.
+        log_start_offset: Where DeleteRecords had moved the start to, as the checkpoint says.
     """
 
-    def __init__(self, directory: Path, *, segment_bytes: int, index_interval_bytes: int) -> None:
+    def __init__(self, directory: Path, config: LogConfig, *, log_start_offset: int = 0) -> None:
         self.directory = directory
-        self.segment_bytes = segment_bytes
-        self._index_interval_bytes = index_interval_bytes
+        self.config = config
         self._is_closed = False
-        self._lock = threading.Lock()  # guards appending: segments, producers, log_end_offset
+        self._lock = threading.Lock()  # guards appending and deleting: segments, producers, epochs, the two offsets
         self.producers = ProducerStateManager()
+        self.epochs = LeaderEpochs(directory)
+        self._leader_epoch = -1  # of the last append: the epochs are looked at only when it changes
         directory.mkdir(parents=True, exist_ok=True)
-        recovered = recover_segments(directory, self.producers, index_interval_bytes=index_interval_bytes)
-        self._segments = recovered.segments
-        self._base_offsets = [segment.base_offset for segment in self._segments]
-        self.log_start_offset = self._base_offsets[0]
+        recovered = recover_segments(directory, self.producers, self.epochs,
+                                     index_interval_bytes=config.index_interval_bytes)
+        # Both grow in place and are replaced together when segments go; a reader takes one pair.
+        self._view = (recovered.segments, [segment.base_offset for segment in recovered.segments])
         self.log_end_offset = recovered.log_end_offset
+        self.log_start_offset = max(recovered.segments[0].base_offset, min(log_start_offset, self.log_end_offset))
+        self.epochs.truncate_from_start(self.log_start_offset)
+        self.epochs.write()
 
     @property
     def high_watermark(self) -> int:
@@ -77,7 +84,7 @@ class Log:
     @property
     def size_bytes(self) -> int:
         """Bytes in all segments."""
-        return sum(segment.size_bytes for segment in self._segments)
+        return sum(segment.size_bytes for segment in self._view[0])
 
     def append(self, batch: RecordBatch, *, leader_epoch: int,
                log_append_time_ms: int | None = None) -> AppendResult | BatchFault:
@@ -105,14 +112,17 @@ class Log:
                 if error_code is not ErrorCode.NONE:
                     return BatchFault(error_code, _sequence_reason(batch))
             base_offset = self.log_end_offset
-            segment = self._segment_for(size_bytes, base_offset + batch.last_offset_delta)
+            segment = self._segment_for(size_bytes, base_offset + batch.last_offset_delta, timestamp)
             chunks: list[Buffer] = [_PATCH.pack(base_offset, batch.batch_length, leader_epoch)]
             if new_header is None:
                 chunks.append(data[_PATCH.size:])
             else:
                 chunks.append(new_header[_PATCH.size:])
                 chunks.append(data[HEADER_SIZE_BYTES:])
-            segment.append(chunks, size_bytes=size_bytes, base_offset=base_offset, max_timestamp=timestamp)
+            segment.append(chunks, size_bytes=size_bytes, base_offset=base_offset,
+                           last_offset=base_offset + batch.last_offset_delta, max_timestamp=timestamp)
+            if leader_epoch != self._leader_epoch:
+                self._begin_epoch(leader_epoch, base_offset)
             if batch.producer_id != NO_PRODUCER_ID:
                 self.producers.update(batch, base_offset, timestamp)
             # Last: readers believe this number.
@@ -131,13 +141,14 @@ class Log:
         log_end_offset = self.log_end_offset
         if offset >= log_end_offset or (up_to_offset is not None and offset >= up_to_offset):
             return b""
-        number = max(bisect_right(self._base_offsets, offset) - 1, 0)
-        segment = self._segments[number]
+        segments, base_offsets = self._view
+        number = max(bisect_right(base_offsets, offset) - 1, 0)
+        segment = segments[number]
         end = self._published_end(segment)
         start = segment.position_of(offset)
-        while start >= end and number + 1 < len(self._segments):  # the offset is behind the segment's last batch
+        while start >= end and number + 1 < len(segments):  # the offset is behind the segment's last batch
             number += 1
-            segment = self._segments[number]
+            segment = segments[number]
             start, end = segment.position_of(offset), self._published_end(segment)
         if start >= end:
             return b""
@@ -157,8 +168,8 @@ class Log:
         """Return about how many bytes a read from `offset` could give, not above `max_bytes`."""
         if offset >= self.log_end_offset:
             return 0
-        number = max(bisect_right(self._base_offsets, offset) - 1, 0)
-        segments = self._segments[number:]
+        all_segments, base_offsets = self._view
+        segments = all_segments[max(bisect_right(base_offsets, offset) - 1, 0):]
         size_bytes = segments[0].size_bytes - segments[0].position_of(offset)
         for segment in segments[1:]:
             if size_bytes >= max_bytes:
@@ -167,28 +178,70 @@ class Log:
         return min(size_bytes, max_bytes)
 
     def batch_for_timestamp(self, timestamp: int) -> BatchHeader | None:
-        """Return the first batch with a record at or after `timestamp`, or None."""
-        for segment in list(self._segments):
+        """Return the first batch with a record at or after `timestamp`, or None; nothing before the log's start."""
+        for segment in list(self._view[0]):
             if segment.max_timestamp < timestamp:
                 continue
             for _, header in segment.headers(segment.position_before_timestamp(timestamp)):
-                if header.max_timestamp >= timestamp:
+                if header.max_timestamp >= timestamp and header.last_offset >= self.log_start_offset:
                     return header
         return None
 
     def batch_with_max_timestamp(self) -> BatchHeader | None:
         """Return the first batch that holds the log's largest timestamp, or None when the log is empty."""
-        segments = [segment for segment in list(self._segments) if segment.size_bytes]
+        segments = [segment for segment in list(self._view[0]) if segment.size_bytes]
         if not segments:
             return None
         return max(segments, key=lambda segment: segment.max_timestamp).batch_with_max_timestamp()
+
+    # ---- deleting
+
+    def increment_log_start_offset(self, offset: int) -> int:
+        """Serve nothing before `offset` any more, and delete the segments that lie before it; return the start.
+
+        Args:
+            offset: At most the high watermark; one before the present start changes nothing.
+        """
+        with self._lock:
+            if offset > self.log_start_offset:
+                self.log_start_offset = min(offset, self.log_end_offset)
+                self.epochs.truncate_from_start(self.log_start_offset)
+                self.epochs.write()
+        self.delete_old_segments(None)
+        return self.log_start_offset
+
+    def delete_old_segments(self, timestamp_ms: int | None) -> int:
+        """Delete the oldest segments that nothing holds any more; return how many.
+
+        Readers that are under way finish with the files they have.
+
+        Args:
+            timestamp_ms: The wall clock, for retention; None deletes only what lies before the log's start.
+        """
+        with self._lock:
+            segments, _ = self._view
+            count = 0 if self._is_closed else deletable_count(
+                segments, self.config, log_start_offset=self.log_start_offset, timestamp_ms=timestamp_ms)
+            if not count:
+                return 0
+            if count == len(segments):
+                self._roll()
+            removed, kept = segments[:count], segments[count:]
+            # First: a reader that finds the old start in the new view would read from somewhere else.
+            self.log_start_offset = max(self.log_start_offset, kept[0].base_offset)
+            self._view = (kept, [segment.base_offset for segment in kept])
+            self.epochs.truncate_from_start(self.log_start_offset)
+            self.epochs.write()
+            for segment in removed:
+                segment.delete()
+        return count
 
     def close(self) -> None:
         """Write the indexes and close the files; harmless when closed. Nobody may use the log any more."""
         with self._lock:
             if not self._is_closed:
                 self._is_closed = True
-                for segment in self._segments:
+                for segment in self._view[0]:
                     segment.close()
 
     def delete(self) -> None:
@@ -206,18 +259,30 @@ class Log:
         with self._lock:
             return segment.size_bytes
 
-    def _segment_for(self, size_bytes: int, last_offset: int) -> LogSegment:
-        """Return the segment that takes the next batch; a new one when it would not fit."""
-        active = self._segments[-1]
-        fits = active.size_bytes + size_bytes <= self.segment_bytes
-        if active.size_bytes == 0 or (fits and last_offset - active.base_offset <= _MAX_RELATIVE_OFFSET):
+    def _segment_for(self, size_bytes: int, last_offset: int, timestamp: int) -> LogSegment:
+        """Return the segment that takes the next batch; a new one when it would not fit or the old one is too old."""
+        active = self._view[0][-1]
+        if active.size_bytes == 0 or (
+                active.size_bytes + size_bytes <= self.config.segment_bytes
+                and last_offset - active.base_offset <= _MAX_RELATIVE_OFFSET
+                and (active.first_timestamp < 0 or timestamp - active.first_timestamp <= self.config.segment_ms)):
             return active
-        active.write_indexes()
-        fresh = LogSegment(self.directory, self.log_end_offset, index_interval_bytes=self._index_interval_bytes)
-        # Readers bisect _base_offsets: the segment must be there before its offset is.
-        self._segments.append(fresh)
-        self._base_offsets.append(fresh.base_offset)
+        return self._roll()
+
+    def _roll(self) -> LogSegment:
+        """Begin a new segment at the end of the log."""
+        segments, base_offsets = self._view
+        segments[-1].write_indexes()
+        fresh = LogSegment(self.directory, self.log_end_offset, index_interval_bytes=self.config.index_interval_bytes)
+        # Readers bisect the base offsets: the segment must be there before its offset is.
+        segments.append(fresh)
+        base_offsets.append(fresh.base_offset)
         return fresh
+
+    def _begin_epoch(self, leader_epoch: int, base_offset: int) -> None:
+        self._leader_epoch = leader_epoch
+        if self.epochs.assign(leader_epoch, base_offset):
+            self.epochs.write()
 
 
 def _sequence_reason(batch: RecordBatch) -> str:

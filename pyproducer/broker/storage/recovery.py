@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pyproducer.broker.storage.batch_header import BatchHeader, checksum
+from pyproducer.broker.storage.leader_epochs import LeaderEpochs
 from pyproducer.broker.storage.producer_state import ProducerStateManager
-from pyproducer.broker.storage.segment import LogSegment, segment_file_name
+from pyproducer.broker.storage.segment import LogSegment, remove_segment_files
 from pyproducer.record.layout import CONTROL_MASK, HEADER_SIZE_BYTES, MAGIC
 
 _logger = logging.getLogger(__name__)
@@ -30,8 +31,9 @@ class RecoveredLog(NamedTuple):
     log_end_offset: int
 
 
-def recover_segments(directory: Path, producers: ProducerStateManager, *, index_interval_bytes: int) -> RecoveredLog:
-    """Open all segments of a log and bring `producers` up to date.
+def recover_segments(directory: Path, producers: ProducerStateManager, epochs: LeaderEpochs, *,
+                     index_interval_bytes: int) -> RecoveredLog:
+    """Open all segments of a log and bring `producers` and `epochs` up to date.
 
     A batch that is cut short, has a wrong checksum, or does not continue the offsets ends the log: the rest of its
     segment is cut and later segments are removed. Such bytes were never acknowledged, or the machine crashed.
@@ -44,22 +46,23 @@ def recover_segments(directory: Path, producers: ProducerStateManager, *, index_
         file_size_bytes = segment.file.size_bytes()
         is_last = number == len(base_offsets) - 1
         check_crc = is_last and not (directory.parent / CLEAN_SHUTDOWN_FILE).exists()
-        next_offset = _scan(segment, producers, file_size_bytes, max(next_offset, base_offset), check_crc=check_crc)
+        next_offset = _scan(segment, producers, epochs, file_size_bytes, max(next_offset, base_offset),
+                            check_crc=check_crc)
         segments.append(segment)
         if segment.size_bytes < file_size_bytes:
             _logger.warning("Cut %d torn bytes at the end of %s: the log ends at offset %d",
                             file_size_bytes - segment.size_bytes, segment.path, next_offset)
             segment.file.truncate(segment.size_bytes)
             for later in base_offsets[number + 1:]:
-                _remove_segment(directory, later)
+                remove_segment_files(directory, later)
             break
     if not segments:
         segments.append(LogSegment(directory, 0, index_interval_bytes=index_interval_bytes))
     return RecoveredLog(segments, next_offset)
 
 
-def _scan(segment: LogSegment, producers: ProducerStateManager, file_size_bytes: int, next_offset: int, *,
-          check_crc: bool) -> int:
+def _scan(segment: LogSegment, producers: ProducerStateManager, epochs: LeaderEpochs, file_size_bytes: int,
+          next_offset: int, *, check_crc: bool) -> int:
     """Enter the batches of a segment into its indexes until one makes no sense; return the offset after the last."""
     segment.size_bytes = file_size_bytes  # so that headers() walks the whole file
     batches = segment.headers()
@@ -73,7 +76,9 @@ def _scan(segment: LogSegment, producers: ProducerStateManager, file_size_bytes:
         segment_end = position + header.size_bytes
     segment.size_bytes = 0
     for header in found:
-        segment.note(size_bytes=header.size_bytes, base_offset=header.base_offset, max_timestamp=header.max_timestamp)
+        segment.note(size_bytes=header.size_bytes, base_offset=header.base_offset, last_offset=header.last_offset,
+                     max_timestamp=header.max_timestamp)
+        epochs.assign(header.partition_leader_epoch, header.base_offset)
         if not header.attributes & CONTROL_MASK:
             producers.update(header, header.base_offset, header.max_timestamp)
     assert segment.size_bytes == segment_end
@@ -89,6 +94,3 @@ def _is_sound(segment: LogSegment, position: int, header: BatchHeader, file_size
     return not check_crc or checksum(segment.file.read(position, header.size_bytes)) == header.crc
 
 
-def _remove_segment(directory: Path, base_offset: int) -> None:
-    for suffix in (".log", ".index", ".timeindex"):
-        (directory / segment_file_name(base_offset, suffix)).unlink(missing_ok=True)

@@ -32,6 +32,12 @@ def segment_file_name(base_offset: int, suffix: str) -> str:
     return f"{base_offset:020d}{suffix}"
 
 
+def remove_segment_files(directory: Path, base_offset: int) -> None:
+    """Remove all files of a segment."""
+    for suffix in (".log", ".index", ".timeindex"):
+        (directory / segment_file_name(base_offset, suffix)).unlink(missing_ok=True)
+
+
 class LogSegment:
     """A file of batches with consecutive offsets from `base_offset`."""
 
@@ -42,29 +48,45 @@ class LogSegment:
         self.file = FileHandle(self.path)
         self.size_bytes = 0
         self.max_timestamp = -1
+        self.first_timestamp = -1  # of the first batch, its largest one: what segment.ms counts from
         self._index_interval_bytes = index_interval_bytes
         # Three columns of one sparse index; entry i is the batch at _positions[i], and _timestamps[i] is the
         # largest timestamp of the batches *before* it.
         self._offsets: list[int] = []
         self._positions: list[int] = []
         self._timestamps: list[int] = []
+        # What Kafka's files have: (last offset, position) of indexed batches without the one at 0, and
+        # (timestamp, last offset of the first batch that has it) when the largest timestamp was a new one.
+        self._offset_entries: list[tuple[int, int]] = []
+        self._time_entries: list[tuple[int, int]] = []
+        self._max_timestamp_offset = -1
         self._indexed_up_to = -index_interval_bytes
 
-    def append(self, chunks: Sequence[Buffer], *, size_bytes: int, base_offset: int, max_timestamp: int) -> None:
+    def append(self, chunks: Sequence[Buffer], *, size_bytes: int, base_offset: int, last_offset: int,
+               max_timestamp: int) -> None:
         """Write one batch at the end."""
         self.file.write(self.size_bytes, chunks, size_bytes)
-        self.note(size_bytes=size_bytes, base_offset=base_offset, max_timestamp=max_timestamp)
+        self.note(size_bytes=size_bytes, base_offset=base_offset, last_offset=last_offset, max_timestamp=max_timestamp)
 
-    def note(self, *, size_bytes: int, base_offset: int, max_timestamp: int) -> None:
+    def note(self, *, size_bytes: int, base_offset: int, last_offset: int, max_timestamp: int) -> None:
         """Enter the batch that lies at the end of the known part into the indexes."""
         position = self.size_bytes
+        largest = self.max_timestamp
+        if max_timestamp > largest:
+            largest = max_timestamp
+            self._max_timestamp_offset = last_offset
         if position - self._indexed_up_to >= self._index_interval_bytes:
             # Readers bisect _offsets first: its entry must come last.
             self._timestamps.append(self.max_timestamp)
             self._positions.append(position)
             self._offsets.append(base_offset)
             self._indexed_up_to = position
-        self.max_timestamp = max(self.max_timestamp, max_timestamp)
+            if position:
+                self._offset_entries.append((last_offset, position))
+                self._note_time(largest)
+            else:
+                self.first_timestamp = max_timestamp
+        self.max_timestamp = largest
         self.size_bytes = position + size_bytes
 
     def position_of(self, offset: int) -> int:
@@ -127,17 +149,24 @@ class LogSegment:
         return self._positions[low - 1] if low else 0
 
     def write_indexes(self) -> None:
-        """Write .index and .timeindex as Kafka would have them at close.
+        """Write .index and .timeindex as Kafka has them when a segment is full: the newest time is always in."""
+        base_offset = self.base_offset
+        if self.size_bytes:
+            self._note_time(self.max_timestamp)
+        index = b"".join(_OFFSET_ENTRY.pack(offset - base_offset, position)
+                         for offset, position in self._offset_entries)
+        (self.directory / segment_file_name(base_offset, ".index")).write_bytes(index)
+        time_index = b"".join(_TIME_ENTRY.pack(timestamp, offset - base_offset)
+                              for timestamp, offset in self._time_entries)
+        (self.directory / segment_file_name(base_offset, ".timeindex")).write_bytes(time_index)
 
-        Entry 0 of Kafka's offset index is the first batch after the first interval, so ours leaves out position 0.
-        """
-        entries = list(zip(self._offsets, self._positions, self._timestamps, strict=True))[1:]
-        index = b"".join(_OFFSET_ENTRY.pack(offset - self.base_offset, position) for offset, position, _ in entries)
-        (self.directory / segment_file_name(self.base_offset, ".index")).write_bytes(index)
-        newest = self.batch_with_max_timestamp()
-        time_index = b"" if newest is None else _TIME_ENTRY.pack(newest.max_timestamp,
-                                                                 newest.last_offset - self.base_offset)
-        (self.directory / segment_file_name(self.base_offset, ".timeindex")).write_bytes(time_index)
+    def _note_time(self, timestamp: int) -> None:
+        if timestamp > (self._time_entries[-1][0] if self._time_entries else -1):
+            self._time_entries.append((timestamp, self._max_timestamp_offset))
+
+    def largest_timestamp_ms(self) -> int:
+        """Return the largest timestamp of a record, or when the file was last written where records have none."""
+        return self.max_timestamp if self.max_timestamp >= 0 else int(self.path.stat().st_mtime * 1000)
 
     def batch_with_max_timestamp(self) -> BatchHeader | None:
         """Return the first batch that holds the largest timestamp: the entry that Kafka always writes at close."""
@@ -145,6 +174,10 @@ class LogSegment:
             if header.max_timestamp == self.max_timestamp:
                 return header
         return None
+
+    def delete(self) -> None:
+        """Remove the files; the log file's bytes stay while somebody reads them."""
+        remove_segment_files(self.directory, self.base_offset)
 
     def close(self) -> None:
         """Write the indexes and close the file."""

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from pyproducer.broker.storage.log import AppendResult, Log
+from pyproducer.broker.storage.log_config import LogConfig
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.record.batch_reader import RecordBatch, read_batches
 from pyproducer.record.batch_writer import build_batch
@@ -22,8 +23,8 @@ class Logs:
         self.directory = folder / "orders-0"
         self._open: list[Log] = []
 
-    def open(self, *, segment_bytes: int = 1 << 30, index_interval_bytes: int = 4096) -> Log:
-        log = Log(self.directory, segment_bytes=segment_bytes, index_interval_bytes=index_interval_bytes)
+    def open(self, **settings: int) -> Log:
+        log = Log(self.directory, LogConfig(**settings))
         self._open.append(log)
         return log
 
@@ -250,9 +251,10 @@ def test_close_writes_kafkas_index_files(logs: Logs) -> None:
     log.close()
     size = batch(0).size_bytes
     index = (logs.directory / "00000000000000000000.index").read_bytes()
-    assert [int.from_bytes(index[at:at + 4], "big") for at in range(0, len(index), 4)] == [2, size, 4, 2 * size]
+    assert [int.from_bytes(index[at:at + 4], "big") for at in range(0, len(index), 4)] == [3, size, 5, 2 * size]
     times = (logs.directory / "00000000000000000000.timeindex").read_bytes()
-    assert (int.from_bytes(times[:8], "big"), int.from_bytes(times[8:], "big")) == (START_MS + 2001, 5)
+    assert [(int.from_bytes(times[at:at + 8], "big"), int.from_bytes(times[at + 8:at + 12], "big"))
+            for at in range(0, len(times), 12)] == [(START_MS + 1001, 3), (START_MS + 2001, 5)]
 
 
 def test_delete_removes_the_folder_and_readers_keep_what_they_have(logs: Logs) -> None:

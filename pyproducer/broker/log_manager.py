@@ -1,0 +1,70 @@
+"""The thread that lets old segments go and compacts logs, while nobody asks for it.
+
+Road:    cluster state -> [log manager] -> log -> retention, compaction
+Thread:  one of its own, which sleeps between its rounds; `run_retention` may be called by any.
+Source:  Java LogManager.cleanupLogs, LogCleaner (4.1), on one thread.
+         Differs from Java: segments are removed at once, not a minute later (file.delete.delay.ms): a reader that is
+         under way keeps the file open.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from pyproducer.broker.storage.log import Log
+
+if TYPE_CHECKING:
+    from pyproducer.broker.cluster_state import ClusterState
+
+_logger = logging.getLogger(__name__)
+
+
+class LogManager:
+    """Looks after the logs of a cluster."""
+
+    def __init__(self, cluster: ClusterState) -> None:
+        self._cluster = cluster
+        self._stop_requested = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="kafka-log-manager", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread; the first round is one interval later."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread, after the log that it is working on."""
+        self._stop_requested.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def run_retention(self, timestamp_ms: int) -> int:
+        """Delete what the retention of each log lets go; return how many segments that were.
+
+        Args:
+            timestamp_ms: The wall clock.
+        """
+        return self._for_each_log(lambda log: log.delete_old_segments(timestamp_ms))
+
+    def _for_each_log(self, step: Callable[[Log], int]) -> int:
+        total = 0
+        for topic in list(self._cluster.topics.values()):
+            for partition in topic.partitions:
+                if self._stop_requested.is_set():
+                    return total
+                try:
+                    total += step(partition.log)
+                except Exception:
+                    # One log that fails (a full disk, a broken file) must not keep the others from their turn.
+                    _logger.exception("Could not look after the log of %s", partition.topic_partition)
+        return total
+
+    def _run(self) -> None:
+        config, clock = self._cluster.config, self._cluster.clock
+        interval_ms = config.number("log.retention.check.interval.ms")
+        next_ms = clock.now_ms() + interval_ms
+        while not self._stop_requested.wait(max(next_ms - clock.now_ms(), 0) / 1000):
+            self.run_retention(clock.timestamp_ms())
+            next_ms = clock.now_ms() + interval_ms
