@@ -12,6 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from pyproducer.broker.authorizer import Authorizer
 from pyproducer.broker.child_process import ChildProcessCluster
 from pyproducer.broker.in_process import ClusterOptions, InProcessCluster
 from pyproducer.broker.stored_record import StoredRecord, read_topic_records
@@ -170,6 +171,19 @@ class EmbeddedBroker:
             IllegalStateError: The broker is not running.
         """
         return read_topic_records(self.data_dir, topic, self._running().topics().get(topic, 0))
+
+    # ---- permissions
+
+    def set_authorizer(self, authorizer: Authorizer) -> None:
+        """Ask this function before what clients want is done; until stop.
+
+        Raises:
+            IllegalStateError: The broker is not running, or runs in a process of its own, where no function can go.
+        """
+        cluster = self._running()
+        if not isinstance(cluster, InProcessCluster):
+            raise IllegalStateError("A broker in a process of its own cannot ask an authorizer here")
+        cluster.state.authorizer = authorizer
 
     def _running(self) -> InProcessCluster | ChildProcessCluster:
         if not self._is_running:
