@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from pyproducer.broker.embedded import EmbeddedBroker
+from pyproducer.broker.fault_control import Fault, Faults
+from pyproducer.broker.observations import ConnectionInfo, LoggedRequest
 from pyproducer.broker.stored_record import StoredRecord
 
-__all__ = ["EmbeddedBroker", "StoredRecord"]
+__all__ = ["ConnectionInfo", "EmbeddedBroker", "Fault", "Faults", "LoggedRequest", "StoredRecord"]

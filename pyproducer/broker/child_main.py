@@ -15,7 +15,9 @@ import sys
 from types import FrameType
 from typing import Any, TextIO
 
+from pyproducer.broker.commands import run_command
 from pyproducer.broker.in_process import ClusterOptions, InProcessCluster
+from pyproducer.broker.observations import from_json, to_json
 from pyproducer.common.errors import ConfigError, KafkaError
 
 
@@ -29,6 +31,7 @@ def main() -> int:
     if not first:
         return 0
     options = json.loads(first)
+    options["node_config"] = {int(node_id): settings for node_id, settings in options["node_config"].items()}
     try:
         cluster = InProcessCluster(ClusterOptions(**options))
         cluster.start()
@@ -52,11 +55,7 @@ def _on_terminate(_number: int, _frame: FrameType | None) -> None:
 
 def _run(cluster: InProcessCluster, command: dict[str, Any]) -> dict[str, Any]:
     try:
-        if command["command"] == "create_topic":
-            return {"result": cluster.create_topic(command["name"], command["partition_count"], command["configs"])}
-        if command["command"] == "topics":
-            return {"result": cluster.topics()}
-        return {"result": cluster.log_end_offsets(command["topic"])}
+        return {"result": to_json(run_command(cluster, command["command"], from_json(command["arguments"])))}
     except KafkaError as error:
         return _failure(error)
 

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from pyproducer.broker.in_process import ClusterOptions
+from pyproducer.broker.observations import from_json, to_json
 from pyproducer.common.errors import ConfigError, IllegalStateError
 
 # A stop closes logs and joins threads, which takes milliseconds; this long means that it hangs.
@@ -59,6 +60,8 @@ class ChildProcessCluster:
         try:
             started = self._ask({
                 "brokers": options.brokers, "topics": dict(options.topics), "config": dict(options.config),
+                "node_config": {node_id: dict(settings) for node_id, settings in options.node_config.items()},
+                "log_requests": options.log_requests,
                 "data_dir": None if options.data_dir is None else os.path.abspath(options.data_dir)})
         except BaseException:
             self.stop()
@@ -92,23 +95,17 @@ class ChildProcessCluster:
         """Return where clients may connect: listener name to (host, port) of each broker."""
         return self._addresses
 
-    def create_topic(self, name: str, partition_count: int, configs: Mapping[str, str]) -> bool:
-        """Create a topic; return False when it exists.
+    def ask(self, command: str, arguments: Mapping[str, Any]) -> Any:
+        """Let the child run a command; see commands.py.
 
         Raises:
-            ConfigError: The name, the number of partitions or a setting is not allowed.
+            ConfigError: What the command says.
+            IllegalStateError: What the command says; or the child has ended.
         """
-        return bool(self._ask({"command": "create_topic", "name": name, "partition_count": partition_count,
-                               "configs": dict(configs)}))
-
-    def topics(self) -> dict[str, int]:
-        """Return all topics with their number of partitions."""
-        return {str(name): int(count) for name, count in self._ask({"command": "topics"}).items()}
-
-    def log_end_offsets(self, topic: str) -> dict[int, int]:
-        """Return the offset of the next record of each partition; empty when there is no such topic."""
-        return {int(index): int(offset)
-                for index, offset in self._ask({"command": "log_end_offsets", "topic": topic}).items()}
+        if "function" in arguments.get("arguments", ()):
+            raise ConfigError("fault", "call", "a function cannot go to the broker's own process; "
+                                               "separate_process=False can do this")
+        return from_json(self._ask({"command": command, "arguments": to_json(arguments)}))
 
     def _ask(self, question: Mapping[str, Any]) -> Any:
         with self._lock:

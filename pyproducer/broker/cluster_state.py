@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from pyproducer.broker.api_version_overrides import ApiVersionOverrides
 from pyproducer.broker.authorizer import Authorizer, allow_everything
 from pyproducer.broker.cluster_file import TopicEntry, read_cluster_file, write_cluster_file
 from pyproducer.broker.config import BrokerConfig
@@ -22,14 +23,16 @@ from pyproducer.broker.coordinator.group.coordinator import GroupCoordinator
 from pyproducer.broker.coordinator.internal_topics import InternalTopics
 from pyproducer.broker.data_dir import DataDir
 from pyproducer.broker.delayed_operation import DelayedOperationPurgatory
+from pyproducer.broker.fault_rules import FaultRules
 from pyproducer.broker.listener import EndPoint
+from pyproducer.broker.log_manager import LogManager
+from pyproducer.broker.observations import RequestLog
 from pyproducer.broker.partition import NO_LEADER, Leadership, Partition
 from pyproducer.broker.storage.log import Log
-from pyproducer.broker.log_manager import LogManager
+from pyproducer.broker.storage.start_offsets import StartOffsets
 from pyproducer.broker.timer import Timer
 from pyproducer.broker.topic_config import TopicConfig, topic_config
 from pyproducer.broker.topic_name import INTERNAL_TOPICS
-from pyproducer.broker.storage.start_offsets import StartOffsets
 from pyproducer.common.clock import Clock
 from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.errors import ConfigError
@@ -57,9 +60,6 @@ class TopicState:
         self.partitions = partitions
         self.is_internal = name in INTERNAL_TOPICS
 
-
-class ClusterState:
-    """The state of one cluster, over one data directory.
     def configure(self, config: TopicConfig) -> None:
         """Replace the settings, of the partitions and their logs too."""
         self.config = config
@@ -67,6 +67,9 @@ class ClusterState:
             partition.config = config
             partition.log.config = config.log
 
+
+class ClusterState:
+    """The state of one cluster, over one data directory.
 
     Args:
         data_dir: Where everything is kept; may hold what an earlier broker left.
@@ -84,23 +87,27 @@ class ClusterState:
         self.delayed_fetches: DelayedOperationPurgatory[TopicPartition] = DelayedOperationPurgatory(self.timer)
         self.authorizer: Authorizer = allow_everything
         self.internal_topics = InternalTopics(self)
+        # What tests script and look at; nothing of it costs anything until it is used.
+        self.api_versions = ApiVersionOverrides()
+        self.fault_rules = FaultRules()
+        self.request_log: RequestLog | None = None
         self.group_coordinator = GroupCoordinator(self)
+        self.log_manager = LogManager(self)
         self._lock = threading.Lock()  # guards every change below, and the cluster file
         self._topics: dict[str, TopicState] = {}
         self._topics_by_id: dict[uuid.UUID, TopicState] = {}
         self._brokers: dict[int, BrokerInfo] = {}
         try:
+            self.start_offsets = StartOffsets(data_dir)
             self._file = read_cluster_file(data_dir)
+            config.alter(self._file.dynamic_config())
             self._next_producer_id = self._file.next_producer_id
-        self.log_manager = LogManager(self)
             for name, entry in self._file.topics.items():
                 self._enter(self._open_topic(name, entry))
             write_cluster_file(data_dir, self._file)
         except BaseException:
             self._close_logs()
-            self.start_offsets = StartOffsets(data_dir)
             self.data_dir.close(clean=False)
-            config.alter(self._file.dynamic_config())
             raise
         self.data_dir.opened()
 
@@ -170,13 +177,6 @@ class ClusterState:
             self._enter(topic)
             return topic
 
-    def delete_topic(self, name: str) -> bool:
-        """Delete a topic and its files; return whether it existed."""
-        with self._lock:
-            topic = self._topics.get(name)
-            if topic is None:
-                return False
-            self._topics = {key: value for key, value in self._topics.items() if key != name}
     def create_partitions(self, name: str, partition_count: int) -> bool:
         """Give a topic more partitions; return False when it is gone or has as many already."""
         with self._lock:
@@ -229,7 +229,15 @@ class ClusterState:
             for topic in self._topics.values():
                 topic.configure(topic_config(topic.config.overrides, self.config))
 
+    def delete_topic(self, name: str) -> bool:
+        """Delete a topic and its files; return whether it existed."""
+        with self._lock:
+            topic = self._topics.get(name)
+            if topic is None:
+                return False
+            self._topics = {key: value for key, value in self._topics.items() if key != name}
             self._topics_by_id = {state.topic_id: state for state in self._topics.values()}
+            self.start_offsets.forget(name)
             del self._file.topics[name]
             write_cluster_file(self.data_dir.path, self._file)
         for partition in topic.partitions:
@@ -237,7 +245,6 @@ class ClusterState:
             self.delayed_fetches.check_and_complete(partition.topic_partition)
         self.group_coordinator.on_topic_deleted(name)
         return True
-            self.start_offsets.forget(name)
 
     def change_leaders(self, leader_ids: Mapping[TopicPartition, int]) -> None:
         """Begin a new leader epoch for some partitions, led by these brokers or by NO_LEADER.
@@ -283,19 +290,19 @@ class ClusterState:
     def start(self) -> None:
         """Start the timer, and read what the coordinators had."""
         self.timer.start()
+        self.log_manager.start()
         self.group_coordinator.load()
 
     def close(self) -> None:
         """Stop the timer, close every log, give the directory back; harmless when closed. No handler may be running."""
+        self.log_manager.stop()
         self.timer.stop()
         self._close_logs()
         self.data_dir.close(clean=True)
-        self.log_manager.start()
 
     def _close_logs(self) -> None:
         for topic in self._topics.values():
             for partition in topic.partitions:
-        self.log_manager.stop()
                 partition.log.close()
 
     def _enter(self, topic: TopicState) -> None:
@@ -305,20 +312,20 @@ class ClusterState:
     def _open_topic(self, name: str, entry: TopicEntry) -> TopicState:
         """Open the logs of a topic; on failure none of them is left open."""
         config = topic_config(entry.configs, self.config)
-        node_ids = tuple(sorted(self._brokers)) or self.node_ids  # before the brokers start, all count as living
-        partitions: list[Partition] = []
-        try:
-            for index, leader_epoch in enumerate(leader_epochs[first:], first):
-                topic_partition = TopicPartition(name, index)
-                directory = self.data_dir.path / str(topic_partition)
-                if partition.topic_partition.partition >= known_count:
         return TopicState(name, entry.topic_id, config, tuple(self._open_partitions(name, entry.leader_epochs, config)))
 
     def _open_partitions(self, name: str, leader_epochs: list[int], config: TopicConfig, *,
                          first: int = 0) -> list[Partition]:
         """Open the logs of the partitions from `first` on; on failure none of them is left open."""
-                    # Left by a broker that died between making the logs and entering the topic, or while deleting.
+        node_ids = tuple(sorted(self._brokers)) or self.node_ids  # before the brokers start, all count as living
         known_count = len(self._file.topics[name].leader_epochs) if name in self._file.topics else 0
+        partitions: list[Partition] = []
+        try:
+            for index, leader_epoch in enumerate(leader_epochs[first:], first):
+                topic_partition = TopicPartition(name, index)
+                directory = self.data_dir.path / str(topic_partition)
+                if index >= known_count:
+                    # Left by a broker that died between making the logs and entering the topic, or while deleting.
                     shutil.rmtree(directory, ignore_errors=True)
                 log = Log(directory, config.log, log_start_offset=self.start_offsets.get(topic_partition))
                 leadership = Leadership(node_ids[index % len(node_ids)], leader_epoch)
@@ -326,7 +333,7 @@ class ClusterState:
         except BaseException:
             for partition in partitions:
                 partition.log.close()
-                if index >= known_count:
+                if partition.topic_partition.partition >= known_count:
                     shutil.rmtree(partition.log.directory, ignore_errors=True)
             raise
         return partitions

@@ -43,6 +43,10 @@ _BROKER_ROWS = (
     ConfigRow("connections.max.idle.ms", int, 600_000, "Close connections that are unused for this long", -1),
     ConfigRow("max.connections.per.ip", int, MAX_INT, "Connections that one address may have", 0, MAX_INT),
     ConfigRow("max.connections.per.ip.overrides", str, "", "Addresses with their own limit: address:count,..."),
+    # Kafka's names of before 4.0; bytes in a second for each client id, 0 for no quota. The third is ours.
+    ConfigRow("quota.producer.default", int, 0, "Bytes a client may produce in a second", 0),
+    ConfigRow("quota.consumer.default", int, 0, "Bytes a client may fetch in a second", 0),
+    ConfigRow("quota.requests.per.second", int, 0, "Requests a client may send in a second", 0),
     ConfigRow("listeners", str, "PLAINTEXT://127.0.0.1:0", "Names, addresses and ports to listen on"),
     ConfigRow("listener.security.protocol.map", str, "PLAINTEXT:PLAINTEXT,SSL:SSL", "Listener name to protocol"),
     ConfigRow("ssl.keystore.location", str, None, "PEM file of the broker's certificate chain and key"),
@@ -97,16 +101,16 @@ _TOPIC_ROWS = (
      "log.retention.ms"),
     (ConfigRow("retention.bytes", int, -1, "Size of a partition above which segments are deleted; -1 is never", -1),
      "log.retention.bytes"),
-    # Uncompressed is for __transaction_state, whose batches come so.
-    (ConfigRow("compression.type", str, "producer", "Batches are kept as they came", allowed=(
-        "producer", "uncompressed")), "compression.type"),
-    (ConfigRow("min.insync.replicas", int, 1, "There is one replica", 1), "min.insync.replicas"),
     (ConfigRow("min.cleanable.dirty.ratio", float, 0.5, "Part of a log that must be new before it is compacted", 0, 1),
      "log.cleaner.min.cleanable.ratio"),
     (ConfigRow("min.compaction.lag.ms", int, 0, "How long a record stays before it may be compacted", 0),
      "log.cleaner.min.compaction.lag.ms"),
     (ConfigRow("delete.retention.ms", int, 86_400_000, "How long compaction keeps records without a value", 0),
      "log.cleaner.delete.retention.ms"),
+    # Uncompressed is for __transaction_state, whose batches come so.
+    (ConfigRow("compression.type", str, "producer", "Batches are kept as they came", allowed=(
+        "producer", "uncompressed")), "compression.type"),
+    (ConfigRow("min.insync.replicas", int, 1, "There is one replica", 1), "min.insync.replicas"),
 )
 
 BROKER_CONFIG: dict[str, ConfigRow] = {row.name: row for row in _BROKER_ROWS}
@@ -136,10 +140,6 @@ class BrokerConfig:
             if row is None:
                 raise ConfigError(given_name, value, f"the embedded broker has no such setting{_nearest(name)}")
             self._values[name] = parse_value(row, value)
-
-    def number(self, name: str) -> int:
-        """Return a whole number."""
-        value = self._values[name]
         self._static = dict(self._values)
         self.given = frozenset(_ALIASES.get(name, name) for name in settings or {})
 
@@ -163,6 +163,10 @@ class BrokerConfig:
     def static_value(self, name: str) -> Value:
         """Return a setting as it was at the start."""
         return self._static[name]
+
+    def number(self, name: str) -> int:
+        """Return a whole number."""
+        value = self._values[name]
         assert isinstance(value, int)
         return value
 
@@ -208,10 +212,6 @@ def parse_value(row: ConfigRow, value: object) -> Value:
             bounds = f"at least {row.low}" if row.high is None else f"from {row.low} to {row.high}"
             raise ConfigError(row.name, value, f"must be {bounds}")
         return number
-    if value is None:
-        return None
-    text = str(value)
-    if row.allowed and text not in row.allowed:
     if row.kind is float:
         try:
             fraction = float(str(value).strip())
@@ -220,15 +220,19 @@ def parse_value(row: ConfigRow, value: object) -> Value:
         if not (row.low is None or row.high is None or row.low <= fraction <= row.high):
             raise ConfigError(row.name, value, f"must be from {row.low} to {row.high}")
         return fraction
+    if value is None:
+        return None
+    text = str(value)
+    if row.allowed and text not in row.allowed:
         raise ConfigError(row.name, value, f"must be one of {', '.join(row.allowed)}")
     return text
 
 
-def _nearest(name: str) -> str:
-    near = difflib.get_close_matches(name, BROKER_CONFIG, n=1)
-    return f"; did you mean {near[0]}?" if near else ""
 def value_text(value: Value) -> str:
     """Return a value as Kafka writes it: true and false in small letters."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
+def _nearest(name: str) -> str:
+    near = difflib.get_close_matches(name, BROKER_CONFIG, n=1)
+    return f"; did you mean {near[0]}?" if near else ""

@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyproducer.broker.authorizer import Authorizer
 from pyproducer.broker.child_process import ChildProcessCluster
+from pyproducer.broker.commands import run_command
+from pyproducer.broker.control import ClusterControl
 from pyproducer.broker.in_process import ClusterOptions, InProcessCluster
 from pyproducer.broker.stored_record import StoredRecord, read_topic_records
 from pyproducer.common.errors import IllegalStateError
@@ -22,26 +24,29 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 
-class EmbeddedBroker:
+class EmbeddedBroker(ClusterControl):
     """A broker that speaks Kafka's protocol and keeps Kafka's files.
 
     with EmbeddedBroker(topics={"orders": 3}) as broker:
         producer = KafkaProducer({"bootstrap.servers": broker.bootstrap_servers})
 
     Args:
-        brokers: How many brokers the cluster has; one.
+        brokers: How many brokers the cluster has: nodes 1, 2, ... over one set of logs. Partition i is led by node
+            i mod n + 1 until something is moved.
         data_dir: Where the logs are kept; a temporary folder, removed at stop, when it is None. What an earlier
             broker left there is served again.
         topics: Topics to create: names, or names with their number of partitions.
         separate_process: Run in a child process, so that the broker does not share this process's GIL. The child ends
             with its parent.
-        port: Port of the first listener; 0 is any free one.
+        port: Port of the first listener; 0 is any free one. Further brokers have the ports after it.
         host: Address of the first listener.
         auto_create_topics: Create topics that clients ask for (auto.create.topics.enable).
         num_partitions: Partitions of topics that do not say (num.partitions).
         strict_checks: Look at every record that arrives, as Kafka does; without, batches are stored unopened, which
             saves about a microsecond for each record.
         config: Any broker setting under Kafka's name; stands above the arguments.
+        node_config: Node id to settings in which it differs: listeners, broker.rack, ssl.*, its threads.
+        log_requests: Keep the newest requests for `requests()`.
 
     Raises:
         ConfigError: An argument or setting makes no sense. Nothing was started.
@@ -50,7 +55,8 @@ class EmbeddedBroker:
     def __init__(self, brokers: int = 1, data_dir: str | Path | None = None,
                  topics: Mapping[str, int] | Iterable[str] = (), *, separate_process: bool = False, port: int = 0,
                  host: str = "127.0.0.1", auto_create_topics: bool = True, num_partitions: int = 1,
-                 strict_checks: bool = True, config: Mapping[str, object] | None = None) -> None:
+                 strict_checks: bool = True, config: Mapping[str, object] | None = None,
+                 node_config: Mapping[int, Mapping[str, object]] | None = None, log_requests: bool = False) -> None:
         settings: dict[str, object] = {
             "listeners": f"PLAINTEXT://{host}:{port}",
             "auto.create.topics.enable": auto_create_topics,
@@ -60,7 +66,8 @@ class EmbeddedBroker:
         }
         partition_counts = (dict(topics) if isinstance(topics, Mapping)
                             else {name: int(str(settings["num.partitions"])) for name in topics})
-        options = ClusterOptions(brokers, None if data_dir is None else str(data_dir), partition_counts, settings)
+        options = ClusterOptions(brokers, None if data_dir is None else str(data_dir), partition_counts, settings,
+                                 node_config or {}, log_requests)
         # Checks the options, also for a child.
         in_process = InProcessCluster(options)
         self._cluster: InProcessCluster | ChildProcessCluster = (
@@ -146,7 +153,7 @@ class EmbeddedBroker:
             ConfigError: The name, the number of partitions or a setting is not allowed. Nothing was created.
             IllegalStateError: The broker is not running.
         """
-        return self._running().create_topic(name, partitions, configs or {})
+        return bool(self._ask("create_topic", name=name, partition_count=partitions, configs=dict(configs or {})))
 
     def topics(self) -> dict[str, int]:
         """Return all topics with their number of partitions.
@@ -154,7 +161,7 @@ class EmbeddedBroker:
         Raises:
             IllegalStateError: The broker is not running.
         """
-        return self._running().topics()
+        return {str(name): int(count) for name, count in self._ask("topics").items()}
 
     def log_end_offsets(self, topic: str) -> dict[int, int]:
         """Return the offset of the next record of each partition; empty when there is no such topic.
@@ -162,7 +169,7 @@ class EmbeddedBroker:
         Raises:
             IllegalStateError: The broker is not running.
         """
-        return self._running().log_end_offsets(topic)
+        return {int(index): int(offset) for index, offset in self._ask("log_end_offsets", topic=topic).items()}
 
     def records(self, topic: str) -> list[StoredRecord]:
         """Return all records of a topic, by partition and offset, read from the log's files.
@@ -170,7 +177,13 @@ class EmbeddedBroker:
         Raises:
             IllegalStateError: The broker is not running.
         """
-        return read_topic_records(self.data_dir, topic, self._running().topics().get(topic, 0))
+        return read_topic_records(self.data_dir, topic, self.topics().get(topic, 0))
+
+    def _ask(self, command: str, **arguments: Any) -> Any:
+        cluster = self._running()
+        if isinstance(cluster, InProcessCluster):
+            return run_command(cluster, command, arguments)
+        return cluster.ask(command, arguments)
 
     # ---- permissions
 

@@ -18,6 +18,7 @@ from pyproducer.broker.cluster_state import ClusterState
 from pyproducer.broker.config import BrokerConfig
 from pyproducer.broker.listener import EndPoint, parse_listeners
 from pyproducer.broker.nodes import Nodes
+from pyproducer.broker.observations import RequestLog
 from pyproducer.broker.topic_name import topic_name_fault
 from pyproducer.common.clock import SystemClock
 from pyproducer.common.errors import ConfigError, IllegalStateError
@@ -38,6 +39,7 @@ class ClusterOptions:
         topics: Name to number of partitions; made when they are missing.
         config: Settings under Kafka's names.
         node_config: Node id to what it has otherwise: listeners, rack, threads, ssl.*.
+        log_requests: Keep the newest requests from the start.
     """
 
     brokers: int = 1
@@ -45,6 +47,7 @@ class ClusterOptions:
     topics: Mapping[str, int] = field(default_factory=dict)
     config: Mapping[str, object] = field(default_factory=dict)
     node_config: Mapping[int, Mapping[str, object]] = field(default_factory=dict)
+    log_requests: bool = False
 
 
 class InProcessCluster:
@@ -91,6 +94,8 @@ class InProcessCluster:
         try:
             self._state = ClusterState(self.data_dir, self._config, SystemClock(), node_ids=tuple(self._listeners))
             self._state.start()
+            if self._options.log_requests:
+                self._state.request_log = RequestLog()
             self._create_topics(self._state)
             self._nodes = Nodes(self._state, self._listeners, self._node_configs)
             self._nodes.start_all()

@@ -13,6 +13,7 @@ import logging
 from collections.abc import Callable
 from typing import NamedTuple
 
+from pyproducer.broker.api_version_overrides import AdvertisedApis
 from pyproducer.broker.apis import (
     api_versions,
     create_topics,
@@ -35,6 +36,8 @@ from pyproducer.broker.apis import (
     sync_group,
 )
 from pyproducer.broker.cluster_state import ClusterState
+from pyproducer.broker.faults import Faults, start_throttling
+from pyproducer.broker.quotas import client_quotas
 from pyproducer.broker.request_channel import Request, RequestChannel
 from pyproducer.broker.services import Answer, Outcome, Services
 from pyproducer.common.clock import Clock
@@ -79,20 +82,34 @@ class KafkaApis:
 
     def __init__(self, node_id: int, cluster: ClusterState, channel: RequestChannel, clock: Clock) -> None:
         self._channel = channel
+        self._node_id = node_id
+        self._cluster = cluster
         advertised = {int(api_key): api_key.advertised_range for api_key in HANDLERS
                       if api_key.advertised_range is not None}
-        self.services = Services(node_id, cluster, cluster.config, clock, self.respond, advertised)
+        self.services = Services(node_id, cluster, cluster.config, clock, self.respond,
+                                 AdvertisedApis(node_id, advertised, cluster.api_versions))
+        self._fault_rules = cluster.fault_rules
+        self._faults = Faults(cluster.fault_rules, self.services, channel, cluster.timer, self._send)
+        self._quotas = client_quotas(cluster.config)
 
     def is_supported(self, api_key: ApiKeys, api_version: int) -> bool:
         """Whether requests of this API and version are answered; others close their connection."""
         first, last = api_key.broker_range
-        return api_key in HANDLERS and first <= api_version <= last
+        overrides = self._cluster.api_versions
+        return api_key in HANDLERS and first <= api_version <= last and (
+            not overrides.is_active or overrides.allows(self._node_id, api_key, api_version))
 
     def handle(self, request: Request) -> None:
         """Run the API and answer; whatever it raises becomes an error response."""
         handler = HANDLERS[request.api_key]
+        if self._cluster.request_log is not None and request.story is None:
+            self._cluster.request_log.append(self._node_id, request)
         try:
-            self.respond(request, handler.handle(self.services, request))
+            if self._fault_rules.is_active or request.story is not None:
+                answer = self._faults.handle(handler, request)
+            else:
+                answer = handler.handle(self.services, request)
+            self.respond(request, answer)
         except Exception:
             _logger.exception("Error when handling request: clientId=%s, correlationId=%d, api=%s, version=%d",
                               request.header.client_id, request.header.correlation_id, request.api_key,
@@ -100,6 +117,18 @@ class KafkaApis:
             self.respond(request, handler.error_response(request, ErrorCode.UNKNOWN_SERVER_ERROR))
 
     def respond(self, request: Request, answer: Answer) -> None:
+        """Send an answer, throttled or with a fault where there is a reason."""
+        if self._quotas is not None and answer is not Outcome.LATER and request.story is None:
+            throttle_ms = self._quotas.throttle_ms(request, answer, self.services.clock.now_ms())
+            if throttle_ms and answer is not Outcome.CLOSE_CONNECTION:
+                start_throttling(self._channel, self._cluster.timer, request, throttle_ms)
+                answer = answer if isinstance(answer, Outcome) else {**answer, "throttle_time_ms": throttle_ms}
+        if request.story is not None:
+            self._faults.respond(HANDLERS[request.api_key], request, answer)
+        else:
+            self._send(request, answer)
+
+    def _send(self, request: Request, answer: Answer) -> None:
         """Turn an answer into a response for the processor."""
         if not isinstance(answer, Outcome):
             self._channel.send_body(request, answer)

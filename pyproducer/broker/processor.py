@@ -140,7 +140,11 @@ class Processor:
     @property
     def connection_count(self) -> int:
         """How many connections live here."""
-        return self._selector.channel_count
+        return len(self._selector.channels())
+
+    def channels(self) -> list[KafkaChannel]:
+        """Return the connections of this moment, to look at only."""
+        return self._selector.channels()
 
     @property
     def bytes_read(self) -> int:
@@ -265,10 +269,12 @@ class Processor:
         payload = receive.payload
         reader = ByteReader(payload)
         header = read_request_header(reader)
+        is_api_versions = header.api_key == ApiKeys.API_VERSIONS
         context = RequestContext(
             header, connection_id=receive.source, client_address=channel.remote_address,
             listener_name=self._end_point.listener_name, security_protocol=self._end_point.security_protocol,
-            principal=self._principal(channel))
+            principal=self._principal(channel), refuses_api_versions=is_api_versions
+            and not self._gate.is_supported(ApiKeys.API_VERSIONS, header.api_version))
         if not context.is_unsupported_api_versions_request:
             self._gate.ensure_supported(context.api_key, header.api_version)
         body, _ = context.parse_request(reader)

@@ -18,6 +18,7 @@ from pyproducer.protocol.buffer import Buffer
 from pyproducer.protocol.header import RequestHeader, build_response
 from pyproducer.protocol.request import AbstractRequest
 from pyproducer.protocol.request_context import RequestContext
+from pyproducer.protocol.schema import Struct
 
 if TYPE_CHECKING:
     from pyproducer.broker.processor import Processor
@@ -54,6 +55,20 @@ class Request:
         if not isinstance(self._body, expected):
             raise TypeError(f"Expected request with type {expected.__name__}, but found {type(self._body).__name__}")
         return self._body
+
+    @property
+    def any_body(self) -> AbstractRequest:
+        """The body, whatever it is; faults.py replaces it when a request is to be handled in part."""
+        return self._body
+
+    @any_body.setter
+    def any_body(self, body: AbstractRequest) -> None:
+        self._body = body
+
+    @property
+    def data(self) -> Struct:
+        """The fields of the body, whatever it is."""
+        return self._body.data
 
 
 @dataclass(frozen=True)

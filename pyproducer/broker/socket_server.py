@@ -15,6 +15,7 @@ from pyproducer.broker.acceptor import Acceptor, open_server_socket
 from pyproducer.broker.config import BrokerConfig
 from pyproducer.broker.connection_quotas import connection_quotas
 from pyproducer.broker.listener import EndPoint
+from pyproducer.broker.observations import ConnectionInfo
 from pyproducer.broker.processor import ApiGate, Processor
 from pyproducer.broker.request_channel import RequestChannel
 from pyproducer.common.clock import Clock
@@ -77,6 +78,13 @@ class SocketServer:
         """How many connections are open."""
         return sum(processor.connection_count for acceptor in self._acceptors.values()
                    for processor in acceptor.processors)
+
+    def connections(self) -> list[ConnectionInfo]:
+        """Return the open connections of this moment."""
+        return [ConnectionInfo(self._node_id, name, processor.processor_id, channel.id, channel.remote_address,
+                               channel.principal_name, channel.mute_state.name)
+                for name, acceptor in self._acceptors.items() for processor in acceptor.processors
+                for channel in processor.channels()]
 
     def start(self) -> None:
         """Start processors and acceptors."""

@@ -167,10 +167,9 @@ class Selector:
         channel = self._channels.get(connection_id)
         return channel is not None and channel.ready
 
-    @property
-    def channel_count(self) -> int:
-        """How many connections are open."""
-        return len(self._channels)
+    def channels(self) -> list[KafkaChannel]:
+        """Return the open connections of this moment. Thread: any, to look at only."""
+        return list(self._channels.values())
 
     @property
     def bytes_read(self) -> int:

@@ -42,6 +42,7 @@ class RequestContext:
         principal: Who the peer is.
         listener_name: The listener that the connection was accepted on.
         security_protocol: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL.
+        refuses_api_versions: The broker pretends not to know this version of ApiVersions.
     """
 
     header: RequestHeader
@@ -50,6 +51,7 @@ class RequestContext:
     principal: KafkaPrincipal = ANONYMOUS
     listener_name: str = "PLAINTEXT"
     security_protocol: str = "PLAINTEXT"
+    refuses_api_versions: bool = False
 
     @property
     def api_key(self) -> ApiKeys:
@@ -60,7 +62,8 @@ class RequestContext:
     def is_unsupported_api_versions_request(self) -> bool:
         """Whether this is an ApiVersions request of a version that we do not know: answered in version 0, error 35."""
         api_id = self.header.api_key
-        return api_id == ApiKeys.API_VERSIONS and not Protocol.api_version_supported(api_id, self.header.api_version)
+        return api_id == ApiKeys.API_VERSIONS and (
+            self.refuses_api_versions or not Protocol.api_version_supported(api_id, self.header.api_version))
 
     @property
     def api_version(self) -> int:

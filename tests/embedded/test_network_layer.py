@@ -23,7 +23,7 @@ from pyproducer.common.errors import ConfigError
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.header import parse_response_correlation_id
 from pyproducer.record.batch_writer import build_batch
-from tests.support.raw_client import RawClient, framed, metadata_body, produce_body, produced, request_bytes
+from tests.support.raw_client import RawClient, fetch_body, framed, metadata_body, produce_body, produced, request_bytes
 
 StartBroker = Callable[..., EmbeddedBroker]
 METADATA = framed(request_bytes(ApiKeys.METADATA, 1, metadata_body()))
@@ -100,8 +100,8 @@ def test_c6_c8_c11_what_closes_a_connection_is_logged(
             (b"\x00\x03\x00\x01", "Error parsing request header. Our best guess of the apiKey is: 3"),
             (request_bytes(ApiKeys.METADATA, 1, metadata_body())[:-2],
              "Error getting request for apiKey: 3 and apiVersion: 1"),
-            (request_bytes(ApiKeys.HEARTBEAT, 0, {"group_id": "g", "generation_id": 1, "member_id": "m"}),
-             "Received request for api with key 12 (Heartbeat) and unsupported version 0")]:
+            (request_bytes(ApiKeys.FETCH, 4, fetch_body(4, "orders", 0, 0)).replace(b"\0\1\0\4", b"\0\1\0\3", 1),
+             "Received request for api with key 1 (Fetch) and unsupported version 3")]:
         with connect(broker) as client:
             client.send_frame(frame)
             assert client.is_closed()

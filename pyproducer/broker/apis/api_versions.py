@@ -19,6 +19,7 @@ from pyproducer.common.error_codes import ErrorCode
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.request import ApiVersionsRequest
 
+_FIRST_FLEXIBLE_VERSION = 3
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
@@ -27,6 +28,8 @@ def handle(services: Services, request: Request) -> Answer:
     data = request.body(ApiVersionsRequest).data
     if request.context.is_unsupported_api_versions_request:
         first, last = services.advertised_apis[ApiKeys.API_VERSIONS]
+        if last < _FIRST_FLEXIBLE_VERSION:  # before KIP-511 the answer did not say what is supported
+            return error_response(request, ErrorCode.UNSUPPORTED_VERSION)
         return {"error_code": ErrorCode.UNSUPPORTED_VERSION, "api_keys": [
             {"api_key": int(ApiKeys.API_VERSIONS), "min_version": first, "max_version": last}]}
     if request.header.api_version >= 3 and not (_SOFTWARE.fullmatch(data["client_software_name"])

@@ -1,0 +1,227 @@
+"""Several brokers over one set of logs: nodes that stop and come back, leaders and coordinators that move.
+
+C26, C35 and C36 of what the seeds ask, from outside, in this process and in one of its own.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable
+
+import pytest
+
+from pyproducer.broker import EmbeddedBroker
+from pyproducer.common.errors import ConfigError, IllegalStateError
+from pyproducer.protocol.apis import ApiKeys
+from pyproducer.protocol.schema import Struct
+from pyproducer.record.batch_writer import build_batch
+from tests.support.raw_client import RawClient, fetch_body, fetched, metadata_body, produce_body, produced
+
+StartBroker = Callable[..., EmbeddedBroker]
+both_kinds = pytest.mark.parametrize("separate_process", [False, True], ids=["in process", "separate process"])
+GROUP = 0
+
+
+def addresses(broker: EmbeddedBroker, listener_name: str = "PLAINTEXT") -> list[tuple[str, int]]:
+    found = (server.rsplit(":", 1) for server in broker.bootstrap_servers_of(listener_name).split(","))
+    return [(host, int(port)) for host, port in found]
+
+
+def metadata(address: tuple[str, int], *topics: str) -> Struct:
+    with RawClient(address) as client:
+        return client.request(ApiKeys.METADATA, 12, metadata_body(*topics))
+
+
+def leaders(address: tuple[str, int], topic: str) -> dict[int, tuple[int, int]]:
+    (found,) = metadata(address, topic)["topics"]
+    return {partition["partition_index"]: (partition["leader_id"], partition["leader_epoch"])
+            for partition in found["partitions"]}
+
+
+def produce(address: tuple[str, int], topic: str, partition: int, value: bytes = b"v", *, version: int = 10) -> Struct:
+    with RawClient(address) as client:
+        batch = build_batch([(int(time.time() * 1000), b"k", value, ())])
+        return client.request(ApiKeys.PRODUCE, version, produce_body(topic, partition, bytes(batch)))
+
+
+def find_coordinator(address: tuple[str, int], group: str) -> tuple[int, int, int]:
+    with RawClient(address) as client:
+        answer = client.request(ApiKeys.FIND_COORDINATOR, 3, {"key": group, "key_type": GROUP})
+    return answer["error_code"], answer["node_id"], answer["port"]
+
+
+@both_kinds
+def test_leaders_are_spread_and_every_node_tells_the_same(start_broker: StartBroker, separate_process: bool) -> None:
+    broker = start_broker(brokers=3, topics={"orders": 6}, separate_process=separate_process)
+    assert broker.nodes() == [1, 2, 3]
+    for address in addresses(broker):
+        answer = metadata(address, "orders")
+        assert [(node["node_id"], node["port"]) for node in answer["brokers"]] == [
+            (node_id, port) for node_id, (_, port) in zip((1, 2, 3), addresses(broker), strict=True)]
+        assert answer["controller_id"] == 1
+        assert {index: leader for index, (leader, _) in leaders(address, "orders").items()} == {
+            0: 1, 1: 2, 2: 3, 3: 1, 4: 2, 5: 3}
+
+
+@both_kinds
+def test_a_leader_that_moved_is_named_and_the_new_one_serves(start_broker: StartBroker, separate_process: bool) -> None:
+    broker = start_broker(brokers=3, topics={"orders": 3}, separate_process=separate_process)
+    first, second, third = addresses(broker)
+    assert produced(produce(first, "orders", 0))["base_offset"] == 0
+    broker.move_leader("orders", 0, 3)
+    assert broker.leader_of("orders", 0) == (3, 1)
+    assert leaders(second, "orders")[0] == (3, 1)
+    refused = produce(first, "orders", 0)
+    assert produced(refused)["error_code"] == 6
+    assert dict(produced(refused)["current_leader"]) == {"leader_id": 3, "leader_epoch": 1}
+    assert [(node["node_id"], node["port"]) for node in refused["node_endpoints"]] == [(3, third[1])]
+    assert produced(produce(third, "orders", 0))["base_offset"] == 1
+    assert [record.offset for record in broker.records("orders")] == [0, 1]
+
+
+def test_a_fetch_that_waits_is_answered_when_its_leader_moves(start_broker: StartBroker) -> None:
+    broker = start_broker(brokers=2, topics={"orders": 1})
+    first = addresses(broker)[0]
+    topic_id = metadata(first, "orders")["topics"][0]["topic_id"]
+    with RawClient(first) as client:
+        client.send_request(ApiKeys.FETCH, 16, fetch_body(16, topic_id, 0, 0, max_wait_ms=20_000))
+        time.sleep(0.1)
+        broker.move_leader("orders", 0, 2)
+        _, answer = client.receive_response(ApiKeys.FETCH, 16)
+    assert fetched(answer)["error_code"] == 6
+    assert [node["node_id"] for node in answer["node_endpoints"]] == [2]
+
+
+def test_a_partition_without_a_leader_says_so(start_broker: StartBroker) -> None:
+    broker = start_broker(brokers=2, topics={"orders": 2})
+    first, _ = addresses(broker)
+    broker.move_leader("orders", 0, None)
+    (topic,) = metadata(first, "orders")["topics"]
+    partition = next(partition for partition in topic["partitions"] if partition["partition_index"] == 0)
+    assert (partition["error_code"], partition["leader_id"], partition["leader_epoch"]) == (5, -1, 1)
+    assert (partition["replica_nodes"], partition["offline_replicas"]) == ([1], [])
+    refused = produce(first, "orders", 0)
+    assert produced(refused)["error_code"] == 6
+    assert refused["node_endpoints"] == []
+    broker.move_leader("orders", 0, 1)
+    assert produced(produce(first, "orders", 0))["error_code"] == 0
+
+
+@both_kinds
+@pytest.mark.parametrize("kill", [False, True], ids=["stopped", "killed"])
+def test_a_node_that_stops_is_refused_and_comes_back_where_it_was(
+        start_broker: StartBroker, separate_process: bool, kill: bool) -> None:
+    broker = start_broker(brokers=3, topics={"orders": 3}, separate_process=separate_process)
+    first, second, _ = addresses(broker)
+    with RawClient(second) as client:
+        broker.stop_node(2, kill=kill)
+        assert client.is_closed()
+    assert broker.nodes() == [1, 3]
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(second, timeout=5)
+    answer = metadata(first, "orders")
+    assert [node["node_id"] for node in answer["brokers"]] == [1, 3]
+    assert leaders(first, "orders") == {0: (1, 0), 1: (-1, 1), 2: (3, 0)}
+    broker.start_node(2)
+    assert addresses(broker)[1] == second
+    assert leaders(second, "orders") == {0: (1, 0), 1: (2, 2), 2: (3, 0)}
+    assert produced(produce(second, "orders", 1))["error_code"] == 0
+
+
+def test_a_node_that_stops_may_give_its_leaders_away(start_broker: StartBroker) -> None:
+    broker = start_broker(brokers=3, topics={"orders": 6})
+    first, _, third = addresses(broker)
+    broker.stop_node(2, move_leaders=True)
+    assert leaders(first, "orders") == {0: (1, 0), 1: (1, 1), 2: (3, 0), 3: (1, 0), 4: (3, 1), 5: (3, 0)}
+    assert produced(produce(third, "orders", 4))["error_code"] == 0
+    broker.start_node(2)
+    assert leaders(first, "orders")[1] == (1, 1)
+    broker.create_topic("later", 3)
+    assert [leader for leader, _ in leaders(first, "later").values()] == [1, 2, 3]
+
+
+def test_nodes_that_are_not_there_are_errors(start_broker: StartBroker) -> None:
+    broker = start_broker(brokers=2, topics={"orders": 1})
+    with pytest.raises(ConfigError, match="there are 1, 2"):
+        broker.stop_node(3)
+    with pytest.raises(ConfigError, match="there are 1, 2"):
+        broker.move_leader("orders", 0, 3)
+    with pytest.raises(ConfigError, match="no such partition"):
+        broker.move_leader("orders", 7, 1)
+    with pytest.raises(IllegalStateError, match="running already"):
+        broker.start_node(1)
+    broker.stop_node(1)
+    with pytest.raises(IllegalStateError, match="not running"):
+        broker.stop_node(1)
+    with pytest.raises(IllegalStateError, match="last one"):
+        broker.stop_node(2, move_leaders=True)
+    assert broker.nodes() == [2]
+
+
+def test_several_brokers_with_a_given_port_have_the_ports_after_it(start_broker: StartBroker) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port: int = free.getsockname()[1]
+    broker = start_broker(brokers=2, port=port)
+    assert addresses(broker) == [("127.0.0.1", port), ("127.0.0.1", port + 1)]
+
+
+@both_kinds
+def test_c35_coordinator_moves_and_is_missing_without_a_living_leader(
+        start_broker: StartBroker, separate_process: bool) -> None:
+    broker = start_broker(brokers=3, separate_process=separate_process)
+    first, second, third = addresses(broker)
+    broker.move_coordinator("a-group", 3)
+    for address in (first, second, third):
+        assert find_coordinator(address, "a-group") == (0, 3, third[1])
+    broker.stop_node(3)
+    assert find_coordinator(first, "a-group") == (15, -1, -1)
+    broker.move_coordinator("a-group", 2)
+    assert find_coordinator(first, "a-group") == (0, 2, second[1])
+    broker.move_coordinator("a-group", None)
+    assert find_coordinator(first, "a-group") == (15, -1, -1)
+
+
+def test_c36_addresses_are_those_of_the_listener_asked_on(start_broker: StartBroker) -> None:
+    listeners = "INTERNAL://127.0.0.1:0,EXTERNAL://127.0.0.1:0"
+    broker = start_broker(brokers=2, topics={"orders": 2}, config={
+        "listeners": listeners, "listener.security.protocol.map": "INTERNAL:PLAINTEXT,EXTERNAL:PLAINTEXT"},
+        node_config={2: {"listeners": "INTERNAL://127.0.0.1:0", "broker.rack": "elsewhere"}})
+    internal, external = addresses(broker, "INTERNAL"), addresses(broker, "EXTERNAL")
+    assert len({*internal, *external}) == 3
+    seen = metadata(internal[0])["brokers"]
+    assert [(node["node_id"], node["port"], node["rack"]) for node in seen] == [
+        (1, internal[0][1], None), (2, internal[1][1], "elsewhere")]
+    assert [node["port"] for node in metadata(external[0])["brokers"]] == [external[0][1]]
+    broker.move_coordinator("g", 2)
+    assert find_coordinator(internal[0], "g") == (0, 2, internal[1][1])
+    assert find_coordinator(external[0], "g") == (15, -1, -1)
+    broker.move_coordinator("g", 1)
+    assert find_coordinator(internal[1], "g") == (0, 1, internal[0][1])
+    assert find_coordinator(external[0], "g") == (0, 1, external[0][1])
+    # A leader that the client's listener does not have is not named either.
+    broker.move_leader("orders", 0, 2)
+    assert produce(external[0], "orders", 0)["node_endpoints"] == []
+
+
+def test_nodes_differ_only_where_they_can() -> None:
+    with pytest.raises(ConfigError, match="cannot differ"):
+        EmbeddedBroker(brokers=2, node_config={2: {"num.partitions": 3}})
+    with pytest.raises(ConfigError, match="there are nodes 1 to 2"):
+        EmbeddedBroker(brokers=2, node_config={3: {}})
+
+
+@both_kinds
+def test_c26_processors_are_resized_from_outside(start_broker: StartBroker, separate_process: bool) -> None:
+    broker = start_broker(brokers=2, separate_process=separate_process, config={"num.network.threads": 2})
+    clients = [RawClient(addresses(broker)[0]) for _ in range(4)]
+    for client in clients:
+        client.request(ApiKeys.METADATA, 1, metadata_body())
+    assert sorted(connection.processor_id for connection in broker.connections()) == [0, 0, 1, 1]
+    broker.resize_processors(1, node_id=1)
+    assert sorted(client.is_closed(within_s=0.5) for client in clients) == [False, False, True, True]
+    broker.resize_processors(2)
+    with pytest.raises(ConfigError, match=r"num\.network\.threads"):
+        broker.resize_processors(5)
+    for client in clients:
+        client.close()
