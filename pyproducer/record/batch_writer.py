@@ -94,9 +94,15 @@ def write_header(batch: bytearray, *, codec_id: int, record_count: int, base_tim
     _write_crc(batch)
 
 
+# The processor's own instruction does 20 GB/s: a batch of 64 KiB takes 3 us. Giving the GIL away for that long costs
+# more, because a busy caller holds it for its switch interval of 5 ms; from a megabyte on it pays.
+_LARGE_BATCH_BYTES = 1024 * 1024
+KEEP_GIL, RELEASE_GIL = 0, 1
+
+
 def _write_crc(batch: bytearray) -> None:
     with memoryview(batch) as view, view[ATTRIBUTES_OFFSET:] as covered:
-        crc = crc32c(covered)
+        crc = crc32c(covered, 0, KEEP_GIL if len(covered) <= _LARGE_BATCH_BYTES else RELEASE_GIL)
     batch[CRC_OFFSET:ATTRIBUTES_OFFSET] = crc.to_bytes(4, "big")
 
 
