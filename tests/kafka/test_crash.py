@@ -128,6 +128,50 @@ def test_broker_when_paused_beyond_delivery_timeout_then_records_expire_and_late
     check_log([*range(10), *range(100, 120)], stored, may_be_lost=range(10, 40))
 
 
+def test_records_when_some_expire_under_trouble_then_each_error_tells_the_truth() -> None:
+    count, late_count = 3000, 100
+    outcomes = Outcomes()
+    with DelayProxy(one_way_delay_ms=1) as proxy, KafkaServer(proxy_port=proxy.port) as server:
+        proxy.target = ("127.0.0.1", server.proxied_port)
+        topic = server.create_topic("trouble", PARTITION_COUNT)
+        stop = threading.Event()
+
+        def trouble() -> None:
+            while not stop.wait(0.3):
+                proxy.swallow_replies = True  # longer than delivery.timeout.ms: some are stored and not heard of
+                stop.wait(0.6)
+                proxy.swallow_replies = False
+                proxy.cut_connections()
+
+        props = {"bootstrap.servers": f"127.0.0.1:{proxy.port}", "request.timeout.ms": 300, "linger.ms": 0,
+                 "delivery.timeout.ms": 400, "reconnect.backoff.ms": 10, "retry.backoff.ms": 10}
+        with KafkaProducer(props) as producer:
+            producer.partitions_for(topic)
+            troubler = threading.Thread(target=trouble)
+            troubler.start()
+            try:
+                for number in range(count):
+                    producer.send(topic, b"%d" % number, on_completion=outcomes.callback(number))
+                    if number % 10 == 0:
+                        time.sleep(0.01)
+            finally:
+                stop.set()
+                troubler.join()
+            producer.flush(30)
+            time.sleep(1)  # out of the last reconnect's backoff
+            for number in range(count, count + late_count):
+                producer.send(topic, b"%d" % number, on_completion=outcomes.callback(number))
+        stored = read_topic(server.bootstrap_servers, topic)
+    assert len(outcomes) == count + late_count
+    assert outcomes.errors
+    assert outcomes.metadata.keys() >= set(range(count, count + late_count)), "it recovers"
+    # An error that says "not sent" is a promise; one that says "unknown" allows either, but never twice.
+    unknown = {number for number, error in outcomes.errors.items() if error.outcome == "unknown"}  # type: ignore[attr-defined]
+    numbers = [int(record.value or b"-1") for record in stored]
+    check_log(outcomes.metadata, numbers, may_be_lost=unknown)
+    check_order(((record.partition, number) for record, number in zip(stored, numbers, strict=True)), "partition")
+
+
 def test_close_when_the_broker_is_gone_then_it_returns_within_its_timeout(own_kafka: KafkaServer) -> None:
     topic = own_kafka.create_topic("gone", 1)
     producer = KafkaProducer({"bootstrap.servers": own_kafka.bootstrap_servers})

@@ -62,7 +62,7 @@ def read_topic(bootstrap_servers: str, topic: str, *, consumer_settings: Mapping
         consumer.close()
 
 
-def check_log(sent: Mapping[Hashable, object] | Iterable[Hashable], stored: Iterable[Hashable], *,
+def check_log(sent: Iterable[Hashable], stored: Iterable[Hashable], *,
               may_be_lost: Iterable[Hashable] = ()) -> None:
     """Check that a log holds every acknowledged record exactly once.
 
@@ -74,8 +74,8 @@ def check_log(sent: Mapping[Hashable, object] | Iterable[Hashable], stored: Iter
     Raises:
         LogProblem: A record is lost, stored twice, or was never sent; the text has counts and examples.
     """
-    expected = collections.Counter(sent)
-    found = collections.Counter(stored)
+    expected = collections.Counter(list(sent))  # a list: of a dict the keys count, and not its values
+    found = collections.Counter(list(stored))
     optional = set(may_be_lost)
     lost = [identity for identity in expected if identity not in found]
     doubled = [identity for identity, count in found.items() if count > max(1, expected.get(identity, 0))]
