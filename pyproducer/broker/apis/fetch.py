@@ -2,9 +2,10 @@
 
 Does:    min_bytes and max_wait_ms without a thread that waits (delayed_operation.py); whole batches, and at least one
          even when it alone is above the limits; a batch that holds the offset comes from its start; fetch.max.bytes;
-         leader epochs (74, 75), 1 out of range, 3 and 100 unknown, 6 with the leader's address (KIP-951).
+         leader epochs (74, 75), 1 out of range, 3 and 100 unknown, 6 with the leader's address (KIP-951);
+         read_committed ends at the last stable offset and lists the aborted transactions to skip.
 Omits:   sessions: a request to open one is answered with session id 0, which clients take as no; a request of a
-         session is 70. Aborted transactions, preferred replicas, diverging epochs, throttling.
+         session is 70. Preferred replicas, diverging epochs, throttling.
 
 Road:    KafkaApis -> [Fetch] -> partition -> log -> socket
 Thread:  handler threads; a delayed fetch is answered on the thread of the append that completes it, or the timer's.
@@ -20,6 +21,7 @@ from pyproducer.broker.delayed_operation import DelayedOperation
 from pyproducer.broker.partition import Partition
 from pyproducer.broker.request_channel import Request
 from pyproducer.broker.services import Answer, Outcome, Services
+from pyproducer.broker.storage.log import Log
 from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.protocol.request import FetchRequest
@@ -101,7 +103,9 @@ class FetchPass:
             for asked in topic.partitions:
                 if self._error_of(asked) is not ErrorCode.NONE or asked.partition is None:
                     return True
-                size_bytes += asked.partition.log.bytes_after(asked.fetch_offset, max(asked.max_bytes, 0))
+                log = asked.partition.log
+                size_bytes += log.bytes_after(asked.fetch_offset, max(asked.max_bytes, 0),
+                                              up_to_offset=log.last_stable_offset if self._committed else None)
                 if size_bytes >= self.min_bytes:
                     return True
         return False
@@ -122,20 +126,29 @@ class FetchPass:
                     answers.append(self._error(asked, error_code, leaders))
                     continue
                 log = asked.partition.log
+                stable_offset = log.last_stable_offset
                 data = log.read(asked.fetch_offset, min(max(asked.max_bytes, 0), left_bytes),
                                 at_least_one=total_bytes == 0,
-                                up_to_offset=log.last_stable_offset if self._committed else None)
+                                up_to_offset=stable_offset if self._committed else None)
                 total_bytes += len(data)
                 left_bytes = max(left_bytes - len(data), 0)
                 answers.append({
                     "partition_index": asked.partition_index, "error_code": 0, "high_watermark": log.high_watermark,
-                    "last_stable_offset": log.last_stable_offset, "log_start_offset": log.log_start_offset,
-                    "aborted_transactions": [] if self._committed else None, "records": data})
+                    "last_stable_offset": stable_offset, "log_start_offset": log.log_start_offset,
+                    "aborted_transactions": self._aborted(log, asked.fetch_offset, stable_offset),
+                    "records": data})
             responses.append({**topic.key, "partitions": answers})
         body: dict[str, Any] = {"throttle_time_ms": 0, "error_code": 0, "responses": responses}
         if leaders and self._version >= _NODE_ENDPOINTS_FROM:
             body["node_endpoints"] = self._services.node_end_points(self._request.context.listener_name, leaders)
         return _Read(body, total_bytes, has_error)
+
+    def _aborted(self, log: Log, fetch_offset: int, stable_offset: int) -> list[dict[str, int]] | None:
+        """Return what readers of committed records must skip; None for others."""
+        if not self._committed:
+            return None
+        return [{"producer_id": aborted.producer_id, "first_offset": aborted.first_offset}
+                for aborted in log.aborted_transactions(fetch_offset, stable_offset)]
 
     def respond(self) -> None:
         """Read now and answer, whatever there is; a failure must not reach the append that completed us."""

@@ -2,7 +2,8 @@
 
 Does:    -1 the end (the last stable offset when read committed), -2 the start, -3 (from 7) the newest timestamp,
          -4 (from 8) the start of what is local, -5 (from 9) the end of what is tiered, which is nothing; a time: the
-         first record at or after it, or -1 and -1. Other negative times are 35.
+         first record at or after it, or -1 and -1. Other negative times are 35. Read committed finds nothing behind the
+         last stable offset.
 Omits:   tiered storage; timeout_ms has nothing to wait for.
 
 Road:    KafkaApis -> [ListOffsets] -> partition -> log
@@ -94,11 +95,14 @@ def _find(partition: Partition, timestamp: int, *, committed: bool) -> _Found:
         return _Found(-1, log.log_start_offset, leader_epoch)
     if timestamp == LATEST_TIERED:
         return _NOTHING
+    end_offset = log.last_stable_offset if committed else log.high_watermark
     if timestamp == MAX_TIMESTAMP:
         header = log.batch_with_max_timestamp()
-        return _NOTHING if header is None else _first_record(log, header, header.max_timestamp)
-    header = log.batch_for_timestamp(timestamp)
-    return _NOTHING if header is None else _first_record(log, header, timestamp)
+        timestamp = timestamp if header is None else header.max_timestamp
+    else:
+        header = log.batch_for_timestamp(timestamp)
+    found = _NOTHING if header is None else _first_record(log, header, timestamp)
+    return found if found.offset < end_offset else _NOTHING
 
 
 def _first_record(log: Log, header: BatchHeader, timestamp: int) -> _Found:

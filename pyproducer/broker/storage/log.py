@@ -19,14 +19,17 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pyproducer.broker.storage.batch_header import BatchHeader, stamped_header
-from pyproducer.broker.storage.leader_epochs import LeaderEpochs
+from pyproducer.broker.storage.leader_epochs import EpochEntry, LeaderEpochs
 from pyproducer.broker.storage.log_config import LogConfig
 from pyproducer.broker.storage.producer_state import ProducerStateManager
-from pyproducer.broker.storage.recovery import recover_segments
+from pyproducer.broker.storage.recovery import note_marker, recover_segments
 from pyproducer.broker.storage.retention import deletable_count
-from pyproducer.broker.storage.segment import LogSegment
+from pyproducer.broker.storage.segment import LogSegment, segment_file_name
+from pyproducer.broker.storage.transaction_index import AbortedTransaction, TransactionIndex
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.record.batch_reader import RecordBatch
+from pyproducer.record.batch_writer import build_control_batch
+from pyproducer.record.control import ControlRecordType, EndTransactionMarker
 from pyproducer.record.layout import HEADER_SIZE_BYTES, NO_PRODUCER_ID, Buffer
 from pyproducer.record.validation import BatchFault
 
@@ -59,17 +62,17 @@ class Log:
         self._is_closed = False
         self._lock = threading.Lock()  # guards appending and deleting: segments, producers, epochs, the two offsets
         self.producers = ProducerStateManager()
+        self.transactions = TransactionIndex()
         self.epochs = LeaderEpochs(directory)
         self._leader_epoch = -1  # of the last append: the epochs are looked at only when it changes
         directory.mkdir(parents=True, exist_ok=True)
-        recovered = recover_segments(directory, self.producers, self.epochs,
+        recovered = recover_segments(directory, self.producers, self.epochs, self.transactions,
                                      index_interval_bytes=config.index_interval_bytes)
         # Both grow in place and are replaced together when segments go; a reader takes one pair.
         self._view = (recovered.segments, [segment.base_offset for segment in recovered.segments])
         self.log_end_offset = recovered.log_end_offset
         self.log_start_offset = max(recovered.segments[0].base_offset, min(log_start_offset, self.log_end_offset))
-        self.epochs.truncate_from_start(self.log_start_offset)
-        self.epochs.write()
+        self._forget_before_start()
 
     @property
     def high_watermark(self) -> int:
@@ -79,7 +82,12 @@ class Log:
     @property
     def last_stable_offset(self) -> int:
         """The offset up to which no transaction is open."""
-        return self.log_end_offset
+        # In this order: whoever appends a transaction's first batch sets the unstable offset before the end.
+        log_end_offset = self.log_end_offset
+        first_unstable_offset = self.producers.first_unstable_offset
+        if first_unstable_offset is None:
+            return log_end_offset
+        return min(max(first_unstable_offset, self.log_start_offset), log_end_offset)
 
     @property
     def size_bytes(self) -> int:
@@ -99,8 +107,6 @@ class Log:
             Where the batch is, which for a repeated batch is where it was written the first time; or why it is
             refused (epoch, sequence).
         """
-        data = batch.data
-        size_bytes = len(data)
         new_header = stamped_header(batch, log_append_time_ms)
         timestamp = batch.max_timestamp if log_append_time_ms is None else log_append_time_ms
         with self._lock:
@@ -111,23 +117,47 @@ class Log:
                 error_code = self.producers.check(batch)
                 if error_code is not ErrorCode.NONE:
                     return BatchFault(error_code, _sequence_reason(batch))
-            base_offset = self.log_end_offset
-            segment = self._segment_for(size_bytes, base_offset + batch.last_offset_delta, timestamp)
-            chunks: list[Buffer] = [_PATCH.pack(base_offset, batch.batch_length, leader_epoch)]
-            if new_header is None:
-                chunks.append(data[_PATCH.size:])
-            else:
-                chunks.append(new_header[_PATCH.size:])
-                chunks.append(data[HEADER_SIZE_BYTES:])
-            segment.append(chunks, size_bytes=size_bytes, base_offset=base_offset,
-                           last_offset=base_offset + batch.last_offset_delta, max_timestamp=timestamp)
-            if leader_epoch != self._leader_epoch:
-                self._begin_epoch(leader_epoch, base_offset)
+            base_offset = self._write(batch, new_header, timestamp, leader_epoch)
             if batch.producer_id != NO_PRODUCER_ID:
                 self.producers.update(batch, base_offset, timestamp)
             # Last: readers believe this number.
             self.log_end_offset = base_offset + batch.last_offset_delta + 1
         return AppendResult(base_offset, -1 if log_append_time_ms is None else log_append_time_ms)
+
+    def append_marker(self, control_type: ControlRecordType, *, producer_id: int, producer_epoch: int,
+                      coordinator_epoch: int, leader_epoch: int, timestamp_ms: int) -> AppendResult | BatchFault:
+        """Append the marker that ends a producer's transaction here.
+
+        Args:
+            control_type: How it ends.
+            producer_id: Whose it is.
+            producer_epoch: Since Transactions V2 the one that the producer goes on with.
+            coordinator_epoch: Of the coordinator that says so.
+            leader_epoch: The epoch of the partition's leader.
+            timestamp_ms: The wall clock.
+
+        Returns:
+            Where it is; or why it is refused: producer or coordinator are old ones.
+        """
+        batch = RecordBatch(build_control_batch(control_type, producer_id=producer_id, producer_epoch=producer_epoch,
+                                                coordinator_epoch=coordinator_epoch, timestamp=timestamp_ms))
+        with self._lock:
+            error_code = self.producers.check_marker(producer_id, producer_epoch, coordinator_epoch)
+            if error_code is not ErrorCode.NONE:
+                return BatchFault(error_code, f"a marker of producer {producer_id} with epoch {producer_epoch} from a "
+                                              f"coordinator of epoch {coordinator_epoch} comes too late")
+            base_offset = self._write(batch, None, timestamp_ms, leader_epoch)
+            self.log_end_offset = base_offset + 1
+            note_marker(self.producers, self.transactions, batch,
+                        EndTransactionMarker(control_type, coordinator_epoch), base_offset)
+        return AppendResult(base_offset)
+
+    def aborted_transactions(self, fetch_offset: int, up_to_offset: int) -> list[AbortedTransaction]:
+        """Return the aborted transactions with records from one offset to (without) the other.
+
+        Ask after the last stable offset was: what it counts as stable is then listed here.
+        """
+        return self.transactions.collect(fetch_offset, up_to_offset)
 
     def read(self, offset: int, max_bytes: int, *, at_least_one: bool, up_to_offset: int | None = None) -> bytes:
         """Read whole batches from the one that holds `offset`, out of one segment.
@@ -152,7 +182,7 @@ class Log:
             start, end = segment.position_of(offset), self._published_end(segment)
         if start >= end:
             return b""
-        if up_to_offset is not None and up_to_offset < log_end_offset:
+        if up_to_offset is not None:  # also when it was the end: there may be a batch behind it by now
             end = min(end, segment.position_of(up_to_offset))
         limit = min(end, start + max_bytes)
         if limit < end or limit - start < HEADER_SIZE_BYTES:
@@ -164,9 +194,12 @@ class Log:
             return segment.file.read(start, first) if first else b""
         return segment.file.read(start, limit - start)
 
-    def bytes_after(self, offset: int, max_bytes: int) -> int:
-        """Return about how many bytes a read from `offset` could give, not above `max_bytes`."""
-        if offset >= self.log_end_offset:
+    def bytes_after(self, offset: int, max_bytes: int, *, up_to_offset: int | None = None) -> int:
+        """Return about how many bytes a read from `offset` could give, not above `max_bytes`.
+
+        Bytes behind `up_to_offset` count too when there are some before it.
+        """
+        if offset >= (self.log_end_offset if up_to_offset is None else up_to_offset):
             return 0
         all_segments, base_offsets = self._view
         segments = all_segments[max(bisect_right(base_offsets, offset) - 1, 0):]
@@ -194,6 +227,17 @@ class Log:
             return None
         return max(segments, key=lambda segment: segment.max_timestamp).batch_with_max_timestamp()
 
+    def end_offset_for_epoch(self, epoch: int, leader_epoch: int) -> EpochEntry:
+        """Return the largest epoch not above `epoch` and where it ends; -1 and -1 when it is not known.
+
+        Args:
+            epoch: What the client asks for.
+            leader_epoch: The leader's, which begins at the end of the log when it has no record yet.
+        """
+        with self._lock:
+            self.epochs.assign(leader_epoch, self.log_end_offset)
+            return self.epochs.end_offset_for(epoch, self.log_end_offset)
+
     # ---- deleting
 
     def increment_log_start_offset(self, offset: int) -> int:
@@ -205,8 +249,7 @@ class Log:
         with self._lock:
             if offset > self.log_start_offset:
                 self.log_start_offset = min(offset, self.log_end_offset)
-                self.epochs.truncate_from_start(self.log_start_offset)
-                self.epochs.write()
+                self._forget_before_start()
         self.delete_old_segments(None)
         return self.log_start_offset
 
@@ -230,8 +273,7 @@ class Log:
             # First: a reader that finds the old start in the new view would read from somewhere else.
             self.log_start_offset = max(self.log_start_offset, kept[0].base_offset)
             self._view = (kept, [segment.base_offset for segment in kept])
-            self.epochs.truncate_from_start(self.log_start_offset)
-            self.epochs.write()
+            self._forget_before_start()
             for segment in removed:
                 segment.delete()
         return count
@@ -243,6 +285,7 @@ class Log:
                 self._is_closed = True
                 for segment in self._view[0]:
                     segment.close()
+                self._write_transaction_index()
 
     def delete(self) -> None:
         """Remove the directory. A reader that is under way finishes with the files it has."""
@@ -250,6 +293,24 @@ class Log:
             self._is_closed = True  # there is no directory to write indexes to; the last reader closes the files
             shutil.rmtree(self.directory, ignore_errors=True)
             self.log_end_offset = self.log_start_offset = 0
+
+    def _write(self, batch: RecordBatch, new_header: bytes | None, timestamp: int, leader_epoch: int) -> int:
+        """Write a batch at the end; return its offset. `log_end_offset` stays, for the caller to publish the batch."""
+        data = batch.data
+        size_bytes = len(data)
+        base_offset = self.log_end_offset
+        segment = self._segment_for(size_bytes, base_offset + batch.last_offset_delta, timestamp)
+        chunks: list[Buffer] = [_PATCH.pack(base_offset, batch.batch_length, leader_epoch)]
+        if new_header is None:
+            chunks.append(data[_PATCH.size:])
+        else:
+            chunks.append(new_header[_PATCH.size:])
+            chunks.append(data[HEADER_SIZE_BYTES:])
+        segment.append(chunks, size_bytes=size_bytes, base_offset=base_offset,
+                       last_offset=base_offset + batch.last_offset_delta, max_timestamp=timestamp)
+        if leader_epoch != self._leader_epoch:
+            self._begin_epoch(leader_epoch, base_offset)
+        return base_offset
 
     def _published_end(self, segment: LogSegment) -> int:
         """Return where a segment ends, by batches that `log_end_offset` counts already.
@@ -273,11 +334,22 @@ class Log:
         """Begin a new segment at the end of the log."""
         segments, base_offsets = self._view
         segments[-1].write_indexes()
+        self._write_transaction_index()
         fresh = LogSegment(self.directory, self.log_end_offset, index_interval_bytes=self.config.index_interval_bytes)
         # Readers bisect the base offsets: the segment must be there before its offset is.
         segments.append(fresh)
         base_offsets.append(fresh.base_offset)
         return fresh
+
+    def _write_transaction_index(self) -> None:
+        """Write the file of the active segment, which has every marker from its first offset on."""
+        base_offset = self._view[0][-1].base_offset
+        self.transactions.write(self.directory / segment_file_name(base_offset, ".txnindex"), base_offset)
+
+    def _forget_before_start(self) -> None:
+        self.transactions.remove_before(self.log_start_offset)
+        self.epochs.truncate_from_start(self.log_start_offset)
+        self.epochs.write()
 
     def _begin_epoch(self, leader_epoch: int, base_offset: int) -> None:
         self._leader_epoch = leader_epoch

@@ -17,6 +17,9 @@ from pyproducer.broker.storage.batch_header import BatchHeader, checksum
 from pyproducer.broker.storage.leader_epochs import LeaderEpochs
 from pyproducer.broker.storage.producer_state import ProducerStateManager
 from pyproducer.broker.storage.segment import LogSegment, remove_segment_files
+from pyproducer.broker.storage.transaction_index import AbortedTransaction, TransactionIndex
+from pyproducer.record.batch_reader import RecordBatch
+from pyproducer.record.control import ControlRecordType, EndTransactionMarker, parse_control_record
 from pyproducer.record.layout import CONTROL_MASK, HEADER_SIZE_BYTES, MAGIC
 
 _logger = logging.getLogger(__name__)
@@ -31,9 +34,9 @@ class RecoveredLog(NamedTuple):
     log_end_offset: int
 
 
-def recover_segments(directory: Path, producers: ProducerStateManager, epochs: LeaderEpochs, *,
-                     index_interval_bytes: int) -> RecoveredLog:
-    """Open all segments of a log and bring `producers` and `epochs` up to date.
+def recover_segments(directory: Path, producers: ProducerStateManager, epochs: LeaderEpochs,
+                     transactions: TransactionIndex, *, index_interval_bytes: int) -> RecoveredLog:
+    """Open all segments of a log and bring `producers`, `epochs` and `transactions` up to date.
 
     A batch that is cut short, has a wrong checksum, or does not continue the offsets ends the log: the rest of its
     segment is cut and later segments are removed. Such bytes were never acknowledged, or the machine crashed.
@@ -46,8 +49,8 @@ def recover_segments(directory: Path, producers: ProducerStateManager, epochs: L
         file_size_bytes = segment.file.size_bytes()
         is_last = number == len(base_offsets) - 1
         check_crc = is_last and not (directory.parent / CLEAN_SHUTDOWN_FILE).exists()
-        next_offset = _scan(segment, producers, epochs, file_size_bytes, max(next_offset, base_offset),
-                            check_crc=check_crc)
+        next_offset = _scan(segment, producers, epochs, transactions, file_size_bytes,
+                            max(next_offset, base_offset), check_crc=check_crc)
         segments.append(segment)
         if segment.size_bytes < file_size_bytes:
             _logger.warning("Cut %d torn bytes at the end of %s: the log ends at offset %d",
@@ -61,8 +64,8 @@ def recover_segments(directory: Path, producers: ProducerStateManager, epochs: L
     return RecoveredLog(segments, next_offset)
 
 
-def _scan(segment: LogSegment, producers: ProducerStateManager, epochs: LeaderEpochs, file_size_bytes: int,
-          next_offset: int, *, check_crc: bool) -> int:
+def _scan(segment: LogSegment, producers: ProducerStateManager, epochs: LeaderEpochs, transactions: TransactionIndex,
+          file_size_bytes: int, next_offset: int, *, check_crc: bool) -> int:
     """Enter the batches of a segment into its indexes until one makes no sense; return the offset after the last."""
     segment.size_bytes = file_size_bytes  # so that headers() walks the whole file
     batches = segment.headers()
@@ -76,11 +79,14 @@ def _scan(segment: LogSegment, producers: ProducerStateManager, epochs: LeaderEp
         segment_end = position + header.size_bytes
     segment.size_bytes = 0
     for header in found:
+        position = segment.size_bytes
         segment.note(size_bytes=header.size_bytes, base_offset=header.base_offset, last_offset=header.last_offset,
                      max_timestamp=header.max_timestamp)
         epochs.assign(header.partition_leader_epoch, header.base_offset)
         if not header.attributes & CONTROL_MASK:
             producers.update(header, header.base_offset, header.max_timestamp)
+        elif (marker := _marker_of(segment.file.read(position, header.size_bytes))) is not None:
+            note_marker(producers, transactions, header, marker, header.base_offset)
     assert segment.size_bytes == segment_end
     return next_offset
 
@@ -94,3 +100,20 @@ def _is_sound(segment: LogSegment, position: int, header: BatchHeader, file_size
     return not check_crc or checksum(segment.file.read(position, header.size_bytes)) == header.crc
 
 
+def note_marker(producers: ProducerStateManager, transactions: TransactionIndex, header: BatchHeader | RecordBatch,
+                marker: EndTransactionMarker, offset: int) -> None:
+    """End a producer's transaction, whose marker is in the log at `offset`."""
+    next_unstable_offset = producers.next_unstable_offset(header.producer_id)
+    first_offset = producers.transaction_first_offset(header.producer_id)
+    if first_offset is not None and marker.type is ControlRecordType.ABORT:
+        # Before the producer's state: a reader that sees the offset after it must find the transaction here.
+        transactions.append(AbortedTransaction(header.producer_id, first_offset, offset,
+                                               offset + 1 if next_unstable_offset is None else next_unstable_offset))
+    producers.end_transaction(header.producer_id, header.producer_epoch, marker.coordinator_epoch,
+                              header.max_timestamp)
+
+
+def _marker_of(data: bytes) -> EndTransactionMarker | None:
+    for record in RecordBatch(data):
+        return parse_control_record(record.key, record.value)
+    return None

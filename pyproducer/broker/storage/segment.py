@@ -34,7 +34,7 @@ def segment_file_name(base_offset: int, suffix: str) -> str:
 
 def remove_segment_files(directory: Path, base_offset: int) -> None:
     """Remove all files of a segment."""
-    for suffix in (".log", ".index", ".timeindex"):
+    for suffix in (".log", ".index", ".timeindex", ".txnindex"):
         (directory / segment_file_name(base_offset, suffix)).unlink(missing_ok=True)
 
 
