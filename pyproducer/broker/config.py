@@ -9,6 +9,7 @@ Source:  Java KafkaConfig, SocketServerConfigs, ServerLogConfigs, LogConfig, Top
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -52,6 +53,12 @@ _BROKER_ROWS = (
     ConfigRow("ssl.keystore.location", str, None, "PEM file of the broker's certificate chain and key"),
     ConfigRow("ssl.key.password", str, None, "Password of the key in ssl.keystore.location"),
     ConfigRow("ssl.truststore.location", str, None, "PEM file of the authorities that sign clients"),
+    ConfigRow("ssl.keystore.type", str, "PEM", "Form of the key store", allowed=("PEM",)),
+    ConfigRow("ssl.keystore.key", str, None, "The broker's private key itself, in PEM"),
+    ConfigRow("ssl.keystore.certificate.chain", str, None, "The certificates of ssl.keystore.key, in PEM"),
+    ConfigRow("ssl.truststore.type", str, "PEM", "Form of the trust store", allowed=("PEM",)),
+    ConfigRow("ssl.truststore.certificates", str, None, "The authorities that sign clients themselves, in PEM"),
+    ConfigRow("ssl.enabled.protocols", str, "TLSv1.2,TLSv1.3", "Versions of TLS"),
     ConfigRow("ssl.client.auth", str, "none", "Whether clients must show a certificate", allowed=(
         "none", "requested", "required")),
     ConfigRow("broker.rack", str, None, "Rack of every broker, for metadata"),
@@ -122,6 +129,7 @@ DYNAMIC_CONFIG = frozenset(BROKER_NAME_OF.values())
 # Settings that are a list with commas: they can be appended to and subtracted from.
 LIST_CONFIG = frozenset(("cleanup.policy", "log.cleanup.policy"))
 # Older and seed names of a setting.
+_OF_LISTENER = re.compile(r"listener\.name\.[a-z0-9_-]+\.(?P<setting>ssl\..+)", re.IGNORECASE)
 _ALIASES = {"queue.max.requests": "queued.max.requests"}
 
 
@@ -134,8 +142,13 @@ class BrokerConfig:
 
     def __init__(self, settings: Mapping[str, object] | None = None) -> None:
         self._values: dict[str, Value] = {row.name: row.default for row in BROKER_CONFIG.values()}
+        self._of_listeners: dict[str, Value] = {}
         for given_name, value in (settings or {}).items():
             name = _ALIASES.get(given_name, given_name)
+            of_listener = _OF_LISTENER.match(given_name)
+            if of_listener is not None and of_listener["setting"] in BROKER_CONFIG:
+                self._of_listeners[given_name.lower()] = parse_value(BROKER_CONFIG[of_listener["setting"]], value)
+                continue
             row = BROKER_CONFIG.get(name)
             if row is None:
                 raise ConfigError(given_name, value, f"the embedded broker has no such setting{_nearest(name)}")
@@ -181,6 +194,14 @@ class BrokerConfig:
     def optional_text(self, name: str) -> str | None:
         """Return a text, or None when it is not set."""
         value = self._values[name]
+        return None if value is None else str(value)
+
+    def listener_text(self, listener_name: str, name: str) -> str | None:
+        """Return a text that one listener may have for itself: `listener.name.{listener}.{setting}` comes first."""
+        own_name = f"listener.name.{listener_name.lower()}.{name}"
+        if own_name not in self._of_listeners:
+            return self.optional_text(name)
+        value = self._of_listeners[own_name]
         return None if value is None else str(value)
 
     def topic_default(self, topic_setting: str) -> Value:

@@ -68,7 +68,7 @@ class Filter(NamedTuple):
         return bool(name == self.topic)
 
     def matches(self, cluster: ClusterState, api_key: ApiKeys, body: Mapping[str, Any]) -> bool:
-        """Return whether a request mentions the topic and partition. APIs that have none match only a filter of none."""
+        """Return whether a request mentions the topic and partition; where the API has none, a filter never fits."""
         if self.topic is None and self.partition is None:
             return True
         shape = SHAPES.get(api_key)

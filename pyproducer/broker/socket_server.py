@@ -146,13 +146,20 @@ class SocketServer:
 def _channel_builder(end_point: EndPoint, config: BrokerConfig) -> ChannelBuilder:
     if end_point.security_protocol == "PLAINTEXT":
         return PlaintextChannelBuilder()
-    location = config.optional_text("ssl.keystore.location")
-    if location is None:
+
+    def setting(name: str) -> str | None:
+        return config.listener_text(end_point.listener_name, name)
+
+    location, key = setting("ssl.keystore.location"), setting("ssl.keystore.key")
+    if location is None and key is None:
         raise ConfigError("ssl.keystore.location", None, f"listener {end_point.listener_name} needs a certificate")
     return SslChannelBuilder(build_server_ssl_context(
-        keystore_location=location, key_password=config.optional_text("ssl.key.password"),
-        truststore_location=config.optional_text("ssl.truststore.location"),
-        client_auth=config.text("ssl.client.auth")))
+        keystore_location=location, key_password=setting("ssl.key.password"), keystore_key=key,
+        keystore_certificate_chain=setting("ssl.keystore.certificate.chain"),
+        truststore_location=setting("ssl.truststore.location"),
+        truststore_certificates=setting("ssl.truststore.certificates"),
+        client_auth=setting("ssl.client.auth") or "none",
+        enabled_protocols=setting("ssl.enabled.protocols") or ""))
 
 
 def _socket_options(send_buffer_bytes: int) -> Callable[[socket.socket], None]:

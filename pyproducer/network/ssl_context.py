@@ -59,8 +59,11 @@ def build_client_ssl_context(settings: Mapping[str, Any]) -> ssl.SSLContext:
     return context
 
 
-def build_server_ssl_context(*, keystore_location: str, key_password: str | None = None,
-                             truststore_location: str | None = None, client_auth: str = "none") -> ssl.SSLContext:
+def build_server_ssl_context(*, keystore_location: str | None = None, key_password: str | None = None,
+                             truststore_location: str | None = None, client_auth: str = "none",
+                             keystore_key: str | None = None, keystore_certificate_chain: str | None = None,
+                             truststore_certificates: str | None = None,
+                             enabled_protocols: str = "TLSv1.2,TLSv1.3") -> ssl.SSLContext:
     """Return the context for a listener.
 
     Args:
@@ -68,6 +71,10 @@ def build_server_ssl_context(*, keystore_location: str, key_password: str | None
         key_password: Of the private key.
         truststore_location: PEM file with the authorities that sign clients; None for the system's.
         client_auth: `none`, `requested` or `required`, as in Java's ssl.client.auth.
+        keystore_key: The private key itself (PEM), in place of the file.
+        keystore_certificate_chain: Its certificates (PEM).
+        truststore_certificates: The authorities themselves (PEM), in place of the file.
+        enabled_protocols: Versions of TLS, with commas.
 
     Raises:
         ConfigError: A file cannot be read, or a key does not fit its certificate or password. Not sent.
@@ -75,12 +82,16 @@ def build_server_ssl_context(*, keystore_location: str, key_password: str | None
     if client_auth not in _CLIENT_AUTH:
         raise ConfigError("ssl.client.auth", client_auth, f"it must be one of {', '.join(_CLIENT_AUTH)}")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    _set_versions(context, _names(enabled_protocols), newest=None)
     # Session tickets are two messages that a client reads after the handshake; nobody here resumes sessions.
     context.num_tickets = 0
-    _load_identity(context, "ssl.keystore.location", keystore_location, key_password)
+    if keystore_location is not None:
+        _load_identity(context, "ssl.keystore.location", keystore_location, key_password)
+    else:
+        with _as_file(f"{keystore_key or ''}\n{keystore_certificate_chain or ''}\n") as path:
+            _load_identity(context, "ssl.keystore.key", path, key_password, shown=_HIDDEN)
     if client_auth != "none":
-        _load_trust(context, "ssl.truststore", truststore_location, None)
+        _load_trust(context, "ssl.truststore", truststore_location, truststore_certificates)
     context.verify_mode = _CLIENT_AUTH[client_auth]
     return context
 

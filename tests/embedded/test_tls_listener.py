@@ -54,6 +54,33 @@ def test_tls_listener_that_wants_a_certificate(start_broker: StartBroker, certif
             client.request(ApiKeys.METADATA, 12, metadata_body("orders"))
 
 
+def test_listeners_have_settings_of_their_own_and_the_principal_is_the_certificates(
+        start_broker: StartBroker, certificates: Certificates) -> None:
+    broker = start_broker(brokers=2, log_requests=True, config={
+        "listeners": "PLAIN://127.0.0.1:0,OPEN://127.0.0.1:0,CLOSED://127.0.0.1:0",
+        "listener.security.protocol.map": "PLAIN:PLAINTEXT,OPEN:SSL,CLOSED:SSL",
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.key": certificates.server.key.read_text(),
+        "ssl.keystore.certificate.chain": certificates.server.certificate.read_text(),
+        "listener.name.closed.ssl.client.auth": "required",
+        "listener.name.closed.ssl.enabled.protocols": "TLSv1.2",
+        "listener.name.closed.ssl.truststore.certificates": certificates.ca.read_text()})
+    context = ssl.create_default_context(cafile=str(certificates.ca))
+    ports = {name: [int(server.rpartition(":")[2]) for server in broker.bootstrap_servers_of(name).split(",")]
+             for name in ("PLAIN", "OPEN", "CLOSED")}
+    with RawClient(("127.0.0.1", ports["OPEN"][0]), ssl_context=context) as client:
+        answer = client.request(ApiKeys.METADATA, 12, metadata_body())
+        assert [node["port"] for node in answer["brokers"]] == ports["OPEN"]
+    context.load_cert_chain(certificates.client.keystore)
+    with RawClient(("127.0.0.1", ports["CLOSED"][1]), ssl_context=context) as client:
+        assert client._socket.version() == "TLSv1.2"
+        answer = client.request(ApiKeys.METADATA, 12, metadata_body())
+        assert [node["port"] for node in answer["brokers"]] == ports["CLOSED"]
+    opened, closed = broker.requests(ApiKeys.METADATA)
+    assert (opened.listener_name, opened.principal) == ("OPEN", "User:ANONYMOUS")
+    assert (closed.listener_name, closed.principal, closed.node_id) == ("CLOSED", "User:CN=client", 2)
+
+
 def test_plain_bytes_on_the_tls_listener_close_only_their_connection(
         start_broker: StartBroker, certificates: Certificates) -> None:
     broker = tls_broker(start_broker, certificates)
