@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.schema import Struct
 from tests.support.raw_client import RawClient
 
+REBALANCE_IN_PROGRESS = 27
 MEMBER_ID_REQUIRED = 79
 
 
@@ -98,6 +100,14 @@ class GroupMember:
             body["group_instance_id"] = self.instance_id
         code: int = self.client.request(ApiKeys.HEARTBEAT, version, {**body, **fields})["error_code"]
         return code
+
+    def await_rebalance(self) -> None:
+        """Beat until the coordinator says that a rebalance has begun."""
+        deadline = time.monotonic() + 5
+        while (code := self.heartbeat()) != REBALANCE_IN_PROGRESS:
+            assert code == 0, code
+            assert time.monotonic() < deadline, "no rebalance"
+            time.sleep(0.01)
 
     def leave(self) -> Struct:
         version = min(self.version, 5)
