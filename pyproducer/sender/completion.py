@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
+from pyproducer.accumulator.produce_result import NO_TIMESTAMP
 from pyproducer.accumulator.producer_batch import ProducerBatch
 from pyproducer.accumulator.record_accumulator import RecordAccumulator
 from pyproducer.client.metadata import ProducerMetadata
@@ -210,6 +211,10 @@ class Completion:
         if self._transaction_manager is not None:
             self._transaction_manager.on_completed(batch, base_offset)
         self._metrics.add("record-send-total", batch.record_count)
+        if batch.attempts and log_append_time == batch.open.max_timestamp:
+            # Kafka 4.1 answers a batch that it has already with the batch's own timestamp, whatever the topic's
+            # timestamp type. Differs from Java, which then reports that one for every record of the batch.
+            log_append_time = NO_TIMESTAMP
         batch.complete(base_offset, log_append_time)
 
     def _fail(self, batch: ProducerBatch, error: KafkaError, error_for: Callable[[int], KafkaError] | None) -> None:

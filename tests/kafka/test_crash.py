@@ -100,6 +100,25 @@ def test_connections_when_torn_with_answers_swallowed_then_nothing_lost_or_doubl
         check_everything_once(server.bootstrap_servers, topic, outcomes, count)
 
 
+def test_batch_when_sent_twice_then_its_metadata_is_that_of_the_first_time() -> None:
+    timestamps = [5, 1000, 70]
+    with DelayProxy(one_way_delay_ms=1) as proxy, KafkaServer(proxy_port=proxy.port) as server:
+        proxy.target = ("127.0.0.1", server.proxied_port)
+        topic = server.create_topic("twice")
+        with KafkaProducer({"bootstrap.servers": f"127.0.0.1:{proxy.port}", "linger.ms": 50}) as producer:
+            producer.send(topic, b"first", timestamp=1).result(20)
+            proxy.swallow_replies = True
+            futures = [producer.send(topic, b"v", timestamp=timestamp) for timestamp in timestamps]
+            time.sleep(0.5)  # it is stored, and the answer is gone
+            assert not any(future.done() for future in futures)
+            proxy.cut_connections()
+            proxy.swallow_replies = False
+            answers = [future.result(20) for future in futures]
+        stored = read_topic(server.bootstrap_servers, topic)
+    assert [(record.offset, record.timestamp) for record in stored[1:]] == [(1, 5), (2, 1000), (3, 70)]
+    assert [(metadata.offset, metadata.timestamp) for metadata in answers] == [(1, 5), (2, 1000), (3, 70)]
+
+
 def test_broker_when_paused_beyond_delivery_timeout_then_records_expire_and_later_ones_arrive(
         own_kafka: KafkaServer) -> None:
     topic = own_kafka.create_topic("paused", PARTITION_COUNT)
