@@ -207,6 +207,11 @@ class ClusterState:
             topic.configure(config)
         return True
 
+    @property
+    def dynamic_configs(self) -> Mapping[str, Mapping[str, str]]:
+        """What was altered at runtime, by broker id and by "" for all brokers."""
+        return self._file.broker_configs
+
     def broker_configs(self, broker: str) -> Mapping[str, str]:
         """Return what was altered at runtime for one broker, by its id, or for all of them, by ""."""
         return self._file.broker_configs.get(broker, {})

@@ -16,23 +16,32 @@ from typing import NamedTuple
 from pyproducer.broker.api_version_overrides import AdvertisedApis
 from pyproducer.broker.apis import (
     api_versions,
+    create_partitions,
     create_topics,
     delete_groups,
+    delete_records,
     delete_topics,
     describe_cluster,
+    describe_configs,
     describe_groups,
+    describe_topic_partitions,
     fetch,
     find_coordinator,
     heartbeat,
+    incremental_alter_configs,
     init_producer_id,
     join_group,
     leave_group,
     list_groups,
     list_offsets,
+    list_partition_reassignments,
     metadata,
     offset_commit,
     offset_fetch,
+    offset_for_leader_epoch,
     produce,
+    sasl_authenticate,
+    sasl_handshake,
     sync_group,
 )
 from pyproducer.broker.cluster_state import ClusterState
@@ -74,6 +83,18 @@ HANDLERS: dict[ApiKeys, ApiHandler] = {
     ApiKeys.INIT_PRODUCER_ID: ApiHandler(init_producer_id.handle, init_producer_id.error_response),
     ApiKeys.DELETE_GROUPS: ApiHandler(delete_groups.handle, delete_groups.error_response),
     ApiKeys.DESCRIBE_CLUSTER: ApiHandler(describe_cluster.handle, describe_cluster.error_response),
+    ApiKeys.CREATE_PARTITIONS: ApiHandler(create_partitions.handle, create_partitions.error_response),
+    ApiKeys.DELETE_RECORDS: ApiHandler(delete_records.handle, delete_records.error_response),
+    ApiKeys.DESCRIBE_CONFIGS: ApiHandler(describe_configs.handle, describe_configs.error_response),
+    ApiKeys.DESCRIBE_TOPIC_PARTITIONS: ApiHandler(
+        describe_topic_partitions.handle, describe_topic_partitions.error_response),
+    ApiKeys.INCREMENTAL_ALTER_CONFIGS: ApiHandler(
+        incremental_alter_configs.handle, incremental_alter_configs.error_response),
+    ApiKeys.LIST_PARTITION_REASSIGNMENTS: ApiHandler(
+        list_partition_reassignments.handle, list_partition_reassignments.error_response),
+    ApiKeys.OFFSET_FOR_LEADER_EPOCH: ApiHandler(offset_for_leader_epoch.handle, offset_for_leader_epoch.error_response),
+    ApiKeys.SASL_AUTHENTICATE: ApiHandler(sasl_authenticate.handle, sasl_authenticate.error_response),
+    ApiKeys.SASL_HANDSHAKE: ApiHandler(sasl_handshake.handle, sasl_handshake.error_response),
 }
 
 

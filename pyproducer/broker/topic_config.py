@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from pyproducer.broker.config import TOPIC_CONFIG, BrokerConfig, Value, parse_value, value_text
+from pyproducer.broker.config import TOPIC_CONFIG, BrokerConfig, Value, parse_value
 from pyproducer.broker.storage.log_config import LogConfig
 from pyproducer.common.errors import ConfigError
 from pyproducer.record.layout import CREATE_TIME, LOG_APPEND_TIME
@@ -63,12 +63,3 @@ def topic_config(overrides: Mapping[str, str | None], defaults: BrokerConfig) ->
         min_cleanable_ratio=float(str(values["min.cleanable.dirty.ratio"])),
         min_compaction_lag_ms=number("min.compaction.lag.ms"), delete_retention_ms=number("delete.retention.ms"))
     return TopicConfig(kept, rules, log)
-
-
-def all_values(config: TopicConfig, defaults: BrokerConfig) -> dict[str, tuple[str, bool]]:
-    """Return every setting of a topic as (text, is it a default)."""
-    values: dict[str, tuple[str, bool]] = {}
-    for name in TOPIC_CONFIG:
-        own = config.overrides.get(name)
-        values[name] = (value_text(defaults.topic_default(name)), True) if own is None else (own, False)
-    return values

@@ -16,9 +16,10 @@ from collections import Counter
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from pyproducer.broker.config_entries import topic_entries
 from pyproducer.broker.request_channel import Request
 from pyproducer.broker.services import Answer, Services
-from pyproducer.broker.topic_config import TopicConfig, all_values, topic_config
+from pyproducer.broker.topic_config import TopicConfig, topic_config
 from pyproducer.broker.topic_name import collides, topic_name_fault
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.common.errors import ConfigError
@@ -28,8 +29,6 @@ from pyproducer.protocol.schema import Struct
 # Java ReplicationControlManager.MAX_PARTITIONS_PER_BATCH; each partition is an open file here.
 MAX_PARTITIONS_PER_REQUEST = 10_000
 _NO_ID = UUID(int=0)
-_SOURCE_TOPIC = 1
-_SOURCE_DEFAULT = 5
 
 
 class _Refusal(NamedTuple):
@@ -148,9 +147,9 @@ def _create(services: Services, topic: Struct, version: int, *, validate_only: b
 
 
 def _configs(config: TopicConfig, services: Services) -> list[dict[str, Any]]:
-    return [{"name": name, "value": value, "read_only": False, "is_sensitive": False,
-             "config_source": _SOURCE_DEFAULT if is_default else _SOURCE_TOPIC}
-            for name, (value, is_default) in all_values(config, services.config).items()]
+    return [{"name": entry.name, "value": entry.value, "read_only": False, "is_sensitive": False,
+             "config_source": entry.source}
+            for entry in topic_entries(config, services.config, services.cluster.dynamic_configs)]
 
 
 def _refused(name: str, refusal: _Refusal) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """DescribeCluster 0-2: the brokers and the controller.
 
-Omits:   authorized operations (their default is sent); controllers (endpoint type 2) are refused with 114,
-         other types with 115.
+Does:    the addresses of the listener that was asked on; all operations as authorized, when asked for; controllers
+         (endpoint type 2) are refused with 114, other types with 115.
+Omits:   fenced brokers: there are none.
 
 Road:    KafkaApis -> [DescribeCluster]
 Thread:  handler threads.
@@ -17,6 +18,8 @@ from pyproducer.protocol.request import DescribeClusterRequest
 
 _BROKERS = 1
 _CONTROLLERS = 2
+# create, alter, describe, cluster action, describe and alter configs, idempotent write.
+ALL_CLUSTER_OPERATIONS = 0b1_1111_1010_0000
 
 
 def handle(services: Services, request: Request) -> Answer:
@@ -24,19 +27,28 @@ def handle(services: Services, request: Request) -> Answer:
     data = request.body(DescribeClusterRequest).data
     endpoint_type = data.get("endpoint_type", _BROKERS)
     if endpoint_type != _BROKERS:
-        return error_response(request, ErrorCode.MISMATCHED_ENDPOINT_TYPE if endpoint_type == _CONTROLLERS
-                              else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE)
+        if endpoint_type == _CONTROLLERS:
+            return _refused(ErrorCode.MISMATCHED_ENDPOINT_TYPE, "The request was sent to an endpoint of type BROKER, "
+                                                                "but we wanted an endpoint of type CONTROLLER")
+        return _refused(ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"Unsupported endpoint type {endpoint_type}")
     brokers = []
     for node_id, (end_point, rack) in sorted(services.end_points(request.context.listener_name).items()):
         broker = {"broker_id": node_id, "host": end_point.host, "port": end_point.port, "rack": rack}
         if request.header.api_version >= 2:
             broker["is_fenced"] = False
         brokers.append(broker)
-    return {"throttle_time_ms": 0, "error_code": 0, "error_message": None,
-            "cluster_id": services.cluster.cluster_id, "controller_id": services.cluster.controller_id,
-            "brokers": brokers}
+    answer = {"throttle_time_ms": 0, "error_code": 0, "error_message": None,
+              "cluster_id": services.cluster.cluster_id, "controller_id": services.cluster.controller_id,
+              "brokers": brokers}
+    if data["include_cluster_authorized_operations"]:
+        answer["cluster_authorized_operations"] = ALL_CLUSTER_OPERATIONS
+    return answer
 
 
 def error_response(request: Request, error_code: ErrorCode) -> Answer:
     """Say that the whole request failed."""
-    return {"throttle_time_ms": 0, "error_code": error_code, "error_message": None, "cluster_id": "", "brokers": []}
+    return _refused(error_code, None)
+
+
+def _refused(error_code: ErrorCode, message: str | None) -> Answer:
+    return {"throttle_time_ms": 0, "error_code": error_code, "error_message": message, "cluster_id": "", "brokers": []}

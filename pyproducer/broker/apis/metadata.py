@@ -91,10 +91,11 @@ def _error(error_code: ErrorCode, name: str | None, topic_id: uuid.UUID = _ZERO_
 
 def _topic(services: Services, topic: TopicState) -> dict[str, Any]:
     return {"error_code": 0, "name": topic.name, "topic_id": topic.topic_id, "is_internal": topic.is_internal,
-            "partitions": [_partition(services, partition) for partition in topic.partitions]}
+            "partitions": [describe_partition(services, partition) for partition in topic.partitions]}
 
 
-def _partition(services: Services, partition: Partition) -> dict[str, Any]:
+def describe_partition(services: Services, partition: Partition) -> dict[str, Any]:
+    """Return leader, epoch and replicas of a partition, as Metadata and DescribeTopicPartitions tell them."""
     leader_id, leader_epoch = partition.leadership
     alive = leader_id in services.cluster.brokers
     replica_id = leader_id if leader_id != NO_LEADER else partition.last_leader_id

@@ -353,8 +353,8 @@ class Log:
 
     def _begin_epoch(self, leader_epoch: int, base_offset: int) -> None:
         self._leader_epoch = leader_epoch
-        if self.epochs.assign(leader_epoch, base_offset):
-            self.epochs.write()
+        self.epochs.assign(leader_epoch, base_offset)
+        self.epochs.write()
 
 
 def _sequence_reason(batch: RecordBatch) -> str:

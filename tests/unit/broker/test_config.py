@@ -3,8 +3,9 @@ from __future__ import annotations
 import pytest
 
 from pyproducer.broker.config import BrokerConfig
+from pyproducer.broker.config_entries import ConfigSource, topic_entries
 from pyproducer.broker.listener import EndPoint, parse_listeners
-from pyproducer.broker.topic_config import all_values, topic_config
+from pyproducer.broker.topic_config import topic_config
 from pyproducer.broker.topic_name import collides, topic_name_fault
 from pyproducer.common.errors import ConfigError
 from pyproducer.record.layout import LOG_APPEND_TIME
@@ -47,9 +48,28 @@ def test_topic_config_is_its_own_settings_over_the_brokers() -> None:
     config = topic_config({"max.message.bytes": "3000"}, defaults)
     assert config.rules.max_message_bytes == 3000
     assert config.rules.timestamp_type == LOG_APPEND_TIME
-    values = all_values(config, defaults)
-    assert values["max.message.bytes"] == ("3000", False)
-    assert values["message.timestamp.type"] == ("LogAppendTime", True)
+    dynamic = {"": {"log.retention.ms": "5"}, "1": {"log.retention.ms": "6"}}
+    entries = {entry.name: entry for entry in topic_entries(config, defaults, dynamic)}
+    assert entries["max.message.bytes"].synonyms == (
+        ("max.message.bytes", "3000", ConfigSource.DYNAMIC_TOPIC),
+        ("message.max.bytes", "2000", ConfigSource.STATIC_BROKER),
+        ("message.max.bytes", "1048588", ConfigSource.DEFAULT))
+    assert (entries["message.timestamp.type"].value, entries["message.timestamp.type"].source) == (
+        "LogAppendTime", ConfigSource.STATIC_BROKER)
+    assert [source for _, _, source in entries["retention.ms"].synonyms] == [
+        ConfigSource.DYNAMIC_BROKER, ConfigSource.DYNAMIC_DEFAULT_BROKER, ConfigSource.DEFAULT]
+
+
+def test_alter_replaces_all_earlier_alterations_or_changes_nothing() -> None:
+    config = BrokerConfig({"log.retention.ms": 1000})
+    config.alter({"log.retention.ms": "5", "log.cleanup.policy": "compact"})
+    assert (config.number("log.retention.ms"), config.static_value("log.retention.ms")) == (5, 1000)
+    for name, value in (("num.partitions", "3"), ("log.retention.ms", "x")):
+        with pytest.raises(ConfigError):
+            config.alter({"log.segment.bytes": "100", name: value})
+    assert config.value("log.segment.bytes") == 1 << 30
+    config.alter({})
+    assert (config.value("log.retention.ms"), config.value("log.cleanup.policy")) == (1000, "delete")
 
 
 @pytest.mark.parametrize(("name", "value"), [("no.such", "1"), ("max.message.bytes", None), ("segment.bytes", "1")])

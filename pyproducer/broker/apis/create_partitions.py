@@ -1,0 +1,87 @@
+"""CreatePartitions 0-3: more partitions for topics that exist.
+
+Does:    37 not more than there are, 39 assignment, 42 named twice, 3 unknown, 44 more than 10,000 partitions at once;
+         validate_only.
+Omits:   manual assignments are checked, and do not say who leads.
+
+Road:    KafkaApis -> [CreatePartitions] -> cluster state
+Thread:  handler threads.
+Source:  Java ReplicationControlManager.createPartitions (4.1), and its measured answers.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any, NamedTuple
+
+from pyproducer.broker.apis.create_topics import MAX_PARTITIONS_PER_REQUEST
+from pyproducer.broker.request_channel import Request
+from pyproducer.broker.services import Answer, Services
+from pyproducer.common.error_codes import ErrorCode
+from pyproducer.protocol.request import CreatePartitionsRequest
+from pyproducer.protocol.schema import Struct
+
+
+class _Refusal(NamedTuple):
+    error_code: ErrorCode
+    message: str | None
+
+
+def handle(services: Services, request: Request) -> Answer:
+    """Answer one CreatePartitions request."""
+    data = request.body(CreatePartitionsRequest).data
+    named = Counter(topic["name"] for topic in data["topics"])
+    results = []
+    for topic in data["topics"]:
+        name = topic["name"]
+        if named[name] > 1:
+            named[name] = 0  # answered once
+            results.append(_result(name, _Refusal(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")))
+        elif named[name]:
+            fault = _fault(services, topic)
+            if fault is None and not data["validate_only"] and (
+                    not services.cluster.create_partitions(name, topic["count"])):
+                fault = _fault(services, topic)  # another handler was faster; it says so
+            results.append(_result(name, fault))
+    return {"throttle_time_ms": 0, "results": results}
+
+
+def error_response(request: Request, error_code: ErrorCode) -> Answer:
+    """Say that the whole request failed."""
+    return {"throttle_time_ms": 0, "results": [_result(topic["name"], _Refusal(error_code, None))
+                                               for topic in request.body(CreatePartitionsRequest).data["topics"]]}
+
+
+def _fault(services: Services, topic: Struct) -> _Refusal | None:
+    name, count, assignments = topic["name"], topic["count"], topic["assignments"]
+    found = services.cluster.topic(name)
+    if found is None:
+        return _Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)
+    present = len(found.partitions)
+    if count == present:
+        return _Refusal(ErrorCode.INVALID_PARTITIONS, f"Topic already has {present} partition(s).")
+    if count < present:
+        return _Refusal(ErrorCode.INVALID_PARTITIONS, f"The topic {name} currently has {present} partition(s); "
+                                                      f"{count} would not be an increase.")
+    added = count - present
+    if added > MAX_PARTITIONS_PER_REQUEST:
+        return _Refusal(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
+    if assignments is None:
+        return None
+    if len(assignments) != added:
+        return _Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                        f"Attempted to add {added} additional partition(s), but only {len(assignments)} "
+                        "assignment(s) were specified.")
+    for assignment in assignments:
+        broker_ids = assignment["broker_ids"]
+        if not broker_ids or len(set(broker_ids)) < len(broker_ids) or not (
+                set(broker_ids) <= set(services.cluster.brokers)):
+            return _Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                            f"The manual partition assignment {broker_ids} names no broker, one twice, or one that "
+                            "is not registered.")
+    return None
+
+
+def _result(name: str, fault: _Refusal | None) -> dict[str, Any]:
+    error_code, message = (ErrorCode.NONE, None) if fault is None else fault
+    return {"name": name, "error_code": error_code, "error_message": message}

@@ -1,0 +1,93 @@
+"""DescribeConfigs 1-4: the settings of topics and brokers, with where each comes from.
+
+Does:    topics (2) and brokers (4, by id, or "" for what was altered for all of them); keys asked for or all; synonyms;
+         documentation from 3; 3 and 17 for topics, 42 for another broker's id and for resources of other kinds.
+Omits:   broker loggers (8), client metrics (16), groups (32).
+
+Road:    KafkaApis -> [DescribeConfigs] -> config entries
+Thread:  handler threads.
+Source:  Java ConfigHelper.describeConfigs (4.1), and its measured answers.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyproducer.broker.config_entries import ConfigEntry, broker_entries, cluster_entries, topic_entries
+from pyproducer.broker.request_channel import Request
+from pyproducer.broker.services import Answer, Services
+from pyproducer.broker.topic_name import topic_name_fault
+from pyproducer.common.error_codes import ERRORS, ErrorCode
+from pyproducer.protocol.request import DescribeConfigsRequest
+from pyproducer.protocol.schema import Struct
+
+TOPIC = 2
+BROKER = 4
+_DOCUMENTATION_FROM = 3
+
+
+def handle(services: Services, request: Request) -> Answer:
+    """Answer one DescribeConfigs request."""
+    data = request.body(DescribeConfigsRequest).data
+    version = request.header.api_version
+    with_synonyms = data["include_synonyms"]
+    with_documentation = data.get("include_documentation", False)
+    results = []
+    for resource in data["resources"]:
+        found = _entries(services, resource)
+        if isinstance(found, tuple):
+            results.append(_refused(resource, *found))
+            continue
+        keys = resource["configuration_keys"]
+        wanted = None if not keys else set(keys)  # no keys are all keys, as in Kafka
+        results.append({
+            "error_code": 0, "error_message": "", "resource_type": resource["resource_type"],
+            "resource_name": resource["resource_name"],
+            "configs": [_config(entry, version, with_synonyms=with_synonyms, with_documentation=with_documentation)
+                        for entry in found if wanted is None or entry.name in wanted]})
+    return {"throttle_time_ms": 0, "results": results}
+
+
+def error_response(request: Request, error_code: ErrorCode) -> Answer:
+    """Say that the whole request failed."""
+    return {"throttle_time_ms": 0, "results": [_refused(resource, error_code, ERRORS[error_code].sentence)
+                                               for resource in request.body(DescribeConfigsRequest).data["resources"]]}
+
+
+def _entries(services: Services, resource: Struct) -> list[ConfigEntry] | tuple[ErrorCode, str]:
+    kind, name = resource["resource_type"], resource["resource_name"]
+    cluster = services.cluster
+    if kind == TOPIC:
+        reason = topic_name_fault(name)
+        if reason is not None:
+            return ErrorCode.INVALID_TOPIC_EXCEPTION, reason
+        topic = cluster.topic(name)
+        if topic is None:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ""
+        return topic_entries(topic.config, services.config, cluster.dynamic_configs)
+    if kind == BROKER:
+        if name == "":
+            return cluster_entries(cluster.broker_configs(""))
+        if not name.lstrip("-").isdigit():
+            return ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}"
+        if int(name) != services.node_id:
+            return ErrorCode.INVALID_REQUEST, (f"Unexpected broker id, expected {services.node_id} or empty string, "
+                                               f"but received {name}")
+        return broker_entries(services.config, cluster.dynamic_configs)
+    return ErrorCode.INVALID_REQUEST, f"Resources of type {kind} are not described by the embedded broker."
+
+
+def _config(entry: ConfigEntry, version: int, *, with_synonyms: bool, with_documentation: bool) -> dict[str, Any]:
+    config: dict[str, Any] = {
+        "name": entry.name, "value": entry.value, "read_only": entry.is_read_only, "config_source": entry.source,
+        "is_sensitive": entry.is_sensitive,
+        "synonyms": [synonym._asdict() for synonym in entry.synonyms] if with_synonyms else []}
+    if version >= _DOCUMENTATION_FROM:
+        config["config_type"] = entry.config_type
+        config["documentation"] = entry.doc if with_documentation else None
+    return config
+
+
+def _refused(resource: Struct, error_code: ErrorCode, message: str) -> dict[str, Any]:
+    return {"error_code": error_code, "error_message": message, "resource_type": resource["resource_type"],
+            "resource_name": resource["resource_name"], "configs": []}

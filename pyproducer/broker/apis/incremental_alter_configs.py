@@ -1,0 +1,155 @@
+"""IncrementalAlterConfigs 0-1: set, remove, extend and shorten settings of topics and brokers while they are in use.
+
+Does:    topics (2), all settings; brokers (4, by id or "" for all), the defaults of topics: other settings of a broker
+         need a restart and are refused with 42. Kept in the data directory. 40 wrong value or name, 42 twice the same
+         resource or key, or no value, 3 and 17 for topics; validate_only.
+Omits:   broker loggers (8), client metrics (16), groups (32): 42.
+
+Road:    KafkaApis -> [IncrementalAlterConfigs] -> cluster state -> partition, log
+Thread:  handler threads. Two alterations of the same resource at the same time: the later one wins as a whole.
+Source:  Java ConfigAdminManager, ConfigurationControlManager (4.1), and its measured answers.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from pyproducer.broker.apis.describe_configs import BROKER, TOPIC
+from pyproducer.broker.config import LIST_CONFIG, BrokerConfig, value_text
+from pyproducer.broker.request_channel import Request
+from pyproducer.broker.services import Answer, Services
+from pyproducer.broker.topic_config import topic_config
+from pyproducer.broker.topic_name import topic_name_fault
+from pyproducer.common.error_codes import ErrorCode
+from pyproducer.common.errors import ConfigError
+from pyproducer.protocol.request import IncrementalAlterConfigsRequest
+from pyproducer.protocol.schema import Struct
+
+_SET, _DELETE, _APPEND, _SUBTRACT = range(4)
+
+
+class _Refusal(NamedTuple):
+    error_code: ErrorCode
+    message: str | None
+
+
+def handle(services: Services, request: Request) -> Answer:
+    """Answer one IncrementalAlterConfigs request."""
+    data = request.body(IncrementalAlterConfigsRequest).data
+    named = Counter((resource["resource_type"], resource["resource_name"]) for resource in data["resources"])
+    responses = []
+    for resource in data["resources"]:
+        if named[resource["resource_type"], resource["resource_name"]] > 1:
+            fault: _Refusal | None = _Refusal(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+        else:
+            fault = _alter(services, resource, validate_only=data["validate_only"])
+        responses.append(_response(resource, fault))
+    return {"throttle_time_ms": 0, "responses": responses}
+
+
+def error_response(request: Request, error_code: ErrorCode) -> Answer:
+    """Say that the whole request failed."""
+    return {"throttle_time_ms": 0, "responses": [
+        _response(resource, _Refusal(error_code, None))
+        for resource in request.body(IncrementalAlterConfigsRequest).data["resources"]]}
+
+
+def _response(resource: Struct, fault: _Refusal | None) -> dict[str, Any]:
+    error_code, message = (ErrorCode.NONE, None) if fault is None else fault
+    return {"error_code": error_code, "error_message": message, "resource_type": resource["resource_type"],
+            "resource_name": resource["resource_name"]}
+
+
+def _alter(services: Services, resource: Struct, *, validate_only: bool) -> _Refusal | None:
+    names = [config["name"] for config in resource["configs"]]
+    if len(set(names)) < len(names):
+        return _Refusal(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
+    missing = [config["name"] for config in resource["configs"]
+               if config["value"] is None and config["config_operation"] != _DELETE]
+    if missing:
+        return _Refusal(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {','.join(missing)}")
+    try:
+        if resource["resource_type"] == TOPIC:
+            return _alter_topic(services, resource, validate_only=validate_only)
+        if resource["resource_type"] == BROKER:
+            return _alter_broker(services, resource, validate_only=validate_only)
+    except ConfigError as error:
+        return _Refusal(ErrorCode.INVALID_CONFIG, error_text(error))
+    return _Refusal(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource['resource_type']}")
+
+
+def _alter_topic(services: Services, resource: Struct, *, validate_only: bool) -> _Refusal | None:
+    name = resource["resource_name"]
+    if not name:
+        return _Refusal(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
+    reason = topic_name_fault(name)
+    if reason is not None:
+        return _Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, reason)
+    topic = services.cluster.topic(name)
+    if topic is not None:
+        defaults = {key: value_text(services.config.topic_default(key)) for key in LIST_CONFIG if "." in key
+                    and not key.startswith("log.")}
+        altered = _altered(topic.config.overrides, resource, defaults)
+        if isinstance(altered, _Refusal):
+            return altered
+        if validate_only:
+            topic_config(altered, services.config)
+            return None
+        if services.cluster.alter_topic_configs(name, altered):
+            return None
+    return _Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
+
+
+def _alter_broker(services: Services, resource: Struct, *, validate_only: bool) -> _Refusal | None:
+    name = resource["resource_name"]
+    if name and name != str(services.node_id):
+        return _Refusal(ErrorCode.INVALID_REQUEST, (
+            f"Unexpected broker id, expected {services.node_id}, but received {name}" if name.lstrip("-").isdigit()
+            else f"Broker id must be an integer, but it is: {name}"))
+    defaults = {key: value_text(services.config.value(key)) for key in LIST_CONFIG if key.startswith("log.")}
+    altered = _altered(services.cluster.broker_configs(name), resource, defaults)
+    if isinstance(altered, _Refusal):
+        return altered
+    try:
+        if validate_only:
+            BrokerConfig().alter(altered)
+        else:
+            services.cluster.alter_broker_configs(name, altered)
+    except ConfigError as error:
+        if error.why.startswith("Cannot update"):
+            return _Refusal(ErrorCode.INVALID_REQUEST, error.why)
+        raise
+    return None
+
+
+def _altered(before: Mapping[str, str], resource: Struct, defaults: Mapping[str, str]) -> dict[str, str] | _Refusal:
+    """Return the settings as they would be; they are not checked yet."""
+    configs = dict(before)
+    for config in resource["configs"]:
+        name, operation, value = config["name"], config["config_operation"], config["value"]
+        if operation == _SET:
+            configs[name] = value
+        elif operation == _DELETE:
+            configs.pop(name, None)
+        elif operation in (_APPEND, _SUBTRACT):
+            if name not in defaults:
+                word = "APPEND" if operation == _APPEND else "SUBTRACT"
+                return _Refusal(ErrorCode.INVALID_CONFIG,
+                                f"Can't {word} to key {name} because its type is not LIST.")
+            parts = configs.get(name, defaults[name]).split(",")
+            given = value.split(",")
+            kept = ([*parts, *(part for part in given if part not in parts)] if operation == _APPEND
+                    else [part for part in parts if part not in given])
+            configs[name] = ",".join(part for part in kept if part)
+        else:
+            return _Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, None)
+    return configs
+
+
+def error_text(error: ConfigError) -> str:
+    """Return what is wrong with a setting as Kafka says it to clients."""
+    if error.why.startswith("Unknown topic config name"):
+        return error.why
+    return f"Invalid value {error.value} for configuration {error.key}: {error.why}"

@@ -1,0 +1,22 @@
+"""ListPartitionReassignments 0: there are none, a partition has one replica; kafka-topics --describe asks.
+
+Road:    KafkaApis -> [ListPartitionReassignments]
+Thread:  handler threads.
+Source:  Java ReplicationControlManager.listPartitionReassignments (4.1), and its measured answers.
+"""
+
+from __future__ import annotations
+
+from pyproducer.broker.request_channel import Request
+from pyproducer.broker.services import Answer, Services
+from pyproducer.common.error_codes import ErrorCode
+
+
+def handle(services: Services, request: Request) -> Answer:
+    """Answer one ListPartitionReassignments request; topics that are not there are left out too."""
+    return {"throttle_time_ms": 0, "error_code": 0, "error_message": None, "topics": []}
+
+
+def error_response(request: Request, error_code: ErrorCode) -> Answer:
+    """Say that the whole request failed."""
+    return {"throttle_time_ms": 0, "error_code": error_code, "error_message": None, "topics": []}

@@ -1,0 +1,55 @@
+"""OffsetForLeaderEpoch 2-4: where an epoch ends, for clients that look whether their records are still the log's.
+
+Does:    the largest epoch not above the one asked for and the offset of the next one, the end of the log for the
+         newest; -1 and -1 for an epoch that is not known yet; 74 and 75 by the client's current epoch,
+         3 unknown, 6 not the leader.
+
+Road:    KafkaApis -> [OffsetForLeaderEpoch] -> leader epochs
+Thread:  handler threads.
+Source:  Java ReplicaManager.lastOffsetForLeaderEpoch, Partition.lastOffsetForLeaderEpoch (4.1), and measured answers.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyproducer.broker.request_channel import Request
+from pyproducer.broker.services import Answer, Services
+from pyproducer.broker.storage.leader_epochs import NO_EPOCH, NO_OFFSET, EpochEntry
+from pyproducer.common.error_codes import ErrorCode
+from pyproducer.protocol.request import OffsetForLeaderEpochRequest
+from pyproducer.protocol.schema import Struct
+
+_NOTHING = EpochEntry(NO_EPOCH, NO_OFFSET)
+
+
+def handle(services: Services, request: Request) -> Answer:
+    """Answer one OffsetForLeaderEpoch request."""
+    return {"throttle_time_ms": 0, "topics": [
+        {"topic": topic["topic"],
+         "partitions": [_answer(services, topic["topic"], asked) for asked in topic["partitions"]]}
+        for topic in request.body(OffsetForLeaderEpochRequest).data["topics"]]}
+
+
+def error_response(request: Request, error_code: ErrorCode) -> Answer:
+    """Say that the whole request failed."""
+    return {"throttle_time_ms": 0, "topics": [
+        {"topic": topic["topic"], "partitions": [_partition(asked, error_code, _NOTHING)
+                                                 for asked in topic["partitions"]]}
+        for topic in request.body(OffsetForLeaderEpochRequest).data["topics"]]}
+
+
+def _answer(services: Services, topic: str, asked: Struct) -> dict[str, Any]:
+    partition = services.cluster.partition(topic, asked["partition"])
+    if partition is None:
+        return _partition(asked, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, _NOTHING)
+    error_code = partition.check_leader(services.node_id, asked["current_leader_epoch"])
+    if error_code is not ErrorCode.NONE:
+        return _partition(asked, error_code, _NOTHING)
+    found = partition.log.end_offset_for_epoch(asked["leader_epoch"], partition.leadership.leader_epoch)
+    return _partition(asked, ErrorCode.NONE, found)
+
+
+def _partition(asked: Struct, error_code: ErrorCode, found: EpochEntry) -> dict[str, Any]:
+    return {"error_code": error_code, "partition": asked["partition"], "leader_epoch": found.epoch,
+            "end_offset": found.start_offset}
