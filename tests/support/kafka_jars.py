@@ -53,7 +53,7 @@ def java() -> str:
 
 @cache
 def kafka_classpath() -> str:
-    """Return the class path of the Apache Kafka 4.1 broker and its command line tools.
+    """Return the class path of the Apache Kafka 4.1 broker.
 
     Raises:
         MissingTool: The jars are not in the cache and Maven is absent or could not fetch them.
@@ -76,6 +76,20 @@ def kafka_clients_jar(version: str = "4.3.0") -> Path:
     if not jar.is_file():
         _fetch(folder, [f"{DEPENDENCY_PLUGIN}:copy", f"-Dartifact=org.apache.kafka:kafka-clients:{version}"])
     return jar
+
+
+@cache
+def kafka_tools_classpath() -> str:
+    """Return the class path of Kafka's command line tools: kafka-topics and the others.
+
+    Raises:
+        MissingTool: The jars are not in the cache and Maven is absent or could not fetch them.
+    """
+    folder = CACHE / "kafka-tools" / KAFKA_VERSION
+    jar = folder / f"kafka-tools-{KAFKA_VERSION}.jar"  # what it needs besides, the broker needs too
+    if not jar.is_file():
+        _fetch(folder, [f"{DEPENDENCY_PLUGIN}:copy", f"-Dartifact=org.apache.kafka:kafka-tools:{KAFKA_VERSION}"])
+    return os.pathsep.join([str(jar), kafka_classpath()])
 
 
 def compile_java(source: Path, classpath: str | None = None) -> Path:
