@@ -20,6 +20,7 @@ class AclOperation(Enum):
     WRITE = "WRITE"
     DESCRIBE = "DESCRIBE"
     DELETE = "DELETE"
+    CLUSTER_ACTION = "CLUSTER_ACTION"
 
 
 class ResourceType(Enum):

@@ -21,6 +21,7 @@ from pyproducer.broker.cluster_file import TopicEntry, read_cluster_file, write_
 from pyproducer.broker.config import BrokerConfig
 from pyproducer.broker.coordinator.group.coordinator import GroupCoordinator
 from pyproducer.broker.coordinator.internal_topics import InternalTopics
+from pyproducer.broker.coordinator.transaction.coordinator import TransactionCoordinator
 from pyproducer.broker.data_dir import DataDir
 from pyproducer.broker.delayed_operation import DelayedOperationPurgatory
 from pyproducer.broker.fault_rules import FaultRules
@@ -92,6 +93,7 @@ class ClusterState:
         self.fault_rules = FaultRules()
         self.request_log: RequestLog | None = None
         self.group_coordinator = GroupCoordinator(self)
+        self.transactions = TransactionCoordinator(self)
         self.log_manager = LogManager(self)
         self._lock = threading.Lock()  # guards every change below, and the cluster file
         self._topics: dict[str, TopicState] = {}
@@ -297,6 +299,7 @@ class ClusterState:
         self.timer.start()
         self.log_manager.start()
         self.group_coordinator.load()
+        self.transactions.load()
 
     def close(self) -> None:
         """Stop the timer, close every log, give the directory back; harmless when closed. No handler may be running."""

@@ -78,6 +78,11 @@ _BROKER_ROWS = (
     ConfigRow("transaction.state.log.replication.factor", int, 1,
               "More than there are brokers: no transaction coordinator", 1),
     ConfigRow("transaction.state.log.segment.bytes", int, 100 * 1024 * 1024, "Segments of __transaction_state", 1),
+    ConfigRow("transaction.max.timeout.ms", int, 900_000, "Longest time a transaction may be open", 1, MAX_INT),
+    # A feature of the cluster in Kafka, not a setting: 2 is Transactions V2 (KIP-890), 0 is told to nobody.
+    ConfigRow("transaction.version", int, 2, "Level of the feature transaction.version", 0, 2),
+    # Ours: how long a transaction stays in PrepareCommit or PrepareAbort, where clients are told 51, after EndTxn.
+    ConfigRow("transaction.marker.delay.ms", int, 0, "Time until the markers of an ended transaction are written", 0),
     ConfigRow("group.min.session.timeout.ms", int, 6000, "Shortest session a member may ask for", 1),
     ConfigRow("group.max.session.timeout.ms", int, 1_800_000, "Longest session a member may ask for", 1),
     # Kafka's default is 3000; its own quickstart sets 0, so that tests do not wait.

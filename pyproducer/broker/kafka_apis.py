@@ -15,6 +15,8 @@ from typing import NamedTuple
 
 from pyproducer.broker.api_version_overrides import AdvertisedApis
 from pyproducer.broker.apis import (
+    add_offsets_to_txn,
+    add_partitions_to_txn,
     api_versions,
     create_partitions,
     create_topics,
@@ -24,7 +26,10 @@ from pyproducer.broker.apis import (
     describe_cluster,
     describe_configs,
     describe_groups,
+    describe_producers,
     describe_topic_partitions,
+    describe_transactions,
+    end_txn,
     fetch,
     find_coordinator,
     heartbeat,
@@ -35,6 +40,7 @@ from pyproducer.broker.apis import (
     list_groups,
     list_offsets,
     list_partition_reassignments,
+    list_transactions,
     metadata,
     offset_commit,
     offset_fetch,
@@ -43,6 +49,7 @@ from pyproducer.broker.apis import (
     sasl_authenticate,
     sasl_handshake,
     sync_group,
+    txn_offset_commit,
 )
 from pyproducer.broker.cluster_state import ClusterState
 from pyproducer.broker.faults import Faults, start_throttling
@@ -95,6 +102,13 @@ HANDLERS: dict[ApiKeys, ApiHandler] = {
     ApiKeys.OFFSET_FOR_LEADER_EPOCH: ApiHandler(offset_for_leader_epoch.handle, offset_for_leader_epoch.error_response),
     ApiKeys.SASL_AUTHENTICATE: ApiHandler(sasl_authenticate.handle, sasl_authenticate.error_response),
     ApiKeys.SASL_HANDSHAKE: ApiHandler(sasl_handshake.handle, sasl_handshake.error_response),
+    ApiKeys.ADD_PARTITIONS_TO_TXN: ApiHandler(add_partitions_to_txn.handle, add_partitions_to_txn.error_response),
+    ApiKeys.ADD_OFFSETS_TO_TXN: ApiHandler(add_offsets_to_txn.handle, add_offsets_to_txn.error_response),
+    ApiKeys.END_TXN: ApiHandler(end_txn.handle, end_txn.error_response),
+    ApiKeys.TXN_OFFSET_COMMIT: ApiHandler(txn_offset_commit.handle, txn_offset_commit.error_response),
+    ApiKeys.DESCRIBE_PRODUCERS: ApiHandler(describe_producers.handle, describe_producers.error_response),
+    ApiKeys.DESCRIBE_TRANSACTIONS: ApiHandler(describe_transactions.handle, describe_transactions.error_response),
+    ApiKeys.LIST_TRANSACTIONS: ApiHandler(list_transactions.handle, list_transactions.error_response),
 }
 
 

@@ -1,40 +1,57 @@
-"""InitProducerId 0-5: a producer id for an idempotent producer.
+"""InitProducerId 0-5: a producer id, and for a transactional id the epoch that fences everybody before.
 
-Does:    a fresh id with epoch 0; from version 3 a producer that brings its id and epoch gets a fresh id as well,
-         as Kafka answers without a transactional id. Ids are never repeated in one data directory.
-Omits:   transactions. An empty transactional id is 42 as in Kafka; any other is refused with 35
-         UNSUPPORTED_VERSION: every client takes that as final and says so, where the codes of a missing coordinator
-         would make it ask for ever.
+Does:    without a transactional id a fresh id with epoch 0, also for a producer that brings its own; with one the next
+         epoch of its id, or a fresh id when the epochs are used up; a producer that goes on after an error (from
+         version 3) brings id and epoch, and is 90, before version 4 47, when it is not the newest; an open transaction
+         is aborted first and answered 51; 42 an empty transactional id, or an id without an epoch; 50 a timeout that
+         is not from 1 to transaction.max.timeout.ms. Ids are never repeated in one data directory.
+Omits:   two-phase commit (KIP-939, version 6).
 
-Road:    KafkaApis -> [InitProducerId]
+Road:    KafkaApis -> [InitProducerId] -> transaction coordinator
 Thread:  handler threads.
-Source:  Java KafkaApis.handleInitProducerIdRequest, TransactionCoordinator.handleInitProducerId (4.1).
+Source:  Java KafkaApis.handleInitProducerIdRequest, TransactionCoordinator.handleInitProducerId (4.1), and measured
+         answers.
 """
 
 from __future__ import annotations
 
-import logging
-
+from pyproducer.broker.authorizer import AclOperation, ResourceType
 from pyproducer.broker.request_channel import Request
 from pyproducer.broker.services import Answer, Services
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.protocol.request import InitProducerIdRequest
+from pyproducer.record.layout import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
-_logger = logging.getLogger(__name__)
+_PRODUCER_FENCED_FROM = 4
 
 
 def handle(services: Services, request: Request) -> Answer:
     """Answer one InitProducerId request."""
-    transactional_id = request.body(InitProducerIdRequest).data["transactional_id"]
-    if transactional_id == "":
+    data = request.body(InitProducerIdRequest).data
+    transactional_id, timeout_ms = data["transactional_id"], data["transaction_timeout_ms"]
+    if transactional_id is not None and not services.authorize(
+            request, AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
+        return error_response(request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    producer_id, producer_epoch = data.get("producer_id", NO_PRODUCER_ID), data.get("producer_epoch", NO_PRODUCER_EPOCH)
+    if (producer_id == NO_PRODUCER_ID) != (producer_epoch == NO_PRODUCER_EPOCH) or transactional_id == "":
         return error_response(request, ErrorCode.INVALID_REQUEST)
-    if transactional_id is not None:
-        _logger.warning("Refused transactional id %r: this broker has no transactions", transactional_id)
-        return error_response(request, ErrorCode.UNSUPPORTED_VERSION)
-    return {"throttle_time_ms": 0, "error_code": 0, "producer_id": services.cluster.next_producer_id(),
-            "producer_epoch": 0}
+    if transactional_id is None:
+        return {"throttle_time_ms": 0, "error_code": 0, "producer_id": services.cluster.next_producer_id(),
+                "producer_epoch": 0}
+    coordinator = services.cluster.transactions
+    if not coordinator.is_valid_timeout(timeout_ms):
+        return error_response(request, ErrorCode.INVALID_TRANSACTION_TIMEOUT)
+    error_code = coordinator.check(transactional_id, services.node_id)
+    if error_code is not ErrorCode.NONE:
+        return error_response(request, error_code)
+    answer = coordinator.initialize(transactional_id, timeout_ms, None if producer_id == NO_PRODUCER_ID else (
+        producer_id, producer_epoch))
+    if answer.error_code is ErrorCode.PRODUCER_FENCED and request.header.api_version < _PRODUCER_FENCED_FROM:
+        return error_response(request, ErrorCode.INVALID_PRODUCER_EPOCH)
+    return {"throttle_time_ms": 0, "error_code": answer.error_code, "producer_id": answer.producer_id,
+            "producer_epoch": answer.producer_epoch}
 
 
-def error_response(request: Request, error_code: ErrorCode) -> Answer:
+def error_response(_request: Request, error_code: ErrorCode) -> Answer:
     """Say that the whole request failed."""
     return {"throttle_time_ms": 0, "error_code": error_code, "producer_id": -1, "producer_epoch": -1}

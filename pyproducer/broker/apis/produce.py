@@ -5,8 +5,9 @@ Does:    Kafka's checks in Kafka's order (record/validation.py), duplicates and 
          topic ids from 13 (100 when unknown), record_errors (KIP-467), the leader's address when this node does not
          lead (KIP-951, from 10). acks=0 has no response: nothing is written, or the connection is closed when a
          partition had an error. 0-2 are advertised and refused, as Kafka does (KAFKA-18659).
-Omits:   transactions: a transactional id or a transactional batch is answered with 53. There is one replica, so
-         acks -1 is acks 1 and timeout_ms has nothing to wait for.
+         Records of a transaction need the permission for its id (53) and a partition that is in it (48, from 11 120);
+         from 12 on the partition is taken in here (Transactions V2).
+Omits:   there is one replica, so acks -1 is acks 1 and timeout_ms has nothing to wait for.
 
 Road:    KafkaApis -> [Produce] -> partition -> log
 Thread:  handler threads. Appending wakes the fetches that wait for the partition; their responses are built here.
@@ -18,6 +19,8 @@ from __future__ import annotations
 import logging
 from typing import Any
 
+from pyproducer.broker.authorizer import AclOperation, ResourceType
+from pyproducer.broker.coordinator.transaction.append_guard import AppendGuard
 from pyproducer.broker.partition import Leadership, Partition
 from pyproducer.broker.request_channel import Request
 from pyproducer.broker.services import Answer, Outcome, Services
@@ -38,9 +41,18 @@ _ADMIN_CLIENT_ID = "__admin_client"
 def handle(services: Services, request: Request) -> Answer:
     """Answer one Produce request."""
     data = request.body(ProduceRequest).data
-    version = request.header.api_version
-    if data["transactional_id"] is not None or _has_transactional_records(data):
+    if not _has_transactional_records(data):
+        return _append_all(services, request, data, None)
+    transactional_id = data["transactional_id"]
+    if transactional_id is None or not services.authorize(
+            request, AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
         return error_response(request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    with AppendGuard(services.cluster.transactions, transactional_id, request.header.api_version) as guard:
+        return _append_all(services, request, data, guard)
+
+
+def _append_all(services: Services, request: Request, data: Struct, guard: AppendGuard | None) -> Answer:
+    version = request.header.api_version
     acks = data["acks"]
     timestamp_ms = services.clock.timestamp_ms()
     node_id = services.node_id
@@ -68,7 +80,7 @@ def handle(services: Services, request: Request) -> Answer:
                 answer = _not_leader(index, partition.leadership, version)
                 leaders.add(partition.leadership.leader_id)
             else:
-                answer = _append(services, partition, partition_data["records"], version, timestamp_ms)
+                answer = _append(services, partition, partition_data["records"], version, timestamp_ms, guard)
             failed |= answer["error_code"] != 0
             answers.append(answer)
         topic["partition_responses"] = answers
@@ -98,10 +110,11 @@ def error_response(request: Request, error_code: ErrorCode) -> Answer:
 
 
 def _append(services: Services, partition: Partition, records: Buffer | None, version: int,
-            timestamp_ms: int) -> dict[str, Any]:
+            timestamp_ms: int, guard: AppendGuard | None) -> dict[str, Any]:
     index = partition.topic_partition.partition
+    fault = None if guard is None else guard.check_batch(partition, records)
     try:
-        result = partition.append(records, produce_version=version, timestamp_ms=timestamp_ms)
+        result = fault or partition.append(records, produce_version=version, timestamp_ms=timestamp_ms)
     except OSError:  # the disk is full or gone: nothing was stored, another time it may work
         _logger.exception("Error while appending to %s", partition.topic_partition)
         return _error(index, ErrorCode.KAFKA_STORAGE_ERROR)
@@ -139,7 +152,7 @@ def _topic_key(topic_data: Struct, version: int) -> dict[str, Any]:
 
 
 def _has_transactional_records(data: Struct) -> bool:
-    """Whether a batch has the transactional bit; a whole request is refused for one such batch, as Kafka does."""
+    """Whether a batch has the transactional bit; a whole request stands or falls with one such batch, as in Kafka."""
     low_byte = ATTRIBUTES_OFFSET + 1
     return any(records is not None and len(records) > low_byte and records[low_byte] & TRANSACTIONAL_MASK
                for topic in data["topic_data"] for partition in topic["partition_data"]

@@ -1,0 +1,65 @@
+"""DescribeProducers 0: who has written to partitions, and whose transactions are open there.
+
+Does:    3 an unknown topic or partition, 6 a partition that another broker leads, 29 without permission to read.
+Omits:   producers do not expire (producer.id.expiration.ms).
+
+Road:    KafkaApis -> [DescribeProducers] -> log -> producer state
+Thread:  handler threads.
+Source:  Java KafkaApis.handleDescribeProducersRequest, ReplicaManager.activeProducerState (4.1), and measured answers.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyproducer.broker.authorizer import AclOperation, ResourceType
+from pyproducer.broker.request_channel import Request
+from pyproducer.broker.services import Answer, Services
+from pyproducer.common.error_codes import ERRORS, ErrorCode
+from pyproducer.protocol.request import DescribeProducersRequest
+
+_NO_OFFSET = -1
+
+
+def handle(services: Services, request: Request) -> Answer:
+    """Answer one DescribeProducers request."""
+    topics = []
+    for topic in request.body(DescribeProducersRequest).data["topics"]:
+        name = topic["name"]
+        # As measured: Kafka's words where the topic as a whole is refused, none where it is the partition.
+        refusal = ErrorCode.NONE
+        if not services.authorize(request, AclOperation.READ, ResourceType.TOPIC, name):
+            refusal = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        elif services.cluster.topic(name) is None:
+            refusal = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        topics.append({"name": name, "partitions": [
+            _partition(services, name, index) if refusal is ErrorCode.NONE
+            else _fault(index, refusal, ERRORS[refusal].sentence) for index in topic["partition_indexes"]]})
+    return {"throttle_time_ms": 0, "topics": topics}
+
+
+def error_response(request: Request, error_code: ErrorCode) -> Answer:
+    """Say that the whole request failed."""
+    return {"throttle_time_ms": 0, "topics": [
+        {"name": topic["name"], "partitions": [_fault(index, error_code, None)
+                                               for index in topic["partition_indexes"]]}
+        for topic in request.body(DescribeProducersRequest).data["topics"]]}
+
+
+def _partition(services: Services, topic: str, index: int) -> dict[str, Any]:
+    partition = services.cluster.partition(topic, index)
+    if partition is None:
+        return _fault(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)
+    if partition.leadership.leader_id != services.node_id:
+        return _fault(index, ErrorCode.NOT_LEADER_OR_FOLLOWER, None)
+    return {"partition_index": index, "error_code": 0, "error_message": None, "active_producers": [
+        {"producer_id": producer.producer_id, "producer_epoch": producer.producer_epoch,
+         "last_sequence": producer.last_sequence, "last_timestamp": producer.last_timestamp,
+         "coordinator_epoch": producer.coordinator_epoch,
+         "current_txn_start_offset": (_NO_OFFSET if producer.transaction_first_offset is None
+                                      else producer.transaction_first_offset)}
+        for producer in partition.log.producers.active_producers()]}
+
+
+def _fault(index: int, error_code: ErrorCode, message: str | None) -> dict[str, Any]:
+    return {"partition_index": index, "error_code": error_code, "error_message": message, "active_producers": []}
