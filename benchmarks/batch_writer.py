@@ -28,7 +28,7 @@ TIMESTAMP_MS = 1_700_000_000_000
 BATCHES_PER_ROUND = 20
 
 
-def fill(workload: Workload, records: list[tuple[bytes, bytes]]) -> BatchBuffer:
+def fill(workload: Workload, records: list[tuple[bytes | None, bytes]]) -> BatchBuffer:
     """Append records until the batch is full."""
     batch = BatchBuffer()
     for key, value in records:

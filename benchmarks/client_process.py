@@ -1,6 +1,6 @@
-"""One client in a process of its own: `python -m benchmarks.client_process NAME SERVERS TOPIC WORKLOAD`.
+"""One client in a process of its own: `python -m benchmarks.client_process MODE NAME SERVERS TOPIC WORKLOAD`.
 
-Prints one line, the measurement as JSON.
+MODE is rate, latency or busy-latency. Prints one line, the measurement as JSON.
 """
 
 from __future__ import annotations
@@ -8,14 +8,19 @@ from __future__ import annotations
 import sys
 
 from benchmarks.clients import CLIENTS
+from benchmarks.latency_clients import LATENCY_CLIENTS
 from benchmarks.stopwatch import Stopwatch, peak_memory_bytes
-from benchmarks.workload import Measurement, Workload
+from benchmarks.workload import Latency, Measurement, Workload
 
 
 def main() -> None:
     """Run one client once."""
-    name, bootstrap_servers, topic, workload_json = sys.argv[1:]
+    mode, name, bootstrap_servers, topic, workload_json = sys.argv[1:]
     workload = Workload.from_json(workload_json)
+    if mode != "rate":
+        waits_ns = LATENCY_CLIENTS[name](bootstrap_servers, topic, workload, mode == "busy-latency")
+        print(Latency.of(name, waits_ns).to_json())
+        return
     stopwatch = Stopwatch()
     CLIENTS[name](bootstrap_servers, topic, workload, stopwatch)
     print(Measurement(name, workload.record_count, stopwatch.seconds, stopwatch.cpu_seconds,

@@ -1,7 +1,8 @@
 """One function per client: connect, start the stopwatch, send the workload, stop it when every record is answered.
 
 Each imports its client itself, so that a process holds and pays for one client only. Settings are those of the
-workload under each client's own names; what is not named there is the client's default.
+workload under each client's own names; what is not named there is the client's default. Out of the box, `tuning` names
+nothing and all of it is the client's default, but for acks=all and idempotence.
 """
 
 from __future__ import annotations
@@ -28,6 +29,16 @@ class Answers:
                                f"{len(self.failures)} failures, the first: {self.failures[:1]}")
 
 
+def tuning(workload: Workload, settings: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings that make clients alike, or none of them out of the box."""
+    return {} if workload.out_of_the_box else settings
+
+
+def codec_or_none(workload: Workload) -> str | None:
+    """Return the codec as the two pure Python clients name it."""
+    return None if workload.compression == "none" else workload.compression
+
+
 def run_pyproducer(bootstrap_servers: str, topic: str, workload: Workload, stopwatch: Stopwatch) -> None:
     """This project's producer."""
     from pyproducer import KafkaProducer
@@ -41,10 +52,12 @@ def run_pyproducer(bootstrap_servers: str, topic: str, workload: Workload, stopw
             answers.failures.append(exception)
 
     with KafkaProducer({"bootstrap.servers": bootstrap_servers, "acks": "all", "enable.idempotence": True,
-                        "linger.ms": workload.linger_ms, "batch.size": workload.batch_size_bytes,
-                        "compression.type": workload.compression}) as producer:
-        producer.send(topic, b"first").result(timeout=30)
+                        **tuning(workload, {"linger.ms": workload.linger_ms, "batch.size": workload.batch_size_bytes,
+                                            "compression.type": workload.compression})}) as producer:
         send = producer.send
+        for key, value in workload.first_records():
+            send(topic, value, key=key)
+        producer.flush(30)
         records = workload.records()
         stopwatch.start()
         for key, value in records:
@@ -76,11 +89,13 @@ def run_confluent_kafka(bootstrap_servers: str, topic: str, workload: Workload, 
             answers.failures.append(error)
 
     producer = Producer({"bootstrap.servers": bootstrap_servers, "acks": "all", "enable.idempotence": True,
-                         "linger.ms": workload.linger_ms, "batch.size": workload.batch_size_bytes,
-                         "compression.type": workload.compression, "partitioner": "murmur2_random"})
-    producer.produce(topic, b"first")
-    producer.flush(30)
+                         **tuning(workload, {"linger.ms": workload.linger_ms, "batch.size": workload.batch_size_bytes,
+                                             "compression.type": workload.compression,
+                                             "partitioner": "murmur2_random"})})
     produce, poll = producer.produce, producer.poll
+    for key, value in workload.first_records():
+        produce(topic, value, key)
+    producer.flush(30)
     records = workload.records()
     stopwatch.start()
     for number, (key, value) in enumerate(records):
@@ -107,11 +122,14 @@ def run_kafka_python(bootstrap_servers: str, topic: str, workload: Workload, sto
         answers.stored_count += 1
 
     producer = KafkaProducer(bootstrap_servers=bootstrap_servers, acks="all", enable_idempotence=True,
-                             linger_ms=workload.linger_ms, batch_size=workload.batch_size_bytes,
-                             compression_type=None if workload.compression == "none" else workload.compression)
+                             **tuning(workload, {"linger_ms": workload.linger_ms,
+                                                 "batch_size": workload.batch_size_bytes,
+                                                 "compression_type": codec_or_none(workload)}))
     try:
-        producer.send(topic, b"first").get(30)
         send = producer.send
+        for key, value in workload.first_records():
+            send(topic, value, key)
+        producer.flush(30)
         records = workload.records()
         stopwatch.start()
         for key, value in records:
@@ -143,12 +161,15 @@ async def _run_aiokafka(bootstrap_servers: str, topic: str, workload: Workload, 
             answers.failures.append(error)
 
     producer = AIOKafkaProducer(bootstrap_servers=bootstrap_servers, acks="all", enable_idempotence=True,
-                                linger_ms=workload.linger_ms, max_batch_size=workload.batch_size_bytes,
-                                compression_type=None if workload.compression == "none" else workload.compression)
+                                **tuning(workload, {"linger_ms": workload.linger_ms,
+                                                    "max_batch_size": workload.batch_size_bytes,
+                                                    "compression_type": codec_or_none(workload)}))
     await producer.start()
     try:
-        await producer.send_and_wait(topic, b"first")
         send = producer.send
+        for key, value in workload.first_records():
+            await send(topic, value, key)
+        await producer.flush()
         records = workload.records()
         stopwatch.start()
         for key, value in records:
@@ -168,6 +189,9 @@ CLIENTS: dict[str, Callable[[str, str, Workload, Stopwatch], None]] = {
     "kafka-python": run_kafka_python,
     "aiokafka": run_aiokafka,
 }
+
+SLOW: dict[str, int] = {"pyproducer-python": 4, "kafka-python": 10, "aiokafka": 5}
+"""How many times fewer records a slow client sends, so that a round does not wait for it; figures are per record."""
 
 ENVIRONMENT: dict[str, dict[str, str]] = {"pyproducer-python": {"PYPRODUCER_IMPL": "python"}}
 """What a client's process needs in its environment."""

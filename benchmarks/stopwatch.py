@@ -8,6 +8,7 @@ from __future__ import annotations
 import resource
 import sys
 import time
+from pathlib import Path
 
 
 class Stopwatch:
@@ -28,7 +29,14 @@ class Stopwatch:
 
 
 def peak_memory_bytes() -> int:
-    """Return the largest resident size of this process so far."""
+    """Return the largest resident size of this process so far.
+
+    Linux's ru_maxrss begins with that of the process which started this one; VmHWM begins with exec.
+    """
+    status = Path("/proc/self/status")
+    if status.is_file():
+        return next(int(line.split()[1]) * 1024 for line in status.read_text().splitlines()
+                    if line.startswith("VmHWM:"))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024  # Linux counts KiB, macOS bytes
 

@@ -9,22 +9,26 @@ import dataclasses
 import itertools
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+FIRST_COUNT = 500
 WORDS = ("order", "paid", "shipped", "returned", "customer", "item", "price", "city", "street", "2026")
 
 
 @dataclass(frozen=True)
 class Workload:
-    """Keyed records of one size, each with a callback, acknowledged by all replicas, idempotent where offered."""
+    """Records of one size, each with a callback, acknowledged by all replicas, idempotent where offered."""
 
     record_count: int = 300_000
     value_size_bytes: int = 100
     key_count: int = 1_000
+    keyed: bool = True
     compression: str = "none"
     linger_ms: int = 5
     batch_size_bytes: int = 64 * 1024
+    out_of_the_box: bool = False  # each client's own batching and compression; acks and idempotence stay forced
+    warm_up_s: float = 5.0  # only for a client whose code is compiled while it runs: the JVM's
 
     def to_json(self) -> str:
         """Return a form that travels on a command line."""
@@ -46,9 +50,30 @@ class Workload:
                          for _ in range(self.value_size_bytes // 4 + 1)).encode()[:self.value_size_bytes]
                 for _ in range(self.key_count)]
 
-    def records(self) -> Iterator[tuple[bytes, bytes]]:
+    def records(self) -> Iterator[tuple[bytes | None, bytes]]:
         """Yield (key, value) for each record; the lists are made at the first one."""
-        return itertools.islice(itertools.cycle(zip(self.keys(), self.values(), strict=True)), self.record_count)
+        keys: Sequence[bytes | None] = self.keys() if self.keyed else [None] * self.key_count
+        return itertools.islice(itertools.cycle(zip(keys, self.values(), strict=True)), self.record_count)
+
+    def first_records(self) -> list[tuple[bytes | None, bytes]]:
+        """Return what is sent before anything is measured: every partition's leader has answered once.
+
+        A topic that was created a moment ago may still refuse a record; waiting for that is not what is measured.
+        """
+        return list(itertools.islice(self.records(), FIRST_COUNT))
+
+    def describe(self) -> str:
+        """Return what one record is and how it is sent, for a table's title."""
+        keys = f"{self.key_count:,} keys of 8 B" if self.keyed else "no keys"
+        if self.out_of_the_box:
+            return f"{self.value_size_bytes} B, {keys}, every client's own defaults but acks=all and idempotence"
+        return (f"{self.value_size_bytes} B, {keys}, compression {self.compression}, acks=all, idempotent, "
+                f"linger {self.linger_ms} ms, batches of {self.batch_size_bytes // 1024} KiB")
+
+    def slug(self) -> str:
+        """Return the same for a file name."""
+        return "-".join([f"{self.value_size_bytes}B", "defaults" if self.out_of_the_box else self.compression,
+                         *([] if self.keyed else ["nokeys"])])
 
 
 @dataclass(frozen=True)
@@ -82,5 +107,35 @@ class Measurement:
 
     @classmethod
     def from_json(cls, text: str) -> Measurement:
+        """Return the measurement that `to_json` wrote."""
+        return cls(**json.loads(text))
+
+
+@dataclass(frozen=True)
+class Latency:
+    """How long one caller waited for the acknowledgement of each of its records, in microseconds."""
+
+    client: str
+    record_count: int
+    p50_us: float
+    p99_us: float
+    p999_us: float
+
+    @classmethod
+    def of(cls, client: str, waits_ns: Sequence[int]) -> Latency:
+        """Return the percentiles of these waits, by nearest rank."""
+        ordered = sorted(waits_ns)
+
+        def at(share: float) -> float:
+            return ordered[min(len(ordered) - 1, int(share * len(ordered)))] / 1000
+
+        return cls(client, len(ordered), at(0.5), at(0.99), at(0.999))
+
+    def to_json(self) -> str:
+        """Return a form that travels through a pipe."""
+        return json.dumps(dataclasses.asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Latency:
         """Return the measurement that `to_json` wrote."""
         return cls(**json.loads(text))

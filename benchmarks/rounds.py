@@ -1,0 +1,118 @@
+"""The broker of a comparison, and clients taking turns on it: each time a new process and a new topic.
+
+Source:  ours.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+from benchmarks.clients import CLIENTS, ENVIRONMENT, SLOW
+from benchmarks.foreign_clients import FOREIGN, foreign_arguments
+from benchmarks.latency_clients import LATENCY_CLIENTS
+from benchmarks.workload import Latency, Measurement, Workload
+from pyproducer.hotpath import IMPL
+from tests.support.delay_proxy import DelayProxy
+from tests.support.kafka_jars import MissingTool
+from tests.support.kafka_server import BENCHMARK_JVM_OPTIONS, KafkaServer
+
+ROOT = Path(__file__).resolve().parents[1]
+RUN_TIMEOUT_S = 600
+ALL_CLIENTS = (*CLIENTS, *FOREIGN)
+ALL_LATENCY_CLIENTS = (*LATENCY_CLIENTS, *FOREIGN)
+
+Result = TypeVar("Result", Measurement, Latency)
+
+
+@contextmanager
+def real_broker(delay_ms: float = 0) -> Iterator[KafkaServer]:
+    """Start Apache Kafka; with a delay, its address is a proxy's, which adds that much to each round trip."""
+    with ExitStack() as stack:
+        settings: dict[str, object] = {}
+        proxy = None
+        if delay_ms:
+            # In this process, which only waits while a client runs: nobody competes for its interpreter.
+            proxy = stack.enter_context(DelayProxy(one_way_delay_ms=delay_ms / 2))
+            settings["advertised.listeners"] = f"PLAINTEXT://127.0.0.1:{proxy.port}"
+        server = KafkaServer(settings=settings, jvm_options=BENCHMARK_JVM_OPTIONS)
+        if proxy is not None:
+            proxy.target = ("127.0.0.1", server.port)
+        yield stack.enter_context(server)
+
+
+def present(names: Sequence[str]) -> list[str]:
+    """Return those of the clients that can run here; one sentence is printed for each that cannot."""
+    able = []
+    for name in names:
+        if name == "pyproducer-python" and IMPL != "native":
+            continue  # it is what pyproducer is already
+        try:
+            if name in FOREIGN:
+                FOREIGN[name]()
+        except MissingTool as missing:
+            print(f"{name} is skipped: {missing}", flush=True)
+            continue
+        able.append(name)
+    return able
+
+
+def run_client(name: str, server: KafkaServer, partitions: int, workload: Workload) -> Measurement:
+    """Run one client once, on a topic of its own that is removed afterwards; a slow client sends fewer records."""
+    fewer = dataclasses.replace(workload, record_count=max(1, workload.record_count // SLOW.get(name, 1)))
+    return Measurement.from_json(_run("rate", name, server, partitions, fewer))
+
+
+def run_latency(name: str, server: KafkaServer, partitions: int, workload: Workload, *, busy: bool) -> Latency:
+    """Let one client wait for each of its records, on a topic of its own."""
+    return Latency.from_json(_run("busy-latency" if busy else "latency", name, server, partitions, workload))
+
+
+def take_turns(names: Sequence[str], rounds: int, run: Callable[[str], Result], *,
+               show: Callable[[Result], str]) -> list[dict[str, Result]]:
+    """Return what each client measured in each round; the first round warms the broker's JVM and is not counted."""
+    counted: list[dict[str, Result]] = []
+    for number in range(rounds + 1):
+        one: dict[str, Result] = {}
+        for name in _rotated(names, number):
+            one[name] = run(name)
+            label = f"round {number}" if number else "warm-up"
+            print(f"  {label:<8} {name:<18}{show(one[name])}", flush=True)
+        if number:
+            counted.append(one)
+    return counted
+
+
+def _rotated(names: Sequence[str], number: int) -> list[str]:
+    """Nobody is always the one that finds the broker rested."""
+    start = number % len(names)
+    return [*names[start:], *names[:start]]
+
+
+def _run(mode: str, name: str, server: KafkaServer, partitions: int, workload: Workload) -> str:
+    foreign = FOREIGN.get(name)
+    command = foreign() if foreign else [sys.executable, "-m", "benchmarks.client_process", mode, name]
+    topic = server.create_topic(f"{name}-{uuid.uuid4().hex[:8]}", partitions)
+    arguments = (foreign_arguments(mode, server.bootstrap_servers, topic, workload) if foreign
+                 else [server.bootstrap_servers, topic, workload.to_json()])
+    try:
+        answer = subprocess.run([*command, *arguments], stdout=subprocess.PIPE, text=True, check=True,
+                                timeout=RUN_TIMEOUT_S, cwd=ROOT, env={**os.environ, **ENVIRONMENT.get(name, {})})
+    finally:
+        delete_topic(server, topic)
+    return answer.stdout.splitlines()[-1]
+
+
+def delete_topic(server: KafkaServer, topic: str) -> None:
+    """Remove a topic, so that rounds do not fill the disk."""
+    from confluent_kafka.admin import AdminClient
+
+    admin = AdminClient({"bootstrap.servers": server.bootstrap_servers, "log_level": 0})
+    admin.delete_topics([topic], request_timeout=30)[topic].result(timeout=40)
