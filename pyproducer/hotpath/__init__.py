@@ -38,6 +38,8 @@ def _choose(wanted: str | None) -> str:
 
 
 IMPL: str = _choose(os.environ.get("PYPRODUCER_IMPL"))
+# Nobody asked for the Python text: the compiled twin was not built. wiring.py says so, once in a process.
+IS_FALLBACK: bool = IMPL == "python" and not os.environ.get("PYPRODUCER_IMPL")
 
 if TYPE_CHECKING:
     from pyproducer.hotpath._python import (
@@ -64,6 +66,7 @@ FastRoad: Any = importlib.import_module("pyproducer.hotpath._native").FastRoad i
 __all__ = [
     "HEADER_SIZE_BYTES",
     "IMPL",
+    "IS_FALLBACK",
     "BatchBuffer",
     "FastRoad",
     "FutureRecordMetadata",

@@ -7,9 +7,11 @@ Source:  Java KafkaProducer's constructor (4.1).
 
 from __future__ import annotations
 
+import functools
 import logging
 from dataclasses import dataclass
 
+from pyproducer import hotpath
 from pyproducer.accumulator.buffer_pool import BufferPool
 from pyproducer.accumulator.record_accumulator import RecordAccumulator
 from pyproducer.client.metadata import ProducerMetadata
@@ -137,6 +139,8 @@ def build_runtime(config: ProducerConfig, key_serializer: object, value_serializ
     if config.is_default("linger.ms"):
         # A caller who waits for a record does not wait for linger.ms too, unless it was set on purpose.
         accumulator.on_hurry = client.wakeup
+    if hotpath.IS_FALLBACK:
+        _say_fallback_once()
     if FastRoad is not None:
         record_sender.pave(FastRoad)
     metrics.gauge("buffer-total-bytes", lambda: pool.total_bytes)
@@ -145,6 +149,13 @@ def build_runtime(config: ProducerConfig, key_serializer: object, value_serializ
     metrics.gauge("requests-in-flight", client.in_flight_request_count)
     return ProducerRuntime(client_id, config, clock, metadata, client, accumulator, record_sender, io_thread, metrics,
                            interceptors, partitioner, (key, value))
+
+
+@functools.cache  # once in a process
+def _say_fallback_once() -> None:
+    log.warning("The compiled twin of pyproducer's per-record code is not there (no C compiler when it was installed): "
+                "its Python text runs, which takes several times the CPU per record. Install a C compiler and reinstall "
+                "pyproducer, or set PYPRODUCER_IMPL=python to say that this is what you want")
 
 
 def _refuse_what_is_missing(config: ProducerConfig) -> None:
