@@ -154,8 +154,8 @@ def build_runtime(config: ProducerConfig, key_serializer: object, value_serializ
 @functools.cache  # once in a process
 def _say_fallback_once() -> None:
     log.warning("The compiled twin of pyproducer's per-record code is not there (no C compiler when it was installed): "
-                "its Python text runs, which takes several times the CPU per record. Install a C compiler and reinstall "
-                "pyproducer, or set PYPRODUCER_IMPL=python to say that this is what you want")
+                "its Python text runs, which takes several times the CPU per record. Install a C compiler and install "
+                "pyproducer again, or set PYPRODUCER_IMPL=python to say that this is what you want")
 
 
 def _refuse_what_is_missing(config: ProducerConfig) -> None:
