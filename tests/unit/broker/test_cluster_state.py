@@ -7,7 +7,11 @@ import pytest
 
 from pyproducer.broker.cluster_state import PRODUCER_ID_BLOCK_SIZE, ClusterState
 from pyproducer.broker.config import BrokerConfig
+from pyproducer.broker.storage.log import AppendResult
+from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.errors import ConfigError
+from pyproducer.record.batch_reader import RecordBatch
+from pyproducer.record.batch_writer import build_batch
 from tests.support.clock import ManualClock
 
 Open = Callable[[], ClusterState]
@@ -109,3 +113,61 @@ def test_a_clean_shutdown_is_marked(open_state: Open) -> None:
     assert mark.exists()
     open_state()
     assert not mark.exists()
+
+
+def test_partitions_and_settings_that_came_later_survive_a_restart(open_state: Open) -> None:
+    state = open_state()
+    state.create_topic("orders", 1, {})
+    assert state.create_partitions("orders", 3)
+    assert not state.create_partitions("orders", 3)
+    assert not state.create_partitions("no such topic", 3)
+    assert state.alter_topic_configs("orders", {"retention.ms": "5"})
+    assert not state.alter_topic_configs("no such topic", {})
+    state.alter_broker_configs("", {"log.retention.bytes": "1000"})
+    state.alter_broker_configs("1", {"log.segment.bytes": "2000"})
+    for seen in (state, open_state()):
+        topic = seen.topic("orders")
+        assert topic is not None
+        assert len(topic.partitions) == 3
+        for partition in topic.partitions:
+            assert partition.config is topic.config
+            assert partition.log.config[:1] == (2000,)
+            assert (partition.log.config.retention_ms, partition.log.config.retention_bytes) == (5, 1000)
+        assert seen.dynamic_configs == {"": {"log.retention.bytes": "1000"}, "1": {"log.segment.bytes": "2000"}}
+
+
+def test_settings_that_make_no_sense_change_nothing(open_state: Open) -> None:
+    state = open_state()
+    state.create_topic("orders", 1, {"retention.ms": "5"})
+    with pytest.raises(ConfigError):
+        state.alter_topic_configs("orders", {"retention.ms": "x"})
+    with pytest.raises(ConfigError):
+        state.alter_broker_configs("", {"num.partitions": "7"})
+    for seen in (state, open_state()):
+        topic = seen.topic("orders")
+        assert topic is not None
+        assert topic.config.log.retention_ms == 5
+        assert not any(seen.dynamic_configs.values())
+
+
+def test_start_offsets_survive_a_restart_and_go_with_their_topic(open_state: Open) -> None:
+    state = open_state()
+    state.create_topic("orders", 1, {})
+    state.start_offsets.put(TopicPartition("orders", 0), 7)
+    state = open_state()
+    assert state.start_offsets.get(TopicPartition("orders", 0)) == 7
+    assert (state.data_dir.path / "log-start-offset-checkpoint").read_text() == "0\n1\norders 0 7\n"
+    state.delete_topic("orders")
+    assert open_state().start_offsets.get(TopicPartition("orders", 0)) == 0
+
+
+def test_log_manager_deletes_what_retention_lets_go(open_state: Open) -> None:
+    state = open_state()
+    state.create_topic("orders", 2, {"retention.ms": "1000", "segment.bytes": "100"})
+    partition = state.partition("orders", 1)
+    assert partition is not None
+    for number in range(3):
+        batch = RecordBatch(build_batch([(number, b"key", b"value", ())]))
+        assert isinstance(partition.log.append(batch, leader_epoch=0), AppendResult)
+    assert state.log_manager.run_retention(1001) == 1
+    assert (partition.log.log_start_offset, partition.log.log_end_offset) == (1, 3)
