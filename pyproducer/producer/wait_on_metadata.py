@@ -56,5 +56,5 @@ def _explain(metadata: ProducerMetadata, topic: str, partition: int | None, coun
     if count is not None:
         return (f"Partition {partition} of topic {topic!r} was not known within max.block.ms = {max_block_ms} ms: the "
                 f"topic has {count} partitions, so the index must be from 0 to {count - 1}")
-    return (f"Topic {topic!r} was not known within max.block.ms = {max_block_ms} ms. "
+    return (f"Topic {topic!r} was not known within max.block.ms = {max_block_ms} ms: "
             f"{metadata.describe_failure(topic)}")
