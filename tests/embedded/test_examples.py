@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 TIMEOUT_S = 120
 
@@ -47,11 +49,15 @@ def test_demo_with_fewer_records_finds_every_one_in_order() -> None:
     assert re.search(r"rate +[\d,]+ records/s", printed)
 
 
-def test_readme_quickstart_runs_as_it_is_printed(tmp_path: Path) -> None:
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="ascii"), re.DOTALL)
-    script = tmp_path / "quickstart.py"
-    script.write_text(blocks[0], encoding="ascii")
+README_BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="ascii"), re.DOTALL)
+
+
+@pytest.mark.parametrize(("number", "printed"), [(0, "RecordMetadata(topic='orders'"), (1, "")])
+def test_readme_blocks_run_as_they_are_printed(tmp_path: Path, number: int, printed: str) -> None:
+    assert len(README_BLOCKS) == 2
+    script = tmp_path / "block.py"
+    script.write_text(README_BLOCKS[number], encoding="ascii")
     done = subprocess.run([sys.executable, "-W", "error", str(script)], cwd=ROOT, env={"PYTHONPATH": str(ROOT)},
                           capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "RecordMetadata(topic='orders'" in done.stdout
+    assert printed in done.stdout
