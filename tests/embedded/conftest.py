@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -11,6 +12,7 @@ import pytest
 from pyproducer.broker import EmbeddedBroker
 from pyproducer.protocol.apis import ApiKeys
 from tests.support.raw_client import RawClient, list_offsets_body, metadata_body
+from tests.support.raw_transactions import RawTransactions
 
 
 class WireTarget:
@@ -74,6 +76,26 @@ def wire() -> Iterator[WireTarget]:
 def topic(wire: WireTarget, topic_name: str) -> str:
     """A topic of three partitions that no other test uses."""
     return wire.create_topic(topic_name, 3)
+
+
+@pytest.fixture
+def wire_client(wire: WireTarget) -> Iterator[RawClient]:
+    with wire.connect() as connected:
+        yield connected
+
+
+@pytest.fixture
+def begin(wire_client: RawClient, topic_name: str) -> Callable[..., RawTransactions]:
+    """Initialize transactional ids that no other test uses; the arguments are those of `init`."""
+    numbers = itertools.count()
+
+    def begin_one(**fields: object) -> RawTransactions:
+        transactions = RawTransactions(wire_client, f"{topic_name}-{next(numbers)}")
+        transactions.find_coordinator()
+        transactions.init(**fields)
+        return transactions
+
+    return begin_one
 
 
 @pytest.fixture

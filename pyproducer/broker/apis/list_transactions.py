@@ -39,7 +39,8 @@ def handle(services: Services, request: Request) -> Answer:
     def is_asked_for(found: TransactionMetadata) -> bool:
         if (states and found.state.title not in states) or (producer_ids and found.producer_id not in producer_ids):
             return False
-        if has_duration and not (0 <= found.start_timestamp_ms < began_before_ms):
+        # As in Kafka an id without a transaction has the start -1 and so has been open for ever.
+        if has_duration and found.start_timestamp_ms >= began_before_ms:
             return False
         return pattern.fullmatch(found.transactional_id) is not None
 
