@@ -17,7 +17,7 @@ help:
 	@echo "make demo   send one million records to an embedded broker, read them back, print rate and percentiles"
 	@echo "make test   ruff, mypy --strict, import-linter and every tier of the tests (Java and Maven for Kafka and Spark)"
 	@echo "make lint   ruff, mypy --strict, import-linter"
-	@echo "make bench  pyproducer beside confluent-kafka, kafka-python and aiokafka on one real broker (Java, Maven)"
+	@echo "make bench  pyproducer beside other producers (Python, Java, Go) on one real broker; an hour (Java, Maven)"
 
 demo: $(VENV)/.core
 	@$(BIN)/python -m examples.demo
@@ -39,9 +39,17 @@ bench: $(VENV)/.all
 		"(Debian: apt-get install openjdk-17-jdk-headless)" >&2; exit 1; }
 	@command -v mvn >/dev/null || { echo "make bench: mvn is not installed: install Maven" \
 		"(Debian: apt-get install maven)" >&2; exit 1; }
+	@command -v go >/dev/null || echo "make bench: go is not installed (Debian: apt-get install golang):" \
+		"franz-go is left out" >&2
 	$(BIN)/python -m benchmarks.batch_writer --keep
 	$(BIN)/python -m benchmarks.compare --keep
-	$(BIN)/python -m benchmarks.compare --keep --delay-ms 10 --partitions 1
+	$(BIN)/python -m benchmarks.compare --keep --value-size 1024
+	$(BIN)/python -m benchmarks.compare --keep --value-size 1024 --compression zstd
+	$(BIN)/python -m benchmarks.compare --keep --delay-ms 10 --partitions 1 --records 200000
+	$(BIN)/python -m benchmarks.latency --keep
+	$(BIN)/python -m benchmarks.memory --keep
+	$(BIN)/python -m benchmarks.startup --keep
+	$(BIN)/python -m benchmarks.matrix --keep
 
 $(VENV)/.core: $(VENV)/.made $(LISTS)
 	@echo "installing pyproducer and what the demo needs into $(VENV)"

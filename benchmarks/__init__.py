@@ -1,1 +1,9 @@
-"""Measurements: `python -m benchmarks.compare` beside other clients, `python -m benchmarks.batch_writer` alone."""
+"""Measurements, each a program: `python -m benchmarks.NAME --help`; `make bench` runs them all.
+
+compare         one workload, pyproducer beside other producers on one real broker
+matrix          the same over value sizes, codecs, keys, partitions, defaults and distances
+latency         a caller that waits for each record, also beside a busy thread
+memory          resident size while the broker is too slow
+startup         import time, and time until the first acknowledgement
+batch_writer    the batch writer and reader alone, without a network
+"""

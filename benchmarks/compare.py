@@ -19,6 +19,7 @@ from benchmarks.rounds import ALL_CLIENTS, present, real_broker, run_client, tak
 from benchmarks.tables import RATE_FIGURES, RESULTS, keep, machine, medians, report
 from benchmarks.workload import Measurement, Workload
 
+BYTES_PER_RUN = 100_000_000
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
@@ -30,7 +31,7 @@ def show(measurement: Measurement) -> str:
 def main() -> None:
     """Run the comparison and print it."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.compare")
-    parser.add_argument("--records", type=int, default=Workload.record_count)
+    parser.add_argument("--records", type=int, help="default: 100 MB of values; slow clients send fewer")
     parser.add_argument("--value-size", type=int, default=Workload.value_size_bytes, help="bytes")
     parser.add_argument("--compression", default="none", choices=CODECS)
     parser.add_argument("--no-keys", action="store_true", help="null keys: each client chooses partitions its own way")
@@ -43,9 +44,10 @@ def main() -> None:
     parser.add_argument("--clients", nargs="+", choices=ALL_CLIENTS, default=ALL_CLIENTS)
     parser.add_argument("--keep", action="store_true", help="also write table and chart to benchmarks/results")
     arguments = parser.parse_args()
-    workload = Workload(record_count=arguments.records, value_size_bytes=arguments.value_size,
-                        keyed=not arguments.no_keys, compression=arguments.compression,
-                        out_of_the_box=arguments.out_of_the_box, warm_up_s=arguments.warm_up_s)
+    workload = Workload(record_count=arguments.records or BYTES_PER_RUN // arguments.value_size,
+                        value_size_bytes=arguments.value_size, keyed=not arguments.no_keys,
+                        compression=arguments.compression, out_of_the_box=arguments.out_of_the_box,
+                        warm_up_s=arguments.warm_up_s)
     delay = f", {arguments.delay_ms:g} ms round trip" if arguments.delay_ms else ""
     title = (f"{workload.record_count:,} records of {workload.describe()}, {arguments.partitions} partition(s){delay}, "
              f"a callback each; {arguments.rounds} rounds; Apache Kafka on the same machine; {machine()}")

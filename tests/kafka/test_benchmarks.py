@@ -8,10 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import tables
+from benchmarks.back_pressure import PRESSED
+from benchmarks.charts import draw_bars
 from benchmarks.clients import SLOW
 from benchmarks.foreign_clients import FOREIGN
 from benchmarks.matrix import AXES, every_combination, rows_of
+from benchmarks.memory import press
 from benchmarks.rounds import ALL_CLIENTS, ALL_LATENCY_CLIENTS, run_client, run_latency
+from benchmarks.startup import FIRST_RECORD, run_once
 from benchmarks.tables import report
 from benchmarks.workload import Latency, Measurement, Workload
 from tests.support.kafka_server import KafkaServer
@@ -87,3 +92,28 @@ def test_batch_writer_benchmark_reads_back_every_codec() -> None:
                           capture_output=True, text=True, timeout=120, check=True)
     for codec in ("none", "gzip", "snappy", "lz4", "zstd"):
         assert f"\n{codec} " in done.stdout
+
+
+@pytest.mark.parametrize("name", sorted(PRESSED))
+def test_memory_of_a_client_is_watched_while_the_broker_is_stopped(own_kafka: KafkaServer, name: str) -> None:
+    resident = press(name, own_kafka, Workload(record_count=100), 0.5, stopped=True)
+    assert 0 < resident.before_bytes <= resident.peak_bytes
+    assert resident.record_count > 0
+
+
+@pytest.mark.parametrize("name", sorted(FIRST_RECORD))
+def test_startup_is_import_and_then_the_first_acknowledgement(kafka: KafkaServer, name: str) -> None:
+    kafka.create_topic(f"startup-{name}")
+    imported_ms, acknowledged_ms, total_ms = run_once(name, kafka.bootstrap_servers, f"startup-{name}")
+    assert min(imported_ms, acknowledged_ms) > 0
+    assert total_ms >= imported_ms + acknowledged_ms
+
+
+def test_kept_table_names_its_command_and_its_chart_is_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("matplotlib")
+    monkeypatch.setattr(tables, "RESULTS", tmp_path)
+    monkeypatch.setattr(sys, "argv", ["compare.py", "--keep", "--rounds", "1"])
+    tables.keep("x", "compare", "the table")
+    assert (tmp_path / "x.txt").read_text().startswith("$ python -m benchmarks.compare --keep --rounds 1\n\nthe table")
+    assert draw_bars(tmp_path / "x.svg", "title", [("records/s", {"100 B": {"pyproducer": 1.0, "java": 2.0}})])
+    assert "<svg" in (tmp_path / "x.svg").read_text()
