@@ -7,6 +7,7 @@ Source:  Java TxnPartitionEntry, TxnPartitionMap (4.1).
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Protocol
 
 from pyproducer.common.cluster import TopicPartition
@@ -17,6 +18,9 @@ from pyproducer.transaction.producer_id import (
     increment_sequence,
     is_earlier,
 )
+
+# Java ProducerStateEntry.NUM_BATCHES_TO_RETAIN: of how many batches a broker knows that it has them already.
+BATCHES_THAT_BROKERS_KNOW = 5
 
 
 class SequencedBatch(Protocol):
@@ -50,7 +54,7 @@ class SequencedBatch(Protocol):
 class PartitionSequences:
     """What is known of one partition's sequence."""
 
-    __slots__ = ("in_flight", "last_acked_offset", "last_acked_sequence", "next_sequence", "owner")
+    __slots__ = ("_newest", "in_flight", "last_acked_offset", "last_acked_sequence", "next_sequence", "owner")
 
     def __init__(self) -> None:
         self.owner: ProducerIdAndEpoch = NONE  # the id and epoch that the numbers below belong to
@@ -58,6 +62,20 @@ class PartitionSequences:
         self.last_acked_sequence = NO_SEQUENCE
         self.last_acked_offset = -1
         self.in_flight: list[SequencedBatch] = []  # in sequence order; batches that wait for a retry stay in it
+        # Where the batches begin that were numbered last: with one more, they are those that a broker knows.
+        self._newest: deque[int] = deque(maxlen=BATCHES_THAT_BROKERS_KNOW - 1)
+
+    def number(self, batch: SequencedBatch) -> None:
+        """Give the next numbers to a new batch, and track it."""
+        batch.set_producer_state(self.owner.producer_id, self.owner.epoch, self.next_sequence)
+        self._newest.append(self.next_sequence)
+        self.next_sequence = increment_sequence(self.next_sequence, batch.record_count)
+        self.add_in_flight(batch)
+
+    @property
+    def is_window_full(self) -> bool:
+        """Whether, after one more batch, a broker might not know the oldest one on its way again."""
+        return bool(self.in_flight) and self.in_flight[0].base_sequence not in self._newest
 
     def add_in_flight(self, batch: SequencedBatch) -> None:
         """Track a batch that has its sequence numbers."""
@@ -77,7 +95,9 @@ class PartitionSequences:
     def start_at_beginning(self, owner: ProducerIdAndEpoch) -> None:
         """Number the batches on their way again from 0, for a new id or epoch."""
         sequence = 0
+        self._newest.clear()
         for batch in self.in_flight:
+            self._newest.append(sequence)
             batch.reset_producer_state(owner.producer_id, owner.epoch, sequence)
             sequence = increment_sequence(sequence, batch.record_count)
         self.owner = owner

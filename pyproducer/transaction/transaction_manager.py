@@ -90,12 +90,17 @@ class TransactionManager:
             if batch.topic_partition in self._unresolved:
                 # Nothing new until we know whether the batch before is in the log.
                 return False
-            # Two reasons to have nothing else on its way. Batches of an older epoch: the broker must see the epochs in
-            # order. And the first batch of all: a broker that does not know a producer id yet takes any sequence number
+            # Three reasons to wait. Batches of an older epoch are on their way: the broker must see the epochs in
+            # order. Or the first batch of all: a broker that does not know a producer id yet takes any sequence number
             # as its first, so the second batch could be stored when the first was refused for a moment.
             # Differs from Java: it pipelines the first batches too; one round trip buys certain order.
+            # A third one: a batch whose answer is lost while its partition moves. The new leader has it and takes what
+            # follows, but after five more batches it would not know the retry again, and refuse it as out of order
+            # until delivery.timeout.ms.
+            # Differs from Java: it bounds the requests of a connection only, and gets stuck in just this way.
             return not partition.in_flight or (partition.owner == self.producer_id_and_epoch
-                                               and partition.last_acked_sequence != NO_SEQUENCE)
+                                               and partition.last_acked_sequence != NO_SEQUENCE
+                                               and not partition.is_window_full)
         # A retry goes only when it is the oldest on its way, so the broker never sees a gap because of us.
         first_in_flight = partition.first_in_flight_sequence()
         return first_in_flight in (NO_SEQUENCE, batch.base_sequence)
@@ -107,10 +112,7 @@ class TransactionManager:
         partition = self._of(batch.topic_partition)
         if partition.owner != self.producer_id_and_epoch:
             partition.start_at_beginning(self.producer_id_and_epoch)
-        producer_id, epoch = partition.owner
-        batch.set_producer_state(producer_id, epoch, partition.next_sequence)
-        partition.next_sequence = increment_sequence(partition.next_sequence, batch.record_count)
-        partition.add_in_flight(batch)
+        partition.number(batch)
 
     # Completion.
 

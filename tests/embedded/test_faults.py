@@ -261,7 +261,7 @@ def test_c38_a_throttled_answer_comes_at_once_and_the_next_request_waits(
         answer = client.request(ApiKeys.METADATA, 6, metadata_body("orders", allow_auto_topic_creation=False))
         assert answer["throttle_time_ms"] == 400
         assert time.monotonic() - begin < 0.2
-        assert "MUTED_AND_THROTTLED" in {connection.mute_state for connection in broker.connections()}
+        assert any("THROTTLED" in connection.mute_state for connection in broker.connections())
         other.request(ApiKeys.METADATA, 1, metadata_body())
         assert time.monotonic() - begin < 0.3
         answer = client.request(ApiKeys.METADATA, 6, metadata_body("orders", allow_auto_topic_creation=False))

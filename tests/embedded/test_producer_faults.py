@@ -306,6 +306,22 @@ def test_everything_at_once(broker: EmbeddedBroker) -> None:
     load.check()
 
 
+def test_a_leader_that_moves_while_an_answer_is_missing(broker: EmbeddedBroker) -> None:
+    """The new leader has the unanswered batch too, and a broker knows only the last five batches again."""
+    with Load(broker, partitions=1, request_timeout_ms=1500, metadata_max_age_ms=100) as load:
+        load.send(60)
+        load.check()
+        lost = broker.faults.on("Produce", node_id=1).drop("after_apply")
+        load.send(1)
+        lost.await_count()
+        broker.move_leader(TOPIC, 0, 2)
+        time.sleep(0.4)  # so that nothing else goes to the old leader
+        for _ in range(40):
+            load.send(5)
+            time.sleep(0.01)
+        load.check()
+
+
 def background(load: Load) -> Background:
     return Background(load)
 

@@ -173,3 +173,38 @@ def test_unknown_producer_id_after_retention_starts_again_and_otherwise_bumps(ma
 
 def test_other_errors_are_not_this_layers_to_decide(manager):
     assert manager.can_retry(drained(manager), ErrorCode.NOT_LEADER_OR_FOLLOWER, 0) is None
+
+
+def test_no_batch_is_numbered_while_the_oldest_one_is_the_fifth_back(manager):
+    acked(manager)
+    lost = drained(manager, 3)
+    for _ in range(4):
+        acked(manager, 2)  # by a new leader, which has the lost one too
+    waiting = Batch()
+    assert not manager.can_send(waiting), "a broker would not know the lost one again"
+    assert manager.can_send(lost), "its retry may go"
+    manager.on_completed(lost, 1)
+    assert manager.can_send(waiting)
+
+
+def test_five_batches_may_be_on_their_way(manager):
+    acked(manager)
+    batches = [drained(manager, 2) for _ in range(5)]
+    assert not manager.can_send(Batch())
+    for batch in batches:
+        manager.on_completed(batch, 0)
+        drained(manager, 2)
+        assert not manager.can_send(Batch())
+
+
+def test_a_new_epoch_counts_the_batches_on_their_way_again(manager):
+    acked(manager)
+    batches = [drained(manager) for _ in range(3)]
+    manager.on_failed(batches[0], error_for_code(ErrorCode.CORRUPT_MESSAGE), may_be_in_log=False)
+    manager.bump_epoch_if_requested()
+    manager.on_completed(batches[1], 0)
+    for _ in range(4):
+        drained(manager)
+    assert not manager.can_send(Batch())
+    manager.on_completed(batches[2], 1)
+    assert manager.can_send(Batch())
