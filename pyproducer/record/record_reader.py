@@ -66,7 +66,17 @@ def _read_unsigned(data: bytes, position: int, bits: int) -> tuple[int, int]:
     return raw, position
 
 
-def _read_headers(data: bytes, position: int, end: int, count: int) -> tuple[tuple[Header, ...], int]:
+def read_headers(data: bytes, position: int, end: int, count: int) -> tuple[tuple[Header, ...], int]:
+    """Read the headers of one record.
+
+    Returns:
+        The headers, and the position after them.
+
+    Raises:
+        CorruptRecordError: They do not fit between `position` and `end`.
+        UnicodeDecodeError: A key is no UTF-8.
+        IndexError: The data end within them.
+    """
     # Each header takes two bytes at least: a count that lies fails here, not in memory.
     if count < 0 or 2 * count > end - position:
         raise CorruptRecordError(f"{count} headers at byte {position} do not fit into {end - position} bytes")
@@ -190,7 +200,7 @@ def decode_records(data: bytes, *, record_count: int, base_offset: int, base_tim
             position += 1
             if raw:
                 count, position = read_varint(data, position - 1)
-                headers, position = _read_headers(data, position, end, count)
+                headers, position = read_headers(data, position, end, count)
             else:
                 headers = NO_HEADERS
             if position != end:

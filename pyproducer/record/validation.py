@@ -29,6 +29,7 @@ from pyproducer.record.layout import (
     Buffer,
 )
 from pyproducer.record.record_reader import decode_records
+from pyproducer.record.record_scan import records_are_sound
 
 FIRST_PRODUCE_VERSION_WITH_ZSTD = 7
 LZ4_FLAGS_OFFSET = 4
@@ -199,6 +200,9 @@ def _record_fault(batch: RecordBatch, rules: BatchRules, timestamp_ms: int,
     place = "" if topic_partition is None else f" {topic_partition}"
     keyless = f"Compacted topic cannot accept message without key in topic partition{place}."
     is_compacted = rules.is_compacted
+    if records_are_sound(expanded, record_count=batch.record_count, base_timestamp=batch.base_timestamp,
+                         earliest=earliest, latest=latest, needs_key=is_compacted):
+        return None
     faults: list[RecordFault] = []
     code = ErrorCode.INVALID_RECORD
     mistaken: Record | None = None
