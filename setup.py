@@ -1,4 +1,7 @@
 """The one thing setup.cfg cannot say: the optional compiled twin, built where a C compiler is present."""
 from setuptools import Extension, setup
 
-setup(ext_modules=[Extension("pyproducer.hotpath._native", ["pyproducer/hotpath/_native.pyx"], optional=True)])
+setup(ext_modules=[
+    Extension(f"pyproducer.hotpath.{name}", [f"pyproducer/hotpath/{name}.pyx"],
+              depends=["pyproducer/hotpath/_native.pxd", "pyproducer/hotpath/_native_column.pxi"], optional=True)
+    for name in ("_native", "_native_columns")])

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 __version__ = "0.1.0"
 
+from pyproducer.accumulator.batch_future import BatchFuture, BatchMetadata
 from pyproducer.common.cluster import Cluster, Node, PartitionInfo, TopicPartition
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.common.errors import (
@@ -78,6 +79,8 @@ __all__ = [
     "ApiError",
     "AuthenticationError",
     "AuthorizationError",
+    "BatchFuture",
+    "BatchMetadata",
     "BufferExhaustedError",
     "BytesSerializer",
     "Cluster",

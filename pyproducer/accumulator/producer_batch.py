@@ -8,8 +8,12 @@ Source:  Java ProducerBatch (4.1). Differs from Java: records are compressed onc
 
 from __future__ import annotations
 
+from array import array
+from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
+from pyproducer.accumulator.batch_future import BatchFuture, RowRange
 from pyproducer.accumulator.produce_result import (
     NO_TIMESTAMP,
     OnCompletion,
@@ -21,7 +25,7 @@ from pyproducer.accumulator.produce_result import (
 from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.errors import KafkaError
 from pyproducer.common.records import RecordMetadata
-from pyproducer.hotpath import FutureRecordMetadata, OpenBatch, run_callbacks
+from pyproducer.hotpath import ColumnChunk, FutureRecordMetadata, OpenBatch, run_callbacks
 from pyproducer.record.batch_reader import read_batches
 from pyproducer.record.batch_writer import close_records, write_header
 from pyproducer.record.compression import Compressor
@@ -33,13 +37,30 @@ from pyproducer.transaction.producer_id import (
 )
 
 
+@dataclass(frozen=True)
+class BatchRows:
+    """Rows of one send_batch whose columns lie in one piece, ordered by partition.
+
+    Attributes:
+        future: Told what becomes of them.
+        chunk: The columns.
+        timestamps: Epoch ms of every row of the call.
+        order: Numbers of rows of the call.
+    """
+
+    future: BatchFuture
+    chunk: ColumnChunk
+    timestamps: array[int]
+    order: array[int]
+
+
 class ProducerBatch:
     """Records of one partition that travel, succeed and fail together."""
 
     __slots__ = ("attempts", "base_sequence", "codec_id", "created_ms", "drained_ms",
                  "is_done", "is_hurried", "is_in_flight", "is_sequence_reset", "is_split_batch",
                  "is_transactional", "last_error", "leader_epoch", "leader_epoch_at_last_attempt",
-                 "may_be_in_log", "open", "payload", "producer_epoch", "producer_id", "reserved_bytes",
+                 "may_be_in_log", "open", "payload", "producer_epoch", "producer_id", "ranges", "reserved_bytes",
                  "result", "retry_at_ms", "topic_partition")
 
     def __init__(self, topic_partition: TopicPartition, *, created_ms: int, write_limit_bytes: int,
@@ -52,6 +73,7 @@ class ProducerBatch:
         self.codec_id = 0
         self.result = ProduceRequestResult(topic_partition)
         self.open = OpenBatch(self.result, write_limit_bytes)
+        self.ranges: list[RowRange] = []  # rows of send_batch; the other records have futures
         self.is_done = False
         self.is_in_flight = False
         self.is_hurried = False  # somebody waits for a record of it: it does not linger
@@ -73,6 +95,13 @@ class ProducerBatch:
                    on_completion: OnCompletion | None) -> FutureRecordMetadata | None:
         """Add a record, or return None when there is no room; the first record always has room."""
         return self.open.try_append(timestamp, key, value, headers, on_completion)
+
+    def append_rows(self, rows: BatchRows, start: int, end: int) -> int:
+        """Add rows of a send_batch until there is no room; return how many. The first record always has room."""
+        index, count = rows.chunk.append_to(self.open, rows.timestamps, rows.order, start, end)
+        if count:
+            self.ranges.append(RowRange(rows.future, index, rows.order, start, count))
+        return count
 
     def close_for_appends(self) -> None:
         """Let no record in any more."""
@@ -179,7 +208,7 @@ class ProducerBatch:
         while len(batches) == 1 and len(records) > 1:
             split_size_bytes = max(1, batches[0].open.size_bytes // 2)
             batches = self._distribute(records, split_size_bytes)
-        futures = iter(self.open.futures)
+        futures, begin = deque(self.open.futures), 0
         sequence = self.base_sequence
         share_bytes = self.reserved_bytes // len(batches)
         for batch in batches:
@@ -187,18 +216,26 @@ class ProducerBatch:
             batch.attempts = self.attempts
             batch.retry_at_ms = self.retry_at_ms
             batch.reserved_bytes = share_bytes
-            batch.open.futures = [next(futures) for _ in range(batch.record_count)]
+            end = begin + batch.record_count
+            moved: list[FutureRecordMetadata] = []
+            while futures and futures[0]._index < end:
+                moved.append(futures.popleft())
+            batch.open.futures = moved
+            batch.ranges = [part for rows in self.ranges if (part := rows.part(begin, end)) is not None]
             if self.has_sequence:
                 batch.set_producer_state(self.producer_id, self.producer_epoch, sequence,
                                          is_transactional=self.is_transactional)
                 sequence = increment_sequence(sequence, batch.record_count)
+            begin = end
         batches[-1].reserved_bytes += self.reserved_bytes - share_bytes * len(batches)
         self.reserved_bytes = 0
+        begin = 0
         for batch in batches:
-            for index, future in enumerate(batch.open.futures):
-                move_future(future, batch.result, index)
+            for future in batch.open.futures:
+                move_future(future, batch.result, future._index - begin)
+            begin += batch.record_count
         self.is_done = True
-        self.open.futures = []
+        self.open.futures, self.ranges = [], []
         self.result.split(tuple(batch.result for batch in batches))
         return batches
 
@@ -226,8 +263,14 @@ class ProducerBatch:
             run_callbacks(futures, RecordMetadata, topic, partition, base_offset, log_append_time,
                           lambda raised: log_raised(self.topic_partition, raised))
         else:
-            for index, future in enumerate(futures):
-                fail_future(future, error_for(index))
+            for future in futures:
+                fail_future(future, error_for(future._index))
+        ranges, self.ranges = self.ranges, []
+        for rows in ranges:
+            if error_for is None:
+                rows.future.on_stored(rows, base_offset, log_append_time)
+            else:
+                rows.fail(error_for)
         self.result.notify()
         return True
 

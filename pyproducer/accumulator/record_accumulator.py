@@ -18,7 +18,7 @@ from pyproducer.accumulator.drain import SequenceKeeper, drain_node
 from pyproducer.accumulator.incomplete_batches import IncompleteBatches
 from pyproducer.accumulator.partition_queue import PartitionQueue
 from pyproducer.accumulator.produce_result import OnCompletion
-from pyproducer.accumulator.producer_batch import ProducerBatch
+from pyproducer.accumulator.producer_batch import BatchRows, ProducerBatch
 from pyproducer.accumulator.ready import NEVER_MS, ReadyCheckResult, ready
 from pyproducer.common.backoff import ExponentialBackoff
 from pyproducer.common.clock import Clock
@@ -35,6 +35,15 @@ class AppendResult(NamedTuple):
     """
 
     future: FutureRecordMetadata
+    batch: ProducerBatch
+    batch_is_full: bool
+    new_batch_created: bool
+
+
+class AppendRowsResult(NamedTuple):
+    """How many rows a batch took, the batch, whether it is full, and whether it was opened for them."""
+
+    row_count: int
     batch: ProducerBatch
     batch_is_full: bool
     new_batch_created: bool
@@ -95,6 +104,55 @@ class RecordAccumulator:
                 batch = queue.batches[-1]
                 return AppendResult(future, batch, batch.is_full, False)
         return self._append_to_new_batch(queue, timestamp, key, value, headers, on_completion, max_block_ms)
+
+    def append_rows(self, topic: str, partition: int, rows: BatchRows, start: int, end: int,
+                    max_block_ms: int) -> AppendRowsResult:
+        """Add rows of a send_batch to the open batch of their partition, or to a new one: as many as one batch takes.
+
+        Blocks the caller while buffer.memory is exhausted; never does I/O.
+
+        Args:
+            topic: Topic of the destination.
+            partition: Partition, already chosen.
+            rows: The rows, none of them above buffer.memory.
+            start: Where in `rows.order` to begin.
+            end: Where in `rows.order` to end; above `start`.
+            max_block_ms: Longest wait for memory, in ms.
+
+        Returns:
+            How many rows were added, at least one.
+
+        Raises:
+            BufferExhaustedError: No memory within max_block_ms. Not sent.
+            ProducerClosedError: The producer is closed. Not sent.
+        """
+        queue = self._queues.get((topic, partition))
+        if queue is None:
+            queue = self._create_queue(TopicPartition(topic, partition))
+        with queue.lock:
+            result = self._append_rows(queue, rows, start, end)
+        if result is not None:
+            return result
+        size_bytes = max(self._batch_size_bytes, rows.chunk.size_upper_bound(rows.order[start]))
+        self._pool.allocate(size_bytes, max_block_ms)
+        try:
+            now_ms = self._clock.now_ms()
+            # Another caller may have opened a batch while this one waited for memory.
+            with queue.lock:
+                result = self._append_rows(queue, rows, start, end)
+                if result is None:
+                    batch = self._new_batch(queue, size_bytes, now_ms)
+                    count = batch.append_rows(rows, start, end)
+                    if start + count < end:
+                        batch.close_for_appends()
+                    size_bytes = 0
+                    self._incomplete.add(batch)
+                    queue.batches.append(batch)
+                    result = AppendRowsResult(count, batch, batch.is_full, True)
+            return result
+        finally:
+            if size_bytes:
+                self._pool.deallocate(size_bytes)
 
     def begin_flush(self) -> list[ProducerBatch]:
         """Make every batch ready to send, and return those that are incomplete now."""
@@ -289,12 +347,9 @@ class RecordAccumulator:
                 if future is not None:
                     batch = queue.batches[-1]
                     return AppendResult(future, batch, batch.is_full, False)
-                batch = ProducerBatch(queue.topic_partition, created_ms=now_ms,
-                                      write_limit_bytes=self._batch_size_bytes, reserved_bytes=size_bytes)
+                batch = self._new_batch(queue, size_bytes, now_ms)
                 future = batch.try_append(timestamp, key, value, headers, on_completion)
                 assert future is not None, "the first record of a batch always has room"
-                if self.on_hurry is not None:
-                    batch.result.on_wait = partial(self._hurry, batch)
                 size_bytes = 0
                 self._incomplete.add(batch)
                 queue.batches.append(batch)
@@ -302,3 +357,22 @@ class RecordAccumulator:
         finally:
             if size_bytes:
                 self._pool.deallocate(size_bytes)
+
+    def _append_rows(self, queue: PartitionQueue, rows: BatchRows, start: int, end: int) -> AppendRowsResult | None:
+        """Add rows to the open batch, or return None where no row has room. With the partition's lock held."""
+        if self._is_closed:
+            raise ProducerClosedError("the producer is closed: no record can be sent any more")
+        if not queue.batches:
+            return None
+        last = queue.batches[-1]
+        count = last.append_rows(rows, start, end)
+        if start + count < end:
+            last.close_for_appends()
+        return AppendRowsResult(count, last, last.is_full, False) if count else None
+
+    def _new_batch(self, queue: PartitionQueue, size_bytes: int, now_ms: int) -> ProducerBatch:
+        batch = ProducerBatch(queue.topic_partition, created_ms=now_ms, write_limit_bytes=self._batch_size_bytes,
+                              reserved_bytes=size_bytes)
+        if self.on_hurry is not None:
+            batch.result.on_wait = partial(self._hurry, batch)
+        return batch

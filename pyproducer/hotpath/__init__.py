@@ -16,6 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 _NAMES = ("BatchBuffer", "OpenBatch", "FutureRecordMetadata", "encode_headers", "encode_uvarint", "encode_varint",
           "murmur2", "record_size_upper_bound", "run_callbacks", "varint")
+_COLUMN_NAMES = ("Column", "ColumnChunk", "binary_column", "dictionary_column", "encode_header_rows", "items_column",
+                 "sort_rows", "store_rows")
+_BUILT_FILES = ("_native", "_native_columns")
 HEADER_SIZE_BYTES = 61
 
 
@@ -29,7 +32,8 @@ def _choose(wanted: str | None) -> str:
         raise ImportError(f"PYPRODUCER_IMPL={wanted!r} is not known: use 'native' or 'python', or leave it unset")
     if wanted == "python":
         return "python"
-    if importlib.util.find_spec("pyproducer.hotpath._native") is not None:
+    # Both or none: the second reads the fields of the first's classes.
+    if all(importlib.util.find_spec(f"pyproducer.hotpath.{name}") is not None for name in _BUILT_FILES):
         return "native"
     if wanted == "native":
         raise ImportError("PYPRODUCER_IMPL=native, but the compiled twin was not built: install pyproducer where a "
@@ -54,10 +58,23 @@ if TYPE_CHECKING:
         run_callbacks,
         varint,
     )
+    from pyproducer.hotpath._python_columns import (
+        Column,
+        ColumnChunk,
+        binary_column,
+        dictionary_column,
+        encode_header_rows,
+        items_column,
+        sort_rows,
+        store_rows,
+    )
 else:
     _twin = importlib.import_module(f"pyproducer.hotpath._{IMPL}")
     for _name in _NAMES:
         globals()[_name] = getattr(_twin, _name)
+    _columns = importlib.import_module(f"pyproducer.hotpath._{IMPL}_columns")
+    for _name in _COLUMN_NAMES:
+        globals()[_name] = getattr(_columns, _name)
 
 # The whole of a plain send() as one native call. It has no Python text of its own: what it does is defined by
 # RecordSender in producer/do_send.py, to which it hands everything that is not plain.
@@ -68,14 +85,22 @@ __all__ = [
     "IMPL",
     "IS_FALLBACK",
     "BatchBuffer",
+    "Column",
+    "ColumnChunk",
     "FastRoad",
     "FutureRecordMetadata",
     "OpenBatch",
+    "binary_column",
+    "dictionary_column",
+    "encode_header_rows",
     "encode_headers",
     "encode_uvarint",
     "encode_varint",
+    "items_column",
     "murmur2",
     "record_size_upper_bound",
     "run_callbacks",
+    "sort_rows",
+    "store_rows",
     "varint",
 ]

@@ -6,7 +6,7 @@ so a method that calls none is atomic. FastRoad relies on that: it appends to a 
 
 Road:    send() -> [FastRoad] -> OpenBatch ... completion -> [run_callbacks] -> application
 Thread:  as in _python.py.
-Source:  _python.py; Java Utils.murmur2, DefaultRecord.writeTo (4.1).
+Source:  _python.py (fields that _native_columns shares are in _native.pxd); Java Utils.murmur2, DefaultRecord.writeTo (4.1).
 """
 
 cimport cython
@@ -29,8 +29,6 @@ cdef extern from "time.h" nogil:
     int CLOCK_REALTIME
 
 cdef enum:
-    HEADER_BYTES = 61
-    OVERHEAD_BYTES = 21
     # metadata.max.idle.ms is minutes, so a topic in use is reported once a second; see do_send.py.
     TOUCH_INTERVAL_MS = 1000
     # A batch.size of many megabytes is not taken at once for a batch that may stay small.
@@ -77,35 +75,6 @@ def murmur2(bytes data not None):
 
 
 # ---- varints
-
-cdef inline uint64_t zigzag(int64_t value) noexcept nogil:
-    return (<uint64_t>value << 1) ^ <uint64_t>(value >> 63)
-
-
-cdef inline int uvarint_size(uint64_t value) noexcept nogil:
-    cdef int size = 1
-    while value > 0x7F:
-        value >>= 7
-        size += 1
-    return size
-
-
-cdef inline uint8_t *put_uvarint(uint8_t *out, uint64_t value) noexcept nogil:
-    while value > 0x7F:
-        out[0] = <uint8_t>(value & 0x7F) | 0x80
-        out += 1
-        value >>= 7
-    out[0] = <uint8_t>value
-    return out + 1
-
-
-cdef inline int varint_size(int64_t value) noexcept nogil:
-    return uvarint_size(zigzag(value))
-
-
-cdef inline uint8_t *put_varint(uint8_t *out, int64_t value) noexcept nogil:
-    return put_uvarint(out, zigzag(value))
-
 
 def encode_uvarint(value):
     """Encode a non-negative int, seven bits a byte, lowest first."""
@@ -217,11 +186,7 @@ cdef class FutureRecordMetadata:
 cdef class BatchBuffer:
     """The open end of one batch: records are encoded straight behind the room for the batch's header."""
 
-    cdef bytearray storage
-    cdef Py_ssize_t used
-    cdef readonly Py_ssize_t record_count
-    cdef readonly int64_t base_timestamp
-    cdef readonly int64_t max_timestamp
+    # Its fields are in _native.pxd.
 
     def __cinit__(self, *args, **kwargs):
         self.storage = bytearray(HEADER_BYTES)
@@ -297,11 +262,6 @@ cdef class BatchBuffer:
 cdef class OpenBatch(BatchBuffer):
     """A batch that records are appended to: their bytes, and a future for each."""
 
-    cdef public object result
-    cdef public Py_ssize_t write_limit_bytes
-    cdef public list futures
-    cdef public bint is_closed
-
     def __init__(self, result, Py_ssize_t write_limit_bytes):
         self.result = result
         self.write_limit_bytes = write_limit_bytes
@@ -370,7 +330,8 @@ def run_callbacks(list futures not None, metadata_class, topic, partition, int64
         on_completion = future._on_completion
         if on_completion is not None:
             future._on_completion = None
-            metadata = new_metadata(metadata_class, topic, partition, base_offset + index if base_offset >= 0 else -1,
+            metadata = new_metadata(metadata_class, topic, partition,
+                                    base_offset + future._index if base_offset >= 0 else -1,
                                     log_append_time if log_append_time >= 0 else future._timestamp,
                                     future.serialized_key_size, future.serialized_value_size)
             try:

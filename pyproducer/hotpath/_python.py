@@ -285,7 +285,7 @@ def run_callbacks(futures: Sequence[Any], metadata_class: type[Any], topic: str,
     """Tell the records of a stored batch, in order: on_completion(metadata, None), then the done callbacks.
 
     Args:
-        futures: The batch's futures; each forgets its callbacks.
+        futures: The batch's futures, each with its index there; each forgets its callbacks.
         metadata_class: A tuple of topic, partition, offset, timestamp, key size, value size.
         topic: The batch's topic.
         partition: The batch's partition.
@@ -293,11 +293,11 @@ def run_callbacks(futures: Sequence[Any], metadata_class: type[Any], topic: str,
         log_append_time: The broker's time in epoch ms, or -1 where the records' own timestamps hold.
         on_raised: Told of an exception that a callback raised; the other callbacks run all the same.
     """
-    for index, future in enumerate(futures):
+    for future in futures:
         on_completion = future._on_completion
         if on_completion is not None:
             future._on_completion = None
-            metadata = metadata_class(topic, partition, base_offset + index if base_offset >= 0 else -1,
+            metadata = metadata_class(topic, partition, base_offset + future._index if base_offset >= 0 else -1,
                                       log_append_time if log_append_time >= 0 else future._timestamp,
                                       future.serialized_key_size, future.serialized_value_size)
             try:

@@ -57,17 +57,17 @@ class RecordSender:
                  max_request_size_bytes: int, buffer_memory_bytes: int, max_block_ms: int) -> None:
         self._metadata = metadata
         self._accumulator = accumulator
-        self._partitioner = partitioner
+        self.partitioner = partitioner
         self._partition = partitioner.partition
         self._on_append: Callable[..., None] | None = getattr(partitioner, "on_append", None)
-        self._key_serializer = key_serializer
-        self._value_serializer = value_serializer
-        self._interceptors = interceptors
+        self.key_serializer = key_serializer
+        self.value_serializer = value_serializer
+        self.interceptors = interceptors
         self._clock = clock
         self._wakeup_sender = wakeup_sender
         self._max_request_size_bytes = max_request_size_bytes
         self._buffer_memory_bytes = buffer_memory_bytes
-        self._max_record_bytes = min(max_request_size_bytes, buffer_memory_bytes)
+        self.max_record_bytes = min(max_request_size_bytes, buffer_memory_bytes)
         self._max_block_ms = max_block_ms
         self._touched: dict[str, int] = {}  # topic -> when it was reported as in use; races only report twice
         self.is_closed = False
@@ -115,7 +115,7 @@ class RecordSender:
 
     def _send_parts(self, topic: str, value: Any, key: Any, partition: int | None, timestamp: int | None,
                     headers: tuple[Header, ...], on_completion: OnCompletion | None) -> FutureRecordMetadata:
-        if self._interceptors:
+        if self.interceptors:
             record = ProducerRecord(topic, value, key, partition=partition, timestamp=timestamp, headers=headers)
             return self._send_intercepted(record, on_completion)
         try:
@@ -127,7 +127,7 @@ class RecordSender:
                                  on_completion)
 
     def _send_intercepted(self, record: ProducerRecord, on_completion: OnCompletion | None) -> FutureRecordMetadata:
-        interceptors = self._interceptors
+        interceptors = self.interceptors
         record = interceptors.on_send(record)
         topic_partition = TopicPartition(record.topic,
                                          UNKNOWN_PARTITION if record.partition is None else record.partition)
@@ -158,23 +158,43 @@ class RecordSender:
         if (count is None or (partition is not None and partition >= count)
                 or abs(created - self._touched.get(topic, 0)) >= _TOUCH_INTERVAL_MS):
             began_ms = self._clock.now_ms()
-            cluster = self._known_cluster(topic, partition, created)
+            cluster = self.known_cluster(topic, partition, created, max_block_ms)
             count = len(cluster.partitions_for_topic(topic))
             # What the wait for metadata took is not there any more for the wait for memory.
             max_block_ms = max(0, max_block_ms - (self._clock.now_ms() - began_ms))
-        key_bytes = key if self._key_serializer is None and type(key) is bytes else self._serialize(
-            self._key_serializer, topic, headers, key, "key")
-        value_bytes = value if self._value_serializer is None and type(value) is bytes else self._serialize(
-            self._value_serializer, topic, headers, value, "value")
+        key_bytes = key if self.key_serializer is None and type(key) is bytes else self.serialize(
+            self.key_serializer, topic, headers, key, "key")
+        value_bytes = value if self.value_serializer is None and type(value) is bytes else self.serialize(
+            self.value_serializer, topic, headers, value, "value")
         if partition is None:
-            partition = self._partition(topic, key, key_bytes, value, value_bytes, cluster)
-            if type(partition) is not int or not 0 <= partition < count:
-                partition = self._checked_partition(partition, topic, count)
+            partition = self.choose_partition(topic, key, key_bytes, value, value_bytes, cluster, count)
         size_bytes = record_size_upper_bound(key_bytes, value_bytes, headers)
-        if size_bytes > self._max_record_bytes:
-            raise self._too_large(topic, size_bytes)
-        result = self._accumulator.append(topic, partition, created if timestamp is None else timestamp, key_bytes,
-                                          value_bytes, headers, on_completion, max_block_ms)
+        if size_bytes > self.max_record_bytes:
+            raise self.too_large(topic, size_bytes)
+        return self.append(topic, partition, count, created if timestamp is None else timestamp, key_bytes, value_bytes,
+                           headers, on_completion, size_bytes, cluster, created, max_block_ms)
+
+    def append(self, topic: str, partition: int, count: int, timestamp: int, key_bytes: bytes | None,
+               value_bytes: bytes | None, headers: tuple[Header, ...], on_completion: OnCompletion | None,
+               size_bytes: int, cluster: Cluster, created: int, max_block_ms: int) -> FutureRecordMetadata:
+        """Hand one serialized record over, and tell who wants to know; see RecordAccumulator.append.
+
+        Args:
+            topic: Its topic.
+            partition: Its partition.
+            count: How many partitions the topic has.
+            timestamp: Epoch ms.
+            key_bytes: The serialized key.
+            value_bytes: The serialized value.
+            headers: The headers.
+            on_completion: The callback.
+            size_bytes: Its `record_size_upper_bound`.
+            cluster: The snapshot that the partition was chosen by.
+            created: Epoch ms of the call.
+            max_block_ms: Longest wait for memory.
+        """
+        result = self._accumulator.append(topic, partition, timestamp, key_bytes, value_bytes, headers, on_completion,
+                                          max_block_ms)
         if self.fast_road is not None:
             self._announce(topic, partition, count, created, cluster, result.batch)
         if self._on_append is not None:
@@ -183,35 +203,53 @@ class RecordSender:
             self._wakeup_sender()
         return result.future
 
+    def choose_partition(self, topic: str, key: Any, key_bytes: bytes | None, value: Any, value_bytes: bytes | None,
+                         cluster: Cluster, count: int) -> int:
+        """Ask the partitioner, and check what it says.
+
+        Raises:
+            TypeError: It is not an int. Not sent.
+            ValueError: The topic has no such partition. Not sent.
+        """
+        partition = self._partition(topic, key, key_bytes, value, value_bytes, cluster)
+        if type(partition) is not int or not 0 <= partition < count:
+            partition = self._checked_partition(partition, topic, count)
+        return partition
+
     def pave(self, fast_road_class: Any) -> None:
         """Let plain records take the compiled road, where everything about them is built in.
 
         That is: no interceptors, no serializers, DefaultPartitioner itself. What such a record meets there is the same
         as here; the first record of each batch comes here and opens it.
         """
-        if not self._interceptors and self._key_serializer is None and self._value_serializer is None and type(
-                self._partitioner) is DefaultPartitioner and isinstance(self._clock, SystemClock):
-            self.fast_road = fast_road_class(self.send, self._metadata, self._max_record_bytes, self._wakeup_sender)
+        if not self.interceptors and self.key_serializer is None and self.value_serializer is None and type(
+                self.partitioner) is DefaultPartitioner and isinstance(self._clock, SystemClock):
+            self.fast_road = fast_road_class(self.send, self._metadata, self.max_record_bytes, self._wakeup_sender)
 
     def _announce(self, topic: str, partition: int, count: int, created: int, cluster: Cluster,
                   batch: ProducerBatch) -> None:
         """Tell the compiled road which batch takes the next records."""
         counter: Iterator[int] | None = None
         available: tuple[int, ...] = ()
-        if isinstance(self._partitioner, DefaultPartitioner):
+        if isinstance(self.partitioner, DefaultPartitioner):
             infos = cluster.available_partitions_for_topic(topic) or cluster.partitions_for_topic(topic)
-            counter, available = self._partitioner.counter(topic), tuple(info.partition for info in infos)
+            counter, available = self.partitioner.counter(topic), tuple(info.partition for info in infos)
         self.fast_road.begin_topic(cluster, topic, count, self._touched.get(topic, created), counter, available)
         self.fast_road.open_batch(topic, partition, batch.open)
 
-    def _known_cluster(self, topic: str, partition: int | None, timestamp: int) -> Cluster:
-        cluster = wait_on_metadata(self._metadata, self._wakeup_sender, self._clock, topic, partition,
-                                   self._max_block_ms)
+    def known_cluster(self, topic: str, partition: int | None, timestamp: int, max_block_ms: int) -> Cluster:
+        """Report a topic as in use, and wait until it is known; see wait_on_metadata."""
+        cluster = wait_on_metadata(self._metadata, self._wakeup_sender, self._clock, topic, partition, max_block_ms)
         self._touched[topic] = timestamp
         return cluster
 
-    def _serialize(self, serializer: Serializer | None, topic: str, headers: tuple[Header, ...], data: Any,
-                   part: str) -> bytes | None:
+    def serialize(self, serializer: Serializer | None, topic: str, headers: tuple[Header, ...], data: Any,
+                  part: str) -> bytes | None:
+        """Return the bytes of a part ("key" or "value") of a record.
+
+        Raises:
+            SerializationError: The serializer failed, or there is none and the data are not bytes. Not sent.
+        """
         if serializer is not None:
             try:
                 data = serializer(topic, headers, data)
@@ -234,25 +272,26 @@ class RecordSender:
         try:
             index = partition.__index__()
         except AttributeError:
-            raise TypeError(f"The partitioner {self._partitioner!r} gave {partition!r} for topic {topic!r}: it must "
+            raise TypeError(f"The partitioner {self.partitioner!r} gave {partition!r} for topic {topic!r}: it must "
                             "give an int") from None
         if not 0 <= index < count:
-            raise ValueError(f"The partitioner {self._partitioner!r} gave partition {index} for topic {topic!r}: the "
+            raise ValueError(f"The partitioner {self.partitioner!r} gave partition {index} for topic {topic!r}: the "
                              f"topic has {count} partitions, so it must be from 0 to {count - 1}")
         return int(index)
 
-    def _too_large(self, topic: str, size_bytes: int) -> RecordTooLargeError:
+    def too_large(self, topic: str, size_bytes: int, where: str = "") -> RecordTooLargeError:
+        """Return the error for a record above `max_record_bytes`; `where` says which one it is, if not the only one."""
         if size_bytes > self._max_request_size_bytes:
             limit = f"max.request.size = {self._max_request_size_bytes}"
         else:
             limit = f"buffer.memory = {self._buffer_memory_bytes}"
         error = RecordTooLargeError(
-            f"The record for topic {topic!r} takes {size_bytes} bytes with its batch header, which is above {limit}. "
-            "Send less in one record, or raise that setting (the topic's max.message.bytes must allow it too)",
+            f"{where}The record for topic {topic!r} takes {size_bytes} bytes with its batch header, which is above "
+            f"{limit}. Send less in one record, or raise that setting (the topic's max.message.bytes must allow it "
+            "too)",
             code=ErrorCode.MESSAGE_TOO_LARGE)
         error.outcome = "not_sent"
         return error
-
 
 
 def unusable(is_forked: bool) -> IllegalStateError:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Any, NoReturn, overload
 
+from pyproducer.accumulator.batch_future import BatchFuture
 from pyproducer.accumulator.produce_result import OnCompletion
 from pyproducer.common.cluster import PartitionInfo
 from pyproducer.common.errors import IllegalStateError, KafkaTimeoutError
@@ -126,6 +127,40 @@ class KafkaProducer:
         """
         return self._send(topic, value, key=key, partition=partition, timestamp=timestamp, headers=headers,
                           on_completion=on_completion)
+
+    def send_batch(self, topic: str, values: Any, *, keys: Any = None, headers: Any = None, timestamps: Any = None,
+                   partitions: Any = None) -> BatchFuture:
+        """Hand over many records of one topic as columns, each a list or an Arrow array (chunked, too).
+
+        The result is that of send() row by row, in order. Arrow arrays are encoded without a Python object for a row;
+        serializers, interceptors and other partitioners than DefaultPartitioner go through the rows one by one.
+
+        Blocks up to max.block.ms in all while the topic's metadata is not known or buffer.memory is exhausted. Rows
+        that were accepted by then stay accepted; the others have a BufferExhaustedError in the result's `errors`.
+
+        Args:
+            topic: The topic's name.
+            values: A list of bytes or None; or Arrow binary, string, large_binary, large_string or a dictionary of
+                these.
+            keys: The same, or None when no row has a key.
+            headers: For each row a sequence of pairs (str, bytes or None), or None; or Arrow
+                list<struct<key: string, value: binary>>.
+            timestamps: A list of int (epoch ms) or None for now; or Arrow int64 (epoch ms) or timestamp.
+            partitions: A list of int or None to let the partitioner choose; or Arrow int32 or int64.
+
+        Returns:
+            The future of all rows. Its `result(timeout)` is a BatchMetadata: an offset, partition and timestamp for
+            each row, and `errors` by row. Timeouts of metadata and memory, and whatever the broker says, go there.
+
+        Raises:
+            SerializationError: A serializer failed, or there is none and a row is not bytes. No row was sent.
+            RecordTooLargeError: A row is above max.request.size or buffer.memory. No row was sent.
+            TypeError: A column has the wrong type. No row was sent.
+            ValueError: Columns have different lengths, or a number is out of range. No row was sent.
+            ProducerClosedError: The producer is closed. No row was sent.
+            ForkedProducerError: The producer was made before this process was forked. No row was sent.
+        """
+        return self._runtime.batch_sender.send(topic, values, keys, headers, timestamps, partitions)
 
     def flush(self, timeout: float | None = None) -> None:
         """Send everything that was handed over and wait until it is done, callbacks included.

@@ -27,6 +27,7 @@ from pyproducer.producer.config import ProducerConfig
 from pyproducer.producer.do_send import RecordSender
 from pyproducer.producer.interceptors import ProducerInterceptors, resolve_interceptors
 from pyproducer.producer.partitioners import Partitioner, resolve_partitioner
+from pyproducer.producer.send_batch import BatchSender
 from pyproducer.producer.serializers import Serializer, resolve_serializer
 from pyproducer.record.compression import Compressor, compressor_for
 from pyproducer.sender.completion import Completion
@@ -54,6 +55,7 @@ class ProducerRuntime:
     client: NetworkClient
     accumulator: RecordAccumulator
     record_sender: RecordSender
+    batch_sender: BatchSender
     io_thread: IoThread
     metrics: Metrics
     interceptors: ProducerInterceptors
@@ -136,6 +138,8 @@ def build_runtime(config: ProducerConfig, key_serializer: object, value_serializ
         value_serializer=value, interceptors=interceptors, clock=clock, wakeup_sender=client.wakeup,
         max_request_size_bytes=config.max_request_size, buffer_memory_bytes=config.buffer_memory,
         max_block_ms=config.max_block_ms)
+    batch_sender = BatchSender(record_sender=record_sender, accumulator=accumulator, clock=clock,
+                               wakeup_sender=client.wakeup, max_block_ms=config.max_block_ms)
     if config.is_default("linger.ms"):
         # A caller who waits for a record does not wait for linger.ms too, unless it was set on purpose.
         accumulator.on_hurry = client.wakeup
@@ -147,8 +151,8 @@ def build_runtime(config: ProducerConfig, key_serializer: object, value_serializ
     metrics.gauge("buffer-available-bytes", lambda: pool.available_bytes)
     metrics.gauge("waiting-threads", lambda: pool.queued_count)
     metrics.gauge("requests-in-flight", client.in_flight_request_count)
-    return ProducerRuntime(client_id, config, clock, metadata, client, accumulator, record_sender, io_thread, metrics,
-                           interceptors, partitioner, (key, value))
+    return ProducerRuntime(client_id, config, clock, metadata, client, accumulator, record_sender, batch_sender,
+                           io_thread, metrics, interceptors, partitioner, (key, value))
 
 
 @functools.cache  # once in a process

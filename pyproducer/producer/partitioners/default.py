@@ -7,6 +7,7 @@ Source:  Java DefaultPartitioner as in seed 001 (before KIP-480); Utils.murmur2,
 
 from __future__ import annotations
 
+import collections
 import itertools
 import random
 from typing import Any
@@ -42,6 +43,15 @@ class DefaultPartitioner:
             # Java's AtomicInteger wraps at 32 bits; the mask above makes an endless count the same.
             counter = self._counters.setdefault(topic, itertools.count(random.randrange(-(2**31), 2**31)))
         return counter
+
+    def take_turns(self, topic: str, count: int) -> int:
+        """Take that many numbers of a topic's counter at once; return the first. The others follow it."""
+        counter = self.counter(topic)
+        turns = itertools.islice(counter, count)
+        first = next(turns)
+        # One call in C takes the rest; a number that another caller took in between is his turn and ours.
+        collections.deque(turns, maxlen=0)
+        return first
 
 
 def partition_for(key: bytes, partition_count: int) -> int:

@@ -37,7 +37,7 @@ def test_send_when_the_batch_was_drained_goes_to_the_next_one():
 
 def test_a_keyless_record_takes_one_turn_even_when_the_slow_road_finishes_it():
     sender, accumulator = make_sender(paved=True)
-    sender._partitioner._counters["t"] = itertools.count(0)
+    sender.partitioner._counters["t"] = itertools.count(0)
     partitions = [sender.fast_road.send("t", b"v" * 150)._result.topic_partition.partition for _ in range(12)]
     # 0, 2 and 3 have a leader; each batch takes two such records, so every third turn opens one.
     start = partitions[0]

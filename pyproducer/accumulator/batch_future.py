@@ -1,0 +1,243 @@
+"""The outcome of one send_batch: an offset for each row, or an error.
+
+Road:    append_rows -> [row ranges] ... completion -> [arrays] -> result(), done callbacks
+Thread:  ranges are told by the sender thread, or by who aborts; `_lock` guards the count of rows left and the errors.
+         The arrays are written before the rows are counted as done, and read only when all are.
+Source:  ours. A batch of the accumulator holds ranges of rows instead of a future for each.
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+import threading
+from array import array
+from collections.abc import Callable, Generator, Iterable
+from typing import Any, NamedTuple
+
+from pyproducer.common.errors import KafkaError, KafkaTimeoutError
+from pyproducer.hotpath import store_rows
+
+log = logging.getLogger(__name__)
+
+
+class BatchMetadata:
+    """Where the rows of a send_batch were stored, and what became of those that were not.
+
+    Shape: `offsets` and `timestamps` are array('q'), `partitions` is array('i'), each with one item for each row;
+    `errors` is row -> exception, in order of rows. A row that failed has offset -1; so has one whose offset the broker
+    did not tell (acks=0), but that is not in `errors`. A partition is -1 where a row failed before one was chosen.
+    """
+
+    __slots__ = ("errors", "offsets", "partitions", "timestamps", "topic")
+
+    def __init__(self, topic: str, offsets: array[int], partitions: array[int], timestamps: array[int],
+                 errors: dict[int, BaseException]) -> None:
+        self.topic = topic
+        self.offsets = offsets
+        self.partitions = partitions
+        self.timestamps = timestamps
+        self.errors = errors
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    def raise_on_error(self) -> None:
+        """Do nothing when every row was stored.
+
+        Raises:
+            KafkaError: The error of the first row that was not; its `outcome` says what became of that row.
+        """
+        for error in self.errors.values():
+            raise _own_copy(error)
+
+    def to_arrow(self) -> Any:
+        """Return a pyarrow.RecordBatch of offset, partition and timestamp (ms) that shares the arrays' memory.
+
+        Raises:
+            ImportError: pyarrow is not installed.
+        """
+        import pyarrow
+
+        columns = {"partition": (pyarrow.int32(), self.partitions), "offset": (pyarrow.int64(), self.offsets),
+                   "timestamp": (pyarrow.timestamp("ms", "UTC"), self.timestamps)}
+        return pyarrow.RecordBatch.from_arrays(
+            [pyarrow.Array.from_buffers(kind, len(items), [None, pyarrow.py_buffer(items)])
+             for kind, items in columns.values()], names=list(columns))
+
+    def __repr__(self) -> str:
+        return f"<BatchMetadata {self.topic} rows={len(self)} errors={len(self.errors)}>"
+
+
+class BatchFuture:
+    """The promise of the `BatchMetadata` of one send_batch; done when every row is.
+
+    Thread:  any. Done callbacks run on the sender thread, or at once in the caller's when all rows are done already.
+    """
+
+    __slots__ = ("_callbacks", "_done", "_hurry", "_is_done", "_left", "_lock", "_metadata")
+
+    def __init__(self, topic: str, partitions: array[int], timestamps: array[int]) -> None:
+        count = len(partitions)
+        self._lock = threading.Lock()  # guards _left, _errors, _is_done, _callbacks; innermost
+        self._left = count + 1  # the call itself is the one more, so that no future is done while rows are handed over
+        self._is_done = False
+        self._callbacks: list[Callable[[BatchFuture], object]] = []
+        self._done = threading.Event()
+        # By partition: makes the batch that holds the last rows ready at once. The caller's until hand-over ends.
+        self._hurry: dict[int, Any] = {}
+        self._metadata = BatchMetadata(topic, array("q", (-1,)) * count, partitions, timestamps, {})
+
+    def __len__(self) -> int:
+        return len(self._metadata)
+
+    def done(self) -> bool:
+        """Whether the outcome of every row is known."""
+        return self._is_done
+
+    def cancelled(self) -> bool:
+        """Return False: rows that were handed over cannot be taken back."""
+        return False
+
+    def result(self, timeout: float | None = None) -> BatchMetadata:
+        """Wait for all rows and return where they were stored. Rows that failed are in its `errors`, not raised.
+
+        Args:
+            timeout: Longest wait in seconds; None waits until all is done (delivery.timeout.ms bounds that).
+
+        Raises:
+            KafkaTimeoutError: The timeout passed first (phase "future"). Unknown: rows are still on their way.
+        """
+        if not self._is_done:
+            for result in list(self._hurry.values()):
+                if (on_wait := result.on_wait) is not None:
+                    on_wait()
+            if not self._done.wait(timeout):
+                raise KafkaTimeoutError(
+                    f"{self._left} of {len(self)} rows for {self._metadata.topic} were not done within {timeout} s; "
+                    "they are still on their way (delivery.timeout.ms decides how long they are tried)",
+                    phase="future", outcome="unknown")
+        return self._metadata
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        """Wait for all rows and return the error of the first one that failed, or None when all were stored.
+
+        Raises:
+            KafkaTimeoutError: The timeout passed first (phase "future"). Unknown: rows are still on their way.
+        """
+        for error in self.result(timeout).errors.values():
+            return _own_copy(error)
+        return None
+
+    def add_done_callback(self, fn: Callable[[BatchFuture], object]) -> None:
+        """Call `fn(future)` once all rows are done; at once when they are done already."""
+        with self._lock:
+            if not self._is_done:
+                self._callbacks.append(fn)
+                return
+        self._call(fn)
+
+    def __await__(self) -> Generator[Any, None, BatchMetadata]:
+        import asyncio
+
+        loop = asyncio.get_running_loop()
+        waiter: asyncio.Future[None] = loop.create_future()
+
+        def release() -> None:
+            if not waiter.done():
+                waiter.set_result(None)
+
+        def wake(_: BatchFuture) -> None:
+            try:
+                loop.call_soon_threadsafe(release)
+            except RuntimeError:
+                log.debug("the event loop that awaited a batch of rows is closed")
+
+        self.add_done_callback(wake)
+        yield from waiter
+        return self._metadata
+
+    def __repr__(self) -> str:
+        return f"<BatchFuture {self._metadata.topic} rows={len(self)} {'done' if self._is_done else 'pending'}>"
+
+    # The road's side.
+
+    def on_appended(self, partition: int, result: Any) -> None:
+        """Remember the outcome of the batch that holds a partition's last rows; the caller's, during hand-over."""
+        self._hurry[partition] = result
+
+    def on_handed_over(self) -> None:
+        """Say that no more rows come; the caller's, once."""
+        self._count_done(1)
+
+    def on_stored(self, rows: RowRange, base_offset: int, log_append_time: int) -> None:
+        """Note that a range of rows is in the log, from a batch with this base offset (-1: not known)."""
+        metadata = self._metadata
+        store_rows(metadata.offsets, metadata.timestamps, rows.order, rows.start, rows.row_count,
+                   base_offset + rows.first_index if base_offset >= 0 else -1, log_append_time)
+        self._count_done(rows.row_count)
+
+    def on_failed(self, rows: Iterable[int], error_for: Callable[[int], BaseException]) -> None:
+        """Note that rows failed.
+
+        Args:
+            rows: Their numbers in the call.
+            error_for: Gives the error of the row at a position of `rows`.
+        """
+        errors = {row: error_for(position) for position, row in enumerate(rows)}
+        with self._lock:
+            self._metadata.errors.update(errors)
+        self._count_done(len(errors))
+
+    def on_row(self, row: int, partition: int, offset: int, timestamp: int) -> None:
+        """Note that one row is in the log."""
+        metadata = self._metadata
+        metadata.offsets[row], metadata.partitions[row], metadata.timestamps[row] = offset, partition, timestamp
+        self._count_done(1)
+
+    def _count_done(self, count: int) -> None:
+        with self._lock:
+            self._left -= count
+            if self._left:
+                return
+            if self._metadata.errors:
+                self._metadata.errors = dict(sorted(self._metadata.errors.items()))
+            self._is_done = True
+            callbacks, self._callbacks, self._hurry = self._callbacks, [], {}
+        for fn in callbacks:
+            self._call(fn)
+        self._done.set()
+
+    def _call(self, fn: Callable[[BatchFuture], object]) -> None:
+        try:
+            fn(self)
+        except Exception:
+            log.exception("a done callback of %r raised", self)
+
+
+class RowRange(NamedTuple):
+    """Rows of a call that lie side by side in a batch, from its `first_index` on: `order[start:start + row_count]`."""
+
+    future: BatchFuture
+    first_index: int
+    order: array[int]
+    start: int
+    row_count: int
+
+    def part(self, begin: int, end: int) -> RowRange | None:
+        """Return what lies between two indices of the batch, counted from the first of them; None when nothing does."""
+        first, last = max(self.first_index, begin), min(self.first_index + self.row_count, end)
+        if first >= last:
+            return None
+        return RowRange(self.future, first - begin, self.order, self.start + first - self.first_index, last - first)
+
+    def fail(self, error_for: Callable[[int], KafkaError]) -> None:
+        """Note that the rows failed; `error_for` gives the error at an index of the batch."""
+        self.future.on_failed(self.order[self.start:self.start + self.row_count],
+                              lambda position: error_for(self.first_index + position))
+
+
+def _own_copy(error: BaseException) -> BaseException:
+    own = copy.copy(error)
+    own.__cause__ = error.__cause__ if error.__cause__ is not None else error
+    return own

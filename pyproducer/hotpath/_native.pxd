@@ -1,0 +1,65 @@
+# cython: language_level=3
+"""What the two compiled files share: the open batch's fields, hashing, varints.
+
+Road:    _native, _native_columns -> [pxd]
+Thread:  as in _python.py.
+Source:  _python.py.
+"""
+
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+
+cdef enum:
+    HEADER_BYTES = 61
+    OVERHEAD_BYTES = 21
+
+
+cdef uint32_t hash_key(const uint8_t *data, Py_ssize_t length) noexcept nogil
+
+
+cdef inline uint64_t zigzag(int64_t value) noexcept nogil:
+    return (<uint64_t>value << 1) ^ <uint64_t>(value >> 63)
+
+
+cdef inline int uvarint_size(uint64_t value) noexcept nogil:
+    cdef int size = 1
+    while value > 0x7F:
+        value >>= 7
+        size += 1
+    return size
+
+
+cdef inline uint8_t *put_uvarint(uint8_t *out, uint64_t value) noexcept nogil:
+    while value > 0x7F:
+        out[0] = <uint8_t>(value & 0x7F) | 0x80
+        out += 1
+        value >>= 7
+    out[0] = <uint8_t>value
+    return out + 1
+
+
+cdef inline int varint_size(int64_t value) noexcept nogil:
+    return uvarint_size(zigzag(value))
+
+
+cdef inline uint8_t *put_varint(uint8_t *out, int64_t value) noexcept nogil:
+    return put_uvarint(out, zigzag(value))
+
+
+cdef class BatchBuffer:
+    cdef bytearray storage
+    cdef Py_ssize_t used
+    cdef readonly Py_ssize_t record_count
+    cdef readonly int64_t base_timestamp
+    cdef readonly int64_t max_timestamp
+
+    cdef int reserve(self, Py_ssize_t size) except -1
+    cdef int put(self, int64_t timestamp, bytes key, bytes value, bytes headers) except -1
+
+
+cdef class OpenBatch(BatchBuffer):
+    cdef public object result
+    cdef public Py_ssize_t write_limit_bytes
+    cdef public list futures
+    cdef public bint is_closed
+
+    cdef object add(self, int64_t timestamp, bytes key, bytes value, headers, on_completion)

@@ -1,0 +1,181 @@
+"""Arrow arrays as columns: their buffers are read where they lie.
+
+pyarrow is imported only when somebody gives an Arrow object; arrays of other libraries (polars, nanoarrow, arro3) come
+through the Arrow C data interface.
+
+Road:    send_batch() -> [arrays] -> columns -> ColumnChunk
+Thread:  the caller's; Arrow arrays do not change.
+Source:  Arrow columnar format 1.5; the Arrow PyCapsule interface.
+"""
+
+from __future__ import annotations
+
+from array import array
+from typing import Any
+
+from pyproducer.hotpath import Column, binary_column, dictionary_column, encode_header_rows, items_column
+
+
+def is_arrow(column: object) -> bool:
+    """Whether an object is an Arrow array or a chunked one, of whatever library."""
+    return hasattr(type(column), "__arrow_c_array__") or hasattr(type(column), "__arrow_c_stream__")
+
+
+def chunks_of(name: str, column: Any) -> list[Any]:
+    """Return an Arrow object's arrays, as pyarrow's.
+
+    Args:
+        name: What the column is, for messages.
+        column: What `is_arrow` found to be one.
+
+    Raises:
+        TypeError: It is not an array, or pyarrow is not installed. Not sent.
+    """
+    try:
+        import pyarrow
+    except ImportError as cause:
+        raise TypeError(f"{name} is an Arrow object ({type(column).__name__}), and pyarrow, which reads it, is not "
+                        "installed: pip install pyarrow, or pass a list") from cause
+    if not isinstance(column, (pyarrow.Array, pyarrow.ChunkedArray)):
+        try:
+            column = (pyarrow.array(column) if hasattr(type(column), "__arrow_c_array__")
+                      else pyarrow.chunked_array(column))
+        except (pyarrow.ArrowException, TypeError) as cause:
+            raise TypeError(f"{name} must be a list or an Arrow array, got {type(column).__name__}") from cause
+    chunks = column.chunks if isinstance(column, pyarrow.ChunkedArray) else [column]
+    return [chunk.storage if isinstance(chunk, pyarrow.ExtensionArray) else chunk for chunk in chunks]
+
+
+def check_bytes_type(name: str, kind: Any) -> None:
+    """Refuse an Arrow type that is not bytes or text.
+
+    Raises:
+        TypeError: It is neither. Not sent.
+    """
+    from pyarrow import types
+
+    value_kind = kind.value_type if types.is_dictionary(kind) else kind
+    if not (_is_plain(value_kind) or _is_castable(value_kind)):
+        raise TypeError(f"{name} must be an Arrow array of binary, large_binary, string, large_string or a dictionary "
+                        f"of these, got {kind}")
+
+
+def bytes_column(chunk: Any) -> Column:
+    """Return the column of an array whose type was checked.
+
+    Raises:
+        ValueError: Its buffers contradict each other. Not sent.
+    """
+    import pyarrow
+    from pyarrow import types
+
+    if types.is_null(chunk.type):
+        return items_column((None,) * len(chunk), 0, len(chunk))
+    if types.is_dictionary(chunk.type):
+        indices = chunk.indices
+        if not types.is_signed_integer(indices.type):
+            indices = indices.cast(pyarrow.int64())
+        validity, numbers = indices.buffers()
+        return dictionary_column(validity, numbers, indices.type.bit_width // 8, indices.offset, len(indices),
+                                 bytes_column(chunk.dictionary))
+    if _is_castable(chunk.type):
+        chunk = chunk.cast(pyarrow.large_binary())
+    validity, offsets, data = chunk.buffers()
+    return binary_column(validity, offsets, data, _is_wide(chunk.type), chunk.offset, len(chunk))
+
+
+def header_columns(chunk: Any, first_row: int) -> tuple[Column, array[int]]:
+    """Return the encoded headers of a list<struct<key, value>> array, and how much room each row's ask for.
+
+    Raises:
+        TypeError: A key is null. Not sent.
+        ValueError: Its buffers contradict each other. Not sent.
+    """
+    from pyarrow import types
+
+    # flatten() hands a null struct down to its fields, so that it is found as a null key.
+    keys, values = chunk.values.flatten()
+    validity, offsets = chunk.buffers()[:2]
+    data, ends, bounds = encode_header_rows(validity, offsets, types.is_large_list(chunk.type), chunk.offset,
+                                            len(chunk), bytes_column(keys), bytes_column(values), first_row)
+    return binary_column(None, ends, data, True, 0, len(chunk)), bounds
+
+
+def check_headers_type(kind: Any) -> None:
+    """Refuse an Arrow type that is not a list of key and value.
+
+    Raises:
+        TypeError: It is another. Not sent.
+    """
+    from pyarrow import types
+
+    if types.is_list(kind) or types.is_large_list(kind):
+        pair = kind.value_type
+        if types.is_struct(pair) and [field.name for field in pair] == ["key", "value"]:
+            key, value = pair[0].type, pair[1].type
+            if (types.is_string(key) or types.is_large_string(key)) and (_is_plain(value) or types.is_null(value)):
+                return
+    raise TypeError(f"headers must be an Arrow array of list<struct<key: string, value: binary>>, got {kind}")
+
+
+def int_column(name: str, chunks: list[Any], form: str, default: int, highest: int) -> array[int]:
+    """Return numbers of Arrow arrays as an array; null becomes a default.
+
+    Args:
+        name: "timestamps" or "partitions"; timestamps may have a time type, and become epoch ms.
+        chunks: The arrays.
+        form: "q" or "i".
+        default: For null.
+        highest: Numbers are refused when they are above it or negative.
+
+    Raises:
+        TypeError: The arrays hold no integers. Not sent.
+        ValueError: A number is out of range. Not sent.
+    """
+    import pyarrow
+    import pyarrow.compute
+    from pyarrow import types
+
+    numbers = array(form)
+    first_row = 0
+    for chunk in chunks:
+        kind = chunk.type
+        if name == "timestamps" and types.is_timestamp(kind):
+            chunk = chunk.cast(pyarrow.timestamp("ms", kind.tz), safe=False).cast(pyarrow.int64())
+        elif types.is_null(kind):
+            chunk = chunk.cast(pyarrow.int64())
+        elif not types.is_integer(kind):
+            allowed = "int64 or timestamp" if name == "timestamps" else "int32 or int64"
+            raise TypeError(f"{name} must be a list of int or None, or an Arrow array of {allowed}, got {kind}")
+        outside = pyarrow.compute.or_(pyarrow.compute.less(chunk, 0), pyarrow.compute.greater(chunk, highest))
+        row = outside.index(True).as_py()
+        if row >= 0:
+            raise ValueError(f"{name}, row {first_row + row}: {chunk[row].as_py()} is out of range: it must be from 0 "
+                             f"to {highest}, or null")
+        wide = chunk.cast(pyarrow.int64() if form == "q" else pyarrow.int32()).fill_null(default)
+        if len(wide):
+            view = memoryview(wide.buffers()[1]).cast("B")
+            width = numbers.itemsize
+            numbers.frombytes(view[wide.offset * width:(wide.offset + len(wide)) * width])
+        first_row += len(chunk)
+    return numbers
+
+
+def _is_plain(kind: Any) -> bool:
+    from pyarrow import types
+
+    return bool(types.is_binary(kind) or types.is_large_binary(kind) or types.is_string(kind)
+                or types.is_large_string(kind))
+
+
+def _is_wide(kind: Any) -> bool:
+    from pyarrow import types
+
+    return bool(types.is_large_binary(kind) or types.is_large_string(kind))
+
+
+def _is_castable(kind: Any) -> bool:
+    from pyarrow import types
+
+    return bool(types.is_null(kind) or types.is_fixed_size_binary(kind) or types.is_string_view(kind)
+                or types.is_binary_view(kind))

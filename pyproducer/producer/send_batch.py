@@ -1,0 +1,146 @@
+"""send_batch by columns: choose partitions, encode into the open batches, no Python object for a row.
+
+Road:    send_batch() -> [columns, partitions] -> RecordAccumulator
+Thread:  any caller.
+Source:  ours. What becomes of a row is defined by RecordSender: the same as if it had been sent alone.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from pyproducer.accumulator.batch_future import BatchFuture
+from pyproducer.accumulator.producer_batch import BatchRows
+from pyproducer.accumulator.record_accumulator import RecordAccumulator
+from pyproducer.common.clock import Clock
+from pyproducer.common.cluster import Cluster
+from pyproducer.common.errors import (
+    ApiError,
+    AuthenticationError,
+    BufferExhaustedError,
+    KafkaError,
+    KafkaTimeoutError,
+    ProducerClosedError,
+)
+from pyproducer.hotpath import sort_rows
+from pyproducer.producer.columns import Columns, read_columns
+from pyproducer.producer.do_send import RecordSender, unusable
+from pyproducer.producer.partitioners import DefaultPartitioner
+from pyproducer.producer.send_rows import send_rows
+
+
+class BatchSender:
+    """Takes columns from callers and hands them to the accumulator."""
+
+    def __init__(self, *, record_sender: RecordSender, accumulator: RecordAccumulator, clock: Clock,
+                 wakeup_sender: Callable[[], None], max_block_ms: int) -> None:
+        self._record_sender = record_sender
+        self._accumulator = accumulator
+        self._clock = clock
+        self._wakeup_sender = wakeup_sender
+        self._max_block_ms = max_block_ms
+
+    def send(self, topic: str, values: Any, keys: Any, headers: Any, timestamps: Any, partitions: Any) -> BatchFuture:
+        """Take the columns of a call; see KafkaProducer.send_batch."""
+        sender = self._record_sender
+        if sender.is_closed or sender.is_forked:
+            raise unusable(sender.is_forked)
+        if not isinstance(topic, str):
+            raise TypeError(f"topic must be str, got {type(topic).__name__}: {topic!r}")
+        if not topic:
+            raise ValueError("topic must not be empty")
+        created = self._clock.timestamp_ms()
+        deadline_ms = self._clock.now_ms() + self._max_block_ms
+        partitioner = sender.partitioner
+        if (sender.interceptors or sender.key_serializer is not None or sender.value_serializer is not None
+                or type(partitioner) is not DefaultPartitioner):
+            return send_rows(sender, topic, values, keys, headers, timestamps, partitions, self._clock, created,
+                             deadline_ms)
+        columns = read_columns(values, keys, headers, timestamps, partitions, created,
+                               lambda part, data: sender.serialize(None, topic, (), data, part))
+        for chunk in columns.chunks:
+            row = chunk.first_above(sender.max_record_bytes)
+            if row >= 0:
+                raise sender.too_large(topic, chunk.size_upper_bound(row), f"Row {row}: ")
+        future = BatchFuture(topic, columns.partitions, columns.timestamps)
+        if columns.chunks:
+            self._send(topic, columns, partitions is not None, partitioner, future, created, deadline_ms)
+        future.on_handed_over()
+        return future
+
+    def _send(self, topic: str, columns: Columns, has_partitions: bool, partitioner: DefaultPartitioner,
+              future: BatchFuture, created: int, deadline_ms: int) -> None:
+        places = columns.partitions
+        highest = max(places) if has_partitions else -1
+        unknown: set[int] = set()
+        try:
+            cluster = self._record_sender.known_cluster(topic, None, created, self._left_ms(deadline_ms))
+        except (KafkaTimeoutError, ApiError, AuthenticationError) as error:
+            _fail(future, range(len(places)), error)
+            return
+        if highest >= len(cluster.partitions_for_topic(topic)):
+            try:
+                cluster = self._record_sender.known_cluster(topic, highest, created, self._left_ms(deadline_ms))
+            except (KafkaTimeoutError, ApiError, AuthenticationError) as error:
+                count = len(cluster.partitions_for_topic(topic))
+                unknown.update(row for row, partition in enumerate(places) if partition >= count)
+                _fail(future, unknown, error)
+        self._choose_partitions(topic, columns, partitioner, cluster)
+        partition_count = len(cluster.partitions_for_topic(topic))
+        for number, chunk in enumerate(columns.chunks):
+            order, starts = sort_rows(places, chunk.first_row, chunk.row_count, partition_count)
+            rest = self._append(topic, BatchRows(future, chunk, columns.timestamps, order), starts, deadline_ms)
+            if rest is not None:
+                why, rows = rest
+                if number + 1 < len(columns.chunks):
+                    rows.extend(row for row in range(columns.chunks[number + 1].first_row, len(places))
+                                if row not in unknown)
+                _fail(future, rows, why)
+                return
+
+    def _choose_partitions(self, topic: str, columns: Columns, partitioner: DefaultPartitioner,
+                           cluster: Cluster) -> None:
+        infos = cluster.available_partitions_for_topic(topic) or cluster.partitions_for_topic(topic)
+        available = array("i", (info.partition for info in infos))
+        for chunk in columns.chunks:
+            turn_count = chunk.turn_count(columns.partitions)
+            chunk.assign(columns.partitions, len(cluster.partitions_for_topic(topic)), available,
+                         partitioner.take_turns(topic, turn_count) if turn_count else 0)
+
+    def _append(self, topic: str, rows: BatchRows, starts: array[int],
+                deadline_ms: int) -> tuple[KafkaError, array[int]] | None:
+        """Hand over the rows of a chunk, a batch of each partition in turns, so that requests carry all partitions.
+
+        Returns:
+            None when all rows were accepted; else why not, and which were not.
+        """
+        left = [(partition, starts[partition], starts[partition + 1]) for partition in range(len(starts) - 1)
+                if starts[partition] < starts[partition + 1]]
+        while left:
+            next_left: list[tuple[int, int, int]] = []
+            for position, (partition, start, end) in enumerate(left):
+                try:
+                    result = self._accumulator.append_rows(topic, partition, rows, start, end,
+                                                           self._left_ms(deadline_ms))
+                except (BufferExhaustedError, ProducerClosedError) as error:
+                    # All the rest, also what might find room in another partition: so nothing overtakes.
+                    refused = array("i")
+                    for _, refused_start, refused_end in (*left[position:], *next_left):
+                        refused.extend(rows.order[refused_start:refused_end])
+                    return error, refused
+                rows.future.on_appended(partition, result.batch.result)
+                if result.batch_is_full or result.new_batch_created:
+                    self._wakeup_sender()
+                if start + result.row_count < end:
+                    next_left.append((partition, start + result.row_count, end))
+            left = next_left
+        return None
+
+    def _left_ms(self, deadline_ms: int) -> int:
+        return max(0, deadline_ms - self._clock.now_ms())
+
+
+def _fail(future: BatchFuture, rows: Iterable[int], error: KafkaError) -> None:
+    future.on_failed(rows, lambda _position: error)

@@ -1,0 +1,155 @@
+"""send_batch row by row: where serializers, interceptors or another partitioner must see each record.
+
+Road:    send_batch() -> [rows] -> RecordSender.append
+Thread:  any caller.
+Source:  ours. Differs from send() in a loop: every row is serialized and checked before the first one is handed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from pyproducer.accumulator.batch_future import BatchFuture
+from pyproducer.accumulator.produce_result import OnCompletion
+from pyproducer.common.clock import Clock
+from pyproducer.common.cluster import TopicPartition
+from pyproducer.common.errors import BufferExhaustedError, ProducerClosedError
+from pyproducer.common.records import ProducerRecord, RecordMetadata
+from pyproducer.hotpath import record_size_upper_bound
+from pyproducer.producer.columns import ensure_length, int_column, to_items
+from pyproducer.producer.do_send import RecordSender
+
+UNKNOWN_PARTITION = -1
+
+
+class _Row(NamedTuple):
+    """A record as interceptors left it, and its bytes."""
+
+    record: ProducerRecord
+    key_bytes: bytes | None
+    value_bytes: bytes | None
+    size_bytes: int
+
+
+def send_rows(sender: RecordSender, topic: str, values: Any, keys: Any, headers: Any, timestamps: Any, partitions: Any,
+              clock: Clock, created: int, deadline_ms: int) -> BatchFuture:
+    """Send columns row by row; see KafkaProducer.send_batch.
+
+    Args:
+        sender: Whose interceptors, serializers and partitioner are asked.
+        topic: Name of the topic.
+        values: A column.
+        keys: A column or None.
+        headers: A column or None.
+        timestamps: A column or None.
+        partitions: A column or None.
+        clock: For the deadline.
+        created: Epoch ms of the call.
+        deadline_ms: Monotonic ms at which waiting ends.
+
+    Raises:
+        SerializationError: A serializer failed. Nothing was sent.
+        RecordTooLargeError: A row is above max.request.size or buffer.memory. Nothing was sent.
+        TypeError: A column or an item has the wrong type. Nothing was sent.
+        ValueError: Columns have different lengths, or a number is out of range. Nothing was sent.
+    """
+    value_items = to_items("values", values)
+    count = len(value_items)
+    places = int_column("partitions", partitions, count, UNKNOWN_PARTITION)
+    times = int_column("timestamps", timestamps, count, -1)
+    key_items = [None] * count if keys is None else to_items("keys", keys)
+    header_items = [None] * count if headers is None else [_pairs(item) for item in to_items("headers", headers)]
+    for name, column in (("keys", key_items), ("headers", header_items), ("timestamps", times), ("partitions", places)):
+        ensure_length(name, len(column), count)
+    records = []
+    for row in range(count):
+        try:
+            records.append(ProducerRecord(
+                topic, value_items[row], key_items[row], headers=header_items[row],
+                partition=None if places[row] < 0 else places[row], timestamp=None if times[row] < 0 else times[row]))
+        except TypeError as error:
+            raise TypeError(f"headers, row {row}: {error}") from None
+        if times[row] < 0:
+            times[row] = created
+    rows = _serialize(sender, records)
+    future = BatchFuture(topic, places, times)
+    for row, prepared in enumerate(rows):
+        try:
+            _hand_over(sender, prepared, _on_completion(sender, future, row), clock, created, deadline_ms, places, row)
+        except (BufferExhaustedError, ProducerClosedError) as error:
+            for refused in range(row, count):
+                _refuse(sender, future, refused, rows[refused].record, error)
+            break
+        except Exception as error:
+            _refuse(sender, future, row, prepared.record, error)
+    future.on_handed_over()
+    return future
+
+
+def _serialize(sender: RecordSender, records: Sequence[ProducerRecord]) -> list[_Row]:
+    """Return what is to be sent. When a row fails, the interceptors of those before it hear of it, and it is raised."""
+    rows: list[_Row] = []
+    for number, record in enumerate(records):
+        try:
+            if sender.interceptors:
+                record = sender.interceptors.on_send(record)
+            key_bytes = sender.serialize(sender.key_serializer, record.topic, record.headers, record.key, "key")
+            value_bytes = sender.serialize(sender.value_serializer, record.topic, record.headers, record.value, "value")
+            size_bytes = record_size_upper_bound(key_bytes, value_bytes, record.headers)
+            if size_bytes > sender.max_record_bytes:
+                raise sender.too_large(record.topic, size_bytes, f"Row {number}: ")
+        except Exception as error:
+            if sender.interceptors:
+                for heard in (*(row.record for row in rows), record):
+                    sender.interceptors.on_send_error(heard, _place(heard), error)
+            raise
+        rows.append(_Row(record, key_bytes, value_bytes, size_bytes))
+    return rows
+
+
+def _hand_over(sender: RecordSender, row: _Row, on_completion: OnCompletion, clock: Clock, created: int,
+               deadline_ms: int, places: Any, number: int) -> None:
+    record = row.record
+    cluster = sender.known_cluster(record.topic, record.partition, created, _left_ms(clock, deadline_ms))
+    count = len(cluster.partitions_for_topic(record.topic))
+    partition = record.partition
+    if partition is None:
+        partition = sender.choose_partition(record.topic, record.key, row.key_bytes, record.value, row.value_bytes,
+                                            cluster, count)
+    places[number] = partition
+    sender.append(record.topic, partition, count, created if record.timestamp is None else record.timestamp,
+                  row.key_bytes, row.value_bytes, record.headers, on_completion, row.size_bytes, cluster, created,
+                  _left_ms(clock, deadline_ms))
+
+
+def _on_completion(sender: RecordSender, future: BatchFuture, row: int) -> OnCompletion:
+    def acknowledged(metadata: RecordMetadata | None, exception: BaseException | None) -> None:
+        if sender.interceptors:
+            sender.interceptors.on_acknowledgement(metadata, exception)
+        if metadata is not None:
+            future.on_row(row, metadata.partition, metadata.offset, metadata.timestamp)
+        elif exception is not None:
+            future.on_failed((row,), lambda _position: exception)
+    return acknowledged
+
+
+def _refuse(sender: RecordSender, future: BatchFuture, row: int, record: ProducerRecord, error: Exception) -> None:
+    if sender.interceptors:
+        sender.interceptors.on_send_error(record, _place(record), error)
+    future.on_failed((row,), lambda _position: error)
+
+
+def _place(record: ProducerRecord) -> TopicPartition:
+    return TopicPartition(record.topic, UNKNOWN_PARTITION if record.partition is None else record.partition)
+
+
+def _pairs(item: Any) -> Any:
+    """Return the headers of a row; Arrow gives a list of {"key": ..., "value": ...}."""
+    if isinstance(item, list) and item and isinstance(item[0], dict):
+        return [(pair["key"], pair["value"]) for pair in item]
+    return item
+
+
+def _left_ms(clock: Clock, deadline_ms: int) -> int:
+    return max(0, deadline_ms - clock.now_ms())
