@@ -114,8 +114,9 @@ class GroupCoordinator:
             if group is None:
                 answers: _Answers = [lambda: reply(JoinAnswer(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id))]
             else:
+                if is_new:  # an empty one: who joins is written when it is stable
+                    self._save(group)
                 step = GroupStep(group, self._limits, self._clock.now_ms())
-                step.must_save = is_new
                 step.join(request, reply)
                 answers = self._finish(step)
         _give(answers)
@@ -288,10 +289,12 @@ class GroupCoordinator:
         """Let what is due happen too, write the group when it must be, and set the next alarm."""
         step.expire()
         if step.must_save:
-            group = step.group
-            self._append(group.group_id, [group_record(group, timestamp_ms=self._clock.timestamp_ms())])
+            self._save(step.group)
         self._schedule(step.group)
         return step.answers
+
+    def _save(self, group: ClassicGroup) -> None:
+        self._append(group.group_id, [group_record(group, timestamp_ms=self._clock.timestamp_ms())])
 
     def _schedule(self, group: ClassicGroup) -> None:
         deadline_ms = group.next_deadline_ms()

@@ -1,0 +1,207 @@
+"""Consumer groups of foreign clients on our broker: they share, one leaves, offsets outlive the broker."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import aiokafka
+import confluent_kafka
+import pytest
+
+from pyproducer.broker import EmbeddedBroker
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", DeprecationWarning)  # kafka-python reads its schemas in a way that Python left
+    import kafka
+
+pytestmark = pytest.mark.filterwarnings("ignore:read_text is deprecated:DeprecationWarning")
+
+TOPIC, GROUP = "orders", "readers"
+PARTITIONS = 4
+COUNT = 2000
+TIMEOUT_S = 40
+Position = tuple[int, int]
+
+
+class Reader(ABC):
+    """A consumer of the group, as the test needs it; steps of about 50 ms."""
+
+    @abstractmethod
+    def poll(self) -> list[Position]:
+        """Return partition and offset of what there is."""
+
+    @abstractmethod
+    def assignment(self) -> set[int]: ...
+
+    @abstractmethod
+    def commit(self) -> None: ...
+
+    @abstractmethod
+    def leave(self) -> None:
+        """Leave the group and end."""
+
+    is_open = True
+
+    def close(self) -> None:
+        if self.is_open:
+            self.is_open = False
+            self.leave()
+
+
+class ConfluentReader(Reader):
+    def __init__(self, bootstrap_servers: str) -> None:
+        self._consumer = confluent_kafka.Consumer({
+            "bootstrap.servers": bootstrap_servers, "group.id": GROUP, "auto.offset.reset": "earliest",
+            "enable.auto.commit": False, "session.timeout.ms": 10_000, "heartbeat.interval.ms": 200, "log_level": 0})
+        self._consumer.subscribe([TOPIC])
+
+    def poll(self) -> list[Position]:
+        found = []
+        for message in self._consumer.consume(500, timeout=0.05):
+            assert message.error() is None, message.error()
+            found.append((int(message.partition() or 0), int(message.offset() or 0)))
+        return found
+
+    def assignment(self) -> set[int]:
+        return {topic_partition.partition for topic_partition in self._consumer.assignment()}
+
+    def commit(self) -> None:
+        self._consumer.commit(asynchronous=False)
+
+    def leave(self) -> None:
+        self._consumer.close()
+
+
+class KafkaPythonReader(Reader):
+    def __init__(self, bootstrap_servers: str) -> None:
+        self._consumer = kafka.KafkaConsumer(
+            bootstrap_servers=bootstrap_servers, group_id=GROUP, auto_offset_reset="earliest",
+            enable_auto_commit=False, session_timeout_ms=10_000, heartbeat_interval_ms=200)
+        # Without the topic's metadata it assigns nothing at first and joins again at once, and version 3.0.12 then
+        # sometimes sends no heartbeats any more: it is out of the group after its session, as it should be.
+        assert self._consumer.partitions_for_topic(TOPIC) == set(range(PARTITIONS))
+        self._consumer.subscribe([TOPIC])
+
+    def poll(self) -> list[Position]:
+        return [(record.partition, record.offset)
+                for records in self._consumer.poll(timeout_ms=50).values() for record in records]
+
+    def assignment(self) -> set[int]:
+        return {topic_partition.partition for topic_partition in self._consumer.assignment()}
+
+    def commit(self) -> None:
+        self._consumer.commit()
+
+    def leave(self) -> None:
+        self._consumer.close(autocommit=False)
+
+
+class AioKafkaReader(Reader):
+    def __init__(self, bootstrap_servers: str, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._consumer = loop.run_until_complete(self._start(bootstrap_servers))
+
+    async def _start(self, bootstrap_servers: str) -> aiokafka.AIOKafkaConsumer:
+        consumer = aiokafka.AIOKafkaConsumer(
+            TOPIC, bootstrap_servers=bootstrap_servers, group_id=GROUP, auto_offset_reset="earliest",
+            enable_auto_commit=False, session_timeout_ms=10_000, heartbeat_interval_ms=200)
+        await consumer.start()
+        return consumer
+
+    def poll(self) -> list[Position]:
+        found = self._loop.run_until_complete(self._consumer.getmany(timeout_ms=50))
+        return [(record.partition, record.offset) for records in found.values() for record in records]
+
+    def assignment(self) -> set[int]:
+        return {topic_partition.partition for topic_partition in self._consumer.assignment()}
+
+    def commit(self) -> None:
+        self._loop.run_until_complete(self._consumer.commit())
+
+    def leave(self) -> None:
+        self._loop.run_until_complete(self._consumer.stop())
+
+
+OpenReader = Callable[[str], Reader]
+
+
+@pytest.fixture(params=["confluent-kafka", "kafka-python", "aiokafka"])
+def open_reader(request: pytest.FixtureRequest) -> Iterator[OpenReader]:
+    if request.param == "confluent-kafka":
+        yield ConfluentReader
+    elif request.param == "kafka-python":
+        yield KafkaPythonReader
+    else:
+        loop = asyncio.new_event_loop()
+        yield lambda bootstrap_servers: AioKafkaReader(bootstrap_servers, loop)
+        loop.close()
+
+
+def write(broker: EmbeddedBroker, count: int) -> None:
+    producer = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0})
+    for number in range(count):
+        producer.produce(TOPIC, b"v%d" % number, partition=number % PARTITIONS)
+    assert producer.flush(TIMEOUT_S) == 0
+
+
+def poll_until(condition: Callable[[], bool], *readers: Reader, found: list[Position], for_s: float = 0) -> None:
+    """Poll until the condition has held for a time: a rebalance may be under way that a member does not know yet."""
+    deadline = time.monotonic() + TIMEOUT_S
+    held_since: float | None = None
+    while True:
+        now = time.monotonic()
+        held_since = None if not condition() else now if held_since is None else held_since
+        if held_since is not None and now - held_since >= for_s:
+            return
+        assert now < deadline, [reader.assignment() for reader in readers]
+        for reader in readers:
+            found += reader.poll()
+
+
+def test_two_members_share_one_leaves_and_offsets_survive_a_restart(open_reader: OpenReader, tmp_path: Path) -> None:
+    broker = EmbeddedBroker(data_dir=tmp_path, topics={TOPIC: PARTITIONS}, separate_process=True)
+    everything = set(range(PARTITIONS))
+    found: list[Position] = []
+    with ExitStack() as stack:
+        stack.enter_context(broker)
+        one, two = open_reader(broker.bootstrap_servers), open_reader(broker.bootstrap_servers)
+        stack.callback(one.close)
+        stack.callback(two.close)
+        poll_until(lambda: bool(one.assignment() and two.assignment())
+                   and one.assignment() | two.assignment() == everything
+                   and not one.assignment() & two.assignment(), one, two, found=found, for_s=1)
+        write(broker, COUNT)
+        poll_until(lambda: len(found) >= COUNT, one, two, found=found)
+        assert len(set(found)) == len(found) == COUNT
+        one.commit()
+        two.commit()
+        two.close()
+        found.clear()
+        poll_until(lambda: one.assignment() == everything, one, found=found)
+        one.close()
+        assert found == [], "what was committed is not read again"
+        broker.stop()
+        broker.start()
+        again = open_reader(broker.bootstrap_servers)
+        stack.callback(again.close)
+        poll_until(lambda: again.assignment() == everything, again, found=found)
+        write(broker, PARTITIONS)
+        poll_until(lambda: len(found) >= PARTITIONS, again, found=found)
+        assert sorted(found) == [(partition, COUNT // PARTITIONS) for partition in sorted(everything)]
+
+
+def test_c34_a_consumer_survives_a_coordinator_that_is_not_there_yet() -> None:
+    found: list[Position] = []
+    with EmbeddedBroker(topics={TOPIC: PARTITIONS}, separate_process=True,
+                        config={"internal.topic.creation.delay.ms": 500}) as broker:
+        write(broker, COUNT)
+        reader = ConfluentReader(broker.bootstrap_servers)
+        poll_until(lambda: len(found) == COUNT, reader, found=found)
+        reader.commit()
+        reader.close()
