@@ -97,7 +97,7 @@ class TransactionManager:
             # A third one: a batch whose answer is lost while its partition moves. The new leader has it and takes what
             # follows, but after five more batches it would not know the retry again, and refuse it as out of order
             # until delivery.timeout.ms.
-            # Differs from Java: it bounds the requests of a connection only, and gets stuck in just this way.
+            # Differs from Java: it bounds the requests of a connection only.
             return not partition.in_flight or (partition.owner == self.producer_id_and_epoch
                                                and partition.last_acked_sequence != NO_SEQUENCE
                                                and not partition.is_window_full)
