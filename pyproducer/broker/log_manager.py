@@ -1,7 +1,7 @@
 """The thread that lets old segments go and compacts logs, while nobody asks for it.
 
 Road:    cluster state -> [log manager] -> log -> retention, compaction
-Thread:  one of its own, which sleeps between its rounds; `run_retention` may be called by any.
+Thread:  one of its own, which sleeps between its rounds; tests call `run_retention` and `run_compaction` themselves.
 Source:  Java LogManager.cleanupLogs, LogCleaner (4.1), on one thread.
          Differs from Java: segments are removed at once, not a minute later (file.delete.delay.ms): a reader that is
          under way keeps the file open.
@@ -14,12 +14,22 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from pyproducer.broker.storage.compaction import compact
 from pyproducer.broker.storage.log import Log
 
 if TYPE_CHECKING:
     from pyproducer.broker.cluster_state import ClusterState
 
 _logger = logging.getLogger(__name__)
+
+
+class _Task:
+    """Something that is done again and again; the first time one interval from now."""
+
+    def __init__(self, run: Callable[[int], int], interval_ms: int, now_ms: int) -> None:
+        self.run = run
+        self.interval_ms = interval_ms
+        self.next_ms = now_ms + interval_ms
 
 
 class LogManager:
@@ -48,6 +58,14 @@ class LogManager:
         """
         return self._for_each_log(lambda log: log.delete_old_segments(timestamp_ms))
 
+    def run_compaction(self, timestamp_ms: int) -> int:
+        """Compact the logs that are worth it; return how many bytes that freed.
+
+        Args:
+            timestamp_ms: The wall clock.
+        """
+        return self._for_each_log(lambda log: compact(log, timestamp_ms) if log.config.is_compacted else 0)
+
     def _for_each_log(self, step: Callable[[Log], int]) -> int:
         total = 0
         for topic in list(self._cluster.topics.values()):
@@ -63,8 +81,12 @@ class LogManager:
 
     def _run(self) -> None:
         config, clock = self._cluster.config, self._cluster.clock
-        interval_ms = config.number("log.retention.check.interval.ms")
-        next_ms = clock.now_ms() + interval_ms
-        while not self._stop_requested.wait(max(next_ms - clock.now_ms(), 0) / 1000):
-            self.run_retention(clock.timestamp_ms())
-            next_ms = clock.now_ms() + interval_ms
+        tasks = [_Task(self.run_retention, config.number("log.retention.check.interval.ms"), clock.now_ms())]
+        if config.switch("log.cleaner.enable"):
+            tasks.append(_Task(self.run_compaction, config.number("log.cleaner.backoff.ms"), clock.now_ms()))
+        while True:
+            task = min(tasks, key=lambda one: one.next_ms)
+            if self._stop_requested.wait(max(task.next_ms - clock.now_ms(), 0) / 1000):
+                return
+            task.run(clock.timestamp_ms())
+            task.next_ms = clock.now_ms() + task.interval_ms

@@ -25,6 +25,7 @@ from pyproducer.broker.storage.producer_state import ProducerStateManager
 from pyproducer.broker.storage.recovery import note_marker, recover_segments
 from pyproducer.broker.storage.retention import deletable_count
 from pyproducer.broker.storage.segment import LogSegment, segment_file_name
+from pyproducer.broker.storage.swap import swap_in
 from pyproducer.broker.storage.transaction_index import AbortedTransaction, TransactionIndex
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.record.batch_reader import RecordBatch
@@ -64,6 +65,7 @@ class Log:
         self.producers = ProducerStateManager()
         self.transactions = TransactionIndex()
         self.epochs = LeaderEpochs(directory)
+        self.compacted_up_to = 0  # of the thread that compacts; not kept: after a start everything is new
         self._leader_epoch = -1  # of the last append: the epochs are looked at only when it changes
         directory.mkdir(parents=True, exist_ok=True)
         recovered = recover_segments(directory, self.producers, self.epochs, self.transactions,
@@ -277,6 +279,40 @@ class Log:
             for segment in removed:
                 segment.delete()
         return count
+
+    # ---- compaction
+
+    def closed_segments(self) -> list[LogSegment]:
+        """Return the segments that are not appended to any more."""
+        return self._view[0][:-1]
+
+    def segment_after(self, segment: LogSegment) -> int:
+        """Return the base offset of the segment after one, which is the offset after its last; the end for none."""
+        _, base_offsets = self._view
+        number = bisect_right(base_offsets, segment.base_offset)
+        return base_offsets[number] if number < len(base_offsets) else self.log_end_offset
+
+    def replace_segments(self, old: list[LogSegment], headers: list[BatchHeader]) -> bool:
+        """Put the cleaned file of closed neighbours in their place; False when they are not all there any more.
+
+        Readers that are under way finish with the files they have.
+        """
+        with self._lock:
+            segments, _ = self._view
+            if self._is_closed or old[0] not in segments:
+                return False
+            at = segments.index(old[0])
+            if segments[at:at + len(old)] != old:
+                return False
+            swap_in(self.directory, [segment.base_offset for segment in old])
+            fresh = LogSegment(self.directory, old[0].base_offset,
+                               index_interval_bytes=self.config.index_interval_bytes)
+            for header in headers:
+                fresh.note_header(header)
+            fresh.write_indexes()
+            kept = [*segments[:at], fresh, *segments[at + len(old):]]
+            self._view = (kept, [segment.base_offset for segment in kept])
+        return True
 
     def close(self) -> None:
         """Write the indexes and close the files; harmless when closed. Nobody may use the log any more."""

@@ -17,6 +17,7 @@ from pyproducer.broker.storage.batch_header import BatchHeader, checksum
 from pyproducer.broker.storage.leader_epochs import LeaderEpochs
 from pyproducer.broker.storage.producer_state import ProducerStateManager
 from pyproducer.broker.storage.segment import LogSegment, remove_segment_files
+from pyproducer.broker.storage.swap import finish_swaps
 from pyproducer.broker.storage.transaction_index import AbortedTransaction, TransactionIndex
 from pyproducer.record.batch_reader import RecordBatch
 from pyproducer.record.control import ControlRecordType, EndTransactionMarker, parse_control_record
@@ -41,6 +42,7 @@ def recover_segments(directory: Path, producers: ProducerStateManager, epochs: L
     A batch that is cut short, has a wrong checksum, or does not continue the offsets ends the log: the rest of its
     segment is cut and later segments are removed. Such bytes were never acknowledged, or the machine crashed.
     """
+    finish_swaps(directory)
     base_offsets = sorted(int(path.stem) for path in directory.glob("*.log"))
     segments: list[LogSegment] = []
     next_offset = base_offsets[0] if base_offsets else 0
@@ -80,8 +82,7 @@ def _scan(segment: LogSegment, producers: ProducerStateManager, epochs: LeaderEp
     segment.size_bytes = 0
     for header in found:
         position = segment.size_bytes
-        segment.note(size_bytes=header.size_bytes, base_offset=header.base_offset, last_offset=header.last_offset,
-                     max_timestamp=header.max_timestamp)
+        segment.note_header(header)
         epochs.assign(header.partition_leader_epoch, header.base_offset)
         if not header.attributes & CONTROL_MASK:
             producers.update(header, header.base_offset, header.max_timestamp)

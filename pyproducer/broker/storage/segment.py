@@ -89,6 +89,11 @@ class LogSegment:
         self.max_timestamp = largest
         self.size_bytes = position + size_bytes
 
+    def note_header(self, header: BatchHeader) -> None:
+        """Enter a batch that is in the file already; see `note`."""
+        self.note(size_bytes=header.size_bytes, base_offset=header.base_offset, last_offset=header.last_offset,
+                  max_timestamp=header.max_timestamp)
+
     def position_of(self, offset: int) -> int:
         """Return where the batch that holds `offset`, or the next one after it, starts; the end if there is none."""
         entry = bisect_right(self._offsets, offset) - 1

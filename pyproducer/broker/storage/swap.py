@@ -1,0 +1,61 @@
+"""Replacing segments by rewritten ones so that a death in between loses nothing and doubles nothing.
+
+    <base>.log.cleaned   is being written; at start it is removed
+    <base>.log.swap      is complete, by one rename: it stands for every segment from its base to its last offset;
+                         at start those are removed and it takes its place
+    <base>.log           has taken its place
+
+Road:    compaction -> [swap] -> disk; at start: [swap] -> recovery
+Thread:  under the log's lock, or before anybody else has the log.
+Source:  Java LocalLog.replaceSegments, LogLoader.completeSwapOperations (4.1).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from pyproducer.broker.storage.batch_header import OVERHEAD_STRUCT, read_header
+from pyproducer.broker.storage.segment import remove_segment_files, segment_file_name
+from pyproducer.record.layout import HEADER_SIZE_BYTES
+
+CLEANED_SUFFIX = ".log.cleaned"
+SWAP_SUFFIX = ".log.swap"
+
+
+def swap_in(directory: Path, base_offsets: Sequence[int]) -> None:
+    """Put the cleaned file of the first of these segments in the place of all of them."""
+    first = base_offsets[0]
+    swap = directory / segment_file_name(first, SWAP_SUFFIX)
+    os.replace(directory / segment_file_name(first, CLEANED_SUFFIX), swap)
+    for base_offset in base_offsets:
+        remove_segment_files(directory, base_offset)
+    os.replace(swap, directory / segment_file_name(first, ".log"))
+
+
+def finish_swaps(directory: Path) -> None:
+    """Finish or undo what a broker was doing when it died."""
+    for path in directory.glob(f"*{CLEANED_SUFFIX}"):
+        path.unlink()
+    for swap in directory.glob(f"*{SWAP_SUFFIX}"):
+        first = int(swap.name.partition(".")[0])
+        next_offset = _next_offset(swap, first)
+        for path in directory.glob("*.log"):
+            base_offset = int(path.stem)
+            if base_offset == first or first < base_offset < next_offset:
+                remove_segment_files(directory, base_offset)
+        os.replace(swap, directory / segment_file_name(first, ".log"))
+
+
+def _next_offset(path: Path, first: int) -> int:
+    """Return the offset after the last batch of a file that was written whole."""
+    next_offset, position = first, 0
+    size_bytes = path.stat().st_size
+    with path.open("rb") as file:
+        while position + HEADER_SIZE_BYTES <= size_bytes:
+            file.seek(position)
+            header = file.read(HEADER_SIZE_BYTES)
+            next_offset = read_header(header).last_offset + 1
+            position += OVERHEAD_STRUCT.size + OVERHEAD_STRUCT.unpack_from(header)[1]
+    return next_offset

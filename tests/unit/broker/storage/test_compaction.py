@@ -1,0 +1,225 @@
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from pyproducer.broker.storage.compaction import compact
+from pyproducer.broker.storage.log import AppendResult, Log
+from pyproducer.broker.storage.log_config import LogConfig
+from pyproducer.broker.storage.swap import CLEANED_SUFFIX, SWAP_SUFFIX
+from pyproducer.record.batch_reader import Record, RecordBatch, read_batches
+from pyproducer.record.batch_writer import build_batch
+from pyproducer.record.control import ControlRecordType
+
+START_MS = 1_700_000_000_000
+LATER_MS = START_MS + 1_000_000
+KeyValue = tuple[bytes, "bytes | None"]
+LogMaker = Callable[..., Log]
+
+
+@pytest.fixture
+def open_log(tmp_path: Path) -> Iterator[LogMaker]:
+    opened: list[Log] = []
+
+    def make(directory: Path | None = None, **settings: int | float) -> Log:
+        config = LogConfig(is_compacted=True, is_deleted=False)._replace(**{"segment_bytes": 1000, **settings})
+        log = Log(directory or tmp_path / "orders-0", config)
+        opened.append(log)
+        return log
+
+    yield make
+    for log in opened:
+        log.close()
+
+
+def append(log: Log, *records: KeyValue, timestamp: int = START_MS, compression: str = "none", **fields: int) -> int:
+    batch = RecordBatch(build_batch([(timestamp, key, value, ()) for key, value in records], compression=compression,
+                                    **fields))
+    result = log.append(batch, leader_epoch=0)
+    assert isinstance(result, AppendResult)
+    return result.base_offset
+
+
+def stored(log: Log) -> list[Record]:
+    found: list[Record] = []
+    offset = log.log_start_offset
+    while data := log.read(offset, 1 << 20, at_least_one=True):
+        for batch in read_batches(data):
+            batch.ensure_valid()
+            if not batch.is_control:
+                found += list(batch)
+            offset = batch.next_offset
+    return found
+
+
+def roll(log: Log) -> None:
+    """Close the active segment: only closed ones are compacted."""
+    log.config, before = log.config._replace(segment_bytes=1), log.config
+    append(log, (b"active", b"segment"))
+    log.config = before
+
+
+@pytest.mark.parametrize("compression", ["none", "gzip", "lz4", "zstd"])
+def test_compact_keeps_the_newest_record_of_each_key_at_its_offset(open_log: LogMaker, compression: str) -> None:
+    log = open_log()
+    seeded = random.Random(1)
+    newest: dict[bytes, tuple[int, bytes]] = {}
+    for number in range(300):
+        records = [(b"key-%d" % seeded.randrange(20), b"%d-%d" % (number, index)) for index in range(3)]
+        offset = append(log, *records, compression=compression)
+        for index, (key, value) in enumerate(records):
+            newest[key] = (offset + index, value)
+    roll(log)
+    end = log.log_end_offset
+    before_bytes = log.size_bytes
+    freed = compact(log, LATER_MS)
+    assert freed == before_bytes - log.size_bytes > before_bytes / 2
+    kept = [record for record in stored(log) if record.key != b"active"]
+    assert sorted(record.offset for record in kept) == [record.offset for record in kept]
+    assert {record.key: (record.offset, record.value) for record in kept} == newest
+    assert (log.log_start_offset, log.log_end_offset) == (0, end)
+    assert compact(log, LATER_MS) == 0
+    seen = stored(log)
+    log.close()
+    again = open_log()
+    assert stored(again) == seen
+    assert (again.log_start_offset, again.log_end_offset) == (0, end)
+
+
+def test_compact_merges_small_neighbours(open_log: LogMaker) -> None:
+    log = open_log()
+    for number in range(100):
+        append(log, (b"same key", b"%d" % number * 50))
+    roll(log)
+    assert len(list(log.directory.glob("*.log"))) > 10
+    compact(log, LATER_MS)
+    log.compacted_up_to = 0
+    compact(log, LATER_MS)
+    assert len(list(log.directory.glob("*.log"))) <= 3
+    assert [record.value for record in stored(log)] == [b"99" * 50, b"segment"]
+
+
+def test_compact_waits_until_enough_is_new(open_log: LogMaker) -> None:
+    log = open_log(min_cleanable_ratio=0.5)
+    for number in range(40):
+        append(log, (b"key-%d" % number, b"x" * 100))
+    roll(log)
+    compact(log, LATER_MS)  # all keys differ: nothing goes
+    assert len(stored(log)) == 41
+    append(log, (b"key-1", b"new"))
+    roll(log)
+    assert compact(log, LATER_MS) == 0
+    log.config = log.config._replace(min_cleanable_ratio=0.0)
+    assert compact(log, LATER_MS) > 0
+
+
+def test_compact_spares_what_is_young_and_the_active_segment(open_log: LogMaker) -> None:
+    log = open_log(min_compaction_lag_ms=5000)
+    append(log, (b"k", b"1"), (b"k", b"2"))
+    assert compact(log, LATER_MS) == 0
+    roll(log)
+    assert compact(log, START_MS + 4999) == 0
+    assert compact(log, START_MS + 5000) > 0
+
+
+def test_tombstones_go_when_they_are_old(open_log: LogMaker) -> None:
+    log = open_log(delete_retention_ms=1000)
+    append(log, (b"k", b"1"))
+    append(log, (b"k", None))
+    roll(log)
+    compact(log, START_MS + 1000)
+    assert [record.value for record in stored(log) if record.key == b"k"] == [None]
+    log.compacted_up_to = 0
+    compact(log, START_MS + 1001)
+    assert [record.value for record in stored(log) if record.key == b"k"] == []
+
+
+def test_sequences_are_known_after_compaction_and_restart(open_log: LogMaker) -> None:
+    log = open_log()
+    for sequence in range(3):
+        append(log, (b"k", b"%d" % sequence), producer_id=9, producer_epoch=1, base_sequence=sequence)
+    append(log, (b"k", b"of somebody else"))
+    roll(log)
+    compact(log, LATER_MS)
+    assert [record.value for record in stored(log) if record.key == b"k"] == [b"of somebody else"]
+    log.close()
+    again = open_log()
+    assert append(again, (b"k", b"3"), producer_id=9, producer_epoch=1, base_sequence=3) == 5
+
+
+def test_aborted_records_go_and_hide_nothing(open_log: LogMaker) -> None:
+    def end(control_type: ControlRecordType) -> None:
+        log.append_marker(control_type, producer_id=9, producer_epoch=1, coordinator_epoch=0, leader_epoch=0,
+                          timestamp_ms=START_MS)
+
+    def write(sequence: int, value: bytes) -> None:
+        append(log, (b"k", value), producer_id=9, producer_epoch=1, base_sequence=sequence, is_transactional=True)
+
+    log = open_log()
+    write(0, b"committed")
+    end(ControlRecordType.COMMIT)
+    write(1, b"aborted")
+    end(ControlRecordType.ABORT)
+    write(2, b"open")
+    roll(log)
+    assert compact(log, LATER_MS) == 0  # the open transaction is in the way
+    end(ControlRecordType.COMMIT)
+    roll(log)
+    assert compact(log, LATER_MS) > 0
+    assert [record.value for record in stored(log) if record.key == b"k"] == [b"open"]
+    seen = stored(log)
+    log.close()
+    again = open_log()
+    assert again.last_stable_offset == again.log_end_offset
+    assert stored(again) == seen
+
+
+def test_death_at_any_step_of_the_swap_loses_and_doubles_nothing(open_log: LogMaker, tmp_path: Path) -> None:
+    log = open_log()
+    for number in range(60):
+        append(log, (b"key-%d" % (number % 3), b"%d" % number * 20))
+    roll(log)
+    log.close()
+    before = tmp_path / "before-0"
+    shutil.copytree(log.directory, before)
+    base_offsets = sorted(int(path.stem) for path in before.glob("*.log"))[:-1]
+    log = open_log(segment_bytes=100_000)
+    log.compacted_up_to = 0
+    compact(log, LATER_MS)
+    expected = {record.key: record for record in stored(log)}
+    log.close()
+    cleaned = (log.directory / "00000000000000000000.log").read_bytes()
+
+    # While it was being written: the old segments stand.
+    died = tmp_path / "died-0"
+    shutil.copytree(before, died)
+    (died / f"{0:020d}{CLEANED_SUFFIX}").write_bytes(cleaned[:100])
+    again = open_log(died)
+    assert len(stored(again)) == 61
+    assert not list(died.glob(f"*{CLEANED_SUFFIX}"))
+    # With the new file complete, and any number of the old ones removed: the new one stands.
+    for removed in range(len(base_offsets) + 1):
+        died = tmp_path / f"died{removed}-0"
+        shutil.copytree(before, died)
+        for base_offset in base_offsets[:removed]:
+            (died / f"{base_offset:020d}.log").unlink()
+        (died / f"{0:020d}{SWAP_SUFFIX}").write_bytes(cleaned)
+        again = open_log(died)
+        found = stored(again)
+        assert {record.key: record for record in found} == expected
+        assert again.log_end_offset == 61
+        assert len({record.offset for record in found}) == len(found)
+
+
+def test_compact_gives_up_when_the_log_is_deleted(open_log: LogMaker) -> None:
+    log = open_log()
+    for number in range(60):
+        append(log, (b"k", b"%d" % number * 20))
+    roll(log)
+    closed = log.closed_segments()
+    log.delete()
+    assert not log.replace_segments(closed[:2], [])
