@@ -28,7 +28,10 @@ class StoredRecord(NamedTuple):
 
 
 def read_topic_records(data_dir: Path, topic: str, partition_count: int) -> list[StoredRecord]:
-    """Return all records of a topic, by partition and offset; markers of transactions are left out."""
+    """Return all records of a topic, by partition and offset.
+
+    Markers of transactions are left out; records of open and of aborted transactions are not.
+    """
     return [record for partition in range(partition_count)
             for record in _read_partition(data_dir / f"{topic}-{partition}", topic, partition)]
 
