@@ -6,23 +6,20 @@ once for each text of it, into .cache/. What is absent is one sentence (MissingT
 
 from __future__ import annotations
 
-import hashlib
 import os
-import shutil
-import subprocess
 import tempfile
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
 from benchmarks.workload import Workload
-from tests.support.kafka_jars import CACHE, MissingTool, compile_java, java, kafka_classpath
+from tests.support.go_program import build_go
+from tests.support.kafka_jars import CACHE, compile_java, java, kafka_classpath
 
 HERE = Path(__file__).resolve().parent
 JAVA_SOURCE = HERE / "java" / "JavaClient.java"
 GO_FOLDER = HERE / "go"
 LOG_SETTINGS = HERE.parent / "tests" / "support" / "kafka" / "log4j2.xml"
-BUILD_TIMEOUT_S = 300
 
 
 @cache
@@ -44,22 +41,7 @@ def go_command() -> list[str]:
     Raises:
         MissingTool: There is no go, or it could not fetch the module.
     """
-    sources = sorted(GO_FOLDER.iterdir())
-    digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:16]
-    program = CACHE / "go" / f"franz-go-{digest}"
-    if not program.is_file():
-        go = shutil.which("go")
-        if go is None:
-            raise MissingTool("go is not installed: franz-go is left out (Debian: apt-get install golang)")
-        program.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=program.parent) as fresh:
-            answer = subprocess.run([go, "build", "-o", f"{fresh}/program", "."], cwd=GO_FOLDER, capture_output=True,
-                                    text=True, timeout=BUILD_TIMEOUT_S, check=False)
-            if answer.returncode != 0:
-                raise MissingTool("go could not build franz-go, it needs a network or a filled module cache: "
-                                  f"franz-go is left out ({(answer.stderr.splitlines() or ['no message'])[-1][:300]})")
-            (Path(fresh) / "program").rename(program)
-    return [str(program)]
+    return [str(build_go(GO_FOLDER))]
 
 
 FOREIGN: dict[str, Callable[[], list[str]]] = {"java": java_command, "franz-go": go_command}

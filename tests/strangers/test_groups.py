@@ -1,4 +1,7 @@
-"""Consumer groups of foreign clients on our broker: they share, one leaves, offsets outlive the broker."""
+"""Consumer groups of foreign clients on our broker: they share, one leaves, offsets outlive the broker.
+
+Each client also reads 50,000 records of its own through a group, and of its transactions only what it committed.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,8 @@ import confluent_kafka
 import pytest
 
 from pyproducer.broker import EmbeddedBroker
+from tests.strangers import test_foreign_clients, test_transactions
+from tests.strangers.test_foreign_clients import Sent
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # kafka-python reads its schemas in a way that Python left
@@ -25,6 +30,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:read_text is deprecated:Deprecat
 TOPIC, GROUP = "orders", "readers"
 PARTITIONS = 4
 COUNT = 2000
+MANY = 50_000
 TIMEOUT_S = 40
 Position = tuple[int, int]
 
@@ -82,7 +88,8 @@ class KafkaPythonReader(Reader):
     def __init__(self, bootstrap_servers: str) -> None:
         self._consumer = kafka.KafkaConsumer(
             bootstrap_servers=bootstrap_servers, group_id=GROUP, auto_offset_reset="earliest",
-            enable_auto_commit=False, session_timeout_ms=10_000, heartbeat_interval_ms=200)
+            enable_auto_commit=False, session_timeout_ms=10_000, heartbeat_interval_ms=200,
+            isolation_level="read_committed")
         # Without the topic's metadata it assigns nothing at first and joins again at once, and version 3.0.12 then
         # sometimes sends no heartbeats any more: it is out of the group after its session, as it should be.
         assert self._consumer.partitions_for_topic(TOPIC) == set(range(PARTITIONS))
@@ -110,7 +117,8 @@ class AioKafkaReader(Reader):
     async def _start(self, bootstrap_servers: str) -> aiokafka.AIOKafkaConsumer:
         consumer = aiokafka.AIOKafkaConsumer(
             TOPIC, bootstrap_servers=bootstrap_servers, group_id=GROUP, auto_offset_reset="earliest",
-            enable_auto_commit=False, session_timeout_ms=10_000, heartbeat_interval_ms=200)
+            enable_auto_commit=False, session_timeout_ms=10_000, heartbeat_interval_ms=200,
+            isolation_level="read_committed")
         await consumer.start()
         return consumer
 
@@ -132,10 +140,16 @@ OpenReader = Callable[[str], Reader]
 
 
 @pytest.fixture(params=["confluent-kafka", "kafka-python", "aiokafka"])
-def open_reader(request: pytest.FixtureRequest) -> Iterator[OpenReader]:
-    if request.param == "confluent-kafka":
+def client(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    return name
+
+
+@pytest.fixture
+def open_reader(client: str) -> Iterator[OpenReader]:
+    if client == "confluent-kafka":
         yield ConfluentReader
-    elif request.param == "kafka-python":
+    elif client == "kafka-python":
         yield KafkaPythonReader
     else:
         loop = asyncio.new_event_loop()
@@ -205,3 +219,31 @@ def test_c34_a_consumer_survives_a_coordinator_that_is_not_there_yet() -> None:
         poll_until(lambda: len(found) == COUNT, reader, found=found)
         reader.commit()
         reader.close()
+
+
+def test_50000_records_and_transactions_through_a_group(client: str, open_reader: OpenReader) -> None:
+    sent = [Sent(number % PARTITIONS, test_foreign_clients.START_MS + number, None, b"%d-" % number + b"x" * 90, ())
+            for number in range(MANY)]
+    found: list[Position] = []
+    with EmbeddedBroker(topics={TOPIC: PARTITIONS}, separate_process=True) as broker:
+        test_foreign_clients.WRITERS[client](broker.bootstrap_servers, TOPIC, "lz4", sent)
+        reader = open_reader(broker.bootstrap_servers)
+        poll_until(lambda: len(found) >= MANY, reader, found=found)
+        reader.commit()
+        reader.close()
+        assert [record.value for record in broker.records(TOPIC)] == [
+            record.value for partition in range(PARTITIONS) for record in sent[partition::PARTITIONS]]
+        per_partition = MANY // PARTITIONS
+        assert sorted(found) == [(partition, offset) for partition in range(PARTITIONS)
+                                 for offset in range(per_partition)]
+        test_transactions.WRITERS[client](broker.bootstrap_servers, TOPIC, "other-readers")
+        stored = [record for record in broker.records(TOPIC) if record.offset >= per_partition]
+        committed = [(record.partition, record.offset) for record in stored if record.value in test_transactions.KEPT]
+        assert 0 < len(committed) < len(stored), "what was aborted is in the log too"
+        found.clear()
+        with ExitStack() as stack:
+            again = open_reader(broker.bootstrap_servers)
+            stack.callback(again.close)
+            poll_until(lambda: len(found) >= len(committed), again, found=found)
+            found += again.poll()
+        assert sorted(found) == committed, "the group goes on where it was, and passes over what was aborted"
