@@ -46,12 +46,14 @@ class BatchRows:
         chunk: The columns.
         timestamps: Epoch ms of every row of the call.
         order: Numbers of rows of the call.
+        batch_size_bytes: How large a batch is that is opened for them.
     """
 
     future: BatchFuture
     chunk: ColumnChunk
     timestamps: array[int]
     order: array[int]
+    batch_size_bytes: int
 
 
 class ProducerBatch:

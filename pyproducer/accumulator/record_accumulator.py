@@ -68,6 +68,7 @@ class RecordAccumulator:
         self._is_closed = False
         # Wakes the sender when a caller waits for a record that lingers; None where linger.ms is to be kept always.
         self.on_hurry: Callable[[], None] | None = None
+        self.has_split = False  # a broker found a batch too large; written by the sender thread
         self._drain_start: dict[int, int] = {}  # sender thread only: per node, where the next drain begins
 
     # The callers' side.
@@ -133,7 +134,7 @@ class RecordAccumulator:
             result = self._append_rows(queue, rows, start, end)
         if result is not None:
             return result
-        size_bytes = max(self._batch_size_bytes, rows.chunk.size_upper_bound(rows.order[start]))
+        size_bytes = max(rows.batch_size_bytes, rows.chunk.size_upper_bound(rows.order[start]))
         self._pool.allocate(size_bytes, max_block_ms)
         try:
             now_ms = self._clock.now_ms()
@@ -141,7 +142,7 @@ class RecordAccumulator:
             with queue.lock:
                 result = self._append_rows(queue, rows, start, end)
                 if result is None:
-                    batch = self._new_batch(queue, size_bytes, now_ms)
+                    batch = self._new_batch(queue, size_bytes, now_ms, rows.batch_size_bytes)
                     count = batch.append_rows(rows, start, end)
                     if start + count < end:
                         batch.close_for_appends()
@@ -217,6 +218,7 @@ class RecordAccumulator:
         Returns:
             The new batches in order. They keep the sequence numbers, so the caller tracks them as in flight.
         """
+        self.has_split = True
         batches = batch.split(self._batch_size_bytes)
         queue = self._queues[batch.topic_partition]
         for new_batch in batches:
@@ -347,7 +349,7 @@ class RecordAccumulator:
                 if future is not None:
                     batch = queue.batches[-1]
                     return AppendResult(future, batch, batch.is_full, False)
-                batch = self._new_batch(queue, size_bytes, now_ms)
+                batch = self._new_batch(queue, size_bytes, now_ms, self._batch_size_bytes)
                 future = batch.try_append(timestamp, key, value, headers, on_completion)
                 assert future is not None, "the first record of a batch always has room"
                 size_bytes = 0
@@ -370,8 +372,8 @@ class RecordAccumulator:
             last.close_for_appends()
         return AppendRowsResult(count, last, last.is_full, False) if count else None
 
-    def _new_batch(self, queue: PartitionQueue, size_bytes: int, now_ms: int) -> ProducerBatch:
-        batch = ProducerBatch(queue.topic_partition, created_ms=now_ms, write_limit_bytes=self._batch_size_bytes,
+    def _new_batch(self, queue: PartitionQueue, size_bytes: int, now_ms: int, limit_bytes: int) -> ProducerBatch:
+        batch = ProducerBatch(queue.topic_partition, created_ms=now_ms, write_limit_bytes=limit_bytes,
                               reserved_bytes=size_bytes)
         if self.on_hurry is not None:
             batch.result.on_wait = partial(self._hurry, batch)

@@ -30,17 +30,38 @@ from pyproducer.producer.do_send import RecordSender, unusable
 from pyproducer.producer.partitioners import DefaultPartitioner
 from pyproducer.producer.send_rows import send_rows
 
+# Rows that are there already need not be cut into 16 KiB: a request costs the sender as much as a thousand rows, and a
+# quarter of max.request.size lets a request carry several partitions. batch.size wins where it was set on purpose.
+LARGE_BATCH_BYTES = 256 * 1024
+# Each partition of a call may have a batch open while as many are on the wire as are allowed in flight, and some more.
+_BATCHES_PER_PARTITION = 8
+
 
 class BatchSender:
-    """Takes columns from callers and hands them to the accumulator."""
+    """Takes columns from callers and hands them to the accumulator.
+
+    Args:
+        record_sender: Does the same for single records.
+        accumulator: Where rows go.
+        clock: For the deadline.
+        wakeup_sender: Wakes the sender; called when a batch is opened or full.
+        max_block_ms: Longest wait of a call.
+        batch_size_bytes: batch.size.
+        large_batch_bytes: How large a batch of rows may be, where memory and the topic allow it.
+        buffer_memory_bytes: buffer.memory.
+    """
 
     def __init__(self, *, record_sender: RecordSender, accumulator: RecordAccumulator, clock: Clock,
-                 wakeup_sender: Callable[[], None], max_block_ms: int) -> None:
+                 wakeup_sender: Callable[[], None], max_block_ms: int, batch_size_bytes: int, large_batch_bytes: int,
+                 buffer_memory_bytes: int) -> None:
         self._record_sender = record_sender
         self._accumulator = accumulator
         self._clock = clock
         self._wakeup_sender = wakeup_sender
         self._max_block_ms = max_block_ms
+        self._batch_size_bytes = batch_size_bytes
+        self._large_batch_bytes = large_batch_bytes
+        self._buffer_memory_bytes = buffer_memory_bytes
 
     def send(self, topic: str, values: Any, keys: Any, headers: Any, timestamps: Any, partitions: Any) -> BatchFuture:
         """Take the columns of a call; see KafkaProducer.send_batch."""
@@ -91,13 +112,14 @@ class BatchSender:
         partition_count = len(cluster.partitions_for_topic(topic))
         for number, chunk in enumerate(columns.chunks):
             order, starts = sort_rows(places, chunk.first_row, chunk.row_count, partition_count)
-            rest = self._append(topic, BatchRows(future, chunk, columns.timestamps, order), starts, deadline_ms)
+            rows = BatchRows(future, chunk, columns.timestamps, order, self._batch_bytes(partition_count))
+            rest = self._append(topic, rows, starts, deadline_ms)
             if rest is not None:
-                why, rows = rest
+                why, refused = rest
                 if number + 1 < len(columns.chunks):
-                    rows.extend(row for row in range(columns.chunks[number + 1].first_row, len(places))
-                                if row not in unknown)
-                _fail(future, rows, why)
+                    refused.extend(row for row in range(columns.chunks[number + 1].first_row, len(places))
+                                   if row not in unknown)
+                _fail(future, refused, why)
                 return
 
     def _choose_partitions(self, topic: str, columns: Columns, partitioner: DefaultPartitioner,
@@ -137,6 +159,12 @@ class BatchSender:
                     next_left.append((partition, start + result.row_count, end))
             left = next_left
         return None
+
+    def _batch_bytes(self, partition_count: int) -> int:
+        if self._accumulator.has_split:
+            return self._batch_size_bytes  # some topic's max.message.bytes is small: no more experiments
+        share_bytes = self._buffer_memory_bytes // (_BATCHES_PER_PARTITION * partition_count)
+        return max(self._batch_size_bytes, min(self._large_batch_bytes, share_bytes))
 
     def _left_ms(self, deadline_ms: int) -> int:
         return max(0, deadline_ms - self._clock.now_ms())

@@ -27,7 +27,7 @@ from pyproducer.producer.config import ProducerConfig
 from pyproducer.producer.do_send import RecordSender
 from pyproducer.producer.interceptors import ProducerInterceptors, resolve_interceptors
 from pyproducer.producer.partitioners import Partitioner, resolve_partitioner
-from pyproducer.producer.send_batch import BatchSender
+from pyproducer.producer.send_batch import LARGE_BATCH_BYTES, BatchSender
 from pyproducer.producer.serializers import Serializer, resolve_serializer
 from pyproducer.record.compression import Compressor, compressor_for
 from pyproducer.sender.completion import Completion
@@ -138,8 +138,12 @@ def build_runtime(config: ProducerConfig, key_serializer: object, value_serializ
         value_serializer=value, interceptors=interceptors, clock=clock, wakeup_sender=client.wakeup,
         max_request_size_bytes=config.max_request_size, buffer_memory_bytes=config.buffer_memory,
         max_block_ms=config.max_block_ms)
+    large_batch_bytes = (min(LARGE_BATCH_BYTES, config.max_request_size // 4) if config.is_default("batch.size")
+                         else config.batch_size)
     batch_sender = BatchSender(record_sender=record_sender, accumulator=accumulator, clock=clock,
-                               wakeup_sender=client.wakeup, max_block_ms=config.max_block_ms)
+                               wakeup_sender=client.wakeup, max_block_ms=config.max_block_ms,
+                               batch_size_bytes=config.batch_size, large_batch_bytes=large_batch_bytes,
+                               buffer_memory_bytes=config.buffer_memory)
     if config.is_default("linger.ms"):
         # A caller who waits for a record does not wait for linger.ms too, unless it was set on purpose.
         accumulator.on_hurry = client.wakeup

@@ -132,7 +132,8 @@ class Road:
             interceptors=ProducerInterceptors(), clock=clock, wakeup_sender=lambda: None, max_request_size_bytes=600,
             buffer_memory_bytes=10**7, max_block_ms=0)
         self.batch_sender = BatchSender(record_sender=self.sender, accumulator=self.accumulator, clock=clock,
-                                        wakeup_sender=lambda: None, max_block_ms=0)
+                                        wakeup_sender=lambda: None, max_block_ms=0, batch_size_bytes=400,
+                                        large_batch_bytes=400, buffer_memory_bytes=10**7)
 
     def batches(self) -> list[Any]:
         return [batch for _, queue in sorted(self.accumulator._queues.items()) for batch in queue.batches]

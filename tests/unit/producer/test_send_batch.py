@@ -1,0 +1,79 @@
+"""How large the batches of send_batch are, and columns that no wire test reaches."""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from types import SimpleNamespace
+
+import pytest
+
+from pyproducer import KafkaProducer
+from pyproducer.accumulator.batch_future import BatchFuture, RowRange
+from pyproducer.common.errors import ApiError
+from pyproducer.producer.columns import to_items
+from pyproducer.producer.send_batch import BatchSender
+
+
+def sender(*, has_split=False, large=262_144, memory=32 << 20):
+    return BatchSender(record_sender=None, accumulator=SimpleNamespace(has_split=has_split), clock=None,
+                       wakeup_sender=lambda: None, max_block_ms=0, batch_size_bytes=16_384, large_batch_bytes=large,
+                       buffer_memory_bytes=memory)
+
+
+@pytest.mark.parametrize(("how", "partition_count", "expected"), [
+    ({}, 3, 262_144),
+    ({}, 100, (32 << 20) // 800),  # every partition finds memory for what is on the wire
+    ({}, 10_000, 16_384),
+    ({"has_split": True}, 3, 16_384),
+    ({"large": 16_384}, 3, 16_384),
+])
+def test_batches_of_rows_are_large_where_memory_and_topics_allow_it(how, partition_count, expected):
+    assert sender(**how)._batch_bytes(partition_count) == expected
+
+
+@pytest.mark.parametrize(("props", "expected"), [
+    ({}, 262_144), ({"batch.size": 16_384}, 16_384), ({"max.request.size": 400_000}, 100_000),
+])
+def test_a_batch_size_that_was_set_is_kept(props, expected):
+    with KafkaProducer({"bootstrap.servers": "127.0.0.1:1", **props}) as producer:
+        assert producer._runtime.batch_sender._batch_bytes(1) == expected
+
+
+def test_a_range_is_divided_at_the_borders_of_new_batches():
+    future = BatchFuture("t", array("i", [0] * 10), array("q", [0] * 10))
+    rows = RowRange(future, 3, array("i", range(10)), 2, 5)  # indices 3 to 7 of the batch are rows 2 to 6
+    assert rows.part(0, 3) is None
+    assert rows.part(0, 5) == RowRange(future, 3, rows.order, 2, 2)
+    assert rows.part(5, 9) == RowRange(future, 0, rows.order, 4, 3)
+    assert rows.part(8, 9) is None
+
+
+def test_errors_of_single_records_reach_their_rows():
+    future = BatchFuture("t", array("i", [0] * 6), array("q", [0] * 6))
+    RowRange(future, 10, array("i", [5, 4, 3]), 1, 2).fail(lambda index: ApiError(f"index {index}", code=87))
+    future.on_stored(RowRange(future, 0, array("i", [0, 1, 2, 5]), 0, 4), 100, -1)
+    assert not future.done()
+    future.on_handed_over()
+    metadata = future.result(0)
+    assert {row: str(error) for row, error in metadata.errors.items()} == {3: "index 11", 4: "index 10"}
+    assert list(metadata.offsets) == [100, 101, 102, -1, -1, 103]
+
+
+def test_a_done_callback_that_raises_is_logged(caplog):
+    future = BatchFuture("t", array("i"), array("q"))
+    future.add_done_callback(lambda _: 1 / 0)
+    future.on_handed_over()
+    assert "a done callback of <BatchFuture t rows=0 done> raised" in caplog.text
+
+
+def test_pyarrow_is_not_imported_for_lists(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    assert to_items("values", (b"a", None)) == [b"a", None]
+
+    class Column:
+        def __arrow_c_array__(self):
+            raise AssertionError
+
+    with pytest.raises(TypeError, match="pip install pyarrow"):
+        to_items("values", Column())
