@@ -70,7 +70,6 @@ _BROKER_ROWS = (
     ConfigRow("log.retention.check.interval.ms", int, 300_000, "How often old segments are looked for", 1),
     ConfigRow("log.cleaner.enable", bool, True, "Compact the topics whose cleanup.policy says so"),
     ConfigRow("log.cleaner.backoff.ms", int, 15_000, "How often logs to compact are looked for", 1),
-    ConfigRow("compression.type", str, "producer", "Batches are kept as they came", allowed=("producer",)),
     ConfigRow("offsets.topic.num.partitions", int, 50, "Partitions of __consumer_offsets", 1),
     ConfigRow("offsets.topic.replication.factor", int, 1, "More than there are brokers: no group coordinator", 1),
     ConfigRow("offsets.topic.segment.bytes", int, 100 * 1024 * 1024, "Segments of __consumer_offsets", 1),
@@ -119,9 +118,8 @@ _TOPIC_ROWS = (
      "log.cleaner.min.compaction.lag.ms"),
     (ConfigRow("delete.retention.ms", int, 86_400_000, "How long compaction keeps records without a value", 0),
      "log.cleaner.delete.retention.ms"),
-    # Uncompressed is for __transaction_state, whose batches come so.
-    (ConfigRow("compression.type", str, "producer", "Batches are kept as they came", allowed=(
-        "producer", "uncompressed")), "compression.type"),
+    (ConfigRow("compression.type", str, "producer", "Codec that batches are stored with; producer: as they came",
+               allowed=("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")), "compression.type"),
     (ConfigRow("min.insync.replicas", int, 1, "There is one replica", 1), "min.insync.replicas"),
 )
 

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from pyproducer.broker.storage.batch_header import recompressed
 from pyproducer.broker.storage.log import AppendResult, Log
 from pyproducer.broker.topic_config import TopicConfig
 from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.error_codes import ErrorCode
+from pyproducer.common.errors import CorruptRecordError
 from pyproducer.record.layout import LOG_APPEND_TIME, Buffer
 from pyproducer.record.validation import BatchFault, validate_batch
 
@@ -52,10 +54,19 @@ class Partition:
             produce_version: Version of the request.
             timestamp_ms: The broker's wall clock: for LogAppendTime and for the range of CreateTime.
         """
-        rules = self.config.rules
+        config = self.config
+        rules = config.rules
         batch = validate_batch(records, produce_version=produce_version, timestamp_ms=timestamp_ms, rules=rules,
                                topic_partition=self.topic_partition)
         if isinstance(batch, BatchFault):
             return batch
+        if config.compressor is not None:
+            try:
+                batch = recompressed(batch, config.compressor)
+            except CorruptRecordError as corrupt:  # found here only without strict checks
+                return BatchFault(ErrorCode.CORRUPT_MESSAGE, str(corrupt))
+            if batch.size_bytes > rules.max_message_bytes:
+                return BatchFault(ErrorCode.MESSAGE_TOO_LARGE, f"recompressed, the record batch has {batch.size_bytes} "
+                                                               f"bytes, more than {rules.max_message_bytes}")
         return self.log.append(batch, leader_epoch=self.leadership.leader_epoch, log_append_time_ms=(
             timestamp_ms if rules.timestamp_type == LOG_APPEND_TIME else None))

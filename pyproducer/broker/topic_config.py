@@ -13,15 +13,24 @@ from typing import NamedTuple
 from pyproducer.broker.config import TOPIC_CONFIG, BrokerConfig, Value, parse_value
 from pyproducer.broker.storage.log_config import LogConfig
 from pyproducer.common.errors import ConfigError
+from pyproducer.record.compression import Compressor, compressor_for
 from pyproducer.record.layout import CREATE_TIME, LOG_APPEND_TIME
 from pyproducer.record.validation import BatchRules
 
 
 class TopicConfig(NamedTuple):
-    """What partitions and logs need, read once; `overrides` is what the topic itself sets."""
+    """What partitions and logs need, read once.
+
+    Attributes:
+        overrides: What the topic itself sets.
+        rules: Which batches are accepted.
+        compressor: Makes what is stored (compression.type); None leaves batches as they came.
+        log: The settings of its logs.
+    """
 
     overrides: Mapping[str, str]
     rules: BatchRules
+    compressor: Compressor | None
     log: LogConfig
 
 
@@ -62,4 +71,10 @@ def topic_config(overrides: Mapping[str, str | None], defaults: BrokerConfig) ->
         retention_bytes=number("retention.bytes"), is_deleted="delete" in policies, is_compacted="compact" in policies,
         min_cleanable_ratio=float(str(values["min.cleanable.dirty.ratio"])),
         min_compaction_lag_ms=number("min.compaction.lag.ms"), delete_retention_ms=number("delete.retention.ms"))
-    return TopicConfig(kept, rules, log)
+    return TopicConfig(kept, rules, _compressor(str(values["compression.type"])), log)
+
+
+def _compressor(compression_type: str) -> Compressor | None:
+    if compression_type == "producer":
+        return None
+    return compressor_for("none" if compression_type == "uncompressed" else compression_type, None)

@@ -11,9 +11,19 @@ import pytest
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.schema import Struct
+from pyproducer.record.batch_reader import read_batches
 from pyproducer.record.batch_writer import build_batch
+from pyproducer.record.decompression import CODEC_IDS
 from tests.embedded.conftest import WireTarget
-from tests.support.raw_client import RawClient, list_offsets_body, metadata_body, produce_body, produced
+from tests.support.raw_client import (
+    RawClient,
+    fetch_body,
+    fetched,
+    list_offsets_body,
+    metadata_body,
+    produce_body,
+    produced,
+)
 
 TOPIC, BROKER = 2, 4
 SET, DELETE, APPEND, SUBTRACT = range(4)
@@ -334,6 +344,28 @@ def test_incremental_alter_configs_refuses_resources(wire: WireTarget, topic: st
             {"resource_type": TOPIC, "resource_name": topic, "configs": []}] * 2})
         assert [(found["error_code"], found["error_message"]) for found in answer["responses"]] == [
             (ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")] * 2
+
+
+@pytest.mark.parametrize("codec", ["uncompressed", "gzip", "snappy", "lz4", "zstd"])
+def test_compression_type_of_a_topic_is_what_its_batches_are_stored_with(
+        wire: WireTarget, topic_name: str, codec: str) -> None:
+    wire.create_topic(topic_name, 1, {"compression.type": codec})
+    now_ms = int(time.time() * 1000)
+    sent = [(now_ms + number, b"k", b"%d" % number * 50, ()) for number in range(3)]
+    with wire.connect() as client:
+        for number, sent_with in enumerate(("none", "gzip", "lz4")):
+            batch = build_batch(sent, compression=sent_with, producer_id=7, producer_epoch=0, base_sequence=3 * number)
+            answer = produced(client.request(ApiKeys.PRODUCE, 9, produce_body(topic_name, 0, batch)))
+            assert (answer["error_code"], answer["base_offset"]) == (0, 3 * number)
+        answer = fetched(client.request(ApiKeys.FETCH, 11, fetch_body(11, topic_name, 0, 0)))
+        batches = list(read_batches(answer["records"]))
+    for number, batch in enumerate(batches):
+        batch.ensure_valid()
+        assert batch.codec_id == CODEC_IDS["none" if codec == "uncompressed" else codec]
+        assert (batch.base_offset, batch.producer_id, batch.base_sequence) == (3 * number, 7, 3 * number)
+        assert [(record.timestamp, record.key, record.value) for record in batch] == [
+            (timestamp, key, value) for timestamp, key, value, _ in sent]
+    assert len(batches) == 3
 
 
 def test_incremental_alter_configs_of_all_brokers_changes_the_defaults_of_topics(

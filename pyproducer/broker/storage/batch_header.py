@@ -14,8 +14,10 @@ from typing import NamedTuple
 import crc32c
 
 from pyproducer.record.batch_reader import RecordBatch
+from pyproducer.record.compression import Compressor
 from pyproducer.record.layout import (
     ATTRIBUTES_OFFSET,
+    CODEC_MASK,
     CRC_OFFSET,
     HEADER,
     HEADER_SIZE_BYTES,
@@ -103,3 +105,36 @@ def stamped_header(batch: RecordBatch, log_append_time_ms: int | None) -> bytes 
     crc = crc32c.crc32c(batch.data[HEADER_SIZE_BYTES:], crc32c.crc32c(bytes(fresh[ATTRIBUTES_OFFSET:])))
     _CRC_STRUCT.pack_into(fresh, CRC_OFFSET, crc)
     return bytes(fresh)
+
+
+def with_records(batch: RecordBatch, records: bytes, *, record_count: int, attributes: int,
+                 max_timestamp: int) -> bytes:
+    """Return a batch with other records behind its header; offsets, producer and base timestamp stay.
+
+    Args:
+        batch: Whose header is taken.
+        records: As the codec in `attributes` has them.
+        record_count: How many they are.
+        attributes: The new attributes.
+        max_timestamp: The largest timestamp among them.
+    """
+    header = read_header(batch.data)._replace(
+        batch_length=HEADER_SIZE_BYTES - LOG_OVERHEAD_BYTES + len(records), attributes=attributes,
+        max_timestamp=max_timestamp, record_count=record_count)
+    rewritten = bytearray(HEADER.pack(*header)) + records
+    _CRC_STRUCT.pack_into(rewritten, CRC_OFFSET, checksum(bytes(rewritten)))
+    return bytes(rewritten)
+
+
+def recompressed(batch: RecordBatch, compressor: Compressor) -> RecordBatch:
+    """Return a batch whose records are in another codec; itself when they are in this one already.
+
+    Raises:
+        CorruptRecordError: The records cannot be decompressed.
+    """
+    if batch.codec_id == compressor.codec_id:
+        return batch
+    records = compressor.compress(batch.expanded_records())
+    return RecordBatch(with_records(
+        batch, records, record_count=batch.record_count, max_timestamp=batch.max_timestamp,
+        attributes=batch.attributes & ~CODEC_MASK | compressor.codec_id))

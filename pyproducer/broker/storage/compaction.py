@@ -21,25 +21,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import crc32c
-
-from pyproducer.broker.storage.batch_header import BatchHeader, read_header
+from pyproducer.broker.storage.batch_header import BatchHeader, read_header, with_records
 from pyproducer.broker.storage.log import Log
 from pyproducer.broker.storage.segment import LogSegment, segment_file_name
 from pyproducer.broker.storage.swap import CLEANED_SUFFIX
 from pyproducer.record.batch_reader import Record, RecordBatch
 from pyproducer.record.compression import compressor_for
 from pyproducer.record.decompression import CODEC_NAMES
-from pyproducer.record.layout import (
-    ATTRIBUTES_OFFSET,
-    CODEC_MASK,
-    CRC_OFFSET,
-    HEADER,
-    HEADER_SIZE_BYTES,
-    LOG_OVERHEAD_BYTES,
-    NO_PRODUCER_ID,
-    NO_TIMESTAMP,
-)
+from pyproducer.record.layout import CODEC_MASK, NO_PRODUCER_ID, NO_TIMESTAMP
 from pyproducer.record.record_reader import read_varint
 
 _MAX_RELATIVE_OFFSET = 2**31 - 1
@@ -175,9 +164,11 @@ def filtered(batch: RecordBatch, plan: _Plan) -> bytes | memoryview | None:
             return batch.data
     if kept:
         records = compressor_for(CODEC_NAMES[batch.codec_id], None).compress(b"".join(kept))
-        return _with_records(batch, records, len(kept), batch.attributes, max_timestamp)
+        return with_records(batch, records, record_count=len(kept), attributes=batch.attributes,
+                            max_timestamp=max_timestamp)
     if plan.is_last_of_producer(batch):
-        return _with_records(batch, b"", 0, batch.attributes & ~CODEC_MASK, batch.max_timestamp)
+        return with_records(batch, b"", record_count=0, attributes=batch.attributes & ~CODEC_MASK,
+                            max_timestamp=batch.max_timestamp)
     return None
 
 
@@ -189,12 +180,3 @@ def _encoded_records(batch: RecordBatch) -> Iterator[bytes]:
         length, start = read_varint(data, position)
         yield data[position:start + length]
         position = start + length
-
-
-def _with_records(batch: RecordBatch, records: bytes, count: int, attributes: int, max_timestamp: int) -> bytes:
-    header = read_header(batch.data)._replace(
-        batch_length=HEADER_SIZE_BYTES - LOG_OVERHEAD_BYTES + len(records), attributes=attributes,
-        max_timestamp=max_timestamp, record_count=count)
-    rewritten = bytearray(HEADER.pack(*header)) + records
-    rewritten[CRC_OFFSET:ATTRIBUTES_OFFSET] = crc32c.crc32c(bytes(rewritten[ATTRIBUTES_OFFSET:])).to_bytes(4, "big")
-    return bytes(rewritten)
