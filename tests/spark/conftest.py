@@ -9,10 +9,20 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.support.kafka_jars import MissingTool, spark_connector_jars
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from pyproducer.broker import EmbeddedBroker
+
+
+def _connector_jars() -> str:
+    """Spark takes jars when it starts only. Without them the connector's own tests say what is missing."""
+    try:
+        return ",".join(map(str, spark_connector_jars()))
+    except MissingTool:
+        return ""
 
 
 @pytest.fixture(scope="session")
@@ -28,6 +38,7 @@ def spark() -> Iterator[SparkSession]:
                .config("spark.driver.bindAddress", "127.0.0.1")
                .config("spark.sql.shuffle.partitions", "2")
                .config("spark.driver.memory", "512m")
+               .config("spark.jars", _connector_jars())
                .getOrCreate())
     session.sparkContext.setLogLevel("OFF")
     # The first job starts the worker daemon and the driver's connections: they belong to the session, not to a test.
