@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import confluent_kafka
 import pytest
 
 from pyproducer.broker import EmbeddedBroker
@@ -18,13 +19,15 @@ from tests.support.kafka_tools import (
     DELETE_RECORDS,
     GET_OFFSETS,
     TOPICS,
+    TRANSACTIONS,
     run_tool,
 )
 
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[EmbeddedBroker]:
-    with EmbeddedBroker(separate_process=True, config={"offsets.topic.num.partitions": 3}) as broker:
+    with EmbeddedBroker(separate_process=True, config={
+            "offsets.topic.num.partitions": 3, "transaction.state.log.num.partitions": 3}) as broker:
         yield broker
 
 
@@ -97,3 +100,21 @@ def test_console_producer_and_consumer_groups_offsets_and_deleted_records(
     assert re.search(r"partition: seeds-0\s+low_watermark: 3", tool(
         broker, DELETE_RECORDS, "--offset-json-file", str(file)))
     assert words(tool(broker, GET_OFFSETS, "--topic", "seeds", "--time", "earliest")) == [["seeds:0:3"], ["seeds:1:0"]]
+
+
+def test_kafka_transactions_lists_and_describes(broker: EmbeddedBroker) -> None:
+    broker.create_topic("roots", 1)
+    producer = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "digger"})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce("roots", b"carrot")
+    producer.flush(30)
+    listed = words(tool(broker, TRANSACTIONS, "list"))
+    assert [(line[0], line[3]) for line in listed if line[0] == "digger"] == [("digger", "Ongoing")]
+    described = dict(zip(*words(tool(broker, TRANSACTIONS, "describe", "--transactional-id", "digger")), strict=False))
+    assert (described["TransactionalId"], described["TransactionState"]) == ("digger", "Ongoing")
+    (_, producer_line) = words(tool(broker, TRANSACTIONS, "describe-producers", "--topic", "roots", "--partition", "0"))
+    assert (producer_line[0], producer_line[-1]) == (described["ProducerId"], "0")  # the transaction began at offset 0
+    producer.commit_transaction(30)
+    (line,) = [line for line in words(tool(broker, TRANSACTIONS, "list")) if line[0] == "digger"]
+    assert line[3] == "CompleteCommit"
