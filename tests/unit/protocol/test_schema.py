@@ -41,7 +41,7 @@ def read(type_: Type, hex_text: str) -> object:
 
 # Field ---------------------------------------------------------------------------------------------------------------
 
-def test_field_has_index_name_type_default_and_doc():
+def test_c14_field_has_index_name_type_default_and_doc():
     schema = Schema(Field("a", INT16, "First."), Field("b", STRING, "Second.", "x"))
     assert [(f.index, f.name, f.type, f.doc, f.default) for f in schema.fields] == [
         (0, "a", INT16, "First.", NO_DEFAULT), (1, "b", STRING, "Second.", "x")]
@@ -50,7 +50,7 @@ def test_field_has_index_name_type_default_and_doc():
     assert Field("free", INT8).index == -1
 
 
-def test_no_default_is_not_none():
+def test_c14_no_default_is_not_none():
     assert NO_DEFAULT is not None
     assert repr(NO_DEFAULT) == "NO_DEFAULT"
     assert not Field("a", NULLABLE_STRING).has_default
@@ -59,14 +59,14 @@ def test_no_default_is_not_none():
 
 # Schema --------------------------------------------------------------------------------------------------------------
 
-def test_duplicate_field_is_refused():
+def test_c13_duplicate_field_is_refused():
     with pytest.raises(SchemaError, match=r"^Schema contains a duplicate field: n$"):
         Schema(Field("n", INT8), Field("m", INT8), Field("n", INT16))
     with pytest.raises(SchemaError, match="duplicate field: n"):
         Schema(Field("n", INT8), tagged={0: Field("n", INT16)})
 
 
-def test_fields_are_read_and_written_in_order():
+def test_c13_fields_are_read_and_written_in_order():
     schema = Schema(Field("a", INT8), Field("b", STRING), Field("c", INT16), Field("d", BOOLEAN), Field("e", FLOAT64))
     value = {"e": 1.5, "d": True, "c": -2, "b": "x", "a": 1}
     data = written(schema, value)
@@ -92,7 +92,7 @@ def test_what_is_no_mapping_is_refused(value):
             attempt(value)
 
 
-def test_defaults_are_written_and_missing_required_fields_are_refused():
+def test_c14_defaults_are_written_and_missing_required_fields_are_refused():
     schema = Schema(Field("a", INT8, "", 7), Field("b", INT8), Field("c", NULLABLE_STRING, "", None))
     assert written(schema, {"b": 1}).hex() == "0701ffff"
     assert schema.size_of({"b": 1}) == 4
@@ -107,7 +107,7 @@ def test_defaults_are_written_and_missing_required_fields_are_refused():
     Schema(Field("first", INT8), Field("middle", INT16), Field("last", INT64)),  # fused
     Schema(Field("first", STRING), Field("middle", INT16), Field("last", STRING)),  # each alone
 ])
-def test_errors_name_the_field(schema):
+def test_c13_errors_name_the_field(schema):
     good = {field.name: "x" if field.type is STRING else 1 for field in schema.fields}
     for field in schema.fields:
         with pytest.raises(SchemaError) as caught:
@@ -123,7 +123,7 @@ def test_errors_name_the_field(schema):
         position += field.type.size_of(good[field.name])
 
 
-def test_errors_name_the_fields_around_the_field():
+def test_c13_errors_name_the_fields_around_the_field():
     value = {"topic_data": [{"name": "t", "partition_data": [{"index": "x", "size": 1}]}]}
     with pytest.raises(SchemaError) as caught:
         written(NESTED, value)
@@ -143,7 +143,7 @@ def test_errors_inside_elements_name_the_innermost_field():
                                  "4 bytes are needed, only 3 available")
 
 
-def test_errors_without_a_text_show_their_class():
+def test_c13_errors_without_a_text_show_their_class():
     class Failing(Type):
         name = "FAILING"
 
