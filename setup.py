@@ -4,4 +4,4 @@ from setuptools import Extension, setup
 setup(ext_modules=[
     Extension(f"pyproducer.hotpath.{name}", [f"pyproducer/hotpath/{name}.pyx"],
               depends=["pyproducer/hotpath/_native.pxd", "pyproducer/hotpath/_native_column.pxi"], optional=True)
-    for name in ("_native", "_native_columns")])
+    for name in ("_native", "_native_columns", "_native_road")])

@@ -293,6 +293,10 @@ class RecordAccumulator:
             self.release(batch)
         return aborted
 
+    def holds(self, batch: ProducerBatch) -> bool:
+        """Whether a batch waits here to be sent (again)."""
+        return batch in self._queues[batch.topic_partition].batches
+
     def has_undrained(self) -> bool:
         """Whether any partition holds a batch that is not in flight."""
         return any(queue.batches for queue in self._all_queues())

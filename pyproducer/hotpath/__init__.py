@@ -78,7 +78,7 @@ else:
 
 # The whole of a plain send() as one native call. It has no Python text of its own: what it does is defined by
 # RecordSender in producer/do_send.py, to which it hands everything that is not plain.
-FastRoad: Any = importlib.import_module("pyproducer.hotpath._native").FastRoad if IMPL == "native" else None
+FastRoad: Any = importlib.import_module("pyproducer.hotpath._native_road").FastRoad if IMPL == "native" else None
 
 __all__ = [
     "HEADER_SIZE_BYTES",

@@ -1,36 +1,24 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 """The compiled twin of _python.py, which is the definition: same names, same bytes, same exceptions.
 
-Everything here runs under the GIL and gives it up nowhere but where Python code is called (callbacks, the slow road),
-so a method that calls none is atomic. FastRoad relies on that: it appends to a batch without the partition's lock.
+Everything here runs under the GIL and gives it up nowhere but where Python code is called (callbacks), so a method that
+calls none is atomic. _native_road relies on that: it appends to a batch without the partition's lock.
 
-Road:    send() -> [FastRoad] -> OpenBatch ... completion -> [run_callbacks] -> application
+Road:    accumulator -> [OpenBatch] -> record ... completion -> [run_callbacks] -> application
 Thread:  as in _python.py.
 Source:  _python.py (fields that _native_columns shares are in _native.pxd); Java Utils.murmur2, DefaultRecord.writeTo (4.1).
 """
 
 cimport cython
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_Resize
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from cpython.dict cimport PyDict_GetItem
-from cpython.object cimport PyObject, PyTypeObject
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.object cimport PyTypeObject
 from cpython.ref cimport Py_INCREF
 from cpython.tuple cimport PyTuple_SET_ITEM
-from cpython.unicode cimport PyUnicode_CheckExact
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
-cdef extern from "time.h" nogil:
-    ctypedef long time_t
-    cdef struct timespec:
-        time_t tv_sec
-        long tv_nsec
-    int clock_gettime(int clock, timespec *now)
-    int CLOCK_REALTIME
-
 cdef enum:
-    # metadata.max.idle.ms is minutes, so a topic in use is reported once a second; see do_send.py.
-    TOUCH_INTERVAL_MS = 1000
     # A batch.size of many megabytes is not taken at once for a batch that may stay small.
     MOST_RESERVED_BYTES = 131072
 
@@ -359,113 +347,3 @@ cdef object new_metadata(object metadata_class, object topic, object partition, 
     put_item(row, 4, key_item)
     put_item(row, 5, value_item)
     return row
-
-
-# ---- send
-
-cdef class Route:
-    """What the fast road knows of one topic: its open batches by partition, and how keyless records are spread."""
-
-    cdef Py_ssize_t count
-    cdef int64_t touched_ms
-    cdef list open_batches
-    cdef object counter
-    cdef tuple available
-
-    def __init__(self, Py_ssize_t count, int64_t touched_ms, counter, tuple available):
-        self.count = count
-        self.touched_ms = touched_ms
-        self.open_batches = [None] * count
-        self.counter = counter
-        self.available = available
-
-
-cdef class FastRoad:
-    """A plain send() as one call: bytes or None in, DefaultPartitioner, no headers, an open batch with room.
-
-    Everything else goes to `slow`, RecordSender.send, which also opens the batches and announces them here.
-
-    Args:
-        slow: What does the whole of send(); called with the same arguments.
-        metadata: Its `_cluster` is the snapshot that the routes belong to.
-        max_record_bytes: Records above it are the slow road's to refuse.
-        wakeup: Wakes the sender; called when a batch is full.
-    """
-
-    cdef object slow
-    cdef dict metadata_fields
-    cdef object wakeup
-    cdef object cluster
-    cdef dict routes
-    cdef Py_ssize_t max_record_bytes
-    cdef public bint is_closed
-
-    def __init__(self, slow, metadata, Py_ssize_t max_record_bytes, wakeup):
-        self.slow = slow
-        # Its dict, because one look-up in a dict is a third of an attribute's; the producer's metadata lives as long.
-        self.metadata_fields = metadata.__dict__
-        self.max_record_bytes = max_record_bytes
-        self.wakeup = wakeup
-        self.routes = {}
-        self.is_closed = False
-
-    def begin_topic(self, cluster, str topic, Py_ssize_t count, int64_t touched_ms, counter, tuple available):
-        """Learn a topic, or that it was reported as in use; forgets all topics of an older snapshot."""
-        cdef Route route
-        if cluster is not self.cluster:
-            self.routes = {}
-            self.cluster = cluster
-        route = self.routes.get(topic)
-        if route is None:
-            self.routes[topic] = Route(count, touched_ms, counter, available)
-        else:
-            route.touched_ms = touched_ms
-
-    def open_batch(self, str topic, Py_ssize_t partition, OpenBatch batch not None):
-        """Learn the batch that takes a partition's next records."""
-        cdef Route route = self.routes.get(topic)
-        if route is not None and 0 <= partition < route.count:
-            route.open_batches[partition] = batch
-
-    def send(self, topic, value=None, *, key=None, partition=None, timestamp=None, headers=None, on_completion=None):
-        """Hand over one record: see KafkaProducer.send."""
-        cdef Route route
-        cdef OpenBatch batch
-        cdef PyObject *found
-        cdef Py_ssize_t index, size
-        cdef int64_t now_ms
-        cdef timespec now
-        if (not self.is_closed and partition is None and headers is None and PyUnicode_CheckExact(topic)
-                and (value is None or PyBytes_CheckExact(value)) and (key is None or PyBytes_CheckExact(key))
-                and PyDict_GetItem(self.metadata_fields, "_cluster") is <PyObject *>self.cluster):
-            found = PyDict_GetItem(self.routes, topic)
-            if found is not NULL:
-                route = <Route><object>found
-                clock_gettime(CLOCK_REALTIME, &now)
-                now_ms = <int64_t>now.tv_sec * 1000 + now.tv_nsec // 1000000
-                size = HEADER_BYTES + OVERHEAD_BYTES
-                if key is not None:
-                    size += PyBytes_GET_SIZE(key)
-                if value is not None:
-                    size += PyBytes_GET_SIZE(value)
-                if (size <= self.max_record_bytes and -TOUCH_INTERVAL_MS < now_ms - route.touched_ms < TOUCH_INTERVAL_MS
-                        and timestamp is None and (key is not None or route.counter is not None)):
-                    if key is not None:
-                        index = (hash_key(<const uint8_t *>PyBytes_AS_STRING(key), PyBytes_GET_SIZE(key))
-                                 & 0x7FFFFFFF) % route.count
-                    else:
-                        index = <Py_ssize_t>((<object>next(route.counter)) & 0x7FFFFFFF)
-                        index = route.available[index % len(route.available)]
-                    if route.open_batches[index] is not None:
-                        batch = <OpenBatch>route.open_batches[index]
-                        future = batch.add(now_ms, <bytes>key, <bytes>value, None, on_completion)
-                        if future is not None:
-                            if batch.used >= batch.write_limit_bytes:
-                                self.wakeup()
-                            return future
-                        route.open_batches[index] = None
-                    if key is None:
-                        # The turn is taken: the slow road must not take another for the same record.
-                        partition = index
-        return self.slow(topic, value, key=key, partition=partition, timestamp=timestamp, headers=headers,
-                         on_completion=on_completion)

@@ -56,6 +56,24 @@ class Completion:
         """Handle the end of a request, whatever it was."""
         for batch in batches.values():
             self._in_flight.remove(batch)
+        try:
+            self._settle(response, batches)
+        except Exception as bug:
+            # Nothing below may leave a batch behind that nobody ever completes: flush() would wait for it for ever.
+            log.exception("Uncaught error while a Produce response of node %s was handled", response.destination)
+            error = LocalProtocolError(f"A Produce response could not be handled: {bug!r}")
+            error.outcome = UNKNOWN
+            error.__cause__ = bug
+            for batch in batches.values():
+                if not batch.is_done and not self._accumulator.holds(batch):
+                    self._fail(batch, error, None)
+        for batch in batches.values():
+            if self._guarantees_order_by_muting:
+                self._accumulator.unmute(batch.topic_partition)
+            if batch.is_done:
+                self._accumulator.release(batch)
+
+    def _settle(self, response: ClientResponse, batches: BatchesByPartition) -> None:
         if response.body is not None:
             self._on_answer(response, batches)
         elif response.version_mismatch is not None:
@@ -73,11 +91,6 @@ class Completion:
             # acks=0: the bytes are written, and nobody will ever tell more.
             for batch in batches.values():
                 self._complete(batch, NO_OFFSET, -1)
-        for batch in batches.values():
-            if self._guarantees_order_by_muting:
-                self._accumulator.unmute(batch.topic_partition)
-            if batch.is_done:
-                self._accumulator.release(batch)
 
     def expire(self, batch: ProducerBatch, now_ms: int) -> None:
         """Fail a batch whose delivery.timeout.ms passed, on the wire or not."""

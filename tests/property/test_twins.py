@@ -152,7 +152,7 @@ def make_sender(*, paved: bool) -> tuple[RecordSender, RecordAccumulator]:
         partitioner=partitioner, key_serializer=None, value_serializer=None, interceptors=ProducerInterceptors(),
         clock=clock, wakeup_sender=lambda: None, max_request_size_bytes=600, buffer_memory_bytes=10**7, max_block_ms=0)
     if paved:
-        sender.pave(native.FastRoad)
+        sender.pave(importlib.import_module("pyproducer.hotpath._native_road").FastRoad)
     return sender, accumulator
 
 

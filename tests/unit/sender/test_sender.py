@@ -17,6 +17,7 @@ from pyproducer.common.errors import (
     DisconnectedError,
     InvalidMetadataError,
     KafkaTimeoutError,
+    LocalProtocolError,
     RecordRejectedError,
     UnsupportedVersionError,
 )
@@ -409,3 +410,19 @@ def test_partition_load_reports_queues_and_latency_once_every_partition_was_used
     assert (topic, sorted(partitions), count) == ("t", [0, 1], 2)
     assert sizes[partitions.index(1)] > sizes[partitions.index(0)]
     assert latencies == [250, 250]
+
+
+def test_a_bug_while_an_answer_is_handled_leaves_no_batch_behind(caplog):
+    setup = Setup()
+    setup.start()
+    futures = [setup.append(0), setup.append(1)]
+    setup.turn()
+    body = setup.produce_body(base_offset=1)
+    del body["responses"][0]["partition_responses"][0]["base_offset"]
+    setup.client.answer(body, received_ms=0)
+    for future in futures:
+        with pytest.raises(LocalProtocolError, match="could not be handled: KeyError") as raised:
+            future.result(0)
+        assert raised.value.outcome == "unknown"
+    assert setup.pool.available_bytes == 1_000_000
+    assert "Uncaught error while a Produce response of node 1 was handled" in caplog.text

@@ -1,0 +1,138 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+"""A plain send() as one compiled call; what it does is defined by RecordSender in producer/do_send.py.
+
+It runs under the GIL and gives it up only where it calls Python (the slow road, the wake-up), so that looking at a batch
+and appending to it is one step for every other thread: no lock of a partition is taken.
+
+Road:    send() -> [FastRoad] -> OpenBatch
+Thread:  any caller.
+Source:  ours.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
+from cpython.dict cimport PyDict_GetItem
+from cpython.object cimport PyObject
+from cpython.unicode cimport PyUnicode_CheckExact
+from libc.stdint cimport int64_t, uint8_t
+
+from pyproducer.hotpath._native cimport HEADER_BYTES, OVERHEAD_BYTES, OpenBatch, hash_key
+
+cdef extern from "time.h" nogil:
+    ctypedef long time_t
+    cdef struct timespec:
+        time_t tv_sec
+        long tv_nsec
+    int clock_gettime(int clock, timespec *now)
+    int CLOCK_REALTIME
+
+cdef enum:
+    # metadata.max.idle.ms is minutes, so a topic in use is reported once a second; see do_send.py.
+    TOUCH_INTERVAL_MS = 1000
+
+
+cdef class Route:
+    """What the fast road knows of one topic: its open batches by partition, and how keyless records are spread."""
+
+    cdef Py_ssize_t count
+    cdef int64_t touched_ms
+    cdef list open_batches
+    cdef object counter
+    cdef tuple available
+
+    def __init__(self, Py_ssize_t count, int64_t touched_ms, counter, tuple available):
+        self.count = count
+        self.touched_ms = touched_ms
+        self.open_batches = [None] * count
+        self.counter = counter
+        self.available = available
+
+
+cdef class FastRoad:
+    """A plain send() as one call: bytes or None in, DefaultPartitioner, no headers, an open batch with room.
+
+    Everything else goes to `slow`, RecordSender.send, which also opens the batches and announces them here.
+
+    Args:
+        slow: What does the whole of send(); called with the same arguments.
+        metadata: Its `_cluster` is the snapshot that the routes belong to.
+        max_record_bytes: Records above it are the slow road's to refuse.
+        wakeup: Wakes the sender; called when a batch is full.
+    """
+
+    cdef object slow
+    cdef dict metadata_fields
+    cdef object wakeup
+    cdef object cluster
+    cdef dict routes
+    cdef Py_ssize_t max_record_bytes
+    cdef public bint is_closed
+
+    def __init__(self, slow, metadata, Py_ssize_t max_record_bytes, wakeup):
+        self.slow = slow
+        # Its dict, because one look-up in a dict is a third of an attribute's; the producer's metadata lives as long.
+        self.metadata_fields = metadata.__dict__
+        self.max_record_bytes = max_record_bytes
+        self.wakeup = wakeup
+        self.routes = {}
+        self.is_closed = False
+
+    def begin_topic(self, cluster, str topic, Py_ssize_t count, int64_t touched_ms, counter, tuple available):
+        """Learn a topic, or that it was reported as in use; forgets all topics of an older snapshot."""
+        cdef Route route
+        if cluster is not self.cluster:
+            self.routes = {}
+            self.cluster = cluster
+        route = self.routes.get(topic)
+        if route is None:
+            self.routes[topic] = Route(count, touched_ms, counter, available)
+        else:
+            route.touched_ms = touched_ms
+
+    def open_batch(self, str topic, Py_ssize_t partition, OpenBatch batch not None):
+        """Learn the batch that takes a partition's next records."""
+        cdef Route route = self.routes.get(topic)
+        if route is not None and 0 <= partition < route.count:
+            route.open_batches[partition] = batch
+
+    def send(self, topic, value=None, *, key=None, partition=None, timestamp=None, headers=None, on_completion=None):
+        """Hand over one record: see KafkaProducer.send."""
+        cdef Route route
+        cdef OpenBatch batch
+        cdef PyObject *found
+        cdef Py_ssize_t index, size
+        cdef int64_t now_ms
+        cdef timespec now
+        if (not self.is_closed and partition is None and headers is None and PyUnicode_CheckExact(topic)
+                and (value is None or PyBytes_CheckExact(value)) and (key is None or PyBytes_CheckExact(key))
+                and PyDict_GetItem(self.metadata_fields, "_cluster") is <PyObject *>self.cluster):
+            found = PyDict_GetItem(self.routes, topic)
+            if found is not NULL:
+                route = <Route><object>found
+                clock_gettime(CLOCK_REALTIME, &now)
+                now_ms = <int64_t>now.tv_sec * 1000 + now.tv_nsec // 1000000
+                size = HEADER_BYTES + OVERHEAD_BYTES
+                if key is not None:
+                    size += PyBytes_GET_SIZE(key)
+                if value is not None:
+                    size += PyBytes_GET_SIZE(value)
+                if (size <= self.max_record_bytes and -TOUCH_INTERVAL_MS < now_ms - route.touched_ms < TOUCH_INTERVAL_MS
+                        and timestamp is None and (key is not None or route.counter is not None)):
+                    if key is not None:
+                        index = (hash_key(<const uint8_t *>PyBytes_AS_STRING(key), PyBytes_GET_SIZE(key))
+                                 & 0x7FFFFFFF) % route.count
+                    else:
+                        index = <Py_ssize_t>((<object>next(route.counter)) & 0x7FFFFFFF)
+                        index = route.available[index % len(route.available)]
+                    if route.open_batches[index] is not None:
+                        batch = <OpenBatch>route.open_batches[index]
+                        future = batch.add(now_ms, <bytes>key, <bytes>value, None, on_completion)
+                        if future is not None:
+                            if batch.used >= batch.write_limit_bytes:
+                                self.wakeup()
+                            return future
+                        route.open_batches[index] = None
+                    if key is None:
+                        # The turn is taken: the slow road must not take another for the same record.
+                        partition = index
+        return self.slow(topic, value, key=key, partition=partition, timestamp=timestamp, headers=headers,
+                         on_completion=on_completion)
