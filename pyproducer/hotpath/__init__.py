@@ -18,7 +18,7 @@ _NAMES = ("BatchBuffer", "OpenBatch", "FutureRecordMetadata", "encode_headers", 
           "murmur2", "record_size_upper_bound", "run_callbacks", "varint")
 _COLUMN_NAMES = ("Column", "ColumnChunk", "binary_column", "dictionary_column", "encode_header_rows", "items_column",
                  "sort_rows", "store_rows")
-_BUILT_FILES = ("_native", "_native_columns")
+_BUILT_FILES = ("_native", "_native_columns", "_native_road")
 HEADER_SIZE_BYTES = 61
 
 
@@ -32,7 +32,7 @@ def _choose(wanted: str | None) -> str:
         raise ImportError(f"PYPRODUCER_IMPL={wanted!r} is not known: use 'native' or 'python', or leave it unset")
     if wanted == "python":
         return "python"
-    # Both or none: the second reads the fields of the first's classes.
+    # All or none: the others read the fields of the first's classes.
     if all(importlib.util.find_spec(f"pyproducer.hotpath.{name}") is not None for name in _BUILT_FILES):
         return "native"
     if wanted == "native":
