@@ -82,7 +82,8 @@ def test_versions_and_flexibility_equal_kafkas(kafka_messages, message, valid, f
 
 
 @BY_MESSAGE
-def test_c15_random_values_have_the_bytes_of_a_codec_made_from_kafkas_json(kafka_messages, message, valid, flexible_from):
+def test_c15_random_values_have_the_bytes_of_a_codec_made_from_kafkas_json(
+        kafka_messages, message, valid, flexible_from):
     theirs = KafkaMessage(kafka_messages[message.name])
     for version in range(valid[0], valid[1] + 1):
         flexible = flexible_from is not None and version >= flexible_from
