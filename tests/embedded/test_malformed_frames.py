@@ -1,17 +1,27 @@
-"""Mutated frames close at most their own connection; the broker keeps serving in bounded memory."""
+"""10,000 malformed frames close at most their own connection; the broker keeps serving in bounded memory.
+
+Frames of every API and version, mutated; frames whose bodies are right for the codec and nonsense otherwise; and what
+hypothesis makes up. Each goes over a connection of its own, and the broker has dealt with it when that ends.
+"""
 
 from __future__ import annotations
 
 import random
+import socket
 import struct
+from collections import deque
 from collections.abc import Callable, Iterator
 
 import psutil
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from pyproducer.broker import EmbeddedBroker
 from pyproducer.broker.child_process import ChildProcessCluster
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.record.batch_writer import build_batch
+from tests.support.random_messages import random_value
 from tests.support.raw_client import (
     ConnectionEnded,
     RawClient,
@@ -20,80 +30,179 @@ from tests.support.raw_client import (
     list_offsets_body,
     metadata_body,
     produce_body,
+    produced,
     request_bytes,
 )
 
-COUNT = 1500
+MUTATED_COUNT = 8000
+NONSENSE_COUNT = 2000
+MADE_UP_COUNT = 2000
+ON_THEIR_WAY = 32
 MAX_GROWTH_BYTES = 64 * 1024 * 1024
+NAMES = ("fruits", "other")  # not what the witnesses ask for: some of what is sent deletes topics
+LENGTHS = (-1, 0, 1, 2**15 - 1, 2**30, 2**31 - 1, -2**31)
 
 
-def mutated(frame: bytes, random_source: random.Random) -> bytes:
-    data = bytearray(frame)
-    kind = random_source.randrange(4)
-    if kind == 0:
-        for _ in range(random_source.randint(1, 8)):
-            data[random_source.randrange(len(data))] = random_source.randrange(256)
-    elif kind == 1:
-        position = random_source.randrange(len(data))
-        struct.pack_into(">i", data, min(position, len(data) - 4), random_source.choice((-1, 2**31 - 1, 2**30, -2**31)))
-    elif kind == 2:
-        del data[random_source.randrange(len(data)):]
-    else:
-        position = random_source.randrange(len(data))
-        data[position:position] = random_source.randbytes(random_source.randint(1, 40))
-    return bytes(data)
+def process_of(broker: EmbeddedBroker) -> psutil.Process:
+    cluster = broker._cluster
+    assert isinstance(cluster, ChildProcessCluster)
+    return psutil.Process(cluster.pid)
 
 
-def frames(random_source: random.Random) -> Iterator[bytes]:
-    """Whole frames with a true size and a mutated payload, and now and then a mutated size."""
+class Attack:
+    """Sends frames, each over its own connection, while witnesses on theirs see that the broker serves."""
+
+    def __init__(self, broker: EmbeddedBroker) -> None:
+        self._address = ("127.0.0.1", broker.port)
+        self._process = process_of(broker)
+        self._before_bytes = self._process.memory_info().rss
+        self._on_their_way: deque[socket.socket] = deque()
+        self.sent = 0
+        self.closed = 0  # without an answer
+        self.witnesses = [RawClient(self._address) for _ in range(5)]
+
+    def send(self, frame: bytes) -> None:
+        connection = socket.create_connection(self._address, timeout=5)
+        try:
+            connection.sendall(frame)
+            connection.shutdown(socket.SHUT_WR)
+        except OSError:
+            pass  # closed before the frame's end
+        self._on_their_way.append(connection)
+        if len(self._on_their_way) > ON_THEIR_WAY:
+            self._await_end(self._on_their_way.popleft())
+        self.sent += 1
+        if self.sent % 100 == 0:
+            self.check()
+
+    def _await_end(self, connection: socket.socket) -> None:
+        connection.settimeout(0.1)
+        try:
+            answer = connection.recv(1)
+            self.closed += not answer
+            while answer:
+                answer = connection.recv(1 << 16)
+        except TimeoutError:
+            pass  # a long poll, or a group's join: it is as it should be
+        except OSError:
+            self.closed += 1  # reset: the broker had more to read
+        connection.close()
+
+    def check(self) -> None:
+        for witness in self.witnesses:
+            topic = witness.request(ApiKeys.METADATA, 1, metadata_body("orders"))["topics"][0]
+            assert topic["error_code"] == 0
+        assert self._process.memory_info().rss - self._before_bytes < MAX_GROWTH_BYTES
+
+    def end(self) -> None:
+        while self._on_their_way:
+            self._await_end(self._on_their_way.popleft())
+        self.check()
+        batch = bytes(build_batch([(1, b"key", b"value", ())]))
+        for witness in self.witnesses:
+            answer = produced(witness.request(ApiKeys.PRODUCE, 9, produce_body("orders", 0, batch)))
+            assert answer["error_code"] == 0
+
+    def close(self) -> None:
+        for connection in (*self._on_their_way, *self.witnesses):
+            connection.close()
+
+
+@pytest.fixture
+def attack(start_broker: Callable[..., EmbeddedBroker]) -> Iterator[Attack]:
+    broker = start_broker(topics={"orders": 1, "fruits": 2}, separate_process=True, auto_create_topics=False,
+                          config={"socket.request.max.bytes": 1 << 20})
+    # Its threads, its group and its topics are there before memory is counted.
+    with RawClient(("127.0.0.1", broker.port)) as client:
+        client.request(ApiKeys.FIND_COORDINATOR, 3, {"key": "orders", "key_type": 0})
+        client.request(ApiKeys.FIND_COORDINATOR, 3, {"key": "orders", "key_type": 1})
+    attack = Attack(broker)
+    try:
+        yield attack
+        attack.end()
+    finally:
+        attack.close()
+
+
+def real_requests(source: random.Random) -> list[bytes]:
+    """Requests that a client sends, and one that the codec takes of each version of each API."""
     batch = bytes(build_batch([(1, b"key", b"value" * 20, ())] * 5))
-    requests = [
+    return [
         request_bytes(ApiKeys.PRODUCE, 9, produce_body("orders", 0, batch)),
         request_bytes(ApiKeys.PRODUCE, 3, produce_body("orders", 0, batch)),
         request_bytes(ApiKeys.METADATA, 12, metadata_body("orders")),
         request_bytes(ApiKeys.METADATA, 1, metadata_body("orders")),
         request_bytes(ApiKeys.FETCH, 12, fetch_body(12, "orders", 0, 0)),
         request_bytes(ApiKeys.LIST_OFFSETS, 1, list_offsets_body("orders", 0, 5)),
-        request_bytes(ApiKeys.API_VERSIONS, 3, {"client_software_name": "a", "client_software_version": "1"}),
-        request_bytes(ApiKeys.INIT_PRODUCER_ID, 4, {"transactional_id": None, "transaction_timeout_ms": 5}),
-        request_bytes(ApiKeys.DELETE_TOPICS, 4, {"topic_names": ["nothing"], "timeout_ms": 5}),
+        *(nonsense(source, api, version) for api in ApiKeys for version in versions(api)),
     ]
-    for number in range(COUNT):
-        payload = mutated(random_source.choice(requests), random_source)
-        yield mutated(framed(payload), random_source) if number % 10 == 0 else framed(payload)
 
 
-def test_malformed_frames_close_their_own_connection_only(start_broker: Callable[..., EmbeddedBroker]) -> None:
-    broker = start_broker(topics={"orders": 1}, separate_process=True, auto_create_topics=False,
-                          config={"socket.request.max.bytes": 1 << 20})
-    cluster = broker._cluster
-    assert isinstance(cluster, ChildProcessCluster)
-    process = psutil.Process(cluster.pid)
-    address = ("127.0.0.1", broker.port)
-    before_bytes = process.memory_info().rss
-    random_source = random.Random(20260)
-    client = RawClient(address, timeout_s=5)
-    with RawClient(address) as witness:
-        for number, frame in enumerate(frames(random_source)):
-            try:
-                client.send_bytes(frame)
-            except OSError:
-                pass  # closed for the frame before
-            if number % 3 == 0:
-                client.close()
-                client = RawClient(address, timeout_s=5)
-            if number % 50 == 0:
-                assert witness.request(ApiKeys.METADATA, 1, metadata_body("orders"))["topics"][0]["error_code"] == 0
-    client.close()
-    assert process.memory_info().rss - before_bytes < MAX_GROWTH_BYTES
-    assert process.is_running()
+def versions(api: ApiKeys) -> range:
+    return range(api.oldest_version, api.latest_version + 1)
+
+
+def nonsense(source: random.Random, api: ApiKeys, version: int) -> bytes:
+    return request_bytes(api, version, random_value(api.request_schema(version), source, names=NAMES))
+
+
+def mutated(frame: bytes, source: random.Random) -> bytes:
+    data = bytearray(frame)
+    position = source.randrange(len(data))
+    kind = source.randrange(5)
+    if kind == 0:
+        for _ in range(source.randint(1, 8)):
+            data[source.randrange(len(data))] = source.randrange(256)
+    elif kind == 1:
+        struct.pack_into(">i", data, min(position, len(data) - 4), source.choice(LENGTHS))
+    elif kind == 2:
+        del data[position:]
+    elif kind == 3:
+        data[position:position] = source.randbytes(source.randint(1, 40))
+    else:
+        data[position:] = data[:len(data) - position]
+    return bytes(data)
+
+
+def test_10000_frames_that_are_mutated_or_nonsense_close_their_own_connection_only(attack: Attack) -> None:
+    source = random.Random(20260)
+    requests = real_requests(source)
+    for number in range(MUTATED_COUNT):
+        payload = mutated(source.choice(requests), source)
+        attack.send(mutated(framed(payload), source) if number % 5 == 0 else framed(payload))
+    rows = [(api, version) for api in ApiKeys for version in versions(api)]
+    for _ in range(NONSENSE_COUNT):
+        attack.send(framed(nonsense(source, *source.choice(rows))))
+    assert attack.sent == MUTATED_COUNT + NONSENSE_COUNT
+    assert attack.closed > attack.sent // 2, "the rest was answered: it made sense by chance"
+
+
+@st.composite
+def made_up_frames(draw: st.DrawFn) -> bytes:
+    """A header of any API and version, or none, before any bytes; with a size that is true or not."""
+    payload = draw(st.binary(max_size=200))
+    if draw(st.booleans()):
+        api = draw(st.sampled_from(list(ApiKeys)))
+        payload = struct.pack(">hhih", api, draw(st.integers(0, api.latest_version + 1)), 1, -1) + payload
+    size = draw(st.just(len(payload)) | st.sampled_from(LENGTHS) | st.integers(-2**31, 2**31 - 1))
+    return struct.pack(">i", size) + payload
+
+
+def test_what_hypothesis_makes_up_closes_its_own_connection_only(attack: Attack) -> None:
+    @settings(max_examples=MADE_UP_COUNT, deadline=None, database=None, derandomize=True,
+              suppress_health_check=list(HealthCheck))
+    @given(made_up_frames())
+    def run(frame: bytes) -> None:
+        attack.send(frame)
+
+    run()
+    assert attack.sent >= MADE_UP_COUNT * 0.9, "few were made up twice"
+    assert attack.closed > attack.sent // 2
 
 
 def test_a_frame_that_never_ends_costs_nothing(start_broker: Callable[..., EmbeddedBroker]) -> None:
     broker = start_broker(topics={"orders": 1}, separate_process=True)
-    cluster = broker._cluster
-    assert isinstance(cluster, ChildProcessCluster)
-    process = psutil.Process(cluster.pid)
+    process = process_of(broker)
     address = ("127.0.0.1", broker.port)
     before_bytes = process.memory_info().rss
     liars = [RawClient(address) for _ in range(50)]

@@ -202,6 +202,33 @@ def test_c22_order_is_kept_with_many_handlers_and_odd_delays(
     assert set(handled.values()) == {1}
 
 
+def test_c22_200_connections_of_100_pipelined_requests_keep_their_order_and_the_bound_of_the_queue(
+        start_broker: StartBroker, metadata_handler: Handler) -> None:
+    broker = start_broker(config={"queued.max.requests": 16})
+    channel = server_of(broker).channel
+    depths: list[int] = []
+
+    def look_at_the_queue() -> float:
+        depths.append(channel.request_queue_size)
+        return 0.0
+
+    metadata_handler.delay_s = look_at_the_queue
+    clients = [connect(broker) for _ in range(200)]
+    metadata_handler.gate.clear()
+    for client in clients:
+        client.send_bytes(b"".join(
+            framed(request_bytes(ApiKeys.METADATA, 1, metadata_body(), correlation_id=number))
+            for number in range(100)))
+    await_true(lambda: channel.request_queue_size == 16)
+    metadata_handler.gate.set()
+    for client in clients:
+        assert [parse_response_correlation_id(client.receive_frame()) for _ in range(100)] == list(range(100))
+        client.close()
+    assert len(depths) == 20_000
+    assert max(depths) <= 16
+    assert channel.request_queue_size == 0
+
+
 def test_c23_an_idle_broker_selects_a_few_times_a_second(
         start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     polls: Counter[int] = Counter()
