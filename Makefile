@@ -42,6 +42,7 @@ bench: $(VENV)/.all
 	@command -v go >/dev/null || echo "make bench: go is not installed (Debian: apt-get install golang):" \
 		"franz-go is left out" >&2
 	$(BIN)/python -m benchmarks.batch_writer --keep
+	$(BIN)/python -m benchmarks.send_batch --keep
 	$(BIN)/python -m benchmarks.compare --keep
 	$(BIN)/python -m benchmarks.compare --keep --value-size 1024
 	$(BIN)/python -m benchmarks.compare --keep --value-size 1024 --compression zstd

@@ -5,5 +5,6 @@ matrix          the same over value sizes, codecs, keys, partitions, defaults an
 latency         a caller that waits for each record, also beside a busy thread
 memory          resident size while the broker is too slow
 startup         import time, and time until the first acknowledgement
+send_batch      columns handed over at once, beside send() and a raw socket
 batch_writer    the batch writer and reader alone, without a network
 """

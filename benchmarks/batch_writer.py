@@ -13,8 +13,8 @@ import os
 import platform
 import time
 from collections.abc import Callable
-from pathlib import Path
 
+from benchmarks.tables import keep
 from benchmarks.workload import Workload
 from pyproducer import hotpath
 from pyproducer.hotpath import BatchBuffer
@@ -22,7 +22,6 @@ from pyproducer.record.batch_reader import read_batches
 from pyproducer.record.batch_writer import finish_batch
 from pyproducer.record.compression import Compressor, compressor_for
 
-RESULTS = Path(__file__).resolve().parent / "results"
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 TIMESTAMP_MS = 1_700_000_000_000
 BATCHES_PER_ROUND = 20
@@ -98,8 +97,7 @@ def main() -> None:
     text = measure(Workload(value_size_bytes=arguments.value_size), arguments.rounds)
     print(text)
     if arguments.keep:
-        RESULTS.mkdir(exist_ok=True)
-        (RESULTS / f"batch_writer-{arguments.value_size}B.txt").write_text(text + "\n", encoding="ascii")
+        keep(f"batch_writer-{arguments.value_size}B", "batch_writer", text)
 
 
 if __name__ == "__main__":

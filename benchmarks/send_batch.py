@@ -19,15 +19,14 @@ import socket
 import statistics
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.stopwatch import Stopwatch
+from benchmarks.tables import keep
 from benchmarks.workload import Workload
 from pyproducer import IMPL, KafkaProducer
 from pyproducer.broker import EmbeddedBroker
 
-RESULTS = Path(__file__).resolve().parent / "results"
 TOPIC = "rows"
 PARTITION_COUNT = 3
 PIECE_BYTES = 3 * 64 * 1024
@@ -151,7 +150,7 @@ def main() -> None:
              f"{arguments.rounds} rounds in turns", "", *table(rounds, row_bytes)]
     print("\n".join(lines))
     if arguments.keep:
-        (RESULTS / f"send_batch-{batch_size}-{IMPL}.txt").write_text("\n".join(lines) + "\n", encoding="ascii")
+        keep(f"send_batch-{batch_size}-{IMPL}", "send_batch", "\n".join(lines))
 
 
 
