@@ -356,6 +356,16 @@ def test_c41_idle_connections_are_closed(start_broker: StartBroker) -> None:
         assert client.is_closed(within_s=3)
 
 
+def test_c41_a_connection_whose_request_is_being_handled_is_not_idle(start_broker: StartBroker) -> None:
+    broker = start_broker(topics=["orders"], config={"connections.max.idle.ms": 200})
+    with connect(broker) as client:
+        begin = time.monotonic()
+        client.request(ApiKeys.FETCH, 4, fetch_body(4, "orders", 0, 0, max_wait_ms=900))
+        assert time.monotonic() - begin > 0.8
+        client.request(ApiKeys.METADATA, 1, metadata_body())
+        assert client.is_closed(within_s=3)
+
+
 def test_a_hundred_connections_that_only_connect_are_gone_when_closed(start_broker: StartBroker) -> None:
     broker = start_broker()
     clients = [connect(broker) for _ in range(100)]

@@ -187,14 +187,18 @@ def end_offsets(client: RawClient, count: int) -> list[int]:
 def test_c33_the_topic_is_made_by_asking(start_broker: StartBroker, key_type: int, name: str,
                                          compression_type: str) -> None:
     broker = start_broker()
+    expected = {"cleanup.policy": "compact", "segment.bytes": str(100 * 1024 * 1024),
+                "compression.type": compression_type}
     with connect(broker) as client:
         assert list(client.request(ApiKeys.METADATA, 12, {"topics": None})["topics"]) == []
         assert code_of(client, "k", key_type) == 0
         (found,) = client.request(ApiKeys.METADATA, 12, {"topics": None})["topics"]
+        (described,) = client.request(ApiKeys.DESCRIBE_CONFIGS, 4, {"resources": [
+            {"resource_type": 2, "resource_name": name, "configuration_keys": list(expected)}]})["results"]
     assert (found["name"], found["is_internal"], len(found["partitions"])) == (name, True, 50)
     entry = json.loads((broker.data_dir / "cluster.json").read_text())["topics"][name]
-    assert entry["configs"] == {"cleanup.policy": "compact", "segment.bytes": str(100 * 1024 * 1024),
-                                "compression.type": compression_type}
+    assert entry["configs"] == expected
+    assert {config["name"]: config["value"] for config in described["configs"]} == expected
 
 
 def test_c33_asking_for_metadata_does_not_make_it(start_broker: StartBroker) -> None:
