@@ -2,13 +2,14 @@
 # installs into it what the target needs, and runs.
 #
 # Two stamps keep track of what .venv holds: `core` is what the demo needs (seconds), `all` is what the tests,
-# the checks and the benchmarks need. Both are made again when the project's own lists of packages change.
+# the checks and the benchmarks need. Both are made again when the project's lists of packages or the compiled
+# twin's files change.
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
-LISTS := setup.cfg setup.py pyproject.toml
+LISTS := setup.cfg setup.py pyproject.toml $(wildcard pyproducer/hotpath/_native*.p*)
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint bench python-is-there
