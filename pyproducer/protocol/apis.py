@@ -110,7 +110,8 @@ class ApiKeys(IntEnum):
     broker_range: VersionRange
     advertised_range: VersionRange | None
     throttle_from_version: int | None
-    _schemas: dict[tuple[bool, int], Schema]
+    _request_formats: dict[int, tuple[Schema, int]]
+    _response_formats: dict[int, tuple[Schema, int]]
 
     def __new__(cls, row: Any) -> ApiKeys:
         """Make the member for an ApiRow; its value is the API's number, so that ApiKeys(0) finds it."""
@@ -122,7 +123,8 @@ class ApiKeys(IntEnum):
         member.broker_range = row.broker
         member.advertised_range = row.advertised
         member.throttle_from_version = row.throttle_from
-        member._schemas = {}
+        member._request_formats = {}
+        member._response_formats = {}
         return member
 
     # Produce 0 is advertised although 0-2 are refused, as Kafka does: KAFKA-18659, older librdkafka stop compressing
@@ -217,7 +219,7 @@ class ApiKeys(IntEnum):
         Raises:
             UnsupportedVersionError: There is no such version, or no longer. Not sent.
         """
-        return self._schemas.get((True, version)) or self._schema(self.row.request, version)
+        return self.request_format(version)[0]
 
     def response_schema(self, version: int) -> Schema:
         """Return the schema of the response's body.
@@ -225,16 +227,38 @@ class ApiKeys(IntEnum):
         Raises:
             UnsupportedVersionError: There is no such version, or no longer. Not sent.
         """
-        return self._schemas.get((False, version)) or self._schema(self.row.response, version)
+        return self.response_format(version)[0]
+
+    def request_format(self, version: int) -> tuple[Schema, int]:
+        """Return the schema of the request's body and the version of its header: one look-up for each request.
+
+        Raises:
+            UnsupportedVersionError: There is no such version, or no longer. Not sent.
+        """
+        found = self._request_formats.get(version)
+        if found is None:
+            found = self._schema(self.row.request, version), self.request_header_version(version)
+            self._request_formats[version] = found
+        return found
+
+    def response_format(self, version: int) -> tuple[Schema, int]:
+        """Return the schema of the response's body and the version of its header.
+
+        Raises:
+            UnsupportedVersionError: There is no such version, or no longer. Not sent.
+        """
+        found = self._response_formats.get(version)
+        if found is None:
+            found = self._schema(self.row.response, version), self.response_header_version(version)
+            self._response_formats[version] = found
+        return found
 
     def _schema(self, message: Message, version: int) -> Schema:
         if version < 0 or version > self.latest_version:
             raise UnsupportedVersionError(f"Invalid version for API key {self.name}: {version}")
         if version < self.oldest_version:
             raise UnsupportedVersionError(f"Unsupported version for API key {self.name}: {version}")
-        schema = message.schema(version, flexible=self.is_flexible(version))
-        self._schemas[message is self.row.request, version] = schema
-        return schema
+        return message.schema(version, flexible=self.is_flexible(version))
 
     def __str__(self) -> str:
         return self.name

@@ -104,24 +104,27 @@ class ByteReader:
 class ByteWriter:
     """Bytes to send, as a list of chunks. Small fields gather in `tail`, large payloads are kept by reference.
 
+    Attributes:
+        closed: The chunks before the tail.
+        tail: What grows; a payload that is not copied closes it and begins another one.
+
     Shape: a payload given to `write_payload` must not change until the chunks are sent.
     """
 
-    __slots__ = ("_chunks", "_closed_size_bytes", "tail")
+    __slots__ = ("closed", "tail")
 
     def __init__(self) -> None:
-        self._chunks: list[Buffer] = []
-        self._closed_size_bytes = 0
+        self.closed: list[Buffer] = []
         self.tail = bytearray()
 
     @property
     def size(self) -> int:
         """How many bytes were written, payloads included."""
-        return self._closed_size_bytes + len(self.tail)
+        return sum(memoryview(chunk).nbytes for chunk in self.closed) + len(self.tail)
 
     def chunks(self) -> list[Buffer]:
         """Return the bytes in order; large payloads are the objects that were given."""
-        return [*self._chunks, self.tail] if self.tail else list(self._chunks)
+        return [*self.closed, self.tail] if self.tail else list(self.closed)
 
     def to_bytes(self) -> bytes:
         """Return everything as one copy."""
@@ -141,8 +144,13 @@ class ByteWriter:
             self.tail += payload
             return
         if self.tail:
-            self._chunks.append(self.tail)
-            self._closed_size_bytes += len(self.tail)
+            self.closed.append(self.tail)
             self.tail = bytearray()
-        self._chunks.append(payload)
-        self._closed_size_bytes += size_bytes
+        self.closed.append(payload)
+
+    def rewind(self, tail: bytearray, size_bytes: int) -> None:
+        """Forget what was written since `tail` was the tail and so long."""
+        if self.tail is not tail:
+            del self.closed[next(index for index, chunk in enumerate(self.closed) if chunk is tail) :]
+            self.tail = tail
+        del tail[size_bytes:]

@@ -61,6 +61,7 @@ MAX_CORRELATION_ID = 2**31 - 1
 
 _REQUEST_HEADER_SCHEMAS = tuple(REQUEST_HEADER.schema(version, flexible=version >= 2) for version in range(3))
 _FIXED_PART = struct.Struct(">hhi")
+_API_VERSIONS = ApiKeys.API_VERSIONS  # a look-up in an Enum costs a call
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
 
@@ -104,10 +105,10 @@ def build_request(
 
     Shape: chunks in order, without the frame's size; large record payloads are the objects in `body`.
     """
-    schema = api_key.request_schema(api_version)
+    schema, header_version = api_key.request_format(api_version)
     writer = ByteWriter()
     writer.tail += _FIXED_PART.pack(api_key, api_version, correlation_id)
-    writer.tail += _client_id_bytes(client_id, api_key.request_header_version(api_version))
+    writer.tail += _client_id_bytes(client_id, header_version)
     schema.write(writer, body)
     return writer.chunks()
 
@@ -140,14 +141,14 @@ def parse_response(api_key: ApiKeys, api_version: int, payload: Buffer) -> tuple
 
     Shape: bytes and records in the body are views of `payload`.
     """
-    schema = api_key.response_schema(api_version)
+    schema, header_version = api_key.response_format(api_version)
     reader = ByteReader(payload)
     correlation_id = parse_response_correlation_id(reader.data)
     reader.position = _INT32.size
     try:
-        if api_key.response_header_version(api_version):
+        if header_version:
             _skip_tags(reader)
-        if api_key is ApiKeys.API_VERSIONS and reader.remaining >= _INT16.size:
+        if api_key is _API_VERSIONS and reader.remaining >= _INT16.size:
             error_code: int = _INT16.unpack_from(reader.data, reader.position)[0]
             if error_code == UNSUPPORTED_VERSION_CODE:
                 return correlation_id, _read_unsupported_version(reader)
@@ -212,10 +213,10 @@ def build_response(api_key: ApiKeys, api_version: int, correlation_id: int, body
 
     Shape: chunks in order, without the frame's size; large record payloads are the objects in `body`.
     """
-    schema = api_key.response_schema(api_version)
+    schema, header_version = api_key.response_format(api_version)
     writer = ByteWriter()
     writer.tail += _INT32.pack(correlation_id)
-    if api_key.response_header_version(api_version):
+    if header_version:
         writer.tail.append(0)
     schema.write(writer, body)
     return writer.chunks()

@@ -88,7 +88,8 @@ class _BooleanType(_FixedType):
 
 
 @lru_cache(maxsize=4096)
-def _uuid_of(data: bytes) -> uuid.UUID:
+def uuid_of(data: bytes) -> uuid.UUID:
+    """Return the UUID of 16 bytes."""
     # Building a UUID costs more than a microsecond, and a producer sees the same few topic ids in every response.
     return uuid.UUID(bytes=data)
 
@@ -101,7 +102,7 @@ class _UuidType(Type):
         buffer.tail += self.validate(value).bytes
 
     def read(self, buffer: ByteReader) -> uuid.UUID:
-        return _uuid_of(bytes(buffer.take(16)))
+        return uuid_of(bytes(buffer.take(16)))
 
     def validate(self, value: Any) -> uuid.UUID:
         if isinstance(value, uuid.UUID):

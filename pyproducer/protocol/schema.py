@@ -1,8 +1,8 @@
 """Field, Schema and Struct: what a message looks like, independent of Kafka's versions.
 
-Strategy: a schema is compiled when it is built into a list of steps (one per field, neighbouring numbers fused), each
-holding bound methods; reading and writing only walk that list. An error inside a field is told with the names of all
-fields around it, outermost first.
+Strategy: a schema reads and writes twice over. Field by field is the definition, short, and says in which field an
+error is, with the names of all fields around it, outermost first. What runs is the same as one compiled function
+(straight_line.py), made at the schema's second use; where that one fails, the definition does it again and tells why.
 
 Road:    message definitions -> [Schema] -> headers, requests, responses
 Thread:  schemas are immutable and shared; a Struct belongs to whoever read it.
@@ -17,7 +17,6 @@ from typing import Any
 from pyproducer.common.errors import SchemaError, UnsupportedVersionError
 from pyproducer.protocol.abstract_type import Type
 from pyproducer.protocol.buffer import ByteReader, ByteWriter, uvarint_size
-from pyproducer.protocol.fixed_run import FixedRun
 
 
 class _NoDefault:
@@ -153,20 +152,10 @@ class Schema(Type):
         self.tagged = None if tagged is None else {tag: placed[field.name] for tag, field in sorted(tagged.items())}
         self.name = "{" + ",".join(f"{field.name}:{field.type}" for field in self.fields) + "}"
         self.min_size_bytes = sum(field.type.min_size_bytes for field in self.fields) + (tagged is not None)
-        self._names = tuple(field.name for field in self.fields)
-        self._absent = dict(absent or {})
-        self._tag_defaults = {field.name: field.default for field in (self.tagged or {}).values()}
-        self._steps = _steps_of(self.fields)
-        self._read_steps = [
-            (step.read, True, step.fields) if isinstance(step, FixedRun) else (step.type.read, False, (step,))
-            for step in self._steps
-        ]
-        self._write_steps: list[tuple[Callable[..., Any], str, Any, Any]] = [
-            (step.try_write, "", None, step.fields)
-            if isinstance(step, FixedRun)
-            else (step.type.write, step.name, step.default, (step,))
-            for step in self._steps
-        ]
+        self.absent = dict(absent or {})
+        self._reader: Callable[[ByteReader], Struct] | None = None
+        self._writer: Callable[[ByteWriter, Any], None] | None = None
+        self._was_read = self._was_written = False
 
     def field(self, name: str) -> Field | None:
         """Return a field by name, tagged ones included, or None."""
@@ -174,35 +163,45 @@ class Schema(Type):
 
     def read(self, buffer: ByteReader) -> Struct:
         """Read one struct; an error names the field, and the fields around it before it."""
-        values: list[Any] = []
-        fields: tuple[Field, ...] = ()
+        start = buffer.position
         try:
-            for read, is_run, fields in self._read_steps:  # noqa: B007 - the handler below names the last one
-                if is_run:
-                    values += read(buffer)
-                else:
-                    values.append(read(buffer))
-        except Exception as error:
-            raise self._error_reading(buffer, fields, error) from error
-        struct = Struct(self, zip(self._names, values, strict=True))
+            return (self._reader or self._first_readers())(buffer)
+        except Exception:
+            # The compiled code does not say what is wrong; reading again, field by field, does.
+            buffer.position = start
+        return self.read_by_field(buffer)
+
+    def _first_readers(self) -> Callable[[ByteReader], Struct]:
+        if not self._was_read:
+            # To compile takes a millisecond, and a short program uses most of its schemas once.
+            self._was_read = True
+            return self.read_by_field
+        from pyproducer.protocol.straight_line import reader_of  # it knows all types, this one too
+
+        self._reader = reader_of(self)
+        return self._reader
+
+    def read_by_field(self, buffer: ByteReader) -> Struct:
+        """Read one struct field by field, as the schema says it: what `read` does, slowly."""
+        struct = Struct(self)
+        for field in self.fields:
+            read = field.type.read_by_field if isinstance(field.type, Schema) else field.type.read
+            try:
+                struct[field.name] = read(buffer)
+            except Exception as error:
+                raise SchemaError(f"Error reading field '{field.name}': {_reason(error)}") from error
         if self.tagged is not None:
-            self._read_tagged(buffer, struct)
+            self.read_tagged(buffer, struct)
         return struct
 
-    def _error_reading(self, buffer: ByteReader, fields: tuple[Field, ...], error: Exception) -> SchemaError:
-        # A run reads nothing when it fails: walk to the first of its fields that does not fit.
-        for field in fields[:-1]:
-            if field.type.min_size_bytes > buffer.remaining:
-                break
-            buffer.position += field.type.min_size_bytes
-        else:
-            field = fields[-1]
-        reason = _reason(error if len(fields) == 1 else buffer.underflow(field.type.min_size_bytes))
-        return SchemaError(f"Error reading field '{field.name}': {reason}")
+    def read_many(self, buffer: ByteReader, count: int) -> list[Any]:
+        """Read the elements of an array, field by field: the compiled code of the schema around them has its own."""
+        return [self.read_by_field(buffer) for _ in range(count)]
 
-    def _read_tagged(self, buffer: ByteReader, struct: Struct) -> None:
-        struct.update(self._tag_defaults)
+    def read_tagged(self, buffer: ByteReader, struct: Struct) -> None:
+        """Read the tag section into a struct; absent tags get their defaults."""
         tagged = self.tagged or {}
+        struct.update((field.name, field.default) for field in tagged.values())
         name = "_tagged_fields"
         try:
             for _ in range(buffer.read_uvarint()):
@@ -224,35 +223,49 @@ class Schema(Type):
 
     def write(self, buffer: ByteWriter, value: Any) -> None:
         """Append a Struct or any Mapping; keys that this version does not know are passed over."""
-        if type(value) is not dict and not isinstance(value, Mapping):
-            raise self.refuse(value, "a Struct")
-        if self._absent:
-            self._refuse_lost_values(value)
-        get = value.get
-        fields: tuple[Field, ...] = ()
+        tail = buffer.tail
+        size_bytes = len(tail)
         try:
-            for write, name, default, fields in self._write_steps:
-                if name:
-                    found = get(name, default)
-                    if found is NO_DEFAULT:
-                        fields[0].value_in(value)
-                    write(buffer, found)
-                elif not write(buffer, value):
-                    for field in fields:
-                        fields = (field,)
-                        field.type.write(buffer, field.value_in(value))
-        except UnsupportedVersionError:
-            raise
-        except Exception as error:
-            raise SchemaError(f"Error writing field '{fields[0].name}': {_reason(error)}") from error
-        if self.tagged is not None:
-            if self.tagged:
-                self._write_tagged(buffer, value)
-            else:
-                buffer.tail.append(0)
+            (self._writer or self._first_writers())(buffer, value)
+            return
+        except Exception:
+            # As in `read`: what is wrong is told below.
+            buffer.rewind(tail, size_bytes)
+        self.write_by_field(buffer, value)
 
-    def _refuse_lost_values(self, value: Mapping[str, Any]) -> None:
-        for name, default in self._absent.items():
+    def _first_writers(self) -> Callable[[ByteWriter, Any], None]:
+        if not self._was_written:
+            self._was_written = True
+            return self.write_by_field
+        from pyproducer.protocol.straight_line import writer_of  # it knows all types, this one too
+
+        self._writer = writer_of(self)
+        return self._writer
+
+    def write_by_field(self, buffer: ByteWriter, value: Any) -> None:
+        """Append a Mapping field by field, as the schema says it: what `write` does, slowly."""
+        if not isinstance(value, Mapping):
+            raise self.refuse(value, "a Struct")
+        self.refuse_lost_values(value)
+        for field in self.fields:
+            write = field.type.write_by_field if isinstance(field.type, Schema) else field.type.write
+            try:
+                write(buffer, field.value_in(value))
+            except UnsupportedVersionError:
+                raise
+            except Exception as error:
+                raise SchemaError(f"Error writing field '{field.name}': {_reason(error)}") from error
+        if self.tagged is not None:
+            self.write_tagged(buffer, value)
+
+    def write_many(self, buffer: ByteWriter, values: list[Any] | tuple[Any, ...]) -> None:
+        """Append the elements of an array, field by field."""
+        for value in values:
+            self.write_by_field(buffer, value)
+
+    def refuse_lost_values(self, value: Mapping[str, Any]) -> None:
+        """Raise UnsupportedVersionError when this version has no field for a value that matters."""
+        for name, default in self.absent.items():
             if name in value and value[name] != default:
                 raise UnsupportedVersionError(f"Attempted to write a non-default {name} at a version without it")
 
@@ -267,7 +280,8 @@ class Schema(Type):
                 found.append((tag, field, content))
         return found
 
-    def _write_tagged(self, buffer: ByteWriter, value: Mapping[str, Any]) -> None:
+    def write_tagged(self, buffer: ByteWriter, value: Mapping[str, Any]) -> None:
+        """Append the tag section."""
         tags = self._tags_of(value)
         buffer.write_uvarint(len(tags))
         for tag, field, content in tags:
@@ -306,24 +320,6 @@ class Schema(Type):
         return size_bytes
 
 
-def _steps_of(fields: tuple[Field, ...]) -> list[Field | FixedRun]:
-    """Fuse neighbouring fixed-size fields; the others stay as they are."""
-    steps: list[Field | FixedRun] = []
-    run: list[Field] = []
-    for field in (*fields, None):
-        if field is not None and field.type.struct_code is not None:
-            run.append(field)
-            continue
-        if len(run) > 1:
-            steps.append(FixedRun(run))
-        else:
-            steps.extend(run)
-        run = []
-        if field is not None:
-            steps.append(field)
-    return steps
-
-
 class NullableStruct(Type):
     """A struct that may be null: an INT8 of -1 (null) or 1, then the fields."""
 
@@ -339,11 +335,11 @@ class NullableStruct(Type):
             buffer.tail.append(0xFF)
         else:
             buffer.tail.append(1)
-            self.schema.write(buffer, value)
+            self.schema.write_by_field(buffer, value)
 
     def read(self, buffer: ByteReader) -> Struct | None:
         """Read the marker; any negative byte is null, as in Kafka's generated code."""
-        return None if buffer.take(1)[0] > 0x7F else self.schema.read(buffer)
+        return None if buffer.take(1)[0] > 0x7F else self.schema.read_by_field(buffer)
 
     def validate(self, value: Any) -> Any:
         """Return None, or the mapping if it can be written."""

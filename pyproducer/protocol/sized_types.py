@@ -35,7 +35,7 @@ def _read_int32(buffer: ByteReader) -> int:
     return value
 
 
-class _SizedType(Type):
+class SizedType(Type):
     """A length, then the content. Subclasses say how the content looks."""
 
     def __init__(self, name: str, *, compact: bool, nullable: bool) -> None:
@@ -57,12 +57,15 @@ class _SizedType(Type):
         return uvarint_size(length + 1) if self.is_compact else 4
 
 
-class _StringType(_SizedType):
+class StringType(SizedType):
+    """Text as UTF-8; the classic length is an INT16."""
+
     def __init__(self, name: str, *, compact: bool, nullable: bool) -> None:
         super().__init__(name, compact=compact, nullable=nullable)
         self.min_size_bytes = 1 if compact else 2
 
     def write(self, buffer: ByteWriter, value: Any) -> None:
+        """Append length and text."""
         if value is None and self.is_nullable:
             buffer.tail += b"\x00" if self.is_compact else b"\xff\xff"
             return
@@ -74,6 +77,7 @@ class _StringType(_SizedType):
         buffer.tail += data
 
     def read(self, buffer: ByteReader) -> str | None:
+        """Read length and text."""
         if self.is_compact:
             length = buffer.read_uvarint() - 1
             start = buffer.position
@@ -99,6 +103,7 @@ class _StringType(_SizedType):
             raise SchemaError(f"String is not valid UTF-8: {error.reason} at byte {error.start}") from None
 
     def validate(self, value: Any) -> str | None:
+        """Return the text if it can be written."""
         if value is None and self.is_nullable:
             return None
         self._encode(value)
@@ -106,6 +111,7 @@ class _StringType(_SizedType):
         return text
 
     def size_of(self, value: Any) -> int:
+        """Return the size of length and text."""
         length = 0 if value is None else len(self._encode(value))
         return length + (2 if not self.is_compact else 1 if value is None else uvarint_size(length + 1))
 
@@ -123,7 +129,7 @@ class _StringType(_SizedType):
         return data
 
 
-def _size_of_buffer(value: Any) -> int:
+def size_of_buffer(value: Any) -> int:
     """Return the number of bytes of a bytes-like value, or -1 when it is none."""
     if type(value) is bytes or type(value) is bytearray:
         return len(value)
@@ -132,20 +138,24 @@ def _size_of_buffer(value: Any) -> int:
     )
 
 
-class _BytesType(_SizedType):
+class BytesType(SizedType):
+    """Bytes as they are."""
+
     _noun = "bytes, a bytearray or a memoryview"
 
     def write(self, buffer: ByteWriter, value: Any) -> None:
+        """Append length and bytes; large ones are kept by reference."""
         if value is None and self.is_nullable:
             self._write_length(buffer, -1)
             return
-        size_bytes = _size_of_buffer(value)
+        size_bytes = size_of_buffer(value)
         if size_bytes < 0:
             raise self.refuse(value, self._noun)
         self._write_length(buffer, size_bytes)
         buffer.write_payload(value, size_bytes)
 
     def read(self, buffer: ByteReader) -> memoryview | None:
+        """Return the bytes as a view of the frame."""
         length = self._read_length(buffer)
         if length < 0:
             if self.is_nullable:
@@ -159,18 +169,20 @@ class _BytesType(_SizedType):
         return buffer.data[start:stop]
 
     def validate(self, value: Any) -> Any:
-        if (value is None and self.is_nullable) or _size_of_buffer(value) >= 0:
+        """Return the bytes-like value, or None where null is allowed."""
+        if (value is None and self.is_nullable) or size_of_buffer(value) >= 0:
             return value
         raise self.refuse(value, self._noun)
 
     def size_of(self, value: Any) -> int:
+        """Return the size of length and bytes."""
         if value is None:
             return self._length_size(-1)
-        size_bytes = _size_of_buffer(value)
+        size_bytes = size_of_buffer(value)
         return self._length_size(size_bytes) + size_bytes
 
 
-class _RecordsType(_BytesType):
+class _RecordsType(BytesType):
     """Record batches as they are; to write, also a list of pieces that follow each other."""
 
     _noun = "a records payload"
@@ -179,24 +191,24 @@ class _RecordsType(_BytesType):
         if not isinstance(value, (list, tuple)):
             super().write(buffer, value)
             return
-        pieces: list[tuple[Buffer, int]] = [(piece, _size_of_buffer(piece)) for piece in self.validate(value)]
+        pieces: list[tuple[Buffer, int]] = [(piece, size_of_buffer(piece)) for piece in self.validate(value)]
         self._write_length(buffer, sum(size_bytes for _, size_bytes in pieces))
         for piece, size_bytes in pieces:
             buffer.write_payload(piece, size_bytes)
 
     def validate(self, value: Any) -> Any:
-        if isinstance(value, (list, tuple)) and all(_size_of_buffer(piece) >= 0 for piece in value):
+        if isinstance(value, (list, tuple)) and all(size_of_buffer(piece) >= 0 for piece in value):
             return value
         return super().validate(value)
 
     def size_of(self, value: Any) -> int:
         if not isinstance(value, (list, tuple)):
             return super().size_of(value)
-        size_bytes = sum(map(_size_of_buffer, value))
+        size_bytes = sum(map(size_of_buffer, value))
         return self._length_size(size_bytes) + size_bytes
 
 
-class ArrayOf(_SizedType):
+class ArrayOf(SizedType):
     """Values of one type behind their count; a list in Python, tuples are written too."""
 
     def __init__(self, element: Type, *, nullable: bool = False, compact: bool = False) -> None:
@@ -253,14 +265,14 @@ class CompactArrayOf(ArrayOf):
         super().__init__(element, nullable=nullable, compact=True)
 
 
-STRING = _StringType("STRING", compact=False, nullable=False)
-NULLABLE_STRING = _StringType("NULLABLE_STRING", compact=False, nullable=True)
-COMPACT_STRING = _StringType("COMPACT_STRING", compact=True, nullable=False)
-COMPACT_NULLABLE_STRING = _StringType("COMPACT_NULLABLE_STRING", compact=True, nullable=True)
-BYTES = _BytesType("BYTES", compact=False, nullable=False)
-NULLABLE_BYTES = _BytesType("NULLABLE_BYTES", compact=False, nullable=True)
-COMPACT_BYTES = _BytesType("COMPACT_BYTES", compact=True, nullable=False)
-COMPACT_NULLABLE_BYTES = _BytesType("COMPACT_NULLABLE_BYTES", compact=True, nullable=True)
+STRING = StringType("STRING", compact=False, nullable=False)
+NULLABLE_STRING = StringType("NULLABLE_STRING", compact=False, nullable=True)
+COMPACT_STRING = StringType("COMPACT_STRING", compact=True, nullable=False)
+COMPACT_NULLABLE_STRING = StringType("COMPACT_NULLABLE_STRING", compact=True, nullable=True)
+BYTES = BytesType("BYTES", compact=False, nullable=False)
+NULLABLE_BYTES = BytesType("NULLABLE_BYTES", compact=False, nullable=True)
+COMPACT_BYTES = BytesType("COMPACT_BYTES", compact=True, nullable=False)
+COMPACT_NULLABLE_BYTES = BytesType("COMPACT_NULLABLE_BYTES", compact=True, nullable=True)
 # Java's RECORDS is nullable too; every field of this type may be null in Kafka's definitions.
 RECORDS = _RecordsType("RECORDS", compact=False, nullable=True)
 COMPACT_RECORDS = _RecordsType("COMPACT_RECORDS", compact=True, nullable=True)

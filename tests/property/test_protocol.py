@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -13,7 +15,8 @@ from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.buffer import ByteReader, ByteWriter
 from pyproducer.protocol.header import parse_response
 from pyproducer.protocol.request_context import parse_request
-from pyproducer.protocol.schema import NullableStruct, Schema
+from pyproducer.protocol.schema import NullableStruct, Schema, Struct
+from pyproducer.protocol.straight_line import reader_of, writer_of
 from pyproducer.protocol.types import BOOLEAN, FLOAT64, UUID, VARINT, VARLONG, ArrayOf, Type
 
 SCHEMAS = [(api, is_request, version)
@@ -102,6 +105,64 @@ def test_damaged_frames_are_read_or_refused(message, data):
     except SchemaError:
         return
     assert schema.read(ByteReader(written(schema, struct))) == struct
+
+
+def outcome(function: Callable[..., Any], *arguments: object) -> object:
+    """What a call gives: its result, or the class and text of its error."""
+    try:
+        return function(*arguments)
+    except Exception as error:
+        return type(error), str(error)
+
+
+def is_taken(function: Callable[..., Any], *arguments: object) -> bool:
+    try:
+        function(*arguments)
+    except Exception:
+        return False
+    return True
+
+
+@BOUNDED
+@given(messages(), st.data())
+def test_compiled_and_field_by_field_read_alike(message, data):
+    schema, value = message
+    frame = bytearray(written(schema, value))
+    for _ in range(data.draw(st.integers(0, 3))):
+        if frame:
+            frame[data.draw(st.integers(0, len(frame) - 1))] = data.draw(st.sampled_from([0, 1, 2, 0x7F, 0x80, 0xFF]))
+    if data.draw(st.booleans()):
+        del frame[data.draw(st.integers(0, len(frame))):]
+    one, other = ByteReader(frame), ByteReader(frame)
+    expected = outcome(schema.read_by_field, one)
+    assert outcome(schema.read, other) == expected
+    assert is_taken(reader_of(schema), ByteReader(frame)) == isinstance(expected, Struct)
+    if isinstance(expected, Struct):
+        assert one.position == other.position
+
+
+def spoilt(value: object, data: st.DataObject) -> object:
+    """Return a value with one part of it replaced by something of another kind, or left out."""
+    wrong = st.sampled_from([None, True, -1, 1 << 70, 1.5, "x", "x\ud800", b"x", [], [None], (), {}, {1}, object])
+    if isinstance(value, dict) and value and data.draw(st.booleans()):
+        name = data.draw(st.sampled_from(sorted(value)))
+        rest = {key: item for key, item in value.items() if key != name}
+        return {**rest, name: spoilt(value[name], data)} if data.draw(st.integers(0, 4)) else rest
+    if isinstance(value, list) and value and data.draw(st.booleans()):
+        return [*value[:-1], spoilt(value[-1], data)]
+    return data.draw(wrong)
+
+
+@BOUNDED
+@given(messages(), st.data())
+def test_compiled_and_field_by_field_write_alike(message, data):
+    schema, value = message
+    value = spoilt(value, data)
+    one, other = ByteWriter(), ByteWriter()
+    expected = outcome(schema.write_by_field, one, value)
+    assert outcome(schema.write, other, value) == expected
+    assert one.to_bytes() == other.to_bytes()
+    assert is_taken(writer_of(schema), ByteWriter(), value) == (expected is None)
 
 
 @BOUNDED

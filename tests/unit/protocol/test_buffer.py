@@ -92,3 +92,18 @@ def test_write_payload_when_large_then_kept_as_the_same_object():
 def test_chunks_when_nothing_was_written_then_empty():
     assert ByteWriter().chunks() == []
     assert ByteWriter().size == 0
+
+
+@pytest.mark.parametrize("payloads", [0, 1, 3])
+def test_rewind_when_payloads_followed_then_they_are_forgotten_too(payloads):
+    writer = ByteWriter()
+    writer.write_payload(bytes(1000), 1000)
+    writer.tail += b"kept"
+    tail = writer.tail
+    writer.tail += b"forgotten"
+    for _ in range(payloads):
+        writer.write_payload(bytes(1000), 1000)
+        writer.tail += b"x"
+    writer.rewind(tail, 4)
+    assert writer.to_bytes() == bytes(1000) + b"kept"
+    assert writer.size == 1004
