@@ -111,7 +111,7 @@ class BatchFuture:
         if not self._is_done:
             for result in list(self._hurry.values()):
                 if (on_wait := result.on_wait) is not None:
-                    on_wait()
+                    on_wait(0)
             if not self._done.wait(timeout):
                 raise KafkaTimeoutError(
                     f"{self._left} of {len(self)} rows for {self._metadata.topic} were not done within {timeout} s; "

@@ -42,8 +42,9 @@ class ProduceRequestResult:
         self.error_for: Callable[[int], KafkaError] | None = None
         self.is_set = False
         self.successors: tuple[ProduceRequestResult, ...] = ()  # where the futures went when the batch was split
-        # Told when somebody begins to wait for the outcome: then lingering for company only costs time.
-        self.on_wait: Callable[[], None] | None = None
+        # Told when somebody begins to wait, with the timeout in seconds, and gives back what is left of it: lingering
+        # for company then only costs time, and the waiting caller may take the sender's turn.
+        self.on_wait: Callable[[float | None], float | None] | None = None
         self._is_notified = False
         self._lock = threading.Lock()  # guards _event's creation against set; innermost, never held while calling out
         self._event: threading.Event | None = None
@@ -97,11 +98,11 @@ class ProduceRequestResult:
         """Wait for a record and return its error, or None when it was stored."""
         outcome: ProduceRequestResult = future._result
         while not outcome.is_set:
-            on_wait = outcome.on_wait
+            left, on_wait = timeout, outcome.on_wait
             if on_wait is not None:
-                on_wait()
+                left = on_wait(timeout)
             # A second round happens only after a split; giving it the whole timeout again is harmless and rare.
-            if not outcome.wait(timeout):
+            if not outcome.wait(left):
                 raise KafkaTimeoutError(
                     f"The record for {outcome.topic_partition} was not done within {timeout} s; it is still on its way "
                     "(delivery.timeout.ms decides how long it is tried)", phase="future", outcome="unknown")

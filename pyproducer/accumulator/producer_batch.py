@@ -138,8 +138,8 @@ class ProducerBatch:
         """Compress the records; nothing can be appended after that. Calling it again does nothing."""
         self.open.is_closed = True
         if self.payload is None:
+            self.codec_id = compressor.codec_id  # first: who finds a payload finds its codec
             self.payload = close_records(self.open.buffer, compressor)
-            self.codec_id = compressor.codec_id
 
     def set_producer_state(self, producer_id: int, producer_epoch: int, base_sequence: int, *,
                            is_transactional: bool = False) -> None:
@@ -256,10 +256,23 @@ class ProducerBatch:
                 error_for: Callable[[int], KafkaError] | None) -> bool:
         if self.is_done:
             return False
+        # The outcome is decided by this one call. Whatever may interrupt what follows, `resume` can do it again.
+        self.result.set(base_offset, log_append_time, error_for)
+        self._tell()
+        return True
+
+    def resume(self) -> bool:
+        """Go on telling the outcome after that was interrupted; False when none is decided yet."""
+        if self.result.is_set:
+            self._tell()
+        return self.result.is_set
+
+    def _tell(self) -> None:
         self.is_done = True
         self.open.is_closed = True
-        self.result.set(base_offset, log_append_time, error_for)
-        futures, self.open.futures = self.open.futures, []
+        outcome = self.result
+        base_offset, log_append_time, error_for = outcome.base_offset, outcome.log_append_time, outcome.error_for
+        futures = self.open.futures  # who was told has no callback any more
         if error_for is None:
             topic, partition = self.topic_partition
             run_callbacks(futures, RecordMetadata, topic, partition, base_offset, log_append_time,
@@ -267,14 +280,15 @@ class ProducerBatch:
         else:
             for future in futures:
                 fail_future(future, error_for(future._index))
-        ranges, self.ranges = self.ranges, []
-        for rows in ranges:
+        self.open.futures = []
+        while self.ranges:
+            rows = self.ranges[0]
             if error_for is None:
                 rows.future.on_stored(rows, base_offset, log_append_time)
             else:
                 rows.fail(error_for)
-        self.result.notify()
-        return True
+            del self.ranges[0]
+        outcome.notify()
 
     def __repr__(self) -> str:
         return (f"<ProducerBatch {self.topic_partition} records={self.record_count} bytes={self.size_bytes} "

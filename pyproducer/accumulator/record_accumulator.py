@@ -17,7 +17,7 @@ from pyproducer.accumulator.buffer_pool import BufferPool
 from pyproducer.accumulator.drain import SequenceKeeper, drain_node
 from pyproducer.accumulator.incomplete_batches import IncompleteBatches
 from pyproducer.accumulator.partition_queue import PartitionQueue
-from pyproducer.accumulator.produce_result import OnCompletion
+from pyproducer.accumulator.produce_result import OnCompletion, ProduceRequestResult
 from pyproducer.accumulator.producer_batch import BatchRows, ProducerBatch
 from pyproducer.accumulator.ready import NEVER_MS, ReadyCheckResult, ready
 from pyproducer.common.backoff import ExponentialBackoff
@@ -66,8 +66,9 @@ class RecordAccumulator:
         self._incomplete = IncompleteBatches()
         self._flush_count = 0
         self._is_closed = False
-        # Wakes the sender when a caller waits for a record that lingers; None where linger.ms is to be kept always.
-        self.on_hurry: Callable[[], None] | None = None
+        # Told when a caller waits for a batch: (outcome, timeout, whether the batch stopped lingering for that).
+        self.on_wait: Callable[[ProduceRequestResult, float | None, bool], float | None] | None = None
+        self.lingers_for_waiters = True  # a batch that somebody waits for lingers all the same
         self.has_split = False  # a broker found a batch too large; written by the sender thread
         self._drain_start: dict[int, int] = {}  # sender thread only: per node, where the next drain begins
 
@@ -212,6 +213,10 @@ class RecordAccumulator:
         batch.on_reenqueued(now_ms + self._retry_backoff.backoff_ms(batch.attempts))
         self._queues[batch.topic_partition].put_back(batch, in_sequence)
 
+    def put_back(self, batch: ProducerBatch, *, in_sequence: bool) -> None:
+        """Put a batch back that was taken and never sent."""
+        self._queues[batch.topic_partition].put_back(batch, in_sequence)
+
     def split_and_reenqueue(self, batch: ProducerBatch, *, in_sequence: bool) -> list[ProducerBatch]:
         """Replace a batch that was too large for the broker by smaller ones, at the front of its partition.
 
@@ -305,6 +310,15 @@ class RecordAccumulator:
         """Whether any record's outcome is not known yet."""
         return len(self._incomplete) > 0
 
+    def incomplete_batch_count(self) -> int:
+        """How many batches' outcomes are not known yet."""
+        return len(self._incomplete)
+
+    def take_stock(self) -> tuple[list[ProducerBatch], list[ProducerBatch]]:
+        """Return all incomplete batches, oldest first, and those of them that do not wait here to be sent."""
+        incomplete = self._incomplete.copy()
+        return incomplete, [batch for batch in incomplete if not self.holds(batch)]
+
     def incomplete_record_count(self) -> int:
         """How many records' outcomes are not known yet."""
         return sum(batch.record_count for batch in self._incomplete.copy())
@@ -325,11 +339,11 @@ class RecordAccumulator:
     def _all_queues(self) -> list[PartitionQueue]:
         return list(self._queues.values())  # a copy: callers add partitions meanwhile
 
-    def _hurry(self, batch: ProducerBatch) -> None:
-        if not batch.is_hurried:
+    def _on_wait(self, batch: ProducerBatch, timeout: float | None) -> float | None:
+        is_news = not (batch.is_hurried or self.lingers_for_waiters)
+        if is_news:
             batch.is_hurried = True
-            if self.on_hurry is not None:
-                self.on_hurry()
+        return timeout if self.on_wait is None else self.on_wait(batch.result, timeout, is_news)
 
     def _create_queue(self, topic_partition: TopicPartition) -> PartitionQueue:
         with self._table_lock:
@@ -379,6 +393,6 @@ class RecordAccumulator:
     def _new_batch(self, queue: PartitionQueue, size_bytes: int, now_ms: int, limit_bytes: int) -> ProducerBatch:
         batch = ProducerBatch(queue.topic_partition, created_ms=now_ms, write_limit_bytes=limit_bytes,
                               reserved_bytes=size_bytes)
-        if self.on_hurry is not None:
-            batch.result.on_wait = partial(self._hurry, batch)
+        if self.on_wait is not None:
+            batch.result.on_wait = partial(self._on_wait, batch)
         return batch

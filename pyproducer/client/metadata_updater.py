@@ -169,6 +169,12 @@ class MetadataUpdater:
         self._metadata.update(body, api_version, now_ms, request=request)
         self._attempt_started_ms = None
 
+    def forget_request(self, now_ms: int) -> None:
+        """All connections were closed: a request under way will not be answered."""
+        if self._in_progress is not None:
+            self.handle_failed_request(now_ms)
+        self._metadata.request_update()
+
     def handle_failed_request(self, now_ms: int, error: KafkaError | None = None) -> None:
         """The request under way will not be answered; an error is fatal for callers who wait."""
         self._in_progress = None

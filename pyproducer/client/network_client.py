@@ -172,6 +172,19 @@ class NetworkClient:
             self._is_closed = True
             self._selector.close_all()
 
+    def start_over(self, now_ms: int) -> None:
+        """Close all connections and forget every request, whatever state an interrupted turn left them in.
+
+        No request is completed: whoever calls this knows what was on its way. Nodes are connected again when needed.
+        """
+        self._selector.start_over()
+        for node_id in self._states.node_ids():
+            self.api_versions.remove(node_id)
+            self._states.disconnected(node_id, now_ms, None)
+        self._in_flight.reset()
+        self._aborted = []
+        self._updater.forget_request(now_ms)
+
     # -- sending -----------------------------------------------------------------------------------------------------
 
     def send(self, request: ClientRequest, now_ms: int) -> None:

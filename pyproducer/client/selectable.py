@@ -54,6 +54,9 @@ class Selectable(Protocol):
     def close(self, connection_id: str) -> None:
         """Close one connection without telling of it; harmless when there is none."""
 
+    def start_over(self) -> None:
+        """Close every connection without telling of it, and go on with none."""
+
     def close_all(self) -> None:
         """Close everything."""
 

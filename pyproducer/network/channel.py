@@ -11,7 +11,7 @@ import errno
 import os
 import socket
 
-from pyproducer.common.errors import IllegalStateError
+from pyproducer.common.errors import AuthenticationError, IllegalStateError, InvalidReceiveError
 from pyproducer.network.authenticator import Authenticator
 from pyproducer.network.channel_mute import ChannelMuteEvent, ChannelMuteState, next_mute_state
 from pyproducer.network.channel_state import ChannelPhase
@@ -170,6 +170,17 @@ class KafkaChannel:
         """Read what is there and return the frames that are complete; see FrameReader.read."""
         assert self._reader is not None, "set_reader comes first"
         return self._reader.read(self.transport)
+
+    def read_last_words(self, error: Exception) -> tuple[list[NetworkReceive], Exception]:
+        """Take what the peer wrote before it hung up: answers, or (TLS) why it refuses us; and the better reason."""
+        try:
+            receives = self.read()
+        except AuthenticationError as refusal:
+            self.phase = ChannelPhase.AUTHENTICATION_FAILED
+            return [], refusal
+        except OSError:
+            return [], error
+        return receives, self.ended if isinstance(self.ended, InvalidReceiveError) else error
 
     @property
     def ended(self) -> Exception | None:

@@ -9,6 +9,7 @@ Source:  Java SelectionKey.interestOps (seeds 001, 004). Differs from Java: Pyth
 from __future__ import annotations
 
 import selectors
+from collections.abc import Iterable
 
 from pyproducer.network.channel import KafkaChannel
 from pyproducer.network.wakeup import Wakeup
@@ -75,6 +76,15 @@ class Interest:
         finally:
             self._waker.end_sleep(drain=drain)
         return ready
+
+    def start_over(self, channels: Iterable[KafkaChannel]) -> None:
+        """Watch nothing any more, whatever of these channels was watched; their sockets may be closed then."""
+        for channel in channels:
+            channel.registered_events = 0
+        self._selector.close()
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._waker.receiver, READ, None)
+        self._waker.end_sleep(drain=True)
 
     def close(self) -> None:
         """Stop watching everything."""

@@ -18,7 +18,7 @@ import logging
 import socket
 from typing import Any
 
-from pyproducer.common.errors import AuthenticationError, IllegalStateError, InvalidReceiveError, KafkaError
+from pyproducer.common.errors import AuthenticationError, IllegalStateError, KafkaError
 from pyproducer.network.channel import KafkaChannel
 from pyproducer.network.channel_builder import ChannelBuilder
 from pyproducer.network.channel_state import ChannelPhase, ChannelState
@@ -147,6 +147,13 @@ class Selector:
         if channel is not None:
             channel.phase = ChannelPhase.LOCAL_CLOSE
             self._release(channel)
+
+    def start_over(self) -> None:
+        """Close all connections and go on with none, whatever an exception from outside left undone; client only."""
+        self.interest.start_over(self._channels.values())
+        for connection_id in [*self._channels]:
+            self.close(connection_id)
+        self._early_sends, self._failed_sends, self._failed_connects, self._buffered = [], {}, {}, {}
 
     def close_all(self) -> None:
         """Close all connections and the selector itself. Thread: the polling one, or any when that has ended."""
@@ -356,21 +363,11 @@ class Selector:
         elif is_sending and channel.ready:
             lost = channel.take_send()
             if not self._one_receive_per_poll:
-                error = self._read_last_words(channel, error)
+                receives, error = channel.read_last_words(error)
+                self.completed_receives += receives
             elif lost is not None:
                 self.completed_sends.append(lost)  # see send(): nobody will read it, and the next request waits
         self._retire(channel, error)
-
-    def _read_last_words(self, channel: KafkaChannel, error: Exception) -> Exception:
-        """Take what the peer wrote before it hung up: answers, or (TLS) why it refuses us. Return the better reason."""
-        try:
-            self.completed_receives += channel.read()
-        except AuthenticationError as refusal:
-            channel.phase = ChannelPhase.AUTHENTICATION_FAILED
-            return refusal
-        except OSError:
-            return error
-        return channel.ended if isinstance(channel.ended, InvalidReceiveError) else error
 
     def _retire(self, channel: KafkaChannel, error: Exception | None) -> None:
         """Take an ended channel out; on the broker's side its complete frames come first."""

@@ -54,7 +54,8 @@ class RecordSender:
     def __init__(self, *, metadata: ProducerMetadata, accumulator: RecordAccumulator, partitioner: Partitioner,
                  key_serializer: Serializer | None, value_serializer: Serializer | None,
                  interceptors: ProducerInterceptors, clock: Clock, wakeup_sender: Callable[[], None],
-                 max_request_size_bytes: int, buffer_memory_bytes: int, max_block_ms: int) -> None:
+                 on_opened: Callable[[], None], max_request_size_bytes: int, buffer_memory_bytes: int,
+                 max_block_ms: int) -> None:
         self._metadata = metadata
         self._accumulator = accumulator
         self.partitioner = partitioner
@@ -65,6 +66,7 @@ class RecordSender:
         self.interceptors = interceptors
         self._clock = clock
         self._wakeup_sender = wakeup_sender
+        self._on_opened = on_opened
         self._max_request_size_bytes = max_request_size_bytes
         self._buffer_memory_bytes = buffer_memory_bytes
         self.max_record_bytes = min(max_request_size_bytes, buffer_memory_bytes)
@@ -199,8 +201,10 @@ class RecordSender:
             self._announce(topic, partition, count, created, cluster, result.batch)
         if self._on_append is not None:
             self._on_append(topic, partition, size_bytes - HEADER_SIZE_BYTES, cluster, result.batch_is_full)
-        if result.batch_is_full or result.new_batch_created:
+        if result.batch_is_full:
             self._wakeup_sender()
+        elif result.new_batch_created:
+            self._on_opened()
         return result.future
 
     def choose_partition(self, topic: str, key: Any, key_bytes: bytes | None, value: Any, value_bytes: bytes | None,

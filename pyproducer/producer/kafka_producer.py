@@ -51,7 +51,8 @@ class KafkaProducer:
 
     The constructor touches no network. Use it in a `with` block, or call `close()`.
 
-    Thread:  any method from any thread. Callbacks run on the producer's own thread: keep them short.
+    Thread:  any method from any thread. Callbacks run on the producer's own thread, or on that of a
+             caller who waits in result(), where that is faster: keep them short.
     Source:  Java KafkaProducer (4.1). Differs from Java: serializers are optional; an unknown key is an error.
     """
 
@@ -112,7 +113,8 @@ class KafkaProducer:
             partition: Index of the partition, or None to let the partitioner choose.
             timestamp: Epoch ms, or None for now.
             headers: Pairs of str and bytes or None.
-            on_completion: Called as `on_completion(metadata, exception)`, one of them None, on the producer's thread.
+            on_completion: Called as `on_completion(metadata, exception)`, one of them None; see the class for
+                where.
 
         Returns:
             The future of the record. Timeouts of metadata and memory, and whatever the broker says, go to it.
@@ -183,7 +185,7 @@ class KafkaProducer:
         deadline_ms = None if timeout is None else runtime.clock.now_ms() + timeout * 1000
         batches = runtime.accumulator.begin_flush()
         try:
-            runtime.client.wakeup()
+            runtime.turns.wakeup()
             results = [batch.result for batch in batches]
             while results:
                 result = results.pop()
@@ -208,7 +210,7 @@ class KafkaProducer:
         if self._record_sender.is_closed or self._record_sender.is_forked:
             raise unusable(self._record_sender.is_forked)
         runtime = self._runtime
-        cluster = wait_on_metadata(runtime.metadata, runtime.client.wakeup, runtime.clock, topic, None,
+        cluster = wait_on_metadata(runtime.metadata, runtime.turns.wakeup, runtime.clock, topic, None,
                                    runtime.config.max_block_ms)
         return list(cluster.partitions_for_topic(topic))
 

@@ -36,6 +36,7 @@ from pyproducer.sender.io_thread import IoThread
 from pyproducer.sender.partition_load import PartitionLoad
 from pyproducer.sender.producer_id_request import ProducerIdRequest
 from pyproducer.sender.sender import Sender
+from pyproducer.sender.turns import SenderTurns
 from pyproducer.transaction.transaction_manager import TransactionManager
 
 log = logging.getLogger(__name__)
@@ -57,6 +58,7 @@ class ProducerRuntime:
     record_sender: RecordSender
     batch_sender: BatchSender
     io_thread: IoThread
+    turns: SenderTurns
     metrics: Metrics
     interceptors: ProducerInterceptors
     partitioner: Partitioner
@@ -132,21 +134,22 @@ def build_runtime(config: ProducerConfig, key_serializer: object, value_serializ
         max_request_size_bytes=config.max_request_size, request_timeout_ms=config.request_timeout_ms,
         guarantees_order_by_muting=mutes, metrics=metrics,
         partition_load=None if update_load is None else PartitionLoad(accumulator, update_load))
-    io_thread = IoThread(sender, client, accumulator, clock, client_id)
+    turns = SenderTurns(sender, client, accumulator, clock)
+    io_thread = IoThread(turns, client, accumulator, client_id)
     record_sender = RecordSender(
         metadata=metadata, accumulator=accumulator, partitioner=partitioner, key_serializer=key,
-        value_serializer=value, interceptors=interceptors, clock=clock, wakeup_sender=client.wakeup,
-        max_request_size_bytes=config.max_request_size, buffer_memory_bytes=config.buffer_memory,
-        max_block_ms=config.max_block_ms)
+        value_serializer=value, interceptors=interceptors, clock=clock, wakeup_sender=turns.wakeup,
+        on_opened=turns.on_opened, max_request_size_bytes=config.max_request_size,
+        buffer_memory_bytes=config.buffer_memory, max_block_ms=config.max_block_ms)
     large_batch_bytes = (min(LARGE_BATCH_BYTES, config.max_request_size // 4) if config.is_default("batch.size")
                          else config.batch_size)
     batch_sender = BatchSender(record_sender=record_sender, accumulator=accumulator, clock=clock,
-                               wakeup_sender=client.wakeup, max_block_ms=config.max_block_ms,
+                               wakeup_sender=turns.wakeup, max_block_ms=config.max_block_ms,
                                batch_size_bytes=config.batch_size, large_batch_bytes=large_batch_bytes,
                                buffer_memory_bytes=config.buffer_memory)
-    if config.is_default("linger.ms"):
-        # A caller who waits for a record does not wait for linger.ms too, unless it was set on purpose.
-        accumulator.on_hurry = client.wakeup
+    accumulator.on_wait = turns.on_wait
+    # A caller who waits for a record does not wait for linger.ms too, unless it was set on purpose.
+    accumulator.lingers_for_waiters = not config.is_default("linger.ms")
     if hotpath.IS_FALLBACK:
         _say_fallback_once()
     if FastRoad is not None:
@@ -156,7 +159,7 @@ def build_runtime(config: ProducerConfig, key_serializer: object, value_serializ
     metrics.gauge("waiting-threads", lambda: pool.queued_count)
     metrics.gauge("requests-in-flight", client.in_flight_request_count)
     return ProducerRuntime(client_id, config, clock, metadata, client, accumulator, record_sender, batch_sender,
-                           io_thread, metrics, interceptors, partitioner, (key, value))
+                           io_thread, turns, metrics, interceptors, partitioner, (key, value))
 
 
 @functools.cache  # once in a process

@@ -1,7 +1,7 @@
 """What becomes of a batch when its request ended: stored, retried, split or failed.
 
 Road:    NetworkClient -> [completion] -> futures, callbacks, accumulator
-Thread:  sender thread only.
+Thread:  who has the sender's role (turns.py).
 Source:  Java Sender.handleProduceResponse, completeBatch, canRetry, failBatch (4.1).
 """
 
@@ -51,6 +51,7 @@ class Completion:
         self._delivery_timeout_ms = delivery_timeout_ms
         self._guarantees_order_by_muting = guarantees_order_by_muting
         self._metrics = metrics
+        self._postponed: list[tuple[ProducerBatch, ApiError]] = []
 
     def on_response(self, response: ClientResponse, batches: BatchesByPartition) -> None:
         """Handle the end of a request, whatever it was."""
@@ -155,7 +156,7 @@ class Completion:
         error = error_for_code(code, message=f"{batch.topic_partition}: {error_message}" if error_message
                                else f"{batch.topic_partition}:", api="Produce", node_id=response.destination)
         if known is ErrorCode.MESSAGE_TOO_LARGE and batch.record_count > 1 and not batch.is_done:
-            self._split(batch, error)
+            self._postponed.append((batch, error))
             return
         if known is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
             # It is in the log from an earlier attempt; where, the broker does not say.
@@ -210,6 +211,35 @@ class Completion:
             if decided is not None:
                 return decided
         return error.retriable or isinstance(error, RemoteProtocolError)
+
+    @property
+    def has_postponed(self) -> bool:
+        """Whether a batch waits to be split."""
+        return bool(self._postponed)
+
+    def split_postponed(self) -> None:
+        """Split the batches that a broker found too large; by the sender's own thread, which nothing interrupts."""
+        while self._postponed:
+            batch, error = self._postponed[0]
+            if not batch.is_done:
+                self._split(batch, error)
+            del self._postponed[0]
+
+    def on_interrupted(self, batch: ProducerBatch, now_ms: int) -> None:
+        """Settle a batch that a turn took and did not bring to its end; see Sender.recover."""
+        if self._guarantees_order_by_muting:
+            self._accumulator.unmute(batch.topic_partition)
+        if batch.resume():
+            self._accumulator.release(batch)
+        elif batch.payload is None:
+            self._accumulator.put_back(batch, in_sequence=self._transaction_manager is not None)
+        elif not any(batch is postponed for postponed, _ in self._postponed):
+            batch.may_be_in_log = True
+            self._retry_or_fail(batch, DisconnectedError(
+                f"The connection was closed before the answer to a Produce request for {batch.topic_partition}: a "
+                "caller was interrupted while it took the sender's turn"), ErrorCode.NETWORK_EXCEPTION, now_ms)
+            if batch.is_done:
+                self._accumulator.release(batch)
 
     def _split(self, batch: ProducerBatch, error: ApiError) -> None:
         log.warning("The broker found a batch of %d records and %d bytes for %s too large; it is split and sent again. "

@@ -31,6 +31,13 @@ class InFlightBatches:
         batch.is_in_flight = False
         self._batches.pop(id(batch), None)
 
+    def clear(self) -> None:
+        """Stop tracking all batches: no connection is left."""
+        for batch in self._batches.values():
+            batch.is_in_flight = False
+        self._batches.clear()
+        self._next_expiry_ms = NEVER_MS
+
     def take_expired(self, now_ms: int) -> list[ProducerBatch]:
         """Return the batches whose delivery.timeout.ms passed; they stay on the wire, but are not tracked any more."""
         if now_ms < self._next_expiry_ms:

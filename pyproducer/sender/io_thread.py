@@ -12,9 +12,8 @@ import threading
 from typing import TYPE_CHECKING
 
 from pyproducer.accumulator.record_accumulator import RecordAccumulator
-from pyproducer.common.clock import Clock
 from pyproducer.common.errors import UNKNOWN, ProducerClosedError
-from pyproducer.sender.sender import Sender
+from pyproducer.sender.turns import SenderTurns
 
 if TYPE_CHECKING:
     from pyproducer.client.network_client import NetworkClient
@@ -28,12 +27,11 @@ _PAUSE_AFTER_BUG_SECONDS = 0.1
 class IoThread:
     """Runs the sender until it is told to close; then sends what was accepted, and ends."""
 
-    def __init__(self, sender: Sender, client: NetworkClient, accumulator: RecordAccumulator, clock: Clock,
+    def __init__(self, turns: SenderTurns, client: NetworkClient, accumulator: RecordAccumulator,
                  client_id: str) -> None:
-        self._sender = sender
+        self._turns = turns
         self._client = client
         self._accumulator = accumulator
-        self._clock = clock
         self._is_closing = False  # written by any thread, read by the loop
         self._is_forced = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"kafka-producer-network-thread | {client_id}",
@@ -47,7 +45,7 @@ class IoThread:
         """Refuse new records; send those that were accepted, then end."""
         self._accumulator.close()
         self._is_closing = True
-        self._client.wakeup()
+        self._turns.stop()
 
     def force_close(self) -> None:
         """End now; records that are not done fail."""
@@ -61,8 +59,8 @@ class IoThread:
 
     @property
     def is_current(self) -> bool:
-        """Whether the caller is the sender thread itself, in a callback."""
-        return threading.current_thread() is self._thread
+        """Whether the caller is in a callback: on this thread, or on its own while it takes the sender's turns."""
+        return threading.current_thread() is self._thread or self._turns.is_mine
 
     @property
     def is_alive(self) -> bool:
@@ -85,7 +83,7 @@ class IoThread:
 
     def _turn(self) -> None:
         try:
-            self._sender.run_once(self._clock.now_ms())
+            self._turns.take_one()
         except Exception:
             # Java's rule: a bug in one turn must not kill the producer silently; the records stay accepted and are
             # failed by delivery.timeout.ms at the latest.

@@ -62,6 +62,10 @@ class ProducerIdRequest:
         self._is_pending = True
         return NEVER_MS
 
+    def restart(self) -> None:
+        """Forget the request on its way: its connection is closed, and nobody will tell."""
+        self._is_pending = False
+
     def _on_response(self, response: ClientResponse) -> None:
         self._is_pending = False
         if response.version_mismatch is not None:

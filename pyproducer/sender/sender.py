@@ -1,12 +1,13 @@
 """One turn of the background thread: drain, send, poll, complete.
 
 Road:    RecordAccumulator -> [Sender] -> NetworkClient
-Thread:  sender thread only; io_thread.py loops.
+Thread:  who has the sender's role (turns.py); io_thread.py loops.
 Source:  Java Sender.runOnce, sendProducerData (4.1); seed 001.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,8 @@ from pyproducer.transaction.transaction_manager import TransactionManager
 
 if TYPE_CHECKING:
     from pyproducer.client.network_client import NetworkClient
+
+log = logging.getLogger(__name__)
 
 NEVER_MS = 2**31 - 1
 
@@ -53,15 +56,41 @@ class Sender:
         self._partition_load = partition_load
         self._next_expiry_ms = NEVER_MS  # delay until a waiting batch expires, as of this turn
 
-    def run_once(self, now_ms: int) -> None:
+    def run_once(self, now_ms: int, longest_wait_ms: int | None = None) -> None:
         """Take one turn: send what is ready, then wait for the network until something is due.
 
         Args:
             now_ms: Monotonic time, in ms.
+            longest_wait_ms: Given by a caller who takes the turn: how long it may wait for the network, in ms.
         """
-        timeout_ms = self._step_producer_id(now_ms)
-        timeout_ms = min(timeout_ms, self._send_producer_data(now_ms))
+        if longest_wait_ms is None:
+            self._completion.split_postponed()
+            longest_wait_ms = NEVER_MS
+        timeout_ms = min(longest_wait_ms, self._step_producer_id(now_ms), self._send_producer_data(now_ms))
         self._client.poll(timeout_ms, now_ms)
+
+    @property
+    def needs_its_thread(self) -> bool:
+        """Whether there is work that only the sender's own thread does, because it must not be interrupted."""
+        return self._completion.has_postponed
+
+    def recover(self, now_ms: int) -> None:
+        """Go on after a turn that an exception from outside ended half way (Ctrl-C, while a caller took the turn).
+
+        Whatever was on its way counts as lost with its connection: it is sent again, with its sequence numbers. Only
+        what the accumulator knows is believed: each batch is in its set of incomplete ones from its first record until
+        its memory is given back.
+        """
+        log.warning("A caller was interrupted while it took the sender's turn: all connections are made anew")
+        self._client.start_over(now_ms)
+        self._in_flight.clear()
+        incomplete, taken = self._accumulator.take_stock()
+        if self._transaction_manager is not None:
+            self._transaction_manager.restore(incomplete)
+        if self._producer_id_request is not None:
+            self._producer_id_request.restart()
+        for batch in taken:
+            self._completion.on_interrupted(batch, now_ms)
 
     def _step_producer_id(self, now_ms: int) -> int:
         manager = self._transaction_manager
@@ -98,7 +127,8 @@ class Sender:
                 nodes.append(node)
             else:
                 connect_delay_ms = min(connect_delay_ms, self._client.poll_delay_ms(node, now_ms))
-        has_sent = False
+        next_check_ms = check.next_ready_check_delay_ms
+        has_sent = has_more = False
         while nodes:
             # One request holds one batch of a partition. Several rounds fill the connection up to its limit in one
             # turn; what stays behind waits for an answer, and the answer ends the poll.
@@ -107,10 +137,14 @@ class Sender:
             for node_id, batches in drained.items():
                 self._send(node_id, batches, cluster, now_ms)
                 has_sent = True
-            nodes = [node for node in nodes if node.node_id in drained and self._client.ready(node, now_ms)]
-        if has_sent:
-            check = self._accumulator.ready(cluster, now_ms)
-        return min(check.next_ready_check_delay_ms, connect_delay_ms, self._next_expiry_ms,
+            has_more = self._accumulator.has_undrained()
+            nodes = [node for node in nodes if node.node_id in drained and self._client.ready(node, now_ms)
+                     ] if has_more else []
+        if has_sent and not has_more:
+            next_check_ms = NEVER_MS
+        elif has_sent:
+            next_check_ms = self._accumulator.ready(cluster, now_ms).next_ready_check_delay_ms
+        return min(next_check_ms, connect_delay_ms, self._next_expiry_ms,
                    self._in_flight.ms_to_next_expiry(now_ms))
 
     def _expire(self, now_ms: int) -> None:

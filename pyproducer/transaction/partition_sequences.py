@@ -31,6 +31,7 @@ class SequencedBatch(Protocol):
     producer_epoch: int
     base_sequence: int
     is_sequence_reset: bool
+    is_done: bool
 
     @property
     def record_count(self) -> int:

@@ -8,6 +8,7 @@ Source:  Java TransactionManager (4.1), its idempotent half; KIP-98, KIP-360 (ep
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 
 from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.error_codes import ErrorCode
@@ -113,6 +114,21 @@ class TransactionManager:
         if partition.owner != self.producer_id_and_epoch:
             partition.start_at_beginning(self.producer_id_and_epoch)
         partition.number(batch)
+
+    def restore(self, incomplete: Iterable[SequencedBatch]) -> None:
+        """Count again what is on its way, after a turn that ended anywhere between numbering and completing a batch.
+
+        A batch that was completed half way is on its way again: its retry has numbers that the broker knows.
+        """
+        for partition in self._partitions.values():
+            partition.in_flight = []
+        for batch in incomplete:
+            if batch.has_sequence and not batch.is_done:
+                partition = self._of(batch.topic_partition)
+                partition.add_in_flight(batch)
+                following = increment_sequence(batch.last_sequence, 1)
+                if self._is_current(batch, partition) and is_earlier(partition.next_sequence, following):
+                    partition.next_sequence = following
 
     # Completion.
 

@@ -129,8 +129,8 @@ class Road:
         self.sender = RecordSender(
             metadata=FixedMetadata(), accumulator=self.accumulator,  # type: ignore[arg-type]  # what send() uses of it
             partitioner=partitioner, key_serializer=serializer, value_serializer=serializer,
-            interceptors=ProducerInterceptors(), clock=clock, wakeup_sender=lambda: None, max_request_size_bytes=600,
-            buffer_memory_bytes=10**7, max_block_ms=0)
+            interceptors=ProducerInterceptors(), clock=clock, wakeup_sender=lambda: None, on_opened=lambda: None,
+            max_request_size_bytes=600, buffer_memory_bytes=10**7, max_block_ms=0)
         self.batch_sender = BatchSender(record_sender=self.sender, accumulator=self.accumulator, clock=clock,
                                         wakeup_sender=lambda: None, max_block_ms=0, batch_size_bytes=400,
                                         large_batch_bytes=400, buffer_memory_bytes=10**7)

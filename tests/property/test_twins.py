@@ -150,7 +150,8 @@ def make_sender(*, paved: bool) -> tuple[RecordSender, RecordAccumulator]:
     sender = RecordSender(
         metadata=FixedMetadata(), accumulator=accumulator,  # type: ignore[arg-type]  # what send() uses of it
         partitioner=partitioner, key_serializer=None, value_serializer=None, interceptors=ProducerInterceptors(),
-        clock=clock, wakeup_sender=lambda: None, max_request_size_bytes=600, buffer_memory_bytes=10**7, max_block_ms=0)
+        clock=clock, wakeup_sender=lambda: None, on_opened=lambda: None, max_request_size_bytes=600,
+        buffer_memory_bytes=10**7, max_block_ms=0)
     if paved:
         sender.pave(importlib.import_module("pyproducer.hotpath._native_road").FastRoad)
     return sender, accumulator

@@ -228,16 +228,17 @@ def test_split_and_reenqueue_keeps_order_memory_and_outcomes():
     assert setup.pool.available_bytes == 10_000
 
 
-def test_waiting_for_a_record_ends_the_linger_of_its_batch_and_wakes_the_sender_once():
+def test_waiting_for_a_record_ends_the_linger_of_its_batch_and_tells_the_sender_so_once():
     setup = Setup(linger=1000)
-    woken = []
-    setup.accumulator.on_hurry = lambda: woken.append(True)
+    told = []
+    setup.accumulator.lingers_for_waiters = False
+    setup.accumulator.on_wait = lambda outcome, timeout, is_hurried: told.append((timeout, is_hurried)) or timeout
     future = setup.append().future
     assert not setup.accumulator.ready(cluster(), 0).ready_nodes
     for _ in range(2):
         with pytest.raises(KafkaTimeoutError):
             future.result(0)
-    assert woken == [True]
+    assert told == [(0, True), (0, False)]
     assert list(setup.accumulator.ready(cluster(), 0).ready_nodes) == [0]
 
 

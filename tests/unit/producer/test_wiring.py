@@ -29,6 +29,6 @@ def test_what_this_version_does_not_do_is_refused_before_anything_starts(key, va
 
 def test_an_explicit_linger_is_kept_for_callers_who_wait():
     with KafkaProducer(PROPS) as producer:
-        assert producer._runtime.accumulator.on_hurry is not None
+        assert not producer._runtime.accumulator.lingers_for_waiters
     with KafkaProducer({**PROPS, "linger.ms": 5}) as producer:
-        assert producer._runtime.accumulator.on_hurry is None
+        assert producer._runtime.accumulator.lingers_for_waiters
