@@ -8,7 +8,6 @@ Source:  Java DefaultSslEngineFactory.createKeystore/createTruststore (4.1). Dif
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import Set
 from pathlib import Path
 from shlex import quote
@@ -22,7 +21,8 @@ _JKS_MAGIC = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")  # JKS, JCEKS
 _DER_SEQUENCE = b"\x30"
 _PKCS12_VERSION = b"\x02\x01\x03"  # PKCS12 is a DER SEQUENCE that begins with INTEGER 3; a bare certificate does not
 _HEAD_BYTES = 1 << 20  # a PEM file may begin with a long description in words
-_TLS_VERSIONS = ("TLSv1", "TLSv1.1", "TLSv1.2", "TLSv1.3")
+_TLS_VERSIONS = ("TLSv1.2", "TLSv1.3")  # those of network/ssl_context.py
+_ANY_TLS_VERSION = "TLS"  # Java's name for a context that is not bound to one
 
 
 def check_security_files(values: dict[str, Any], explicit: Set[str]) -> None:
@@ -44,6 +44,8 @@ def check_security_files(values: dict[str, Any], explicit: Set[str]) -> None:
 def _check_tls(values: dict[str, Any], explicit: Set[str]) -> None:
     factory = values["ssl.engine.factory.class"]
     if factory is not None:
+        import ssl  # here: who uses no TLS need not load OpenSSL
+
         if not isinstance(factory, ssl.SSLContext) and not callable(factory):
             raise ConfigError("ssl.engine.factory.class", factory,
                               "give an ssl.SSLContext, or a callable that returns one; Java classes cannot be loaded")
@@ -55,9 +57,15 @@ def _check_tls(values: dict[str, Any], explicit: Set[str]) -> None:
 
 
 def _check_versions(values: dict[str, Any]) -> None:
+    # Differs from Java: TLS 1.0 and 1.1 are refused here; a JVM takes the names and, as it comes, fails later.
+    advice = "Older versions are broken and cannot be used: leave this out, and let the broker's listener offer TLSv1.2"
     for version in values["ssl.enabled.protocols"]:
         if version not in _TLS_VERSIONS:
-            raise ConfigError("ssl.enabled.protocols", version, f"every item must be one of {', '.join(_TLS_VERSIONS)}")
+            raise ConfigError("ssl.enabled.protocols", version,
+                              f"every item must be one of {', '.join(_TLS_VERSIONS)}. {advice}")
+    newest, allowed = values["ssl.protocol"], (_ANY_TLS_VERSION, *_TLS_VERSIONS)
+    if newest and newest not in allowed:
+        raise ConfigError("ssl.protocol", newest, f"it must be one of {', '.join(allowed)}. {advice}")
 
 
 def _check_endpoint_identification(values: dict[str, Any]) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from pyproducer.common.errors import ConfigError
+from pyproducer.network.ssl_context import build_client_ssl_context
 from pyproducer.producer.config import ProducerConfig
 
 PEM = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
@@ -120,6 +121,30 @@ def test_tls_settings_when_they_do_not_fit_then_config_error_without_secrets(sto
     assert caught.value.key == key
     assert "hunter2" not in str(caught.value)
     assert "MIIB" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("key", "version", "allowed"), [
+    ("ssl.enabled.protocols", "TLSv1", "TLSv1.2, TLSv1.3"), ("ssl.enabled.protocols", "TLSv1.1", "TLSv1.2, TLSv1.3"),
+    ("ssl.protocol", "TLSv1", "TLS, TLSv1.2, TLSv1.3"), ("ssl.protocol", "TLSv1.1", "TLS, TLSv1.2, TLSv1.3"),
+    ("ssl.protocol", "tls", "TLS, TLSv1.2, TLSv1.3"),
+])
+def test_tls_version_when_broken_or_unknown_then_the_error_says_what_to_do(key: str, version: str,
+                                                                           allowed: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        config(**{key: version})
+    text = str(caught.value)
+    assert key in text
+    assert version in text
+    assert f"must be one of {allowed}. " in text
+    assert "leave this out" in text
+
+
+@pytest.mark.parametrize("props", [
+    {"ssl.enabled.protocols": version} for version in ("TLSv1.2", "TLSv1.3", "TLSv1.2,TLSv1.3")
+] + [{"ssl.protocol": version} for version in ("TLS", "TLSv1.2", "TLSv1.3")])
+def test_tls_version_when_accepted_then_a_context_can_be_built(props: dict[str, str]) -> None:
+    settings = config(**props)
+    assert build_client_ssl_context({key: settings[key] for key in ("ssl.enabled.protocols", "ssl.protocol")})
 
 
 @pytest.mark.parametrize("algorithm", ["", None, "HTTPS"])
