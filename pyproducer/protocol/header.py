@@ -147,7 +147,10 @@ def parse_response(api_key: ApiKeys, api_version: int, payload: Buffer) -> tuple
     reader.position = _INT32.size
     try:
         if header_version:
-            _skip_tags(reader)
+            if reader.end > _INT32.size and reader.data[_INT32.size] == 0:  # no tags: as it always was so far
+                reader.position += 1
+            else:
+                _skip_tags(reader)
         if api_key is _API_VERSIONS and reader.remaining >= _INT16.size:
             error_code: int = _INT16.unpack_from(reader.data, reader.position)[0]
             if error_code == UNSUPPORTED_VERSION_CODE:

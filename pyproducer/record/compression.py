@@ -3,6 +3,8 @@
 gzip is plain; snappy is xerial's framing in blocks of 32 KiB; lz4 is the frame format with independent blocks of
 64 KiB (Java cannot read linked ones); zstd is a plain frame. What we read is wider: see decompression.py.
 
+The library of a codec is loaded by the compressor that needs it, when it is made: most programs use one or none.
+
 Road:    accumulator -> [compress] -> batch_writer -> sender
 Thread:  a compressor belongs to one producer and may be called by any of its threads: the one codec with state,
          zstd, is guarded. All libraries release the GIL while they work.
@@ -14,9 +16,6 @@ from __future__ import annotations
 import threading
 import zlib
 from typing import Protocol
-
-import lz4.frame  # type: ignore[import-untyped]  # it ships no types
-import zstandard
 
 from pyproducer.common.errors import ConfigError
 from pyproducer.record.decompression import CODEC_IDS, XERIAL_HEADER, decompress, import_cramjam
@@ -111,15 +110,18 @@ class Lz4Compressor:
     name = "lz4"
 
     def __init__(self, level: int = JAVA_LZ4_DEFAULT_LEVEL) -> None:
+        import lz4.frame  # type: ignore[import-untyped]  # it ships no types
+
+        self._frame = lz4.frame
         # In liblz4 the levels below 3 are the fast compressor, and those above 12 are 12.
         self._level = (0 if level == JAVA_LZ4_DEFAULT_LEVEL
                        else min(max(level, LZ4_LOWEST_HC_LEVEL), LZ4_HIGHEST_LEVEL))
 
     def compress(self, data: Buffer) -> bytes:
         """Return one lz4 frame."""
-        compressed: bytes = lz4.frame.compress(data, compression_level=self._level,
-                                               block_size=lz4.frame.BLOCKSIZE_MAX64KB, block_linked=False,
-                                               content_checksum=False, store_size=False)
+        compressed: bytes = self._frame.compress(data, compression_level=self._level,
+                                                 block_size=self._frame.BLOCKSIZE_MAX64KB, block_linked=False,
+                                                 content_checksum=False, store_size=False)
         return compressed
 
 
@@ -134,6 +136,8 @@ class ZstdCompressor:
     name = "zstd"
 
     def __init__(self, level: int = 3) -> None:
+        import zstandard
+
         self._lock = threading.Lock()  # guards _compressor, which must not be entered twice
         self._compressor = zstandard.ZstdCompressor(level=level)
 

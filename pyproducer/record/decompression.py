@@ -3,7 +3,7 @@
 A peer's few bytes may claim to be gigabytes. Every codec here is bounded before or while it expands: sizes in
 headers are compared with what the bytes that follow can hold at most, and streams are expanded piece by piece.
 Read beyond what Java writes: raw snappy, concatenated xerial streams, gzip members, lz4 and zstd frames, linked
-lz4 blocks, zstd without content size.
+lz4 blocks, zstd without content size. The library of a codec is loaded when the first batch of it comes.
 
 Road:    wire, log -> [decompress] -> batch_reader
 Thread:  any; the zstd decompressor is one per thread. The libraries release the GIL.
@@ -16,13 +16,13 @@ import importlib
 import threading
 import zlib
 from collections.abc import Callable
-from typing import Any, NoReturn
-
-import lz4.frame  # type: ignore[import-untyped]  # it ships no types
-import zstandard
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from pyproducer.common.errors import ConfigError, CorruptRecordError
 from pyproducer.record.layout import Buffer
+
+if TYPE_CHECKING:
+    import zstandard
 
 CODEC_IDS: dict[str, int] = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 CODEC_NAMES: dict[int, str] = {codec_id: name for name, codec_id in CODEC_IDS.items()}
@@ -39,7 +39,6 @@ LZ4_MAX_RATIO = 255  # a byte of match length adds 255
 LZ4_PIECE_BYTES = 64 * 1024
 ZSTD_MAX_BLOCK_BYTES = 128 * 1024
 ZSTD_SKIPPABLE_MAGIC = 0x184D2A5
-ZSTD_CONTENT_SIZE_UNKNOWN = zstandard.CONTENTSIZE_UNKNOWN
 
 _local = threading.local()  # .zstd: the thread's own decompressor, which must not be entered twice
 
@@ -162,6 +161,8 @@ def _decode_snappy_block(snappy: Any, block: bytes, position: int, limit_bytes: 
 
 
 def _decode_lz4(data: Buffer, limit_bytes: int) -> bytes:
+    import lz4.frame  # type: ignore[import-untyped]  # it ships no types
+
     pieces: list[bytes] = []
     size = 0
     rest: Buffer = data
@@ -191,6 +192,8 @@ def _decode_lz4(data: Buffer, limit_bytes: int) -> bytes:
 
 
 def _decode_zstd(data: Buffer, limit_bytes: int) -> bytes:
+    import zstandard
+
     decompressor: zstandard.ZstdDecompressor | None = getattr(_local, "zstd", None)
     if decompressor is None:
         decompressor = _local.zstd = zstandard.ZstdDecompressor()
@@ -234,12 +237,14 @@ def _measure_zstd_frame(view: memoryview, position: int) -> tuple[int, int, int 
     Returns:
         Where the frame ends, how much its blocks can hold at most, and what its header claims it holds (or None).
     """
+    import zstandard
+
     end = len(view)
     with view[position:position + 18] as head:  # the largest frame header
         parameters = zstandard.get_frame_parameters(head)
         header_size = zstandard.frame_header_size(head)
     claimed: int | None = parameters.content_size
-    if claimed == ZSTD_CONTENT_SIZE_UNKNOWN:
+    if claimed == zstandard.CONTENTSIZE_UNKNOWN:
         claimed = None
     largest_block = min(parameters.window_size, ZSTD_MAX_BLOCK_BYTES)
     most = 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import types
 
 import pyproducer
@@ -20,3 +22,11 @@ def test_members_show_the_public_name():
         member = getattr(pyproducer, name)
         if isinstance(member, type) and member.__module__ != "pyproducer.hotpath._native":
             assert member.__module__ == "pyproducer", name
+
+
+def test_import_when_nothing_is_used_yet_then_costly_modules_are_not_loaded():
+    rare = ["javaproperties", "http.client", "asyncio", "lz4", "zstandard", "cramjam", "pyarrow", "pandas",
+            "pyproducer.protocol.straight_line", "pyproducer.broker", "pyproducer.spark"]
+    code = f"import sys, pyproducer; print(*[name for name in {rare} if name in sys.modules])"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert found.stdout.split() == []

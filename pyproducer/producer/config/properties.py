@@ -10,8 +10,6 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import javaproperties
-
 from pyproducer.common.errors import ConfigError
 
 
@@ -24,6 +22,8 @@ def read_properties(path: str | os.PathLike[str]) -> dict[str, str]:
         ConfigError: The file is not text in Java's format.
         OSError: The file cannot be read.
     """
+    import javaproperties  # here: it loads http.client and xml, a fifth of what importing pyproducer takes
+
     raw = Path(path).read_bytes()
     try:
         # Differs from Java: Properties.load(InputStream) reads ISO-8859-1; who writes UTF-8 means UTF-8.
