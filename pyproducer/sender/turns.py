@@ -128,9 +128,10 @@ class SenderTurns:
         now_ms = clock.now_ms()
         deadline_ms = NEVER_MS + now_ms if timeout is None else now_ms + int(timeout * 1000)
         try:
-            # With a second batch on its way the caller would work for others, and run their callbacks.
+            # With a second batch on its way the caller would work for others, and run their callbacks; with no
+            # connection it would have to make one, and a resolver knows no timeout.
             while (not outcome.is_set and accumulator.incomplete_batch_count() == 1 and not self._is_ending
-                   and not self._sender.needs_its_thread):
+                   and not self._sender.needs_its_thread and self._client.has_ready_nodes(now_ms)):
                 self._sender.run_once(now_ms, max(deadline_ms - now_ms, 0))
                 now_ms = clock.now_ms()
                 if now_ms >= deadline_ms:

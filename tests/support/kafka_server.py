@@ -174,8 +174,12 @@ class KafkaServer:
             shutil.rmtree(self.folder, ignore_errors=True)
 
     def create_topic(self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> str:
-        """Create a topic and wait until every partition has its leader; returns the name."""
-        from confluent_kafka.admin import AdminClient, NewTopic
+        """Create a topic and wait until every partition's leader serves it; returns the name.
+
+        The leader itself is the last to know: until then it refuses, and a producer with acks=0 is not told.
+        """
+        from confluent_kafka import KafkaException, TopicPartition
+        from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
         admin = AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0})
         topic = NewTopic(name, num_partitions=partitions, replication_factor=1, config=dict(configs or {}))
@@ -185,7 +189,14 @@ class KafkaServer:
             known = admin.list_topics(timeout=30).topics.get(name)
             leaders = [partition.leader for partition in known.partitions.values()] if known else []
             if leaders == [NODE_ID] * partitions:
-                return name
+                asked = admin.list_offsets({TopicPartition(name, number): OffsetSpec.latest()
+                                            for number in range(partitions)}, request_timeout=30)
+                try:
+                    for answer in asked.values():
+                        answer.result(timeout=40)
+                    return name
+                except KafkaException:
+                    pass  # not yet: asked again below
             time.sleep(0.05)
         raise TimeoutError(f"topic {name} has no leader for all of its {partitions} partitions after 30 s")
 
