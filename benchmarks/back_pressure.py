@@ -16,6 +16,7 @@ from benchmarks.workload import Workload
 BUFFER_MEMORY_BYTES = 32 * 1024 * 1024
 """buffer.memory's default, and the same for a client that has another one."""
 
+FIRST_TIMEOUT_S = 90  # records of 10 KiB fill a batch each, and five batches a second reach a partition a second away
 MAX_BLOCK_MS = 600_000  # a stopped broker stays stopped longer than the default of max.block.ms
 
 
@@ -38,19 +39,25 @@ def announce_and_wait() -> None:
     sys.stdin.readline()
 
 
+def batch_size(workload: Workload) -> dict[str, object]:
+    """Return the setting of batches' size; nothing where each client's own default is wanted."""
+    return {} if workload.out_of_the_box else {"batch.size": workload.batch_size_bytes}
+
+
 def press_pyproducer(bootstrap_servers: str, topic: str, workload: Workload, seconds: float) -> int:
-    """This project's producer with its defaults."""
+    """This project's producer with its defaults, but for batch.size where one is asked for."""
     from pyproducer import KafkaProducer
 
     def on_completion(metadata: object, exception: BaseException | None) -> None:
         pass
 
     producer = KafkaProducer({"bootstrap.servers": bootstrap_servers, "buffer.memory": BUFFER_MEMORY_BYTES,
-                              "max.block.ms": MAX_BLOCK_MS, "compression.type": workload.compression})
+                              "max.block.ms": MAX_BLOCK_MS, "compression.type": workload.compression,
+                              **batch_size(workload)})
     try:
         for key, value in workload.first_records():
             producer.send(topic, value, key=key)
-        producer.flush(30)
+        producer.flush(FIRST_TIMEOUT_S)
         announce_and_wait()
         return hand_over(lambda key, value: producer.send(topic, value, key=key, on_completion=on_completion),
                          workload, seconds)
@@ -64,7 +71,8 @@ def press_confluent_kafka(bootstrap_servers: str, topic: str, workload: Workload
 
     producer = Producer({"bootstrap.servers": bootstrap_servers, "acks": "all", "enable.idempotence": True,
                          "queue.buffering.max.kbytes": BUFFER_MEMORY_BYTES // 1024,
-                         "queue.buffering.max.messages": 0, "compression.type": workload.compression})
+                         "queue.buffering.max.messages": 0, "compression.type": workload.compression,
+                         **batch_size(workload)})
 
     def on_delivery(error: object, message: object) -> None:
         pass
@@ -81,7 +89,7 @@ def press_confluent_kafka(bootstrap_servers: str, topic: str, workload: Workload
 
     for key, value in workload.first_records():
         producer.produce(topic, value, key)
-    producer.flush(30)
+    producer.flush(FIRST_TIMEOUT_S)
     announce_and_wait()
     end = time.monotonic() + seconds
     return hand_over(send, workload, seconds)

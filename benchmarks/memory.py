@@ -1,10 +1,10 @@
 """Resident memory while a caller sends faster than the broker takes, for a minute.
 
-`python -m benchmarks.memory [--seconds 60] [--value-sizes 100 1024] [--keep]`
+`python -m benchmarks.memory [--seconds 60] [--value-sizes 10 100 1024] [--batch-size BYTES] [--keep]`
 
 Two brokers that are too slow: one a second away (a delaying proxy), where records go on trickling through, and one that
-is stopped (SIGSTOP), where every request times out and is sent again. The bound for pyproducer is buffer.memory and
-64 MiB for the interpreter, the modules and what is kept for each record.
+is stopped (SIGSTOP), where every request times out and is sent again. The bound for pyproducer is buffer.memory, which
+counts what is kept for each record, and 64 MiB for the interpreter, the modules and what malloc does not give back.
 """
 
 from __future__ import annotations
@@ -86,12 +86,14 @@ def main() -> None:
     """Measure and print the table."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.memory")
     parser.add_argument("--seconds", type=float, default=60)
-    parser.add_argument("--value-sizes", nargs="+", type=int, default=[100, 1024], help="bytes")
+    parser.add_argument("--value-sizes", nargs="+", type=int, default=[10, 100, 1024], help="bytes")
+    parser.add_argument("--batch-size", type=int, help="bytes, for every client; without it, each one's default")
     parser.add_argument("--clients", nargs="+", choices=list(PRESSED), default=list(PRESSED))
     parser.add_argument("--keep", action="store_true", help="also write the table to benchmarks/results")
     arguments = parser.parse_args()
     lines = [f"MiB resident after {arguments.seconds:g} s of sending faster than the broker takes; buffer of "
-             f"{BUFFER_MEMORY_BYTES // MIB} MiB, bound for pyproducer {BOUND_BYTES // MIB} MiB; {machine()}", "",
+             f"{BUFFER_MEMORY_BYTES // MIB} MiB, bound for pyproducer {BOUND_BYTES // MIB} MiB; batch.size "
+             f"{'of each client' if arguments.batch_size is None else arguments.batch_size}; {machine()}", "",
              f"{'broker':<18}{'value':>9}  {'client':<18}{'connected':>11}{'at the end':>12}{'peak':>8}"
              f"{'records':>12}"]
     print("\n".join(lines), flush=True)
@@ -100,7 +102,9 @@ def main() -> None:
         with real_broker(delay_ms) as server:
             for size in arguments.value_sizes:
                 for name in arguments.clients:
-                    workload = Workload(record_count=100_000, value_size_bytes=size)
+                    workload = Workload(record_count=100_000, value_size_bytes=size,
+                                        batch_size_bytes=arguments.batch_size or 0,
+                                        out_of_the_box=arguments.batch_size is None)
                     one = press(name, server, workload, arguments.seconds, stopped=stopped)
                     lines.append(f"{label:<18}{size:>7} B  {name:<18}{one.before_bytes / MIB:>11.0f}"
                                  f"{one.last_bytes / MIB:>12.0f}{one.peak_bytes / MIB:>8.0f}"

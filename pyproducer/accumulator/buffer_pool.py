@@ -4,6 +4,8 @@ Road:    append -> [memory] ... completion -> [memory back]
 Thread:  any; one lock, and one condition for each waiting caller, in order of arrival.
 Source:  Java BufferPool (4.1). Differs from Java: counts bytes and keeps no free buffers, because a bytearray is grown
          by the batch itself; memory is given back when a batch is complete and not on the wire any more (KAFKA-19012).
+         Counted is what a batch may grow to, the batch itself and its records' futures (partition_queue.py), which
+         are more than the bytes of small records. Not counted are callbacks, and compressed copies of what is counted.
 """
 
 from __future__ import annotations

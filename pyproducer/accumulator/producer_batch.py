@@ -63,7 +63,7 @@ class ProducerBatch:
                  "is_done", "is_hurried", "is_in_flight", "is_sequence_reset", "is_split_batch",
                  "is_transactional", "last_error", "leader_epoch", "leader_epoch_at_last_attempt",
                  "may_be_in_log", "open", "payload", "producer_epoch", "producer_id", "ranges", "reserved_bytes",
-                 "result", "retry_at_ms", "topic_partition")
+                 "result", "retry_at_ms", "row_count", "topic_partition")
 
     def __init__(self, topic_partition: TopicPartition, *, created_ms: int, write_limit_bytes: int,
                  reserved_bytes: int, is_split_batch: bool = False) -> None:
@@ -76,6 +76,7 @@ class ProducerBatch:
         self.result = ProduceRequestResult(topic_partition)
         self.open = OpenBatch(self.result, write_limit_bytes)
         self.ranges: list[RowRange] = []  # rows of send_batch; the other records have futures
+        self.row_count = 0  # how many rows that is; known when the batch is done, too
         self.is_done = False
         self.is_in_flight = False
         self.is_hurried = False  # somebody waits for a record of it: it does not linger
@@ -103,6 +104,7 @@ class ProducerBatch:
         index, count = rows.chunk.append_to(self.open, rows.timestamps, rows.order, start, end)
         if count:
             self.ranges.append(RowRange(rows.future, index, rows.order, start, count))
+            self.row_count += count
         return count
 
     def close_for_appends(self) -> None:
@@ -113,6 +115,11 @@ class ProducerBatch:
     def record_count(self) -> int:
         """How many records the batch holds."""
         return self.open.record_count
+
+    @property
+    def future_count(self) -> int:
+        """How many records have, or had, a future."""
+        return self.open.record_count - self.row_count
 
     @property
     def is_full(self) -> bool:
@@ -224,6 +231,7 @@ class ProducerBatch:
                 moved.append(futures.popleft())
             batch.open.futures = moved
             batch.ranges = [part for rows in self.ranges if (part := rows.part(begin, end)) is not None]
+            batch.row_count = sum(part.row_count for part in batch.ranges)
             if self.has_sequence:
                 batch.set_producer_state(self.producer_id, self.producer_epoch, sequence,
                                          is_transactional=self.is_transactional)

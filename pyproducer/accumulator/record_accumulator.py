@@ -27,6 +27,9 @@ from pyproducer.common.errors import KafkaError, ProducerClosedError
 from pyproducer.hotpath import FutureRecordMetadata, record_size_upper_bound
 from pyproducer.record.compression import Compressor
 
+_SURPLUS_BYTES = 75
+"""What record_size_upper_bound has above the smallest record: a batch's header of 61 and 14 for longer varints."""
+
 
 class AppendResult(NamedTuple):
     """The future of a record, the batch it is in, whether that is full, and whether it was opened for the record.
@@ -136,6 +139,8 @@ class RecordAccumulator:
         if result is not None:
             return result
         size_bytes = max(rows.batch_size_bytes, rows.chunk.size_upper_bound(rows.order[start]))
+        # Never more than there is: what fits alone must not wait for ever for what is kept beside it.
+        size_bytes = min(size_bytes + queue.bookkeeping_bytes(0), self._pool.total_bytes)
         self._pool.allocate(size_bytes, max_block_ms)
         try:
             now_ms = self._clock.now_ms()
@@ -149,7 +154,7 @@ class RecordAccumulator:
                         batch.close_for_appends()
                     size_bytes = 0
                     self._incomplete.add(batch)
-                    queue.batches.append(batch)
+                    queue.add(batch)
                     result = AppendRowsResult(count, batch, batch.is_full, True)
             return result
         finally:
@@ -231,6 +236,7 @@ class RecordAccumulator:
         for new_batch in reversed(batches):
             queue.put_back(new_batch, in_sequence)
         self._incomplete.remove(batch)
+        queue.let_go(batch)
         return batches
 
     def expired_batches(self, now_ms: int) -> tuple[list[ProducerBatch], int]:
@@ -266,6 +272,7 @@ class RecordAccumulator:
     def release(self, batch: ProducerBatch) -> None:
         """Forget a batch that is done and not on the wire any more, and give back its memory. Once is enough."""
         self._incomplete.remove(batch)
+        self._queues[batch.topic_partition].let_go(batch)
         reserved_bytes, batch.reserved_bytes = batch.reserved_bytes, 0
         if reserved_bytes:
             self._pool.deallocate(reserved_bytes)
@@ -355,7 +362,11 @@ class RecordAccumulator:
     def _append_to_new_batch(self, queue: PartitionQueue, timestamp: int, key: bytes | None, value: bytes | None,
                              headers: Sequence[tuple[str, bytes | None]], on_completion: OnCompletion | None,
                              max_block_ms: int) -> AppendResult:
-        size_bytes = max(self._batch_size_bytes, record_size_upper_bound(key, value, headers))
+        record_bytes = record_size_upper_bound(key, value, headers)
+        size_bytes = max(self._batch_size_bytes, record_bytes)
+        # A partition's first batch is taken to become full of records like this one.
+        like_this = 1 + self._batch_size_bytes // (record_bytes - _SURPLUS_BYTES)
+        size_bytes = min(size_bytes + queue.bookkeeping_bytes(like_this), self._pool.total_bytes)
         self._pool.allocate(size_bytes, max_block_ms)
         try:
             now_ms = self._clock.now_ms()
@@ -372,7 +383,7 @@ class RecordAccumulator:
                 assert future is not None, "the first record of a batch always has room"
                 size_bytes = 0
                 self._incomplete.add(batch)
-                queue.batches.append(batch)
+                queue.add(batch)
                 return AppendResult(future, batch, batch.is_full, True)
         finally:
             if size_bytes:

@@ -265,6 +265,13 @@ cdef class OpenBatch(BatchBuffer):
         # One allocation for the life of a batch; its size is reserved of buffer.memory anyway.
         self.reserve(min(write_limit_bytes, MOST_RESERVED_BYTES))
 
+    cdef int reserve(self, Py_ssize_t size) except -1:
+        # Doubling ends where the batch does: more is not reserved, and only the first record may need more.
+        cdef Py_ssize_t capacity = len(self.storage)
+        if size > capacity:
+            PyByteArray_Resize(self.storage, max(size, min(2 * capacity, self.write_limit_bytes)))
+        return 0
+
     @property
     def is_full(self):
         """Whether no record fits any more."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pyproducer.accumulator.buffer_pool import BufferPool
+from pyproducer.accumulator.partition_queue import BATCH_BYTES, FUTURE_BYTES
 from pyproducer.accumulator.record_accumulator import RecordAccumulator
 from pyproducer.common.backoff import ExponentialBackoff
 from pyproducer.common.cluster import Cluster, Node, PartitionInfo, TopicPartition
@@ -13,6 +14,10 @@ from pyproducer.record.batch_reader import read_batches
 from pyproducer.record.compression import compressor_for
 from tests.support.clock import ManualClock
 
+# What Setup's batches reserve: the first is taken to become full of records like its first, three more in 200 bytes;
+# the second is charged for what the first holds.
+FIRST_BATCH_BYTES = 200 + BATCH_BYTES + 4 * FUTURE_BYTES
+SECOND_BATCH_BYTES = 200 + BATCH_BYTES + 2 * FUTURE_BYTES
 NODES = [Node(0, "127.0.0.1", 1), Node(1, "127.0.0.1", 2)]
 
 
@@ -23,7 +28,7 @@ def cluster(leaders=(0, 1, 0), epoch=1):
 
 
 class Setup:
-    def __init__(self, batch_size=200, linger=10, memory=10_000, delivery_timeout=1000, codec="none"):
+    def __init__(self, batch_size=200, linger=10, memory=100_000, delivery_timeout=1000, codec="none"):
         self.clock = ManualClock()
         self.pool = BufferPool(memory, self.clock)
         self.accumulator = RecordAccumulator(
@@ -45,20 +50,20 @@ def test_append_fills_one_batch_then_opens_the_next_and_says_when_to_wake_the_se
     assert setup.append()[2:] == (False, True)  # did not fit: the one before is full, this is a new one
     assert setup.accumulator.queue_sizes() == {"t": [(0, 2)]}
     assert setup.accumulator.batch_count(TopicPartition("t", 0)) == 2
-    assert setup.pool.available_bytes == 10_000 - 2 * 200
+    assert setup.pool.available_bytes == 100_000 - FIRST_BATCH_BYTES - SECOND_BATCH_BYTES
 
 
 def test_append_when_a_record_is_larger_than_batch_size_gets_a_batch_of_its_own_size():
     setup = Setup()
     setup.append(value=b"x" * 1000)
-    assert setup.pool.available_bytes < 10_000 - 1000
+    assert setup.pool.available_bytes < 100_000 - 1000
     drained = setup.drain()
     batch = drained[0][0]
     assert [record.value for one in read_batches(batch.payload) for record in one] == [b"x" * 1000]
 
 
 def test_append_when_memory_is_exhausted_raises_and_what_was_accepted_stays():
-    setup = Setup(memory=400)
+    setup = Setup(memory=FIRST_BATCH_BYTES + SECOND_BATCH_BYTES)
     for _ in range(4):
         setup.append()
     with pytest.raises(BufferExhaustedError):
@@ -175,11 +180,11 @@ def test_release_gives_memory_back_once():
     setup = Setup()
     setup.append()
     batch = setup.drain()[0][0]
-    assert setup.pool.available_bytes == 9_800  # not at drain
+    assert setup.pool.available_bytes == 100_000 - FIRST_BATCH_BYTES  # not at drain
     batch.complete(0)
     setup.accumulator.release(batch)
     setup.accumulator.release(batch)
-    assert setup.pool.available_bytes == 10_000
+    assert setup.pool.available_bytes == 100_000
     assert not setup.accumulator.has_incomplete()
 
 
@@ -205,7 +210,7 @@ def test_close_refuses_new_records_and_abort_fails_the_rest():
     assert setup.accumulator.abort_batches(KafkaTimeoutError("over", phase="delivery")) == 1
     with pytest.raises(KafkaTimeoutError, match="over"):
         future.result(0)
-    assert setup.pool.available_bytes == 10_000
+    assert setup.pool.available_bytes == 100_000
 
 
 def test_split_and_reenqueue_keeps_order_memory_and_outcomes():
@@ -225,7 +230,7 @@ def test_split_and_reenqueue_keeps_order_memory_and_outcomes():
             setup.accumulator.release(one)
     assert values == [b"A", b"B", b"C", b"D", b"E"]
     assert [future.result(0).offset for future in futures] == [0, 1, 2, 3, 4]
-    assert setup.pool.available_bytes == 10_000
+    assert setup.pool.available_bytes == 100_000
 
 
 def test_waiting_for_a_record_ends_the_linger_of_its_batch_and_tells_the_sender_so_once():
