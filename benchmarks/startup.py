@@ -80,7 +80,8 @@ def run_once(name: str, bootstrap_servers: str, topic: str, byte_code: str) -> t
     environment["PYTHONPYCACHEPREFIX"] = byte_code
     started = time.time()
     answer = subprocess.run([sys.executable, "-c", FRAME.format(program=FIRST_RECORD[name]), bootstrap_servers, topic],
-                            stdout=subprocess.PIPE, text=True, check=True, timeout=RUN_TIMEOUT_S, cwd=ROOT, env=environment)
+                            stdout=subprocess.PIPE, text=True, check=True, timeout=RUN_TIMEOUT_S, cwd=ROOT,
+                            env=environment)
     began, imported, acknowledged = json.loads(answer.stdout.splitlines()[-1])
     return (imported - began) * 1000, (acknowledged - imported) * 1000, (acknowledged - started) * 1000
 

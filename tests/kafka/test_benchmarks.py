@@ -102,9 +102,10 @@ def test_memory_of_a_client_is_watched_while_the_broker_is_stopped(own_kafka: Ka
 
 
 @pytest.mark.parametrize("name", sorted(FIRST_RECORD))
-def test_startup_is_import_and_then_the_first_acknowledgement(kafka: KafkaServer, name: str) -> None:
+def test_startup_is_import_and_then_the_first_acknowledgement(
+        kafka: KafkaServer, name: str, tmp_path: Path) -> None:
     kafka.create_topic(f"startup-{name}")
-    imported_ms, acknowledged_ms, total_ms = run_once(name, kafka.bootstrap_servers, f"startup-{name}")
+    imported_ms, acknowledged_ms, total_ms = run_once(name, kafka.bootstrap_servers, f"startup-{name}", str(tmp_path))
     assert min(imported_ms, acknowledged_ms) > 0
     assert total_ms >= imported_ms + acknowledged_ms
 
