@@ -12,8 +12,9 @@ from pyproducer.protocol.apis import ApiKeys
 from tests.support.raw_client import RawClient, metadata_body
 
 MEASURED_S = 5
-# The clock of a process ticks a hundred times in a second; a broker that does nothing is allowed three ticks in 5 s.
-ALLOWED_S = 0.03
+# The clock of a process ticks a hundred times in a second, and a tick counts whole for whoever runs when it comes: on a
+# busy machine a few timers can cost several. A loop that never sleeps would cost 5 s, one that wakes each 10 ms 0.1 s.
+ALLOWED_S = 0.1
 
 
 def test_broker_when_idle_then_uses_no_measurable_cpu() -> None:
