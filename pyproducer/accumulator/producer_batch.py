@@ -59,10 +59,10 @@ class BatchRows:
 class ProducerBatch:
     """Records of one partition that travel, succeed and fail together."""
 
-    __slots__ = ("attempts", "base_sequence", "codec_id", "created_ms", "drained_ms",
+    __slots__ = ("_payload", "attempts", "base_sequence", "codec_id", "created_ms", "drained_ms",
                  "is_done", "is_hurried", "is_in_flight", "is_sequence_reset", "is_split_batch",
                  "is_transactional", "last_error", "leader_epoch", "leader_epoch_at_last_attempt",
-                 "may_be_in_log", "open", "payload", "producer_epoch", "producer_id", "ranges", "reserved_bytes",
+                 "may_be_in_log", "open", "producer_epoch", "producer_id", "ranges", "reserved_bytes",
                  "result", "retry_at_ms", "row_count", "topic_partition")
 
     def __init__(self, topic_partition: TopicPartition, *, created_ms: int, write_limit_bytes: int,
@@ -71,7 +71,8 @@ class ProducerBatch:
         self.created_ms = created_ms
         self.reserved_bytes = reserved_bytes  # of buffer.memory; given back once, by the accumulator
         self.is_split_batch = is_split_batch
-        self.payload: bytearray | None = None  # the finished batch; set by close()
+        # Slots go in the order of their names: this one before `open`, whose storage is used again when it is the last.
+        self._payload: bytearray | None = None  # the finished batch; set by close()
         self.codec_id = 0
         self.result = ProduceRequestResult(topic_partition)
         self.open = OpenBatch(self.result, write_limit_bytes)
@@ -112,6 +113,11 @@ class ProducerBatch:
         self.open.is_closed = True
 
     @property
+    def payload(self) -> bytearray | None:
+        """The finished batch, or None before `close`."""
+        return self._payload
+
+    @property
     def record_count(self) -> int:
         """How many records the batch holds."""
         return self.open.record_count
@@ -146,7 +152,7 @@ class ProducerBatch:
         self.open.is_closed = True
         if self.payload is None:
             self.codec_id = compressor.codec_id  # first: who finds a payload finds its codec
-            self.payload = close_records(self.open.buffer, compressor)
+            self._payload = close_records(self.open.buffer, compressor)
 
     def set_producer_state(self, producer_id: int, producer_epoch: int, base_sequence: int, *,
                            is_transactional: bool = False) -> None:

@@ -26,40 +26,7 @@ HEADER_SIZE_BYTES = HEADER_BYTES
 RECORD_OVERHEAD_BYTES = OVERHEAD_BYTES
 
 
-# ---- hashing
-
-cdef uint32_t hash_key(const uint8_t *data, Py_ssize_t length) noexcept nogil:
-    cdef uint32_t m = 0x5BD1E995
-    cdef uint32_t h = <uint32_t>0x9747B28C ^ <uint32_t>length
-    cdef Py_ssize_t whole = length & ~3
-    cdef Py_ssize_t i = 0
-    cdef uint32_t k
-    while i < whole:
-        # Byte by byte, so that the result does not depend on the machine; a compiler makes one load of it.
-        k = (<uint32_t>data[i] | (<uint32_t>data[i + 1] << 8) | (<uint32_t>data[i + 2] << 16)
-             | (<uint32_t>data[i + 3] << 24))
-        k *= m
-        k ^= k >> 24
-        k *= m
-        h *= m
-        h ^= k
-        i += 4
-    cdef Py_ssize_t rest = length - whole
-    if rest:
-        if rest == 3:
-            h ^= <uint32_t>data[whole + 2] << 16
-        if rest >= 2:
-            h ^= <uint32_t>data[whole + 1] << 8
-        h ^= data[whole]
-        h *= m
-    h ^= h >> 13
-    h *= m
-    return h ^ (h >> 15)
-
-
-def murmur2(bytes data not None):
-    """Hash a key as Java's Utils.murmur2 does; the result is an unsigned 32-bit int."""
-    return hash_key(<const uint8_t *>PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
+include "_native_hash.pxi"
 
 
 # ---- varints
@@ -171,6 +138,9 @@ cdef class FutureRecordMetadata:
         return str(self._result.describe(self))
 
 
+include "_native_spare.pxi"
+
+
 cdef class BatchBuffer:
     """The open end of one batch: records are encoded straight behind the room for the batch's header."""
 
@@ -263,7 +233,17 @@ cdef class OpenBatch(BatchBuffer):
         untrack(self.futures)
         self.is_closed = False
         # One allocation for the life of a batch; its size is reserved of buffer.memory anyway.
-        self.reserve(min(write_limit_bytes, MOST_RESERVED_BYTES))
+        cdef Py_ssize_t size = min(write_limit_bytes, MOST_RESERVED_BYTES)
+        cdef bytearray spare = take_spare(size)
+        if spare is not None:
+            PyByteArray_Resize(spare, size)
+            self.storage = spare
+        self.reserve(size)
+
+    def __dealloc__(self):
+        # Nobody else has it: no request that may be on the wire (KAFKA-19012), and no view, which would count too.
+        if self.storage is not None and references(<PyObject *>self.storage) == 1:
+            keep_spare(self.storage)
 
     cdef int reserve(self, Py_ssize_t size) except -1:
         # Doubling ends where the batch does: more is not reserved, and only the first record may need more.

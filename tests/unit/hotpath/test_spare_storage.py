@@ -1,0 +1,62 @@
+"""The compiled twin uses a batch's storage again, and only when nobody has it any more."""
+
+from __future__ import annotations
+
+import pytest
+
+from pyproducer.accumulator.producer_batch import ProducerBatch
+from pyproducer.common.cluster import TopicPartition
+from pyproducer.hotpath import IMPL, OpenBatch
+from pyproducer.record.compression import compressor_for
+
+SIZE = 64 * 1024
+native_only = pytest.mark.skipif(IMPL != "native", reason="the Python text leaves storages to Python")
+
+
+def filled(letter: bytes) -> OpenBatch:
+    batch = OpenBatch(None, SIZE)
+    while batch.try_append(1, None, letter * 10_000, (), None) is not None:
+        pass
+    return batch
+
+
+@native_only
+def test_storage_when_its_batch_is_gone_then_the_next_batch_gets_it():
+    others = [filled(b"x") for _ in range(300)]  # takes what other tests left, of whatever size
+    del others
+    batch = ProducerBatch(TopicPartition("t", 0), created_ms=0, write_limit_bytes=SIZE, reserved_bytes=SIZE)
+    for _ in range(6):
+        batch.try_append(1, None, b"a" * 10_000, (), None)
+    batch.close(compressor_for("none"))
+    where = id(batch.payload)
+    del batch
+    assert id(filled(b"b").buffer) == where
+
+
+@pytest.mark.parametrize("hold", [lambda storage: storage, memoryview, lambda storage: memoryview(storage)[61:]])
+def test_storage_when_somebody_still_has_it_then_no_batch_writes_into_it(hold):
+    batch = filled(b"a")
+    held = hold(batch.buffer)
+    before = bytes(held)
+    del batch
+    others = [filled(b"b") for _ in range(100)]
+    assert bytes(held) == before
+    assert all(other.buffer is not held for other in others)
+
+
+def test_storage_when_used_again_then_a_batch_holds_nothing_of_the_one_before():
+    fresh = [bytes(filled(b"b").buffer)[61:] for _ in range(2)]
+    del fresh[1:]
+    filled(b"a")
+    batch = OpenBatch(None, SIZE)
+    batch.try_append(1, None, b"b", (), None)
+    assert len(batch.buffer) == batch.size_bytes < 100
+    assert bytes(filled(b"b").buffer)[61:] == fresh[0]
+
+
+def test_storage_when_batches_of_many_sizes_come_and_go_then_each_holds_its_own_records():
+    for size in (100, SIZE, 16_384, 131_072, 1_000_000, SIZE, 20_000) * 3:
+        batches = [OpenBatch(None, size) for _ in range(80)]
+        for number, batch in enumerate(batches):
+            batch.try_append(1, None, bytes([number]) * (size // 2), (), None)
+        assert all(bytes([number]) * (size // 2) in batch.buffer for number, batch in enumerate(batches))
