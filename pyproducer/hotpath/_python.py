@@ -296,12 +296,12 @@ def run_callbacks(futures: Sequence[Any], metadata_class: type[Any], topic: str,
     for future in futures:
         on_completion = future._on_completion
         if on_completion is not None:
-            future._on_completion = None
             metadata = metadata_class(topic, partition, base_offset + future._index if base_offset >= 0 else -1,
                                       log_append_time if log_append_time >= 0 else future._timestamp,
                                       future.serialized_key_size, future.serialized_value_size)
             try:
-                on_completion(metadata, None)
+                # Forgotten first: who is interrupted here has been told, and is not told again.
+                future._on_completion = None; on_completion(metadata, None)  # noqa: E702 - nothing comes between
             except Exception as error:
                 on_raised(error)
         if future._done_callbacks is not None:
