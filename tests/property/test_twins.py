@@ -176,8 +176,8 @@ arguments = st.fixed_dictionaries(
               "headers": headers})
 
 
-@pytest.mark.skipif(IMPL != "native", reason="PYPRODUCER_IMPL=python: batches are the Python text's, which the compiled "
-                    "road of send() does not take")
+@pytest.mark.skipif(IMPL != "native", reason="PYPRODUCER_IMPL=python: batches are the Python text's, which the "
+                    "compiled road of send() does not take")
 @given(st.lists(arguments, max_size=60))
 def test_the_compiled_road_of_send_stores_what_the_python_road_stores(rows: list[Any]) -> None:
     results = []
