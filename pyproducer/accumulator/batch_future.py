@@ -75,12 +75,16 @@ class BatchFuture:
     Thread:  any. Done callbacks run on the sender thread, or at once in the caller's when all rows are done already.
     """
 
-    __slots__ = ("_callbacks", "_done", "_hurry", "_is_done", "_left", "_lock", "_metadata")
+    __slots__ = ("_callbacks", "_done", "_hurry", "_is_done", "_left", "_lock", "_metadata", "_told", "_untold")
 
     def __init__(self, topic: str, partitions: array[int], timestamps: array[int]) -> None:
         count = len(partitions)
-        self._lock = threading.Lock()  # guards _left, _errors, _is_done, _callbacks; innermost
+        self._lock = threading.Lock()  # guards _left, _told, _errors, _is_done, _callbacks; innermost
         self._left = count + 1  # the call itself is the one more, so that no future is done while rows are handed over
+        # By a range's first row: how many rows it told of. Whoever was interrupted in telling (Ctrl-C, while a caller
+        # took the sender's turn) tells again, and its rows count once. `_untold` is what is left for ranges to tell.
+        self._untold = count + 1
+        self._told: dict[int, int] = {}
         self._is_done = False
         self._callbacks: list[Callable[[BatchFuture], object]] = []
         self._done = threading.Event()
@@ -168,14 +172,14 @@ class BatchFuture:
 
     def on_handed_over(self) -> None:
         """Say that no more rows come; the caller's, once."""
-        self._count_done(1)
+        self._count_done(None, 1)
 
     def on_stored(self, rows: RowRange, base_offset: int, log_append_time: int) -> None:
         """Note that a range of rows is in the log, from a batch with this base offset (-1: not known)."""
         metadata = self._metadata
         store_rows(metadata.offsets, metadata.timestamps, rows.order, rows.start, rows.row_count,
                    base_offset + rows.first_index if base_offset >= 0 else -1, log_append_time)
-        self._count_done(rows.row_count)
+        self._count_done(rows.order[rows.start], rows.row_count)
 
     def on_failed(self, rows: Iterable[int], error_for: Callable[[int], BaseException]) -> None:
         """Note that rows failed.
@@ -187,25 +191,32 @@ class BatchFuture:
         errors = {row: error_for(position) for position, row in enumerate(rows)}
         with self._lock:
             self._metadata.errors.update(errors)
-        self._count_done(len(errors))
+        self._count_done(next(iter(errors), None), len(errors))
 
     def on_row(self, row: int, partition: int, offset: int, timestamp: int) -> None:
         """Note that one row is in the log."""
         metadata = self._metadata
         metadata.offsets[row], metadata.partitions[row], metadata.timestamps[row] = offset, partition, timestamp
-        self._count_done(1)
+        self._count_done(None, 1)
 
-    def _count_done(self, count: int) -> None:
+    def _count_done(self, first_row: int | None, count: int) -> None:
         with self._lock:
-            self._left -= count
+            if first_row in self._told:
+                self._left = self._untold - sum(self._told.values())
+            else:
+                if first_row is None:
+                    self._untold -= count
+                else:
+                    self._told[first_row] = count
+                self._left -= count
             if self._left:
                 return
             if self._metadata.errors:
                 self._metadata.errors = dict(sorted(self._metadata.errors.items()))
             self._is_done = True
-            callbacks, self._callbacks, self._hurry = self._callbacks, [], {}
-        for fn in callbacks:
-            self._call(fn)
+            self._hurry = {}
+        while self._callbacks:
+            self._call(self._callbacks.pop(0))
         self._done.set()
 
     def _call(self, fn: Callable[[BatchFuture], object]) -> None:

@@ -269,6 +269,11 @@ class RecordAccumulator:
         """Let a partition be drained again."""
         self._queues[topic_partition].is_muted = False
 
+    def unmute_all(self) -> None:
+        """Let every partition be drained again: nothing is in flight."""
+        for queue in self._all_queues():
+            queue.is_muted = False
+
     def release(self, batch: ProducerBatch) -> None:
         """Forget a batch that is done and not on the wire any more, and give back its memory. Once is enough."""
         self._incomplete.remove(batch)

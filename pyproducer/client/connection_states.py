@@ -304,6 +304,11 @@ class ClusterConnectionStates:
                 return True
         return False
 
+    def is_ready(self, node_id: int, now_ms: int) -> bool:
+        """Whether the connection to a node is ready and not throttled."""
+        state = self._states.get(node_id)
+        return state is not None and state.state is ConnectionState.READY and state.throttle_until_ms <= now_ms
+
     def node_ids(self) -> list[int]:
         """Return the ids of all nodes that were ever connected."""
         return list(self._states)

@@ -113,6 +113,10 @@ class NetworkClient:
         """Whether any connection is ready and not throttled."""
         return self._states.has_ready_nodes(now_ms)
 
+    def is_connected(self, node_id: int, now_ms: int) -> bool:
+        """Whether the connection to a node is ready and not throttled; it may have no room for a request now."""
+        return self._states.is_ready(node_id, now_ms)
+
     def poll_delay_ms(self, node: Node, now_ms: int) -> int:
         """Return how long to wait before the node is worth asking again, in ms; huge when an event will tell."""
         return self._states.poll_delay_ms(node.node_id, now_ms)

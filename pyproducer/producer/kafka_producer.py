@@ -290,6 +290,7 @@ def _mark_forked() -> None:
     """In a child process: every producer of the parent is unusable, whatever its state."""
     for producer in list(_live):
         producer._record_sender.mark_forked()
+        producer._runtime.turns.mark_forked()
         producer._finalizer.detach()
 
 

@@ -227,8 +227,6 @@ class Completion:
 
     def on_interrupted(self, batch: ProducerBatch, now_ms: int) -> None:
         """Settle a batch that a turn took and did not bring to its end; see Sender.recover."""
-        if self._guarantees_order_by_muting:
-            self._accumulator.unmute(batch.topic_partition)
         if batch.resume():
             self._accumulator.release(batch)
         elif batch.payload is None:

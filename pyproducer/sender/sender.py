@@ -15,7 +15,7 @@ from pyproducer.accumulator.producer_batch import ProducerBatch
 from pyproducer.accumulator.record_accumulator import RecordAccumulator
 from pyproducer.client.metadata import ProducerMetadata
 from pyproducer.client.request import ClientRequest
-from pyproducer.common.cluster import Cluster, Node
+from pyproducer.common.cluster import Cluster, Node, TopicPartition
 from pyproducer.common.metrics import Metrics
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.sender.completion import Completion
@@ -63,11 +63,20 @@ class Sender:
             now_ms: Monotonic time, in ms.
             longest_wait_ms: Given by a caller who takes the turn: how long it may wait for the network, in ms.
         """
+        is_caller = longest_wait_ms is not None
         if longest_wait_ms is None:
             self._completion.split_postponed()
             longest_wait_ms = NEVER_MS
         timeout_ms = min(longest_wait_ms, self._step_producer_id(now_ms), self._send_producer_data(now_ms))
+        if is_caller and not self._accumulator.has_incomplete():
+            # Its record expired or was refused just now, and no event of the network will tell it so.
+            timeout_ms = 0
         self._client.poll(timeout_ms, now_ms)
+
+    def is_connected_for(self, topic_partition: TopicPartition, now_ms: int) -> bool:
+        """Whether a batch of the partition can be sent without making a connection first."""
+        leader = self._metadata.fetch().leader_for(topic_partition)
+        return leader is not None and self._client.is_connected(leader.node_id, now_ms)
 
     @property
     def needs_its_thread(self) -> bool:
@@ -89,6 +98,7 @@ class Sender:
             self._transaction_manager.restore(incomplete)
         if self._producer_id_request is not None:
             self._producer_id_request.restart()
+        self._accumulator.unmute_all()
         for batch in taken:
             self._completion.on_interrupted(batch, now_ms)
 

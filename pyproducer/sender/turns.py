@@ -17,6 +17,7 @@ Source:  ours (Java always hands over).
 
 from __future__ import annotations
 
+import inspect
 import logging
 import sys
 import threading
@@ -39,6 +40,7 @@ _LOOK_SECONDS = 0.005
 # Callers who wait less often than that pay the two hops, and the thread watches its sockets again.
 _PARKED_MS = 20
 _NOBODY = 0
+_GENERATOR_FLAGS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
 
 class SenderTurns:
@@ -65,7 +67,8 @@ class SenderTurns:
     @property
     def is_mine(self) -> bool:
         """Whether the current thread takes turns as a caller: then it is in a callback."""
-        return self._caller == threading.get_ident()
+        # One who was interrupted while it gave the role back is in no callback, and may flush and close.
+        return self._caller == threading.get_ident() and not self._is_abandoned()
 
     def wakeup(self) -> None:
         """Have the sender look at its work at once."""
@@ -91,7 +94,8 @@ class SenderTurns:
         Returns:
             What is left of the timeout.
         """
-        self._somebody_waited = True
+        if timeout != 0:  # who only looks will not take the turn: standing aside for him would delay his next record
+            self._somebody_waited = True
         if self._is_parked and self._caller == _NOBODY and timeout != 0:
             began_ms = self._clock.now_ms()
             if self._take_turns(outcome, timeout):
@@ -104,6 +108,10 @@ class SenderTurns:
         """Give the role to callers no more: the producer closes."""
         self._is_ending = True
         self.wakeup()
+
+    def mark_forked(self) -> None:
+        """Give the role to nobody: this is a child process, and the connections are its parent's."""
+        self._is_parked = False
 
     def _take_turns(self, outcome: ProduceRequestResult, timeout: float | None) -> bool:
         """Take turns until the batch is done, others have work, or the time is over; False when the role was taken."""
@@ -128,10 +136,11 @@ class SenderTurns:
         now_ms = clock.now_ms()
         deadline_ms = NEVER_MS + now_ms if timeout is None else now_ms + int(timeout * 1000)
         try:
-            # With a second batch on its way the caller would work for others, and run their callbacks; with no
-            # connection it would have to make one, and a resolver knows no timeout.
+            # With a second batch on its way the caller would work for others, and run their callbacks; without the
+            # leader's connection it would have to make one, and a resolver knows no timeout.
             while (not outcome.is_set and accumulator.incomplete_batch_count() == 1 and not self._is_ending
-                   and not self._sender.needs_its_thread and self._client.has_ready_nodes(now_ms)):
+                   and not self._sender.needs_its_thread
+                   and self._sender.is_connected_for(outcome.topic_partition, now_ms)):
                 self._sender.run_once(now_ms, max(deadline_ms - now_ms, 0))
                 now_ms = clock.now_ms()
                 if now_ms >= deadline_ms:
@@ -161,8 +170,9 @@ class SenderTurns:
 
     def take_one(self) -> None:
         """Take a turn; before it, stand aside while callers take theirs."""
-        if self._somebody_waited and not self._is_ending and not self._has_work():
+        if self._somebody_waited and not (self._is_wanted or self._is_ending or self._has_work()):
             self._park()
+        self._is_wanted = False  # before the look: who sets it after this has put his work where the next one sees it
         if self._is_interrupted:
             self._is_interrupted = False
             self._sender.recover(self._clock.now_ms())
@@ -171,7 +181,6 @@ class SenderTurns:
     def _park(self) -> None:
         self._bell.acquire(blocking=False)  # an old ring
         self._left_ms = self._clock.now_ms()
-        self._is_wanted = False
         self._is_parked = True
         # Who opened a batch or wanted a look before that did not ring: look once without waiting.
         is_rung = True
@@ -194,12 +203,14 @@ class SenderTurns:
 
     def _is_abandoned(self) -> bool:
         """Whether a caller left without giving the role back: an exception from outside came while it did so."""
-        frame = sys._current_frames().get(self._caller)
+        frame, flags = sys._current_frames().get(self._caller), 0
         while frame is not None:
             if frame.f_code is _TURNS_OF_A_CALLER:
                 return False
+            flags = frame.f_code.co_flags
             frame = frame.f_back
-        return True
+        # No thread begins in a generator: this one has yielded since the look at its thread, and nothing is known.
+        return not flags & _GENERATOR_FLAGS
 
 
 _TURNS_OF_A_CALLER: CodeType = SenderTurns._take_turns.__code__
