@@ -11,8 +11,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import NamedTuple
 
+from pyproducer.accumulator.append_result import AppendResult, AppendRowsResult
 from pyproducer.accumulator.buffer_pool import BufferPool
 from pyproducer.accumulator.drain import SequenceKeeper, drain_node
 from pyproducer.accumulator.incomplete_batches import IncompleteBatches
@@ -24,32 +24,11 @@ from pyproducer.common.backoff import ExponentialBackoff
 from pyproducer.common.clock import Clock
 from pyproducer.common.cluster import Cluster, Node, TopicPartition
 from pyproducer.common.errors import KafkaError, ProducerClosedError
-from pyproducer.hotpath import FutureRecordMetadata, record_size_upper_bound
+from pyproducer.hotpath import record_size_upper_bound
 from pyproducer.record.compression import Compressor
 
 _SURPLUS_BYTES = 75
 """What record_size_upper_bound has above the smallest record: a batch's header of 61 and 14 for longer varints."""
-
-
-class AppendResult(NamedTuple):
-    """The future of a record, the batch it is in, whether that is full, and whether it was opened for the record.
-
-    The sender is woken when either is true.
-    """
-
-    future: FutureRecordMetadata
-    batch: ProducerBatch
-    batch_is_full: bool
-    new_batch_created: bool
-
-
-class AppendRowsResult(NamedTuple):
-    """How many rows a batch took, the batch, whether it is full, and whether it was opened for them."""
-
-    row_count: int
-    batch: ProducerBatch
-    batch_is_full: bool
-    new_batch_created: bool
 
 
 class RecordAccumulator:

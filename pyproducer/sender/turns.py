@@ -96,10 +96,14 @@ class SenderTurns:
         """
         if timeout != 0:  # who only looks will not take the turn: standing aside for him would delay his next record
             self._somebody_waited = True
-        if self._is_parked and self._caller == _NOBODY and timeout != 0:
-            began_ms = self._clock.now_ms()
-            if self._take_turns(outcome, timeout):
-                return timeout and max(0.0, timeout - (self._clock.now_ms() - began_ms) / 1000)
+            if self._is_parked and self._caller == _NOBODY:
+                began_ms = self._clock.now_ms()
+                # A timeout that makes no sense raises here, outside of any turn.
+                longest_ms = NEVER_MS if timeout is None else int(min(timeout * 1000, NEVER_MS))
+                if self._take_turns(outcome, began_ms + longest_ms):
+                    return timeout and max(0.0, timeout - (self._clock.now_ms() - began_ms) / 1000)
+            # The batch may have been opened in the hope that its caller takes the turn.
+            is_hurried = is_hurried or self._is_parked
         if is_hurried:
             self.wakeup()
         return timeout
@@ -113,7 +117,7 @@ class SenderTurns:
         """Give the role to nobody: this is a child process, and the connections are its parent's."""
         self._is_parked = False
 
-    def _take_turns(self, outcome: ProduceRequestResult, timeout: float | None) -> bool:
+    def _take_turns(self, outcome: ProduceRequestResult, deadline_ms: int) -> bool:
         """Take turns until the batch is done, others have work, or the time is over; False when the role was taken."""
         me = threading.get_ident()
         is_whole = False
@@ -124,17 +128,16 @@ class SenderTurns:
                 if not self._is_parked or self._caller != _NOBODY or self._is_interrupted or self._is_ending:
                     return False
                 self._caller = me
-            self._run(outcome, timeout)
+            self._run(outcome, deadline_ms)
             is_whole = True
             return True
         finally:
             if self._caller == me:
                 self._hand_back(is_whole)
 
-    def _run(self, outcome: ProduceRequestResult, timeout: float | None) -> None:
+    def _run(self, outcome: ProduceRequestResult, deadline_ms: int) -> None:
         accumulator, clock = self._accumulator, self._clock
         now_ms = clock.now_ms()
-        deadline_ms = NEVER_MS + now_ms if timeout is None else now_ms + int(timeout * 1000)
         try:
             # With a second batch on its way the caller would work for others, and run their callbacks; without the
             # leader's connection it would have to make one, and a resolver knows no timeout.

@@ -198,3 +198,18 @@ def test_a_caller_in_a_generator_when_it_yields_during_the_look_then_it_is_not_t
         snapshot = next(generator)
         monkeypatch.setattr(sys, "_current_frames", lambda: snapshot)
         assert not turns._is_abandoned()
+
+
+@pytest.mark.parametrize("timeout", [float("inf"), 1e12])
+def test_result_when_the_timeout_is_huge_then_the_turn_is_taken_all_the_same(
+        timeout: float, caplog: pytest.LogCaptureFixture) -> None:
+    with EmbeddedBroker(topics={"t": 1}) as broker, KafkaProducer(
+            {"bootstrap.servers": broker.bootstrap_servers}) as producer:
+        await_parked(producer)
+        assert producer.send("t", b"v").result(timeout).offset >= 0
+        await_parked(producer)
+        future = producer.send("t", b"v")
+        with pytest.raises(TypeError):
+            future.result("5")  # type: ignore[arg-type]  # that is the mistake
+        assert future.result(10).offset >= 0
+    assert "interrupted" not in caplog.text
