@@ -19,7 +19,7 @@ from pyproducer.accumulator.incomplete_batches import IncompleteBatches
 from pyproducer.accumulator.partition_queue import PartitionQueue
 from pyproducer.accumulator.produce_result import OnCompletion, ProduceRequestResult
 from pyproducer.accumulator.producer_batch import BatchRows, ProducerBatch
-from pyproducer.accumulator.ready import NEVER_MS, ReadyCheckResult, ready
+from pyproducer.accumulator.ready import ReadyCheckResult, ready
 from pyproducer.common.backoff import ExponentialBackoff
 from pyproducer.common.clock import Clock
 from pyproducer.common.cluster import Cluster, Node, TopicPartition
@@ -52,7 +52,9 @@ class RecordAccumulator:
         self.on_wait: Callable[[ProduceRequestResult, float | None, bool], float | None] | None = None
         self.lingers_for_waiters = True  # a batch that somebody waits for lingers all the same
         self.has_split = False  # a broker found a batch too large; written by the sender thread
-        self._drain_start: dict[int, int] = {}  # sender thread only: per node, where the next drain begins
+        # Sender thread only: no batch that waits here expires before; and per node, where the next drain begins.
+        self._next_expiry_ms = 0
+        self._drain_start: dict[int, int] = {}
 
     # The callers' side.
 
@@ -195,10 +197,11 @@ class RecordAccumulator:
     def reenqueue(self, batch: ProducerBatch, now_ms: int, *, in_sequence: bool) -> None:
         """Put a batch back for another attempt."""
         batch.on_reenqueued(now_ms + self._retry_backoff.backoff_ms(batch.attempts))
-        self._queues[batch.topic_partition].put_back(batch, in_sequence)
+        self.put_back(batch, in_sequence=in_sequence)
 
     def put_back(self, batch: ProducerBatch, *, in_sequence: bool) -> None:
-        """Put a batch back that was taken and never sent."""
+        """Put a batch back to the front of its partition."""
+        self._next_expiry_ms = 0
         self._queues[batch.topic_partition].put_back(batch, in_sequence)
 
     def split_and_reenqueue(self, batch: ProducerBatch, *, in_sequence: bool) -> list[ProducerBatch]:
@@ -209,13 +212,12 @@ class RecordAccumulator:
         """
         self.has_split = True
         batches = batch.split(self._batch_size_bytes)
-        queue = self._queues[batch.topic_partition]
         for new_batch in batches:
             self._incomplete.add(new_batch)
         for new_batch in reversed(batches):
-            queue.put_back(new_batch, in_sequence)
+            self.put_back(new_batch, in_sequence=in_sequence)
         self._incomplete.remove(batch)
-        queue.let_go(batch)
+        self._queues[batch.topic_partition].let_go(batch)
         return batches
 
     def expired_batches(self, now_ms: int) -> tuple[list[ProducerBatch], int]:
@@ -225,7 +227,9 @@ class RecordAccumulator:
             The batches, and how long until the next one expires, in ms.
         """
         expired: list[ProducerBatch] = []
-        next_expiry_ms = NEVER_MS
+        if now_ms < self._next_expiry_ms:
+            return expired, self._next_expiry_ms - now_ms
+        next_expiry_ms = now_ms + self._delivery_timeout_ms  # that of a batch opened now
         for queue in self._all_queues():
             while queue.batches:
                 with queue.lock:
@@ -233,12 +237,13 @@ class RecordAccumulator:
                         break
                     first = queue.batches[0]
                     if not first.has_reached_delivery_timeout(self._delivery_timeout_ms, now_ms):
-                        next_expiry_ms = min(next_expiry_ms, first.created_ms + self._delivery_timeout_ms - now_ms)
+                        next_expiry_ms = min(next_expiry_ms, first.created_ms + self._delivery_timeout_ms)
                         break
                     queue.batches.popleft()
                     first.close_for_appends()
                 expired.append(first)
-        return expired, next_expiry_ms
+        self._next_expiry_ms = next_expiry_ms
+        return expired, next_expiry_ms - now_ms
 
     def mute(self, topic_partition: TopicPartition) -> None:
         """Send no further batch of a partition until `unmute`: where order asks for one batch in flight."""
