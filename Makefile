@@ -44,9 +44,11 @@ bench: $(VENV)/.all
 		"franz-go is left out" >&2
 	$(BIN)/python -m benchmarks.batch_writer --keep
 	$(BIN)/python -m benchmarks.send_batch --keep
+	$(BIN)/python -m benchmarks.send_batch --keep --batch-size 65536
 	$(BIN)/python -m benchmarks.compare --keep
 	$(BIN)/python -m benchmarks.compare --keep --value-size 1024
 	$(BIN)/python -m benchmarks.compare --keep --value-size 1024 --compression zstd
+	$(BIN)/python -m benchmarks.compare --keep --value-size 1024 --compression lz4
 	$(BIN)/python -m benchmarks.compare --keep --delay-ms 10 --partitions 1 --records 200000
 	$(BIN)/python -m benchmarks.latency --keep
 	$(BIN)/python -m benchmarks.memory --keep
