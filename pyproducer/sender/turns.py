@@ -56,6 +56,8 @@ class SenderTurns:
         self._bell.acquire()
         self._is_parked = False
         self._caller = _NOBODY  # ident of the thread that takes turns while the sender's is parked
+        self._taken_count = 0  # how often a caller took the role, and what the sender thread saw of it last
+        self._seen_count = 0
         self._left_ms = 0  # when the last caller gave the role back
         self._is_interrupted = False  # an exception from outside, Ctrl-C for one, ended a caller's turn half way
         self._somebody_waited = False
@@ -128,6 +130,7 @@ class SenderTurns:
                 if not self._is_parked or self._caller != _NOBODY or self._is_interrupted or self._is_ending:
                     return False
                 self._caller = me
+                self._taken_count += 1
             self._run(outcome, deadline_ms)
             is_whole = True
             return True
@@ -191,6 +194,9 @@ class SenderTurns:
             is_rung = self._bell.acquire(timeout=_LOOK_SECONDS)
 
     def _may_go_on(self, is_rung: bool) -> bool:
+        if not is_rung and self._caller != _NOBODY and self._taken_count != self._seen_count:
+            self._seen_count = self._taken_count
+            return False  # a caller is at work who was not at the last look: all is well
         with self._lock:
             if self._caller != _NOBODY:
                 if not self._is_abandoned():
