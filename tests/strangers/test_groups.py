@@ -103,7 +103,15 @@ class KafkaPythonReader(Reader):
         return {topic_partition.partition for topic_partition in self._consumer.assignment()}
 
     def commit(self) -> None:
-        self._consumer.commit()
+        from kafka.errors import RebalanceInProgressError
+
+        for _ in range(100):
+            try:
+                return self._consumer.commit()
+            except RebalanceInProgressError:
+                # Its way to say that somebody joined or left meanwhile: poll, and try again.
+                self._consumer.poll(timeout_ms=100, update_offsets=False)
+        raise AssertionError("the group never came to rest")
 
     def leave(self) -> None:
         self._consumer.close(autocommit=False)

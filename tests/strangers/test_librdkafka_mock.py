@@ -38,11 +38,12 @@ def test_records_when_sent_to_three_mock_brokers_then_all_are_read_back_in_order
     check_order((record.key, int(record.value or b"-1")) for record in stored)
 
 
-@pytest.mark.parametrize("acks", ["0", "1"])
-def test_records_when_sent_without_idempotence_then_all_are_read_back(mock_cluster: str, acks: str) -> None:
-    topic = f"mock-acks-{acks}"
+# Not acks=0: the mock answers such requests too, which Kafka never does; an answer that nobody asked for ends the
+# connection, and with it what the mock had not read yet. tests/kafka sends with acks=0.
+def test_records_when_sent_without_idempotence_then_all_are_read_back(mock_cluster: str) -> None:
+    topic = "mock-acks-1"
     outcomes = Outcomes()
-    with KafkaProducer({"bootstrap.servers": mock_cluster, "acks": acks, "enable.idempotence": False}) as producer:
+    with KafkaProducer({"bootstrap.servers": mock_cluster, "acks": "1", "enable.idempotence": False}) as producer:
         for number in range(COUNT):
             producer.send(topic, b"%d" % number, on_completion=outcomes.callback(number))
         producer.flush(20)
