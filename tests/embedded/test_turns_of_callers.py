@@ -14,6 +14,7 @@ import pytest
 from pyproducer import KafkaProducer, KafkaTimeoutError
 from pyproducer.broker import EmbeddedBroker
 from pyproducer.common.error_codes import ErrorCode
+from pyproducer.hotpath import FutureRecordMetadata
 from pyproducer.sender.completion import Completion
 from pyproducer.sender.turns import SenderTurns
 from tests.embedded.test_interrupted_turns import Interrupter, await_parked
@@ -25,14 +26,21 @@ class InterruptedIn:
 
     def __init__(self, function: Any, event: str) -> None:
         self.code, self.event = function.__code__, event
-        self.is_over = False
 
     def __call__(self, frame: FrameType, event: str, arg: object) -> Any:
         if frame.f_code is self.code and event == self.event:
             sys.settrace(None)
-            self.is_over = True
             raise KeyboardInterrupt
         return self
+
+    def strike(self, future: FutureRecordMetadata) -> None:
+        """Wait for a record, and be interrupted in it."""
+        sys.settrace(self)
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                future.result(10)
+        finally:
+            sys.settrace(None)
 
 
 def test_a_caller_when_its_record_expires_in_its_turn_then_it_is_told_at_once() -> None:
@@ -75,12 +83,7 @@ def test_a_caller_when_interrupted_while_it_gives_the_role_back_then_it_may_flus
         producer.send("t", b"v")
         future = producer.send("t", b"w")
         interrupter = InterruptedIn(SenderTurns._hand_back, "call")
-        sys.settrace(interrupter)
-        try:
-            with pytest.raises(KeyboardInterrupt):
-                future.result(10)
-        finally:
-            sys.settrace(None)
+        interrupter.strike(future)
         assert not producer._runtime.turns.is_mine
         producer.flush(10)
         assert future.result(0).offset >= 0
@@ -114,12 +117,7 @@ def test_a_partition_when_interrupted_after_a_batch_expired_on_the_wire_then_it_
         broker.faults.on("Produce", times=1).delay(8000)
         interrupter = InterruptedIn(Completion.expire, "return")
         future = producer.send("t", b"v")
-        sys.settrace(interrupter)
-        try:
-            with pytest.raises(KeyboardInterrupt):
-                future.result(10)
-        finally:
-            sys.settrace(None)
+        interrupter.strike(future)
         with pytest.raises(KafkaTimeoutError):
             future.result(10)
         broker.faults.clear()
