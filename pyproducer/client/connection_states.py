@@ -299,10 +299,7 @@ class ClusterConnectionStates:
 
     def has_ready_nodes(self, now_ms: int) -> bool:
         """Whether any connection is ready and not throttled."""
-        for state in self._states.values():
-            if state.state is ConnectionState.READY and state.throttle_until_ms <= now_ms:
-                return True
-        return False
+        return any(self.is_ready(node_id, now_ms) for node_id in self._states)
 
     def is_ready(self, node_id: int, now_ms: int) -> bool:
         """Whether the connection to a node is ready and not throttled."""

@@ -76,6 +76,10 @@ cdef class FastRoad:
         self.routes = {}
         self.is_closed = False
 
+    def knows(self, cluster, str topic):
+        """Whether a topic of this snapshot was learned."""
+        return cluster is self.cluster and topic in self.routes
+
     def begin_topic(self, cluster, str topic, Py_ssize_t count, int64_t touched_ms, counter, tuple available):
         """Learn a topic, or that it was reported as in use; forgets all topics of an older snapshot."""
         cdef Route route

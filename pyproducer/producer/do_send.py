@@ -74,8 +74,6 @@ class RecordSender:
         self._touched: dict[str, int] = {}  # topic -> when it was reported as in use; races only report twice
         self.is_closed = False
         self.is_forked = False
-        self._announced_in: Cluster | None = None  # the snapshot of which the compiled road knows some topics
-        self._announced: set[str] = set()
         self.fast_road: Any = None  # a hotpath.FastRoad where records can take it; see `pave`
 
     def send(self, topic: str | ProducerRecord, value: Any = None, *, key: Any = None, partition: int | None = None,
@@ -237,14 +235,9 @@ class RecordSender:
         """Tell the compiled road which batch takes the next records."""
         counter: Iterator[int] | None = None
         available: tuple[int, ...] = ()
-        if cluster is not self._announced_in:
-            self._announced_in, self._announced = cluster, set()
-        # What the road knows it is not told again. (Two callers with different snapshots may leave it without the
-        # counter: then keyless records come here.)
-        if topic not in self._announced and isinstance(self.partitioner, DefaultPartitioner):
+        if not self.fast_road.knows(cluster, topic) and isinstance(self.partitioner, DefaultPartitioner):
             infos = cluster.available_partitions_for_topic(topic) or cluster.partitions_for_topic(topic)
             counter, available = self.partitioner.counter(topic), tuple(info.partition for info in infos)
-        self._announced.add(topic)
         self.fast_road.begin_topic(cluster, topic, count, self._touched.get(topic, created), counter, available)
         self.fast_road.open_batch(topic, partition, batch.open)
 

@@ -235,11 +235,9 @@ class ApiKeys(IntEnum):
         Raises:
             UnsupportedVersionError: There is no such version, or no longer. Not sent.
         """
-        found = self._request_formats.get(version)
-        if found is None:
-            found = self._schema(self.row.request, version), self.request_header_version(version)
-            self._request_formats[version] = found
-        return found
+        formats = self._request_formats
+        return formats.get(version) or formats.setdefault(
+            version, (self._schema(self.row.request, version), self.request_header_version(version)))
 
     def response_format(self, version: int) -> tuple[Schema, int]:
         """Return the schema of the response's body and the version of its header.
@@ -247,11 +245,9 @@ class ApiKeys(IntEnum):
         Raises:
             UnsupportedVersionError: There is no such version, or no longer. Not sent.
         """
-        found = self._response_formats.get(version)
-        if found is None:
-            found = self._schema(self.row.response, version), self.response_header_version(version)
-            self._response_formats[version] = found
-        return found
+        formats = self._response_formats
+        return formats.get(version) or formats.setdefault(
+            version, (self._schema(self.row.response, version), self.response_header_version(version)))
 
     def _schema(self, message: Message, version: int) -> Schema:
         if version < 0 or version > self.latest_version:

@@ -150,10 +150,9 @@ class Sender:
             has_more = self._accumulator.has_undrained()
             nodes = [node for node in nodes if node.node_id in drained and self._client.ready(node, now_ms)
                      ] if has_more else []
-        if has_sent and not has_more:
-            next_check_ms = NEVER_MS
-        elif has_sent:
-            next_check_ms = self._accumulator.ready(cluster, now_ms).next_ready_check_delay_ms
+        if has_sent:
+            next_check_ms = (self._accumulator.ready(cluster, now_ms).next_ready_check_delay_ms if has_more
+                             else NEVER_MS)
         return min(next_check_ms, connect_delay_ms, self._next_expiry_ms,
                    self._in_flight.ms_to_next_expiry(now_ms))
 

@@ -8,6 +8,7 @@ Source:  Java DefaultSslEngineFactory.createKeystore/createTruststore (4.1). Dif
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Set
 from pathlib import Path
 from shlex import quote
@@ -44,8 +45,6 @@ def check_security_files(values: dict[str, Any], explicit: Set[str]) -> None:
 def _check_tls(values: dict[str, Any], explicit: Set[str]) -> None:
     factory = values["ssl.engine.factory.class"]
     if factory is not None:
-        import ssl  # here: who uses no TLS need not load OpenSSL
-
         if not isinstance(factory, ssl.SSLContext) and not callable(factory):
             raise ConfigError("ssl.engine.factory.class", factory,
                               "give an ssl.SSLContext, or a callable that returns one; Java classes cannot be loaded")
