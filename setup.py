@@ -5,4 +5,4 @@ setup(ext_modules=[
     Extension(f"pyproducer.hotpath.{name}", [f"pyproducer/hotpath/{name}.pyx"],
               depends=["pyproducer/hotpath/_native.pxd", "pyproducer/hotpath/_native_column.pxi",
                        "pyproducer/hotpath/_native_spare.pxi", "pyproducer/hotpath/_native_hash.pxi"], optional=True)
-    for name in ("_native", "_native_columns", "_native_road")])
+    for name in ("_native", "_native_columns", "_native_road", "_native_socket")])

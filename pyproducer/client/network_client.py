@@ -223,12 +223,13 @@ class NetworkClient:
 
     # -- one turn ----------------------------------------------------------------------------------------------------
 
-    def poll(self, timeout_ms: int, now_ms: int) -> list[ClientResponse]:
+    def poll(self, timeout_ms: int, now_ms: int, awaited_node_id: int | None = None) -> list[ClientResponse]:
         """Do one turn: what is due, what the sockets have, what took too long.
 
         Args:
             timeout_ms: Longest sleep; shorter when metadata, a request or a connection needs attention earlier.
             now_ms: Time of the call.
+            awaited_node_id: The node whose answer a caller awaits, when nothing else is on its way.
 
         Returns:
             The requests that ended. `on_complete` of each was called.
@@ -246,7 +247,8 @@ class NetworkClient:
         if not self._in_flight.has_unanswerable():
             # Nobody waits for the end of a write, so it is no reason for the selector not to sleep.
             selector.take_completed_sends()
-        selector.poll(max(wait_ms, 0), now_ms)
+        is_awaited = awaited_node_id is not None and self._in_flight.count(awaited_node_id) > 0
+        selector.poll(max(wait_ms, 0), now_ms, str(awaited_node_id) if is_awaited else None)
         now_ms = self._clock.now_ms()
         responses: list[ClientResponse] = []
         if selector.completed_sends and self._in_flight.has_unanswerable():

@@ -80,6 +80,13 @@ else:
 # RecordSender in producer/do_send.py, to which it hands everything that is not plain.
 FastRoad: Any = importlib.import_module("pyproducer.hotpath._native_road").FastRoad if IMPL == "native" else None
 
+# Calls to a socket without giving up the interpreter; None where they were not compiled: no Python text could do that,
+# so socket.socket's own methods stand for PromptSocket's. Windows, whose sockets are no files, has none either.
+_socket = (importlib.import_module("pyproducer.hotpath._native_socket")
+           if IMPL == "native" and importlib.util.find_spec("pyproducer.hotpath._native_socket") is not None else None)
+PromptSocket: Any = getattr(_socket, "PromptSocket", None)
+becomes_readable: Any = getattr(_socket, "becomes_readable", None)
+
 __all__ = [
     "HEADER_SIZE_BYTES",
     "IMPL",
@@ -90,6 +97,8 @@ __all__ = [
     "FastRoad",
     "FutureRecordMetadata",
     "OpenBatch",
+    "PromptSocket",
+    "becomes_readable",
     "binary_column",
     "dictionary_column",
     "encode_header_rows",

@@ -12,6 +12,7 @@ import selectors
 from collections.abc import Iterable
 
 from pyproducer.network.channel import KafkaChannel
+from pyproducer.network.short_wait import ShortWait
 from pyproducer.network.wakeup import Wakeup
 
 READ = selectors.EVENT_READ
@@ -28,6 +29,7 @@ class Interest:
     def __init__(self) -> None:
         self.select_count = 0
         self._waker = Wakeup()
+        self._short_wait = ShortWait()
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._waker.receiver, READ, None)
 
@@ -60,9 +62,15 @@ class Interest:
             self._selector.unregister(sock)
         channel.registered_events = events
 
-    def select(self, timeout_ms: int) -> list[tuple[KafkaChannel, int]]:
-        """Sleep until a channel is ready, somebody wakes us, or the time is over; return what is ready."""
+    def select(self, timeout_ms: int, awaited: KafkaChannel | None = None) -> list[tuple[KafkaChannel, int]]:
+        """Sleep until a channel is ready, somebody wakes us, or the time is over; return what is ready.
+
+        A channel that is awaited is looked at first, for a moment, alone and without sleeping.
+        """
         self.select_count += 1
+        if (awaited is not None and timeout_ms and awaited.registered_events & READ
+                and self._short_wait.is_enough(awaited.transport.sock)):
+            return [(awaited, READ)]
         if not self._waker.begin_sleep():
             timeout_ms = 0
         ready = []

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
+
+from pyproducer.hotpath import PromptSocket
 
 Buffer = bytes | bytearray | memoryview
 
@@ -77,7 +79,7 @@ class TransportLayer(Protocol):
 class PlaintextTransportLayer:
     """A bare TCP socket, gathering its writes."""
 
-    __slots__ = ("_recv_into", "has_pending_reads", "has_pending_writes", "principal_name", "ready", "sock",
+    __slots__ = ("_recv_into", "_sendmsg", "has_pending_reads", "has_pending_writes", "principal_name", "ready", "sock",
                  "wants_write")
 
     def __init__(self, sock: socket.socket) -> None:
@@ -87,7 +89,10 @@ class PlaintextTransportLayer:
         self.has_pending_writes = False
         self.wants_write = False
         self.principal_name: str | None = None
-        self._recv_into = sock.recv_into
+        # Small reads and writes do not let another thread have the interpreter, where that was compiled.
+        calls = sock if PromptSocket is None or not hasattr(sock, "sendmsg") else PromptSocket(sock)
+        self._recv_into: Callable[[memoryview], int] = calls.recv_into
+        self._sendmsg: Callable[[Sequence[Buffer]], int] | None = getattr(calls, "sendmsg", None)  # Windows has none
 
     def handshake(self) -> None:
         """Do nothing: there is no handshake."""
@@ -101,10 +106,10 @@ class PlaintextTransportLayer:
 
     def write_chunks(self, chunks: Sequence[Buffer]) -> int:
         """Write once, gathering up to IOV_MAX pieces; see TransportLayer."""
-        if not hasattr(self.sock, "sendmsg"):  # Windows
+        if self._sendmsg is None:
             return self._write_joined(chunks)
         try:
-            return self.sock.sendmsg(chunks if len(chunks) <= IOV_MAX else chunks[:IOV_MAX])
+            return self._sendmsg(chunks if len(chunks) <= IOV_MAX else chunks[:IOV_MAX])
         except BlockingIOError:
             return 0
 

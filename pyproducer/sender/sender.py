@@ -56,12 +56,13 @@ class Sender:
         self._partition_load = partition_load
         self._next_expiry_ms = NEVER_MS  # delay until a waiting batch expires, as of this turn
 
-    def run_once(self, now_ms: int, longest_wait_ms: int | None = None) -> None:
+    def run_once(self, now_ms: int, longest_wait_ms: int | None = None, awaited_node_id: int | None = None) -> None:
         """Take one turn: send what is ready, then wait for the network until something is due.
 
         Args:
             now_ms: Monotonic time, in ms.
             longest_wait_ms: Given by a caller who takes the turn: how long it may wait for the network, in ms.
+            awaited_node_id: Given by a caller: the node that its batch is for.
         """
         is_caller = longest_wait_ms is not None
         if longest_wait_ms is None:
@@ -71,12 +72,12 @@ class Sender:
         if is_caller and not self._accumulator.has_incomplete():
             # Its record expired or was refused just now, and no event of the network will tell it so.
             timeout_ms = 0
-        self._client.poll(timeout_ms, now_ms)
+        self._client.poll(timeout_ms, now_ms, awaited_node_id)
 
-    def is_connected_for(self, topic_partition: TopicPartition, now_ms: int) -> bool:
-        """Whether a batch of the partition can be sent without making a connection first."""
+    def connected_leader(self, topic_partition: TopicPartition, now_ms: int) -> int | None:
+        """Return the node that takes the partition's batches, or None when it must be found or connected first."""
         leader = self._metadata.fetch().leader_for(topic_partition)
-        return leader is not None and self._client.is_connected(leader.node_id, now_ms)
+        return leader.node_id if leader is not None and self._client.is_connected(leader.node_id, now_ms) else None
 
     @property
     def needs_its_thread(self) -> bool:

@@ -145,9 +145,11 @@ class SenderTurns:
             # With a second batch on its way the caller would work for others, and run their callbacks; without the
             # leader's connection it would have to make one, and a resolver knows no timeout.
             while (not outcome.is_set and accumulator.incomplete_batch_count() == 1 and not self._is_ending
-                   and not self._sender.needs_its_thread
-                   and self._sender.is_connected_for(outcome.topic_partition, now_ms)):
-                self._sender.run_once(now_ms, max(deadline_ms - now_ms, 0))
+                   and not self._sender.needs_its_thread):
+                node_id = self._sender.connected_leader(outcome.topic_partition, now_ms)
+                if node_id is None:
+                    return
+                self._sender.run_once(now_ms, max(deadline_ms - now_ms, 0), node_id)
                 now_ms = clock.now_ms()
                 if now_ms >= deadline_ms:
                     return

@@ -39,7 +39,7 @@ class MockClient:
         self.bodies.append(request.build(version))
         self.in_flight.append(request)
 
-    def poll(self, timeout_ms: int, now_ms: int) -> list[ClientResponse]:
+    def poll(self, timeout_ms: int, now_ms: int, awaited_node_id: int | None = None) -> list[ClientResponse]:
         self.poll_timeouts.append(timeout_ms)
         if self.on_poll is not None:
             self.on_poll()

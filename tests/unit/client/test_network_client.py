@@ -177,6 +177,17 @@ def test_poll_when_frames_were_written_at_once_then_it_sleeps_all_the_same():
     assert setup.selector.timeouts[-1] == 500
 
 
+def test_poll_when_a_caller_awaits_a_node_then_its_connection_is_named_while_a_request_is_in_flight():
+    setup = ready_setup()
+    setup.client.poll(500, setup.now_ms, 1)
+    assert setup.selector.awaited is None
+    setup.client.send(find_coordinator(setup), setup.now_ms)
+    setup.client.poll(500, setup.now_ms, 1)
+    assert setup.selector.awaited == "1"
+    setup.client.poll(500, setup.now_ms)
+    assert setup.selector.awaited is None
+
+
 def test_answers_when_the_correlation_id_is_wrong_then_closed_and_all_disconnected():
     setup, ended = ready_setup(), []
     setup.client.send(find_coordinator(setup, ended), setup.now_ms)

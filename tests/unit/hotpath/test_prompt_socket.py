@@ -1,0 +1,152 @@
+"""The compiled socket calls do what socket's own do, and let no other thread in meanwhile."""
+
+import os
+import socket
+import sys
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from pyproducer import hotpath
+
+SocketPair = tuple[socket.socket, socket.socket]
+
+pytestmark = pytest.mark.skipif(hotpath.PromptSocket is None, reason="the compiled socket calls are not there")
+
+
+@pytest.fixture
+def pair() -> Iterator[SocketPair]:
+    near, far = socket.socketpair()
+    with near, far:
+        near.setblocking(False)
+        yield near, far
+
+
+@pytest.mark.parametrize("chunks", [[b"abc"], [b"", bytearray(b"ab"), memoryview(b"c")], [b"x" * 16_384],
+                                    [b"x" * 10_000, b"y" * 6_384], [b"x" * 10_000, b"y" * 6_385], [b"x" * 40_000], []])
+def test_sendmsg_when_chunks_are_short_or_long_then_all_arrive(
+        pair: SocketPair, chunks: list[bytes]) -> None:
+    near, far = pair
+    whole = b"".join(chunks)
+    assert hotpath.PromptSocket(near).sendmsg(chunks) == len(whole)
+    near.close()
+    received = b""
+    while part := far.recv(65_536):
+        received += part
+    assert received == whole
+
+
+def test_sendmsg_when_the_socket_is_full_then_blocking_error_as_of_a_socket(
+        pair: SocketPair) -> None:
+    near, far = pair
+    prompt = hotpath.PromptSocket(near)
+    sent: list[int] = []
+
+    def send_on() -> None:
+        while True:
+            sent.append(prompt.sendmsg([b"x" * 1000]))
+
+    with pytest.raises(BlockingIOError):
+        send_on()
+    near.close()
+    received = 0
+    while part := far.recv(65_536):
+        received += len(part)
+    assert received == sum(sent)
+
+
+def test_sendmsg_when_the_peer_is_gone_then_broken_pipe_and_no_signal(pair: SocketPair) -> None:
+    near, far = pair
+    far.close()
+    with pytest.raises(BrokenPipeError):
+        hotpath.PromptSocket(near).sendmsg([b"x"])
+
+
+def test_calls_when_the_socket_was_closed_then_its_number_is_not_used(pair: SocketPair) -> None:
+    near, _ = pair
+    prompt = hotpath.PromptSocket(near)
+    near.close()
+    other, end = socket.socketpair()  # has the number now
+    with other, end:
+        end.setblocking(False)
+        for call, argument in ((prompt.sendmsg, [b"x"]), (prompt.recv_into, bytearray(10))):
+            with pytest.raises(OSError, match="Bad file descriptor"):
+                call(argument)
+        with pytest.raises(BlockingIOError):
+            end.recv(1)
+
+
+@pytest.mark.parametrize("space", [10, 65_536, 200_000])
+def test_recv_into_when_there_are_bytes_nothing_or_the_end_then_as_a_socket(pair: SocketPair,
+                                                                            space: int) -> None:
+    near, far = pair
+    prompt, view = hotpath.PromptSocket(near), memoryview(bytearray(space))
+    with pytest.raises(BlockingIOError):
+        prompt.recv_into(view)
+    far.send(b"abc")
+    assert prompt.recv_into(view) == 3
+    assert bytes(view[:3]) == b"abc"
+    far.close()
+    assert prompt.recv_into(view) == 0
+
+
+def test_arguments_when_they_are_no_buffers_then_type_errors(pair: SocketPair) -> None:
+    prompt = hotpath.PromptSocket(pair[0])
+    with pytest.raises(TypeError):
+        prompt.sendmsg(["text"])
+    with pytest.raises((TypeError, BufferError)):
+        prompt.recv_into(b"read only")
+
+
+def test_becomes_readable_when_bytes_come_in_time_or_not_or_the_peer_goes(
+        pair: SocketPair) -> None:
+    near, far = pair
+    assert hotpath.becomes_readable(near.fileno(), 1_000) is False
+    # The wait holds the interpreter, so what ends it comes from outside of it.
+    child = os.fork()
+    if child == 0:
+        far.send(b"x")
+        os._exit(0)
+    assert hotpath.becomes_readable(near.fileno(), 30_000_000) is True
+    os.waitpid(child, 0)
+    near.recv(1)
+    far.close()
+    assert hotpath.becomes_readable(near.fileno(), 30_000_000) is True
+
+
+def test_calls_when_another_thread_waits_for_the_interpreter_then_it_does_not_get_it(
+        pair: SocketPair) -> None:
+    near, far = pair
+    far.setblocking(False)
+    prompt, distant, view = hotpath.PromptSocket(near), hotpath.PromptSocket(far), memoryview(bytearray(65_536))
+    turns = 0
+    is_over = False
+
+    def compute() -> None:
+        nonlocal turns
+        while not is_over:
+            turns += 1
+
+    interval = sys.getswitchinterval()
+    thread = threading.Thread(target=compute)
+    try:
+        thread.start()
+        while not turns:
+            pass
+        sys.setswitchinterval(1)  # a thread keeps the interpreter for a second, or until it gives it up
+        time.sleep(0.01)  # gives it up: once this thread has it back, the other one's second has just begun
+        before = turns
+        for _ in range(20):
+            prompt.sendmsg([b"abc", b"def"])
+            distant.recv_into(view)
+            distant.sendmsg([b"answer"])
+            assert hotpath.becomes_readable(near.fileno(), 1_000)
+            prompt.recv_into(view)
+        after = turns
+    finally:
+        sys.setswitchinterval(interval)
+        is_over = True
+        thread.join()
+    assert after == before

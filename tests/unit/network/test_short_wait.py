@@ -1,0 +1,90 @@
+"""A short wait is worth it or left out; time and socket are the test's."""
+
+import socket
+
+import pytest
+
+from pyproducer.network import short_wait
+from pyproducer.network.short_wait import LONGEST_US, MOST_CREDIT_US, TIME_PER_CREDIT, ShortWait
+
+
+class World:
+    """A clock, and whether answers come within the wait."""
+
+    def __init__(self) -> None:
+        self.now_us = 10**12
+        self.is_near = True
+        self.wait_count = 0
+
+    def becomes_readable(self, fd: int, longest_us: int) -> bool:
+        self.wait_count += 1
+        self.now_us += 200 if self.is_near else longest_us
+        return self.is_near
+
+    def monotonic_ns(self) -> int:
+        return self.now_us * 1000
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    world = World()
+    monkeypatch.setattr(short_wait, "becomes_readable", world.becomes_readable)
+    monkeypatch.setattr(short_wait, "_has_several_processors", lambda: True)
+    monkeypatch.setattr(short_wait.time, "monotonic_ns", world.monotonic_ns)
+    return world
+
+
+def test_wait_when_answers_are_near_then_always_tried(world: World) -> None:
+    with socket.socket() as sock:
+        wait = ShortWait()
+        assert all(wait.is_enough(sock) for _ in range(1000))
+    assert world.wait_count == 1000
+
+
+def test_wait_when_answers_are_far_then_it_takes_a_tenth_of_the_time(world: World) -> None:
+    world.is_near = False
+    with socket.socket() as sock:
+        wait = ShortWait()
+        began_us = world.now_us
+        for _ in range(2000):
+            assert not wait.is_enough(sock)
+            world.now_us += 5_000  # then it sleeps until the answer is there
+        waited_us = world.wait_count * LONGEST_US
+        assert waited_us <= MOST_CREDIT_US * 2 + (world.now_us - began_us) / TIME_PER_CREDIT
+        assert waited_us >= (world.now_us - began_us) / TIME_PER_CREDIT * 0.9
+
+
+def test_wait_when_far_answers_become_near_then_it_is_tried_again(world: World) -> None:
+    world.is_near = False
+    with socket.socket() as sock:
+        wait = ShortWait()
+        for _ in range(100):
+            assert not wait.is_enough(sock)
+            world.now_us += 2_000
+        world.is_near = True
+        world.now_us += LONGEST_US * TIME_PER_CREDIT
+        assert all(wait.is_enough(sock) for _ in range(100))
+
+
+def test_wait_when_it_is_long_ago_then_credit_is_bounded(world: World) -> None:
+    world.is_near = False
+    with socket.socket() as sock:
+        wait = ShortWait()
+        while not wait.is_enough(sock) and world.wait_count < MOST_CREDIT_US // LONGEST_US:
+            pass
+        world.now_us += 10**12
+        world.wait_count = 0
+        for _ in range(1000):
+            wait.is_enough(sock)
+        assert world.wait_count <= MOST_CREDIT_US // LONGEST_US + 2
+
+
+def test_wait_when_there_is_one_processor_or_no_compiled_call_then_never(
+        world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(short_wait, "_has_several_processors", lambda: False)
+    with socket.socket() as sock:
+        assert not ShortWait().is_enough(sock)
+        monkeypatch.setattr(short_wait, "_has_several_processors", lambda: True)
+        monkeypatch.setattr(short_wait, "becomes_readable", None)
+        assert not ShortWait().is_enough(sock)
+    assert world.wait_count == 0
