@@ -13,26 +13,27 @@ from pyproducer.accumulator.producer_batch import ProducerBatch
 
 
 class IncompleteBatches:
-    """A set of batches, by identity."""
+    """A set of batches, by identity.
+
+    Attributes:
+        by_id: The batches by their `id`; to look at whether and how many there are, which needs no lock.
+    """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()  # guards _batches; innermost
-        self._batches: dict[int, ProducerBatch] = {}
+        self._lock = threading.Lock()  # guards by_id; innermost
+        self.by_id: dict[int, ProducerBatch] = {}
 
     def add(self, batch: ProducerBatch) -> None:
         """Remember a batch when it is opened."""
         with self._lock:
-            self._batches[id(batch)] = batch
+            self.by_id[id(batch)] = batch
 
     def remove(self, batch: ProducerBatch) -> None:
         """Forget a batch when it is complete; removing it again does nothing."""
         with self._lock:
-            self._batches.pop(id(batch), None)
+            self.by_id.pop(id(batch), None)
 
     def copy(self) -> list[ProducerBatch]:
         """Return the batches that are incomplete now, oldest first."""
         with self._lock:
-            return list(self._batches.values())
-
-    def __len__(self) -> int:
-        return len(self._batches)
+            return list(self.by_id.values())

@@ -66,9 +66,7 @@ class PartitionQueue:
     def try_append(self, timestamp: int, key: bytes | None, value: bytes | None,
                    headers: Sequence[tuple[str, bytes | None]],
                    on_completion: OnCompletion | None) -> FutureRecordMetadata | None:
-        """Append to the last batch, or close it for appends and return None. With the lock held."""
-        if not self.batches:
-            return None
+        """Append to the last batch, or close it for appends and return None. With the lock held; there is a batch."""
         last = self.batches[-1]
         future = last.try_append(timestamp, key, value, headers, on_completion)
         if future is None:

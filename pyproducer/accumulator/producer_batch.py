@@ -135,7 +135,8 @@ class ProducerBatch:
     @property
     def size_bytes(self) -> int:
         """Bytes on the wire once closed; before that, uncompressed."""
-        return len(self.payload) if self.payload is not None else self.open.size_bytes
+        payload = self._payload
+        return self.open.size_bytes if payload is None else len(payload)
 
     @property
     def has_sequence(self) -> bool:
@@ -145,12 +146,12 @@ class ProducerBatch:
     @property
     def last_sequence(self) -> int:
         """Sequence number of the last record."""
-        return increment_sequence(self.base_sequence, self.record_count - 1)
+        return increment_sequence(self.base_sequence, self.open.record_count - 1)
 
     def close(self, compressor: Compressor) -> None:
         """Compress the records; nothing can be appended after that. Calling it again does nothing."""
         self.open.is_closed = True
-        if self.payload is None:
+        if self._payload is None:
             self.codec_id = compressor.codec_id  # first: who finds a payload finds its codec
             self._payload = close_records(self.open.buffer, compressor)
 
@@ -169,10 +170,11 @@ class ProducerBatch:
 
     def write_header(self) -> None:
         """Write the batch's header with its checksum, as it now is. Only while it is not on the wire."""
-        assert self.payload is not None, "a batch is closed before its header is written"
+        payload, records = self._payload, self.open
+        assert payload is not None, "a batch is closed before its header is written"
         self.is_sequence_reset = False
-        write_header(self.payload, codec_id=self.codec_id, record_count=self.record_count,
-                     base_timestamp=self.open.base_timestamp, max_timestamp=self.open.max_timestamp,
+        write_header(payload, codec_id=self.codec_id, record_count=records.record_count,
+                     base_timestamp=records.base_timestamp, max_timestamp=records.max_timestamp,
                      producer_id=self.producer_id, producer_epoch=self.producer_epoch,
                      base_sequence=self.base_sequence, is_transactional=self.is_transactional)
 

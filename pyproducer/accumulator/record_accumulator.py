@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from operator import attrgetter
 
 from pyproducer.accumulator.append_result import AppendResult, AppendRowsResult
 from pyproducer.accumulator.buffer_pool import BufferPool
@@ -85,7 +86,7 @@ class RecordAccumulator:
         with queue.lock:
             if self._is_closed:
                 raise ProducerClosedError("the producer is closed: no record can be sent any more")
-            future = queue.try_append(timestamp, key, value, headers, on_completion)
+            future = queue.try_append(timestamp, key, value, headers, on_completion) if queue.batches else None
             if future is not None:
                 batch = queue.batches[-1]
                 return AppendResult(future, batch, batch.is_full, False)
@@ -300,15 +301,15 @@ class RecordAccumulator:
 
     def has_undrained(self) -> bool:
         """Whether any partition holds a batch that is not in flight."""
-        return any(queue.batches for queue in self._all_queues())
+        return any(map(attrgetter("batches"), self._all_queues()))
 
     def has_incomplete(self) -> bool:
         """Whether any record's outcome is not known yet."""
-        return len(self._incomplete) > 0
+        return bool(self._incomplete.by_id)
 
     def incomplete_batch_count(self) -> int:
         """How many batches' outcomes are not known yet."""
-        return len(self._incomplete)
+        return len(self._incomplete.by_id)
 
     def take_stock(self) -> tuple[list[ProducerBatch], list[ProducerBatch]]:
         """Return all incomplete batches, oldest first, and those of them that do not wait here to be sent."""
@@ -363,7 +364,7 @@ class RecordAccumulator:
                 if self._is_closed:
                     raise ProducerClosedError("the producer is closed: no record can be sent any more")
                 # Another caller may have opened a batch while this one waited for memory.
-                future = queue.try_append(timestamp, key, value, headers, on_completion)
+                future = queue.try_append(timestamp, key, value, headers, on_completion) if queue.batches else None
                 if future is not None:
                     batch = queue.batches[-1]
                     return AppendResult(future, batch, batch.is_full, False)

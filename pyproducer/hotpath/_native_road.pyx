@@ -50,16 +50,19 @@ cdef class Route:
 cdef class FastRoad:
     """A plain send() as one call: bytes or None in, DefaultPartitioner, no headers, an open batch with room.
 
-    Everything else goes to `slow`, RecordSender.send, which also opens the batches and announces them here.
+    The first record of a batch goes to `begin`, which opens it and announces it here, everything else to `slow`,
+    RecordSender.send.
 
     Args:
         slow: What does the whole of send(); called with the same arguments.
+        begin: What opens a batch for a record of which the rest is known: RecordSender.begin_batch.
         metadata: Its `_cluster` is the snapshot that the routes belong to.
         max_record_bytes: Records above it are the slow road's to refuse.
         wakeup: Wakes the sender; called when a batch is full.
     """
 
     cdef object slow
+    cdef object begin
     cdef dict metadata_fields
     cdef object wakeup
     cdef object cluster
@@ -67,8 +70,9 @@ cdef class FastRoad:
     cdef Py_ssize_t max_record_bytes
     cdef public bint is_closed
 
-    def __init__(self, slow, metadata, Py_ssize_t max_record_bytes, wakeup):
+    def __init__(self, slow, begin, metadata, Py_ssize_t max_record_bytes, wakeup):
         self.slow = slow
+        self.begin = begin
         # Its dict, because one look-up in a dict is a third of an attribute's; the producer's metadata lives as long.
         self.metadata_fields = metadata.__dict__
         self.max_record_bytes = max_record_bytes
@@ -135,8 +139,6 @@ cdef class FastRoad:
                                 self.wakeup()
                             return future
                         route.open_batches[index] = None
-                    if key is None:
-                        # The turn is taken: the slow road must not take another for the same record.
-                        partition = index
+                    return self.begin(topic, index, route.count, key, value, on_completion, size, self.cluster, now_ms)
         return self.slow(topic, value, key=key, partition=partition, timestamp=timestamp, headers=headers,
                          on_completion=on_completion)

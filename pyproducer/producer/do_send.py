@@ -224,11 +224,22 @@ class RecordSender:
         """Let plain records take the compiled road, where everything about them is built in.
 
         That is: no interceptors, no serializers, DefaultPartitioner itself. What such a record meets there is the same
-        as here; the first record of each batch comes here and opens it.
+        as here; the first record of each batch comes to `begin_batch`.
         """
         if not self.interceptors and self.key_serializer is None and self.value_serializer is None and type(
                 self.partitioner) is DefaultPartitioner and isinstance(self._clock, SystemClock):
-            self.fast_road = fast_road_class(self.send, self._metadata, self.max_record_bytes, self._wakeup_sender)
+            self.fast_road = fast_road_class(self.send, self.begin_batch, self._metadata, self.max_record_bytes,
+                                             self._wakeup_sender)
+
+    def begin_batch(self, topic: str, partition: int, count: int, key: bytes | None, value: bytes | None,
+                    on_completion: OnCompletion | None, size_bytes: int, cluster: Cluster,
+                    created: int) -> FutureRecordMetadata:
+        """Take a record from the compiled road, which checked it, chose its partition and found no room there."""
+        try:
+            return self.append(topic, partition, count, created, key, value, NO_HEADERS, on_completion, size_bytes,
+                               cluster, created, self._max_block_ms)
+        except (KafkaTimeoutError, ApiError, AuthenticationError) as error:
+            return failed_future(TopicPartition(topic, partition), error, on_completion)
 
     def _announce(self, topic: str, partition: int, count: int, created: int, cluster: Cluster,
                   batch: ProducerBatch) -> None:

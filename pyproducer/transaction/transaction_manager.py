@@ -178,6 +178,8 @@ class TransactionManager:
 
         Source: Java TransactionManager.maybeResolveSequences (4.1).
         """
+        if not self._unresolved:
+            return
         for topic_partition, next_sequence in list(self._unresolved.items()):
             partition = self._of(topic_partition)
             if partition.in_flight:

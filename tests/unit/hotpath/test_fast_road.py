@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from pyproducer import hotpath
-from pyproducer.common.errors import ForkedProducerError, ProducerClosedError
+from pyproducer.common.errors import BufferExhaustedError, ForkedProducerError, ProducerClosedError
 from tests.property.test_twins import make_sender
 
 pytestmark = pytest.mark.skipif(hotpath.FastRoad is None, reason="the compiled twin does not run here")
@@ -53,3 +53,21 @@ def test_wrong_arguments_raise_what_the_python_road_raises():
         sender.fast_road.send(5, b"v")
     with pytest.raises(TypeError, match="unexpected keyword"):
         sender.fast_road.send("t", b"v", clef=b"k")
+
+
+def test_the_first_record_of_a_batch_when_no_memory_comes_fails_its_future_and_the_callback():
+    sender, accumulator = make_sender(paved=True)
+    sender.fast_road.send("t", b"v", key=b"k")
+    sender._max_block_ms = 0
+    pool = accumulator._pool
+    pool.allocate(pool.available_bytes, 0)
+    told = []
+    future = None
+    for _ in range(1000):
+        future = sender.fast_road.send("t", b"v" * 100, key=b"k", on_completion=lambda *end: told.append(end))
+        if future.done():
+            break
+    assert isinstance(future.exception(0), BufferExhaustedError)
+    (metadata, error), = told
+    assert metadata is None
+    assert str(error) == str(future.exception(0))
