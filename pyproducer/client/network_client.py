@@ -229,7 +229,7 @@ class NetworkClient:
         Args:
             timeout_ms: Longest sleep; shorter when metadata, a request or a connection needs attention earlier.
             now_ms: Time of the call.
-            awaited_node_id: The node whose answer a caller awaits, when nothing else is on its way.
+            awaited_node_id: The node whose answer a caller awaits. Told to the selector while no other has work.
 
         Returns:
             The requests that ended. `on_complete` of each was called.
@@ -247,7 +247,10 @@ class NetworkClient:
         if not self._in_flight.has_unanswerable():
             # Nobody waits for the end of a write, so it is no reason for the selector not to sleep.
             selector.take_completed_sends()
-        is_awaited = awaited_node_id is not None and self._in_flight.count(awaited_node_id) > 0
+        # Whoever awaits one answer looks at no other connection, so that must be the only one that has work.
+        is_awaited = (awaited_node_id is not None
+                      and 0 < self._in_flight.count() == self._in_flight.count(awaited_node_id)
+                      and not self._states.has_preparing_nodes())
         selector.poll(max(wait_ms, 0), now_ms, str(awaited_node_id) if is_awaited else None)
         now_ms = self._clock.now_ms()
         responses: list[ClientResponse] = []

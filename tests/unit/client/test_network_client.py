@@ -188,6 +188,20 @@ def test_poll_when_a_caller_awaits_a_node_then_its_connection_is_named_while_a_r
     assert setup.selector.awaited is None
 
 
+def test_poll_when_a_caller_awaits_a_node_and_another_has_work_then_no_connection_is_named():
+    setup = ready_setup()
+    setup.client.send(find_coordinator(setup), setup.now_ms)
+    other = setup.metadata.fetch().nodes[2]
+    while not setup.client.ready(other, setup.now_ms):  # connecting, then asked for its versions
+        setup.client.poll(500, setup.now_ms, 1)
+        assert setup.selector.awaited is None
+    setup.client.poll(500, setup.now_ms, 1)
+    assert setup.selector.awaited == "1"
+    setup.client.send(find_coordinator(setup, node_id=2), setup.now_ms)
+    setup.client.poll(500, setup.now_ms, 1)
+    assert setup.selector.awaited is None
+
+
 def test_answers_when_the_correlation_id_is_wrong_then_closed_and_all_disconnected():
     setup, ended = ready_setup(), []
     setup.client.send(find_coordinator(setup, ended), setup.now_ms)
