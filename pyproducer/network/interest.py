@@ -68,7 +68,7 @@ class Interest:
         A channel that is awaited is looked at first, for a moment, alone and without sleeping.
         """
         self.select_count += 1
-        if (awaited is not None and timeout_ms and awaited.registered_events & READ
+        if (awaited is not None and timeout_ms and awaited.registered_events == READ
                 and self._short_wait.is_enough(awaited.transport.sock)):
             return [(awaited, READ)]
         if not self._waker.begin_sleep():

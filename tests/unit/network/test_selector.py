@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import select
 import socket
 import struct
 import threading
@@ -21,7 +20,6 @@ from pyproducer.network.channel_state import ChannelPhase
 from pyproducer.network.interest import READ, WRITE
 from pyproducer.network.selector import Selector
 from pyproducer.network.send import NetworkSend
-from pyproducer.network.short_wait import ShortWait
 from tests.support.selector_pair import BROKER, CLIENT, SelectorPair, make_selector, poll_until
 
 
@@ -46,47 +44,6 @@ def test_round_trip_when_both_sides_poll_then_the_payloads_arrive() -> None:
         assert pair.next_at_client() == [b"answer"]
         assert pair.client.bytes_written == pair.broker.bytes_read == 12
         assert pair.client.bytes_read == pair.broker.bytes_written == 10
-
-
-def test_poll_when_an_answer_is_awaited_then_it_is_read_without_asking_the_system_for_events(
-        monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ShortWait, "is_enough", lambda wait, sock: bool(select.select([sock], [], [], 5)[0]))
-    with SelectorPair() as pair:
-        pair.client.wakeup()
-        monkeypatch.setattr(pair.client.interest, "_selector", None)  # would fail if it were asked
-        pair.respond(b"answer")
-        pair.broker.poll(0, 0)
-        pair.client.poll(5000, 0, CLIENT)
-        assert [receive.payload for receive in pair.client.completed_receives] == [b"answer"]
-        monkeypatch.undo()
-        began = time.monotonic()
-        pair.client.poll(5000, 0)
-        assert time.monotonic() - began < 2, "the wake-up was lost"
-
-
-def test_poll_when_the_awaited_answer_does_not_come_then_it_sleeps_and_sees_everything(
-        monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ShortWait, "is_enough", lambda wait, sock: False)
-    with SelectorPair() as pair:
-        pair.respond(b"answer")
-        pair.broker.poll(0, 0)
-        pair.client.poll(5000, 0, CLIENT)
-        assert [receive.payload for receive in pair.client.completed_receives] == [b"answer"]
-        pair.client.poll(0, 0, "unknown")
-        assert pair.client.completed_receives == []
-
-
-def test_poll_when_the_awaited_connection_is_muted_then_it_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ShortWait, "is_enough", lambda wait, sock: True)
-    with SelectorPair() as pair:
-        pair.client.mute(CLIENT)
-        pair.respond(b"answer")
-        pair.broker.poll(0, 0)
-        pair.client.poll(20, 0, CLIENT)
-        assert pair.client.completed_receives == []
-        pair.client.unmute(CLIENT)
-        pair.client.poll(5000, 0, CLIENT)
-        assert [receive.payload for receive in pair.client.completed_receives] == [b"answer"]
 
 
 def test_connect_when_accepted_then_connected_and_ready() -> None:

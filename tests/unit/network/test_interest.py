@@ -1,0 +1,68 @@
+"""A connection that is awaited is looked at first; nothing else is lost or held up by that."""
+
+from __future__ import annotations
+
+import select
+import time
+
+import pytest
+
+from pyproducer.network.interest import READ, WRITE
+from pyproducer.network.short_wait import ShortWait
+from tests.support.selector_pair import CLIENT, SelectorPair
+
+
+def test_poll_when_an_answer_is_awaited_then_it_is_read_without_asking_the_system_for_events(
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ShortWait, "is_enough", lambda wait, sock: bool(select.select([sock], [], [], 5)[0]))
+    with SelectorPair() as pair:
+        pair.client.wakeup()
+        monkeypatch.setattr(pair.client.interest, "_selector", None)  # would fail if it were asked
+        pair.respond(b"answer")
+        pair.broker.poll(0, 0)
+        pair.client.poll(5000, 0, CLIENT)
+        assert [receive.payload for receive in pair.client.completed_receives] == [b"answer"]
+        monkeypatch.undo()
+        began = time.monotonic()
+        pair.client.poll(5000, 0)
+        assert time.monotonic() - began < 2, "the wake-up was lost"
+
+
+def test_poll_when_the_awaited_answer_does_not_come_then_it_sleeps_and_sees_everything(
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ShortWait, "is_enough", lambda wait, sock: False)
+    with SelectorPair() as pair:
+        pair.respond(b"answer")
+        pair.broker.poll(0, 0)
+        pair.client.poll(5000, 0, CLIENT)
+        assert [receive.payload for receive in pair.client.completed_receives] == [b"answer"]
+        pair.client.poll(0, 0, "unknown")
+        assert pair.client.completed_receives == []
+
+
+def test_poll_when_the_awaited_connection_is_muted_then_it_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ShortWait, "is_enough", lambda wait, sock: True)
+    with SelectorPair() as pair:
+        pair.client.mute(CLIENT)
+        pair.respond(b"answer")
+        pair.broker.poll(0, 0)
+        pair.client.poll(20, 0, CLIENT)
+        assert pair.client.completed_receives == []
+        pair.client.unmute(CLIENT)
+        pair.client.poll(5000, 0, CLIENT)
+        assert [receive.payload for receive in pair.client.completed_receives] == [b"answer"]
+
+
+def test_poll_when_the_awaited_connection_has_not_written_all_then_it_is_not_looked_at_alone(
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[bool] = []
+    monkeypatch.setattr(ShortWait, "is_enough", lambda wait, sock: looks.append(True))
+    with SelectorPair() as pair:
+        pair.request(bytes(16 << 20))
+        assert pair.client_channel.registered_events == READ | WRITE
+        while pair.client_channel.has_send:
+            pair.client.poll(1000, 0, CLIENT)
+            assert not looks, "no answer comes before the whole request is there"
+            pair.broker.poll(0, 0)
+        pair.client.poll(1, 0, CLIENT)
+        assert looks
