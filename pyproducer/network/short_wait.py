@@ -45,15 +45,19 @@ class ShortWait:
 
     def is_enough(self, sock: socket.socket) -> bool:
         """Wait for a moment; return whether the socket can be read now (False: sleep)."""
-        if not self._is_possible or (self._credit_us < LONGEST_US and not self._has_earned()):
+        if not self._is_possible:
             return False
+        if self._credit_us < LONGEST_US:
+            self._earn()
+            if self._credit_us < LONGEST_US:
+                return False
         if becomes_readable(sock.fileno(), LONGEST_US):
             return True
+        self._earn()  # first: time that passed while the credit was full must not fill it again
         self._credit_us -= LONGEST_US
         return False
 
-    def _has_earned(self) -> bool:
+    def _earn(self) -> None:
         now_us = time.monotonic_ns() // 1000
         self._credit_us = min(self._credit_us + (now_us - self._counted_us) // TIME_PER_CREDIT, MOST_CREDIT_US)
         self._counted_us = now_us
-        return self._credit_us >= LONGEST_US

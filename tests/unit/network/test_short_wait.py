@@ -50,7 +50,7 @@ def test_wait_when_answers_are_far_then_it_takes_a_tenth_of_the_time(world: Worl
             assert not wait.is_enough(sock)
             world.now_us += 5_000  # then it sleeps until the answer is there
         waited_us = world.wait_count * LONGEST_US
-        assert waited_us <= MOST_CREDIT_US * 2 + (world.now_us - began_us) / TIME_PER_CREDIT
+        assert waited_us <= MOST_CREDIT_US + (world.now_us - began_us) / TIME_PER_CREDIT
         assert waited_us >= (world.now_us - began_us) / TIME_PER_CREDIT * 0.9
 
 
@@ -77,6 +77,18 @@ def test_wait_when_it_is_long_ago_then_credit_is_bounded(world: World) -> None:
         for _ in range(1000):
             wait.is_enough(sock)
         assert world.wait_count <= MOST_CREDIT_US // LONGEST_US + 2
+
+
+def test_wait_when_the_credit_was_not_needed_for_long_then_it_is_not_given_twice(world: World) -> None:
+    with socket.socket() as sock:
+        wait = ShortWait()
+        for is_near in (False, True, False):
+            world.is_near = is_near
+            world.now_us += 10**12
+            world.wait_count = 0
+            for _ in range(100):
+                wait.is_enough(sock)
+            assert is_near or world.wait_count <= MOST_CREDIT_US // LONGEST_US + 2
 
 
 def test_wait_when_there_is_one_processor_or_no_compiled_call_then_never(
