@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import select
+import socket
 import time
 
 import pytest
 
-from pyproducer.network.interest import READ, WRITE
+from pyproducer.network.interest import MOST_LOOKS_IN_A_ROW, READ, WRITE
 from pyproducer.network.short_wait import ShortWait
-from tests.support.selector_pair import CLIENT, SelectorPair
+from tests.support.selector_pair import CLIENT, SelectorPair, poll_until
 
 
 def test_poll_when_an_answer_is_awaited_then_it_is_read_without_asking_the_system_for_events(
@@ -66,3 +67,16 @@ def test_poll_when_the_awaited_connection_has_not_written_all_then_it_is_not_loo
             pair.broker.poll(0, 0)
         pair.client.poll(1, 0, CLIENT)
         assert looks
+
+
+def test_poll_when_every_answer_comes_at_once_then_a_peer_that_hung_up_is_noticed_all_the_same(
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ShortWait, "is_enough", lambda wait, sock: True)
+    with SelectorPair() as pair, socket.create_server(("127.0.0.1", 0)) as listener:
+        pair.client.connect("other", listener.getsockname(), now_ms=0)
+        peer, _ = listener.accept()
+        poll_until(pair.client, lambda: pair.client.is_channel_ready("other"))
+        peer.close()
+        for _ in range(MOST_LOOKS_IN_A_ROW + 1):
+            pair.client.poll(5000, 0, CLIENT)
+        assert "other" in pair.client.disconnected
