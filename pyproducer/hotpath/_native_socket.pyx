@@ -14,11 +14,19 @@ from cpython.exc cimport PyErr_SetFromErrno
 from libc.errno cimport EINTR, errno
 from libc.string cimport memcpy
 
+cdef extern from *:
+    """
+    #include <sys/socket.h>
+    #ifndef MSG_NOSIGNAL  /* macOS; Python ignores SIGPIPE anyway */
+    #define MSG_NOSIGNAL 0
+    #endif
+    """
+    int MSG_NOSIGNAL
+
 cdef extern from "sys/socket.h" nogil:
     ssize_t c_send "send" (int fd, const void *data, size_t size, int flags)
     ssize_t c_recv "recv" (int fd, void *data, size_t size, int flags)
     int MSG_DONTWAIT
-    int MSG_NOSIGNAL
 
 cdef extern from "poll.h" nogil:
     struct pollfd:
@@ -96,7 +104,7 @@ def becomes_readable(int fd, long longest_us):
     """Look at a socket again and again until it can be read (or has failed), for at most `longest_us`."""
     cdef timespec now
     cdef pollfd watched
-    cdef long long end_us = 0
+    cdef long long now_us, end_us = 0
     watched.fd = fd
     watched.events = POLLIN
     while True:

@@ -74,7 +74,7 @@ class Interest:
         self.select_count += 1
         if (awaited is not None and timeout_ms and awaited.registered_events == READ
                 and self._looks_in_a_row < MOST_LOOKS_IN_A_ROW
-                and self._short_wait.is_enough(awaited.transport.sock)):
+                and self._short_wait.is_enough(awaited.transport.sock, timeout_ms)):
             self._looks_in_a_row += 1
             return [(awaited, READ)]
         self._looks_in_a_row = 0

@@ -43,15 +43,15 @@ class ShortWait:
         self._credit_us = MOST_CREDIT_US
         self._counted_us = 0  # up to when time was turned into credit
 
-    def is_enough(self, sock: socket.socket) -> bool:
-        """Wait for a moment; return whether the socket can be read now (False: sleep)."""
+    def is_enough(self, sock: socket.socket, timeout_ms: int) -> bool:
+        """Wait for a moment, not above the timeout; return whether the socket can be read now (False: sleep)."""
         if not self._is_possible:
             return False
         if self._credit_us < LONGEST_US:
             self._earn()
             if self._credit_us < LONGEST_US:
                 return False
-        if becomes_readable(sock.fileno(), LONGEST_US):
+        if becomes_readable(sock.fileno(), min(LONGEST_US, timeout_ms * 1000)):
             return True
         self._earn()  # first: time that passed while the credit was full must not fill it again
         self._credit_us -= LONGEST_US

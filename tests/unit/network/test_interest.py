@@ -15,7 +15,8 @@ from tests.support.selector_pair import CLIENT, SelectorPair, poll_until
 
 def test_poll_when_an_answer_is_awaited_then_it_is_read_without_asking_the_system_for_events(
         monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ShortWait, "is_enough", lambda wait, sock: bool(select.select([sock], [], [], 5)[0]))
+    monkeypatch.setattr(ShortWait, "is_enough",
+                        lambda wait, sock, timeout_ms: bool(select.select([sock], [], [], timeout_ms / 1000)[0]))
     with SelectorPair() as pair:
         pair.client.wakeup()
         monkeypatch.setattr(pair.client.interest, "_selector", None)  # would fail if it were asked
@@ -31,7 +32,7 @@ def test_poll_when_an_answer_is_awaited_then_it_is_read_without_asking_the_syste
 
 def test_poll_when_the_awaited_answer_does_not_come_then_it_sleeps_and_sees_everything(
         monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ShortWait, "is_enough", lambda wait, sock: False)
+    monkeypatch.setattr(ShortWait, "is_enough", lambda wait, sock, timeout_ms: False)
     with SelectorPair() as pair:
         pair.respond(b"answer")
         pair.broker.poll(0, 0)
@@ -42,7 +43,7 @@ def test_poll_when_the_awaited_answer_does_not_come_then_it_sleeps_and_sees_ever
 
 
 def test_poll_when_the_awaited_connection_is_muted_then_it_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ShortWait, "is_enough", lambda wait, sock: True)
+    monkeypatch.setattr(ShortWait, "is_enough", lambda wait, sock, timeout_ms: True)
     with SelectorPair() as pair:
         pair.client.mute(CLIENT)
         pair.respond(b"answer")
@@ -57,7 +58,7 @@ def test_poll_when_the_awaited_connection_is_muted_then_it_is_not_read(monkeypat
 def test_poll_when_the_awaited_connection_has_not_written_all_then_it_is_not_looked_at_alone(
         monkeypatch: pytest.MonkeyPatch) -> None:
     looks: list[bool] = []
-    monkeypatch.setattr(ShortWait, "is_enough", lambda wait, sock: looks.append(True))
+    monkeypatch.setattr(ShortWait, "is_enough", lambda wait, sock, timeout_ms: looks.append(True))
     with SelectorPair() as pair:
         pair.request(bytes(16 << 20))
         assert pair.client_channel.registered_events == READ | WRITE
@@ -71,7 +72,7 @@ def test_poll_when_the_awaited_connection_has_not_written_all_then_it_is_not_loo
 
 def test_poll_when_every_answer_comes_at_once_then_a_peer_that_hung_up_is_noticed_all_the_same(
         monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ShortWait, "is_enough", lambda wait, sock: True)
+    monkeypatch.setattr(ShortWait, "is_enough", lambda wait, sock, timeout_ms: True)
     with SelectorPair() as pair, socket.create_server(("127.0.0.1", 0)) as listener:
         pair.client.connect("other", listener.getsockname(), now_ms=0)
         peer, _ = listener.accept()

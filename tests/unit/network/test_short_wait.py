@@ -37,7 +37,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
 def test_wait_when_answers_are_near_then_always_tried(world: World) -> None:
     with socket.socket() as sock:
         wait = ShortWait()
-        assert all(wait.is_enough(sock) for _ in range(1000))
+        assert all(wait.is_enough(sock, 5000) for _ in range(1000))
     assert world.wait_count == 1000
 
 
@@ -47,7 +47,7 @@ def test_wait_when_answers_are_far_then_it_takes_a_tenth_of_the_time(world: Worl
         wait = ShortWait()
         began_us = world.now_us
         for _ in range(2000):
-            assert not wait.is_enough(sock)
+            assert not wait.is_enough(sock, 5000)
             world.now_us += 5_000  # then it sleeps until the answer is there
         waited_us = world.wait_count * LONGEST_US
         assert waited_us <= MOST_CREDIT_US + (world.now_us - began_us) / TIME_PER_CREDIT
@@ -59,23 +59,23 @@ def test_wait_when_far_answers_become_near_then_it_is_tried_again(world: World) 
     with socket.socket() as sock:
         wait = ShortWait()
         for _ in range(100):
-            assert not wait.is_enough(sock)
+            assert not wait.is_enough(sock, 5000)
             world.now_us += 2_000
         world.is_near = True
         world.now_us += LONGEST_US * TIME_PER_CREDIT
-        assert all(wait.is_enough(sock) for _ in range(100))
+        assert all(wait.is_enough(sock, 5000) for _ in range(100))
 
 
 def test_wait_when_it_is_long_ago_then_credit_is_bounded(world: World) -> None:
     world.is_near = False
     with socket.socket() as sock:
         wait = ShortWait()
-        while not wait.is_enough(sock) and world.wait_count < MOST_CREDIT_US // LONGEST_US:
+        while not wait.is_enough(sock, 5000) and world.wait_count < MOST_CREDIT_US // LONGEST_US:
             pass
         world.now_us += 10**12
         world.wait_count = 0
         for _ in range(1000):
-            wait.is_enough(sock)
+            wait.is_enough(sock, 5000)
         assert world.wait_count <= MOST_CREDIT_US // LONGEST_US + 2
 
 
@@ -87,7 +87,7 @@ def test_wait_when_the_credit_was_not_needed_for_long_then_it_is_not_given_twice
             world.now_us += 10**12
             world.wait_count = 0
             for _ in range(100):
-                wait.is_enough(sock)
+                wait.is_enough(sock, 5000)
             assert is_near or world.wait_count <= MOST_CREDIT_US // LONGEST_US + 2
 
 
@@ -95,8 +95,16 @@ def test_wait_when_there_is_one_processor_or_no_compiled_call_then_never(
         world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(short_wait, "_has_several_processors", lambda: False)
     with socket.socket() as sock:
-        assert not ShortWait().is_enough(sock)
+        assert not ShortWait().is_enough(sock, 5000)
         monkeypatch.setattr(short_wait, "_has_several_processors", lambda: True)
         monkeypatch.setattr(short_wait, "becomes_readable", None)
-        assert not ShortWait().is_enough(sock)
+        assert not ShortWait().is_enough(sock, 5000)
     assert world.wait_count == 0
+
+
+def test_wait_when_the_time_left_is_shorter_then_it_ends_with_that(world: World) -> None:
+    world.is_near = False
+    with socket.socket() as sock:
+        began_us = world.now_us
+        assert not ShortWait().is_enough(sock, 0)
+        assert world.now_us == began_us
