@@ -5,7 +5,8 @@ whole answer, and beside a thread that computes 5 ms, the switch interval. So a 
 its way looks at the socket for up to a millisecond before it sleeps: a fifth of what any thread may compute before
 another one gets the interpreter.
 
-Where brokers take longer this only costs, so waits in vain may take a tenth of the time at most.
+Where brokers take longer this only costs, so waits in vain may take a tenth of the time at most, and a hundredth once
+eight in a row were in vain: that broker is far away, or in this process, where it cannot answer while we look.
 
 Road:    Interest.select -> [short wait] -> hotpath
 Thread:  the thread that polls the selector.
@@ -24,6 +25,8 @@ LONGEST_US = 1_000
 # Credit for waits in vain, in us: a tenth of the time that passes, and no more than this is saved up.
 MOST_CREDIT_US = 20_000
 TIME_PER_CREDIT = 10
+MANY_IN_VAIN = 8
+FAR_PRICE_US = 10 * LONGEST_US
 
 
 def _has_several_processors() -> bool:
@@ -36,25 +39,29 @@ def _has_several_processors() -> bool:
 class ShortWait:
     """Waits for an answer, as long as that is worth it."""
 
-    __slots__ = ("_counted_us", "_credit_us", "_is_possible")
+    __slots__ = ("_counted_us", "_credit_us", "_in_vain_count", "_is_possible")
 
     def __init__(self) -> None:
         self._is_possible = becomes_readable is not None and _has_several_processors()
         self._credit_us = MOST_CREDIT_US
         self._counted_us = 0  # up to when time was turned into credit
+        self._in_vain_count = 0  # waits in vain in a row
 
     def is_enough(self, sock: socket.socket, timeout_ms: int) -> bool:
         """Wait for a moment, not above the timeout; return whether the socket can be read now (False: sleep)."""
         if not self._is_possible:
             return False
-        if self._credit_us < LONGEST_US:
+        price_us = LONGEST_US if self._in_vain_count < MANY_IN_VAIN else FAR_PRICE_US
+        if self._credit_us < price_us:
             self._earn()
-            if self._credit_us < LONGEST_US:
+            if self._credit_us < price_us:
                 return False
         if becomes_readable(sock.fileno(), min(LONGEST_US, timeout_ms * 1000)):
+            self._in_vain_count = 0
             return True
+        self._in_vain_count += 1
         self._earn()  # first: time that passed while the credit was full must not fill it again
-        self._credit_us -= LONGEST_US
+        self._credit_us -= price_us
         return False
 
     def _earn(self) -> None:

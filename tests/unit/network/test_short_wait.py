@@ -5,7 +5,7 @@ import socket
 import pytest
 
 from pyproducer.network import short_wait
-from pyproducer.network.short_wait import LONGEST_US, MOST_CREDIT_US, TIME_PER_CREDIT, ShortWait
+from pyproducer.network.short_wait import FAR_PRICE_US, LONGEST_US, MOST_CREDIT_US, TIME_PER_CREDIT, ShortWait
 
 
 class World:
@@ -41,17 +41,30 @@ def test_wait_when_answers_are_near_then_always_tried(world: World) -> None:
     assert world.wait_count == 1000
 
 
-def test_wait_when_answers_are_far_then_it_takes_a_tenth_of_the_time(world: World) -> None:
+def test_wait_when_answers_are_far_then_it_takes_a_hundredth_of_the_time(world: World) -> None:
     world.is_near = False
     with socket.socket() as sock:
         wait = ShortWait()
         began_us = world.now_us
-        for _ in range(2000):
+        for _ in range(4000):
             assert not wait.is_enough(sock, 5000)
             world.now_us += 5_000  # then it sleeps until the answer is there
-        waited_us = world.wait_count * LONGEST_US
-        assert waited_us <= MOST_CREDIT_US + (world.now_us - began_us) / TIME_PER_CREDIT
-        assert waited_us >= (world.now_us - began_us) / TIME_PER_CREDIT * 0.9
+        hundredth_us = (world.now_us - began_us) / TIME_PER_CREDIT * LONGEST_US / FAR_PRICE_US
+        assert hundredth_us * 0.9 <= world.wait_count * LONGEST_US <= MOST_CREDIT_US + hundredth_us
+
+
+def test_wait_when_some_answers_come_in_time_then_those_that_do_not_take_a_tenth(world: World) -> None:
+    with socket.socket() as sock:
+        wait = ShortWait()
+        began_us, in_vain_us = world.now_us, 0
+        for index in range(4000):
+            world.is_near = index % 4 == 0
+            waits_before = world.wait_count
+            if not wait.is_enough(sock, 5000):
+                in_vain_us += LONGEST_US * (world.wait_count - waits_before)
+                world.now_us += 5_000
+        tenth_us = (world.now_us - began_us) / TIME_PER_CREDIT
+        assert tenth_us * 0.9 <= in_vain_us <= MOST_CREDIT_US + tenth_us
 
 
 def test_wait_when_far_answers_become_near_then_it_is_tried_again(world: World) -> None:
@@ -62,7 +75,7 @@ def test_wait_when_far_answers_become_near_then_it_is_tried_again(world: World) 
             assert not wait.is_enough(sock, 5000)
             world.now_us += 2_000
         world.is_near = True
-        world.now_us += LONGEST_US * TIME_PER_CREDIT
+        world.now_us += FAR_PRICE_US * TIME_PER_CREDIT
         assert all(wait.is_enough(sock, 5000) for _ in range(100))
 
 
