@@ -66,7 +66,9 @@ class PartitionQueue:
     def try_append(self, timestamp: int, key: bytes | None, value: bytes | None,
                    headers: Sequence[tuple[str, bytes | None]],
                    on_completion: OnCompletion | None) -> FutureRecordMetadata | None:
-        """Append to the last batch, or close it for appends and return None. With the lock held; there is a batch."""
+        """Append to the last batch, or close it for appends and return None. With the lock held."""
+        if not self.batches:
+            return None
         last = self.batches[-1]
         future = last.try_append(timestamp, key, value, headers, on_completion)
         if future is None:

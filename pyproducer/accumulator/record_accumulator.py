@@ -86,7 +86,7 @@ class RecordAccumulator:
         with queue.lock:
             if self._is_closed:
                 raise ProducerClosedError("the producer is closed: no record can be sent any more")
-            future = queue.try_append(timestamp, key, value, headers, on_completion) if queue.batches else None
+            future = queue.try_append(timestamp, key, value, headers, on_completion)
             if future is not None:
                 batch = queue.batches[-1]
                 return AppendResult(future, batch, batch.is_full, False)
@@ -364,7 +364,7 @@ class RecordAccumulator:
                 if self._is_closed:
                     raise ProducerClosedError("the producer is closed: no record can be sent any more")
                 # Another caller may have opened a batch while this one waited for memory.
-                future = queue.try_append(timestamp, key, value, headers, on_completion) if queue.batches else None
+                future = queue.try_append(timestamp, key, value, headers, on_completion)
                 if future is not None:
                     batch = queue.batches[-1]
                     return AppendResult(future, batch, batch.is_full, False)

@@ -44,6 +44,8 @@ from pyproducer.producer.serializers import Serializer
 from pyproducer.producer.wait_on_metadata import wait_on_metadata
 
 UNKNOWN_PARTITION = -1
+# What send() does not raise: the record's future and callback tell it.
+_TOLD_BY_THE_FUTURE = (KafkaTimeoutError, ApiError, AuthenticationError)
 # metadata.max.idle.ms is minutes, so a topic in use is reported once a second and not for each record.
 _TOUCH_INTERVAL_MS = 1000
 
@@ -122,7 +124,7 @@ class RecordSender:
             return self._send_intercepted(record, on_completion)
         try:
             return self._do_send(topic, value, key, partition, timestamp, headers, on_completion)
-        except (KafkaTimeoutError, ApiError, AuthenticationError) as error:
+        except _TOLD_BY_THE_FUTURE as error:
             if isinstance(error, RecordTooLargeError):
                 raise
             return failed_future(TopicPartition(topic, UNKNOWN_PARTITION if partition is None else partition), error,
@@ -142,7 +144,7 @@ class RecordSender:
         try:
             return self._do_send(record.topic, record.value, record.key, record.partition, record.timestamp,
                                  record.headers, acknowledged)
-        except (KafkaTimeoutError, ApiError, AuthenticationError) as error:
+        except _TOLD_BY_THE_FUTURE as error:
             interceptors.on_send_error(record, topic_partition, error)
             if isinstance(error, RecordTooLargeError):
                 raise
@@ -238,7 +240,7 @@ class RecordSender:
         try:
             return self.append(topic, partition, count, created, key, value, NO_HEADERS, on_completion, size_bytes,
                                cluster, created, self._max_block_ms)
-        except (KafkaTimeoutError, ApiError, AuthenticationError) as error:
+        except _TOLD_BY_THE_FUTURE as error:
             return failed_future(TopicPartition(topic, partition), error, on_completion)
 
     def _announce(self, topic: str, partition: int, count: int, created: int, cluster: Cluster,
