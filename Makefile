@@ -11,24 +11,57 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 LISTS := setup.cfg setup.py pyproject.toml $(wildcard pyproducer/hotpath/_native*.p*)
 
+# Where a C compiler is, a compiled twin that does not compile is an error and no fall-back: see setup.py.
+NO_COMPILER = $(shell $(PYTHON) tests/support/compiler.py)
+BUILD = $(if $(NO_COMPILER),,PYPRODUCER_IMPL=native) $(PIP)
+# Two files at a time on two processors: a file's tests stay together, in an order drawn anew for each run.
+PARALLEL := -n $(shell nproc 2>/dev/null || echo 2) --dist loadfile
+PYTEST := $(BIN)/python -m pytest -q $(PARALLEL)
+# What both twins run; the rest speaks of neither.
+OF_BOTH_TWINS := tests/unit tests/property tests/contract tests/embedded
+
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench python-is-there
+.PHONY: help demo test environments soak coverage lint bench python-is-there
 
 help:
-	@echo "make demo   send one million records to an embedded broker, read them back, print rate and percentiles"
-	@echo "make test   ruff, mypy --strict, import-linter and every tier of the tests (Java and Maven for Kafka and Spark)"
-	@echo "make lint   ruff, mypy --strict, import-linter"
-	@echo "make bench  pyproducer beside other producers (Python, Java, Go) on one real broker; an hour (Java, Maven)"
+	@echo "make demo      send one million records to an embedded broker, read them back, print rate and percentiles"
+	@echo "make test      ruff, mypy --strict, import-linter and every tier of the tests on both twins, the default install"
+	@echo "               and other Pythons; 8 minutes on 2 processors (Java and Maven for Kafka and Spark)"
+	@echo "make soak      what takes longer: hours of mutants, random property tests, kills under load (Java, Maven)"
+	@echo "make coverage  which lines the tests run, the broker's child processes included"
+	@echo "make lint      ruff, mypy --strict, import-linter"
+	@echo "make bench     pyproducer beside other producers (Python, Java, Go) on one real broker; an hour (Java, Maven)"
 
 demo: $(VENV)/.core
 	@$(BIN)/python -m examples.demo
 
-test: lint
+test: $(VENV)/.all
 	@command -v java >/dev/null || echo "make test: java is not installed: install a JDK 17 or newer" \
 		"(Debian: apt-get install openjdk-17-jdk-headless); the tests against Apache Kafka and Spark are skipped" >&2
 	@command -v mvn >/dev/null || echo "make test: mvn is not installed: install Maven" \
 		"(Debian: apt-get install maven); the tests that need Apache Kafka's jars are skipped" >&2
-	$(BIN)/python -m pytest
+	@test -z "$(NO_COMPILER)" || echo "make test: $(NO_COMPILER);" \
+		"the tests run on the Python text of the compiled twin alone" >&2
+	@$(MAKE) --no-print-directory -j2 lint environments
+	$(PYTEST)
+	$(if $(NO_COMPILER),,PYPRODUCER_IMPL=python $(PYTEST) $(OF_BOTH_TWINS))
+	$(BIN)/python -m tests.environments default
+	$(BIN)/python -m tests.environments pythons
+
+environments: $(VENV)/.all
+	@$(BIN)/python -m tests.environments prepare
+
+soak: $(VENV)/.all
+	PYPRODUCER_TEST_PROFILE=soak $(BIN)/python -m pytest -m soak tests
+	PYPRODUCER_TEST_PROFILE=soak $(PYTEST) tests/property
+	$(BIN)/python -m tests.mutants --kept
+	$(BIN)/python -m tests.mutants --seed $$(date +%Y%m%d)
+
+coverage: $(VENV)/.all
+	$(BIN)/python -m coverage erase
+	PYPRODUCER_IMPL=python $(BIN)/python -m coverage run -m pytest -q $(OF_BOTH_TWINS)
+	$(BIN)/python -m coverage combine --quiet
+	$(BIN)/python -m coverage report --skip-covered --sort=cover
 
 lint: $(VENV)/.all
 	$(BIN)/ruff check .
@@ -57,13 +90,13 @@ bench: $(VENV)/.all
 
 $(VENV)/.core: $(VENV)/.made $(LISTS)
 	@echo "installing pyproducer and what the demo needs into $(VENV)"
-	@$(PIP) -e '.[snappy,demo]'
+	@$(PIP) -e '.[demo]'
 	@touch $@
 
-$(VENV)/.all: $(VENV)/.core $(LISTS)
-	@echo "installing what the tests, the checks and the benchmarks need into $(VENV)"
-	@$(PIP) -e '.[snappy,demo,spark,test,dev,bench]'
-	@touch $@
+$(VENV)/.all: $(VENV)/.made $(LISTS)
+	@echo "installing pyproducer and what the tests, the checks and the benchmarks need into $(VENV)"
+	@$(BUILD) -e '.[demo,spark,test,dev,bench]'
+	@touch $(VENV)/.core $@
 
 $(VENV)/.made: | python-is-there
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); echo "make: $(PYTHON) cannot make a" \

@@ -1,7 +1,7 @@
-"""What holds for every test: tiers and their tools, no leaked thread or socket, the twin shown in the header.
+"""What holds for every test: tiers and their tools, both twins, no leaked thread or socket.
 
 A tier is a folder of tests/. One whose tool is missing is skipped, with the reason in the summary; where CI=true it
-is a failure, so that nothing is green because nothing ran.
+is a failure, so that nothing is green because nothing ran. See README.md beside this file.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pyproducer import hotpath
+from tests.support.compiler import missing_for_compiling
 from tests.support.kafka_jars import MissingTool, compile_java, java, kafka_classpath
 from tests.support.kafka_server import NODE_SOURCE, KafkaServer, ServerCertificates
 
@@ -38,8 +39,54 @@ WITHOUT_SOCKETS = frozenset({"unit", "protocol", "property"})
 UNWATCHED = frozenset({"spark"})
 
 
+# Twins ---------------------------------------------------------------------------------------------------------------
+
+def why_text() -> str | None:
+    """Why the Python text runs and not the compiled twin; None when the compiled twin runs."""
+    if hotpath.IMPL == "native":
+        return None
+    if os.environ.get("PYPRODUCER_IMPL"):
+        return "PYPRODUCER_IMPL=python asked for it"
+    return missing_for_compiling()
+
+
 def pytest_report_header() -> str:
-    return f"pyproducer.hotpath.IMPL: {hotpath.IMPL}"
+    why = why_text()
+    return f"pyproducer.hotpath.IMPL: {hotpath.IMPL}" + (f" ({why})" if why else "")
+
+
+def pytest_sessionstart() -> None:
+    """Refuse to test something else than the sources: a twin that did not compile, or an older one."""
+    if os.environ.get("PYPRODUCER_TEST_ENVIRONMENT"):
+        return  # an installed wheel, built where it lies
+    if hotpath.IMPL == "python" and why_text() is None:
+        pytest.exit("a C compiler is here, but the compiled twin was not built: run `make lint`, which builds it and "
+                    "shows why not, or ask for the Python text with PYPRODUCER_IMPL=python", returncode=3)
+    sources = Path(hotpath.__file__).parent
+    built = [path.stat().st_mtime for path in sources.glob("_native*.so")]
+    newest = max((path.stat().st_mtime for path in sources.glob("_native*.p*") if path.suffix != ".py"), default=0)
+    if hotpath.IMPL == "native" and built and min(built) < newest:
+        pytest.exit("the compiled twin is older than its sources in pyproducer/hotpath: run `make lint`, which builds "
+                    "it anew", returncode=3)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    why = why_text()
+    if why:
+        terminalreporter.write_line(f"The compiled twin did not run: {why}.")
+
+
+# Soak ----------------------------------------------------------------------------------------------------------------
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what takes long, unless it is asked for by `-m soak` or by its own name."""
+    named = any("::" in argument for argument in config.args)
+    if config.option.markexpr or named:
+        return
+    long = [item for item in items if item.get_closest_marker("soak")]
+    if long:
+        config.hook.pytest_deselected(items=long)
+        items[:] = [item for item in items if not item.get_closest_marker("soak")]
 
 
 # Tiers ---------------------------------------------------------------------------------------------------------------
@@ -68,6 +115,7 @@ TIER_TOOLS: dict[str, Callable[[], None]] = {
     "unit": lambda: None,
     "protocol": lambda: None,
     "property": lambda: _require_packages("hypothesis"),
+    "contract": lambda: None,  # its clusters are asked one by one: see contract/conftest.py
     "embedded": lambda: None,
     "strangers": lambda: _require_packages("confluent_kafka", "kafka", "aiokafka"),
     "kafka": _require_kafka,

@@ -1,0 +1,94 @@
+"""What `pip install pyproducer` alone must do, with no extra beside it: every codec, columns, the command, the examples.
+
+Runs like any test, and once more where it can fail for want of a package: in an empty environment that holds the wheel
+and what it installs (tests/environments.py). The other tests' own packages would hide what is missing there.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import pyproducer
+from pyproducer import KafkaProducer
+from pyproducer.broker import EmbeddedBroker
+from pyproducer.testing import read_topic
+
+ROOT = Path(__file__).resolve().parents[2]
+IS_DEFAULT_INSTALL = os.environ.get("PYPRODUCER_TEST_ENVIRONMENT") == "default"
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[EmbeddedBroker]:
+    with EmbeddedBroker(separate_process=True) as broker:
+        yield broker
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_each_codec_is_written_stored_and_read_back(broker: EmbeddedBroker, topic_name: str, codec: str) -> None:
+    values = [b"value %d" % number * 20 for number in range(50)]
+    with KafkaProducer({"bootstrap.servers": broker.bootstrap_servers, "compression.type": codec}) as producer:
+        for value in values:
+            producer.send(topic_name, value, partition=0)
+    assert [record.value for record in read_topic(broker.bootstrap_servers, topic_name)] == values
+
+
+@pytest.mark.parametrize("codec", CODECS[1:])
+def test_a_topic_of_each_codec_recompresses_what_comes(broker: EmbeddedBroker, topic_name: str, codec: str) -> None:
+    with EmbeddedBroker(topics={topic_name: 1}, separate_process=True,
+                        config={"compression.type": codec}) as recompressing:
+        with KafkaProducer({"bootstrap.servers": recompressing.bootstrap_servers}) as producer:
+            producer.send(topic_name, b"paid" * 100)
+        assert [record.value for record in recompressing.records(topic_name)] == [b"paid" * 100]
+
+
+def test_columns_go_as_lists_without_pyarrow(broker: EmbeddedBroker, topic_name: str) -> None:
+    with KafkaProducer({"bootstrap.servers": broker.bootstrap_servers}) as producer:
+        metadata = producer.send_batch(topic_name, [b"a", b"b", None], keys=[b"1", b"2", b"3"]).result(30)
+    assert not metadata.errors
+    assert sorted(record.value or b"" for record in read_topic(broker.bootstrap_servers, topic_name)) == [b"", b"a", b"b"]
+
+
+def test_the_command_starts_a_broker() -> None:
+    process = subprocess.Popen([sys.executable, "-m", "pyproducer", "broker", "--port", "0", "--topic", "orders:2"],
+                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    try:
+        assert process.stdout is not None
+        told = process.stdout.readline()
+        address = re.search(r"127\.0\.0\.1:\d+", told)
+        assert address, told
+        with KafkaProducer({"bootstrap.servers": address.group()}) as producer:
+            assert producer.send("orders", b"paid").result(30).topic == "orders"
+    finally:
+        process.terminate()
+        process.communicate(timeout=60)
+
+
+def test_the_quickstart_runs_from_the_installation() -> None:
+    done = subprocess.run([sys.executable, "-W", "error", "-m", "examples.quickstart"], cwd=ROOT, capture_output=True,
+                          text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "stored in orders-" in done.stdout
+
+
+if IS_DEFAULT_INSTALL:
+    def test_nothing_is_installed_but_the_wheel_and_what_it_asks_for() -> None:
+        wanted = {"pip", "setuptools", "pyproducer"}  # the first two come with every new environment
+        for requirement in importlib.metadata.requires("pyproducer") or ():
+            if "extra ==" not in requirement:
+                wanted.add(re.split(r"[^A-Za-z0-9_.-]", requirement)[0].lower())
+        folder = Path(pyproducer.__file__).resolve().parents[1]
+        found = {dist.metadata["Name"].lower() for dist in importlib.metadata.distributions(path=[str(folder)])}
+        # Packages that a dependency brings along are lawful; an extra of ours is not.
+        assert wanted <= found
+        extras = {"pyarrow", "pyspark", "pytest", "confluent-kafka", "kafka-python", "aiokafka", "cryptography", "tqdm"}
+        assert not found & extras
+        assert ROOT not in Path(pyproducer.__file__).resolve().parents

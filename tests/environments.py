@@ -1,0 +1,186 @@
+"""Runs tests where the project's own environment cannot: in the default install alone, and on other Pythons.
+
+    python -m tests.environments default    # our wheel and its dependencies, nothing else: contract, embedded smoke
+    python -m tests.environments pythons    # tests/unit on the oldest and on the newest Python of this machine
+    python -m tests.environments prepare    # only build and install what both need
+
+The tests' own environment has every extra, so it hides what a user lacks who typed `pip install pyproducer`. Here the
+wheel is built, installed into an empty environment, and the tests are copied away from the sources, so that nothing
+but the wheel can be imported. pytest lies in a folder of its own beside the environment, not inside it.
+
+Everything is kept in .cache/environments and made again when the sources of the wheel change.
+Source:  ours.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parents[1]
+HOME = ROOT / ".cache" / "environments"
+# What tests read beside the package. Not pyproducer/: it would be imported instead of the wheel.
+COPIED = ("tests", "benchmarks", "examples", "docs", "README.md", "Makefile", "setup.cfg", "setup.py", "pyproject.toml")
+WHEEL_SOURCES = ("setup.cfg", "setup.py", "pyproject.toml", "README.md", "LICENSE", "pyproducer")
+GENERATED = ("*.so", "*.c")
+RUNNER = ("pytest", "pytest-timeout", "pytest-xdist", "pytest-randomly")
+DEFAULT_INSTALL_TESTS = ("tests/contract", "tests/embedded/test_default_install.py")
+OLDEST_MINOR = 10
+NEWEST_MINOR = 20  # looked for; python3.20 is not there yet
+
+
+class Python(NamedTuple):
+    """An interpreter of this machine."""
+
+    version: str
+    path: str
+
+
+def main(arguments: list[str]) -> int:
+    """Run what is named; return the exit code of the first that fails."""
+    command = arguments[0] if arguments else ""
+    if command not in ("default", "pythons", "prepare"):
+        print(__doc__, file=sys.stderr)
+        return 2
+    chosen = ([_default()] if command != "pythons" else []) + (_other_pythons() if command != "default" else [])
+    with ThreadPoolExecutor(2) as pool:  # each waits for its own pip and compiler
+        list(pool.map(Environment.prepare, chosen))
+    if command == "prepare":
+        return 0
+    if command == "pythons" and not chosen:
+        print(f"tests.environments: no other Python from 3.{OLDEST_MINOR} on is on this machine; "
+              f"tests/unit ran on {_version(sys.executable)} alone")
+    return max((environment.run(arguments[1:]) for environment in chosen), default=0)
+
+
+def _default() -> Environment:
+    return Environment("default", sys.executable, extras="", tests=DEFAULT_INSTALL_TESTS)
+
+
+def _other_pythons() -> list[Environment]:
+    """The oldest and the newest Python that are here, without the one that runs the whole suite."""
+    found = sorted(find_pythons(), key=lambda python: int(python.version.split(".")[1]))
+    own = _version(sys.executable)
+    ends = {python.version: python for python in (found[:1] + found[-1:])}
+    return [Environment(f"python-{python.version}", python.path, extras="[unit]", tests=("tests/unit",))
+            for python in ends.values() if python.version != own]
+
+
+def find_pythons() -> list[Python]:
+    """Every CPython from 3.10 on that starts: those on PATH and those that pyenv keeps."""
+    candidates: dict[str, list[str]] = {}
+    for minor in range(OLDEST_MINOR, NEWEST_MINOR):
+        name = f"python3.{minor}"
+        on_path = shutil.which(name)
+        candidates[f"3.{minor}"] = [on_path] if on_path else []
+    pyenv = shutil.which("pyenv")
+    if pyenv:
+        told = subprocess.run([pyenv, "root"], capture_output=True, text=True, check=False).stdout.strip()
+        for path in sorted(Path(told or "/nonexistent").glob("versions/*/bin/python3.*")):
+            version = path.name.removeprefix("python")
+            if re.fullmatch(r"3\.\d+", version) and version in candidates:
+                candidates[version].append(str(path))
+    found = []
+    for version, paths in candidates.items():
+        # A name on PATH may be a shim that starts nothing.
+        path = next((path for path in paths if _version(path) == version), None)
+        if path is not None:
+            found.append(Python(version, path))
+    return found
+
+
+def _version(path: str) -> str | None:
+    """The "3.x" of an interpreter that starts and can make environments; None of any other."""
+    code = "import sys, venv, ensurepip; print('%d.%d' % sys.version_info[:2], sys.implementation.name)"
+    done = subprocess.run([path, "-c", code], capture_output=True, text=True, check=False)
+    version, _, implementation = done.stdout.strip().partition(" ")
+    return version if done.returncode == 0 and implementation == "cpython" else None
+
+
+class Environment:
+    """One virtual environment with our wheel in it, and a copy of the tests beside it."""
+
+    def __init__(self, name: str, python: str, *, extras: str, tests: tuple[str, ...]) -> None:
+        self.name = name
+        self._python = python
+        self._extras = extras
+        self._tests = tests
+        self._home = HOME / name
+        self._work = self._home / "work"
+        self._bin = self._home / "venv" / "bin"
+        self._runner = self._home / "runner"
+
+    def prepare(self) -> None:
+        """Build the wheel and install it, where the sources changed since the last time."""
+        stamp = self._home / "stamp"
+        wanted = _digest(ROOT / name for name in WHEEL_SOURCES)
+        if not (stamp.exists() and stamp.read_text(encoding="ascii") == wanted):
+            print(f"tests.environments: making {self.name}", flush=True)
+            shutil.rmtree(self._home, ignore_errors=True)
+            self._home.mkdir(parents=True)
+            self._install()
+            stamp.write_text(wanted, encoding="ascii")
+        shutil.rmtree(self._work, ignore_errors=True)
+        _copy(COPIED, self._work)
+
+    def run(self, more: list[str]) -> int:
+        """Run the tests; `more` are arguments for pytest. Return pytest's exit code."""
+        print(f"tests.environments: {' '.join(self._tests)} in {self.name}", flush=True)
+        workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        variables = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PYPRODUCER"))}
+        variables["PYPRODUCER_TEST_ENVIRONMENT"] = self.name
+        if self._runner.exists():
+            variables["PYTHONPATH"] = str(self._runner)
+        command = [str(self._bin / "python"), "-m", "pytest", "-q", "-n", str(workers), "--dist", "loadfile",
+                   "-p", "no:cacheprovider", *self._tests, *more]
+        return subprocess.run(command, cwd=self._work, env=variables, check=False).returncode
+
+    def _install(self) -> None:
+        _run(self._python, "-m", "venv", str(self._home / "venv"))
+        # From a copy: builds that run beside each other in one folder would write the same files.
+        sources, wheels = self._home / "sources", self._home / "wheels"
+        _copy(WHEEL_SOURCES, sources)
+        pip = (str(self._bin / "python"), "-m", "pip")
+        quiet = ("--quiet", "--disable-pip-version-check", "--no-compile")
+        _run(*pip, "wheel", "--quiet", "--disable-pip-version-check", "--no-deps", "-w", str(wheels), str(sources))
+        (wheel,) = wheels.glob("pyproducer-*.whl")
+        _run(*pip, "install", *quiet, f"{wheel}{self._extras}")
+        if not self._extras:
+            _run(*pip, "install", *quiet, "--target", str(self._runner), *RUNNER)
+
+
+def _copy(names: tuple[str, ...], target: Path) -> None:
+    target.mkdir()
+    for name in names:
+        source = ROOT / name
+        if source.is_dir():
+            shutil.copytree(source, target / name, ignore=shutil.ignore_patterns("__pycache__", "results", *GENERATED))
+        elif source.exists():
+            shutil.copy(source, target / name)
+
+
+def _digest(paths: Iterable[Path]) -> str:
+    digest = hashlib.sha256()
+    for path in paths:
+        files = sorted(path.rglob("*")) if path.is_dir() else [path]
+        for file in files:
+            if file.is_file() and file.suffix in {".py", ".pyx", ".pxd", ".pxi", ".cfg", ".toml", ".md", ".typed"}:
+                digest.update(str(file.relative_to(ROOT)).encode())
+                digest.update(file.read_bytes())
+    return digest.hexdigest()
+
+
+def _run(*command: str) -> None:
+    subprocess.run(command, check=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
