@@ -80,7 +80,8 @@ def test_c12_boundaries_are_written_and_what_lies_beyond_is_refused_with_its_val
 
 
 @pytest.mark.parametrize("type_", ALL, ids=str)
-@pytest.mark.parametrize("value", [None, "x", b"x", [1], 1j, object()], ids=repr)
+@pytest.mark.parametrize("value", [None, "x", b"x", [1], 1j, object()],
+                         ids=["None", "str", "bytes", "list", "complex", "object"])
 def test_c12_values_of_other_types_are_refused_with_the_value_in_the_text(type_, value):
     for attempt in (type_.validate, lambda wrong: written(type_, wrong)):
         with pytest.raises(SchemaError) as caught:
