@@ -15,7 +15,7 @@ LISTS := setup.cfg setup.py pyproject.toml $(wildcard pyproducer/hotpath/_native
 NO_COMPILER = $(shell $(PYTHON) tests/support/compiler.py)
 BUILD = $(if $(NO_COMPILER),,PYPRODUCER_IMPL=native) $(PIP)
 # Two files at a time on two processors: a file's tests stay together, in an order drawn anew for each run.
-PARALLEL := -n $(shell nproc 2>/dev/null || echo 2) --dist loadfile
+PARALLEL := -n $(shell nproc 2>/dev/null || echo 2) --dist loadfile --no-loadscope-reorder
 PYTEST := $(BIN)/python -m pytest -q $(PARALLEL)
 # What both twins run; the rest speaks of neither.
 OF_BOTH_TWINS := tests/unit tests/property tests/contract tests/embedded

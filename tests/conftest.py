@@ -76,12 +76,20 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.write_line(f"The compiled twin did not run: {why}.")
 
 
-# Soak ----------------------------------------------------------------------------------------------------------------
+# Which tests, in which order -----------------------------------------------------------------------------------------
 
+# The slowest first, so that no worker is left alone at the end with a file of minutes; within a tier the order is
+# drawn (pytest-randomly), and `-p no:randomly` leaves it as it is written.
+SLOWEST_FIRST = ("spark", "kafka", "strangers", "contract", "embedded", "property", "protocol", "unit")
+
+
+@pytest.hookimpl(trylast=True)  # after the order was drawn
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what takes long, unless it is asked for by `-m soak` or by its own name."""
-    named = any("::" in argument for argument in config.args)
-    if config.option.markexpr or named:
+    by_tier = {tier: number for number, tier in enumerate(SLOWEST_FIRST)}
+    items.sort(key=lambda item: by_tier.get(tier_of(item.path) or "", 0))
+    is_named = any("::" in argument for argument in config.args)
+    if config.option.markexpr or is_named:
         return
     long = [item for item in items if item.get_closest_marker("soak")]
     if long:

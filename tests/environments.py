@@ -140,7 +140,7 @@ class Environment:
         if self._runner.exists():
             variables["PYTHONPATH"] = str(self._runner)
         command = [str(self._bin / "python"), "-m", "pytest", "-q", "-n", str(workers), "--dist", "loadfile",
-                   "-p", "no:cacheprovider", *self._tests, *more]
+                   "--no-loadscope-reorder", "-p", "no:cacheprovider", *self._tests, *more]
         return subprocess.run(command, cwd=self._work, env=variables, check=False).returncode
 
     def _install(self) -> None:
