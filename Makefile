@@ -35,7 +35,7 @@ help:
 demo: $(VENV)/.core
 	@$(BIN)/python -m examples.demo
 
-test: $(VENV)/.all
+test: python-is-there
 	@command -v java >/dev/null || echo "make test: java is not installed: install a JDK 17 or newer" \
 		"(Debian: apt-get install openjdk-17-jdk-headless); the tests against Apache Kafka and Spark are skipped" >&2
 	@command -v mvn >/dev/null || echo "make test: mvn is not installed: install Maven" \
@@ -48,8 +48,8 @@ test: $(VENV)/.all
 	$(BIN)/python -m tests.environments default
 	$(BIN)/python -m tests.environments pythons
 
-environments: $(VENV)/.all
-	@$(BIN)/python -m tests.environments prepare
+environments: python-is-there
+	@$(PYTHON) -m tests.environments prepare
 
 soak: $(VENV)/.all
 	PYPRODUCER_TEST_PROFILE=soak $(BIN)/python -m pytest -m soak tests
