@@ -1,4 +1,4 @@
-"""Servers on loopback that are no Kafka: one that never answers, one that never accepts, one that speaks HTTP.
+"""Addresses on loopback that are no Kafka: one that never answers, one that never accepts, one that speaks HTTP.
 
 Each is a context manager that yields "host:port". No import of pytest.
 """
@@ -11,14 +11,16 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 
-from tests.support.kafka_server import free_ports
+from tests.support.ports import reserved_port
 
 HTTP_ANSWER = b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\nBad Request"
 
 
-def closed_port() -> str:
-    """An address where nobody listens."""
-    return f"127.0.0.1:{free_ports(1)[0]}"
+@contextlib.contextmanager
+def closed_port() -> Iterator[str]:
+    """An address where nobody listens, and nobody will."""
+    with reserved_port() as port:
+        yield f"127.0.0.1:{port}"
 
 
 @contextlib.contextmanager

@@ -162,8 +162,8 @@ class DelayProxy:
             done.set()
 
         self._call(cut_all)
-        if not done.wait(10):
-            raise TimeoutError("the proxy's thread did not answer within 10 s")
+        if not done.wait(60):
+            raise TimeoutError("the proxy's thread did not answer within 60 s")
         return cut[0]
 
     def _call(self, command: Callable[[], None]) -> None:
@@ -285,7 +285,7 @@ class DelayProxyProcess:
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
                 pipe.close()
-        self._process.wait(10)
+        self._process.wait(60)
 
 
 def main() -> None:

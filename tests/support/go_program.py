@@ -15,7 +15,7 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
-from tests.support.kafka_jars import CACHE, MissingTool
+from tests.support.kafka_jars import CACHE, MissingTool, only_one_process
 
 _BUILD_TIMEOUT_S = 300
 
@@ -36,7 +36,9 @@ def build_go(folder: Path) -> Path:
     if go is None:
         raise MissingTool("go is not installed: franz-go is left out (Debian: apt-get install golang)")
     program.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=program.parent) as fresh:
+    with only_one_process("go"), tempfile.TemporaryDirectory(dir=program.parent) as fresh:
+        if program.is_file():
+            return program  # another process was first
         answer = subprocess.run([go, "build", "-o", f"{fresh}/program", "."], cwd=folder, capture_output=True,
                                 text=True, timeout=_BUILD_TIMEOUT_S, check=False)
         if answer.returncode != 0:

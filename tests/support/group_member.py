@@ -103,7 +103,7 @@ class GroupMember:
 
     def await_rebalance(self) -> None:
         """Beat until the coordinator says that a rebalance has begun."""
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + 30
         while (code := self.heartbeat()) != REBALANCE_IN_PROGRESS:
             assert code == 0, code
             assert time.monotonic() < deadline, "no rebalance"

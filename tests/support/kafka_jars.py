@@ -8,11 +8,14 @@ to install; the suite turns it into a skip, or into a failure where CI=true.
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import hashlib
 import os
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -65,7 +68,8 @@ def kafka_classpath() -> str:
     """
     folder = CACHE / "kafka" / KAFKA_VERSION
     if not folder.is_dir():
-        _fetch(folder, ["-f", str(POM), f"{DEPENDENCY_PLUGIN}:copy-dependencies", "-DincludeScope=runtime"])
+        _fetch(folder, folder.is_dir, ["-f", str(POM), f"{DEPENDENCY_PLUGIN}:copy-dependencies",
+                                       "-DincludeScope=runtime"])
     return os.pathsep.join(str(jar) for jar in sorted(folder.glob("*.jar")))
 
 
@@ -79,7 +83,8 @@ def kafka_clients_jar(version: str = "4.3.0") -> Path:
     folder = CACHE / "kafka-clients" / version
     jar = folder / f"kafka-clients-{version}.jar"
     if not jar.is_file():
-        _fetch(folder, [f"{DEPENDENCY_PLUGIN}:copy", f"-Dartifact=org.apache.kafka:kafka-clients:{version}"])
+        _fetch(folder, jar.is_file, [f"{DEPENDENCY_PLUGIN}:copy",
+                                     f"-Dartifact=org.apache.kafka:kafka-clients:{version}"])
     return jar
 
 
@@ -93,7 +98,8 @@ def kafka_tools_classpath() -> str:
     folder = CACHE / "kafka-tools" / KAFKA_VERSION
     jar = folder / f"kafka-tools-{KAFKA_VERSION}.jar"  # what it needs besides, the broker needs too
     if not jar.is_file():
-        _fetch(folder, [f"{DEPENDENCY_PLUGIN}:copy", f"-Dartifact=org.apache.kafka:kafka-tools:{KAFKA_VERSION}"])
+        _fetch(folder, jar.is_file, [f"{DEPENDENCY_PLUGIN}:copy",
+                                     f"-Dartifact=org.apache.kafka:kafka-tools:{KAFKA_VERSION}"])
     return os.pathsep.join([str(jar), kafka_classpath()])
 
 
@@ -109,7 +115,7 @@ def spark_connector_jars() -> list[Path]:
         _, name, version = artifact.split(":")
         folder = CACHE / "spark-connector" / f"{name}-{version}"
         if not folder.is_dir():
-            _fetch(folder, [f"{DEPENDENCY_PLUGIN}:copy", f"-Dartifact={artifact}"])
+            _fetch(folder, folder.is_dir, [f"{DEPENDENCY_PLUGIN}:copy", f"-Dartifact={artifact}"])
         jars.append(folder / f"{name}-{version}.jar")
     return jars
 
@@ -133,13 +139,29 @@ def compile_java(source: Path, classpath: str | None = None) -> Path:
     javac = _program("javac")
     if javac is None:
         raise MissingTool(f"javac is not installed: install a JDK, not only a JRE ({JDK_HINT})")
-    with _fresh_folder(folder) as fresh:
-        command = [javac, "-nowarn", "-proc:none", "-d", fresh, "-cp", classpath, str(source)]
-        answer = subprocess.run(command, capture_output=True, text=True, timeout=COMPILE_TIMEOUT_S, check=False)
-        if answer.returncode != 0:
-            raise RuntimeError(f"{source.name} does not compile:\n{answer.stderr}")
-        _move(fresh, folder)
+    with only_one_process("javac"):
+        if folder.is_dir():
+            return folder  # another process was first
+        with _fresh_folder(folder) as fresh:
+            command = [javac, "-nowarn", "-proc:none", "-d", fresh, "-cp", classpath, str(source)]
+            answer = subprocess.run(command, capture_output=True, text=True, timeout=COMPILE_TIMEOUT_S, check=False)
+            if answer.returncode != 0:
+                raise RuntimeError(f"{source.name} does not compile:\n{answer.stderr}")
+            Path(fresh).rename(folder)
     return folder
+
+
+@contextlib.contextmanager
+def only_one_process(what: str) -> Iterator[None]:
+    """Wait until no other process is inside with the same word.
+
+    Processes of one run share .cache/, and Maven's own repository is not made for two writers at once. Whoever comes
+    in looks again whether its work is done already. The lock goes with its process, however that ends.
+    """
+    CACHE.mkdir(parents=True, exist_ok=True)
+    with (CACHE / f".{what}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def _program(name: str) -> str | None:
@@ -149,22 +171,25 @@ def _program(name: str) -> str | None:
     return shutil.which(name)
 
 
-def _fetch(folder: Path, goals: list[str]) -> None:
+def _fetch(folder: Path, is_there: Callable[[], bool], goals: list[str]) -> None:
     """Let Maven copy jars into the folder: from its local repository when they are there, else from the network."""
     maven = shutil.which("mvn")
     if maven is None:
         raise MissingTool("Maven is not installed, it fetches Apache Kafka's jars: install it "
                           "(Debian: apt-get install maven)")
     java()  # says what to install when Maven would only say that JAVA_HOME is wrong
-    with _fresh_folder(folder) as fresh:
-        command = [maven, "-q", "-B", *goals, f"-DoutputDirectory={fresh}"]
-        failure = _run_maven([*command, "--offline"], OFFLINE_TIMEOUT_S)
-        if failure is not None:
-            failure = _run_maven(command, DOWNLOAD_TIMEOUT_S)
-        if failure is not None:
-            raise MissingTool("Maven could not fetch Apache Kafka's jars, it needs a network or a filled ~/.m2 "
-                              f"({failure})")
-        _move(fresh, folder)
+    with only_one_process("maven"):
+        if is_there():
+            return  # another process was first
+        with _fresh_folder(folder) as fresh:
+            command = [maven, "-q", "-B", *goals, f"-DoutputDirectory={fresh}"]
+            failure = _run_maven([*command, "--offline"], OFFLINE_TIMEOUT_S)
+            if failure is not None:
+                failure = _run_maven(command, DOWNLOAD_TIMEOUT_S)
+            if failure is not None:
+                raise MissingTool("Maven could not fetch Apache Kafka's jars, it needs a network or a filled ~/.m2 "
+                                  f"({failure})")
+            Path(fresh).rename(folder)
 
 
 def _run_maven(command: list[str], timeout_s: int) -> str | None:
@@ -184,11 +209,3 @@ def _fresh_folder(folder: Path) -> tempfile.TemporaryDirectory[str]:
     """A folder beside the wanted one: it takes its name only when it is complete."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     return tempfile.TemporaryDirectory(dir=folder.parent, prefix=".fresh-", ignore_cleanup_errors=True)
-
-
-def _move(fresh: str, folder: Path) -> None:
-    try:
-        Path(fresh).rename(folder)
-    except OSError:
-        if not folder.is_dir():  # another process was first otherwise, and its copy is as good
-            raise

@@ -23,6 +23,7 @@ from types import TracebackType
 from typing import NamedTuple
 
 from tests.support.kafka_jars import compile_java, java, kafka_classpath
+from tests.support.ports import ReservedPorts
 
 HERE = Path(__file__).resolve().parent / "kafka"
 NODE_SOURCE = HERE / "KafkaNode.java"
@@ -78,7 +79,9 @@ class KafkaServer:
         self._cluster_id = base64.urlsafe_b64encode(b"k" + uuid.uuid4().bytes[1:]).decode().rstrip("=")
         names = ["PLAINTEXT", "CONTROLLER", *(TLS_LISTENERS if certificates else ()),
                  *(("PROXIED",) if proxy_port else ())]
-        self._ports = dict(zip(names, free_ports(len(names)), strict=True))
+        # Kafka is told its ports before it starts, and comes back to them after a kill.
+        self._reserved = ReservedPorts(len(names))
+        self._ports = dict(zip(names, self._reserved.numbers, strict=True))
         self._process: subprocess.Popen[bytes] | None = None
         self._read_from = 0
 
@@ -159,8 +162,14 @@ class KafkaServer:
         return self.start()
 
     def pause(self) -> None:
-        """Stop the JVM where it stands (SIGSTOP): its sockets stay open and nothing answers."""
-        self._running().send_signal(signal.SIGSTOP)
+        """Stop the JVM where it stands (SIGSTOP): its sockets stay open and nothing answers from the return on.
+
+        A signal is only on its way when kill() returns, and the threads of a process stop one by one: the kernel tells
+        the parent when the last of them has. WNOWAIT leaves the news there, so that pausing twice is no error.
+        """
+        process = self._running()
+        process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)
 
     def resume(self) -> None:
         """Let a paused JVM go on (SIGCONT)."""
@@ -170,6 +179,7 @@ class KafkaServer:
         """End the node and remove its temporary folder; again is no error. A test's log needs no clean shutdown."""
         if self._process is not None:
             self.kill()
+        self._reserved.close()
         if self._own_folder:
             shutil.rmtree(self.folder, ignore_errors=True)
 

@@ -13,7 +13,7 @@ from typing import Any
 from tests.support.record_vectors import BASE_TIMESTAMP, DATA, write
 
 LIBRDKAFKA_BATCHES = DATA / "librdkafka_batches.json"
-TIMEOUT_S = 10.0
+TIMEOUT_S = 30.0
 FETCH = 1
 FETCH_VERSION = 4
 

@@ -30,7 +30,7 @@ class ProducerId(NamedTuple):
 
 
 def settled(call: Callable[[], Struct], *, code: Callable[[Struct], int] = lambda answer: answer["error_code"],
-            not_yet: Sequence[int] = NOT_YET, within_s: float = 10.0) -> Struct:
+            not_yet: Sequence[int] = NOT_YET, within_s: float = 30.0) -> Struct:
     """Ask again while the answer says to."""
     deadline = time.monotonic() + within_s
     while code(answer := call()) in not_yet:
@@ -119,7 +119,7 @@ class RawTransactions:
 
     def await_state(self, name: str) -> Struct:
         """Wait until the coordinator tells this state."""
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 30
         while (found := self.describe())["transaction_state"] != name:
             assert time.monotonic() < deadline, f"{found}, expected {name}"
             time.sleep(0.02)

@@ -24,7 +24,7 @@ def make_selector(*, is_broker: bool = False, max_receive_size_bytes: int | None
                     name=BROKER if is_broker else CLIENT, one_receive_per_poll=is_broker)
 
 
-def poll_until(selector: Selector, is_done: Callable[[], object], *, now_ms: int = 0, within_s: float = 5.0) -> None:
+def poll_until(selector: Selector, is_done: Callable[[], object], *, now_ms: int = 0, within_s: float = 30.0) -> None:
     """Poll until something is true; the first look is before the first poll."""
     deadline = time.monotonic() + within_s
     while not is_done():
@@ -67,7 +67,7 @@ class SelectorPair:
         assert channel is not None
         return channel
 
-    def step_until(self, is_done: Callable[[], object], *, within_s: float = 5.0) -> None:
+    def step_until(self, is_done: Callable[[], object], *, within_s: float = 30.0) -> None:
         """Poll both sides until something is true."""
         deadline = time.monotonic() + within_s
         while not is_done():
