@@ -1,8 +1,7 @@
-"""Failures explain themselves, each within its timeout, and close() returns."""
+"""Failures explain themselves, none comes before its timeout, and close() returns."""
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -10,6 +9,7 @@ from contextlib import AbstractContextManager
 import pytest
 
 from pyproducer import (
+    FutureRecordMetadata,
     IllegalStateError,
     InvalidTopicError,
     KafkaProducer,
@@ -24,16 +24,13 @@ from tests.support.log_checker import check_log, check_order, read_topic
 from tests.support.sending import Outcomes, error_of_send
 
 MAX_BLOCK_MS = 2500
-GRACE_S = 1.5
-
-
-@contextlib.contextmanager
-def nobody() -> Iterator[str]:
-    yield closed_port()
+# For what must not wait: a test that waits after all ends by the suite's own timeout.
+PATIENT_MS = 3_600_000
+CLOCK_STEP_S = 0.01
 
 
 @pytest.mark.parametrize(("server", "words"), [
-    (nobody, ("refused",)),
+    (closed_port, ("refused",)),
     (silent_server, ("no answer", "did not answer", "timed out", "timeout", "no response")),
     (black_hole, ("connect", "timed out", "timeout", "set up", "setup")),
     (http_server, ("http",)),
@@ -56,16 +53,13 @@ def test_host_name_when_it_does_not_resolve_then_the_error_says_so() -> None:
 def check_refusal(address: str, words: tuple[str, ...]) -> None:
     props = {"bootstrap.servers": address, "max.block.ms": MAX_BLOCK_MS, "request.timeout.ms": 1000,
              "delivery.timeout.ms": 2000, "socket.connection.setup.timeout.ms": 1000}
-    started = time.monotonic()
     with KafkaProducer(props) as producer:
+        started = time.monotonic()
         error = error_of_send(producer, "orders", b"value")
-        elapsed = time.monotonic() - started
-        assert elapsed < MAX_BLOCK_MS / 1000 + GRACE_S
-        closing = time.monotonic()
-    assert time.monotonic() - closing < GRACE_S
+        assert time.monotonic() - started >= MAX_BLOCK_MS / 1000 - CLOCK_STEP_S
     text = str(error)
-    print(f"{address} after {elapsed:.1f} s: {type(error).__name__}: {text}")
     assert isinstance(error, KafkaTimeoutError)
+    assert f"{MAX_BLOCK_MS} ms" in text
     assert error.phase == "metadata"
     assert error.outcome == "not_sent"
     assert address in text
@@ -76,12 +70,12 @@ def check_refusal(address: str, words: tuple[str, ...]) -> None:
 def test_several_bootstrap_servers_when_only_the_last_is_a_broker_then_it_is_found(
         kafka: KafkaServer, topic_name: str) -> None:
     topic = kafka.create_topic(topic_name)
-    with silent_server() as silent, http_server() as http:
-        servers = ",".join([closed_port(), http, silent, kafka.bootstrap_servers])
-        props = {"bootstrap.servers": servers, "request.timeout.ms": 1000, "delivery.timeout.ms": 10_000,
-                 "max.block.ms": 15_000}
+    with silent_server() as silent, http_server() as http, closed_port() as closed:
+        servers = ",".join([closed, http, silent, kafka.bootstrap_servers])
+        props = {"bootstrap.servers": servers, "request.timeout.ms": 1000, "delivery.timeout.ms": 60_000,
+                 "max.block.ms": 60_000}
         with KafkaProducer(props) as producer:
-            assert producer.send(topic, b"v").result(20).offset == 0
+            assert producer.send(topic, b"v").result(60).offset == 0
 
 
 @pytest.fixture
@@ -93,19 +87,21 @@ def producer(kafka: KafkaServer) -> Iterator[KafkaProducer]:
 def test_topic_when_unknown_and_not_created_then_the_error_names_it_and_the_answer(producer: KafkaProducer) -> None:
     started = time.monotonic()
     error = error_of_send(producer, "no-such-topic", b"v")
-    assert MAX_BLOCK_MS / 1000 - 0.5 < time.monotonic() - started < MAX_BLOCK_MS / 1000 + GRACE_S
+    assert time.monotonic() - started >= MAX_BLOCK_MS / 1000 - CLOCK_STEP_S
     assert isinstance(error, KafkaTimeoutError)
     assert error.phase == "metadata"
+    assert error.outcome == "not_sent"
+    assert f"{MAX_BLOCK_MS} ms" in str(error)
     assert "no-such-topic" in str(error)
     assert "UNKNOWN_TOPIC_OR_PARTITION" in str(error)
 
 
 @pytest.mark.parametrize("name", ["a/b", "with space", "x" * 250, ".."])
-def test_topic_when_its_name_is_invalid_then_the_error_comes_at_once(producer: KafkaProducer, name: str) -> None:
-    started = time.monotonic()
-    error = error_of_send(producer, name, b"v")
+def test_topic_when_its_name_is_invalid_then_the_error_does_not_wait_for_max_block_ms(
+        kafka: KafkaServer, name: str) -> None:
+    with KafkaProducer({"bootstrap.servers": kafka.bootstrap_servers, "max.block.ms": PATIENT_MS}) as producer:
+        error = error_of_send(producer, name, b"v")
     assert isinstance(error, InvalidTopicError), repr(error)
-    assert time.monotonic() - started < GRACE_S
     assert name in str(error)
 
 
@@ -191,30 +187,31 @@ def test_producer_when_closed_then_send_is_refused_and_close_again_is_no_error(
         producer.send(ProducerRecord(topic, b"v"))
 
 
-def test_buffer_when_it_is_full_and_the_broker_is_gone_then_send_gives_up_in_time(own_kafka: KafkaServer) -> None:
+def test_buffer_when_it_is_full_and_the_broker_is_gone_then_send_gives_up_after_max_block_ms(
+        own_kafka: KafkaServer) -> None:
     topic = own_kafka.create_topic("full")
     props = {"bootstrap.servers": own_kafka.bootstrap_servers, "buffer.memory": 200_000, "max.block.ms": 1000}
     producer = KafkaProducer(props)
     try:
         producer.send(topic, b"v").result(20)
         own_kafka.kill()
-        started = time.monotonic()
-        attempts = (_raised_or_failed_at_once(producer, topic) for _ in range(30))
-        error = next(error for error in attempts if error is not None)
-        assert time.monotonic() - started < 1 + GRACE_S
+        futures: list[FutureRecordMetadata] = []
+        error: BaseException | None = None
+        while error is None:
+            assert len(futures) < 30, "more was taken than fits"
+            started = time.monotonic()
+            try:
+                futures.append(producer.send(topic, b"x" * 15_000))
+            except KafkaTimeoutError as raised:
+                error = raised
+            else:
+                error = futures[-1].exception(0) if futures[-1].done() else None
+        assert time.monotonic() - started >= 1 - CLOCK_STEP_S
         assert isinstance(error, KafkaTimeoutError)
         assert error.phase == "buffer"
         assert error.outcome == "not_sent"
         assert "buffer.memory" in str(error)
+        assert "1000 ms" in str(error)
     finally:
-        closing = time.monotonic()
         producer.close(0.5)
-        assert time.monotonic() - closing < 0.5 + GRACE_S
-
-
-def _raised_or_failed_at_once(producer: KafkaProducer, topic: str) -> BaseException | None:
-    try:
-        future = producer.send(topic, b"x" * 15_000)
-    except KafkaTimeoutError as error:
-        return error
-    return future.exception(0) if future.done() else None
+    assert all(future.exception(0) is not None for future in futures), "close() leaves nobody waiting"

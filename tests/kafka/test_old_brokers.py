@@ -7,9 +7,10 @@ from collections.abc import Iterator
 import pytest
 
 from pyproducer import KafkaProducer
-from tests.support.kafka_server import KafkaServer, free_ports
+from tests.support.kafka_server import KafkaServer
 from tests.support.log_checker import check_log, check_order, read_topic
 from tests.support.old_broker import API_VERSIONS, INIT_PRODUCER_ID, METADATA, PRODUCE, RELEASES, OldBroker
+from tests.support.ports import reserved_port
 from tests.support.sending import Outcomes
 
 COUNT = 3000
@@ -25,8 +26,7 @@ class ProxiedKafka:
 
 @pytest.fixture(scope="module")
 def proxied_kafka() -> Iterator[ProxiedKafka]:
-    port = free_ports(1)[0]
-    with KafkaServer(proxy_port=port) as server:
+    with reserved_port() as port, KafkaServer(proxy_port=port) as server:
         yield ProxiedKafka(server, port)
 
 

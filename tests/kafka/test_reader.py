@@ -114,4 +114,4 @@ def answering(answer: bytes) -> Iterator[int]:
         thread = threading.Thread(target=serve)
         thread.start()
         yield server.getsockname()[1]
-        thread.join(10)
+        thread.join()

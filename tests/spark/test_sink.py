@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any
 
@@ -131,6 +132,22 @@ def test_tasks_of_one_worker_when_run_again_share_a_producer(spark: SparkSession
     assert len(set(used)) == len({pid for pid, _ in used})
 
 
-def test_empty_dataframe_opens_nothing(spark: SparkSession) -> None:
-    empty = spark.createDataFrame([], "value string")
-    empty.foreachPartition(KafkaSink({"bootstrap.servers": "127.0.0.1:1"}, topic="nowhere"))
+def test_empty_dataframe_makes_no_producer_and_opens_no_connection(spark: SparkSession) -> None:
+    """It was only seen that nothing fails, which holds for a producer that is made and never used, too."""
+    with socket.create_server(("127.0.0.1", 0)) as nobody:
+        address = f"127.0.0.1:{nobody.getsockname()[1]}"
+        sink = KafkaSink({"bootstrap.servers": address, "max.block.ms": 1000}, topic="nowhere")
+
+        def write_and_tell(part: Any) -> list[bool]:
+            from pyproducer.spark.sink import WORKER_POOL
+
+            sink(part)
+            return [sink._pool_key in WORKER_POOL._pooled]
+
+        empty = spark.createDataFrame([], "value string").repartition(2)
+        assert empty.rdd.getNumPartitions() == 2
+        assert empty.rdd.mapPartitions(write_and_tell).collect() == [False, False]
+        empty.foreachPartition(sink)
+        nobody.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            nobody.accept()

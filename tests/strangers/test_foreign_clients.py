@@ -19,6 +19,7 @@ import confluent_kafka.admin
 import pytest
 
 from pyproducer.broker import EmbeddedBroker
+from tests.support.ports import reserved_port
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # kafka-python reads its schemas in a way that Python left
@@ -186,6 +187,13 @@ def broker() -> Iterator[EmbeddedBroker]:
         yield started
 
 
+@pytest.fixture
+def port() -> Iterator[int]:
+    """A port that a broker finds again when it comes back."""
+    with reserved_port() as number:
+        yield number
+
+
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("writer", WRITERS)
 def test_client_writes_and_every_client_reads_it_back(
@@ -243,9 +251,8 @@ def test_eight_threads_of_producers_lose_and_repeat_nothing(broker: EmbeddedBrok
         last[record.partition, record.key] = number
 
 
-def test_a_broker_that_is_killed_and_started_again_loses_and_repeats_nothing(tmp_path: Path) -> None:
-    broker = EmbeddedBroker(data_dir=tmp_path, topics={"orders": PARTITIONS}, separate_process=True).start()
-    port = broker.port
+def test_a_broker_that_is_killed_and_started_again_loses_and_repeats_nothing(tmp_path: Path, port: int) -> None:
+    broker = EmbeddedBroker(data_dir=tmp_path, topics={"orders": PARTITIONS}, port=port, separate_process=True).start()
     producer = confluent_kafka.Producer({
         "bootstrap.servers": broker.bootstrap_servers, "enable.idempotence": True, "linger.ms": 1,
         "reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 100, "log_level": 0})

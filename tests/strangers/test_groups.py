@@ -20,6 +20,7 @@ import pytest
 from pyproducer.broker import EmbeddedBroker
 from tests.strangers import test_foreign_clients, test_transactions
 from tests.strangers.test_foreign_clients import Sent
+from tests.support.ports import reserved_port
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # kafka-python reads its schemas in a way that Python left
@@ -31,7 +32,7 @@ TOPIC, GROUP = "orders", "readers"
 PARTITIONS = 4
 COUNT = 2000
 MANY = 50_000
-TIMEOUT_S = 40
+TIMEOUT_S = 60
 Position = tuple[int, int]
 
 
@@ -187,10 +188,11 @@ def poll_until(condition: Callable[[], bool], *readers: Reader, found: list[Posi
 
 
 def test_two_members_share_one_leaves_and_offsets_survive_a_restart(open_reader: OpenReader, tmp_path: Path) -> None:
-    broker = EmbeddedBroker(data_dir=tmp_path, topics={TOPIC: PARTITIONS}, separate_process=True)
     everything = set(range(PARTITIONS))
     found: list[Position] = []
     with ExitStack() as stack:
+        broker = EmbeddedBroker(data_dir=tmp_path, topics={TOPIC: PARTITIONS}, separate_process=True,
+                                port=stack.enter_context(reserved_port()))
         stack.enter_context(broker)
         one, two = open_reader(broker.bootstrap_servers), open_reader(broker.bootstrap_servers)
         stack.callback(one.close)

@@ -18,6 +18,7 @@ import confluent_kafka
 import pytest
 
 from pyproducer.broker import EmbeddedBroker
+from tests.support.ports import reserved_port
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # kafka-python reads its schemas in a way that Python left
@@ -237,9 +238,13 @@ def test_a_second_producer_fences_the_first(broker: EmbeddedBroker, topic_name: 
 @pytest.mark.parametrize("commit", [True, False])
 @pytest.mark.parametrize("kill", [True, False])
 def test_an_open_transaction_outlives_the_broker(tmp_path: Path, kill: bool, commit: bool) -> None:
-    broker = EmbeddedBroker(data_dir=tmp_path, topics={"orders": PARTITIONS}, separate_process=True).start()
+    with reserved_port() as port:
+        check_an_open_transaction(tmp_path, port, kill=kill, commit=commit)
+
+
+def check_an_open_transaction(tmp_path: Path, port: int, *, kill: bool, commit: bool) -> None:
+    broker = EmbeddedBroker(data_dir=tmp_path, topics={"orders": PARTITIONS}, port=port, separate_process=True).start()
     try:
-        port = broker.port
         producer = confluent_kafka.Producer({
             "bootstrap.servers": broker.bootstrap_servers, "transactional.id": "shop", "linger.ms": 0,
             "reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 100, "log_level": 0})

@@ -152,6 +152,26 @@ def compile_java(source: Path, classpath: str | None = None) -> Path:
 
 
 @contextlib.contextmanager
+def shared_classes(classpath: str) -> Iterator[list[str]]:
+    """Give the options of a JVM that takes its classes, ready to use, from an archive: half the time of a short run.
+
+    The first run for a class path writes the archive when it ends (class data sharing, JDK 13 and newer); a JVM that
+    the archive does not fit goes on without it.
+    """
+    digest = hashlib.sha256(f"{java()}{classpath}".encode()).hexdigest()[:16]
+    archive = CACHE / "classes" / f"shared-{digest}.jsa"
+    quiet = ["-Xshare:auto", "-Xlog:disable", "-Xlog:all=error:stderr"]  # else the JVM's warnings are in the output
+    if archive.is_file():
+        yield [*quiet, f"-XX:SharedArchiveFile={archive}"]
+        return
+    with _fresh_folder(archive) as fresh:
+        made = Path(fresh) / archive.name
+        yield [*quiet, f"-XX:ArchiveClassesAtExit={made}"]
+        if made.is_file():
+            made.replace(archive)
+
+
+@contextlib.contextmanager
 def only_one_process(what: str) -> Iterator[None]:
     """Wait until no other process is inside with the same word.
 

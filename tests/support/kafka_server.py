@@ -22,7 +22,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple
 
-from tests.support.kafka_jars import compile_java, java, kafka_classpath
+from tests.support.kafka_jars import compile_java, java, kafka_classpath, shared_classes
 from tests.support.ports import ReservedPorts
 
 HERE = Path(__file__).resolve().parent / "kafka"
@@ -223,10 +223,12 @@ class KafkaServer:
 
     def run_tool(self, main_class: str, *arguments: str) -> str:
         """Run one of Kafka's command line tools and return what it prints, errors included."""
-        command = [self._java, "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dkafka.log.level=WARN",
-                   f"-Dlog4j2.configurationFile={HERE / 'log4j2.xml'}", "-cp", self._classpath, main_class, *arguments]
-        answer = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
-                                timeout=TOOL_TIMEOUT_S, check=False, stdin=subprocess.DEVNULL)
+        with shared_classes(self._classpath) as sharing:
+            command = [self._java, *sharing, "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
+                       "-Dkafka.log.level=WARN", f"-Dlog4j2.configurationFile={HERE / 'log4j2.xml'}", "-cp",
+                       self._classpath, main_class, *arguments]
+            answer = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                                    errors="replace", timeout=TOOL_TIMEOUT_S, check=False, stdin=subprocess.DEVNULL)
         if answer.returncode != 0:
             raise RuntimeError(f"{main_class} ended with {answer.returncode}: {answer.stdout[-2000:]}")
         return answer.stdout

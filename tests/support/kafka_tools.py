@@ -1,4 +1,4 @@
-"""Kafka's command line tools, as somebody at a terminal runs them; each run is a JVM of about two seconds.
+"""Kafka's command line tools, as somebody at a terminal runs them; each run is a JVM of about a second.
 
 Source:  the main classes that kafka-topics.sh and its like start (4.1).
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from tests.support.kafka_jars import java, kafka_tools_classpath
+from tests.support.kafka_jars import java, kafka_tools_classpath, shared_classes
 
 _LOGGING = Path(__file__).resolve().parent / "kafka" / "log4j2.xml"
 _TIMEOUT_S = 120
@@ -31,10 +31,13 @@ def run_tool(main_class: str, *arguments: str, stdin: str = "") -> str:
         MissingTool: Java or the jars are absent.
         RuntimeError: The tool ended with an error.
     """
-    command = [java(), "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dkafka.log.level=WARN",
-               f"-Dlog4j2.configurationFile={_LOGGING}", "-cp", kafka_tools_classpath(), main_class, *arguments]
-    answer = subprocess.run(command, input=stdin, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                            errors="replace", timeout=_TIMEOUT_S, check=False)
+    classpath = kafka_tools_classpath()
+    with shared_classes(classpath) as sharing:
+        command = [java(), *sharing, "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
+                   "-Dkafka.log.level=WARN", f"-Dlog4j2.configurationFile={_LOGGING}", "-cp", classpath, main_class,
+                   *arguments]
+        answer = subprocess.run(command, input=stdin, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                                errors="replace", timeout=_TIMEOUT_S, check=False)
     if answer.returncode != 0:
         raise RuntimeError(f"{main_class} ended with {answer.returncode}: {answer.stdout[-2000:]}")
     return answer.stdout
