@@ -236,6 +236,10 @@ def _measure_zstd_frame(view: memoryview, position: int) -> tuple[int, int, int 
 
     Returns:
         Where the frame ends, how much its blocks can hold at most, and what its header claims it holds (or None).
+
+    Raises:
+        CorruptRecordError: It ends early, or claims to hold nothing although its blocks are not empty: the library
+            would then give nothing without a look at them.
     """
     import zstandard
 
@@ -248,8 +252,9 @@ def _measure_zstd_frame(view: memoryview, position: int) -> tuple[int, int, int 
         claimed = None
     largest_block = min(parameters.window_size, ZSTD_MAX_BLOCK_BYTES)
     most = 0
+    start = position
     position += header_size
-    is_last = False
+    is_last = is_anything_there = False
     while not is_last:
         if position + 3 > end:
             _truncated("zstd", end)
@@ -259,11 +264,14 @@ def _measure_zstd_frame(view: memoryview, position: int) -> tuple[int, int, int 
         size = block_header >> 3
         # Type 0 is raw, 1 one byte repeated, 2 compressed; 3 does not exist, which the decompressor will say.
         most += largest_block if block_type >= 2 else size
+        is_anything_there = is_anything_there or size > 0
         position += 3 + (1 if block_type == 1 else size)
     if parameters.has_checksum:
         position += 4
     if position > end:
         _truncated("zstd", end)
+    if claimed == 0 and is_anything_there:
+        raise CorruptRecordError(f"zstd: the frame at byte {start} claims to be empty, but its blocks are not")
     return position, most, claimed
 
 

@@ -110,6 +110,37 @@ def test_a_zstd_frame_that_claims_more_than_its_blocks_can_hold_is_refused_unrea
         decompress(4, bytes(frame))
 
 
+@pytest.mark.parametrize(("content", "size_bytes"), [
+    (bytes(200_000), 4), (bytes(32 << 20), 4), (TEXT, 4), (b"x", 1), (bytes(255), 1), (os.urandom(200_000), 4),
+], ids=["zeros", "bomb", "text", "one byte", "a run", "noise"])
+def test_zstd_frame_when_it_claims_to_be_empty_and_is_not_then_refused(content: bytes, size_bytes: int) -> None:
+    """The zstd library gives nothing for a frame whose header claims 0 bytes, without a look at its blocks.
+
+    So a damaged batch was read as one without records, and a bomb of 32 MiB was no bomb.
+    """
+    frame = bytearray(zstandard.ZstdCompressor().compress(content))
+    end = zstandard.frame_header_size(bytes(frame[:18]))  # the content size is the last field of the header
+    assert int.from_bytes(frame[end - size_bytes:end], "little") == len(content)
+    frame[end - size_bytes:end] = bytes(size_bytes)
+    with pytest.raises(CorruptRecordError, match="claims to be empty"):
+        decompress(4, bytes(frame), 1 << 20)
+
+
+@pytest.mark.parametrize("with_checksum", [True, False])
+def test_zstd_frame_when_it_is_empty_then_nothing_comes_out_and_what_follows_is_read(with_checksum: bool) -> None:
+    compressor = zstandard.ZstdCompressor(write_checksum=with_checksum)
+    assert decompress(4, compressor.compress(b"")) == b""
+    assert decompress(4, compressor.compress(b"") + compressor.compress(TEXT)) == TEXT
+
+
+@pytest.mark.parametrize("claimed", [1, 65_536, 199_999, 200_001])
+def test_zstd_frame_when_it_claims_another_size_than_it_has_then_refused(claimed: int) -> None:
+    frame = bytearray(zstandard.ZstdCompressor().compress(bytes(200_000)))
+    frame[5:9] = claimed.to_bytes(4, "little")
+    with pytest.raises(CorruptRecordError, match="zstd"):
+        decompress(4, bytes(frame))
+
+
 def test_gzip_with_a_wrong_checksum_or_bytes_behind_it_is_refused() -> None:
     member = bytearray(gzip.compress(TEXT))
     with pytest.raises(CorruptRecordError, match=f"gzip.*in the member at byte {len(member)}"):
