@@ -13,7 +13,7 @@ from typing import Any
 from unittest import mock
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pyproducer.accumulator.buffer_pool import BufferPool
@@ -185,7 +185,6 @@ def outcomes_of_batch(future: Any) -> list[Any]:
 
 
 @given(st.lists(row, max_size=40), st.lists(shapes, min_size=5, max_size=5), st.booleans())
-@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
 def test_send_batch_gives_what_send_gives_row_by_row(rows: list[Any], how: list[dict[str, Any]],
                                                      serialized: bool) -> None:
     expected = Road()
@@ -234,12 +233,13 @@ def test_times_become_epoch_milliseconds(unit: str, in_ms: int) -> None:
 numbers = st.integers(-5, 40)
 
 
+@pytest.mark.skipif(not _BUILT, reason="the compiled twin is not built here (no C compiler): nothing to compare with")
 @given(st.lists(numbers, max_size=8), st.binary(max_size=20), st.none() | st.binary(max_size=2), st.booleans(),
        st.integers(0, 4), st.integers(0, 6))
 def test_broken_arrow_buffers_raise_and_are_never_read_behind(offsets: list[int], data: bytes, validity: bytes | None,
                                                              is_wide: bool, offset: int, length: int) -> None:
     results = []
-    for twin in map(parts_of, ("python", TWINS[-1])):
+    for twin in map(parts_of, TWINS):
         try:
             column = twin.binary_column(validity, array("q" if is_wide else "i", offsets), data, is_wide, offset,
                                         length)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyproducer.common.errors import ProtocolError, SchemaError
@@ -18,11 +18,12 @@ from pyproducer.protocol.request_context import parse_request
 from pyproducer.protocol.schema import NullableStruct, Schema, Struct
 from pyproducer.protocol.straight_line import reader_of, writer_of
 from pyproducer.protocol.types import BOOLEAN, FLOAT64, UUID, VARINT, VARLONG, ArrayOf, Type
+from tests.property.profiles import examples
 
 SCHEMAS = [(api, is_request, version)
            for api in ApiKeys for is_request in (True, False)
            for version in range(api.oldest_version, api.latest_version + 1)]
-BOUNDED = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+BOUNDED = settings(max_examples=examples(300))
 
 INTEGERS = {"INT8": 8, "INT16": 16, "INT32": 32, "INT64": 64}
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)

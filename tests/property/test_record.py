@@ -19,6 +19,7 @@ from pyproducer.record.control import parse_control_record
 from pyproducer.record.decompression import decompress
 from pyproducer.record.layout import MAX_SEQUENCE, decrement_sequence, increment_sequence
 from pyproducer.record.validation import BatchFault, BatchRules, validate_batch
+from tests.property.profiles import examples
 
 LIMIT_BYTES = 1 << 20
 # Libraries keep windows and tables of their own, and each piece exists twice while pieces are joined.
@@ -130,7 +131,7 @@ def damaged_batches(draw: st.DrawFn) -> bytes:
     return bytes(data)
 
 
-@settings(max_examples=400, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(400))
 @given(damaged_batches(), buffer_types)
 def test_damage_raises_corrupt_record_error_and_nothing_else(data: bytes, buffer_type: Any) -> None:
     with contextlib.suppress(CorruptRecordError):
@@ -144,7 +145,7 @@ def test_damage_raises_corrupt_record_error_and_nothing_else(data: bytes, buffer
     assert isinstance(verdict, RecordBatch | BatchFault)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.integers(0, 5), st.binary(max_size=200), st.data())
 def test_garbage_in_any_codec_raises_corrupt_record_error_and_nothing_else(codec_id: int, garbage: bytes,
                                                                            data: st.DataObject) -> None:
