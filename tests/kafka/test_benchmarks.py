@@ -30,7 +30,8 @@ def require(name: str) -> None:
         FOREIGN[name]()
 
 
-@pytest.mark.parametrize("name", ALL_CLIENTS)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=() if name == "pyproducer" else pytest.mark.soak)
+                                  for name in ALL_CLIENTS])
 def test_client_in_a_process_of_its_own_stores_the_workload_and_measures(kafka: KafkaServer, name: str) -> None:
     require(name)
     measurement = run_client(name, kafka, 3, Workload(record_count=2000, warm_up_s=0))
@@ -39,6 +40,7 @@ def test_client_in_a_process_of_its_own_stores_the_workload_and_measures(kafka: 
     assert measurement.peak_memory_mib > 5
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("name", ALL_CLIENTS)
 def test_client_out_of_the_box_without_keys_stores_the_workload(kafka: KafkaServer, name: str) -> None:
     require(name)
@@ -46,6 +48,7 @@ def test_client_out_of_the_box_without_keys_stores_the_workload(kafka: KafkaServ
     assert run_client(name, kafka, 3, workload).seconds > 0
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("name", ALL_LATENCY_CLIENTS)
 def test_waiting_caller_gets_percentiles_in_order(kafka: KafkaServer, name: str) -> None:
     require(name)
@@ -54,6 +57,7 @@ def test_waiting_caller_gets_percentiles_in_order(kafka: KafkaServer, name: str)
     assert 0 < latency.p50_us <= latency.p99_us <= latency.p999_us
 
 
+@pytest.mark.soak
 def test_waiting_caller_beside_a_busy_thread_is_measured(kafka: KafkaServer) -> None:
     workload = Workload(record_count=20, linger_ms=0)
     assert run_latency("pyproducer", kafka, 3, workload, busy=True).p50_us > 0
@@ -87,6 +91,7 @@ def test_report_of_two_rounds_gives_medians_and_ratios_within_a_round() -> None:
     assert "0.38 (0.25-0.50)" in ratios
 
 
+@pytest.mark.soak
 def test_batch_writer_benchmark_reads_back_every_codec() -> None:
     done = subprocess.run([sys.executable, "-m", "benchmarks.batch_writer", "--rounds", "1"], cwd=ROOT,
                           capture_output=True, text=True, timeout=120, check=True)
@@ -94,6 +99,7 @@ def test_batch_writer_benchmark_reads_back_every_codec() -> None:
         assert f"\n{codec} " in done.stdout
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("name", sorted(PRESSED))
 def test_memory_of_a_client_is_watched_while_the_broker_is_stopped(own_kafka: KafkaServer, name: str) -> None:
     resident = press(name, own_kafka, Workload(record_count=100), 0.5, stopped=True)
@@ -101,6 +107,7 @@ def test_memory_of_a_client_is_watched_while_the_broker_is_stopped(own_kafka: Ka
     assert resident.record_count > 0
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("name", sorted(FIRST_RECORD))
 def test_startup_is_import_and_then_the_first_acknowledgement(
         kafka: KafkaServer, name: str, tmp_path: Path) -> None:

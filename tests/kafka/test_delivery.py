@@ -216,6 +216,7 @@ def test_idempotent_batches_when_stored_then_they_have_producer_ids_and_sequence
     assert len({line.split("producerId: ")[1].split(" ")[0] for line in batches} - {"-1"}) == 1
 
 
+@pytest.mark.soak  # a cluster of its own; tests/embedded has the same story
 def test_unknown_topic_when_auto_created_then_records_arrive(topic_name: str) -> None:
     settings = {"auto.create.topics.enable": True, "num.partitions": 3}
     with KafkaServer(settings=settings) as server, \

@@ -28,7 +28,7 @@ def run_java(broker: EmbeddedBroker) -> list[str]:
     return done.stdout.splitlines()
 
 
-@pytest.mark.parametrize("level", [0, 2])
+@pytest.mark.parametrize("level", [pytest.param(0, marks=pytest.mark.soak), 2])
 def test_java_commits_aborts_and_is_fenced(tmp_path: Path, level: int) -> None:
     with EmbeddedBroker(data_dir=tmp_path, topics={"orders": 2}, config={
             "transaction.version": level, "transaction.state.log.num.partitions": 1}) as broker:

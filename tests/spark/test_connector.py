@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from pyproducer.broker import EmbeddedBroker
 
-ROW_COUNT = 50_000
+ROW_COUNT = 20_000
 PARTITIONS = 3
 TIMEOUT_S = 120
 
@@ -40,8 +40,8 @@ def write(frame: DataFrame, broker: EmbeddedBroker, topic: str) -> None:
 
 
 @pytest.mark.usefixtures("connector")
-def test_batch_sink_and_source_carry_50000_rows(spark: SparkSession, embedded: EmbeddedBroker,
-                                                topic_name: str) -> None:
+def test_batch_sink_and_source_carry_every_row_once(spark: SparkSession, embedded: EmbeddedBroker,
+                                                    topic_name: str) -> None:
     embedded.create_topic(topic_name, PARTITIONS)
     write(rows(spark), embedded, topic_name)
     stored = Counter((record.key, record.value, tuple(record.headers)) for record in embedded.records(topic_name))
@@ -57,6 +57,7 @@ def test_batch_sink_and_source_carry_50000_rows(spark: SparkSession, embedded: E
         for offset in range(end)}
 
 
+@pytest.mark.soak
 @pytest.mark.usefixtures("connector")
 def test_stream_from_topic_to_topic_goes_on_where_it_was(spark: SparkSession, embedded: EmbeddedBroker,
                                                          topic_name: str, tmp_path: Path) -> None:

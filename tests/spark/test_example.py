@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.embedded.test_examples import run_example
 
 
+@pytest.mark.soak  # a Spark of its own
 def test_spark_sink_example_stores_its_rows() -> None:
     # Python inside the JVM's workers warns on its own account; only ours is under -W error.
     assert "10000 rows stored" in run_example("examples.spark_sink", warnings_are_errors=False)

@@ -15,7 +15,7 @@ from tests.support.log_checker import StoredRecord, read_topic
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-ROW_COUNT = 200_000
+TASK_COUNT = 4
 
 
 @pytest.fixture(params=["embedded", "kafka"])
@@ -24,35 +24,36 @@ def cluster(request: pytest.FixtureRequest) -> Any:
     return request.getfixturevalue(request.param)
 
 
-def many_rows(spark: SparkSession) -> DataFrame:
+def many_rows(spark: SparkSession, count: int) -> DataFrame:
     from pyspark.sql import functions as f
 
-    return spark.range(0, ROW_COUNT, numPartitions=4).select(
+    return spark.range(0, count, numPartitions=TASK_COUNT).select(
         f.concat(f.lit("key-"), (f.col("id") % 1000).cast("string")).alias("key"),
         f.concat(f.lit("value-"), f.col("id").cast("string")).cast("binary").alias("value"),
         f.array(f.struct(f.lit("id").alias("key"), f.col("id").cast("string").cast("binary").alias("value")))
         .alias("headers"))
 
 
-def test_foreach_partition_with_200000_rows_stores_each_once(spark: SparkSession, cluster: Any,
-                                                              topic_name: str) -> None:
+@pytest.mark.parametrize("count", [20_000, pytest.param(200_000, marks=pytest.mark.soak)])
+def test_foreach_partition_with_many_rows_stores_each_once(spark: SparkSession, cluster: Any, topic_name: str,
+                                                           count: int) -> None:
     cluster.create_topic(topic_name, 3)
     sink = KafkaSink({"bootstrap.servers": cluster.bootstrap_servers, "compression.type": "lz4"}, topic=topic_name)
-    many_rows(spark).foreachPartition(sink)
+    many_rows(spark, count).foreachPartition(sink)
     stored = read_topic(cluster.bootstrap_servers, topic_name)
     found = Counter((record.key, record.value, record.headers) for record in stored)
-    assert found == Counter((b"key-%d" % (i % 1000), b"value-%d" % i, (("id", b"%d" % i),)) for i in range(ROW_COUNT))
-    assert_keys_in_order(stored)
+    assert found == Counter((b"key-%d" % (i % 1000), b"value-%d" % i, (("id", b"%d" % i),)) for i in range(count))
+    assert_keys_in_order(stored, count)
 
 
-def assert_keys_in_order(stored: list[StoredRecord]) -> None:
+def assert_keys_in_order(stored: list[StoredRecord], count: int) -> None:
     """A key lies in one partition, and the rows of one Spark task in the order of the task."""
     partitions: defaultdict[bytes | None, set[int]] = defaultdict(set)
     last: dict[tuple[bytes | None, int], int] = {}
     for record in stored:
         partitions[record.key].add(record.partition)
         number = int((record.value or b"")[len(b"value-"):])
-        task = number // (ROW_COUNT // 4)
+        task = number // (count // TASK_COUNT)
         assert last.get((record.key, task), -1) < number
         last[record.key, task] = number
     assert {len(used) for used in partitions.values()} == {1}

@@ -66,6 +66,7 @@ def test_50000_records_are_carried_by_a_group_in_transactions(language: str) -> 
         assert {record.key for record in broker.records("orders")} == {b"k%d" % number for number in range(1000)}
 
 
+@pytest.mark.soak  # tests/strangers/test_java_tools.py has it with fewer lines
 def test_50000_lines_through_the_console_tools_and_a_group() -> None:
     with EmbeddedBroker(topics={"orders": PARTITIONS}, separate_process=True) as broker:
         server = ("--bootstrap-server", broker.bootstrap_servers)

@@ -235,8 +235,9 @@ def test_a_second_producer_fences_the_first(broker: EmbeddedBroker, topic_name: 
     assert read_kafka_python(broker.bootstrap_servers, topic_name) == [b"living"]
 
 
-@pytest.mark.parametrize("commit", [True, False])
-@pytest.mark.parametrize("kill", [True, False])
+@pytest.mark.parametrize(("kill", "commit"), [
+    (True, True), (False, False), pytest.param(True, False, marks=pytest.mark.soak),
+    pytest.param(False, True, marks=pytest.mark.soak)])
 def test_an_open_transaction_outlives_the_broker(tmp_path: Path, kill: bool, commit: bool) -> None:
     with reserved_port() as port:
         check_an_open_transaction(tmp_path, port, kill=kill, commit=commit)
