@@ -153,6 +153,7 @@ def await_end_offset(bootstrap_servers: str, topic: str, offset: int) -> None:
     deadline = time.monotonic() + GIVE_UP_S
     consumer = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": "not-used", "log_level": 0})
     try:
+        # Without `cached`, the broker is asked each time.
         while (end := consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=GIVE_UP_S)[1]) < offset:
             assert time.monotonic() < deadline, f"the log ends at {end}"
             time.sleep(0.02)

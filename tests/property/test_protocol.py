@@ -23,7 +23,7 @@ from tests.property.profiles import examples
 SCHEMAS = [(api, is_request, version)
            for api in ApiKeys for is_request in (True, False)
            for version in range(api.oldest_version, api.latest_version + 1)]
-BOUNDED = settings(max_examples=examples(300))
+BOUNDED = settings(max_examples=examples(150))
 
 INTEGERS = {"INT8": 8, "INT16": 16, "INT32": 32, "INT64": 64}
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)

@@ -131,7 +131,7 @@ def damaged_batches(draw: st.DrawFn) -> bytes:
     return bytes(data)
 
 
-@settings(max_examples=examples(400))
+@settings(max_examples=examples(200))
 @given(damaged_batches(), buffer_types)
 def test_damage_raises_corrupt_record_error_and_nothing_else(data: bytes, buffer_type: Any) -> None:
     with contextlib.suppress(CorruptRecordError):
@@ -145,7 +145,7 @@ def test_damage_raises_corrupt_record_error_and_nothing_else(data: bytes, buffer
     assert isinstance(verdict, RecordBatch | BatchFault)
 
 
-@settings(max_examples=examples(300))
+@settings(max_examples=examples(200))
 @given(st.integers(0, 5), st.binary(max_size=200), st.data())
 def test_garbage_in_any_codec_raises_corrupt_record_error_and_nothing_else(codec_id: int, garbage: bytes,
                                                                            data: st.DataObject) -> None:

@@ -22,6 +22,7 @@ from tests.support.kafka_tools import (
     TRANSACTIONS,
     run_tool,
 )
+from tests.support.log_checker import check_order
 
 
 @pytest.fixture(scope="module")
@@ -81,6 +82,7 @@ def test_console_producer_and_consumer_groups_offsets_and_deleted_records(
          "--property", "key.separator=:", stdin="\n".join(lines) + "\n")
     stored = broker.records("seeds")
     assert sorted(int(record.value or b"") for record in stored) == list(range(500))
+    check_order((record.key, int(record.value or b"")) for record in stored)
     ends = broker.log_end_offsets("seeds")
     assert words(tool(broker, GET_OFFSETS, "--topic", "seeds")) == [
         [f"seeds:{partition}:{end}"] for partition, end in sorted(ends.items())]

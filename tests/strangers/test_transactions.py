@@ -18,6 +18,7 @@ import confluent_kafka
 import pytest
 
 from pyproducer.broker import EmbeddedBroker
+from tests.support.log_checker import check_order
 from tests.support.ports import reserved_port
 
 with warnings.catch_warnings():
@@ -116,6 +117,13 @@ def write_aiokafka(bootstrap_servers: str, topic: str, group: str) -> None:
 
 # ---- readers: committed values, until there are as many as expected and the end is reached
 
+def in_any_order_of_partitions(found: list[bytes]) -> list[bytes]:
+    """Check that the numbers of a transaction rise within each partition; return the values sorted."""
+    numbered = [(value.rpartition(b"-")[0], int(value.rpartition(b"-")[2])) for value in found if b"-" in value]
+    check_order((((name, number % PARTITIONS), number) for name, number in numbered), "transaction and partition")
+    return sorted(found)
+
+
 def read_confluent(bootstrap_servers: str, topic: str) -> list[bytes]:
     consumer = confluent_kafka.Consumer({
         "bootstrap.servers": bootstrap_servers, "group.id": "not-used", "enable.auto.commit": False,
@@ -135,7 +143,7 @@ def read_confluent(bootstrap_servers: str, topic: str) -> list[bytes]:
     finally:
         consumer.close()
     assert len(ended) == PARTITIONS, "the end was not reached"
-    return sorted(found)
+    return in_any_order_of_partitions(found)
 
 
 def read_kafka_python(bootstrap_servers: str, topic: str) -> list[bytes]:
@@ -154,7 +162,7 @@ def read_kafka_python(bootstrap_servers: str, topic: str) -> list[bytes]:
                 found += [message.value for message in messages]
     finally:
         consumer.close()
-    return sorted(found)
+    return in_any_order_of_partitions(found)
 
 
 def read_aiokafka(bootstrap_servers: str, topic: str) -> list[bytes]:
@@ -175,7 +183,7 @@ def read_aiokafka(bootstrap_servers: str, topic: str) -> list[bytes]:
                     found += [message.value for message in messages]
         finally:
             await consumer.stop()
-        return sorted(found)
+        return in_any_order_of_partitions(found)
 
     return asyncio.run(read())
 

@@ -52,7 +52,7 @@ def read_topic(bootstrap_servers: str, topic: str, *, consumer_settings: Mapping
         wanted: dict[int, int] = {}
         starts: list[TopicPartition] = []
         for partition in _partitions(consumer, topic, deadline):
-            low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=_left(deadline))
+            low, high = _watermarks(consumer, TopicPartition(topic, partition), deadline)
             if high > low:
                 wanted[partition] = high
                 starts.append(TopicPartition(topic, partition, low))
@@ -112,6 +112,21 @@ def _partitions(consumer: object, topic: str, deadline: float) -> list[int]:
         if time.monotonic() > deadline:
             raise TimeoutError(f"topic {topic} cannot be read: {known.error or 'it has no partitions'}")
         time.sleep(0.05)
+
+
+def _watermarks(consumer: object, partition: object, deadline: float) -> tuple[int, int]:
+    """A broker that was killed or paused just before may lead nothing for a moment."""
+    from confluent_kafka import KafkaException
+
+    while True:
+        try:
+            low, high = consumer.get_watermark_offsets(partition, timeout=_left(deadline))  # type: ignore[attr-defined]  # no stubs
+        except KafkaException:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
+        else:
+            return low, high
 
 
 def _read(consumer: object, wanted: dict[int, int], deadline: float, topic: str) -> list[StoredRecord]:
