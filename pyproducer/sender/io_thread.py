@@ -16,7 +16,7 @@ from pyproducer.common.errors import UNKNOWN, ProducerClosedError
 from pyproducer.sender.turns import SenderTurns
 
 if TYPE_CHECKING:
-    from pyproducer.client.network_client import NetworkClient
+    from pyproducer.client.kafka_client import KafkaClient
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +27,7 @@ _PAUSE_AFTER_BUG_SECONDS = 0.1
 class IoThread:
     """Runs the sender until it is told to close; then sends what was accepted, and ends."""
 
-    def __init__(self, turns: SenderTurns, client: NetworkClient, accumulator: RecordAccumulator,
+    def __init__(self, turns: SenderTurns, client: KafkaClient, accumulator: RecordAccumulator,
                  client_id: str) -> None:
         self._turns = turns
         self._client = client

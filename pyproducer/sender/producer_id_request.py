@@ -19,7 +19,7 @@ from pyproducer.protocol.apis import ApiKeys
 from pyproducer.transaction.transaction_manager import TransactionManager
 
 if TYPE_CHECKING:
-    from pyproducer.client.network_client import NetworkClient
+    from pyproducer.client.kafka_client import KafkaClient
 
 log = logging.getLogger(__name__)
 
@@ -30,7 +30,7 @@ NO_TRANSACTION_TIMEOUT_MS = 2**31 - 1  # what Java sends without a transactional
 class ProducerIdRequest:
     """Keeps one InitProducerId request on its way while an id is needed."""
 
-    def __init__(self, *, client: NetworkClient, metadata: ProducerMetadata, transaction_manager: TransactionManager,
+    def __init__(self, *, client: KafkaClient, metadata: ProducerMetadata, transaction_manager: TransactionManager,
                  request_timeout_ms: int, retry_backoff: ExponentialBackoff) -> None:
         self._client = client
         self._metadata = metadata

@@ -26,7 +26,7 @@ from pyproducer.sender.producer_id_request import ProducerIdRequest
 from pyproducer.transaction.transaction_manager import TransactionManager
 
 if TYPE_CHECKING:
-    from pyproducer.client.network_client import NetworkClient
+    from pyproducer.client.kafka_client import KafkaClient
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ NEVER_MS = 2**31 - 1
 class Sender:
     """Moves batches from the accumulator to the brokers, one step at a time."""
 
-    def __init__(self, *, client: NetworkClient, metadata: ProducerMetadata, accumulator: RecordAccumulator,
+    def __init__(self, *, client: KafkaClient, metadata: ProducerMetadata, accumulator: RecordAccumulator,
                  completion: Completion, in_flight: InFlightBatches, producer_id_request: ProducerIdRequest | None,
                  transaction_manager: TransactionManager | None, acks: int, max_request_size_bytes: int,
                  request_timeout_ms: int, guarantees_order_by_muting: bool, metrics: Metrics,

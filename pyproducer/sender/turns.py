@@ -22,15 +22,15 @@ import logging
 import sys
 import threading
 from types import CodeType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from pyproducer.accumulator.produce_result import ProduceRequestResult
-from pyproducer.accumulator.record_accumulator import RecordAccumulator
 from pyproducer.common.clock import Clock
-from pyproducer.sender.sender import NEVER_MS, Sender
+from pyproducer.sender.sender import NEVER_MS
 
 if TYPE_CHECKING:
-    from pyproducer.client.network_client import NetworkClient
+    from pyproducer.client.kafka_client import KafkaClient
+    from pyproducer.common.cluster import TopicPartition
 
 log = logging.getLogger(__name__)
 
@@ -43,10 +43,37 @@ _NOBODY = 0
 _GENERATOR_FLAGS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
 
+class SteppedSender(Protocol):
+    """What the turns need of the Sender."""
+
+    @property
+    def needs_its_thread(self) -> bool:
+        """Whether there is work that only the sender's own thread does."""
+
+    def connected_leader(self, topic_partition: TopicPartition, now_ms: int) -> int | None:
+        """Return the node that takes the partition's batches, or None when it must be found or connected first."""
+
+    def run_once(self, now_ms: int, longest_wait_ms: int | None = None, awaited_node_id: int | None = None) -> None:
+        """Take one turn."""
+
+    def recover(self, now_ms: int) -> None:
+        """Go on after a turn that ended half way."""
+
+
+class IncompleteWork(Protocol):
+    """What the turns need of the RecordAccumulator."""
+
+    def has_incomplete(self) -> bool:
+        """Whether any record's outcome is not known yet."""
+
+    def incomplete_batch_count(self) -> int:
+        """How many batches' outcomes are not known yet."""
+
+
 class SenderTurns:
     """Gives the role of the sender to one thread at a time."""
 
-    def __init__(self, sender: Sender, client: NetworkClient, accumulator: RecordAccumulator, clock: Clock) -> None:
+    def __init__(self, sender: SteppedSender, client: KafkaClient, accumulator: IncompleteWork, clock: Clock) -> None:
         self._sender = sender
         self._client = client
         self._accumulator = accumulator

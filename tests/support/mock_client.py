@@ -1,60 +1,105 @@
-"""A NetworkClient without a network: every node is ready, and the test answers the requests."""
+"""A NetworkClient without a network: nodes are ready unless the test says otherwise, and the test answers requests.
+
+Thread:  whoever takes the sender's turns; `wakeup` any.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyproducer.client.request import ClientRequest, ClientResponse
 from pyproducer.common.cluster import Node
+from pyproducer.common.errors import IllegalStateError
+
+if TYPE_CHECKING:
+    from pyproducer.client.kafka_client import KafkaClient
 
 
 class MockClient:
-    """The part of NetworkClient that the sender uses; see tests/unit/sender."""
+    """KafkaClient; mypy compares the two.
+
+    `on_send` is called before a request counts as sent, `on_poll` in the middle of a poll: an exception of theirs is
+    one that comes from outside at that place.
+    """
 
     def __init__(self, node: Node, *, max_in_flight: int = 5, version: int = 12) -> None:
-        self.node = node
+        self.node: Node | None = node
         self.max_in_flight = max_in_flight
         self.version = version
         self.sent: list[ClientRequest] = []
         self.bodies: list[Mapping[str, Any]] = []
         self.in_flight: list[ClientRequest] = []
         self.poll_timeouts: list[int] = []
+        self.on_send: Callable[[], None] | None = None
         self.on_poll: Callable[[], None] | None = None
         self.is_ready_now = True
+        self.unready_nodes: set[int] = set()
+        self.wakeup_count = 0
+        self.start_over_times: list[int] = []
         self.closed = False
 
     def ready(self, node: Node, now_ms: int) -> bool:
-        return self.is_ready_now and len(self.in_flight) < self.max_in_flight
+        return self._can_send(node.node_id)
+
+    def is_connected(self, node_id: int, now_ms: int) -> bool:
+        return self.is_ready_now and node_id not in self.unready_nodes
 
     def poll_delay_ms(self, node: Node, now_ms: int) -> int:
         return 50
 
-    def least_loaded_node(self, now_ms: int) -> Node:
+    def least_loaded_node(self, now_ms: int) -> Node | None:
         return self.node
 
+    def has_in_flight_requests(self, node_id: int | None = None) -> bool:
+        return any(node_id in (None, request.destination) for request in self.in_flight)
+
     def send(self, request: ClientRequest, now_ms: int) -> None:
-        version = self.version if request.max_version is None else min(self.version, request.max_version)
+        if self.closed or not self._can_send(request.destination):
+            raise IllegalStateError(f"node {request.destination} is not ready")
+        if self.on_send is not None:
+            self.on_send()
         self.sent.append(request)
-        self.bodies.append(request.build(version))
+        self.bodies.append(request.build(self._version_of(request)))
         self.in_flight.append(request)
 
     def poll(self, timeout_ms: int, now_ms: int, awaited_node_id: int | None = None) -> list[ClientResponse]:
+        if self.closed:
+            raise IllegalStateError("the client is closed")
         self.poll_timeouts.append(timeout_ms)
         if self.on_poll is not None:
             self.on_poll()
         return []
 
     def wakeup(self) -> None:
-        pass
+        self.wakeup_count += 1
+
+    def start_over(self, now_ms: int) -> None:
+        self.start_over_times.append(now_ms)
+        self.in_flight.clear()
 
     def close(self) -> None:
         self.closed = True
 
     def answer(self, body: Mapping[str, Any] | None, *, received_ms: int = 0, request: ClientRequest | None = None,
                **how: Any) -> None:
-        """End the oldest request in flight, or a given one."""
+        """End the oldest request in flight, or a given one; `how` is what ClientResponse takes besides."""
         request = request or self.in_flight[0]
         self.in_flight.remove(request)
         assert request.on_complete is not None
-        request.on_complete(ClientResponse(request, self.version, body, received_ms=received_ms, **how))
+        request.on_complete(ClientResponse(request, self._version_of(request), body, received_ms=received_ms, **how))
+
+    def body_of(self, request: ClientRequest) -> Mapping[str, Any]:
+        """What was sent in a request, as it was then."""
+        return self.bodies[self.sent.index(request)]
+
+    def _can_send(self, node_id: int) -> bool:
+        count = sum(request.destination == node_id for request in self.in_flight)
+        return self.is_connected(node_id, 0) and count < self.max_in_flight
+
+    def _version_of(self, request: ClientRequest) -> int:
+        return self.version if request.max_version is None else min(self.version, request.max_version)
+
+
+def _as_kafka_client(client: MockClient) -> KafkaClient:
+    return client

@@ -115,7 +115,11 @@ def test_send_when_a_value_does_not_fit_then_an_error_and_the_connection_stays()
 def test_on_complete_when_it_raises_then_logged_and_the_others_are_called(caplog):
     setup, ended = ready_setup(), []
     first = find_coordinator(setup)
-    first.on_complete = lambda response: 1 // 0
+
+    def fail(response):
+        raise ZeroDivisionError
+
+    first.on_complete = fail
     setup.client.send(first, setup.now_ms)
     setup.client.send(find_coordinator(setup, ended), setup.now_ms)
     for sent in setup.selector.asked(ApiKeys.FIND_COORDINATOR):

@@ -14,11 +14,14 @@ TP = TopicPartition("t", 0)
 
 
 class Batch:
-    def __init__(self, count=1):
-        self.topic_partition = TP
+    """SequencedBatch."""
+
+    def __init__(self, count=1, topic_partition=TP):
+        self.topic_partition = topic_partition
         self.record_count = count
         self.producer_id = self.producer_epoch = self.base_sequence = -1
         self.is_sequence_reset = False
+        self.is_done = False
 
     @property
     def has_sequence(self):
