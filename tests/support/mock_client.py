@@ -5,6 +5,7 @@ Thread:  whoever takes the sender's turns; `wakeup` any.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,8 @@ class MockClient:
     """KafkaClient; mypy compares the two.
 
     `on_send` is called before a request counts as sent, `on_poll` in the middle of a poll: an exception of theirs is
-    one that comes from outside at that place.
+    one that comes from outside at that place. `bodies` are copies: what is on the wire must not be written to before the
+    request ended, and `answer` looks whether it was.
     """
 
     def __init__(self, node: Node, *, max_in_flight: int = 5, version: int = 12) -> None:
@@ -29,8 +31,10 @@ class MockClient:
         self.version = version
         self.sent: list[ClientRequest] = []
         self.bodies: list[Mapping[str, Any]] = []
+        self._live_bodies: list[Mapping[str, Any]] = []
         self.in_flight: list[ClientRequest] = []
         self.poll_timeouts: list[int] = []
+        self.poll_delay = 50
         self.on_send: Callable[[], None] | None = None
         self.on_poll: Callable[[], None] | None = None
         self.is_ready_now = True
@@ -46,7 +50,7 @@ class MockClient:
         return self.is_ready_now and node_id not in self.unready_nodes
 
     def poll_delay_ms(self, node: Node, now_ms: int) -> int:
-        return 50
+        return self.poll_delay
 
     def least_loaded_node(self, now_ms: int) -> Node | None:
         return self.node
@@ -60,7 +64,9 @@ class MockClient:
         if self.on_send is not None:
             self.on_send()
         self.sent.append(request)
-        self.bodies.append(request.build(self._version_of(request)))
+        body = request.build(self._version_of(request))
+        self._live_bodies.append(body)
+        self.bodies.append(copy.deepcopy(body))
         self.in_flight.append(request)
 
     def poll(self, timeout_ms: int, now_ms: int, awaited_node_id: int | None = None) -> list[ClientResponse]:
@@ -86,6 +92,8 @@ class MockClient:
         """End the oldest request in flight, or a given one; `how` is what ClientResponse takes besides."""
         request = request or self.in_flight[0]
         self.in_flight.remove(request)
+        live_body = self._live_bodies[self.sent.index(request)]
+        assert live_body == self.body_of(request), "somebody wrote to what was on the wire"
         assert request.on_complete is not None
         request.on_complete(ClientResponse(request, self._version_of(request), body, received_ms=received_ms, **how))
 

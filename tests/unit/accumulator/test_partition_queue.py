@@ -124,8 +124,7 @@ def test_batch_that_was_answered_or_split_or_aborted_then_is_not_kept():
     setup.append()
     setup.append()
     batch = setup.drain()[0][0]
-    kept = queue._newest
-    assert kept is batch
+    assert queue._newest == batch
     reserved_bytes = batch.reserved_bytes
     parts = setup.accumulator.split_and_reenqueue(batch, in_sequence=False)
     assert queue._newest is None

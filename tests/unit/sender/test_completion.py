@@ -1,0 +1,864 @@
+"""What becomes of a batch when its request ended: for each end, the future, the callbacks, the outcome, the counts, and
+buffer.memory to the byte.
+"""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+import pytest
+
+from pyproducer.common.error_codes import ErrorCode
+from pyproducer.common.errors import (
+    ApiError,
+    AuthorizationError,
+    DisconnectedError,
+    InvalidMetadataError,
+    KafkaTimeoutError,
+    LocalProtocolError,
+    RecordRejectedError,
+    RecordTooLargeError,
+    RemoteProtocolError,
+    RetriableError,
+    UnsupportedVersionError,
+)
+from pyproducer.protocol.apis import ApiKeys
+from pyproducer.sender.sender import NEVER_MS
+from tests.unit.sender.stepped_producer import TOPIC_ID, SteppedProducer, metadata_response
+
+LARGE = 1000  # a batch of this size takes all records of a test
+
+
+def started(**how: Any) -> SteppedProducer:
+    producer = SteppedProducer(batch_size=LARGE, **how)
+    producer.start()
+    return producer
+
+
+def plain(**how: Any) -> SteppedProducer:
+    return SteppedProducer(batch_size=LARGE, idempotent=False, **how)
+
+
+def assert_failed(producer: SteppedProducer, names: str, kind: type[BaseException], outcome: str) -> None:
+    """Each record was told once, in order, with the kind of error and the outcome; nothing is held any more."""
+    assert producer.told_names() == list(names)
+    for name in names:
+        error = producer.error_of(name)
+        assert (type(error), error.outcome) == (kind, outcome)
+    assert producer.total("record-error-total") == len(names)
+    assert not producer.accumulator.has_incomplete()
+    assert producer.held_bytes == 0
+
+
+# Stored.
+
+def test_success_when_answered_then_records_are_told_in_order_and_memory_is_back() -> None:
+    producer = started()
+    futures = [producer.append_told(name) for name in "abc"]
+    producer.turn()
+    assert producer.held_bytes == sum(batch.reserved_bytes for batch in producer.incomplete()) > 0
+    assert not any(future.done() for future in futures)
+    producer.answer_all(base_offset=40)
+    assert producer.told == [("a", 40, None), ("b", 41, None), ("c", 42, None)]
+    assert [future.result(0).offset for future in futures] == [40, 41, 42]
+    assert [future.result(0).timestamp for future in futures] == [1000] * 3
+    assert producer.held_bytes == 0
+    assert producer.total("record-send-total") == 1 + 3
+    assert producer.total("record-error-total") == producer.total("record-retry-total") == 0
+
+
+def test_success_when_the_broker_stamps_then_its_time_is_told() -> None:
+    producer = started()
+    future = producer.append()
+    producer.turn()
+    producer.answer_all(base_offset=1, log_append_time_ms=5555)
+    assert future.result(0).timestamp == 5555
+
+
+def test_success_when_a_retry_is_answered_with_the_batchs_own_time_then_that_is_not_taken_for_the_brokers() -> None:
+    """Kafka 4.1 answers a batch that it has already with the batch's largest timestamp; each record keeps its own."""
+    producer = started()
+    future = producer.append()
+    producer.accumulator.append("t", 0, 2000, None, b"later", (), None, 0)
+    producer.turn()
+    producer.lose()
+    producer.turn(advance=100)
+    producer.answer_all(base_offset=1, log_append_time_ms=2000)
+    assert future.result(0).timestamp == 1000
+
+
+def test_success_when_two_partitions_share_a_request_then_each_gets_its_own_answer() -> None:
+    producer = started()
+    futures = [producer.append(0), producer.append(1)]
+    producer.turn()
+    body = producer.produce_body()
+    for row in body["responses"][0]["partition_responses"]:
+        row["base_offset"] = 100 + row["index"]
+    producer.client.answer(body)
+    assert [future.result(0).offset for future in futures] == [100, 101]
+
+
+def test_duplicate_when_a_retry_was_stored_before_then_it_counts_as_stored_without_an_offset() -> None:
+    producer = started()
+    producer.append_told("a")
+    producer.append_told("b")
+    producer.turn()
+    producer.lose()
+    producer.turn(advance=100)
+    producer.answer_all(code=ErrorCode.DUPLICATE_SEQUENCE_NUMBER)
+    assert producer.told == [("a", -1, None), ("b", -1, None)]
+    assert producer.total("record-send-total") == 1 + 2
+    assert producer.total("record-error-total") == 0
+    assert producer.held_bytes == 0
+
+
+def test_acks_0_when_the_bytes_are_written_then_records_are_stored_without_an_offset() -> None:
+    producer = plain(acks=0)
+    producer.append_told("a")
+    producer.turn()
+    assert producer.held_bytes > 0
+    producer.client.answer(None)
+    assert producer.told == [("a", -1, None)]
+    assert producer.total("record-send-total") == 1
+    assert producer.held_bytes == 0
+
+
+# Retried.
+
+@pytest.mark.parametrize("code", [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_ENOUGH_REPLICAS,
+                                  ErrorCode.CORRUPT_MESSAGE])
+def test_retriable_error_when_answered_then_the_batch_waits_and_its_records_are_counted(code: ErrorCode) -> None:
+    producer = started()
+    futures = [producer.append_told(name) for name in "abc"]
+    producer.turn()
+    held_bytes = producer.held_bytes
+    producer.answer_all(code=code)
+    assert producer.told == []
+    assert producer.held_bytes == held_bytes
+    assert producer.total("record-retry-total") == 3
+    producer.turn(advance=99)
+    assert producer.client.in_flight == []
+    producer.turn(advance=1)
+    assert producer.sequences_on_wire() == [(0, 1)]
+    producer.answer_all(code=code)
+    assert producer.total("record-retry-total") == 6
+    producer.turn(advance=200)
+    producer.answer_all(base_offset=7)
+    assert [future.result(0).offset for future in futures] == [7, 8, 9]
+    assert producer.told_names() == list("abc")
+    assert producer.total("record-error-total") == 0
+    assert producer.held_bytes == 0
+
+
+def test_retriable_error_when_retries_run_out_then_the_records_fail_and_are_counted_once() -> None:
+    producer = plain(retries=2, delivery_timeout=20_000)
+    producer.append_told("a")
+    producer.append_told("b")
+    for _ in range(3):
+        producer.turn(advance=1000)
+        producer.answer_all(code=ErrorCode.NOT_ENOUGH_REPLICAS)
+    assert_failed(producer, "ab", RetriableError, "rejected")
+    assert producer.total("record-retry-total") == 4
+
+
+def test_retriable_error_when_delivery_timeout_has_passed_then_there_is_no_further_attempt() -> None:
+    producer = started()
+    producer.append_told("a")
+    producer.turn()
+    producer.clock.advance(2000)
+    producer.answer_all(code=ErrorCode.NOT_ENOUGH_REPLICAS)
+    assert_failed(producer, "a", RetriableError, "rejected")
+    assert producer.total("record-retry-total") == 0
+
+
+def test_retriable_error_when_one_ms_of_delivery_timeout_is_left_then_there_is_a_further_attempt() -> None:
+    producer = started()
+    producer.append_told("a")
+    producer.turn()
+    producer.clock.advance(1999)
+    producer.answer_all(code=ErrorCode.NOT_ENOUGH_REPLICAS)
+    assert producer.told == []
+    assert producer.total("record-retry-total") == 1
+
+
+def test_error_of_one_partition_when_another_was_stored_then_each_has_its_own_end() -> None:
+    producer = started()
+    producer.append_told("a", 0)
+    producer.append_told("b", 1)
+    producer.turn()
+    body = producer.produce_body(base_offset=3)
+    body["responses"][0]["partition_responses"][0].update(error_code=ErrorCode.NOT_ENOUGH_REPLICAS, base_offset=-1)
+    producer.client.answer(body, received_ms=producer.clock.now_ms())
+    (told,) = producer.told
+    assert told[1] == 3
+    assert producer.total("record-retry-total") == 1
+    (left,) = producer.incomplete()
+    assert producer.held_bytes == left.reserved_bytes
+
+
+# Failed for good.
+
+@pytest.mark.parametrize(("code", "kind", "outcome"), [
+    (ErrorCode.TOPIC_AUTHORIZATION_FAILED, AuthorizationError, "rejected"),
+    (ErrorCode.INVALID_RECORD, RecordRejectedError, "rejected"),
+    (ErrorCode.UNKNOWN_SERVER_ERROR, ApiError, "unknown")])
+def test_error_that_no_retry_heals_when_answered_then_the_records_fail_at_once(
+        code: ErrorCode, kind: type[BaseException], outcome: str) -> None:
+    producer = started()
+    futures = [producer.append_told(name) for name in "abc"]
+    producer.turn()
+    producer.answer_all(code=code, error_message="because")
+    assert_failed(producer, "abc", kind, outcome)
+    with pytest.raises(kind, match=f"{code.name}.*t-0.*because"):
+        futures[1].result(0)
+    assert producer.total("record-retry-total") == 0
+
+
+@pytest.mark.parametrize(("idempotent", "epoch"), [(True, 1), (False, -1)])
+def test_error_for_good_when_answered_then_the_next_batch_is_sent_in_a_new_epoch(idempotent: bool, epoch: int) -> None:
+    producer = started() if idempotent else plain()
+    producer.append_told("a")
+    producer.turn()
+    producer.answer_all(code=ErrorCode.INVALID_RECORD)
+    producer.append_told("b")
+    producer.turn()
+    assert producer.batches_on_wire() == [(0, 0 if idempotent else -1, epoch, [b"b" * 40])]
+
+
+def test_invalid_records_when_the_broker_names_one_then_it_alone_is_blamed_and_all_are_told() -> None:
+    producer = started()
+    for name in "abc":
+        producer.append_told(name)
+    producer.turn()
+    producer.answer_all(code=ErrorCode.INVALID_RECORD, error_message="refused",
+                        record_errors=[{"batch_index": 1, "batch_index_error_message": "b has no key"}])
+    assert_failed(producer, "abc", RecordRejectedError, "rejected")
+    assert "b has no key" in str(producer.error_of("b"))
+    for innocent in "ac":
+        assert "because of another record" in str(producer.error_of(innocent))
+        assert "refused" in str(producer.error_of(innocent).__cause__)
+
+
+def test_invalid_records_when_the_version_tells_no_names_then_all_get_the_batchs_error() -> None:
+    producer = started(version=7)
+    producer.append_told("a")
+    producer.turn()
+    producer.answer_all(code=ErrorCode.INVALID_RECORD, error_message="not in this version",
+                        record_errors=[{"batch_index": 0, "batch_index_error_message": "nor this"}])
+    assert_failed(producer, "a", RecordRejectedError, "rejected")
+    assert "this" not in str(producer.error_of("a")).replace("INVALID_RECORD", "").split("t-0")[-1]
+
+
+def test_version_mismatch_when_nothing_was_sent_then_the_records_fail_at_once_as_not_sent() -> None:
+    producer = started()
+    for name in "ab":
+        producer.append_told(name)
+    producer.turn()
+    producer.client.answer(None, version_mismatch=UnsupportedVersionError("no common version"), was_sent=False)
+    assert_failed(producer, "ab", UnsupportedVersionError, "not_sent")
+
+
+@pytest.mark.parametrize("error", [LocalProtocolError("field x does not fit"), ValueError("field x does not fit")])
+def test_request_that_cannot_be_written_then_the_records_fail_at_once_as_not_sent(error: Exception) -> None:
+    producer = started()
+    for name in "ab":
+        producer.append_told(name)
+    producer.turn()
+    producer.client.answer(None, error=error, was_sent=False)
+    assert_failed(producer, "ab", LocalProtocolError, "not_sent")
+    assert "field x does not fit" in str(producer.error_of("a"))
+
+
+def test_bug_while_an_answer_is_handled_then_every_batch_of_the_request_is_failed_and_none_is_left() -> None:
+    producer = started()
+    producer.append_told("a", 0)
+    producer.append_told("b", 1)
+    producer.turn()
+    body = producer.produce_body(base_offset=1)
+    del body["responses"][0]["partition_responses"][0]["base_offset"]
+    producer.client.answer(body)
+    assert_failed(producer, "ab", LocalProtocolError, "unknown")
+
+
+def test_callback_that_raises_when_its_batch_fails_then_all_others_are_told(caplog: pytest.LogCaptureFixture) -> None:
+    """One raising on_completion kept the records behind it from ever being told that they had failed."""
+    producer = started()
+    futures = [producer.append_told(name, raising=RuntimeError("the user's bug") if name in "ac" else None)
+               for name in "abcd"]
+    done: list[str] = []
+    for name, future in zip("abcd", futures, strict=True):
+        future.add_done_callback(lambda _, name=name: done.append(name) or 1 // (name != "b"))  # type: ignore[misc]
+    producer.turn()
+    producer.answer_all(code=ErrorCode.INVALID_RECORD)
+    assert_failed(producer, "abcd", RecordRejectedError, "rejected")
+    assert done == list("abcd")
+    for future in futures:
+        with pytest.raises(RecordRejectedError):
+            future.result(0)
+    assert caplog.text.count("on_completion of a record for t-0 raised") == 2
+    assert "Uncaught error" not in caplog.text
+
+
+def test_callback_that_raises_when_its_batch_expires_then_all_others_are_told() -> None:
+    producer = started()
+    for name in "abc":
+        producer.append_told(name, raising=RuntimeError("the user's bug"))
+    other = producer.append_told("other", 1)
+    producer.client.is_ready_now = False
+    producer.turn(advance=2000)
+    assert producer.told_names() == ["a", "b", "c", "other"]
+    assert isinstance(other.exception(0), KafkaTimeoutError)
+    assert producer.held_bytes == 0
+
+
+def test_callback_that_raises_when_its_batch_is_stored_then_all_others_are_told() -> None:
+    producer = started()
+    for name in "abc":
+        producer.append_told(name, raising=RuntimeError("the user's bug"))
+    producer.turn()
+    producer.answer_all(base_offset=5)
+    assert producer.told == [("a", 5, None), ("b", 6, None), ("c", 7, None)]
+    assert producer.held_bytes == 0
+
+
+# Too large.
+
+def test_too_large_when_it_is_a_single_record_then_it_fails() -> None:
+    producer = started()
+    producer.append_told("a")
+    producer.turn()
+    producer.answer_all(code=ErrorCode.MESSAGE_TOO_LARGE)
+    assert_failed(producer, "a", RecordTooLargeError, "rejected")
+    assert not producer.sender.needs_its_thread
+    assert producer.total("batch-split-total") == 0
+
+
+def test_too_large_when_it_has_several_records_then_it_is_split_at_the_next_turn_of_the_senders_thread() -> None:
+    producer = started()
+    futures = [producer.append_told(name) for name in "abcdefgh"]
+    producer.turn()
+    held_bytes = producer.held_bytes
+    producer.answer_all(code=ErrorCode.MESSAGE_TOO_LARGE)
+    assert producer.sender.needs_its_thread
+    assert producer.told == []
+    assert producer.held_bytes == held_bytes
+    producer.sender.run_once(producer.clock.now_ms(), 0, 1)
+    assert producer.sender.needs_its_thread, "a caller's turn may be interrupted, so it does not split"
+    assert producer.client.in_flight == []
+    stored: list[tuple[int, list[bytes | None]]] = []
+    offset = 1
+    while producer.accumulator.has_incomplete():
+        producer.turn()
+        assert not producer.sender.needs_its_thread
+        assert producer.held_bytes == sum(batch.reserved_bytes for batch in producer.incomplete())
+        ((_, sequence, epoch, values),) = producer.batches_on_wire()
+        assert epoch == 0
+        stored.append((sequence, values))
+        producer.answer_all(base_offset=offset)
+        offset += len(values)
+    assert stored == [(first, [name * 40 for name in names]) for first, names in (
+        (1, (b"a", b"b", b"c")), (4, (b"d", b"e", b"f")), (7, (b"g", b"h")))]
+    assert [future.result(0).offset for future in futures] == list(range(1, 9))
+    assert producer.told_names() == list("abcdefgh")
+    assert producer.total("batch-split-total") == 1
+    assert producer.total("record-retry-total") == producer.total("record-error-total") == 0
+    assert producer.held_bytes == 0
+    producer.append_told("i")
+    producer.turn()
+    assert producer.sequences_on_wire() == [(0, 9)]
+
+
+def test_too_large_when_the_parts_still_are_then_they_are_split_until_single_records_fail() -> None:
+    producer = plain(max_in_flight=1)
+    for name in "abcdefgh":
+        producer.append_told(name)
+    while producer.accumulator.has_incomplete():
+        producer.turn()
+        producer.answer_all(code=ErrorCode.MESSAGE_TOO_LARGE)
+    assert_failed(producer, "abcdefgh", RecordTooLargeError, "rejected")
+    assert producer.total("batch-split-total") == 1 + 3
+
+
+# The sequence.
+
+def test_out_of_order_when_a_batch_before_failed_then_it_is_retried_as_it_is_until_that_one_came() -> None:
+    producer = SteppedProducer()
+    producer.start()
+    first, second = producer.append(), producer.append(value=b"w" * 40)
+    producer.turn()
+    producer.answer_all(code=ErrorCode.NOT_ENOUGH_REPLICAS)
+    producer.answer_all(code=ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+    producer.turn(advance=100)
+    assert producer.sequences_on_wire() == [(0, 1)]
+    producer.answer_all(base_offset=1)
+    producer.turn()
+    assert producer.sequences_on_wire() == [(0, 2)]
+    producer.answer_all(base_offset=2)
+    assert (first.result(0).offset, second.result(0).offset) == (1, 2)
+    assert producer.total("record-retry-total") == 2
+
+
+def test_out_of_order_when_it_comes_again_and_again_then_each_time_a_new_epoch_begins() -> None:
+    """A broker that lost its state refuses a batch's first number again after it did so once.
+
+    The second refusal did not begin a new epoch: the batch was sent again with the number that the broker had just
+    refused, until delivery.timeout.ms.
+    """
+    producer = started(delivery_timeout=20_000)
+    future = producer.append()
+    producer.turn()
+    seen = []
+    for _ in range(4):
+        seen.append(producer.sequences_on_wire())
+        producer.answer_all(code=ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+        producer.turn(advance=1000)
+    assert seen == [[(0, 1)], [(1, 0)], [(2, 0)], [(3, 0)]]
+    producer.answer_all(base_offset=1)
+    assert future.result(0).offset == 1
+    follower = producer.append()
+    producer.turn()
+    assert producer.sequences_on_wire() == [(4, 1)]
+    producer.answer_all(base_offset=2)
+    assert follower.result(0).offset == 2
+
+
+@pytest.mark.parametrize("code", [ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.UNKNOWN_PRODUCER_ID])
+def test_epoch_or_id_that_the_broker_refuses_when_it_does_so_again_then_each_time_a_new_epoch_begins(
+        code: ErrorCode) -> None:
+    producer = started(delivery_timeout=20_000)
+    future = producer.append()
+    producer.turn()
+    seen = []
+    for _ in range(3):
+        seen.append(producer.sequences_on_wire())
+        producer.answer_all(code=code)
+        producer.turn(advance=1000)
+    assert seen == [[(0, 1)], [(1, 0)], [(2, 0)]]
+    producer.answer_all(base_offset=1)
+    assert future.result(0).offset == 1
+
+
+def test_unknown_producer_id_when_retention_removed_all_then_it_starts_again_in_the_same_epoch() -> None:
+    producer = started()
+    future = producer.append()
+    producer.turn()
+    producer.answer_all(code=ErrorCode.UNKNOWN_PRODUCER_ID, log_start_offset=1)
+    producer.turn(advance=100)
+    assert producer.sequences_on_wire() == [(0, 0)]
+    producer.answer_all(base_offset=1)
+    assert future.result(0).offset == 1
+
+
+def test_unknown_producer_id_when_the_broker_does_not_tell_where_its_log_starts_then_the_record_fails_as_unknown(
+        ) -> None:
+    producer = started()
+    producer.append_told("a")
+    producer.turn()
+    producer.answer_all(code=ErrorCode.UNKNOWN_PRODUCER_ID, log_start_offset=-1)
+    assert_failed(producer, "a", type(producer.error_of("a")), "unknown")
+    producer.append_told("b")
+    producer.turn()
+    assert producer.sequences_on_wire() == [(1, 0)]
+
+
+def test_retriable_error_when_the_producer_id_was_refused_for_good_then_the_batch_is_not_tried_again() -> None:
+    producer = started()
+    producer.append_told("a")
+    producer.turn()
+    assert producer.manager is not None
+    producer.manager.on_fatal_error(AuthorizationError("not allowed", code=31))
+    producer.answer_all(code=ErrorCode.NOT_ENOUGH_REPLICAS)
+    assert_failed(producer, "a", RetriableError, "rejected")
+
+
+def test_epoch_bump_when_batches_of_another_partition_are_on_the_wire_then_these_keep_their_numbers() -> None:
+    """Batches of the old epoch that were on the wire got new numbers: what the broker had stored was stored again."""
+    producer = SteppedProducer()
+    producer.start(0)
+    producer.start(1)
+    for name in "ab":
+        producer.append_told(name, 1)
+    producer.append_told("c", 0)
+    producer.turn()
+    first, second = producer.client.in_flight
+    assert producer.batches_on_wire() == [(0, 1, 0, [b"c" * 40]), (1, 1, 0, [b"a" * 40]), (1, 2, 0, [b"b" * 40])]
+    lost_body = producer.produce_body(base_offset=-1, code=ErrorCode.INVALID_RECORD, partitions=[0])
+    lost_body["responses"][0]["partition_responses"].append(
+        dict(lost_body["responses"][0]["partition_responses"][0], index=1, error_code=ErrorCode.NOT_ENOUGH_REPLICAS))
+    producer.client.answer(lost_body, request=first, received_ms=producer.clock.now_ms())
+    producer.append_told("d", 0)
+    producer.append_told("e", 1)
+    producer.turn(advance=100)
+    # Partition 0 goes on in the new epoch. In partition 1, "a" waits for nothing, and "b" is on the wire still.
+    assert producer.batches_on_wire() == [(1, 2, 0, [b"b" * 40]), (0, 0, 1, [b"d" * 40]), (1, 1, 0, [b"a" * 40])]
+    producer.lose(request=second)
+    producer.answer_all(base_offset=7)
+    producer.turn(advance=100)
+    assert producer.batches_on_wire() == [(1, 2, 0, [b"b" * 40])]
+    producer.answer_all(base_offset=8)
+    producer.turn()
+    assert producer.batches_on_wire() == [(1, 0, 1, [b"e" * 40])]
+    producer.answer_all(base_offset=9)
+    assert producer.told_names() == ["c", "d", "a", "b", "e"]
+
+
+# No answer.
+
+def test_lost_answer_when_the_request_was_sent_then_a_later_refusal_does_not_say_that_the_record_is_not_there() -> None:
+    producer = started()
+    for name in "ab":
+        producer.append_told(name)
+    producer.turn()
+    producer.lose()
+    assert producer.total("record-retry-total") == 2
+    producer.turn(advance=100)
+    producer.answer_all(code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    assert_failed(producer, "ab", AuthorizationError, "unknown")
+
+
+@pytest.mark.parametrize(("timed_out", "kind"), [(False, DisconnectedError), (True, KafkaTimeoutError)])
+def test_lost_answer_when_no_retry_is_left_then_the_outcome_is_unknown(timed_out: bool, kind: type[Exception]) -> None:
+    producer = plain(retries=0)
+    producer.append_told("a")
+    producer.turn()
+    producer.lose(timed_out=timed_out)
+    assert_failed(producer, "a", kind, "unknown")
+    assert getattr(producer.error_of("a"), "phase", "request") == "request"
+
+
+def test_lost_connection_when_the_request_was_not_written_whole_then_the_outcome_is_not_sent() -> None:
+    producer = plain(retries=0)
+    producer.append_told("a")
+    producer.turn()
+    producer.lose(was_sent=False)
+    assert_failed(producer, "a", DisconnectedError, "not_sent")
+
+
+@pytest.mark.parametrize("timed_out", [False, True])
+def test_lost_connection_when_an_earlier_attempt_was_sent_then_the_outcome_is_unknown(timed_out: bool) -> None:
+    producer = plain(retries=1)
+    producer.append_told("a")
+    producer.turn()
+    producer.lose(timed_out=timed_out)
+    producer.turn(advance=100)
+    producer.lose(was_sent=False)
+    assert_failed(producer, "a", DisconnectedError, "unknown")
+
+
+def test_lost_connection_when_it_ends_then_metadata_is_refreshed_and_the_batch_is_retried_as_it_was() -> None:
+    producer = started()
+    future = producer.append()
+    producer.turn()
+    assert producer.metadata.time_to_next_update(producer.clock.now_ms()) > 100
+    producer.lose()
+    assert producer.metadata.time_to_next_update(producer.clock.now_ms()) <= 100
+    producer.turn(advance=100)
+    assert producer.sequences_on_wire() == [(0, 1)]
+    producer.answer_all(base_offset=1)
+    assert future.result(0).offset == 1
+
+
+@pytest.mark.parametrize("code", [ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND])
+@pytest.mark.parametrize("ends_by", ["expiry", "refusal"])
+def test_error_that_leaves_the_outcome_open_when_a_later_attempt_fails_then_it_stays_unknown(
+        code: ErrorCode, ends_by: str) -> None:
+    """The leader had appended the batch when it answered; after that the batch expired, and was told as not_sent."""
+    producer = plain()
+    producer.append_told("a")
+    producer.turn()
+    producer.answer_all(code=code)
+    if ends_by == "expiry":
+        producer.client.is_ready_now = False
+        producer.turn(advance=2000)
+        assert_failed(producer, "a", KafkaTimeoutError, "unknown")
+    else:
+        producer.turn(advance=100)
+        producer.answer_all(code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        assert_failed(producer, "a", AuthorizationError, "unknown")
+
+
+def test_partition_missing_in_the_answer_when_it_is_then_the_batch_is_retried_and_its_outcome_is_open() -> None:
+    producer = started()
+    producer.append_told("a", 0)
+    producer.append_told("b", 1)
+    producer.turn()
+    producer.client.answer(producer.produce_body(base_offset=3, partitions=[1]), received_ms=producer.clock.now_ms())
+    assert producer.told == [("b", 3, None)]
+    assert producer.total("record-retry-total") == 1
+    producer.client.is_ready_now = False
+    producer.turn(advance=2000)
+    error = producer.error_of("a")
+    assert (type(error), error.outcome) == (KafkaTimeoutError, "unknown")
+    cause = error.__cause__
+    while not isinstance(cause, RemoteProtocolError):
+        cause = cause.__cause__
+    assert "did not answer for t-0" in str(cause)
+    assert producer.held_bytes == 0
+
+
+def test_partition_missing_in_the_answer_when_no_retry_is_left_then_the_record_fails_as_unknown() -> None:
+    producer = plain(retries=0)
+    producer.append_told("a")
+    producer.turn()
+    producer.client.answer({"responses": [], "throttle_time_ms": 0, "node_endpoints": []})
+    assert_failed(producer, "a", RemoteProtocolError, "unknown")
+
+
+def test_partition_that_was_not_asked_for_when_answered_then_it_changes_nothing(
+        caplog: pytest.LogCaptureFixture) -> None:
+    producer = started()
+    future = producer.append(0)
+    producer.turn()
+    body = producer.produce_body(base_offset=3)
+    (rows,) = [topic["partition_responses"] for topic in body["responses"]]
+    rows.insert(0, dict(rows[0], index=9, error_code=ErrorCode.INVALID_RECORD))
+    producer.client.answer(body)
+    assert future.result(0).offset == 3
+    assert "answered for t-9, which was not asked for" in caplog.text
+
+
+def test_topic_id_when_metadata_forgot_it_then_the_answer_still_finds_its_batch() -> None:
+    producer = started(version=13)
+    future = producer.append()
+    producer.turn()
+    producer.metadata.update(metadata_response(topic_id=uuid.UUID(int=TOPIC_ID.int + 1)), 13, 0)
+    producer.answer_all(base_offset=3)
+    assert future.result(0).offset == 3
+
+
+# The new leader (KIP-951).
+
+def test_new_leader_when_the_answer_names_a_node_that_metadata_does_not_know_then_it_is_used_at_once() -> None:
+    producer = started()
+    futures = [producer.append_told(name) for name in "ab"]
+    producer.turn()
+    producer.answer_all(code=ErrorCode.NOT_LEADER_OR_FOLLOWER, current_leader={"leader_id": 3, "leader_epoch": 9},
+                        node_endpoints=[{"node_id": 3, "host": "10.1.1.3", "port": 9099, "rack": "r"}])
+    node = producer.metadata.fetch().leader_for(("t", 0))
+    assert node is not None
+    assert (node.node_id, node.host, node.port, node.rack) == (3, "10.1.1.3", 9099, "r")
+    producer.turn()
+    (request,) = producer.client.in_flight
+    assert (request.destination, request.api_key) == (3, ApiKeys.PRODUCE)
+    producer.answer_all(base_offset=5)
+    assert [future.result(0).offset for future in futures] == [5, 6]
+    other = producer.metadata.fetch().leader_for(("t", 1))
+    assert other is not None
+    assert other.node_id == 1
+
+
+@pytest.mark.parametrize("leader", [{"leader_id": 3, "leader_epoch": 9}, {"leader_id": 2, "leader_epoch": 1},
+                                    {"leader_id": 2, "leader_epoch": -1}, {"leader_id": -1, "leader_epoch": 9}])
+def test_new_leader_when_it_is_no_news_or_has_no_address_then_the_retry_backs_off(leader: dict[str, int]) -> None:
+    producer = started()
+    producer.append()
+    producer.turn()
+    producer.answer_all(code=ErrorCode.NOT_LEADER_OR_FOLLOWER, current_leader=leader)
+    producer.turn(advance=99)
+    assert producer.client.in_flight == []
+    producer.turn(advance=1)
+    assert [request.destination for request in producer.client.in_flight] == [1]
+
+
+def test_new_leader_when_the_version_has_no_such_field_then_it_is_not_looked_for() -> None:
+    producer = started(version=9)
+    producer.append()
+    producer.turn()
+    body = producer.produce_body(code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    for row in body["responses"][0]["partition_responses"]:
+        del row["current_leader"]
+    del body["node_endpoints"]
+    producer.client.answer(body, received_ms=producer.clock.now_ms())
+    producer.turn(advance=100)
+    assert [request.destination for request in producer.client.in_flight] == [1]
+
+
+def test_new_leader_when_two_partitions_moved_then_both_are_sent_there() -> None:
+    producer = started()
+    producer.append(0)
+    producer.append(1)
+    producer.turn()
+    producer.answer_all(code=ErrorCode.NOT_LEADER_OR_FOLLOWER, current_leader={"leader_id": 2, "leader_epoch": 5})
+    producer.turn()
+    assert {(request.destination, partition) for request in producer.client.in_flight
+            for partition, _, _, _ in producer.batches_on_wire()} == {(2, 0), (2, 1)}
+
+
+@pytest.mark.parametrize(("code", "is_due"), [(ErrorCode.NOT_LEADER_OR_FOLLOWER, True),
+                                              (ErrorCode.NOT_ENOUGH_REPLICAS, False)])
+def test_metadata_when_an_error_says_that_it_is_stale_then_it_is_refreshed(code: ErrorCode, is_due: bool) -> None:
+    producer = started()
+    producer.append()
+    producer.turn()
+    producer.answer_all(code=code)
+    assert (producer.metadata.time_to_next_update(producer.clock.now_ms()) <= 100) is is_due
+
+
+# Expired.
+
+def test_expiry_when_the_batch_never_left_then_not_sent_and_all_is_given_back() -> None:
+    producer = started()
+    producer.client.is_ready_now = False
+    futures = [producer.append_told(name) for name in "abc"]
+    producer.turn(advance=1999)
+    assert producer.told == []
+    producer.turn(advance=1)
+    assert_failed(producer, "abc", KafkaTimeoutError, "not_sent")
+    with pytest.raises(KafkaTimeoutError, match=r"3 record\(s\) for t-0 expired before it could be sent: 2000 ms"):
+        futures[0].result(0)
+
+
+def test_expiry_when_the_batch_is_on_the_wire_then_unknown_and_memory_waits_for_the_end_of_the_request() -> None:
+    producer = started()
+    for name in "abc":
+        producer.append_told(name)
+    producer.turn()
+    held_bytes = producer.held_bytes
+    producer.turn(advance=1999)
+    assert producer.told == []
+    producer.turn(advance=1)
+    assert producer.told_names() == list("abc")
+    assert {producer.error_of(name).outcome for name in "abc"} == {"unknown"}
+    assert producer.total("record-error-total") == 3
+    assert not producer.accumulator.has_incomplete(), "flush() does not wait for it"
+    assert producer.held_bytes == held_bytes, "the socket may still read its bytes"
+    producer.answer_all(base_offset=1)
+    assert producer.held_bytes == 0
+    assert producer.told_names() == list("abc"), "told once"
+    assert producer.total("record-error-total") == 3
+
+
+def test_expiry_when_the_batch_is_on_the_wire_and_then_its_connection_is_lost_then_memory_comes_back() -> None:
+    producer = started()
+    producer.append_told("a")
+    producer.turn()
+    producer.turn(advance=2000)
+    producer.lose()
+    assert_failed(producer, "a", KafkaTimeoutError, "unknown")
+    assert producer.total("record-retry-total") == 0
+    producer.turn(advance=1000)
+    assert producer.client.in_flight == []
+
+
+@pytest.mark.parametrize("late", [ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.INVALID_RECORD,
+                                  ErrorCode.NOT_LEADER_OR_FOLLOWER])
+def test_expiry_when_the_batch_is_refused_afterwards_then_it_is_neither_split_nor_retried_nor_told_again(
+        late: ErrorCode) -> None:
+    producer = started()
+    for name in "ab":
+        producer.append_told(name)
+    producer.turn()
+    producer.turn(advance=2000)
+    producer.answer_all(code=late)
+    assert_failed(producer, "ab", KafkaTimeoutError, "unknown")
+    assert not producer.sender.needs_its_thread
+    assert producer.total("record-retry-total") == 0
+
+
+@pytest.mark.parametrize(("was_sent", "outcome"), [(True, "unknown"), (False, "not_sent")])
+def test_expiry_when_the_batch_waits_for_a_retry_then_the_first_attempt_decides(was_sent: bool, outcome: str) -> None:
+    """A batch whose first attempt had no answer may be in the log; expired in the queue it was told as not_sent."""
+    producer = started()
+    for name in "ab":
+        producer.append_told(name)
+    producer.turn()
+    producer.lose(was_sent=was_sent)
+    producer.client.is_ready_now = False
+    producer.turn(advance=2000)
+    assert_failed(producer, "ab", KafkaTimeoutError, outcome)
+    assert "after 1 failed attempts" in str(producer.error_of("a"))
+    assert "the last attempt failed with: The connection to node 1 ended" in str(producer.error_of("a"))
+    assert isinstance(producer.error_of("a").__cause__, (KafkaTimeoutError, DisconnectedError))
+
+
+def test_expiry_when_the_retry_of_a_refused_batch_waits_then_it_was_not_stored() -> None:
+    producer = plain()
+    producer.append_told("a")
+    producer.turn()
+    producer.answer_all(code=ErrorCode.NOT_ENOUGH_REPLICAS)
+    producer.client.is_ready_now = False
+    producer.turn(advance=2000)
+    assert_failed(producer, "a", KafkaTimeoutError, "not_sent")
+
+
+@pytest.mark.parametrize("answer", [ErrorCode.NOT_LEADER_OR_FOLLOWER, None])
+def test_expiry_when_a_retry_is_on_the_wire_then_unknown(answer: ErrorCode | None) -> None:
+    producer = started()
+    producer.append_told("a")
+    producer.turn()
+    if answer is None:
+        producer.lose()
+    else:
+        producer.answer_all(code=answer)
+    producer.turn(advance=100)
+    assert len(producer.client.in_flight) == 1
+    producer.turn(advance=1900)
+    assert producer.error_of("a").outcome == "unknown"
+    producer.answer_all(base_offset=1)
+    assert producer.held_bytes == 0
+
+
+def test_expiry_when_a_part_of_a_split_batch_waits_then_an_unanswered_attempt_of_the_whole_counts() -> None:
+    producer = started()
+    for name in "ab":
+        producer.append_told(name)
+    producer.turn()
+    producer.lose()
+    producer.turn(advance=100)
+    producer.answer_all(code=ErrorCode.MESSAGE_TOO_LARGE)
+    producer.client.is_ready_now = False
+    producer.turn()
+    assert len(producer.incomplete()) == 2
+    producer.turn(advance=1900)
+    assert_failed(producer, "ab", KafkaTimeoutError, "unknown")
+
+
+def test_expiry_when_a_batch_waits_to_be_split_then_its_parts_expire_at_its_time() -> None:
+    producer = started()
+    for name in "ab":
+        producer.append_told(name)
+    producer.turn()
+    producer.answer_all(code=ErrorCode.MESSAGE_TOO_LARGE)
+    producer.client.is_ready_now = False
+    producer.turn(advance=2000)
+    assert_failed(producer, "ab", KafkaTimeoutError, "not_sent")
+
+
+def test_expiry_when_the_fate_of_a_batch_is_not_known_then_the_partition_starts_a_new_epoch_after_what_follows() -> None:
+    producer = SteppedProducer()
+    producer.start()
+    producer.append_told("a")
+    producer.turn()
+    producer.turn(advance=1000)
+    producer.append_told("b")
+    producer.turn()
+    producer.turn(advance=1000)
+    producer.append_told("c")
+    producer.turn()
+    assert producer.sequences_on_wire() == [(0, 1), (0, 2)], "nothing new before the fate of what is on its way is known"
+    producer.lose()
+    producer.answer_all(base_offset=2)
+    producer.turn()
+    assert producer.sequences_on_wire() == [(1, 0)]
+    producer.answer_all(base_offset=3)
+    assert producer.told[1:] == [("b", 2, None), ("c", 3, None)]
+
+
+# What a caller learns of the end.
+
+def test_end_of_a_request_when_it_was_the_last_one_then_the_sender_has_nothing_to_wait_for() -> None:
+    producer = started()
+    producer.append()
+    producer.turn()
+    producer.answer_all(base_offset=1)
+    assert producer.turn() > 1000
+    assert producer.turn() <= NEVER_MS
+
+
+def test_retries_run_out_when_the_last_error_tells_of_a_stale_leader_then_that_is_what_the_record_gets() -> None:
+    producer = plain(retries=0)
+    producer.append_told("a")
+    producer.turn()
+    producer.answer_all(code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    assert_failed(producer, "a", InvalidMetadataError, "rejected")
