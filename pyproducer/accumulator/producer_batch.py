@@ -231,6 +231,7 @@ class ProducerBatch:
         for batch in batches:
             batch.close_for_appends()
             batch.attempts = self.attempts
+            batch.may_be_in_log = self.may_be_in_log
             batch.retry_at_ms = self.retry_at_ms
             batch.reserved_bytes = share_bytes
             end = begin + batch.record_count

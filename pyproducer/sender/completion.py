@@ -35,6 +35,9 @@ from pyproducer.transaction.transaction_manager import TransactionManager
 log = logging.getLogger(__name__)
 
 NO_OFFSET = -1
+# Refused before anything was appended. Their outcome is unknown because of attempts that were not answered, and those
+# are known here.
+_REFUSED_BY_SEQUENCE = (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID)
 
 
 class Completion:
@@ -144,6 +147,7 @@ class Completion:
             self._metadata.update_leaders(leaders, [Node(node["node_id"], node["host"], node["port"], node["rack"])
                                                     for node in body["node_endpoints"]])
         for batch in left.values():
+            batch.may_be_in_log = True
             self._retry_or_fail(batch, RemoteProtocolError(
                 f"Node {response.destination} did not answer for {batch.topic_partition} in its Produce response"),
                 None, response.received_ms)
@@ -162,6 +166,9 @@ class Completion:
             # It is in the log from an earlier attempt; where, the broker does not say.
             self._complete(batch, NO_OFFSET, -1)
             return
+        if error.outcome == UNKNOWN and known not in _REFUSED_BY_SEQUENCE:
+            # The leader may have appended it before it answered with the error, whatever becomes of the next attempts.
+            batch.may_be_in_log = True
         record_errors = {row["batch_index"]: row["batch_index_error_message"]
                          for row in (partition.get("record_errors") or ())} if version >= 8 else {}
         self._retry_or_fail(batch, error, known, response.received_ms,

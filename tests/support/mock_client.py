@@ -21,8 +21,8 @@ class MockClient:
     """KafkaClient; mypy compares the two.
 
     `on_send` is called before a request counts as sent, `on_poll` in the middle of a poll: an exception of theirs is
-    one that comes from outside at that place. `bodies` are copies: what is on the wire must not be written to before the
-    request ended, and `answer` looks whether it was.
+    one that comes from outside at that place. `bodies` are copies: nobody may write to what is on the wire, and
+    `answer` looks whether somebody did.
     """
 
     def __init__(self, node: Node, *, max_in_flight: int = 5, version: int = 12) -> None:

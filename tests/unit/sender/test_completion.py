@@ -825,7 +825,7 @@ def test_expiry_when_a_batch_waits_to_be_split_then_its_parts_expire_at_its_time
     assert_failed(producer, "ab", KafkaTimeoutError, "not_sent")
 
 
-def test_expiry_when_the_fate_of_a_batch_is_not_known_then_the_partition_starts_a_new_epoch_after_what_follows() -> None:
+def test_expiry_when_it_is_not_known_whether_a_batch_is_stored_then_a_new_epoch_begins_after_what_follows() -> None:
     producer = SteppedProducer()
     producer.start()
     producer.append_told("a")
@@ -836,7 +836,7 @@ def test_expiry_when_the_fate_of_a_batch_is_not_known_then_the_partition_starts_
     producer.turn(advance=1000)
     producer.append_told("c")
     producer.turn()
-    assert producer.sequences_on_wire() == [(0, 1), (0, 2)], "nothing new before the fate of what is on its way is known"
+    assert producer.sequences_on_wire() == [(0, 1), (0, 2)], "nothing new while it is open what the broker has"
     producer.lose()
     producer.answer_all(base_offset=2)
     producer.turn()
