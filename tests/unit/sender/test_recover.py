@@ -1,0 +1,372 @@
+"""Sender.recover: what an interrupted turn left behind is brought to its end, whatever state a batch was in.
+
+A caller may take the sender's turn, and Ctrl-C may end it between any two lines. The tests stop a turn at a place, as
+an exception from outside would, and look whether each record is stored once, in order, and told once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from pyproducer.accumulator.producer_batch import ProducerBatch
+from pyproducer.common.error_codes import ErrorCode
+from pyproducer.common.errors import DisconnectedError, KafkaTimeoutError
+from pyproducer.protocol.apis import ApiKeys
+from tests.unit.sender.stepped_producer import SteppedProducer
+
+# The two ways to have order. Without idempotence and with more than one batch in flight it is not promised.
+IN_ORDER = pytest.mark.parametrize("how", [{}, {"idempotent": False, "max_in_flight": 1}], ids=["sequences", "muting"])
+CALLS = pytest.mark.parametrize(("how", "call"), [
+    ({}, 1), ({}, 2), ({}, 3), ({"idempotent": False, "max_in_flight": 1}, 1)],
+    ids=["sequences-1", "sequences-2", "sequences-3", "muting-1"])
+
+
+def started(**how: Any) -> SteppedProducer:
+    producer = SteppedProducer(**how)
+    producer.start()
+    return producer
+
+
+def interrupted() -> None:
+    raise KeyboardInterrupt
+
+
+def stop_turn_at(producer: SteppedProducer, part: Any, method: str, *, call: int = 1, after: bool = False) -> None:
+    """Take a turn that is interrupted in the n-th call of a method: before the call does anything, or after it."""
+    original: Callable[..., Any] = getattr(part, method)
+    calls = 0
+
+    def stopping(*arguments: Any, **named: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        result = None
+        if calls != call or after:
+            result = original(*arguments, **named)
+        if calls == call:
+            interrupted()
+        return result
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(part, method, stopping)
+        with pytest.raises(KeyboardInterrupt):
+            producer.turn()
+
+
+def recover(producer: SteppedProducer) -> None:
+    producer.sender.recover(producer.clock.now_ms())
+    assert producer.client.in_flight == []
+    assert len(producer.in_flight) == 0
+    assert not any(batch.is_in_flight for batch in producer.incomplete())
+
+
+def store_all(producer: SteppedProducer) -> list[bytes | None]:
+    """Let a broker store what comes, which refuses numbers that are not the next ones; return the values in its log."""
+    stored: list[bytes | None] = []
+    for _ in range(30):
+        if not producer.accumulator.has_incomplete():
+            return stored
+        producer.turn(advance=100)
+        while producer.client.in_flight:
+            (_, sequence, epoch, values), *_ = producer.batches_on_wire()
+            if producer.manager is not None and (epoch, sequence) != (0, 1 + len(stored)):
+                producer.answer_all(code=ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+                continue
+            producer.answer_all(base_offset=1 + len(stored))
+            stored += values
+    raise AssertionError(f"records are left behind: {producer.incomplete()}")
+
+
+def assert_stored_once(producer: SteppedProducer, names: str) -> None:
+    assert store_all(producer) == [name.encode() * 40 for name in names]
+    assert [told[:2] for told in producer.told] == [(name, 1 + index) for index, name in enumerate(names)]
+    assert producer.held_bytes == 0
+
+
+def test_recover_when_nothing_is_on_its_way_then_connections_are_made_anew_and_all_goes_on() -> None:
+    producer = started()
+    producer.clock.advance(33)
+    recover(producer)
+    assert producer.client.start_over_times == [33]
+    producer.append_told("a")
+    assert_stored_once(producer, "a")
+
+
+@IN_ORDER
+def test_recover_when_batches_are_queued_then_they_are_sent_as_if_nothing_had_happened(how: dict[str, Any]) -> None:
+    producer = started(**how)
+    for name in "abc":
+        producer.append_told(name)
+    recover(producer)
+    assert [batch.attempts for batch in producer.incomplete()] == [0, 0, 0]
+    assert_stored_once(producer, "abc")
+    assert producer.total("record-retry-total") == 0
+
+
+@CALLS
+@pytest.mark.parametrize(("part", "method"), [
+    ("batch", "close"), ("batch", "write_header"), ("in_flight", "add")])
+@pytest.mark.parametrize("after", [False, True])
+def test_recover_when_a_batch_was_drained_and_not_sent_then_it_is_sent_in_its_place(
+        how: dict[str, Any], call: int, part: str, method: str, after: bool) -> None:
+    producer = started(**how)
+    for name in "abcd":
+        producer.append_told(name)
+    stop_turn_at(producer, ProducerBatch if part == "batch" else producer.in_flight, method, call=call, after=after)
+    recover(producer)
+    assert_stored_once(producer, "abcd")
+
+
+@pytest.mark.parametrize("method", ["can_send", "on_drained"])
+@pytest.mark.parametrize("call", [1, 2, 3])
+@pytest.mark.parametrize("after", [False, True])
+def test_recover_when_a_batch_was_being_numbered_then_no_number_is_lost_or_given_twice(
+        method: str, call: int, after: bool) -> None:
+    producer = started()
+    for name in "abcd":
+        producer.append_told(name)
+    stop_turn_at(producer, producer.manager, method, call=call, after=after)
+    recover(producer)
+    assert_stored_once(producer, "abcd")
+
+
+@CALLS
+@pytest.mark.parametrize("after", [False, True])
+def test_recover_when_the_turn_ended_while_it_sent_then_all_is_sent_again_with_the_same_numbers(
+        how: dict[str, Any], call: int, after: bool) -> None:
+    producer = started(**how)
+    for name in "abcd":
+        producer.append_told(name)
+    stop_turn_at(producer, producer.client, "send", call=call, after=after)
+    recover(producer)
+    assert_stored_once(producer, "abcd")
+
+
+@IN_ORDER
+def test_recover_when_batches_are_in_flight_then_they_count_as_unanswered_and_back_off(how: dict[str, Any]) -> None:
+    producer = started(**how)
+    for name in "abc":
+        producer.append_told(name)
+    sent_count = 3 if producer.manager is not None else 1
+    producer.client.on_poll = interrupted
+    with pytest.raises(KeyboardInterrupt):
+        producer.turn()
+    producer.client.on_poll = None
+    recover(producer)
+    assert [(batch.attempts, batch.may_be_in_log) for batch in producer.incomplete()] == (
+        [(1, True)] * sent_count + [(0, False)] * (3 - sent_count))
+    assert producer.total("record-retry-total") == sent_count
+    producer.turn(advance=99)
+    assert producer.client.in_flight == []
+    assert_stored_once(producer, "abc")
+
+
+def test_recover_when_batches_were_in_flight_and_no_retry_is_left_then_they_fail_as_unknown() -> None:
+    producer = SteppedProducer(idempotent=False, retries=0)
+    producer.append_told("a")
+    producer.turn()
+    recover(producer)
+    error = producer.error_of("a")
+    assert (type(error), error.outcome) == (DisconnectedError, "unknown")
+    assert "a caller was interrupted while it took the sender's turn" in str(error)
+    assert producer.held_bytes == 0
+    assert not producer.accumulator.has_incomplete()
+
+
+def test_recover_when_a_batch_in_flight_is_past_its_time_then_it_fails_as_unknown() -> None:
+    producer = started()
+    producer.append_told("a")
+    producer.turn()
+    producer.clock.advance(2000)
+    recover(producer)
+    assert producer.error_of("a").outcome == "unknown"
+    assert producer.held_bytes == 0
+
+
+def test_recover_when_batches_in_flight_are_sent_again_then_they_expire_at_their_time() -> None:
+    producer = started()
+    producer.append_told("a")
+    producer.turn()
+    producer.turn(advance=500)
+    recover(producer)
+    producer.client.is_ready_now = False
+    producer.client.poll_delay = 10_000
+    assert producer.turn() <= 1500
+    producer.turn(advance=1499)
+    assert producer.told == []
+    producer.turn(advance=1)
+    assert (type(producer.error_of("a")), producer.error_of("a").outcome) == (KafkaTimeoutError, "unknown")
+    assert producer.held_bytes == 0
+
+
+def test_recover_when_a_batch_expired_on_the_wire_then_its_memory_does_not_come_back_twice_and_it_is_not_sent_again(
+        ) -> None:
+    producer = started()
+    producer.append_told("a")
+    producer.turn()
+    producer.clock.advance(1)
+    producer.append_told("b")
+    producer.turn()
+    producer.turn(advance=1999)
+    assert producer.told_names() == ["a"]
+    recover(producer)
+    producer.client.is_ready_now = False
+    producer.turn(advance=1)
+    assert producer.told_names() == ["a", "b"]
+    assert not producer.accumulator.has_incomplete()
+
+
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize(("is_sent", "part", "method"), [
+    (True, "batch", "fail"), (True, "manager", "on_failed"), (True, "accumulator", "forget"),
+    (False, "batch", "fail"), (False, "manager", "on_failed"), (False, "accumulator", "release")])
+def test_recover_when_the_turn_ended_while_a_batch_expired_then_it_is_told_once_and_in_time(
+        is_sent: bool, part: str, method: str, after: bool) -> None:
+    producer = started()
+    producer.client.is_ready_now = is_sent
+    producer.append_told("a")
+    producer.turn()
+    producer.clock.advance(2000)
+    stop_turn_at(producer, ProducerBatch if part == "batch" else getattr(producer, part), method, after=after)
+    recover(producer)
+    producer.client.is_ready_now = False
+    producer.turn()
+    assert producer.told_names() == ["a"]
+    assert producer.error_of("a").outcome == ("unknown" if is_sent else producer.error_of("a").outcome)
+    assert not producer.accumulator.has_incomplete()
+
+
+def test_recover_when_a_batch_waits_to_be_split_then_the_senders_thread_splits_it() -> None:
+    producer = started(batch_size=1000)
+    for name in "abcd":
+        producer.append_told(name)
+    producer.turn()
+    producer.answer_all(code=ErrorCode.MESSAGE_TOO_LARGE)
+    recover(producer)
+    assert producer.sender.needs_its_thread
+    assert_stored_once(producer, "abcd")
+    assert producer.total("batch-split-total") == 1
+
+
+def test_recover_when_a_batch_was_split_then_its_parts_are_sent_in_order() -> None:
+    producer = started(batch_size=1000)
+    for name in "abcdefgh":
+        producer.append_told(name)
+    producer.turn()
+    producer.answer_all(code=ErrorCode.MESSAGE_TOO_LARGE)
+    producer.turn()
+    recover(producer)
+    assert_stored_once(producer, "abcdefgh")
+
+
+def test_recover_when_a_batch_waits_for_its_retry_then_its_backoff_and_its_place_stay() -> None:
+    producer = started()
+    for name in "ab":
+        producer.append_told(name)
+    producer.turn()
+    producer.answer_all(code=ErrorCode.NOT_ENOUGH_REPLICAS)
+    recover(producer)
+    producer.turn(advance=99)
+    assert producer.client.in_flight == []
+    assert_stored_once(producer, "ab")
+
+
+@IN_ORDER
+@pytest.mark.parametrize(("part", "method"), [("batch", "complete"), ("accumulator", "release")])
+@pytest.mark.parametrize("after", [False, True])
+def test_recover_when_an_answer_was_being_handled_then_nobody_is_told_twice(
+        how: dict[str, Any], part: str, method: str, after: bool) -> None:
+    producer = started(**how)
+    for name in "ab":
+        producer.append_told(name)
+    producer.turn()
+
+    def answer() -> None:
+        producer.client.on_poll = None
+        producer.answer_all(base_offset=1)
+
+    producer.client.on_poll = answer
+    stop_turn_at(producer, ProducerBatch if part == "batch" else producer.accumulator, method, after=after)
+    recover(producer)
+    producer.turn(advance=100)
+    while producer.client.in_flight:
+        ((_, _, _, values), *_) = producer.batches_on_wire()
+        offset = 1 if values == [b"a" * 40] else 2
+        producer.answer_all(base_offset=offset)
+        producer.turn()
+    assert [told[:2] for told in producer.told] == [("a", 1), ("b", 2)]
+    assert producer.held_bytes == 0
+    producer.append_told("c")
+    producer.turn()
+    if producer.manager is not None:
+        assert producer.sequences_on_wire() == [(0, 3)]
+
+
+def test_recover_when_a_callback_is_interrupted_then_those_behind_it_are_told() -> None:
+    producer = started(batch_size=1000)
+    producer.append_told("a")
+    producer.append_told("b", raising=KeyboardInterrupt())
+    future = producer.append_told("c")
+
+    def answer() -> None:
+        producer.client.on_poll = None
+        producer.answer_all(base_offset=1)
+
+    producer.turn()
+    producer.client.on_poll = answer
+    with pytest.raises(KeyboardInterrupt):
+        producer.turn()
+    assert producer.told_names() == ["a", "b"]
+    recover(producer)
+    assert [told[:2] for told in producer.told] == [("a", 1), ("b", 2), ("c", 3)]
+    assert future.result(0).offset == 3
+    assert producer.held_bytes == 0
+    assert not producer.accumulator.has_incomplete()
+
+
+def test_recover_when_a_partition_was_muted_then_it_is_drained_again() -> None:
+    producer = SteppedProducer(idempotent=False, max_in_flight=1)
+    for name in "ab":
+        producer.append_told(name)
+    producer.turn()
+    recover(producer)
+    for offset, name in enumerate("ab"):
+        producer.turn(advance=100)
+        assert producer.batches_on_wire()[0][3] == [name.encode() * 40]
+        producer.answer_all(base_offset=offset)
+    assert [told[:2] for told in producer.told] == [("a", 0), ("b", 1)]
+
+
+def test_recover_when_the_producer_id_was_on_its_way_then_it_is_asked_for_again() -> None:
+    producer = SteppedProducer()
+    producer.append_told("a")
+    producer.turn()
+    assert [request.api_key for request in producer.client.in_flight] == [ApiKeys.INIT_PRODUCER_ID]
+    recover(producer)
+    producer.turn()
+    assert [request.api_key for request in producer.client.in_flight] == [ApiKeys.INIT_PRODUCER_ID]
+    producer.client.answer({"throttle_time_ms": 0, "error_code": 0, "producer_id": 7, "producer_epoch": 0})
+    producer.turn()
+    assert producer.sequences_on_wire() == [(0, 0)]
+
+
+def test_recover_when_several_partitions_are_on_their_way_then_each_keeps_its_own_numbers() -> None:
+    producer = started()
+    producer.start(1)
+    for name, partition in (("a", 0), ("b", 1), ("c", 0), ("d", 1)):
+        producer.append_told(name, partition)
+    producer.turn()
+    recover(producer)
+    seen: dict[int, list[tuple[int, list[bytes | None]]]] = {0: [], 1: []}
+    for _ in range(3):
+        producer.turn(advance=100)
+        while producer.client.in_flight:
+            batches = producer.batches_on_wire()
+            count = len(producer.client.in_flight)
+            for partition, sequence, _, values in batches if count == 1 else batches[:2]:
+                seen[partition].append((sequence, values))
+            producer.answer_all(base_offset=len(producer.told))
+    assert seen == {0: [(1, [b"a" * 40]), (2, [b"c" * 40])], 1: [(1, [b"b" * 40]), (2, [b"d" * 40])]}
+    assert producer.held_bytes == 0
