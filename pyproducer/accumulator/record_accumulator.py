@@ -8,6 +8,7 @@ Source:  Java RecordAccumulator (4.1).
 
 from __future__ import annotations
 
+import copy
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -24,7 +25,7 @@ from pyproducer.accumulator.ready import ReadyCheckResult, ready
 from pyproducer.common.backoff import ExponentialBackoff
 from pyproducer.common.clock import Clock
 from pyproducer.common.cluster import Cluster, Node, TopicPartition
-from pyproducer.common.errors import KafkaError, ProducerClosedError
+from pyproducer.common.errors import UNKNOWN, KafkaError, ProducerClosedError
 from pyproducer.hotpath import record_size_upper_bound
 from pyproducer.record.compression import Compressor
 
@@ -275,7 +276,7 @@ class RecordAccumulator:
         """Fail the batches that are incomplete.
 
         Args:
-            error: What their futures get.
+            error: What their futures get; with outcome unknown where the records may be in the log.
             only_undrained: Leave alone those that are in flight.
 
         Returns:
@@ -288,10 +289,15 @@ class RecordAccumulator:
             queue = self._queues[batch.topic_partition]
             with queue.lock:
                 batch.close_for_appends()
-                if batch in queue.batches:
+                is_waiting = batch in queue.batches
+                if is_waiting:
                     queue.batches.remove(batch)
             aborted += batch.record_count
-            batch.fail(lambda _index: error)
+            # One that was finished for a request and is not back may be on the wire.
+            if batch.may_be_in_log or (batch.payload is not None and not is_waiting):
+                batch.fail(partial(_with_unknown_outcome, error))
+            else:
+                batch.fail(lambda _index: error)
             self.release(batch)
         return aborted
 
@@ -397,3 +403,10 @@ class RecordAccumulator:
         if self.on_wait is not None:
             batch.result.on_wait = partial(self._on_wait, batch)
         return batch
+
+
+def _with_unknown_outcome(error: KafkaError, _index: int) -> KafkaError:
+    own = copy.copy(error)
+    own.__cause__ = error.__cause__
+    own.outcome = UNKNOWN
+    return own

@@ -12,7 +12,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from pyproducer.accumulator.record_accumulator import RecordAccumulator
-from pyproducer.common.errors import UNKNOWN, ProducerClosedError
+from pyproducer.common.errors import ProducerClosedError
 from pyproducer.sender.turns import SenderTurns
 
 if TYPE_CHECKING:
@@ -75,7 +75,6 @@ class IoThread:
             self._turn()
         self._client.close()
         error = ProducerClosedError("The producer was closed before the record was acknowledged")
-        error.outcome = UNKNOWN
         aborted = self._accumulator.abort_batches(error)
         if aborted:
             log.warning("close() gave up on %d records that were not acknowledged in time", aborted)

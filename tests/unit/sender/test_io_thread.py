@@ -1,0 +1,128 @@
+"""The thread that loops, and what becomes of records when it is told to end."""
+
+from __future__ import annotations
+
+import pytest
+
+from pyproducer.common.error_codes import ErrorCode
+from pyproducer.common.errors import AuthorizationError, ProducerClosedError
+from pyproducer.protocol.apis import ApiKeys
+from pyproducer.sender.io_thread import IoThread
+from pyproducer.sender.turns import SenderTurns
+from tests.unit.sender.stepped_producer import SteppedProducer
+
+GIVE_UP_SECONDS = 60
+
+
+def thread_of(producer: SteppedProducer) -> IoThread:
+    turns = SenderTurns(producer.sender, producer.client, producer.accumulator, producer.clock)
+    return IoThread(turns, producer.client, producer.accumulator, "c")
+
+
+def run_to_the_end(thread: IoThread) -> None:
+    thread.start()
+    assert thread.join(GIVE_UP_SECONDS), "the thread did not end"
+
+
+def test_close_when_records_are_left_then_they_are_sent_before_the_connections_are_closed() -> None:
+    producer = SteppedProducer(idempotent=False, linger=10_000)
+    for name in "abc":
+        producer.append_told(name)
+
+    def answer() -> None:
+        while producer.client.in_flight:
+            producer.answer_all(base_offset=len(producer.told))
+
+    producer.client.on_poll = answer
+    thread = thread_of(producer)
+    thread.initiate_close()
+    run_to_the_end(thread)
+    assert producer.told == [("a", 0, None), ("b", 1, None), ("c", 2, None)]
+    assert producer.client.closed
+    assert not thread.is_alive
+    with pytest.raises(ProducerClosedError):
+        producer.append()
+
+
+def test_close_when_a_turn_raises_then_the_thread_goes_on_with_the_next(caplog: pytest.LogCaptureFixture) -> None:
+    producer = SteppedProducer(idempotent=False)
+    producer.append_told("a")
+    producer.append_told("b", 1)
+
+    def answer() -> None:
+        while producer.client.in_flight:
+            producer.answer_all(base_offset=0)
+
+    def fail_once() -> None:
+        producer.client.on_poll = answer
+        raise RuntimeError("a bug")
+
+    producer.client.on_poll = fail_once
+    thread = thread_of(producer)
+    thread.initiate_close()
+    run_to_the_end(thread)
+    assert sorted(producer.told_names()) == ["a", "b"]
+    assert "Uncaught error in the sender thread" in caplog.text
+
+
+def test_forced_close_when_records_are_left_then_the_outcome_of_each_says_whether_it_may_be_in_the_log() -> None:
+    """Given up at close, a record that was on the wire was told as not_sent, or one that never was as unknown."""
+    producer = SteppedProducer(idempotent=False, partitions=5)
+    producer.append_told("lost", 1)
+    producer.append_told("refused", 2)
+    producer.turn()
+    rows = producer.produce_body(code=ErrorCode.NOT_ENOUGH_REPLICAS, partitions=[2])
+    producer.client.answer(rows)
+    producer.append_told("in flight", 0)
+    producer.turn()
+    producer.append_told("behind it", 0)
+    producer.append_told("never left", 3)
+    thread = thread_of(producer)
+    thread.force_close()
+    run_to_the_end(thread)
+    outcomes = {name: producer.error_of(name).outcome for name in producer.told_names()}
+    assert outcomes == {"lost": "unknown", "refused": "not_sent", "in flight": "unknown", "behind it": "not_sent",
+                        "never left": "not_sent"}
+    assert {type(producer.error_of(name)) for name in outcomes} == {ProducerClosedError}
+    assert len(producer.told) == 5
+    assert producer.held_bytes == 0
+    assert not producer.accumulator.has_incomplete()
+    assert producer.client.closed
+
+
+def test_forced_close_when_callbacks_raise_then_all_are_told_in_order() -> None:
+    producer = SteppedProducer(idempotent=False, batch_size=1000)
+    for name in "abc":
+        producer.append_told(name, 0, raising=RuntimeError("the user's bug"))
+    producer.append_told("d", 1, raising=RuntimeError("the user's bug"))
+    thread = thread_of(producer)
+    thread.force_close()
+    run_to_the_end(thread)
+    assert producer.told_names() == list("abcd")
+    assert producer.held_bytes == 0
+
+
+def test_producer_id_when_it_is_refused_for_good_then_a_record_that_may_be_in_the_log_is_not_told_as_rejected() -> None:
+    """After the last epoch a new producer id is asked for; when it was refused, records that waited were aborted.
+
+    One of them whose first attempt had no answer may be in the log, and was told as rejected.
+    """
+    producer = SteppedProducer()
+    producer.append_told("a")
+    producer.append_told("b", 1)
+    producer.turn()
+    producer.client.answer({"throttle_time_ms": 0, "error_code": 0, "producer_id": 7, "producer_epoch": 32767})
+    producer.append_told("c", 1)
+    producer.turn()
+    body = producer.produce_body(code=ErrorCode.INVALID_RECORD, partitions=[1])
+    producer.client.answer(body, received_ms=producer.clock.now_ms())
+    assert producer.told_names() == ["b"]
+    producer.turn()
+    (request,) = producer.client.in_flight
+    assert request.api_key is ApiKeys.INIT_PRODUCER_ID
+    producer.client.answer({"throttle_time_ms": 0, "error_code": ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+                            "producer_id": -1, "producer_epoch": -1})
+    producer.turn()
+    assert [(type(producer.error_of(name)), producer.error_of(name).outcome) for name in "ac"] == [
+        (AuthorizationError, "unknown"), (AuthorizationError, "rejected")]
+    assert producer.held_bytes == 0
