@@ -1,4 +1,8 @@
-"""buffer.memory is bounded, fair, and never lost."""
+"""buffer.memory is bounded, fair, and never lost.
+
+Who waits asks the clock under the pool's lock, after it took its place and each time it looks again. `WatchedClock`
+tells that to the test, so no test guesses how long a thread needs.
+"""
 
 from __future__ import annotations
 
@@ -8,94 +12,232 @@ import time
 import pytest
 
 from pyproducer.accumulator.buffer_pool import BufferPool
-from pyproducer.common.clock import SystemClock
 from pyproducer.common.errors import BufferExhaustedError, ProducerClosedError
+from tests.support.clock import ManualClock
+
+GIVE_UP_SECONDS = 60
+FOREVER_MS = 3_600_000
 
 
-def _wait_for(condition):
-    deadline = time.monotonic() + 5
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
+class WatchedClock(ManualClock):
+    """Stands still, and counts how often each thread asks."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: dict[str, threading.Semaphore] = {}
+
+    def now_ms(self) -> int:
+        asked = self.asked.get(threading.current_thread().name)
+        if asked is not None:
+            asked.release()
+        return super().now_ms()
 
 
-def test_allocate_when_there_is_room_takes_the_bytes_and_deallocate_gives_them_back():
-    pool = BufferPool(100, SystemClock())
+class Waiters:
+    """A pool with nothing left, and threads that wait for it, by name."""
+
+    def __init__(self, total_bytes: int = 100) -> None:
+        self.clock = WatchedClock()
+        self.pool = BufferPool(total_bytes, self.clock)
+        self.pool.allocate(total_bytes, 0)
+        self.served: list[str] = []
+        self.errors: dict[str, BaseException] = {}
+        self.threads: dict[str, threading.Thread] = {}
+
+    def wait(self, name: str, size_bytes: int, max_block_ms: int = FOREVER_MS) -> None:
+        """Start a thread that asks for bytes; return when it has its place in the line and is about to sleep."""
+        self.clock.asked[name] = threading.Semaphore(0)
+        self.threads[name] = threading.Thread(target=self._take, args=(name, size_bytes, max_block_ms), name=name,
+                                              daemon=True)
+        self.threads[name].start()
+        # Once for the deadline, once for what is left of it. It holds the lock then, until it sleeps.
+        self.looked(name, 2)
+
+    def looked(self, name: str, times: int) -> None:
+        """Wait until a thread has asked the clock so many times more."""
+        deadline = time.monotonic() + GIVE_UP_SECONDS
+        for _ in range(times):
+            while not self.clock.asked[name].acquire(timeout=0.1):
+                assert self.threads[name].is_alive(), f"{name} does not wait any more; served are {self.served}"
+                assert time.monotonic() < deadline, f"{name} does not look at the pool"
+
+    def looked_again(self, name: str) -> None:
+        """Wait until a thread whose sleep is short has looked at the pool as it is now."""
+        while self.clock.asked[name].acquire(blocking=False):
+            pass
+        self.looked(name, 2)
+
+    def end(self, *names: str) -> None:
+        """Wait for the end of threads."""
+        for name in names:
+            self.threads[name].join(GIVE_UP_SECONDS)
+            assert not self.threads[name].is_alive(), f"{name} still waits; served are {self.served}"
+
+    def _take(self, name: str, size_bytes: int, max_block_ms: int) -> None:
+        try:
+            self.pool.allocate(size_bytes, max_block_ms)
+        except (BufferExhaustedError, ProducerClosedError) as error:
+            self.errors[name] = error
+        else:
+            self.served.append(name)
+
+
+def test_allocate_when_there_is_room_then_takes_the_bytes_and_deallocate_gives_them_back() -> None:
+    pool = BufferPool(100, ManualClock())
     pool.allocate(60, 0)
     assert pool.available_bytes == 40
+    pool.allocate(40, 0)
+    assert pool.available_bytes == 0
     pool.deallocate(60)
+    pool.deallocate(40)
     assert pool.available_bytes == 100
 
 
-def test_allocate_when_exhausted_raises_with_the_figures_and_takes_nothing():
-    pool = BufferPool(100, SystemClock())
+def test_allocate_when_exhausted_then_raises_with_the_figures_and_takes_nothing() -> None:
+    clock = ManualClock()
+    pool = BufferPool(100, clock)
     pool.allocate(90, 0)
-    with pytest.raises(BufferExhaustedError, match=r"No 20 bytes.*max\.block\.ms = 10 ms.*90 of 100") as raised:
-        pool.allocate(20, 10)
+    with pytest.raises(BufferExhaustedError, match=r"No 20 bytes.*= 0 ms: 90 of 100.*1 callers wait") as raised:
+        pool.allocate(20, 0)
     assert raised.value.phase == "buffer"
     assert raised.value.outcome == "not_sent"
     assert pool.available_bytes == 10
     assert pool.queued_count == 0
 
 
-def test_allocate_when_others_wait_serves_in_order_of_arrival_so_a_large_request_does_not_starve():
-    pool = BufferPool(100, SystemClock())
-    pool.allocate(100, 0)
-    served: list[str] = []
-
-    def take(name: str, size: int) -> None:
-        pool.allocate(size, 5000)
-        served.append(name)
-
-    large = threading.Thread(target=take, args=("large", 80))
-    large.start()
-    _wait_for(lambda: pool.queued_count == 1)
-    small = threading.Thread(target=take, args=("small", 20))
-    small.start()
-    _wait_for(lambda: pool.queued_count == 2)
-    pool.deallocate(30)  # enough for the small one, but it came later
-    time.sleep(0.05)
-    assert served == []
-    pool.deallocate(70)
-    large.join(5)
-    small.join(5)
-    assert sorted(served) == ["large", "small"]
-    assert pool.available_bytes == 0
+def test_allocate_when_its_time_is_over_then_raises_not_before_and_takes_nothing() -> None:
+    waiters = Waiters()
+    waiters.wait("late", 10, max_block_ms=2)
+    waiters.looked_again("late")  # it woke after 2 ms of the real clock, and the pool's clock stands still
+    waiters.clock.advance(1)
+    waiters.looked_again("late")
+    assert waiters.errors == {}
+    waiters.clock.advance(1)
+    waiters.end("late")
+    assert str(waiters.errors["late"]).startswith("No 10 bytes of buffer.memory became free within max.block.ms = 2 ms")
+    assert (waiters.pool.available_bytes, waiters.pool.queued_count) == (0, 0)
 
 
-def test_close_when_a_caller_waits_raises_in_it():
-    pool = BufferPool(10, SystemClock())
-    pool.allocate(10, 0)
-    errors: list[BaseException] = []
+def test_waiters_when_memory_comes_back_bit_by_bit_then_are_served_in_order_of_arrival() -> None:
+    waiters = Waiters()
+    names = [f"w{index}" for index in range(6)]
+    for count, name in enumerate(names, start=1):
+        waiters.wait(name, 10)
+        assert waiters.pool.queued_count == count
+    for index, name in enumerate(names):
+        waiters.pool.deallocate(10)
+        waiters.end(name)
+        assert waiters.served == names[:index + 1]
+        assert (waiters.pool.available_bytes, waiters.pool.queued_count) == (0, 5 - index)
 
-    def take() -> None:
-        try:
-            pool.allocate(5, 60_000)
-        except ProducerClosedError as error:
-            errors.append(error)
 
-    thread = threading.Thread(target=take)
-    thread.start()
-    _wait_for(lambda: pool.queued_count == 1)
-    pool.close()
-    thread.join(5)
-    assert len(errors) == 1
+def test_waiters_when_the_first_wants_more_than_is_there_then_a_later_small_one_does_not_overtake_it() -> None:
+    """A large record starved: small ones behind it took each byte that came back."""
+    waiters = Waiters()
+    waiters.wait("large", 80)
+    waiters.wait("small", 20, max_block_ms=1)  # on the real clock it looks again each ms
+    waiters.pool.deallocate(30)  # enough for the small one, but it came later
+    waiters.looked("large", 1)
+    waiters.looked_again("small")
+    assert waiters.served == []
+    assert waiters.pool.available_bytes == 30
+    waiters.pool.deallocate(50)
+    waiters.end("large")
+    assert waiters.served == ["large"]
+    waiters.looked_again("small")
+    assert (waiters.pool.available_bytes, waiters.pool.queued_count) == (0, 1)
+    waiters.pool.deallocate(20)
+    waiters.end("small")
+    assert waiters.served == ["large", "small"]
+    assert waiters.pool.available_bytes == 0
+
+
+def test_newcomer_when_somebody_waits_then_does_not_take_what_is_there() -> None:
+    waiters = Waiters()
+    waiters.wait("large", 80)
+    waiters.pool.deallocate(30)
+    with pytest.raises(BufferExhaustedError, match="2 callers wait"):
+        waiters.pool.allocate(10, 0)
+    assert waiters.pool.available_bytes == 30
+    waiters.pool.deallocate(50)
+    waiters.end("large")
+    assert waiters.pool.available_bytes == 0
+
+
+def test_waiters_when_enough_for_several_comes_back_at_once_then_each_wakes_the_next() -> None:
+    waiters = Waiters()
+    for name in ("a", "b", "c", "d"):
+        waiters.wait(name, 30)
+    waiters.pool.deallocate(100)
+    waiters.end("a", "b", "c")
+    assert set(waiters.served) == {"a", "b", "c"}
+    assert (waiters.pool.available_bytes, waiters.pool.queued_count) == (10, 1)
+    waiters.pool.deallocate(20)
+    waiters.end("d")
+    assert waiters.pool.available_bytes == 0
+
+
+def test_waiters_when_the_first_gives_up_then_what_is_there_goes_to_the_next() -> None:
+    waiters = Waiters()
+    waiters.wait("large", 80, max_block_ms=1)
+    waiters.wait("small", 20)
+    waiters.pool.deallocate(30)
+    waiters.clock.advance(1)
+    waiters.end("large", "small")
+    assert list(waiters.errors) == ["large"]
+    assert waiters.served == ["small"]
+    assert (waiters.pool.available_bytes, waiters.pool.queued_count) == (10, 0)
+
+
+def test_waiters_when_one_in_the_middle_gives_up_then_the_order_of_the_others_stays() -> None:
+    waiters = Waiters()
+    waiters.wait("a", 50)
+    waiters.wait("b", 50, max_block_ms=1)
+    waiters.wait("c", 50)
+    waiters.clock.advance(1)
+    waiters.end("b")
+    waiters.pool.deallocate(50)
+    waiters.end("a")
+    assert waiters.served == ["a"]
+    waiters.pool.deallocate(50)
+    waiters.end("c")
+    assert waiters.served == ["a", "c"]
+    assert waiters.pool.available_bytes == 0
+
+
+def test_close_when_callers_wait_then_raises_in_each_of_them_and_memory_may_still_come_back() -> None:
+    waiters = Waiters()
+    for name in ("a", "b", "c"):
+        waiters.wait(name, 5)
+    waiters.pool.close()
+    waiters.end("a", "b", "c")
+    assert {name: type(error) for name, error in waiters.errors.items()} == dict.fromkeys("abc", ProducerClosedError)
+    assert {getattr(error, "outcome", None) for error in waiters.errors.values()} == {"not_sent"}
+    assert waiters.pool.queued_count == 0
+    waiters.pool.deallocate(100)
+    assert waiters.pool.available_bytes == 100
     with pytest.raises(ProducerClosedError):
-        pool.allocate(1, 0)
+        waiters.pool.allocate(1, 0)
+    assert waiters.pool.available_bytes == 100
 
 
-def test_many_threads_leave_the_pool_as_it_was():
-    pool = BufferPool(1000, SystemClock())
+def test_many_threads_when_they_take_and_give_back_then_the_pool_is_as_it_was_and_never_below_zero() -> None:
+    pool = BufferPool(1000, ManualClock())
+    lowest: list[int] = []
 
     def work() -> None:
         for size in range(1, 200):
-            pool.allocate(size, 10_000)
+            pool.allocate(size, FOREVER_MS)
+            lowest.append(pool.available_bytes)
             pool.deallocate(size)
 
-    threads = [threading.Thread(target=work) for _ in range(8)]
+    threads = [threading.Thread(target=work, daemon=True) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(GIVE_UP_SECONDS)
+        assert not thread.is_alive()
+    assert len(lowest) == 8 * 199
+    assert min(lowest) >= 0
     assert pool.available_bytes == 1000
     assert pool.queued_count == 0
