@@ -211,3 +211,262 @@ def test_a_new_epoch_counts_the_batches_on_their_way_again(manager):
     assert not manager.can_send(Batch())
     manager.on_completed(batches[2], 1)
     assert manager.can_send(Batch())
+
+
+# Epochs: what is on the wire keeps its numbers.
+
+OTHER = TopicPartition("t", 1)
+
+
+def bump_for(manager, topic_partition=TP):
+    """Have the epoch bumped for a partition with nothing else on its way."""
+    batch = drained_of(manager, topic_partition)
+    manager.on_failed(batch, error_for_code(ErrorCode.INVALID_RECORD), may_be_in_log=False)
+    manager.bump_epoch_if_requested()
+
+
+def drained_of(manager, topic_partition, count=1):
+    batch = Batch(count, topic_partition)
+    assert manager.can_send(batch)
+    manager.on_drained(batch)
+    return batch
+
+
+def place(batch):
+    return (batch.producer_id, batch.producer_epoch, batch.base_sequence, batch.is_sequence_reset)
+
+
+def test_new_epoch_when_another_partition_has_batches_on_the_wire_then_these_keep_their_numbers(manager):
+    manager.on_completed(drained_of(manager, OTHER), 0)
+    first, second = drained_of(manager, OTHER, 2), drained_of(manager, OTHER, 3)
+    bump_for(manager)
+    assert manager.producer_id_and_epoch == (7, 1)
+    assert [place(batch) for batch in (first, second)] == [(7, 0, 1, False), (7, 0, 3, False)]
+    assert not manager.can_send(Batch(1, OTHER)), "a new batch would be of the new epoch, and is not to overtake"
+    assert manager.can_send(first)
+    assert not manager.can_send(second)
+    manager.on_completed(first, 1)
+    assert not manager.can_send(Batch(1, OTHER))
+    assert manager.can_send(second)
+    manager.on_completed(second, 3)
+    assert [place(batch) for batch in (first, second)] == [(7, 0, 1, False), (7, 0, 3, False)]
+    assert place(drained_of(manager, OTHER)) == (7, 1, 0, False)
+
+
+def test_new_epoch_when_it_has_begun_then_the_first_batch_goes_alone_in_each_partition(manager):
+    acked(manager)
+    manager.on_completed(drained_of(manager, OTHER), 0)
+    bump_for(manager)
+    for topic_partition in (TP, OTHER):
+        first = drained_of(manager, topic_partition, 2)
+        assert place(first) == (7, 1, 0, False)
+        assert not manager.can_send(Batch(1, topic_partition))
+        manager.on_completed(first, 5)
+        assert place(drained_of(manager, topic_partition)) == (7, 1, 2, False)
+
+
+def test_late_answer_of_an_old_epoch_when_it_comes_then_the_new_sequence_does_not_count_it(manager):
+    acked(manager)
+    late = drained(manager, 5)
+    manager.on_failed(late, KafkaTimeoutError("expired", phase="delivery"), may_be_in_log=True)
+    manager.resolve_sequences()
+    manager.bump_epoch_if_requested()
+    assert manager.producer_id_and_epoch == (7, 1)
+    manager.on_completed(late, 10)
+    first = drained(manager)
+    assert place(first) == (7, 1, 0, False)
+    assert not manager.can_send(Batch()), "nothing of the new epoch is acknowledged"
+    assert manager.can_retry(first, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, 0) is True
+    manager.bump_epoch_if_requested()
+    assert place(first) == (7, 2, 0, True), "it is the first one, so only a new epoch helps"
+
+
+def test_late_failure_of_an_old_epoch_when_it_comes_then_no_further_epoch_begins(manager):
+    manager.on_completed(drained_of(manager, OTHER), 0)
+    old = drained_of(manager, OTHER)
+    bump_for(manager)
+    manager.on_failed(old, error_for_code(ErrorCode.INVALID_RECORD), may_be_in_log=False)
+    manager.bump_epoch_if_requested()
+    # The partition had no part in the bump, and its numbers are the old ones: a new start is due for it.
+    assert manager.producer_id_and_epoch == (7, 2)
+    manager.on_failed(old, error_for_code(ErrorCode.INVALID_RECORD), may_be_in_log=False)
+    manager.bump_epoch_if_requested()
+    assert manager.producer_id_and_epoch == (7, 2)
+    assert place(drained_of(manager, OTHER)) == (7, 2, 0, False)
+
+
+def test_invalid_epoch_when_the_batch_is_of_an_old_epoch_then_it_is_retried_without_a_new_one(manager):
+    acked(manager)
+    first, second = drained(manager), drained(manager)
+    manager.on_failed(first, error_for_code(ErrorCode.INVALID_RECORD), may_be_in_log=False)
+    manager.bump_epoch_if_requested()
+    assert place(second) == (7, 1, 0, True)
+    second.producer_epoch = 0  # as it was when it was sent
+    assert manager.can_retry(second, ErrorCode.INVALID_PRODUCER_EPOCH, 0) is True
+    manager.bump_epoch_if_requested()
+    assert manager.producer_id_and_epoch == (7, 1)
+
+
+def test_new_epoch_when_several_partitions_ask_in_a_turn_then_one_epoch_serves_all(manager):
+    acked(manager)
+    manager.on_completed(drained_of(manager, OTHER), 0)
+    batches = [drained(manager), drained_of(manager, OTHER)]
+    for batch in batches:
+        assert manager.can_retry(batch, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, 0) is True
+    manager.bump_epoch_if_requested()
+    assert [place(batch) for batch in batches] == [(7, 1, 0, True)] * 2
+    manager.bump_epoch_if_requested()
+    assert manager.producer_id_and_epoch == (7, 1), "asked for once, done once"
+
+
+def test_out_of_order_when_the_renumbered_batch_was_sent_and_refused_too_then_another_epoch_begins(manager):
+    acked(manager)
+    batch = drained(manager, 2)
+    for epoch in (1, 2, 3):
+        assert manager.can_retry(batch, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, 0) is True
+        manager.bump_epoch_if_requested()
+        assert place(batch) == (7, epoch, 0, True)
+        batch.is_sequence_reset = False  # its header was written: the number is on the wire
+
+
+def test_out_of_order_when_the_answer_is_for_the_number_before_then_no_further_epoch_begins(manager):
+    acked(manager)
+    batch = drained(manager)
+    manager.can_retry(batch, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, 0)
+    manager.bump_epoch_if_requested()
+    assert manager.can_retry(batch, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, 0) is True
+    manager.bump_epoch_if_requested()
+    assert place(batch) == (7, 1, 0, True)
+
+
+def test_out_of_order_when_it_is_open_whether_the_batch_before_is_stored_then_a_new_epoch_begins(manager):
+    acked(manager)
+    first, second = drained(manager), drained(manager)
+    manager.on_failed(first, KafkaTimeoutError("expired", phase="delivery"), may_be_in_log=True)
+    assert manager.can_retry(second, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, 0) is True
+    manager.bump_epoch_if_requested()
+    assert place(second) == (7, 1, 0, True)
+    manager.on_completed(second, 1)
+    assert manager.can_send(Batch()), "the question is settled by the new epoch"
+
+
+def test_failure_when_it_is_out_of_order_then_a_new_epoch_begins_though_the_outcome_is_unknown(manager):
+    acked(manager)
+    batch = drained(manager)
+    manager.on_failed(batch, error_for_code(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER), may_be_in_log=True)
+    manager.bump_epoch_if_requested()
+    assert manager.producer_id_and_epoch == (7, 1)
+    assert manager.can_send(Batch())
+
+
+def test_failure_when_the_batch_has_no_number_yet_then_the_sequence_goes_on(manager):
+    acked(manager)
+    manager.on_failed(Batch(), KafkaTimeoutError("expired", phase="delivery"), may_be_in_log=False)
+    manager.bump_epoch_if_requested()
+    assert place(drained(manager)) == (7, 0, 1, False)
+
+
+def test_fatal_error_when_it_came_then_nothing_is_sent_and_no_id_is_asked_for():
+    manager = TransactionManager()
+    manager.on_fatal_error(error_for_code(ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
+    assert not manager.needs_producer_id
+    manager.on_producer_id(7, 0)
+    assert not manager.can_send(Batch())
+
+
+def test_fatal_error_when_a_batch_fails_afterwards_then_no_epoch_begins(manager):
+    acked(manager)
+    batch = drained(manager)
+    manager.on_fatal_error(error_for_code(ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
+    manager.on_failed(batch, error_for_code(ErrorCode.INVALID_RECORD), may_be_in_log=False)
+    manager.bump_epoch_if_requested()
+    assert manager.producer_id_and_epoch == (7, 0)
+
+
+# The ring of numbers.
+
+def test_sequence_when_it_wraps_then_batches_on_their_way_stay_in_order(manager):
+    acked(manager, MAX_SEQUENCE - 1)
+    batches = [drained(manager, 2) for _ in range(3)]
+    assert [batch.base_sequence for batch in batches] == [MAX_SEQUENCE - 1, 0, 2]
+    assert manager.next_sequence(TP) == 4
+    assert [manager.can_send(batch) for batch in batches] == [True, False, False]
+    manager.on_completed(batches[0], 0)
+    assert [manager.can_send(batch) for batch in batches[1:]] == [True, False]
+    for batch in batches[1:]:
+        manager.on_completed(batch, 1)
+    assert manager.can_retry(drained(manager), ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, 0) is True
+    manager.bump_epoch_if_requested()
+    assert manager.producer_id_and_epoch == (7, 1), "number 4 follows what was acknowledged last"
+
+
+def test_completion_when_answers_come_out_of_order_then_the_latest_counts(manager):
+    acked(manager)
+    first, second = drained(manager, 2), drained(manager, 2)
+    manager.on_completed(second, 12)
+    manager.on_completed(first, 10)
+    batch = drained(manager)
+    assert manager.can_retry(batch, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, 0) is True
+    manager.bump_epoch_if_requested()
+    assert place(batch) == (7, 1, 0, True)
+
+
+@pytest.mark.parametrize(("log_start_offset", "epoch"), [(13, 1), (14, 0)])
+def test_unknown_producer_id_when_our_last_record_is_in_the_log_or_was_removed_then_a_new_epoch_or_the_same(
+        manager, log_start_offset, epoch):
+    acked(manager)
+    acked(manager, 3, offset=11)  # the last one at 13
+    acked(manager, 1, offset=2)  # an answer of an earlier time
+    batch = drained(manager)
+    assert manager.can_retry(batch, ErrorCode.UNKNOWN_PRODUCER_ID, log_start_offset) is True
+    manager.bump_epoch_if_requested()
+    assert place(batch)[:3] == (7, epoch, 0)
+
+
+# Splitting, and starting over after an interrupted turn.
+
+def test_split_when_the_batch_is_on_its_way_then_its_parts_take_its_place(manager):
+    acked(manager)
+    whole, behind = drained(manager, 4), drained(manager)
+    parts = [Batch(2), Batch(2)]
+    for part, sequence in zip(parts, (1, 3), strict=True):
+        part.set_producer_state(7, 0, sequence)
+    manager.on_split(whole, parts)
+    assert [manager.can_send(batch) for batch in (*parts, behind)] == [True, False, False]
+    manager.on_completed(parts[0], 1)
+    assert [manager.can_send(batch) for batch in (parts[1], behind)] == [True, False]
+    manager.on_completed(parts[1], 3)
+    assert manager.can_send(behind)
+
+
+def test_restore_when_batches_are_lost_and_found_then_what_is_on_its_way_is_what_is_not_done(manager):
+    acked(manager)
+    batches = [drained(manager) for _ in range(3)]
+    batches[0].is_done = True
+    manager.restore([batches[2], Batch(), batches[0], batches[1]])
+    assert [manager.can_send(batch) for batch in batches[1:]] == [True, False]
+    assert manager.next_sequence(TP) == 4
+
+
+def test_restore_when_a_batch_was_numbered_and_not_counted_then_its_number_is_not_given_again(manager):
+    acked(manager)
+    batch = Batch(3)
+    batch.set_producer_state(7, 0, 1)
+    manager.restore([batch])
+    assert manager.next_sequence(TP) == 4
+    manager.restore([batch])
+    assert manager.next_sequence(TP) == 4
+    manager.on_completed(batch, 1)
+    assert drained(manager).base_sequence == 4
+
+
+def test_restore_when_a_batch_is_of_an_old_epoch_then_the_new_sequence_does_not_count_it(manager):
+    manager.on_completed(drained_of(manager, OTHER), 0)
+    old = drained_of(manager, OTHER, 50)
+    bump_for(manager)
+    old_place = place(old)
+    manager.restore([old])
+    assert place(old) == old_place
+    assert not manager.can_send(Batch(1, OTHER))
+    manager.on_completed(old, 1)
+    assert place(drained_of(manager, OTHER)) == (7, 1, 0, False)
