@@ -503,6 +503,25 @@ def test_epoch_bump_when_batches_of_another_partition_are_on_the_wire_then_these
     assert producer.told_names() == ["c", "d", "a", "b", "e"]
 
 
+def test_epoch_bump_when_a_batch_of_the_partition_is_on_the_wire_then_its_bytes_stay_and_its_retry_has_the_new_place(
+        ) -> None:
+    producer = SteppedProducer()
+    producer.start()
+    producer.append_told("a")
+    producer.append_told("b")
+    producer.turn()
+    producer.answer_all(code=ErrorCode.INVALID_RECORD)
+    producer.turn()
+    assert producer.manager is not None
+    assert producer.manager.producer_id_and_epoch == (7, 1)
+    producer.answer_all(code=ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)  # MockClient looks whether the bytes stayed
+    producer.turn(advance=100)
+    assert producer.batches_on_wire() == [(0, 0, 1, [b"b" * 40])]
+    assert producer.manager.producer_id_and_epoch == (7, 1), "what was refused were the old numbers"
+    producer.answer_all(base_offset=1)
+    assert producer.told[1:] == [("b", 1, None)]
+
+
 # No answer.
 
 def test_lost_answer_when_the_request_was_sent_then_a_later_refusal_does_not_say_that_the_record_is_not_there() -> None:
