@@ -34,6 +34,8 @@ class MockClient:
         self._live_bodies: list[Mapping[str, Any]] = []
         self.in_flight: list[ClientRequest] = []
         self.poll_timeouts: list[int] = []
+        self.awaited_nodes: list[int | None] = []  # as each poll was told
+        self.poll_times: list[int] = []
         self.poll_delay = 50
         self.on_send: Callable[[], None] | None = None
         self.on_poll: Callable[[], None] | None = None
@@ -73,6 +75,8 @@ class MockClient:
         if self.closed:
             raise IllegalStateError("the client is closed")
         self.poll_timeouts.append(timeout_ms)
+        self.poll_times.append(now_ms)
+        self.awaited_nodes.append(awaited_node_id)
         if self.on_poll is not None:
             self.on_poll()
         return []

@@ -3,26 +3,15 @@
 from __future__ import annotations
 
 import random
-from array import array
 
 import pytest
 
-from pyproducer.accumulator.batch_future import BatchFuture
 from pyproducer.accumulator.partition_queue import BATCH_BYTES, FUTURE_BYTES
-from pyproducer.accumulator.producer_batch import BatchRows
 from pyproducer.common.cluster import Cluster, TopicPartition
 from pyproducer.common.errors import BufferExhaustedError
-from pyproducer.hotpath import ColumnChunk, items_column, sort_rows
-from tests.unit.accumulator.test_record_accumulator import NODES, Setup, cluster
+from tests.unit.accumulator.test_record_accumulator import NODES, Setup, cluster, rows_of
 
 MIB = 2**20
-
-
-def rows_of(values: list[bytes]) -> BatchRows:
-    chunk = ColumnChunk(0, items_column(tuple(values), 0, len(values)), None, None, None)
-    places, times = array("i", [0] * len(values)), array("q", [1234] * len(values))
-    order, _ = sort_rows(places, 0, len(values), 1)
-    return BatchRows(BatchFuture("t", places, times), chunk, times, order, 200)
 
 
 def taken_bytes(setup: Setup) -> int:
@@ -74,7 +63,7 @@ def test_reservation_when_the_batch_before_was_answered_then_still_counts_its_re
 
 def test_reservation_when_the_batch_before_holds_rows_then_they_have_no_futures():
     setup = Setup()
-    rows = rows_of([b"r" * 20] * 3)
+    rows = rows_of(*[b"r" * 20] * 3)
     assert setup.accumulator.append_rows("t", 0, rows, 0, 3, 0).row_count == 3
     assert taken_bytes(setup) == 200 + BATCH_BYTES  # rows were asked for, so nothing is taken for records
     setup.append(value=b"v" * 20)
@@ -97,7 +86,7 @@ def test_reservation_when_it_would_be_above_the_total_then_takes_all_there_is():
             setup.append(partition=1)
         complete_all(setup)
         assert setup.pool.available_bytes == 1000
-    assert setup.accumulator.append_rows("t", 1, rows_of([b"r" * 900]), 0, 1, 0).row_count == 1
+    assert setup.accumulator.append_rows("t", 1, rows_of(b"r" * 900), 0, 1, 0).row_count == 1
     assert setup.pool.available_bytes == 0
 
 

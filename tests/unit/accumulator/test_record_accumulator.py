@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import threading
+from array import array
+
 import pytest
 
+from pyproducer.accumulator.batch_future import BatchFuture
 from pyproducer.accumulator.buffer_pool import BufferPool
 from pyproducer.accumulator.partition_queue import BATCH_BYTES, FUTURE_BYTES
+from pyproducer.accumulator.producer_batch import BatchRows
 from pyproducer.accumulator.record_accumulator import RecordAccumulator
 from pyproducer.common.backoff import ExponentialBackoff
 from pyproducer.common.cluster import Cluster, Node, PartitionInfo, TopicPartition
 from pyproducer.common.errors import BufferExhaustedError, KafkaTimeoutError, ProducerClosedError
+from pyproducer.hotpath import ColumnChunk, items_column, sort_rows
 from pyproducer.record.batch_reader import read_batches
 from pyproducer.record.compression import compressor_for
 from tests.support.clock import ManualClock
@@ -28,8 +34,8 @@ def cluster(leaders=(0, 1, 0), epoch=1):
 
 
 class Setup:
-    def __init__(self, batch_size=200, linger=10, memory=100_000, delivery_timeout=1000, codec="none"):
-        self.clock = ManualClock()
+    def __init__(self, batch_size=200, linger=10, memory=100_000, delivery_timeout=1000, codec="none", clock=None):
+        self.clock = clock or ManualClock()
         self.pool = BufferPool(memory, self.clock)
         self.accumulator = RecordAccumulator(
             batch_size_bytes=batch_size, linger_ms=linger, delivery_timeout_ms=delivery_timeout, pool=self.pool,
@@ -213,6 +219,209 @@ def test_close_refuses_new_records_and_abort_fails_the_rest():
     assert setup.pool.available_bytes == 100_000
 
 
+def rows_of(*values, batch_size=200):
+    """Rows of a send_batch to partition 0."""
+    chunk = ColumnChunk(0, items_column(values, 0, len(values)), None, None, None)
+    places, times = array("i", [0] * len(values)), array("q", [1234] * len(values))
+    order, _ = sort_rows(places, 0, len(values), 1)
+    return BatchRows(BatchFuture("t", places, times), chunk, times, order, batch_size)
+
+
+def append_one(setup, kind):
+    if kind == "record":
+        setup.append()
+    else:
+        setup.accumulator.append_rows("t", 0, rows_of(b"r"), 0, 1, 0)
+
+
+class InterruptingClock(ManualClock):
+    """Runs something once when it is asked: what another caller does between two steps of this one."""
+
+    def __init__(self):
+        super().__init__()
+        self.meanwhile = None
+
+    def now_ms(self):
+        meanwhile, self.meanwhile = self.meanwhile, None
+        if meanwhile is not None:
+            meanwhile()
+        return super().now_ms()
+
+
+def interruptible(**how):
+    setup = Setup(clock=InterruptingClock(), **how)
+    return setup, setup.clock
+
+
+def test_append_when_another_caller_opened_a_batch_meanwhile_then_the_record_joins_it_and_memory_is_given_back():
+    setup, clock = interruptible()
+    opened = []
+    clock.meanwhile = lambda: opened.append(setup.append(value=b"first"))
+    result = setup.append(value=b"second")
+    assert result.batch is opened[0].batch
+    assert (result.batch_is_full, result.new_batch_created) == (False, False)
+    assert setup.pool.available_bytes == 100_000 - result.batch.reserved_bytes
+    assert result.batch.record_count == 2
+
+
+def test_append_when_the_batch_that_another_caller_opened_has_no_room_then_its_own_is_opened():
+    setup, clock = interruptible()
+    clock.meanwhile = lambda: setup.append(value=b"x" * 150)
+    result = setup.append(value=b"y" * 150)
+    assert result.new_batch_created
+    assert setup.accumulator.batch_count(TopicPartition("t", 0)) == 2
+    incomplete, _ = setup.accumulator.take_stock()
+    assert setup.pool.available_bytes == 100_000 - sum(batch.reserved_bytes for batch in incomplete)
+
+
+def test_append_rows_when_another_caller_opened_a_batch_meanwhile_then_rows_join_it_and_memory_is_given_back():
+    setup, clock = interruptible()
+    opened = []
+    clock.meanwhile = lambda: opened.append(setup.append(value=b"first"))
+    rows = rows_of(b"r" * 20, b"s" * 20)
+    result = setup.accumulator.append_rows("t", 0, rows, 0, 2, 0)
+    assert (result.row_count, result.batch, result.new_batch_created) == (2, opened[0].batch, False)
+    assert setup.pool.available_bytes == 100_000 - result.batch.reserved_bytes
+
+
+@pytest.mark.parametrize("kind", ["record", "rows"])
+def test_append_when_the_producer_is_closed_meanwhile_then_raises_and_memory_is_given_back(kind):
+    setup, clock = interruptible()
+    clock.meanwhile = setup.accumulator.close
+    with pytest.raises(ProducerClosedError):
+        append_one(setup, kind)
+    assert setup.pool.available_bytes == 100_000
+    assert not setup.accumulator.has_incomplete()
+
+
+@pytest.mark.parametrize("kind", ["record", "rows"])
+def test_append_when_the_producer_is_closed_then_raises_even_where_a_batch_has_room(kind):
+    setup = Setup()
+    setup.append()
+    setup.accumulator.close()
+    with pytest.raises(ProducerClosedError):
+        append_one(setup, kind)
+    assert setup.accumulator.incomplete_record_count() == 1
+
+
+def test_append_rows_when_they_need_several_batches_then_says_how_many_each_took_and_when_it_is_full():
+    setup = Setup()
+    rows = rows_of(*[b"r" * 50] * 5)
+    begin, seen = 0, []
+    while begin < 5:
+        result = setup.accumulator.append_rows("t", 0, rows, begin, 5, 0)
+        begin += result.row_count
+        seen.append((result.row_count, result.batch_is_full, result.new_batch_created))
+    assert seen == [(2, True, True), (2, True, True), (1, False, True)]
+    assert setup.append(value=b"v" * 30).batch is result.batch
+
+
+def test_append_rows_when_memory_is_exhausted_then_raises_and_takes_nothing():
+    setup = Setup(memory=FIRST_BATCH_BYTES)
+    setup.append()
+    setup.append()
+    with pytest.raises(BufferExhaustedError):
+        setup.accumulator.append_rows("t", 0, rows_of(b"r" * 100), 0, 1, 0)
+    assert setup.pool.available_bytes == 0
+    assert setup.accumulator.incomplete_record_count() == 2
+
+
+def test_close_when_a_caller_waits_for_memory_then_it_raises_there():
+    setup = Setup(memory=FIRST_BATCH_BYTES)
+    setup.append()
+    errors = []
+
+    def wait():
+        try:
+            setup.accumulator.append("t", 1, 1234, None, b"v" * 50, (), None, 3_600_000)
+        except ProducerClosedError as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=wait, daemon=True)
+    thread.start()
+    while not setup.pool.queued_count:
+        assert thread.is_alive()
+    assert list(setup.accumulator.ready(cluster(), 0).ready_nodes) == [0], "somebody waits for memory: nothing lingers"
+    setup.accumulator.close()
+    thread.join(60)
+    assert not thread.is_alive()
+    assert len(errors) == 1
+    assert setup.accumulator.incomplete_record_count() == 1
+
+
+def test_flush_when_several_run_then_batches_do_not_linger_until_the_last_one_ends():
+    setup = Setup()
+    future = setup.append().future
+    setup.append(partition=1)
+    assert [batch.topic_partition.partition for batch in setup.accumulator.begin_flush()] == [0, 1]
+    setup.accumulator.begin_flush()
+    setup.accumulator.end_flush()
+    assert sorted(setup.accumulator.ready(cluster(), 0).ready_nodes) == [0, 1]
+    setup.accumulator.end_flush()
+    assert not setup.accumulator.ready(cluster(), 0).ready_nodes
+    assert not future.done()
+
+
+def test_abort_when_only_undrained_then_what_is_in_flight_stays():
+    setup = Setup()
+    in_flight = setup.append().future
+    (batch,) = setup.drain()[0]
+    batch.is_in_flight = True
+    queued = [setup.append().future, setup.append().future]
+    assert setup.accumulator.abort_batches(KafkaTimeoutError("over", phase="delivery"), only_undrained=True) == 2
+    assert [future.done() for future in (in_flight, *queued)] == [False, True, True]
+    assert setup.pool.available_bytes == 100_000 - batch.reserved_bytes
+    assert setup.accumulator.batch_count(TopicPartition("t", 0)) == 0
+
+
+def test_stock_when_asked_then_tells_all_batches_oldest_first_and_those_that_do_not_wait_here():
+    setup = Setup()
+    for _ in range(4):
+        setup.append()
+    setup.append(partition=1)
+    (taken,) = setup.drain(nodes=NODES[:1])[0]
+    incomplete, not_here = setup.accumulator.take_stock()
+    assert [batch.topic_partition.partition for batch in incomplete] == [0, 0, 1]
+    assert not_here == [taken] == incomplete[:1]
+    assert not setup.accumulator.holds(taken)
+    assert setup.accumulator.holds(incomplete[1])
+    assert setup.accumulator.incomplete_batch_count() == 3
+    assert setup.accumulator.incomplete_record_count() == 5
+    assert setup.accumulator.has_undrained()
+
+
+def test_drain_when_partitions_move_then_each_node_gets_what_it_leads_and_others_are_left_alone():
+    setup = Setup()
+    for partition in (0, 1, 2):
+        setup.append(partition)
+    assert setup.drain(leaders=(None, 1, 0), nodes=NODES[:1])[0][0].topic_partition.partition == 2
+    drained = setup.drain(leaders=(1, 1, 0), nodes=NODES)
+    assert {node: [batch.topic_partition.partition for batch in batches] for node, batches in drained.items()} == {
+        1: [0, 1]}
+
+
+def test_ready_when_one_partition_lingers_and_another_backs_off_then_looks_again_at_the_nearer_time():
+    setup = Setup(linger=70)
+    setup.append(partition=0)
+    batch = setup.drain()[0][0]
+    setup.accumulator.reenqueue(batch, 0, in_sequence=False)
+    setup.append(partition=1)
+    check = setup.accumulator.ready(cluster(), 0)
+    assert (check.ready_nodes, check.next_ready_check_delay_ms) == ({}, 70)
+    check = setup.accumulator.ready(cluster(), 70)
+    assert (list(check.ready_nodes), check.next_ready_check_delay_ms) == ([1], 30)
+    assert sorted(setup.accumulator.ready(cluster(), 100).ready_nodes) == [0, 1]
+
+
+def test_ready_when_a_flush_runs_then_a_batch_in_backoff_still_waits():
+    setup = Setup()
+    setup.append()
+    setup.accumulator.reenqueue(setup.drain()[0][0], 0, in_sequence=False)
+    setup.accumulator.begin_flush()
+    assert setup.accumulator.ready(cluster(), 99).ready_nodes == {}
+    assert list(setup.accumulator.ready(cluster(), 100).ready_nodes) == [0]
+
+
 def test_split_and_reenqueue_keeps_order_memory_and_outcomes():
     setup = Setup(batch_size=400)
     futures = [setup.append(value=bytes([65 + i]) * 50).future for i in range(5)]
@@ -249,7 +458,10 @@ def test_waiting_for_a_record_ends_the_linger_of_its_batch_and_tells_the_sender_
 
 def test_waiting_for_a_record_keeps_the_linger_when_it_was_set_on_purpose():
     setup = Setup(linger=1000)
+    told = []
+    setup.accumulator.on_wait = lambda outcome, timeout, is_hurried: told.append((timeout, is_hurried)) or timeout
     future = setup.append().future
     with pytest.raises(KafkaTimeoutError):
         future.result(0)
+    assert told == [(0, False)]
     assert not setup.accumulator.ready(cluster(), 0).ready_nodes

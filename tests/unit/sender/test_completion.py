@@ -281,6 +281,26 @@ def test_bug_while_an_answer_is_handled_then_every_batch_of_the_request_is_faile
     assert_failed(producer, "ab", LocalProtocolError, "unknown")
 
 
+def test_bug_while_an_answer_is_handled_then_a_batch_that_is_to_be_retried_already_is() -> None:
+    producer = started()
+    producer.append_told("a", 0)
+    producer.append_told("b", 1)
+    producer.turn()
+    body = producer.produce_body(base_offset=1)
+    rows = body["responses"][0]["partition_responses"]
+    rows[0].update(error_code=ErrorCode.NOT_ENOUGH_REPLICAS)
+    del rows[1]["base_offset"]
+    producer.client.answer(body, received_ms=producer.clock.now_ms())
+    (told,) = producer.told_names()
+    assert told == ("b" if rows[0]["index"] == 0 else "a")
+    producer.turn(advance=100)
+    producer.answer_all(base_offset=1)
+    assert len(producer.told) == 2
+    assert producer.told[1][1] == 1
+    assert producer.total("record-error-total") == 1
+    assert producer.held_bytes == 0
+
+
 def test_callback_that_raises_when_its_batch_fails_then_all_others_are_told(caplog: pytest.LogCaptureFixture) -> None:
     """One raising on_completion kept the records behind it from ever being told that they had failed."""
     producer = started()
@@ -842,6 +862,28 @@ def test_expiry_when_a_batch_waits_to_be_split_then_its_parts_expire_at_its_time
     producer.client.is_ready_now = False
     producer.turn(advance=2000)
     assert_failed(producer, "ab", KafkaTimeoutError, "not_sent")
+
+
+def test_expiry_when_parts_of_a_split_batch_were_never_sent_then_what_follows_them_is_numbered_anew_at_once() -> None:
+    producer = SteppedProducer(batch_size=190)
+    producer.start()
+    for name in "ab":
+        producer.append_told(name)
+    producer.turn()
+    producer.turn(advance=1000)
+    producer.append_told("c")
+    producer.turn()
+    assert producer.sequences_on_wire() == [(0, 1), (0, 3)]
+    producer.answer_all(code=ErrorCode.MESSAGE_TOO_LARGE)
+    producer.answer_all(code=ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+    producer.client.is_ready_now = False
+    producer.turn()
+    producer.turn(advance=1000)
+    assert [(name, producer.error_of(name).outcome) for name in producer.told_names()] == [
+        ("a", "not_sent"), ("b", "not_sent")]
+    producer.client.is_ready_now = True
+    producer.turn()
+    assert producer.batches_on_wire() == [(0, 0, 1, [b"c" * 40])]
 
 
 def test_expiry_when_it_is_not_known_whether_a_batch_is_stored_then_a_new_epoch_begins_after_what_follows() -> None:

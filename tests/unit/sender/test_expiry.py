@@ -181,5 +181,10 @@ def test_poll_when_a_caller_takes_the_turn_and_its_record_expires_in_it_then_it_
 def test_poll_when_a_caller_takes_the_turn_then_it_sleeps_no_longer_than_the_caller_may() -> None:
     producer = quiet()
     producer.append_told("a")
-    producer.sender.run_once(0, 70, 1)
+    producer.clock.advance(5)
+    producer.sender.run_once(producer.clock.now_ms(), 70, 1)
     assert producer.client.poll_timeouts == [70]
+    assert producer.client.poll_times == [5]
+    assert producer.client.awaited_nodes == [1]
+    producer.turn()
+    assert producer.client.awaited_nodes == [1, None]

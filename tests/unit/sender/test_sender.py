@@ -191,26 +191,3 @@ def test_message_too_large_of_a_single_record_fails_it_alone_and_those_behind_it
     assert producer.batches_on_wire() == [(0, 0, 1, [b"w" * 40])]
     producer.answer_all(base_offset=1)
     assert second.result(0).offset == 1
-
-
-def test_partition_load_reports_queues_and_latency_once_every_partition_was_used():
-    from pyproducer.sender.partition_load import PartitionLoad
-
-    producer = SteppedProducer(linger=1000)
-    reports = []
-    load = PartitionLoad(producer.accumulator, lambda *report: reports.append(report))
-    producer.append(0)
-    load.report(producer.metadata.fetch())
-    assert reports == []
-    producer.append(1)
-    for _ in range(4):
-        producer.append(1)
-    load.on_ready_node(1, 100, can_drain=True)
-    load.on_ready_node(1, 350, can_drain=False)
-    load.report(producer.metadata.fetch())
-    ((topic, sizes, partitions, count, latencies),) = reports
-    assert (topic, sorted(partitions), count) == ("t", [0, 1], 2)
-    assert sizes[partitions.index(1)] > sizes[partitions.index(0)]
-    assert latencies == [250, 250]
-
-

@@ -1,0 +1,62 @@
+"""What an adaptive partitioner is told of queues and slow brokers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyproducer.sender.partition_load import PartitionLoad
+from tests.unit.sender.stepped_producer import SteppedProducer, metadata_response
+
+
+class Reports:
+    """A producer whose records stay, and the last report that was made of them."""
+
+    def __init__(self, partitions: int = 2) -> None:
+        self.producer = SteppedProducer(linger=1000, partitions=partitions)
+        self.made: list[tuple[Any, ...]] = []
+        self.load = PartitionLoad(self.producer.accumulator, lambda *report: self.made.append(report))
+
+    def report(self) -> tuple[Any, ...] | None:
+        self.made.clear()
+        self.load.report(self.producer.metadata.fetch())
+        return self.made[0] if self.made else None
+
+
+def test_report_when_a_partition_was_never_used_then_there_is_none() -> None:
+    reports = Reports()
+    assert reports.report() is None
+    reports.producer.append(0)
+    assert reports.report() is None
+    reports.producer.append(1)
+    assert reports.report() == ("t", [1, 1], [0, 1], 2, [0, 0])
+
+
+def test_report_when_queues_differ_then_tells_the_batches_of_each() -> None:
+    reports = Reports()
+    for _ in range(5):
+        reports.producer.append(1)
+    reports.producer.append(0)
+    assert reports.report() == ("t", [5, 1], [1, 0], 2, [0, 0])
+
+
+def test_report_when_a_partition_has_no_leader_then_leaves_it_out() -> None:
+    reports = Reports()
+    reports.producer.append(0)
+    reports.producer.append(1)
+    response = metadata_response(epoch=2)
+    response["topics"][0]["partitions"][1]["leader_id"] = -1
+    reports.producer.metadata.update(response, 13, 0)
+    assert reports.report() == ("t", [1], [0], 2, [0])
+
+
+def test_latency_when_a_node_takes_nothing_then_is_the_time_since_it_last_could() -> None:
+    reports = Reports()
+    reports.producer.append(0)
+    reports.producer.append(1)
+    for now_ms, can_drain, latency_ms in ((100, False, 0), (150, False, 50), (200, True, 0), (450, False, 250),
+                                          (900, False, 700), (901, True, 0)):
+        reports.load.on_ready_node(1, now_ms, can_drain=can_drain)
+        assert reports.report() == ("t", [1, 1], [0, 1], 2, [latency_ms, latency_ms])
+    reports.load.on_ready_node(2, 5000, can_drain=False)
+    reports.load.on_ready_node(2, 6000, can_drain=False)
+    assert reports.report() == ("t", [1, 1], [0, 1], 2, [0, 0]), "another node's"

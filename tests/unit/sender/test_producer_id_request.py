@@ -1,0 +1,126 @@
+"""InitProducerId: one request on its way while an id is needed, repeated while that makes sense."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pyproducer.client.metadata import ProducerMetadata
+from pyproducer.common.backoff import ExponentialBackoff
+from pyproducer.common.error_codes import ErrorCode
+from pyproducer.common.errors import ApiError, UnsupportedVersionError
+from pyproducer.protocol.apis import ApiKeys
+from pyproducer.sender.producer_id_request import NEVER_MS, ProducerIdRequest
+from pyproducer.transaction.transaction_manager import TransactionManager
+from tests.support.clock import ManualClock
+from tests.support.mock_client import MockClient
+from tests.unit.sender.stepped_producer import NODE
+
+
+class Parts:
+    def __init__(self) -> None:
+        self.client = MockClient(NODE)
+        self.manager = TransactionManager()
+        backoff = ExponentialBackoff(100, 1000, jitter=0)
+        metadata = ProducerMetadata(refresh_backoff=backoff, metadata_max_age_ms=1000, metadata_max_idle_ms=1000,
+                                    clock=ManualClock(), bootstrap=[("127.0.0.1", 9092)])
+        self.request = ProducerIdRequest(client=self.client, metadata=metadata, transaction_manager=self.manager,
+                                         request_timeout_ms=500, retry_backoff=backoff)
+
+    def answer(self, code: int = 0, producer_id: int = 7, epoch: int = 3, **how: Any) -> None:
+        self.client.answer({"throttle_time_ms": 0, "error_code": code, "producer_id": producer_id,
+                            "producer_epoch": epoch}, **how)
+
+
+def test_step_when_an_id_is_needed_then_one_request_is_sent_and_its_answer_is_taken() -> None:
+    parts = Parts()
+    assert parts.request.step(10) == NEVER_MS
+    (request,) = parts.client.sent
+    assert (request.api_key, request.destination, request.timeout_ms, request.created_ms, request.expect_response) == (
+        ApiKeys.INIT_PRODUCER_ID, 1, 500, 10, True)
+    assert parts.client.bodies == [{"transactional_id": None, "transaction_timeout_ms": 2**31 - 1}]
+    assert parts.request.step(11) == NEVER_MS
+    assert len(parts.client.sent) == 1, "one at a time"
+    parts.answer()
+    assert parts.manager.producer_id_and_epoch == (7, 3)
+    assert parts.request.step(12) == NEVER_MS
+    assert len(parts.client.sent) == 1
+
+
+def test_step_when_no_node_can_be_asked_then_it_looks_again_after_the_backoff() -> None:
+    parts = Parts()
+    parts.client.node = None
+    assert parts.request.step(0) == 100
+    parts.client.node = NODE
+    parts.client.is_ready_now = False
+    parts.client.poll_delay = 33
+    assert parts.request.step(0) == 33
+    assert parts.client.sent == []
+    parts.client.is_ready_now = True
+    parts.request.step(0)
+    assert len(parts.client.sent) == 1
+
+
+@pytest.mark.parametrize("code", [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR, None])
+def test_answer_when_it_is_a_passing_trouble_then_it_is_repeated_with_a_growing_backoff(code: int | None) -> None:
+    parts = Parts()
+    now_ms = 0
+    for backoff_ms in (100, 200, 400, 800, 1000):
+        parts.request.step(now_ms)
+        assert parts.client.has_in_flight_requests(1)
+        if code is None:
+            parts.client.answer(None, disconnected=True, received_ms=now_ms)
+        else:
+            parts.answer(code, received_ms=now_ms)
+        assert parts.request.step(now_ms) == backoff_ms
+        assert parts.request.step(now_ms + backoff_ms - 1) == 1
+        assert not parts.client.has_in_flight_requests()
+        now_ms += backoff_ms
+    parts.request.step(now_ms)
+    parts.answer()
+    assert parts.manager.producer_id_and_epoch == (7, 3)
+
+
+def test_answer_when_an_id_came_then_the_next_trouble_begins_with_the_first_backoff() -> None:
+    parts = Parts()
+    for now_ms in (0, 100):
+        parts.request.step(now_ms)
+        parts.client.answer(None, disconnected=True, received_ms=now_ms)
+    parts.request.step(300)
+    parts.answer(epoch=32767)
+    parts.manager.on_producer_id(-1, -1)
+    parts.request.step(1000)
+    parts.client.answer(None, disconnected=True, received_ms=1000)
+    assert parts.request.step(1000) == 100
+
+
+@pytest.mark.parametrize("code", [ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.INVALID_REQUEST])
+def test_answer_when_no_repetition_helps_then_the_producer_is_told(code: int) -> None:
+    parts = Parts()
+    parts.request.step(0)
+    parts.answer(code)
+    error = parts.manager.fatal_error
+    assert isinstance(error, ApiError)
+    assert (error.code, error.api, error.node_id) == (code, "InitProducerId", 1)
+    assert parts.request.step(10_000) == NEVER_MS
+    assert len(parts.client.sent) == 1
+
+
+def test_answer_when_the_broker_has_no_such_api_then_the_producer_is_told() -> None:
+    parts = Parts()
+    parts.request.step(0)
+    mismatch = UnsupportedVersionError("no InitProducerId")
+    parts.client.answer(None, version_mismatch=mismatch)
+    assert parts.manager.fatal_error is mismatch
+    assert parts.request.step(10_000) == NEVER_MS
+
+
+def test_restart_when_a_request_is_on_its_way_then_another_is_sent() -> None:
+    parts = Parts()
+    parts.request.step(0)
+    parts.client.start_over(0)
+    parts.request.restart()
+    parts.request.step(0)
+    assert len(parts.client.in_flight) == 1
+    assert len(parts.client.sent) == 2
