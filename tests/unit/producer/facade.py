@@ -1,0 +1,373 @@
+"""A whole KafkaProducer without a network: a broker that the test scripts, and callers' waits that take no time.
+
+    facade = facades(**{"linger.ms": 0})      # a fixture of conftest.py; it closes what it made
+    facade.broker.holds = True                # Produce requests stay unanswered until `answer`
+    future = facade.producer.send("t", b"v", partition=0)
+    facade.broker.await_requests(1)
+    facade.broker.answer()
+
+`ScriptedBroker` stands where the NetworkClient would: the producer's own thread calls it, and what a test asks of it
+is done on that thread, between two turns. `CallerWaits` makes the waits of the test's own thread (in flush(), result()
+and send()) move a ManualClock and take no time, so that a test can say how long something waited, to the millisecond.
+
+Thread:  the producer's sender thread runs for real; only the test's own thread waits in manual time.
+"""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from pyproducer import KafkaProducer
+from pyproducer.client.metadata import ProducerMetadata
+from pyproducer.client.request import ClientRequest, ClientResponse
+from pyproducer.common.cluster import Node
+from pyproducer.producer import wiring
+from pyproducer.protocol.apis import ApiKeys
+from pyproducer.record.batch_reader import read_batches
+from tests.support.clock import ManualClock
+
+GIVE_UP_S = 30.0
+"""When a test says that something never happened; nothing that works comes near it."""
+NODE = Node(1, "broker", 9092)
+PRODUCE_VERSION = 12
+NOT_ENOUGH_REPLICAS = 19
+MESSAGE_TOO_LARGE = 10
+
+
+class ScriptedBroker:
+    """What the producer's parts use of a NetworkClient; it answers by itself unless `holds`.
+
+    Args:
+        metadata: The producer's; `topics` are told to it when it asks.
+    """
+
+    def __init__(self, metadata: ProducerMetadata) -> None:
+        self.topics: dict[str, int] = {"t": 2}  # name -> number of partitions
+        self.topic_errors: dict[str, int] = {}
+        self.holds = False
+        self.holds_metadata = False
+        self.error_code = 0  # what answers say, when it answers by itself
+        self.requests: list[ClientRequest] = []  # all Produce requests that came
+        self.sent: list[tuple[str, int, list[bytes]]] = []  # topic, partition and payloads of their batches, as sent
+        self.payload_sizes: list[int] = []
+        self.was_forgotten = False  # a poll was left to sleep until it gave up
+        self.is_closed = False
+        self._metadata = metadata
+        self._changed = threading.Condition()  # guards what is below and `requests`
+        self._is_woken = False
+        self._tasks: list[Callable[[], None]] = []
+        self._turns = 0
+        self._unanswered: list[tuple[ClientRequest, Mapping[str, Any], int]] = []
+        self._next_offset: dict[tuple[str, int], int] = {}
+
+    # What the sender calls.
+
+    def ready(self, node: Node, now_ms: int) -> bool:
+        return len(self._unanswered) < 5
+
+    def is_connected(self, node_id: int, now_ms: int) -> bool:
+        return False  # so no caller takes the sender's turn: see tests/unit/sender/test_turns.py
+
+    def poll_delay_ms(self, node: Node, now_ms: int) -> int:
+        return 2**31 - 1
+
+    def least_loaded_node(self, now_ms: int) -> Node:
+        return NODE
+
+    def in_flight_request_count(self, node_id: int | None = None) -> int:
+        return len(self._unanswered)
+
+    def has_in_flight_requests(self, node_id: int | None = None) -> bool:
+        return bool(self._unanswered)
+
+    def send(self, request: ClientRequest, now_ms: int) -> None:
+        version = PRODUCE_VERSION if request.max_version is None else min(PRODUCE_VERSION, request.max_version)
+        body = request.build(0 if request.api_key is ApiKeys.INIT_PRODUCER_ID else version)
+        if request.api_key is ApiKeys.INIT_PRODUCER_ID:
+            self._tasks.append(lambda: self._complete(request, {"error_code": 0, "producer_id": 7, "producer_epoch": 0},
+                                                      now_ms))
+            return
+        with self._changed:
+            for topic in body["topic_data"]:
+                for row in topic["partition_data"]:
+                    values = [record.value for batch in read_batches(bytes(row["records"])) for record in batch]
+                    self.sent.append((topic["name"], row["index"], values))
+                    self.payload_sizes.append(len(row["records"]))
+            self.requests.append(request)
+            self._unanswered.append((request, body, now_ms))
+            self._changed.notify_all()
+
+    def poll(self, timeout_ms: int, now_ms: int, awaited_node_id: int | None = None) -> list[ClientResponse]:
+        has_news = self._maybe_answer_metadata(now_ms)
+        if not self.holds:
+            has_news = self._answer_all(self.error_code) or has_news
+        with self._changed:
+            self._turns += 1
+            self._changed.notify_all()
+            if not (has_news or self._is_woken or self._tasks) and timeout_ms > 0:
+                is_idle = not self._changed.wait_for(lambda: self._is_woken or bool(self._tasks),
+                                                     min(timeout_ms / 1000, GIVE_UP_S))
+                self.was_forgotten = self.was_forgotten or (is_idle and timeout_ms / 1000 >= GIVE_UP_S)
+            self._is_woken = False
+            tasks, self._tasks = self._tasks, []
+        for task in tasks:
+            task()
+        return []
+
+    def wakeup(self) -> None:
+        with self._changed:
+            self._is_woken = True
+            self._changed.notify_all()
+
+    def start_over(self, now_ms: int) -> None:
+        raise AssertionError("nobody was interrupted")
+
+    def close(self) -> None:
+        self.is_closed = True
+        for request, _, sent_ms in self._unanswered:
+            self._complete(request, None, sent_ms, disconnected=True)
+        self._unanswered = []
+
+    # What tests call, from any thread but the sender's.
+
+    def run(self, task: Callable[[], None]) -> None:
+        """Have the sender thread do something between two turns, and wait until it is done."""
+        done = threading.Event()
+
+        def whole() -> None:
+            try:
+                task()
+            finally:
+                done.set()
+
+        with self._changed:
+            self._tasks.append(whole)
+            self._changed.notify_all()
+        assert done.wait(GIVE_UP_S), "the sender thread takes no turns"
+
+    def take_turns(self) -> None:
+        """Wait until the sender has looked at everything that was there to do when this was called."""
+        with self._changed:
+            wanted = self._turns + 2
+        for _ in range(3):
+            self.wakeup()
+            with self._changed:
+                seen = self._turns
+                assert self._changed.wait_for(lambda seen=seen: self._turns > seen,  # type: ignore[misc]
+                                              GIVE_UP_S), "the sender thread takes no turns"
+        assert self._turns >= wanted
+
+    def await_requests(self, count: int) -> None:
+        """Wait until that many Produce requests came in all."""
+        with self._changed:
+            assert self._changed.wait_for(lambda: len(self.requests) >= count, GIVE_UP_S), (
+                f"{len(self.requests)} Produce requests came, and not {count}")
+
+    def answer(self, error_code: int = 0, *, first: bool = False, timestamp: int = -1) -> None:
+        """Answer the Produce requests that are unanswered, or only the first; returns when their callbacks ran."""
+        def task() -> None:
+            assert self._unanswered, "there is no request to answer"
+            self._answer_all(error_code, 1 if first else None, timestamp)
+        self.run(task)
+
+    def tell_topics(self, **topics: int) -> None:
+        """Tell the producer of topics and their number of partitions."""
+        self.topics = {**self.topics, **topics}
+
+        def task() -> None:
+            self.holds_metadata = False
+            self._metadata.request_update()
+            self._answer_metadata(0)
+            self.holds_metadata = True
+        self.run(task)
+
+    # Inside; the sender thread.
+
+    def _maybe_answer_metadata(self, now_ms: int) -> bool:
+        if self.holds_metadata or self._metadata.time_to_next_update(now_ms):
+            return False
+        self._answer_metadata(now_ms)
+        return True
+
+    def _answer_metadata(self, now_ms: int) -> None:
+        request = self._metadata.next_request(now_ms)
+        topics = [self._topic_row(name) for name in request.topics]
+        self._metadata.update(
+            {"throttle_time_ms": 0, "cluster_id": "c", "controller_id": 1, "error_code": 0, "topics": topics,
+             "brokers": [{"node_id": NODE.node_id, "host": NODE.host, "port": NODE.port, "rack": None}]},
+            13, now_ms, request=request)
+
+    def _topic_row(self, name: str) -> Mapping[str, Any]:
+        count = self.topics.get(name)
+        code = self.topic_errors.get(name, 0 if count is not None else 3)
+        topic_id = uuid.uuid5(uuid.NAMESPACE_DNS, name)
+        return {"error_code": code, "name": name, "topic_id": topic_id, "is_internal": False,
+                "partitions": [{"error_code": 0, "partition_index": index, "leader_id": 1, "leader_epoch": 1,
+                                "replica_nodes": [1], "isr_nodes": [1], "offline_replicas": []}
+                               for index in range(count or 0)]}
+
+    def _answer_all(self, error_code: int, count: int | None = None, timestamp: int = -1) -> bool:
+        ended, self._unanswered = self._unanswered[:count], self._unanswered[len(self._unanswered[:count]):]
+        for request, body, sent_ms in ended:
+            self._complete(request, None if body["acks"] == 0 else self._produce_response(body, error_code, timestamp),
+                           sent_ms)
+        return bool(ended)
+
+    def _produce_response(self, body: Mapping[str, Any], error_code: int, timestamp: int) -> Mapping[str, Any]:
+        rows = []
+        for topic in body["topic_data"]:
+            partitions = []
+            for row in topic["partition_data"]:
+                place = (topic["name"], row["index"])
+                offset = self._next_offset.get(place, 100)
+                if not error_code:
+                    self._next_offset[place] = offset + sum(
+                        batch.record_count for batch in read_batches(bytes(row["records"])))
+                partitions.append({"index": row["index"], "error_code": error_code,
+                                   "base_offset": -1 if error_code else offset, "log_append_time_ms": timestamp,
+                                   "log_start_offset": 0, "record_errors": [], "error_message": None,
+                                   "current_leader": {"leader_id": -1, "leader_epoch": -1}})
+            rows.append({"name": topic["name"], "partition_responses": partitions})
+        return {"responses": rows, "throttle_time_ms": 0, "node_endpoints": []}
+
+    def _complete(self, request: ClientRequest, body: Mapping[str, Any] | None, now_ms: int, **how: Any) -> None:
+        assert request.on_complete is not None
+        request.on_complete(ClientResponse(request, PRODUCE_VERSION, body, received_ms=now_ms, **how))
+
+
+class CallerWaits:
+    """Within `with waits:` the waits of this thread take no time: they move a ManualClock, and are written down.
+
+    A wait ends when it is notified, as every wait does; what is to happen during it is said by `at`. Waits without a
+    timeout, those of other threads, and those of what runs by `at` are real.
+
+    Args:
+        clock: What the waits move.
+        on_time: Called when the clock was moved, so that who sleeps by it looks again.
+    """
+
+    def __init__(self, clock: ManualClock, on_time: Callable[[], None] = lambda: None) -> None:
+        self.timeouts: list[float] = []  # in seconds, as the waits were told
+        self._clock = clock
+        self._on_time = on_time
+        self._events: list[tuple[int, Callable[[], None]]] = []
+
+    def __enter__(self) -> None:
+        thread, real, is_inside = threading.get_ident(), threading.Condition.wait, False
+
+        def wait(condition: threading.Condition, timeout: float | None = None) -> bool:
+            nonlocal is_inside
+            if threading.get_ident() != thread or timeout is None or is_inside:
+                return real(condition, timeout)
+            is_inside = True
+            try:
+                return self._wait(condition, timeout)
+            finally:
+                is_inside = False
+
+        self._patch = pytest.MonkeyPatch()
+        self._patch.setattr(threading.Condition, "wait", wait)
+
+    def __exit__(self, *_exception: object) -> None:
+        self._patch.undo()
+
+    def at(self, now_ms: int, action: Callable[[], None]) -> None:
+        """Say what happens when the clock shows a time, during a wait."""
+        self._events.append((now_ms, action))
+        self._events.sort(key=lambda event: event[0])
+
+    def _wait(self, condition: Any, timeout: float) -> bool:
+        self.timeouts.append(timeout)
+        deadline_ms = self._clock.now_ms() + round(max(timeout, 0.0) * 1000)
+        turn = threading.Lock()
+        turn.acquire()
+        condition._waiters.append(turn)  # as Condition.wait does; notify() releases the lock
+        saved = condition._release_save()
+        try:
+            while True:
+                if turn.acquire(blocking=False):
+                    return True
+                if not self._events or self._events[0][0] > deadline_ms:
+                    break
+                at_ms, action = self._events.pop(0)
+                self._move_to(at_ms)
+                action()
+            self._move_to(deadline_ms)
+            return turn.acquire(blocking=False)
+        finally:
+            condition._acquire_restore(saved)
+            if turn in condition._waiters:
+                condition._waiters.remove(turn)
+
+    def _move_to(self, now_ms: int) -> None:
+        if now_ms > self._clock.now_ms():
+            self._clock.advance(now_ms - self._clock.now_ms())
+            self._on_time()
+
+
+class Facade:
+    """A producer, the broker that it talks to, and the clock it reads if that is manual."""
+
+    def __init__(self, producer: KafkaProducer, broker: ScriptedBroker, clock: ManualClock | None) -> None:
+        self.producer = producer
+        self.broker = broker
+        self._clock = clock
+
+    @property
+    def clock(self) -> ManualClock:
+        assert self._clock is not None, "this producer reads the system's clock"
+        return self._clock
+
+    def free_bytes(self) -> float:
+        """What is left of buffer.memory."""
+        return self.producer.metrics()["buffer-available-bytes"]
+
+    def is_memory_whole(self) -> bool:
+        """Whether nothing holds any of buffer.memory."""
+        return self.free_bytes() == self.producer.metrics()["buffer-total-bytes"]
+
+
+class Facades:
+    """Makes producers over scripted brokers, and closes them; the fixture `facades`."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._monkeypatch = monkeypatch
+        self._made: list[Facade] = []
+
+    def __call__(self, clock: ManualClock | None = None, *, serializers: Sequence[Any] = (None, None),
+                 **props: object) -> Facade:
+        """Make one. Idempotence is off unless asked for, so that the first request is the first record's.
+
+        Args:
+            clock: What the producer reads instead of the system's clock.
+            serializers: Of key and value.
+            props: Its settings.
+        """
+        brokers: list[ScriptedBroker] = []
+
+        def make_broker(_selector: object, metadata: ProducerMetadata, **_settings: object) -> ScriptedBroker:
+            brokers.append(ScriptedBroker(metadata))
+            return brokers[0]
+
+        with self._monkeypatch.context() as patch:
+            patch.setattr(wiring, "NetworkClient", make_broker)
+            patch.setattr(wiring, "Selector", lambda **_settings: None)
+            if clock is not None:
+                patch.setattr(wiring, "SystemClock", lambda: clock)
+            producer = KafkaProducer({"bootstrap.servers": "broker:9092", "enable.idempotence": False,
+                                      "retry.backoff.ms": 0, **props}, *serializers)
+        facade = Facade(producer, brokers[0], clock)
+        self._made.append(facade)
+        return facade
+
+    def close(self) -> None:
+        """Close what was made, whatever its state."""
+        for facade in self._made:
+            facade.producer.close(0)
+        assert not any(facade.broker.was_forgotten for facade in self._made), (
+            "a sender slept on although it had work: who gave it the work did not wake it")

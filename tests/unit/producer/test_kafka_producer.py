@@ -1,0 +1,431 @@
+"""flush() and close() of the facade, and what is refused once it is closed."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from pyproducer import IllegalStateError, KafkaTimeoutError, ProducerClosedError, ProducerInterceptor
+from tests.support.clock import ManualClock
+from tests.unit.producer.facade import (
+    GIVE_UP_S,
+    MESSAGE_TOO_LARGE,
+    NOT_ENOUGH_REPLICAS,
+    CallerWaits,
+    Facade,
+    Facades,
+)
+
+LONG_MS = 10_000_000
+
+
+def holding(facades: Facades, clock: ManualClock | None = None, **props: Any) -> Facade:
+    """A producer whose broker leaves what it gets unanswered; the topic is known."""
+    facade = facades(clock, **{"linger.ms": 0, **props})
+    facade.producer.partitions_for("t")
+    facade.broker.holds = True
+    return facade
+
+
+def in_manual_time(facades: Facades, **props: Any) -> tuple[Facade, CallerWaits]:
+    """The same, with a clock that only the waits of the test's own thread move."""
+    clock = ManualClock()
+    facade = holding(facades, clock, **props)
+    return facade, CallerWaits(clock, facade.broker.wakeup)
+
+
+# flush ---------------------------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize(("timeout_s", "waited_ms"), [(2, 2000), (0.5, 500), (0, 0), (-1, 0)])
+def test_flush_when_the_timeout_passes_then_it_waited_exactly_that_long(
+        facades: Facades, timeout_s: float, waited_ms: int) -> None:
+    facade, waits = in_manual_time(facades)
+    future = facade.producer.send("t", b"v", partition=0)
+    with waits, pytest.raises(KafkaTimeoutError, match=rf"not done within {timeout_s} s: 1 records") as caught:
+        facade.producer.flush(timeout_s)
+    assert (caught.value.phase, caught.value.outcome) == ("flush", "unknown")
+    assert facade.clock.now_ms() == waited_ms
+    facade.broker.await_requests(1)
+    facade.broker.answer()
+    assert future.result(0).offset == 100, "a flush() that gave up loses nothing"
+
+
+def test_flush_when_there_are_several_batches_then_they_share_the_timeout(facades: Facades) -> None:
+    facade, waits = in_manual_time(facades)
+    futures = []
+    for partition in (0, 1):
+        futures.append(facade.producer.send("t", b"v", partition=partition))
+        facade.broker.await_requests(partition + 1)
+    waits.at(1500, lambda: facade.broker.answer(first=True))
+    with waits, pytest.raises(KafkaTimeoutError):
+        facade.producer.flush(2)
+    assert facade.clock.now_ms() == 2000
+    assert [future.done() for future in futures] == [True, False]
+
+
+def test_flush_when_everything_is_answered_then_it_returns_at_the_last_answer(facades: Facades) -> None:
+    facade, waits = in_manual_time(facades)
+    futures = []
+    for partition in (0, 1):
+        futures.append(facade.producer.send("t", b"v", partition=partition))
+        facade.broker.await_requests(partition + 1)
+    waits.at(100, lambda: facade.broker.answer(first=True))
+    waits.at(300, facade.broker.answer)
+    with waits:
+        facade.producer.flush(2)
+    assert facade.clock.now_ms() == 300
+    assert all(future.done() for future in futures)
+
+
+def test_flush_when_a_record_comes_later_then_it_is_not_waited_for(facades: Facades) -> None:
+    facade, waits = in_manual_time(facades)
+    facade.producer.send("t", b"before", partition=0)
+    facade.broker.await_requests(1)
+    later = []
+
+    def send_another() -> None:
+        later.append(facade.producer.send("t", b"later", partition=1))
+        facade.broker.await_requests(2)
+        facade.broker.answer(first=True)
+
+    waits.at(100, send_another)
+    with waits:
+        facade.producer.flush(2)
+    assert facade.clock.now_ms() == 100
+    assert not later[0].done()
+
+
+def test_flush_when_a_batch_is_retried_then_it_waits_for_the_last_attempt(facades: Facades) -> None:
+    facade, waits = in_manual_time(facades)
+    future = facade.producer.send("t", b"v", partition=0)
+    facade.broker.await_requests(1)
+
+    def answer_again() -> None:
+        facade.broker.await_requests(2)
+        facade.broker.answer()
+
+    waits.at(100, lambda: facade.broker.answer(NOT_ENOUGH_REPLICAS))
+    waits.at(200, answer_again)
+    with waits:
+        facade.producer.flush(2)
+    assert facade.clock.now_ms() == 200
+    assert future.result(0).offset == 100
+
+
+def test_flush_when_called_while_a_batch_waits_for_its_retry_then_it_is_waited_for(facades: Facades) -> None:
+    facade, waits = in_manual_time(facades, **{"retry.backoff.ms": 50, "retry.backoff.max.ms": 50})
+    future = facade.producer.send("t", b"v", partition=0)
+    facade.broker.await_requests(1)
+    facade.broker.answer(NOT_ENOUGH_REPLICAS)
+
+    def answer_again() -> None:
+        facade.broker.await_requests(2)
+        facade.broker.answer()
+
+    waits.at(1000, answer_again)
+    with waits:
+        facade.producer.flush(2)
+    assert facade.clock.now_ms() == 1000
+    assert future.result(0).offset == 100
+
+
+def test_flush_when_a_batch_is_split_then_it_waits_for_all_parts(facades: Facades) -> None:
+    facade, waits = in_manual_time(facades)
+    future = facade.producer.send_batch("t", [b"v" * 400] * 2, partitions=[0, 0])
+    facade.broker.await_requests(1)
+
+    def answer_parts() -> None:
+        facade.broker.await_requests(3)
+        facade.broker.answer()
+
+    waits.at(100, lambda: facade.broker.answer(MESSAGE_TOO_LARGE))
+    waits.at(200, answer_parts)
+    with waits:
+        facade.producer.flush(2)
+    assert facade.clock.now_ms() == 200
+    assert [len(values) for _, _, values in facade.broker.sent] == [2, 1, 1]
+    assert list(future.result(0).offsets) == [100, 101]
+
+
+def test_flush_when_records_linger_then_they_are_sent_at_once(facades: Facades) -> None:
+    facade = facades(**{"linger.ms": LONG_MS, "delivery.timeout.ms": 2 * LONG_MS})
+    futures = [facade.producer.send("t", b"v", partition=partition) for partition in (0, 1)]
+    facade.producer.flush(GIVE_UP_S)
+    assert all(future.done() for future in futures)
+
+
+@pytest.mark.parametrize("is_answered", [True, False])
+def test_flush_when_it_ended_then_later_records_linger_again(facades: Facades, *, is_answered: bool) -> None:
+    facade, waits = in_manual_time(facades, **{"linger.ms": LONG_MS, "delivery.timeout.ms": 2 * LONG_MS})
+    facade.producer.send("t", b"v", partition=0)
+    waits.at(100, lambda: facade.broker.await_requests(1))
+    if is_answered:
+        waits.at(200, facade.broker.answer)
+    with waits, contextlib.nullcontext() if is_answered else pytest.raises(KafkaTimeoutError):
+        facade.producer.flush(2)
+    facade.producer.send("t", b"v", partition=1)
+    facade.broker.take_turns()
+    assert len(facade.broker.requests) == 1
+
+
+def test_flush_when_the_callbacks_did_not_run_yet_then_it_is_not_done(facades: Facades) -> None:
+    facade = holding(facades)
+    seen: list[object] = []
+
+    def flush_meanwhile() -> None:
+        try:
+            facade.producer.flush(0)
+        except KafkaTimeoutError:
+            seen.append("not done")
+        else:
+            seen.append("done")
+
+    def on_completion(_metadata: object, _exception: object) -> None:
+        other = threading.Thread(target=flush_meanwhile)
+        other.start()
+        other.join()
+
+    facade.producer.send("t", b"v", partition=0, on_completion=on_completion)
+    facade.broker.await_requests(1)
+    facade.broker.answer()
+    assert seen == ["not done"]
+    facade.producer.flush(GIVE_UP_S)
+
+
+def test_flush_when_a_record_fails_then_it_says_nothing_of_that(facades: Facades) -> None:
+    facade = facades()
+    facade.broker.error_code = MESSAGE_TOO_LARGE
+    future = facade.producer.send("t", b"v", partition=0)
+    facade.producer.flush(GIVE_UP_S)
+    assert future.exception(0) is not None
+
+
+def test_flush_when_called_in_a_callback_then_refused(facades: Facades) -> None:
+    facade, raised = facades(), []
+
+    def on_completion(_metadata: object, _exception: object) -> None:
+        try:
+            facade.producer.flush(GIVE_UP_S)
+        except IllegalStateError as error:
+            raised.append(str(error))
+
+    facade.producer.send("t", b"v", on_completion=on_completion).result(GIVE_UP_S)
+    assert raised == ["flush() inside a callback would wait for itself: call it from another thread"]
+
+
+def test_flush_when_nothing_was_sent_then_it_returns(facades: Facades) -> None:
+    facade = facades()
+    facade.producer.flush(0)
+    assert facade.broker.requests == []
+
+
+def test_flush_when_rows_of_a_batch_are_on_their_way_then_they_are_waited_for(facades: Facades) -> None:
+    facade, waits = in_manual_time(facades)
+    future = facade.producer.send_batch("t", [b"a", b"b"], partitions=[0, 1])
+    facade.broker.await_requests(1)
+    facade.broker.take_turns()
+    waits.at(100, facade.broker.answer)
+    with waits:
+        facade.producer.flush(2)
+    assert (facade.clock.now_ms(), future.done()) == (100, True)
+
+
+# close ---------------------------------------------------------------------------------------------------------------
+
+class Joins:
+    """What the waits for the sender thread's end were told, and something to do when one begins."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, on_join: Callable[[], None], *, passes: bool = False) -> None:
+        self.timeouts: list[float | None] = []
+        real = threading.Thread.join
+
+        def join(thread: threading.Thread, timeout: float | None = None) -> None:
+            if "kafka-producer" not in thread.name:
+                real(thread, timeout)
+                return
+            self.timeouts.append(timeout)
+            if len(self.timeouts) == 1:
+                on_join()
+                if passes:
+                    return  # as if the timeout had passed
+            real(thread, GIVE_UP_S)
+
+        monkeypatch.setattr(threading.Thread, "join", join)
+
+
+def test_close_when_no_timeout_is_given_then_it_waits_for_the_answers(
+        facades: Facades, monkeypatch: pytest.MonkeyPatch) -> None:
+    facade = holding(facades)
+    futures = [facade.producer.send("t", b"v", partition=partition) for partition in (0, 1)]
+
+    def answer() -> None:
+        facade.broker.take_turns()
+        facade.broker.holds = False
+        facade.broker.answer()
+
+    joins = Joins(monkeypatch, answer)
+    facade.producer.close()
+    assert joins.timeouts[0] is None
+    assert [future.result(0).offset for future in futures] == [100, 100]
+    assert facade.broker.is_closed
+
+
+def test_close_when_records_linger_then_they_are_sent_at_once(facades: Facades) -> None:
+    facade = facades(**{"linger.ms": LONG_MS, "delivery.timeout.ms": 2 * LONG_MS})
+    futures = [facade.producer.send("t", b"v", partition=partition) for partition in (0, 1)]
+    facade.producer.close()
+    assert [future.result(0).offset for future in futures] == [100, 100]
+
+
+@pytest.mark.parametrize("timeout_s", [7.5, 0, 3600])
+def test_close_when_the_timeout_passes_then_what_is_left_fails_and_the_thread_ends(
+        facades: Facades, monkeypatch: pytest.MonkeyPatch, timeout_s: float) -> None:
+    facade = holding(facades)
+    told: list[Any] = []
+    futures = [facade.producer.send("t", b"v", partition=partition,
+                                    on_completion=lambda metadata, exception: told.append((metadata, exception)))
+               for partition in (0, 1)]
+    facade.broker.take_turns()
+    joins = Joins(monkeypatch, lambda: None, passes=True)
+    facade.producer.close(timeout_s)
+    assert joins.timeouts[0] == timeout_s, "in seconds, and all of it"
+    assert len(joins.timeouts) == 2, "then the thread was told to end, and its end waited for"
+    for future in futures:
+        error = future.exception(0)
+        assert isinstance(error, ProducerClosedError)
+        assert error.outcome == "unknown"
+    assert [(metadata, type(error)) for metadata, error in told] == [(None, ProducerClosedError)] * 2
+    assert facade.broker.is_closed
+    assert facade.is_memory_whole()
+
+
+@pytest.mark.parametrize("timeout_s", [0, -1])
+def test_close_when_it_may_not_wait_then_it_forces_at_once(facades: Facades, timeout_s: float) -> None:
+    facade = holding(facades)
+    future = facade.producer.send("t", b"v", partition=0)
+    facade.producer.close(timeout_s)
+    assert isinstance(future.exception(0), ProducerClosedError)
+    assert facade.broker.is_closed
+
+
+def test_close_when_the_sender_sleeps_without_end_then_it_is_woken(facades: Facades) -> None:
+    facade = facades()
+    facade.producer.send("t", b"v").result(GIVE_UP_S)
+    facade.broker.take_turns()
+    facade.producer.close()
+    assert facade.broker.is_closed
+    assert not facade.broker.was_forgotten
+
+
+class Part:
+    """Writes down in which order what it is asked, and by what name."""
+
+    def __init__(self, name: str, events: list[str], *, raises: bool = False) -> None:
+        self.name, self.events, self.raises = name, events, raises
+
+    def close(self) -> None:
+        self.events.append(f"{self.name} closed")
+        if self.raises:
+            raise ValueError(self.name)
+
+
+class Seeing(Part, ProducerInterceptor):
+    def on_acknowledgement(self, metadata: object, exception: object) -> None:
+        self.events.append(f"{self.name} acknowledged")
+
+
+class Passing(Part):
+    def __call__(self, topic: str, headers: object, data: bytes | None) -> bytes | None:
+        return data
+
+    serialize = __call__
+
+
+class First(Part):
+    def partition(self, *_arguments: object) -> int:
+        return 0
+
+
+@pytest.mark.parametrize("raises", [False, True])
+@pytest.mark.parametrize("timeout_s", [None, 0])
+def test_close_when_parts_of_the_application_can_be_closed_then_each_is_once_and_after_the_last_outcome(
+        facades: Facades, caplog: pytest.LogCaptureFixture, timeout_s: float | None, *, raises: bool) -> None:
+    events: list[str] = []
+    facade = facades(serializers=(Passing("key serializer", events, raises=raises),
+                                  Passing("value serializer", events, raises=raises)),
+                     **{"interceptor.classes": [Seeing("interceptor", events, raises=raises)],
+                        "partitioner.class": First("partitioner", events, raises=raises)})
+    facade.producer.partitions_for("t")
+    facade.broker.holds = timeout_s is not None
+    facade.producer.send("t", b"v", on_completion=lambda *_: events.append("callback"))
+    facade.producer.close(timeout_s)
+    facade.producer.close(timeout_s)
+    assert events[:2] == ["interceptor acknowledged", "callback"]
+    assert sorted(events[2:]) == [f"{name} closed" for name in ("interceptor", "key serializer", "partitioner",
+                                                                 "value serializer")]
+    assert len(caplog.records) >= 4 * raises
+
+
+def test_send_when_closed_then_refused_on_every_road(facades: Facades) -> None:
+    facade = facades()
+    facade.producer.send("t", b"v").result(GIVE_UP_S)
+    assert "open" in repr(facade.producer)
+    facade.producer.close()
+    for call in (lambda: facade.producer.send("t", b"v"), lambda: facade.producer.send("t", b"v", partition=0),
+                 lambda: facade.producer.send("t", b"v", headers=[("h", b"")]),
+                 lambda: facade.producer.send_batch("t", [b"v"]), lambda: facade.producer.partitions_for("t")):
+        with pytest.raises(ProducerClosedError, match="the producer is closed"):
+            call()
+    assert len(facade.broker.requests) == 1
+    assert "closed" in repr(facade.producer)
+    facade.producer.flush(GIVE_UP_S)  # there is nothing left to flush
+
+
+def test_close_when_leaving_a_with_block_then_everything_is_delivered(facades: Facades) -> None:
+    facade = facades(**{"linger.ms": LONG_MS, "delivery.timeout.ms": 2 * LONG_MS})
+    with facade.producer as producer:
+        future = producer.send("t", b"v")
+        assert not future.done()
+    assert future.result(0).offset == 100
+    assert facade.broker.is_closed
+
+
+def test_close_when_called_in_a_callback_then_it_does_not_wait_and_the_rest_is_delivered(facades: Facades) -> None:
+    facade = holding(facades)
+    events: list[str] = []
+
+    def on_completion(_metadata: object, _exception: object) -> None:
+        events.append("callback")
+        facade.producer.close()
+        events.append("close() returned")
+
+    first = facade.producer.send("t", b"v", partition=0, on_completion=on_completion)
+    facade.broker.await_requests(1)
+    second = facade.producer.send("t", b"v", partition=1)
+    facade.broker.holds = False
+    facade.broker.wakeup()
+    assert first.result(GIVE_UP_S).offset == 100
+    assert second.result(GIVE_UP_S).offset == 100
+    assert events == ["callback", "close() returned"]
+    with pytest.raises(ProducerClosedError):
+        facade.producer.send("t", b"v")
+
+
+@pytest.mark.parametrize("what", ["metadata", "memory"])
+def test_close_when_a_caller_waits_in_send_then_it_is_told_at_once(
+        facades: Facades, what: str) -> None:
+    clock = ManualClock()
+    facade = holding(facades, clock, **{"buffer.memory": 20_000, "batch.size": 20_000, "max.block.ms": 5000})
+    waits = CallerWaits(clock, facade.broker.wakeup)
+    if what == "memory":
+        facade.producer.send("t", b"v", partition=0)  # holds all there is
+    facade.broker.holds_metadata = True
+    waits.at(100, lambda: facade.producer.close(0))
+    topic = "unknown" if what == "metadata" else "t"
+    with waits, pytest.raises(ProducerClosedError):
+        facade.producer.send(topic, b"v", partition=1)
+    assert clock.now_ms() == 100
