@@ -16,13 +16,14 @@ Thread:  the producer's sender thread runs for real; only the test's own thread 
 from __future__ import annotations
 
 import threading
+import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
 
-from pyproducer import KafkaProducer
+from pyproducer import KafkaProducer, KafkaTimeoutError
 from pyproducer.client.metadata import ProducerMetadata
 from pyproducer.client.request import ClientRequest, ClientResponse
 from pyproducer.common.cluster import Node
@@ -322,6 +323,16 @@ class Facade:
     def clock(self) -> ManualClock:
         assert self._clock is not None, "this producer reads the system's clock"
         return self._clock
+
+    def know(self, topic: str = "t") -> None:
+        """Have the producer know a topic, however long that takes."""
+        deadline_s = time.monotonic() + GIVE_UP_S
+        while True:
+            try:
+                self.producer.partitions_for(topic)
+                return
+            except KafkaTimeoutError:
+                assert time.monotonic() < deadline_s, f"topic {topic} does not become known"
 
     def free_bytes(self) -> float:
         """What is left of buffer.memory."""

@@ -26,7 +26,7 @@ LONG_MS = 10_000_000
 def holding(facades: Facades, clock: ManualClock | None = None, **props: Any) -> Facade:
     """A producer whose broker leaves what it gets unanswered; the topic is known."""
     facade = facades(clock, **{"linger.ms": 0, **props})
-    facade.producer.partitions_for("t")
+    facade.know()
     facade.broker.holds = True
     return facade
 
@@ -359,7 +359,7 @@ def test_close_when_parts_of_the_application_can_be_closed_then_each_is_once_and
                                   Passing("value serializer", events, raises=raises)),
                      **{"interceptor.classes": [Seeing("interceptor", events, raises=raises)],
                         "partitioner.class": First("partitioner", events, raises=raises)})
-    facade.producer.partitions_for("t")
+    facade.know()
     facade.broker.holds = timeout_s is not None
     facade.producer.send("t", b"v", on_completion=lambda *_: events.append("callback"))
     facade.producer.close(timeout_s)

@@ -1,0 +1,515 @@
+"""What send() and send_batch() refuse, wait for and hand over, on each road that a record may take."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from pyproducer import (
+    BufferExhaustedError,
+    InvalidTopicError,
+    KafkaTimeoutError,
+    ProducerInterceptor,
+    ProducerRecord,
+    RecordTooLargeError,
+    SerializationError,
+)
+from pyproducer.hotpath import record_size_upper_bound
+from tests.support.clock import ManualClock
+from tests.unit.producer.facade import GIVE_UP_S, MESSAGE_TOO_LARGE, CallerWaits, Facade, Facades
+
+LONG_MS = 10_000_000
+
+
+def passing(_topic: str, _headers: object, data: Any) -> Any:
+    """A serializer that is there, so that records go row by row."""
+    return data
+
+
+def send_plain(facade: Facade, value: bytes) -> BaseException | None:
+    return facade.producer.send("t", value).exception(GIVE_UP_S)
+
+
+def send_record(facade: Facade, value: bytes) -> BaseException | None:
+    return facade.producer.send(ProducerRecord("t", value, headers=[("h", b"1")])).exception(GIVE_UP_S)
+
+
+def send_rows(facade: Facade, value: bytes) -> BaseException | None:
+    return facade.producer.send_batch("t", [value]).exception(GIVE_UP_S)
+
+
+SENDS = pytest.mark.parametrize("send", [send_plain, send_record, send_rows])
+Send = Callable[[Facade, Any], "BaseException | None"]
+
+
+def error_of(send: Send, facade: Facade, value: Any) -> BaseException | None:
+    """The error of a send, raised or told by its future."""
+    try:
+        return send(facade, value)
+    except Exception as error:
+        return error
+
+
+def in_manual_time(facades: Facades, **props: Any) -> tuple[Facade, CallerWaits]:
+    """A producer that knows topic t, whose broker holds all; callers' waits move its clock."""
+    clock = ManualClock()
+    serializers = props.pop("serializers", (None, None))
+    facade = facades(clock, serializers=serializers, **{"linger.ms": 0, "max.block.ms": 1000, **props})
+    facade.know()
+    facade.broker.holds = facade.broker.holds_metadata = True
+    return facade, CallerWaits(clock, facade.broker.wakeup)
+
+
+def fill_memory(facade: Facade) -> None:
+    """Take all of buffer.memory; the batch waits for its answer."""
+    facade.producer.send("t", b"first", partition=0)
+    assert facade.free_bytes() == 0
+    facade.broker.await_requests(1)
+
+
+FULL = {"buffer.memory": 20_000, "batch.size": 20_000}
+
+
+# Partitions ----------------------------------------------------------------------------------------------------------
+
+@SENDS
+@pytest.mark.parametrize(("given", "error_type", "words"), [
+    (2, ValueError, "gave partition 2 for topic 't': the topic has 2 partitions, so it must be from 0 to 1"),
+    (-1, ValueError, "gave partition -1"), (2**40, ValueError, f"gave partition {2**40}"),
+    ("1", TypeError, "gave '1'"), (1.0, TypeError, "gave 1.0"), (None, TypeError, "gave None"),
+])
+def test_send_when_the_partitioner_gives_no_partition_of_the_topic_then_refused_and_nothing_is_kept(
+        facades: Facades, send: Send, given: object, error_type: type[Exception], words: str) -> None:
+    facade = facades(**{"partitioner.class": lambda *_arguments: given})
+    error = error_of(send, facade, b"v")
+    assert type(error) is error_type
+    assert words in str(error)
+    facade.producer.flush(GIVE_UP_S)
+    assert facade.broker.sent == []
+    assert facade.is_memory_whole()
+
+
+@SENDS
+@pytest.mark.parametrize("given", [0, 1])
+def test_send_when_the_partitioner_gives_the_first_or_the_last_partition_then_it_goes_there(
+        facades: Facades, send: Send, given: int) -> None:
+    class Index:
+        def __index__(self) -> int:
+            return given
+
+    for answer in (given, Index()):
+        facade = facades(**{"partitioner.class": lambda *_arguments, answer=answer: answer})
+        assert error_of(send, facade, b"v") is None
+        assert facade.broker.sent == [("t", given, [b"v"])]
+
+
+def test_send_batch_when_the_partitioner_fails_for_one_row_then_the_others_are_sent(facades: Facades) -> None:
+    facade = facades(**{"partitioner.class": lambda _topic, key, *_arguments: int(key)})
+    metadata = facade.producer.send_batch("t", [b"a", b"b", b"c"], keys=[b"1", b"2", b"0"]).result(GIVE_UP_S)
+    assert {row: type(error) for row, error in metadata.errors.items()} == {1: ValueError}
+    assert list(metadata.partitions) == [1, -1, 0]
+    assert sorted(facade.broker.sent) == [("t", 0, [b"c"]), ("t", 1, [b"a"])]
+
+
+def test_send_when_a_partitioner_wants_to_know_then_it_is_told_of_each_append(facades: Facades) -> None:
+    class Watching:
+        def __init__(self) -> None:
+            self.told: list[tuple[Any, ...]] = []
+
+        def partition(self, *_arguments: object) -> int:
+            return 1
+
+        def on_append(self, topic: str, partition: int, size_bytes: int, _cluster: object, is_full: bool) -> None:
+            self.told.append((topic, partition, size_bytes, is_full))
+
+    watching = Watching()
+    facade = facades(**{"partitioner.class": watching, "linger.ms": LONG_MS, "delivery.timeout.ms": 2 * LONG_MS,
+                        "batch.size": 200})
+    size_bytes = record_size_upper_bound(None, b"v" * 60, ()) - 61
+    for _ in range(2):
+        facade.producer.send("t", b"v" * 60)
+    assert watching.told[0] == ("t", 1, size_bytes, False)
+    facade.producer.send("t", b"v" * 150)
+    assert watching.told[2][3] is True
+
+
+@pytest.mark.parametrize("partition", [2, 3])
+def test_send_when_the_caller_names_a_partition_that_is_not_there_then_it_fails_after_the_whole_wait(
+        facades: Facades, partition: int) -> None:
+    facade, waits = in_manual_time(facades)
+    told: list[Any] = []
+    with waits:
+        future = facade.producer.send("t", b"v", partition=partition, on_completion=lambda *what: told.append(what))
+    error = future.exception(0)
+    assert isinstance(error, KafkaTimeoutError)
+    assert (error.phase, error.outcome) == ("metadata", "not_sent")
+    assert f"Partition {partition} of topic 't'" in str(error)
+    assert "the topic has 2 partitions, so the index must be from 0 to 1" in str(error)
+    assert facade.clock.now_ms() == 1000
+    assert [(metadata, type(exception)) for metadata, exception in told] == [(None, KafkaTimeoutError)]
+    assert facade.is_memory_whole()
+
+
+def test_send_batch_when_rows_name_a_partition_that_is_not_there_then_only_those_fail(facades: Facades) -> None:
+    facade, waits = in_manual_time(facades)
+    with waits:
+        future = facade.producer.send_batch("t", [b"a", b"b", b"c"], partitions=[1, 2, 0])
+    assert facade.clock.now_ms() == 1000
+    facade.broker.holds = False
+    facade.broker.wakeup()
+    metadata = future.result(GIVE_UP_S)
+    assert {row: type(error) for row, error in metadata.errors.items()} == {1: KafkaTimeoutError}
+    assert sorted(facade.broker.sent) == [("t", 0, [b"c"]), ("t", 1, [b"a"])]
+
+
+def test_send_when_the_named_partition_appears_during_the_wait_then_it_goes_there(facades: Facades) -> None:
+    facade, waits = in_manual_time(facades)
+    facade.broker.holds = False
+    waits.at(300, lambda: facade.broker.tell_topics(t=3))
+    with waits:
+        future = facade.producer.send("t", b"v", partition=2)
+    assert facade.clock.now_ms() == 300
+    assert future.result(GIVE_UP_S).partition == 2
+
+
+# Sizes ---------------------------------------------------------------------------------------------------------------
+
+@SENDS
+@pytest.mark.parametrize(("props", "limit_bytes", "words"), [
+    ({"buffer.memory": 50_000}, 50_000, "buffer.memory = 50000"),
+    ({"max.request.size": 40_000}, 40_000, "max.request.size = 40000"),
+    ({"max.request.size": 40_000, "buffer.memory": 50_000}, 40_000, "max.request.size = 40000"),
+    ({"max.request.size": 60_000, "buffer.memory": 50_000}, 50_000, "buffer.memory = 50000"),
+])
+@pytest.mark.parametrize("with_serializer", [False, True])
+def test_send_when_the_record_is_above_the_limit_then_refused_at_once_and_nothing_is_kept(
+        facades: Facades, send: Send, props: dict[str, object], limit_bytes: int, words: str,
+        *, with_serializer: bool) -> None:
+    """A record that no amount of waiting makes room for: buffer.memory would never have it, the broker refuses it."""
+    clock = ManualClock()
+    for facade in (facades(serializers=(None, passing if with_serializer else None), **props), facades(clock, **props)):
+        headers = (("h", b"1"),) if send is send_record else ()
+        room_bytes = limit_bytes - record_size_upper_bound(None, b"", headers)
+        facade.know()
+        assert error_of(send, facade, b"v" * room_bytes) is None, "exactly the limit is allowed"
+        error = error_of(send, facade, b"v" * (room_bytes + 1))
+        assert type(error) is RecordTooLargeError
+        assert (error.outcome, error.code) == ("not_sent", 10)
+        assert f"takes {limit_bytes + 1} bytes with its batch header, which is above {words}" in str(error)
+        assert facade.is_memory_whole()
+        assert len(facade.broker.sent) == 1
+    assert clock.now_ms() == 0
+
+
+@pytest.mark.parametrize("with_serializer", [False, True])
+def test_send_batch_when_one_row_is_above_the_limit_then_no_row_is_sent(
+        facades: Facades, *, with_serializer: bool) -> None:
+    facade = facades(serializers=(None, passing if with_serializer else None), **{"buffer.memory": 50_000})
+    with pytest.raises(RecordTooLargeError, match=r"^Row 1: The record for topic 't'.*buffer\.memory = 50000"):
+        facade.producer.send_batch("t", [b"a", b"v" * 50_000, b"c"])
+    facade.producer.flush(GIVE_UP_S)
+    assert facade.broker.sent == []
+    assert facade.is_memory_whole()
+
+
+# Waiting: max.block.ms -----------------------------------------------------------------------------------------------
+
+def test_send_when_the_topic_stays_unknown_then_it_fails_after_max_block_ms(facades: Facades) -> None:
+    facade, waits = in_manual_time(facades)
+    told: list[Any] = []
+    with waits:
+        future = facade.producer.send("other", b"v", on_completion=lambda *what: told.append(what))
+    error = future.exception(0)
+    assert isinstance(error, KafkaTimeoutError)
+    assert (error.phase, error.outcome) == ("metadata", "not_sent")
+    assert "Topic 'other' was not known within max.block.ms = 1000 ms" in str(error)
+    assert facade.clock.now_ms() == 1000
+    assert [(metadata, type(exception)) for metadata, exception in told] == [(None, KafkaTimeoutError)]
+
+
+def test_partitions_for_when_the_topic_stays_unknown_then_it_raises_after_max_block_ms(facades: Facades) -> None:
+    facade, waits = in_manual_time(facades)
+    with waits, pytest.raises(KafkaTimeoutError) as caught:
+        facade.producer.partitions_for("other")
+    assert (caught.value.phase, facade.clock.now_ms()) == ("metadata", 1000)
+
+
+def test_send_when_the_broker_refuses_the_topic_for_good_then_it_fails_at_once(facades: Facades) -> None:
+    facade = facades()
+    facade.broker.topic_errors["a/b"] = 17
+    error = facade.producer.send("a/b", b"v").exception(0)
+    assert isinstance(error, InvalidTopicError)
+    assert error.outcome == "not_sent"
+    with pytest.raises(InvalidTopicError):
+        facade.producer.partitions_for("a/b")
+
+
+@pytest.mark.parametrize("max_block_ms", [0, 1, 1000])
+def test_send_when_memory_stays_exhausted_then_it_fails_after_max_block_ms(facades: Facades,
+                                                                           max_block_ms: int) -> None:
+    facade, waits = in_manual_time(facades, **FULL, **{"max.block.ms": max_block_ms})
+    fill_memory(facade)
+    told: list[Any] = []
+    with waits:
+        future = facade.producer.send("t", b"v", partition=1, on_completion=lambda *what: told.append(what))
+    error = future.exception(0)
+    assert isinstance(error, BufferExhaustedError)
+    assert (error.phase, error.outcome) == ("buffer", "not_sent")
+    assert facade.clock.now_ms() == max_block_ms
+    assert [(metadata, type(exception)) for metadata, exception in told] == [(None, BufferExhaustedError)]
+    facade.broker.answer()
+    assert facade.is_memory_whole()
+
+
+@pytest.mark.parametrize("with_serializer", [False, True])
+@pytest.mark.parametrize("as_rows", [False, True])
+def test_send_when_it_waits_for_metadata_and_for_memory_then_both_share_max_block_ms(
+        facades: Facades, *, as_rows: bool, with_serializer: bool) -> None:
+    facade, waits = in_manual_time(facades, **FULL, serializers=(None, passing if with_serializer else None))
+    fill_memory(facade)
+    waits.at(600, lambda: facade.broker.tell_topics(late=1))
+    with waits:
+        future: Any = (facade.producer.send_batch("late", [b"v"]) if as_rows else facade.producer.send("late", b"v"))
+    assert type(future.exception(0)) is BufferExhaustedError
+    assert waits.timeouts == [1.0, 0.4], "first for metadata, then the rest for memory"
+    assert facade.clock.now_ms() == 1000
+
+
+@pytest.mark.parametrize("with_serializer", [False, True])
+def test_send_batch_when_several_rows_wait_for_memory_then_all_share_max_block_ms(
+        facades: Facades, *, with_serializer: bool) -> None:
+    facade, waits = in_manual_time(facades, **FULL, serializers=(None, passing if with_serializer else None))
+    fill_memory(facade)
+    waits.at(700, lambda: facade.broker.answer(first=True))
+    with waits:
+        future = facade.producer.send_batch("t", [b"a", b"b"], partitions=[0, 1])
+    assert facade.clock.now_ms() == 1000
+    facade.broker.await_requests(2)
+    facade.broker.answer()
+    metadata = future.result(GIVE_UP_S)
+    assert {row: type(error) for row, error in metadata.errors.items()} == {1: BufferExhaustedError}
+    assert facade.broker.sent[1:] == [("t", 0, [b"a"])]
+
+
+def test_send_when_memory_comes_back_during_the_wait_then_it_is_accepted_at_that_moment(facades: Facades) -> None:
+    facade, waits = in_manual_time(facades, **FULL)
+    fill_memory(facade)
+    waits.at(400, facade.broker.answer)
+    with waits:
+        future = facade.producer.send("t", b"second", partition=1)
+    assert facade.clock.now_ms() == 400
+    facade.broker.await_requests(2)
+    facade.broker.answer()
+    assert future.result(GIVE_UP_S).offset == 100
+
+
+# Memory --------------------------------------------------------------------------------------------------------------
+
+@SENDS
+@pytest.mark.parametrize("error_code", [0, MESSAGE_TOO_LARGE])
+def test_send_when_the_record_is_done_then_its_memory_is_back(facades: Facades, send: Send, error_code: int) -> None:
+    facade = facades()
+    facade.broker.error_code = error_code
+    assert (error_of(send, facade, b"v" * 1000) is None) == (error_code == 0)
+    facade.producer.flush(GIVE_UP_S)
+    facade.broker.take_turns()
+    assert facade.is_memory_whole()
+
+
+@SENDS
+def test_send_when_a_serializer_fails_then_nothing_is_kept(facades: Facades, send: Send) -> None:
+    def failing(_topic: str, _headers: object, _data: object) -> bytes:
+        raise LookupError("no schema")
+
+    facade = facades(serializers=(None, failing))
+    error = error_of(send, facade, b"v")
+    assert type(error) is SerializationError
+    assert isinstance(error.__cause__, LookupError)
+    assert error.outcome == "not_sent"
+    assert facade.is_memory_whole()
+    facade.producer.flush(GIVE_UP_S)
+    assert facade.broker.sent == []
+
+
+# When the sender is woken --------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("with_serializer", [False, True])
+def test_send_when_a_batch_is_full_then_it_is_sent_without_lingering(facades: Facades, *,
+                                                                     with_serializer: bool) -> None:
+    facade = facades(serializers=(None, passing if with_serializer else None),
+                     **{"linger.ms": LONG_MS, "delivery.timeout.ms": 2 * LONG_MS, "batch.size": 400})
+    facade.producer.send("t", b"v" * 100, partition=0)
+    facade.broker.take_turns()
+    assert facade.broker.sent == [], "it lingers for company"
+    for _ in range(4):
+        facade.producer.send("t", b"v" * 100, partition=0)
+    facade.broker.await_requests(1)
+    assert len(facade.broker.sent[0][2]) < 5
+
+
+def test_send_batch_when_rows_fill_a_batch_then_it_is_sent_without_lingering(facades: Facades) -> None:
+    facade = facades(**{"linger.ms": LONG_MS, "delivery.timeout.ms": 2 * LONG_MS, "batch.size": 400})
+    facade.producer.send_batch("t", [b"v" * 100] * 5, partitions=[0] * 5)
+    facade.broker.await_requests(1)
+
+
+# The shape of the call -----------------------------------------------------------------------------------------------
+
+def test_send_when_given_a_record_or_its_parts_then_the_same_is_sent(facades: Facades) -> None:
+    facade = facades()
+    told: list[Any] = []
+    parts = facade.producer.send("t", b"value", key=b"key", partition=1, timestamp=123, headers=[("h", None)],
+                                 on_completion=lambda *what: told.append(what))
+    whole = facade.producer.send(ProducerRecord("t", b"value", b"key", partition=1, timestamp=123,
+                                                headers=[("h", None)]), lambda *what: told.append(what))
+    results = [future.result(GIVE_UP_S) for future in (parts, whole)]
+    assert [(row.partition, row.timestamp, row.serialized_key_size, row.serialized_value_size)
+            for row in results] == [(1, 123, 3, 5)] * 2
+    assert [row.offset for row in results] == [100, 101]
+    assert told == [(results[0], None), (results[1], None)]
+
+
+@pytest.mark.parametrize(("arguments", "named", "words"), [
+    ((ProducerRecord("t", b"v"), b"value"), {}, "takes a callable as its second argument, got bytes"),
+    ((ProducerRecord("t", b"v"), print), {"on_completion": print}, "takes a callable as its second argument"),
+    ((ProducerRecord("t", b"v"),), {"key": b"k"}, "takes key, partition, timestamp and headers from the"),
+    ((ProducerRecord("t", b"v"),), {"partition": 0}, "takes key, partition, timestamp and headers from the"),
+    ((ProducerRecord("t", b"v"),), {"timestamp": 0}, "takes key, partition, timestamp and headers from the"),
+    ((ProducerRecord("t", b"v"),), {"headers": [("h", b"")]}, "takes key, partition, timestamp and headers from the"),
+    ((5,), {}, "topic must be"),
+])
+def test_send_when_its_arguments_make_no_sense_then_type_error(
+        facades: Facades, arguments: tuple[Any, ...], named: dict[str, Any], words: str) -> None:
+    with pytest.raises(TypeError, match=words):
+        facades().producer.send(*arguments, **named)
+
+
+@pytest.mark.parametrize("named", [{"partition": -1}, {"timestamp": -1}])
+def test_send_when_a_number_is_out_of_range_then_value_error(facades: Facades, named: dict[str, int]) -> None:
+    facade = facades()
+    with pytest.raises(ValueError, match=str(*named)):
+        facade.producer.send("t", b"v", **named)
+
+
+def test_send_when_there_is_no_timestamp_then_it_is_the_time_of_the_call(facades: Facades) -> None:
+    clock = ManualClock(timestamp_ms=1_234_567_890_123)
+    facade = facades(clock, **{"linger.ms": 0})
+    assert facade.producer.send("t", b"v").result(GIVE_UP_S).timestamp == 1_234_567_890_123
+    assert facade.producer.send("t", b"v", timestamp=0).result(GIVE_UP_S).timestamp == 0
+
+
+@pytest.mark.parametrize(("value", "words"), [
+    ("text", "value.serializer .for example 'string'."), ({"a": 1}, "value.serializer .for example 'json'."),
+])
+def test_send_when_there_is_no_serializer_and_the_value_is_not_bytes_then_it_says_what_to_set(
+        facades: Facades, value: Any, words: str) -> None:
+    with pytest.raises(SerializationError, match=f"The value is a {type(value).__name__}.*{words}"):
+        facades().producer.send("t", value)
+
+
+@pytest.mark.parametrize("value", [b"v", bytearray(b"v"), memoryview(b"v")])
+def test_send_when_the_value_is_like_bytes_then_those_are_sent(facades: Facades, value: Any) -> None:
+    facade = facades()
+    facade.producer.send("t", value, partition=0).result(GIVE_UP_S)
+    assert facade.broker.sent == [("t", 0, [b"v"])]
+
+
+# Interceptors --------------------------------------------------------------------------------------------------------
+
+class Seeing(ProducerInterceptor):
+    """Writes down what it is told, among the events of the application."""
+
+    def __init__(self, events: list[Any]) -> None:
+        self.events = events
+
+    def on_acknowledgement(self, metadata: Any, exception: BaseException | None) -> None:
+        place = None if metadata is None else (metadata.topic, metadata.partition, metadata.offset)
+        self.events.append(("interceptor", place, type(exception)))
+
+
+def calling_back(events: list[Any]) -> Callable[[Any, Any], None]:
+    def on_completion(metadata: Any, exception: BaseException | None) -> None:
+        place = None if metadata is None else (metadata.topic, metadata.partition, metadata.offset)
+        events.append(("callback", place, type(exception)))
+    return on_completion
+
+
+NOTHING = type(None)
+
+
+def test_interceptor_when_a_record_is_stored_then_it_is_told_before_the_callback(facades: Facades) -> None:
+    events: list[Any] = []
+    facade = facades(**{"interceptor.classes": [Seeing(events)]})
+    facade.producer.send("t", b"v", partition=1, on_completion=calling_back(events)).result(GIVE_UP_S)
+    assert events == [("interceptor", ("t", 1, 100), NOTHING), ("callback", ("t", 1, 100), NOTHING)]
+
+
+def test_interceptor_when_the_broker_refuses_a_record_then_it_is_told_before_the_callback(facades: Facades) -> None:
+    events: list[Any] = []
+    facade = facades(**{"interceptor.classes": [Seeing(events)]})
+    facade.broker.error_code = MESSAGE_TOO_LARGE
+    future = facade.producer.send("t", b"v", partition=1, on_completion=calling_back(events))
+    assert type(future.exception(GIVE_UP_S)) is RecordTooLargeError
+    assert events == [("interceptor", None, RecordTooLargeError), ("callback", None, RecordTooLargeError)]
+
+
+def test_interceptor_when_the_topic_stays_unknown_then_it_is_told_before_the_callback(facades: Facades) -> None:
+    events: list[Any] = []
+    facade, waits = in_manual_time(facades, **{"interceptor.classes": [Seeing(events)]})
+    with waits:
+        facade.producer.send("other", b"v", on_completion=calling_back(events))
+    assert events == [("interceptor", ("other", -1, -1), KafkaTimeoutError), ("callback", None, KafkaTimeoutError)]
+
+
+def test_interceptor_when_send_raises_then_it_is_told_and_the_callback_is_not_called(facades: Facades) -> None:
+    events: list[Any] = []
+    facade = facades(**{"interceptor.classes": [Seeing(events)], "max.request.size": 5000})
+    for value, error_type in ((b"v" * 6000, RecordTooLargeError), ("text", SerializationError)):
+        with pytest.raises(error_type):
+            facade.producer.send("t", value, partition=1, on_completion=calling_back(events))
+        assert events == [("interceptor", ("t", 1, -1), error_type)]
+        events.clear()
+
+
+def test_interceptor_when_rows_are_sent_then_it_is_told_of_each_before_the_future_is_done(facades: Facades) -> None:
+    events: list[Any] = []
+    facade = facades(**{"interceptor.classes": [Seeing(events)]})
+    facade.know()
+    facade.broker.holds = True
+    future = facade.producer.send_batch("t", [b"a", b"b"], partitions=[0, 0])
+    future.add_done_callback(lambda _: events.append("done"))
+    facade.producer.send("t", b"v", partition=1)
+    facade.broker.holds = False
+    facade.producer.flush(GIVE_UP_S)
+    assert [event for event in events if event == "done" or event[1][1] == 0] == [
+        ("interceptor", ("t", 0, 100), NOTHING), ("interceptor", ("t", 0, 101), NOTHING), "done"]
+
+
+def test_interceptor_when_it_changes_the_record_then_that_is_sent(facades: Facades) -> None:
+    class Moving(ProducerInterceptor):
+        def on_send(self, record: ProducerRecord) -> ProducerRecord:
+            return ProducerRecord("other", b"changed", partition=0)
+
+    facade = facades(**{"interceptor.classes": [Moving()]})
+    facade.broker.topics["other"] = 1
+    facade.producer.send("t", b"v", partition=1).result(GIVE_UP_S)
+    facade.producer.send_batch("t", [b"v"]).result(GIVE_UP_S)
+    assert facade.broker.sent == [("other", 0, [b"changed"])] * 2
+
+
+# What wiring hands on ------------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize(("codec", "fast", "small"), [("gzip", 1, 9), ("zstd", -5, 19), ("lz4", 9, 12)])
+def test_compression_level_when_set_then_the_bytes_on_the_wire_are_fewer(
+        facades: Facades, codec: str, fast: int, small: int) -> None:
+    text = b" ".join(b"%d bottles of %d" % (number * number % 977, number % 31) for number in range(4000))
+    sizes = {}
+    for level in (None, fast, small):
+        props = {} if level is None else {f"compression.{codec}.level": level}
+        facade = facades(**{"compression.type": codec, **props})
+        facade.producer.send("t", text, partition=0).result(GIVE_UP_S)
+        sizes[level] = facade.broker.payload_sizes[0]
+    assert sizes[small] < sizes[fast] < len(text)
+    assert sizes[small] <= sizes[None] <= sizes[fast]
