@@ -169,11 +169,11 @@ class ScriptedBroker:
             assert self._changed.wait_for(lambda: len(self.requests) >= count, GIVE_UP_S), (
                 f"{len(self.requests)} Produce requests came, and not {count}")
 
-    def answer(self, error_code: int = 0, *, first: bool = False, timestamp: int = -1) -> None:
-        """Answer the Produce requests that are unanswered, or only the first; returns when their callbacks ran."""
+    def answer(self, error_code: int = 0, *, only: int | None = None, timestamp: int = -1) -> None:
+        """Answer the Produce requests that are unanswered, or `only` one of them; returns when their callbacks ran."""
         def task() -> None:
             assert self._unanswered, "there is no request to answer"
-            self._answer_all(error_code, 1 if first else None, timestamp)
+            self._answer_all(error_code, only, timestamp)
         self.run(task)
 
     def tell_topics(self, **topics: int) -> None:
@@ -212,8 +212,9 @@ class ScriptedBroker:
                                 "replica_nodes": [1], "isr_nodes": [1], "offline_replicas": []}
                                for index in range(count or 0)]}
 
-    def _answer_all(self, error_code: int, count: int | None = None, timestamp: int = -1) -> bool:
-        ended, self._unanswered = self._unanswered[:count], self._unanswered[len(self._unanswered[:count]):]
+    def _answer_all(self, error_code: int, only: int | None = None, timestamp: int = -1) -> bool:
+        ended = self._unanswered if only is None else [self._unanswered[only]]
+        self._unanswered = [request for request in self._unanswered if request not in ended]
         for request, body, sent_ms in ended:
             self._complete(request, None if body["acks"] == 0 else self._produce_response(body, error_code, timestamp),
                            sent_ms)
@@ -244,8 +245,8 @@ class ScriptedBroker:
 class CallerWaits:
     """Within `with waits:` the waits of this thread take no time: they move a ManualClock, and are written down.
 
-    A wait ends when it is notified, as every wait does; what is to happen during it is said by `at`. Waits without a
-    timeout, those of other threads, and those of what runs by `at` are real.
+    A wait ends when it is notified, as every wait does; what is to happen during it is said by `at`. One without a
+    timeout fails the test when nothing ends it. The waits of other threads, and of what runs by `at`, are real.
 
     Args:
         clock: What the waits move.
@@ -263,7 +264,7 @@ class CallerWaits:
 
         def wait(condition: threading.Condition, timeout: float | None = None) -> bool:
             nonlocal is_inside
-            if threading.get_ident() != thread or timeout is None or is_inside:
+            if threading.get_ident() != thread or is_inside:
                 return real(condition, timeout)
             is_inside = True
             try:
@@ -282,9 +283,11 @@ class CallerWaits:
         self._events.append((now_ms, action))
         self._events.sort(key=lambda event: event[0])
 
-    def _wait(self, condition: Any, timeout: float) -> bool:
-        self.timeouts.append(timeout)
-        deadline_ms = self._clock.now_ms() + round(max(timeout, 0.0) * 1000)
+    def _wait(self, condition: Any, timeout: float | None) -> bool:
+        deadline_ms = 2**62
+        if timeout is not None:
+            self.timeouts.append(timeout)
+            deadline_ms = self._clock.now_ms() + round(max(timeout, 0.0) * 1000)
         turn = threading.Lock()
         turn.acquire()
         condition._waiters.append(turn)  # as Condition.wait does; notify() releases the lock
@@ -298,6 +301,9 @@ class CallerWaits:
                 at_ms, action = self._events.pop(0)
                 self._move_to(at_ms)
                 action()
+            if timeout is None:
+                assert turn.acquire(timeout=GIVE_UP_S), "a wait without end"
+                return True
             self._move_to(deadline_ms)
             return turn.acquire(blocking=False)
         finally:

@@ -282,7 +282,7 @@ def test_send_batch_when_several_rows_wait_for_memory_then_all_share_max_block_m
         facades: Facades, *, with_serializer: bool) -> None:
     facade, waits = in_manual_time(facades, **FULL, serializers=(None, passing if with_serializer else None))
     fill_memory(facade)
-    waits.at(700, lambda: facade.broker.answer(first=True))
+    waits.at(700, lambda: facade.broker.answer(only=0))
     with waits:
         future = facade.producer.send_batch("t", [b"a", b"b"], partitions=[0, 1])
     assert facade.clock.now_ms() == 1000

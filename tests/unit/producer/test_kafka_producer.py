@@ -54,26 +54,29 @@ def test_flush_when_the_timeout_passes_then_it_waited_exactly_that_long(
     assert future.result(0).offset == 100, "a flush() that gave up loses nothing"
 
 
-def test_flush_when_there_are_several_batches_then_they_share_the_timeout(facades: Facades) -> None:
+@pytest.mark.parametrize("answered", [0, 1])
+def test_flush_when_there_are_several_batches_then_they_share_the_timeout(facades: Facades, answered: int) -> None:
     facade, waits = in_manual_time(facades)
     futures = []
     for partition in (0, 1):
         futures.append(facade.producer.send("t", b"v", partition=partition))
         facade.broker.await_requests(partition + 1)
-    waits.at(1500, lambda: facade.broker.answer(first=True))
+    waits.at(1500, lambda: facade.broker.answer(only=answered))
     with waits, pytest.raises(KafkaTimeoutError):
         facade.producer.flush(2)
     assert facade.clock.now_ms() == 2000
-    assert [future.done() for future in futures] == [True, False]
+    assert [future.done() for future in futures] == [answered == 0, answered == 1]
 
 
-def test_flush_when_everything_is_answered_then_it_returns_at_the_last_answer(facades: Facades) -> None:
+@pytest.mark.parametrize("answered_first", [0, 1])
+def test_flush_when_everything_is_answered_then_it_returns_at_the_last_answer(
+        facades: Facades, answered_first: int) -> None:
     facade, waits = in_manual_time(facades)
     futures = []
     for partition in (0, 1):
         futures.append(facade.producer.send("t", b"v", partition=partition))
         facade.broker.await_requests(partition + 1)
-    waits.at(100, lambda: facade.broker.answer(first=True))
+    waits.at(100, lambda: facade.broker.answer(only=answered_first))
     waits.at(300, facade.broker.answer)
     with waits:
         facade.producer.flush(2)
@@ -90,7 +93,7 @@ def test_flush_when_a_record_comes_later_then_it_is_not_waited_for(facades: Faca
     def send_another() -> None:
         later.append(facade.producer.send("t", b"later", partition=1))
         facade.broker.await_requests(2)
-        facade.broker.answer(first=True)
+        facade.broker.answer(only=0)
 
     waits.at(100, send_another)
     with waits:
@@ -154,6 +157,7 @@ def test_flush_when_a_batch_is_split_then_it_waits_for_all_parts(facades: Facade
 def test_flush_when_records_linger_then_they_are_sent_at_once(facades: Facades) -> None:
     facade = facades(**{"linger.ms": LONG_MS, "delivery.timeout.ms": 2 * LONG_MS})
     futures = [facade.producer.send("t", b"v", partition=partition) for partition in (0, 1)]
+    facade.broker.take_turns()  # then the sender sleeps as long as they linger
     facade.producer.flush(GIVE_UP_S)
     assert all(future.done() for future in futures)
 
