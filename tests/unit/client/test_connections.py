@@ -176,7 +176,7 @@ def test_fatal_error_when_a_caller_waits_then_it_is_told_by_the_sender_thread():
     caller.start()
     setup.selector.end("-1", ChannelPhase.AUTHENTICATION_FAILED, AuthenticationError("no"))
     setup.poll()
-    caller.join(10)
+    caller.join(30)
     assert len(got) == 1
 
 

@@ -27,7 +27,7 @@ from tests.unit.client.scripted_cluster import ScriptedCluster, topic_row
 from tests.unit.client.tiny_server import CLOSE, TinyServer
 
 CLOCK = SystemClock()
-PATIENCE_S = 20
+PATIENCE_S = 30
 
 
 class Loopback:
@@ -119,7 +119,7 @@ def test_await_when_another_thread_waits_for_a_topic_then_it_is_woken_by_the_pol
         caller = threading.Thread(target=wait)
         caller.start()
         running.poll_until(lambda: found)
-        caller.join(10)
+        caller.join(PATIENCE_S)
         assert found[0].partition_count_for_topic("t") == 1
 
 

@@ -157,7 +157,7 @@ class Waiter:
         self._started = threading.Event()
         self._thread = threading.Thread(target=self._run, args=(md, timeout_ms))
         self._thread.start()
-        assert self._started.wait(10)
+        assert self._started.wait(30)
         while not md._condition._waiters:  # type: ignore[attr-defined]
             if not self._thread.is_alive():
                 break
@@ -171,7 +171,7 @@ class Waiter:
             self.result = error
 
     def end(self) -> object:
-        self._thread.join(10)
+        self._thread.join(30)
         assert not self._thread.is_alive()
         return self.result
 

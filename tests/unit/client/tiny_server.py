@@ -44,9 +44,9 @@ class TinyServer:
             with contextlib.suppress(OSError):
                 sock.shutdown(socket.SHUT_RDWR)
             sock.close()
-        self._accepting.join(10)
+        self._accepting.join(30)
         for thread in self._threads:
-            thread.join(10)
+            thread.join(30)
 
     def _accept(self) -> None:
         with contextlib.suppress(OSError):

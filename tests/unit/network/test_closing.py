@@ -12,12 +12,13 @@ from pyproducer.network.channel_mute import ChannelMuteEvent
 from pyproducer.network.selector import Selector
 from pyproducer.network.send import NetworkSend
 from tests.support.selector_pair import BROKER, CLIENT, SelectorPair
+from tests.unit.network.watching import GIVE_UP_S, await_end, watch_sleeps
 
 
 def serve(broker: Selector, *, respond: bool) -> list[bytes]:
     """What a Processor does, until the connection is gone; return the requests."""
     handled: list[bytes] = []
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + GIVE_UP_S
     pending: list[str] = []
     while time.monotonic() < deadline:
         for connection_id in pending:
@@ -76,7 +77,7 @@ def test_peer_half_closes_when_answers_are_written_then_it_gets_them_and_the_end
         sock = send_three(pair)
         sock.shutdown(socket.SHUT_WR)
         assert serve(pair.broker, respond=True) == [b"1", b"2", b"3"]
-        sock.settimeout(5)
+        sock.settimeout(GIVE_UP_S)
         received = b""
         while data := sock.recv(1000):
             received += data
@@ -90,7 +91,7 @@ def test_peer_resets_when_answers_are_written_then_what_was_read_is_handed_out()
         [first] = pair.broker.completed_receives
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         sock.close()
-        time.sleep(0.02)
+        await_end(pair.broker_channel.transport.sock)
         assert first.payload == b"1"
         assert serve(pair.broker, respond=True) == [b"2", b"3"]
 
@@ -103,7 +104,7 @@ def test_closing_channel_when_closed_locally_then_it_is_gone() -> None:
         send = NetworkSend(BROKER, [bytes(8 << 20)])
         pair.client_channel.transport.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         pair.client.close(CLIENT)
-        time.sleep(0.02)
+        await_end(pair.broker_channel.transport.sock)
         pair.broker.send(send)
         pair.broker.poll(10, 0)
         assert pair.broker.completed_sends == [send]  # nobody will read it; the next request waits
@@ -117,18 +118,19 @@ def test_closing_channel_when_closed_locally_then_it_is_gone() -> None:
 
 
 @pytest.mark.parametrize("mute", [False, True])
-def test_select_when_a_channel_is_closing_then_it_sleeps_only_while_muted(mute: bool) -> None:
+def test_select_when_a_channel_is_closing_then_it_sleeps_only_while_muted(
+        monkeypatch: pytest.MonkeyPatch, mute: bool) -> None:
     with SelectorPair() as pair:
         send_three(pair)
         pair.broker.poll(1000, 0)
         pair.broker.mute(BROKER)
         pair.client_channel.transport.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         pair.client.close(CLIENT)
-        time.sleep(0.02)
+        await_end(pair.broker_channel.transport.sock)
         pair.broker.send(NetworkSend(BROKER, [b"answer"]))
         pair.broker.poll(10, 0)
         if not mute:
             pair.broker.unmute(BROKER)
-        begin = time.monotonic()
+        sleeps = watch_sleeps(monkeypatch)
         pair.broker.poll(100, 0)
-        assert (time.monotonic() - begin >= 0.09) == mute
+        assert [sleep.timeout_s for sleep in sleeps] == [0.1 if mute else 0]

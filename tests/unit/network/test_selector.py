@@ -21,6 +21,7 @@ from pyproducer.network.interest import READ, WRITE
 from pyproducer.network.selector import Selector
 from pyproducer.network.send import NetworkSend
 from tests.support.selector_pair import BROKER, CLIENT, SelectorPair, make_selector, poll_until
+from tests.unit.network.watching import await_delivery, await_end, watch_sleeps
 
 
 def closed_port() -> int:
@@ -80,12 +81,13 @@ def test_connect_when_refused_then_disconnected_with_the_systems_error() -> None
     selector.close_all()
 
 
-def test_connect_when_the_system_refuses_at_once_then_the_next_poll_says_so() -> None:
+def test_connect_when_the_system_refuses_at_once_then_the_next_poll_says_so(
+        monkeypatch: pytest.MonkeyPatch) -> None:
     selector = make_selector()
     selector.connect("7", ("127.0.0.1", 1), family=socket.AF_INET6, now_ms=0)  # an address of the wrong family
-    begin = time.monotonic()
+    sleeps = watch_sleeps(monkeypatch)
     selector.poll(5000, 0)
-    assert time.monotonic() - begin < 2
+    assert [sleep.timeout_s for sleep in sleeps] == [0]
     assert selector.disconnected["7"].phase == "not_connected"
     assert isinstance(selector.disconnected["7"].error, OSError)
     selector.close_all()
@@ -186,7 +188,7 @@ def test_poll_when_one_receive_at_a_time_then_pipelined_frames_come_one_per_poll
     with SelectorPair() as pair:
         for index in range(5):
             pair.request(b"%d" % index)
-        time.sleep(0.02)
+        await_delivery(pair.client_channel.transport.sock)
         for index in range(5):
             pair.broker.poll(5000, 0)
             assert [receive.payload for receive in pair.broker.completed_receives] == [b"%d" % index]
@@ -198,7 +200,7 @@ def test_poll_when_several_answers_arrived_then_the_client_gets_them_in_one_poll
     with SelectorPair() as pair:
         for index in range(5):
             pair.respond(b"%d" % index)
-        time.sleep(0.02)
+        await_delivery(pair.broker_channel.transport.sock)
         pair.client.poll(5000, 0)
         assert [receive.payload for receive in pair.client.completed_receives] == [b"0", b"1", b"2", b"3", b"4"]
 
@@ -221,7 +223,7 @@ def test_mute_when_frames_were_read_ahead_then_they_wait_too() -> None:
     with SelectorPair() as pair:
         pair.request(b"first")
         pair.request(b"second")
-        time.sleep(0.02)
+        await_delivery(pair.client_channel.transport.sock)
         assert pair.next_at_broker().payload == b"first"
         pair.broker.mute(BROKER)
         for _ in range(3):
@@ -283,7 +285,7 @@ def test_send_when_the_peer_is_gone_then_send_does_not_raise_and_the_answers_bef
     with SelectorPair() as pair:
         pair.respond(b"answer")
         reset(pair.broker_channel.transport.sock)
-        time.sleep(0.02)
+        await_end(pair.client_channel.transport.sock)
         answers: list[bytes] = []
         sends = 0
         while not pair.client.disconnected:
@@ -327,14 +329,15 @@ def test_poll_when_nothing_happens_then_it_sleeps() -> None:
         assert pair.client.interest.select_count == before + 1
 
 
-def test_wakeup_when_the_poll_sleeps_then_it_returns() -> None:
+def test_wakeup_when_the_poll_sleeps_then_it_returns(monkeypatch: pytest.MonkeyPatch) -> None:
     selector = make_selector()
+    sleeps = watch_sleeps(monkeypatch)
     timer = threading.Timer(0.05, selector.wakeup)
     timer.start()
-    begin = time.monotonic()
-    selector.poll(10_000, 0)
-    assert 0.02 < time.monotonic() - begin < 5
+    selector.poll(30_000, 0)
     timer.join()
+    [sleep] = sleeps
+    assert sleep.event_count == int(sleep.timeout_s > 0), "it slept, and did not end by its timeout"
     selector.close_all()
 
 

@@ -5,7 +5,10 @@ import socket
 import pytest
 
 from pyproducer.network import short_wait
-from pyproducer.network.short_wait import FAR_PRICE_US, LONGEST_US, MOST_CREDIT_US, TIME_PER_CREDIT, ShortWait
+from pyproducer.network.short_wait import ShortWait
+
+LONGEST_US = 1_000  # of one wait
+MOST_CREDIT_US = 20_000
 
 
 class World:
@@ -49,7 +52,7 @@ def test_wait_when_answers_are_far_then_it_takes_a_hundredth_of_the_time(world: 
         for _ in range(4000):
             assert not wait.is_enough(sock, 5000)
             world.now_us += 5_000  # then it sleeps until the answer is there
-        hundredth_us = (world.now_us - began_us) / TIME_PER_CREDIT * LONGEST_US / FAR_PRICE_US
+        hundredth_us = (world.now_us - began_us) / 100
         assert hundredth_us * 0.9 <= world.wait_count * LONGEST_US <= MOST_CREDIT_US + hundredth_us
 
 
@@ -63,7 +66,7 @@ def test_wait_when_some_answers_come_in_time_then_those_that_do_not_take_a_tenth
             if not wait.is_enough(sock, 5000):
                 in_vain_us += LONGEST_US * (world.wait_count - waits_before)
                 world.now_us += 5_000
-        tenth_us = (world.now_us - began_us) / TIME_PER_CREDIT
+        tenth_us = (world.now_us - began_us) / 10
         assert tenth_us * 0.9 <= in_vain_us <= MOST_CREDIT_US + tenth_us
 
 
@@ -75,7 +78,7 @@ def test_wait_when_far_answers_become_near_then_it_is_tried_again(world: World) 
             assert not wait.is_enough(sock, 5000)
             world.now_us += 2_000
         world.is_near = True
-        world.now_us += FAR_PRICE_US * TIME_PER_CREDIT
+        world.now_us += 100_000  # a wait in vain of 1 ms, a hundredth of the time
         assert all(wait.is_enough(sock, 5000) for _ in range(100))
 
 

@@ -20,6 +20,7 @@ from pyproducer.network.ssl_context import build_client_ssl_context, build_serve
 from pyproducer.network.transport import Buffer
 from tests.support.certificates import Certificates, Identity
 from tests.support.selector_pair import BROKER, CLIENT, SelectorPair, make_selector, poll_until
+from tests.unit.network.watching import await_delivery
 
 
 def client_selector(settings: dict[str, Any]) -> Selector:
@@ -60,7 +61,7 @@ def serving(handle: Any) -> Iterator[tuple[str, int]]:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         def run() -> None:
             accepted, _ = listener.accept()
-            accepted.settimeout(5)
+            accepted.settimeout(30)
             with accepted:
                 handle(accepted)
 
@@ -113,7 +114,7 @@ def test_send_when_large_and_in_many_pieces_then_it_arrives_whole_at_a_slow_read
             received.extend(bytes(receive.payload) for receive in pair.broker.completed_receives)
             return bool(received) and send.completed
 
-        pair.step_until(done, within_s=20)
+        pair.step_until(done, within_s=30)
         assert received == [expected]
 
 
@@ -121,12 +122,12 @@ def test_poll_when_tls_holds_more_frames_than_the_socket_tells_then_each_poll_gi
         certificates: Certificates) -> None:
     with tls_pair(certificates) as pair:
         for index in range(50):
-            pair.request(bytes(5000) + b"%d" % index)
-        time.sleep(0.05)
+            pair.request(bytes(1000) + b"%d" % index)
+        await_delivery(pair.client_channel.transport.sock)
         for index in range(50):
             pair.broker.poll(5000, 0)
             [receive] = pair.broker.completed_receives
-            assert bytes(receive.payload[5000:]) == b"%d" % index
+            assert bytes(receive.payload[1000:]) == b"%d" % index
         before = pair.broker.interest.select_count
         begin = time.monotonic()
         pair.broker.poll(100, 0)  # and when nothing is left it sleeps
@@ -157,7 +158,7 @@ def test_mute_when_tls_holds_frames_then_they_wait(certificates: Certificates) -
     with tls_pair(certificates) as pair:
         for index in range(3):
             pair.request(b"%d" % index)
-        time.sleep(0.05)
+        await_delivery(pair.client_channel.transport.sock)
         for index in range(3):
             assert pair.next_at_broker().payload == b"%d" % index
             pair.broker.mute(BROKER)
@@ -246,8 +247,7 @@ def test_mutual_tls_when_the_refusal_comes_after_a_request_then_it_is_still_an_a
             pair.client.poll(10, 0)
             if not pair.client.is_channel_ready(CLIENT):
                 pair.broker.poll(10, 0)
-        pair.broker.poll(100, 0)
-        time.sleep(0.02)
+        poll_until(pair.broker, lambda: pair.broker.disconnected)
         pair.request(b"question")
         poll_until(pair.client, lambda: pair.client.disconnected)
         state = pair.client.disconnected[CLIENT]

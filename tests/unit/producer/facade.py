@@ -50,6 +50,7 @@ class ScriptedBroker:
     def __init__(self, metadata: ProducerMetadata) -> None:
         self.topics: dict[str, int] = {"t": 2}  # name -> number of partitions
         self.topic_errors: dict[str, int] = {}
+        self.is_reachable = True
         self.holds = False
         self.holds_metadata = False
         self.error_code = 0  # what answers say, when it answers by itself
@@ -69,7 +70,7 @@ class ScriptedBroker:
     # What the sender calls.
 
     def ready(self, node: Node, now_ms: int) -> bool:
-        return len(self._unanswered) < 5
+        return self.is_reachable and len(self._unanswered) < 5
 
     def is_connected(self, node_id: int, now_ms: int) -> bool:
         return False  # so no caller takes the sender's turn: see tests/unit/sender/test_turns.py

@@ -389,6 +389,52 @@ def test_send_when_closed_then_refused_on_every_road(facades: Facades) -> None:
     facade.producer.flush(GIVE_UP_S)  # there is nothing left to flush
 
 
+def test_send_when_closed_then_nothing_of_the_application_is_asked(facades: Facades) -> None:
+    asked: list[str] = []
+
+    class Asking(ProducerInterceptor):
+        def on_send(self, record: Any) -> Any:
+            asked.append("on_send")
+            return record
+
+        def on_acknowledgement(self, metadata: object, exception: object) -> None:
+            asked.append("on_acknowledgement")
+
+    facade = facades(serializers=(None, lambda *_: asked.append("serializer")),
+                     **{"interceptor.classes": [Asking()], "partitioner.class": lambda *_: asked.append("partitioner")})
+    facade.know()
+    facade.producer.close()
+    for call in (lambda: facade.producer.send("t", b"v"), lambda: facade.producer.send_batch("t", [b"v"])):
+        with pytest.raises(ProducerClosedError):
+            call()
+    assert asked == []
+
+
+def test_send_when_close_waits_for_an_open_batch_then_the_record_does_not_slip_into_it(
+        facades: Facades, monkeypatch: pytest.MonkeyPatch) -> None:
+    facade = facades(**{"linger.ms": LONG_MS, "delivery.timeout.ms": 2 * LONG_MS})
+    facade.know()
+    facade.broker.is_reachable = False
+    future = facade.producer.send("t", b"before", key=b"k")
+    refused: list[type] = []
+
+    def send_late() -> None:
+        for call in (lambda: facade.producer.send("t", b"late", key=b"k"),
+                     lambda: facade.producer.send_batch("t", [b"late"], keys=[b"k"])):
+            try:
+                call()
+            except ProducerClosedError as error:
+                refused.append(type(error))
+        facade.broker.is_reachable = True
+        facade.broker.wakeup()
+
+    Joins(monkeypatch, send_late)
+    facade.producer.close()
+    assert refused == [ProducerClosedError] * 2
+    assert future.result(0).offset == 100
+    assert [values for _, _, values in facade.broker.sent] == [[b"before"]]
+
+
 def test_close_when_leaving_a_with_block_then_everything_is_delivered(facades: Facades) -> None:
     facade = facades(**{"linger.ms": LONG_MS, "delivery.timeout.ms": 2 * LONG_MS})
     with facade.producer as producer:

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import pickle
-import time
 import types
 
 import pytest
@@ -181,10 +180,8 @@ def test_boolean_in_a_run_refuses_integers():
 
 def test_hostile_count_of_structs_is_refused_at_once():
     frame = bytes.fromhex("40000000") + bytes(8_000_000)
-    started = time.perf_counter()
-    with pytest.raises(SchemaError, match="Error reading array of size 1073741824"):
-        NESTED.read(ByteReader(frame))
-    assert time.perf_counter() - started < 0.5
+    with pytest.raises(SchemaError, match="Error reading array of size 1073741824, only 8000000 bytes available"):
+        NESTED.read(ByteReader(frame))  # that all bytes are left says that no struct was read
 
 
 # Tagged fields -------------------------------------------------------------------------------------------------------
