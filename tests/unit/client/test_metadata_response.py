@@ -145,6 +145,15 @@ def test_with_leaders_when_newer_then_only_those_change():
     assert cluster.nodes[3].host == "host-3"
 
 
+def test_with_leaders_when_a_known_node_is_named_then_its_new_address_counts():
+    known = merge(response(topic_row("t", 1, epoch=5)))
+    cluster, updated = with_leaders(known.cluster, {T0: (2, 6)}, dict(known.leader_epochs), [Node(2, "moved", 9999)])
+    assert updated == {T0}
+    assert cluster.leader_for(T0) == cluster.nodes[2] == Node(2, "moved", 9999)
+    assert cluster.partition(T0).leader_epoch == 6
+    assert cluster.nodes[1] == Node(1, "host-1", 9092)
+
+
 def test_with_leaders_when_nothing_is_newer_then_the_same_snapshot():
     known = merge(response(topic_row("t", 1, epoch=5)))
     cluster, updated = with_leaders(known.cluster, {T0: (-1, -1)}, dict(known.leader_epochs), [])
@@ -158,3 +167,4 @@ def test_without_leaders_when_called_then_partitions_stay():
     assert cluster.partition_count_for_topic("t") == 2
     assert cluster.available_partitions_for_topic("t") == ()
     assert set(cluster.nodes) == {-1}
+    assert {info.leader_epoch for info in cluster.partitions_for_topic("t")} == {-1}

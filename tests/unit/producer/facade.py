@@ -37,6 +37,7 @@ GIVE_UP_S = 30.0
 NODE = Node(1, "broker", 9092)
 PRODUCE_VERSION = 12
 NOT_ENOUGH_REPLICAS = 19
+NOT_LEADER = 6
 MESSAGE_TOO_LARGE = 10
 
 
@@ -57,6 +58,7 @@ class ScriptedBroker:
         self.requests: list[ClientRequest] = []  # all Produce requests that came
         self.sent: list[tuple[str, int, list[bytes]]] = []  # topic, partition and payloads of their batches, as sent
         self.payload_sizes: list[int] = []
+        self.nodes: dict[int, Node] = {}  # that the producer wanted to talk to, at their newest addresses
         self.was_forgotten = False  # a poll was left to sleep until it gave up
         self.is_closed = False
         self._metadata = metadata
@@ -70,6 +72,7 @@ class ScriptedBroker:
     # What the sender calls.
 
     def ready(self, node: Node, now_ms: int) -> bool:
+        self.nodes[node.node_id] = node
         return self.is_reachable and len(self._unanswered) < 5
 
     def is_connected(self, node_id: int, now_ms: int) -> bool:
@@ -170,11 +173,19 @@ class ScriptedBroker:
             assert self._changed.wait_for(lambda: len(self.requests) >= count, GIVE_UP_S), (
                 f"{len(self.requests)} Produce requests came, and not {count}")
 
-    def answer(self, error_code: int = 0, *, only: int | None = None, timestamp: int = -1) -> None:
-        """Answer the Produce requests that are unanswered, or `only` one of them; returns when their callbacks ran."""
+    def answer(self, error_code: int = 0, *, only: int | None = None, timestamp: int = -1,
+               leader: Node | None = None) -> None:
+        """Answer the Produce requests that are unanswered, or `only` one of them; returns when their callbacks ran.
+
+        Args:
+            error_code: For every partition; 0 is success.
+            only: Index of the one request to answer.
+            timestamp: The log append time, or -1.
+            leader: Who leads every partition now, from epoch 2 on, as the answer tells.
+        """
         def task() -> None:
             assert self._unanswered, "there is no request to answer"
-            self._answer_all(error_code, only, timestamp)
+            self._answer_all(error_code, only, timestamp, leader)
         self.run(task)
 
     def tell_topics(self, **topics: int) -> None:
@@ -213,16 +224,23 @@ class ScriptedBroker:
                                 "replica_nodes": [1], "isr_nodes": [1], "offline_replicas": []}
                                for index in range(count or 0)]}
 
-    def _answer_all(self, error_code: int, only: int | None = None, timestamp: int = -1) -> bool:
+    def _answer_all(self, error_code: int, only: int | None = None, timestamp: int = -1,
+                    leader: Node | None = None) -> bool:
         ended = self._unanswered if only is None else [self._unanswered[only]]
         self._unanswered = [request for request in self._unanswered if request not in ended]
         for request, body, sent_ms in ended:
-            self._complete(request, None if body["acks"] == 0 else self._produce_response(body, error_code, timestamp),
-                           sent_ms)
+            self._complete(request, None if body["acks"] == 0 else self._produce_response(
+                body, error_code, timestamp, leader), sent_ms)
         return bool(ended)
 
-    def _produce_response(self, body: Mapping[str, Any], error_code: int, timestamp: int) -> Mapping[str, Any]:
+    def _produce_response(self, body: Mapping[str, Any], error_code: int, timestamp: int,
+                          leader: Node | None) -> Mapping[str, Any]:
         rows = []
+        current = {"leader_id": -1, "leader_epoch": -1}
+        endpoints: list[Mapping[str, Any]] = []
+        if leader is not None:
+            current = {"leader_id": leader.node_id, "leader_epoch": 2}
+            endpoints.append({"node_id": leader.node_id, "host": leader.host, "port": leader.port, "rack": None})
         for topic in body["topic_data"]:
             partitions = []
             for row in topic["partition_data"]:
@@ -234,9 +252,9 @@ class ScriptedBroker:
                 partitions.append({"index": row["index"], "error_code": error_code,
                                    "base_offset": -1 if error_code else offset, "log_append_time_ms": timestamp,
                                    "log_start_offset": 0, "record_errors": [], "error_message": None,
-                                   "current_leader": {"leader_id": -1, "leader_epoch": -1}})
+                                   "current_leader": current})
             rows.append({"name": topic["name"], "partition_responses": partitions})
-        return {"responses": rows, "throttle_time_ms": 0, "node_endpoints": []}
+        return {"responses": rows, "throttle_time_ms": 0, "node_endpoints": endpoints}
 
     def _complete(self, request: ClientRequest, body: Mapping[str, Any] | None, now_ms: int, **how: Any) -> None:
         assert request.on_complete is not None

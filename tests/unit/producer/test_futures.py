@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from pyproducer import InvalidTopicError, KafkaTimeoutError, RecordTooLargeError
+from pyproducer.common.cluster import Node
 from tests.support.clock import ManualClock
-from tests.unit.producer.facade import GIVE_UP_S, MESSAGE_TOO_LARGE, CallerWaits, Facade, Facades
+from tests.unit.producer.facade import GIVE_UP_S, MESSAGE_TOO_LARGE, NOT_LEADER, CallerWaits, Facade, Facades
 
 LONG_MS = 10_000_000
 REFUSED = 17  # INVALID_TOPIC_EXCEPTION, which nobody retries
@@ -295,3 +296,36 @@ def test_metrics_when_records_end_then_each_is_counted_once(facades: Facades) ->
     assert (metrics["record-send-total"], metrics["record-error-total"]) == (2, 1)
     assert (metrics["request-total"], metrics["waiting-threads"]) == (2, 0)
     assert metrics["buffer-total-bytes"] == 32 * 1024 * 1024
+
+
+@pytest.mark.parametrize("leader", [Node(2, "elsewhere", 9093), Node(1, "moved", 9094)],
+                         ids=["unknown node", "known node at a new address"])
+def test_record_when_the_answer_names_a_new_leader_then_it_is_sent_there_at_once(
+        facades: Facades, leader: Node) -> None:
+    """KIP-951: the answer that refuses a record says who leads the partition now and where that one listens."""
+    clock = ManualClock()
+    facade = holding(facades, clock, **{"retry.backoff.ms": 5000, "retry.backoff.max.ms": 5000})
+    facade.broker.holds_metadata = True
+    future = facade.producer.send("t", b"v", partition=0)
+    facade.broker.await_requests(1)
+    assert facade.broker.requests[0].destination == 1
+    facade.broker.answer(NOT_LEADER, leader=leader)
+    facade.broker.await_requests(2)
+    assert clock.now_ms() == 0, "no backoff was waited out, and no metadata was asked for"
+    assert facade.broker.requests[1].destination == leader.node_id
+    assert facade.broker.nodes[leader.node_id] == leader
+    facade.broker.answer()
+    assert future.result(0).offset == 100
+
+
+def test_record_when_the_answer_names_no_new_leader_then_it_waits_for_its_backoff(facades: Facades) -> None:
+    clock = ManualClock()
+    facade = holding(facades, clock, **{"retry.backoff.ms": 5000, "retry.backoff.max.ms": 5000})
+    facade.producer.send("t", b"v", partition=0)
+    facade.broker.await_requests(1)
+    facade.broker.answer(NOT_LEADER)
+    facade.broker.take_turns()
+    assert len(facade.broker.requests) == 1
+    clock.advance(6001)  # with the jitter of a fifth
+    facade.broker.wakeup()
+    facade.broker.await_requests(2)

@@ -479,3 +479,30 @@ def test_close_when_a_caller_waits_in_send_then_it_is_told_at_once(
     with waits, pytest.raises(ProducerClosedError):
         facade.producer.send(topic, b"v", partition=1)
     assert clock.now_ms() == 100
+
+
+def test_close_when_a_caller_waits_for_memory_and_nothing_is_answered_then_it_is_told_before_the_end(
+        facades: Facades, monkeypatch: pytest.MonkeyPatch) -> None:
+    facade = holding(facades, **{"buffer.memory": 20_000, "batch.size": 20_000})
+    facade.producer.send("t", b"v", partition=0)  # holds all there is
+    told: list[BaseException] = []
+
+    def send() -> None:
+        try:
+            facade.producer.send("t", b"v", partition=1)
+        except ProducerClosedError as error:
+            told.append(error)
+
+    waiting = threading.Thread(target=send)
+    waiting.start()
+    while not facade.producer.metrics()["waiting-threads"]:
+        facade.broker.take_turns()
+
+    def look() -> None:
+        waiting.join(GIVE_UP_S)
+        assert told, "it waits for memory that it must not use"
+        facade.broker.holds = False
+        facade.broker.wakeup()
+
+    Joins(monkeypatch, look)
+    facade.producer.close()
