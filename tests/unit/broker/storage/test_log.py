@@ -1,16 +1,19 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pyproducer.broker.storage.log import AppendResult, Log
 from pyproducer.broker.storage.log_config import LogConfig
+from pyproducer.broker.storage.segment import LogSegment
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.record.batch_reader import RecordBatch, read_batches
 from pyproducer.record.batch_writer import build_batch
+from pyproducer.record.control import ControlRecordType
 from pyproducer.record.validation import BatchFault
 
 START_MS = 1_700_000_000_000
@@ -289,3 +292,94 @@ def test_appends_and_reads_at_once_never_see_half_a_batch(logs: Logs) -> None:
     for reader in readers:
         reader.join()
     assert faults == []
+
+
+# ---- two threads at once
+
+class Gate:
+    """Stands before the write of a batch: the first thread that writes lets the second one run, and waits for it.
+
+    With the lock of the log nobody else gets to the write meanwhile; the wait is then in vain and short.
+    """
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, second: Callable[[], object]) -> None:
+        self._second = threading.Thread(target=second)
+        self._is_second_writing = threading.Event()
+        self._write = LogSegment.append
+        monkeypatch.setattr(LogSegment, "append", lambda segment, *chunks, **fields: self._append(
+            segment, *chunks, **fields))
+
+    def _append(self, segment: LogSegment, *chunks: Any, **fields: Any) -> None:
+        if threading.current_thread() is self._second:
+            self._is_second_writing.set()
+        else:
+            self._second.start()
+            self._is_second_writing.wait(0.2)
+        self._write(segment, *chunks, **fields)
+
+    def join(self) -> None:
+        self._second.join()
+
+
+def append_data(log: Log) -> int:
+    return append(log, 1)
+
+
+def append_marker(log: Log) -> int:
+    result = log.append_marker(ControlRecordType.ABORT, producer_id=5, producer_epoch=0, coordinator_epoch=0,
+                               leader_epoch=3, timestamp_ms=START_MS)
+    assert isinstance(result, AppendResult)
+    return result.base_offset
+
+
+@pytest.mark.parametrize("second", [append_data, append_marker])
+@pytest.mark.parametrize("first", [append_data, append_marker])
+def test_append_when_another_comes_in_the_middle_of_it_then_offsets_are_dense_and_unique(
+        logs: Logs, monkeypatch: pytest.MonkeyPatch, first: Callable[[Log], int],
+        second: Callable[[Log], int]) -> None:
+    """Without the lock both took the same end of the log for their offset, and readers skipped one of them."""
+    log = logs.open()
+    found: list[int] = []
+    gate = Gate(monkeypatch, lambda: found.append(second(log)))
+    found.insert(0, first(log))
+    gate.join()
+    sizes = [1 if each is append_marker else 2 for each in (first, second)]
+    assert found == [0, sizes[0]]
+    assert log.log_end_offset == sum(sizes)
+    assert [one.base_offset for one in read_batches(log.read(0, 1 << 20, at_least_one=True))] == [0, sizes[0]]
+    assert all(one.is_valid() for one in read_batches(log.read(0, 1 << 20, at_least_one=True)))
+
+
+def test_append_when_the_same_batch_comes_in_the_middle_of_it_then_one_is_written_and_both_are_answered_with_it(
+        logs: Logs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch sent again over a new connection meets its first sending in another handler."""
+    log = logs.open()
+    sent = batch(0, producer_id=9, producer_epoch=0, base_sequence=0)
+    found: list[AppendResult | BatchFault] = []
+    gate = Gate(monkeypatch, lambda: found.append(log.append(sent, leader_epoch=3)))
+    assert log.append(sent, leader_epoch=3) == AppendResult(0)
+    gate.join()
+    assert found == [AppendResult(0, START_MS + 1, is_duplicate=True)]
+    assert log.log_end_offset == 2
+    assert log.size_bytes == sent.size_bytes
+
+
+def test_read_when_a_batch_is_being_written_then_it_gives_nothing_behind_the_high_watermark(
+        logs: Logs, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = logs.open()
+    append(log, 0)
+    read: list[tuple[list[int], int]] = []
+    reader = threading.Thread(target=lambda: read.append(
+        (offsets(log.read(0, 1 << 20, at_least_one=True)), log.high_watermark)))
+    write = LogSegment.append
+
+    def write_and_let_read(segment: LogSegment, *chunks: Any, **fields: Any) -> None:
+        write(segment, *chunks, **fields)
+        reader.start()
+        reader.join(0.2)  # in vain when it waits for this append to be over
+
+    monkeypatch.setattr(LogSegment, "append", write_and_let_read)
+    append(log, 1)
+    reader.join()
+    ((found, high_watermark),) = read
+    assert found == list(range(high_watermark))
