@@ -219,6 +219,66 @@ def test_fetch_stops_before_the_limit(wire: WireTarget, topic: str) -> None:
     assert offsets(answer) == list(range(8))
 
 
+# ---- Fetch: one limit for all partitions (KIP-74)
+
+BATCH = bytes(build_batch([(START_MS, b"k", b"v" * 500, ())]))
+
+
+def fill_partitions(wire: WireTarget, topic: str, *counts: int) -> None:
+    """Append as many batches of one size to the partitions from 0 on."""
+    with wire.connect() as client:
+        for partition, count in enumerate(counts):
+            for _ in range(count):
+                answer = produced(client.request(ApiKeys.PRODUCE, 9, produce_body(topic, partition, BATCH)))
+                assert answer["error_code"] == 0
+
+
+def fetched_counts(client: RawClient, topic: str, *, max_bytes: int, partition_max_bytes: int = 1 << 20,
+                   offsets: tuple[int, ...] = (0, 0, 0)) -> list[int]:
+    """Fetch from all partitions at once; return how many whole batches each gave."""
+    body = fetch_body(12, topic, 0, 0, max_bytes=max_bytes)
+    body["topics"][0]["partitions"] = [
+        {"partition": partition, "fetch_offset": offset, "partition_max_bytes": partition_max_bytes}
+        for partition, offset in enumerate(offsets)]
+    answer = client.request(ApiKeys.FETCH, 12, body)
+    partitions = answer["responses"][0]["partitions"]
+    assert [(entry["partition_index"], entry["error_code"]) for entry in partitions] == [
+        (partition, 0) for partition in range(len(offsets))]
+    return [len(entry["records"] or b"") // len(BATCH) for entry in partitions]
+
+
+@pytest.mark.parametrize(("batches", "expected"), [
+    (1, [1, 0, 0]), (3, [3, 0, 0]), (4, [3, 1, 0]), (6, [3, 3, 0]), (8, [3, 3, 2]), (9, [3, 3, 3]),
+    (100, [3, 3, 3])])
+def test_fetch_when_max_bytes_are_used_up_then_the_later_partitions_get_what_is_left(
+        wire: WireTarget, topic: str, batches: int, expected: list[int]) -> None:
+    """With the limit applied to each partition alone, a fetch of many partitions gave many times what was asked."""
+    fill_partitions(wire, topic, 3, 3, 3)
+    with wire.connect() as client:
+        assert fetched_counts(client, topic, max_bytes=batches * len(BATCH)) == expected
+        assert fetched_counts(client, topic, max_bytes=(batches + 1) * len(BATCH) - 1) == expected, "not a part more"
+
+
+def test_fetch_when_the_first_batch_alone_is_above_max_bytes_then_it_is_the_only_one(
+        wire: WireTarget, topic: str) -> None:
+    fill_partitions(wire, topic, 3, 3, 3)
+    with wire.connect() as client:
+        for max_bytes in (0, 1, len(BATCH) - 1):
+            assert fetched_counts(client, topic, max_bytes=max_bytes) == [1, 0, 0]
+            assert fetched_counts(client, topic, max_bytes=max_bytes, offsets=(3, 0, 0)) == [0, 1, 0]
+            assert fetched_counts(client, topic, max_bytes=max_bytes, offsets=(3, 3, 2)) == [0, 0, 1]
+
+
+def test_fetch_when_partitions_have_limits_of_their_own_then_both_limits_hold(wire: WireTarget, topic: str) -> None:
+    fill_partitions(wire, topic, 3, 3, 3)
+    size = len(BATCH)
+    with wire.connect() as client:
+        assert fetched_counts(client, topic, max_bytes=100 * size, partition_max_bytes=2 * size) == [2, 2, 2]
+        assert fetched_counts(client, topic, max_bytes=5 * size, partition_max_bytes=2 * size) == [2, 2, 1]
+        assert fetched_counts(client, topic, max_bytes=100 * size, partition_max_bytes=size - 1) == [1, 0, 0], (
+            "one batch above its limit, and only the first")
+
+
 def test_fetch_at_the_end_waits_for_the_next_record(wire: WireTarget, topic: str) -> None:
     with wire.connect() as client:
         timer = threading.Timer(0.3, fill, (wire, topic, 1))

@@ -9,10 +9,8 @@ from pyproducer.broker.quotas import ClientQuotas, client_quotas
 from pyproducer.broker.request_channel import Request
 from pyproducer.broker.services import Answer, Outcome
 from pyproducer.protocol.apis import ApiKeys
-from pyproducer.protocol.buffer import ByteReader
-from pyproducer.protocol.header import read_request_header
-from pyproducer.protocol.request_context import RequestContext
-from tests.support.raw_client import fetch_body, metadata_body, produce_body, request_bytes
+from tests.support.broker_request import broker_request
+from tests.support.raw_client import fetch_body, metadata_body, produce_body
 
 NOTHING: Answer = {}
 
@@ -21,10 +19,7 @@ def request(client_id: str | None, api_key: ApiKeys = ApiKeys.METADATA, *, size_
     version, body = {
         ApiKeys.METADATA: (1, metadata_body()), ApiKeys.PRODUCE: (9, produce_body("orders", 0, b"")),
         ApiKeys.FETCH: (4, fetch_body(4, "orders", 0, 0)), ApiKeys.API_VERSIONS: (0, {})}[api_key]
-    reader = ByteReader(request_bytes(api_key, version, body, client_id=client_id))
-    context = RequestContext(read_request_header(reader))
-    return Request(processor=0, context=context, body=context.parse_request(reader).request, size_bytes=size_bytes,
-                   start_ms=0)
+    return broker_request(api_key, version, body, client_id=client_id, size_bytes=size_bytes)
 
 
 def fetched(*sizes: int) -> Answer:
