@@ -365,6 +365,24 @@ def test_a_second_static_member_fences_the_one_that_waits(member: NewMember) -> 
     assert second.receive_join()["generation_id"] == 2
 
 
+def test_static_member_when_replaced_while_it_waits_for_its_assignment_then_it_is_fenced(member: NewMember) -> None:
+    """Never answered, it would wait until its request times out, on a connection that is not read meanwhile."""
+    leader, first, second = member(), member(instance_id="b"), member(instance_id="b")
+    leader.join()
+    leader.sync({leader.member_id: b"all"})
+    first.begin_join()
+    leader.await_rebalance()
+    leader.join()
+    first.receive_join()
+    first.send_sync()
+    assert first.client.is_silent(for_s=0.1)
+    second.begin_join()
+    assert first.receive_sync()["error_code"] == FENCED_INSTANCE
+    assert first.heartbeat() == FENCED_INSTANCE
+    assert leader.sync({})["error_code"] == REBALANCING, "it may have assigned to the old id"
+    assert leader.join()["generation_id"] == second.receive_join()["generation_id"] == 3
+
+
 def test_an_administrator_removes_a_static_member_by_its_instance(member: NewMember, wire: WireTarget) -> None:
     one = member(instance_id="a")
     one.join()

@@ -50,22 +50,22 @@ class Stage:
                               protocols, False, True), lambda answer: self.joined.__setitem__(name, answer))
         self.finish(step)
 
-    def sync(self, name: str, assignments: dict[str, bytes] | None = None) -> None:
+    def sync(self, name: str, assignments: dict[str, bytes] | None = None, *, instance_id: str | None = None) -> None:
         answer = self.joined[name]
         step = self.step()
-        step.sync(SyncRequest("g", answer.generation_id, answer.member_id, None, None, None, assignments or {}),
+        step.sync(SyncRequest("g", answer.generation_id, answer.member_id, instance_id, None, None, assignments or {}),
                   lambda answer: self.synced.__setitem__(name, answer))
         self.finish(step)
 
-    def heartbeat(self, name: str) -> ErrorCode:
+    def heartbeat(self, name: str, *, instance_id: str | None = None) -> ErrorCode:
         step = self.step()
-        code = step.heartbeat(self.joined[name].member_id, None, self.joined[name].generation_id)
+        code = step.heartbeat(self.joined[name].member_id, instance_id, self.joined[name].generation_id)
         self.finish(step)
         return code
 
-    def leave(self, name: str) -> ErrorCode:
+    def leave(self, name: str, *, instance_id: str | None = None) -> ErrorCode:
         step = self.step()
-        (code,) = step.leave([LeavingMember(self.joined[name].member_id, None)])
+        (code,) = step.leave([LeavingMember(self.joined[name].member_id, instance_id)])
         self.finish(step)
         return code
 
@@ -235,3 +235,162 @@ def test_next_deadline_is_the_nearest(stage: Stage) -> None:
     stage.advance(300)
     stage.heartbeat("one")
     assert stage.group.next_deadline_ms() == 300 + SESSION_MS
+
+
+# ---- a static member that another one replaces
+
+def with_static_member(stage: Stage) -> None:
+    """Make a stable group of "leader" and of "old", whose group.instance.id is "i"."""
+    stage.join("leader")
+    leader_id = stage.joined["leader"].member_id
+    stage.join("old", instance_id="i")
+    stage.join("leader", known=leader_id)
+    stage.sync("old", instance_id="i")
+    stage.sync("leader", {stage.joined["old"].member_id: b"of i"})
+    assert stage.synced["old"].assignment == b"of i"
+
+
+def test_static_member_when_replaced_while_its_join_waits_then_it_is_answered_that_it_is_fenced(stage: Stage) -> None:
+    """A fenced member that is never answered waits until its request times out, and only then learns that it must end.
+
+    Its connection stayed muted meanwhile, so that its heartbeats, too, were never read.
+    """
+    stable(stage, "leader")
+    stage.join("old", instance_id="i")
+    old_id = next(member_id for member_id in stage.group.members if member_id.startswith("i-"))
+    assert "old" not in stage.joined
+    stage.join("new", instance_id="i")
+    assert stage.joined["old"] == JoinAnswer(ErrorCode.FENCED_INSTANCE_ID, old_id)
+    assert "new" not in stage.joined, "it waits for the leader, as the old one did"
+    stage.join("leader")
+    new = stage.joined["new"]
+    assert (new.error_code, new.generation_id) == (ErrorCode.NONE, 2)
+    assert new.member_id != old_id
+    assert {member.member_id for member in stage.joined["leader"].members} == {
+        stage.joined["leader"].member_id, new.member_id}
+
+
+def test_static_member_when_replaced_while_its_sync_waits_then_it_is_answered_that_it_is_fenced(stage: Stage) -> None:
+    with_static_member(stage)
+    stage.join("leader")
+    stage.join("old", instance_id="i")
+    stage.synced.clear()
+    stage.sync("old", instance_id="i")
+    assert stage.synced == {}, "it waits for the leader's assignment"
+    stage.join("new", instance_id="i")
+    assert stage.synced == {"old": SyncAnswer(ErrorCode.FENCED_INSTANCE_ID)}
+    assert stage.state() is GroupState.PREPARING_REBALANCE, "the leader may be assigning to the old id just now"
+    stage.join("leader")
+    assert stage.joined["new"].generation_id == stage.joined["leader"].generation_id == 4
+
+
+def test_static_leader_when_replaced_before_it_assigned_then_those_who_wait_for_it_are_told_to_join_again(
+        stage: Stage) -> None:
+    stage.join("old", instance_id="i")
+    stage.join("follower")
+    stage.join("old", instance_id="i")
+    stage.sync("follower")
+    assert stage.synced == {}
+    stage.join("new", instance_id="i")
+    assert stage.synced == {"follower": SyncAnswer(ErrorCode.REBALANCE_IN_PROGRESS)}
+    stage.join("follower")
+    assert stage.joined["new"].leader == stage.joined["new"].member_id
+    assert stage.joined["new"].generation_id == stage.joined["follower"].generation_id == 3
+
+
+def test_static_member_when_replaced_then_whatever_it_asks_is_answered_that_it_is_fenced(stage: Stage) -> None:
+    with_static_member(stage)
+    old = stage.joined["old"]
+    stage.join("new", instance_id="i")
+    assert stage.state() is GroupState.STABLE, "no rebalance"
+    assert stage.heartbeat("old", instance_id="i") is ErrorCode.FENCED_INSTANCE_ID
+    assert stage.leave("old", instance_id="i") is ErrorCode.FENCED_INSTANCE_ID
+    stage.sync("old", instance_id="i")
+    assert stage.synced["old"] == SyncAnswer(ErrorCode.FENCED_INSTANCE_ID)
+    stage.join("old", known=old.member_id, instance_id="i")
+    assert stage.joined["old"] == JoinAnswer(ErrorCode.FENCED_INSTANCE_ID, old.member_id)
+    for is_transactional in (False, True):
+        assert stage.group.validate_offset_commit(
+            old.member_id, "i", 2, is_transactional=is_transactional) is ErrorCode.FENCED_INSTANCE_ID
+    assert stage.heartbeat("new", instance_id="i") is ErrorCode.NONE
+    stage.sync("new", instance_id="i")
+    assert stage.synced["new"].assignment == b"of i", "it goes on with what the old one had"
+
+
+def test_static_member_when_replaced_then_its_id_without_its_instance_is_unknown(stage: Stage) -> None:
+    with_static_member(stage)
+    stage.join("new", instance_id="i")
+    assert stage.heartbeat("old") is ErrorCode.UNKNOWN_MEMBER_ID
+    assert stage.leave("old") is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_static_member_when_replaced_then_the_new_one_has_a_session_of_its_own(stage: Stage) -> None:
+    with_static_member(stage)
+    stage.advance(SESSION_MS - 1)
+    assert stage.heartbeat("leader") is ErrorCode.NONE
+    stage.join("new", instance_id="i")
+    stage.advance(SESSION_MS - 1)
+    assert stage.heartbeat("leader") is ErrorCode.NONE
+    assert stage.state() is GroupState.STABLE
+    stage.advance(1)
+    assert stage.heartbeat("leader") is ErrorCode.REBALANCE_IN_PROGRESS
+    assert stage.heartbeat("new", instance_id="i") is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_static_member_when_it_is_the_last_that_is_waited_for_then_its_replacement_completes_the_rebalance(
+        stage: Stage) -> None:
+    with_static_member(stage)
+    stage.join("third")
+    stage.join("leader")
+    assert "leader" not in stage.joined, "all wait for the static member"
+    stage.join("new", instance_id="i")
+    assert {name: stage.joined[name].generation_id for name in ("leader", "third", "new")} == {
+        "leader": 3, "third": 3, "new": 3}
+
+
+def test_static_member_when_replaced_before_it_took_its_assignment_then_nobody_waits_for_the_old_one(
+        stage: Stage) -> None:
+    """The leader has assigned, the old one is gone without its part: only the new one is waited for."""
+    with_static_member(stage)
+    stage.join("leader")
+    stage.join("old", instance_id="i")
+    stage.sync("leader", {stage.joined["old"].member_id: b"of i"})
+    stage.join("new", instance_id="i")
+    stage.sync("new", instance_id="i")
+    assert stage.synced["new"].assignment == b"of i"
+    for _ in range(2 * REBALANCE_MS // (SESSION_MS - 1)):
+        stage.advance(SESSION_MS - 1)
+        assert stage.heartbeat("leader") is stage.heartbeat("new", instance_id="i") is ErrorCode.NONE
+
+
+def test_two_requests_for_one_assignment_when_it_comes_then_both_are_answered(stage: Stage) -> None:
+    """A member that lost its connection asks again over a new one; the first request must not be left for ever."""
+    stable(stage, "one", "two")
+    stage.join("one")
+    stage.join("two")
+    stage.synced.clear()
+    stage.joined["two, again"] = stage.joined["two"]
+    stage.sync("two")
+    stage.sync("two, again")
+    assert stage.synced == {"two": SyncAnswer(ErrorCode.REBALANCE_IN_PROGRESS)}
+    stage.sync("one", {stage.joined["two"].member_id: b"its part"})
+    assert stage.synced["two, again"].assignment == b"its part"
+
+
+def test_members_that_wait_when_one_of_them_is_removed_then_it_is_answered(stage: Stage) -> None:
+    """The one that leaves over another connection: its own waits for an answer, which must come."""
+    stable(stage, "one", "two")
+    stage.join("two", protocols=(("range", b"new"),))
+    two = next(member for member in stage.group.members.values() if member.client_id == "two")
+    step = stage.step()
+    assert step.leave([LeavingMember(two.member_id, None)]) == [ErrorCode.NONE]
+    stage.finish(step)
+    assert stage.joined["two"].error_code is ErrorCode.UNKNOWN_MEMBER_ID
+    stage.join("one")
+    stage.join("three")
+    stage.join("one")
+    stage.synced.clear()
+    stage.sync("three")
+    assert stage.synced == {}
+    assert stage.leave("three") is ErrorCode.NONE
+    assert stage.synced["three"].error_code is ErrorCode.UNKNOWN_MEMBER_ID
