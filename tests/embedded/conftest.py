@@ -22,7 +22,7 @@ class WireTarget:
         self.address = address
         self.is_reference = is_reference
 
-    def connect(self, *, timeout_s: float = 10.0) -> RawClient:
+    def connect(self, *, timeout_s: float = 30.0) -> RawClient:
         return RawClient(self.address, timeout_s=timeout_s)
 
     def create_topic(self, name: str, partitions: int = 1, configs: dict[str, str] | None = None) -> str:
@@ -32,7 +32,7 @@ class WireTarget:
                 {"name": name, "num_partitions": partitions, "replication_factor": 1, "assignments": [],
                  "configs": [{"name": key, "value": value} for key, value in (configs or {}).items()]}]})
             assert created["topics"][0]["error_code"] == 0, created
-            deadline = time.monotonic() + 10
+            deadline = time.monotonic() + 30
             while not self._is_served(client, name, partitions):
                 assert time.monotonic() < deadline, f"{name} has no leaders"
                 time.sleep(0.02)
@@ -53,7 +53,7 @@ class WireTarget:
         offset: int = answer["topics"][0]["partitions"][0]["offset"]
         return offset
 
-    def await_end_offset(self, expected: int, topic: str, partition: int = 0, *, within_s: float = 5.0) -> None:
+    def await_end_offset(self, expected: int, topic: str, partition: int = 0, *, within_s: float = 30.0) -> None:
         deadline = time.monotonic() + within_s
         while (found := self.end_offset(topic, partition)) != expected:
             assert time.monotonic() < deadline, f"end offset {found}, expected {expected}"

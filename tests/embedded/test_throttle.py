@@ -10,7 +10,7 @@ import pytest
 from pyproducer.broker import EmbeddedBroker
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.record.batch_writer import build_batch
-from tests.support.raw_client import RawClient, metadata_body, produce_body
+from tests.support.raw_client import RawClient, metadata_body, produce_body, request_bytes
 
 StartBroker = Callable[..., EmbeddedBroker]
 both_kinds = pytest.mark.parametrize("separate_process", [False, True], ids=["in process", "separate process"])
@@ -21,22 +21,39 @@ def connect(broker: EmbeddedBroker) -> RawClient:
     return RawClient(("127.0.0.1", broker.port))
 
 
+METADATA = metadata_body(allow_auto_topic_creation=False)
+LONG_MS = 3_600_000  # never over in a test
+
+
+def throttle_of(client: RawClient) -> int:
+    throttle_ms: int = client.request(ApiKeys.METADATA, 6, METADATA)["throttle_time_ms"]
+    return throttle_ms
+
+
 @both_kinds
 def test_c38_a_throttled_answer_comes_at_once_and_the_next_request_waits(
         start_broker: StartBroker, separate_process: bool) -> None:
     broker = start_broker(topics=["orders"], separate_process=separate_process)
-    broker.faults.on("Metadata").throttle(400)
+    broker.faults.on("Metadata").throttle(LONG_MS)
     with connect(broker) as client, connect(broker) as other:
+        assert throttle_of(client) == LONG_MS, "it is answered although its throttle has hardly begun"
+        client.send_request(ApiKeys.METADATA, 6, METADATA)
+        assert throttle_of(other) == 0, "others are served meanwhile"
+        assert client.is_silent(for_s=0.1)
+        assert {connection.remote_address: connection.mute_state for connection in broker.connections()} == {
+            f"127.0.0.1:{client.local_port}": "MUTED_AND_THROTTLED", f"127.0.0.1:{other.local_port}": "NOT_MUTED"}
+
+
+@both_kinds
+def test_c38_a_throttled_connection_when_the_throttle_is_over_then_its_next_request_is_answered(
+        start_broker: StartBroker, separate_process: bool) -> None:
+    broker = start_broker(topics=["orders"], separate_process=separate_process)
+    broker.faults.on("Metadata").throttle(200)
+    with connect(broker) as client:
         begin = time.monotonic()
-        answer = client.request(ApiKeys.METADATA, 6, metadata_body("orders", allow_auto_topic_creation=False))
-        assert answer["throttle_time_ms"] == 400
-        assert time.monotonic() - begin < 0.2
-        assert any("THROTTLED" in connection.mute_state for connection in broker.connections())
-        other.request(ApiKeys.METADATA, 1, metadata_body())
-        assert time.monotonic() - begin < 0.3
-        answer = client.request(ApiKeys.METADATA, 6, metadata_body("orders", allow_auto_topic_creation=False))
-        assert 0.38 < time.monotonic() - begin < 2
-        assert answer["throttle_time_ms"] == 0
+        assert throttle_of(client) == 200
+        assert throttle_of(client) == 0
+        assert time.monotonic() - begin > 0.19
 
 
 def test_c38_a_throttle_that_ends_before_its_response_is_sent(start_broker: StartBroker) -> None:
@@ -51,25 +68,42 @@ def test_c38_a_throttle_that_ends_before_its_response_is_sent(start_broker: Star
 
 
 def test_c38_quota_of_requests(start_broker: StartBroker) -> None:
-    broker = start_broker(config={"quota.requests.per.second": 10})
+    """A second's worth is free; how long the others wait for what, test_quotas.py says with a clock of its own."""
+    broker = start_broker(config={"quota.requests.per.second": 20})
     with connect(broker) as client:
         begin = time.monotonic()
-        throttles = [client.request(ApiKeys.METADATA, 6, metadata_body(allow_auto_topic_creation=False))
-                     ["throttle_time_ms"] for _ in range(14)]
-        elapsed = time.monotonic() - begin
+        throttles = [throttle_of(client) for _ in range(25)]
+        waited_ms = (time.monotonic() - begin) * 1000
     assert throttles[0] == 0
-    assert throttles[-1] > 0
-    assert 0.2 < elapsed < 2
+    # The last throttle begins with the last answer, and nobody waits for it here. A bucket of 20 that gains 20 in a
+    # second gives 25 requests not before 4 intervals are over.
+    assert waited_ms > 190
+    assert waited_ms >= sum(throttles[:-1]) * 0.9, "each request waited for the throttle of the one before"
+
+
+def test_quota_when_one_client_is_in_debt_then_only_its_own_connections_are_throttled(
+        start_broker: StartBroker) -> None:
+    broker = start_broker(topics=["orders"], config={"quota.producer.default": 100})
+    records = bytes(build_batch([(1, b"k", bytes(6000), ())]))
+    body = produce_body("orders", 0, records)
+    with connect(broker) as loud, connect(broker) as quiet:
+        throttle_ms = loud.request(ApiKeys.PRODUCE, 9, body)["throttle_time_ms"]
+        assert throttle_ms >= 59_000, "6,000 bytes of 100 in a second"
+        quiet.send_frame(request_bytes(ApiKeys.PRODUCE, 9, produce_body("orders", 0, None), client_id="quiet"))
+        _, answer = quiet.receive_response(ApiKeys.PRODUCE, 9)
+        assert answer["throttle_time_ms"] < 1000, "what its own few bytes cost"
+        assert {connection.remote_address for connection in broker.connections()
+                if "THROTTLED" in connection.mute_state} >= {f"127.0.0.1:{loud.local_port}"}
 
 
 def test_quota_of_produced_bytes(start_broker: StartBroker) -> None:
     broker = start_broker(topics=["orders"], config={"quota.producer.default": 5000})
     records = bytes(build_batch([(1, b"k", bytes(6000), ())]))
     with connect(broker) as client:
+        request = request_bytes(ApiKeys.PRODUCE, 9, produce_body("orders", 0, records))
         throttle_ms = client.request(ApiKeys.PRODUCE, 9, produce_body("orders", 0, records))["throttle_time_ms"]
-        assert 150 < throttle_ms < 400
-        assert client.request(ApiKeys.METADATA, 6,
-                              metadata_body(allow_auto_topic_creation=False))["throttle_time_ms"] == 0
+        assert throttle_ms == round((len(request) - 5000) * 1000 / 5000)
+        assert throttle_of(client) == 0, "only Produce counts"
 
 
 def test_a_throttled_connection_is_not_idle(start_broker: StartBroker) -> None:
@@ -78,7 +112,7 @@ def test_a_throttled_connection_is_not_idle(start_broker: StartBroker) -> None:
     with connect(broker) as client:
         client.request(ApiKeys.METADATA, 1, metadata_body())
         client.request(ApiKeys.METADATA, 1, metadata_body())
-        assert client.is_closed(within_s=3)
+        assert client.is_closed()
 
 
 def test_c41_connections_of_one_address_are_limited(start_broker: StartBroker) -> None:
@@ -89,7 +123,7 @@ def test_c41_connections_of_one_address_are_limited(start_broker: StartBroker) -
     with connect(broker) as third:
         assert third.is_closed()
     first.close()
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 30
     while len(broker.connections()) > 1:
         assert time.monotonic() < deadline
         time.sleep(0.01)
