@@ -52,12 +52,11 @@ class _Action(enum.Enum):
     CUT_AFTER = "cut after"
     SWALLOW_REQUEST = "swallow request"
     SWALLOW_ANSWER = "swallow answer"
-    HOLD_REQUEST = "hold request"
-    HOLD_ANSWER = "hold answer"
 
 
 class Fault:
-    """What happens to the requests that `FaultProxy.on` named; call one of the methods below once.
+    """What happens to the requests that `FaultProxy.on` named. A hold may be followed by something else that happens
+    on release: `proxy.on("Produce").hold_request().error(code)`.
 
     Attributes:
         count: To how many requests it has happened by now. Where the cluster sees the request, its answer has come by
@@ -70,7 +69,8 @@ class Fault:
         self._left = times  # guarded by the proxy's lock
         self._action = _Action.PASS
         self._code = 0
-        self._released = False
+        self._holds_request = False
+        self._holds_answer = False
         self.count = 0
 
     def error(self, code: int) -> Fault:
@@ -105,17 +105,19 @@ class Fault:
 
     def hold_request(self) -> Fault:
         """Keep the request, and what follows it on its connection, until `release`."""
-        return self._begin(_Action.HOLD_REQUEST)
+        self._holds_request = True
+        return self._begin(self._action)
 
     def hold_answer(self) -> Fault:
         """Let the cluster do it, and keep the answer until `release`."""
-        return self._begin(_Action.HOLD_ANSWER)
+        self._holds_answer = True
+        return self._begin(self._action)
 
     def release(self) -> None:
         """Let go what is held, and hold nothing more."""
         with self._proxy._lock:
-            self._released = True
             self._left = 0
+            self._holds_request = self._holds_answer = False
         self._proxy._wake()
 
     def end(self) -> None:
@@ -138,7 +140,8 @@ class Fault:
     def _begin(self, action: _Action) -> Fault:
         with self._proxy._lock:
             self._action = action
-            self._proxy._faults.append(self)
+            if self not in self._proxy._faults:
+                self._proxy._faults.append(self)
         return self
 
     def _take(self, api_key: ApiKeys) -> bool:
@@ -286,11 +289,10 @@ class _Conversation:
         """Pass on what may go; False when the connection is to be cut."""
         while self._requests:
             exchange = self._requests[0]
-            action = exchange.action
-            if action is _Action.HOLD_REQUEST:
+            if exchange.fault is not None and exchange.fault._holds_request:
                 exchange.count()
-                if exchange.fault is not None and not exchange.fault._released:
-                    break
+                break
+            action = exchange.action
             self._requests.popleft()
             if action is _Action.CUT_BEFORE:
                 exchange.count()
@@ -311,7 +313,7 @@ class _Conversation:
                 break
             if exchange.action is _Action.CUT_AFTER:
                 return False
-            if exchange.action is _Action.HOLD_ANSWER and exchange.fault is not None and not exchange.fault._released:
+            if exchange.fault is not None and exchange.fault._holds_answer:
                 break
             self.client.put(exchange.answer)
             self._answers.popleft()
@@ -381,7 +383,7 @@ class FaultProxy:
         with self._lock:
             for fault in self._faults:
                 fault._left = 0
-                fault._released = True
+                fault._holds_request = fault._holds_answer = False
             self._faults.clear()
         self._cut()
 
