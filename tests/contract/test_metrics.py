@@ -1,0 +1,75 @@
+"""Totals under Java's names, against what was counted from outside."""
+
+from __future__ import annotations
+
+import pytest
+
+from pyproducer import ErrorCode, KafkaProducer
+from tests.contract.clusters import GIVE_UP_S
+from tests.contract.conftest import Connect
+from tests.contract.witness import Witness, wait_until
+from tests.support.fault_proxy import FaultProxy
+
+NAMES = ("record-send-total", "record-error-total", "record-retry-total")
+
+
+def totals(producer: KafkaProducer) -> tuple[float, ...]:
+    """Records sent, failed, retried; what never happened may be absent."""
+    metrics = producer.metrics()
+    return tuple(metrics.get(name, 0) for name in NAMES)
+
+
+def check_totals(producer: KafkaProducer, *expected: float) -> None:
+    """Compare, leaving the producer's thread the time to count."""
+    wait_until(lambda: totals(producer) == expected, lambda: f"{NAMES} are {expected}; they are {totals(producer)}")
+
+
+def test_totals_when_all_is_well_then_only_sent_records_are_counted(topic: str, connect: Connect) -> None:
+    producer = connect()
+    assert totals(producer) == (0, 0, 0)
+    witness = Witness(producer, topic)
+    witness.send(range(25))
+    witness.await_all()
+    check_totals(producer, 25, 0, 0)
+
+
+def test_totals_when_batches_are_refused_then_each_record_counts_as_an_error(
+        topic: str, connect: Connect, proxy: FaultProxy) -> None:
+    producer = connect(through=proxy, linger_ms=20_000)
+    proxy.on("Produce").error(ErrorCode.INVALID_RECORD)
+    witness = Witness(producer, topic)
+    witness.send(range(7))
+    producer.flush(GIVE_UP_S)
+    assert len(witness.errors) == 7
+    wait_until(lambda: totals(producer)[1:] == (7, 0), "errors are counted")
+    witness.send(range(10, 13))
+    producer.flush(GIVE_UP_S)
+    assert sorted(witness.metadata) == [10, 11, 12]
+    wait_until(lambda: totals(producer)[1:] == (7, 0), "errors are counted")
+
+
+@pytest.mark.parametrize("how", ["error", "cut", "swallowed"])
+def test_totals_when_a_batch_is_retried_then_each_record_of_each_attempt_counts(
+        topic: str, connect: Connect, proxy: FaultProxy, how: str) -> None:
+    producer = connect(through=proxy, linger_ms=20_000, request_timeout_ms=300)
+    producer.partitions_for(topic)
+    fault = proxy.on("Produce", times=2)
+    {"error": lambda: fault.error(ErrorCode.NOT_LEADER_OR_FOLLOWER), "cut": fault.cut_before,
+     "swallowed": fault.swallow_request}[how]()
+    witness = Witness(producer, topic)
+    witness.send(range(6))
+    producer.flush(GIVE_UP_S)
+    assert fault.count == 2
+    assert len(witness.metadata) == 6
+    wait_until(lambda: totals(producer)[1:] == (0, 12), lambda: f"12 retries are counted: {totals(producer)}")
+
+
+def test_totals_when_records_expire_then_each_counts_as_an_error(
+        topic: str, connect: Connect, proxy: FaultProxy) -> None:
+    producer = connect(through=proxy, delivery_timeout_ms=300, request_timeout_ms=200)
+    proxy.on("Produce", times=None).swallow_request()
+    witness = Witness(producer, topic)
+    witness.send(range(5))
+    witness.await_all()
+    assert len(witness.errors) == 5
+    wait_until(lambda: totals(producer)[1] == 5, lambda: f"5 errors are counted: {totals(producer)}")
