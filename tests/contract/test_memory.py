@@ -69,8 +69,8 @@ FATES = [stored, retried, cut, refused, split, expired, expired_without_a_cluste
 
 @pytest.mark.parametrize("fate", FATES, ids=lambda fate: fate.__name__)
 @pytest.mark.parametrize("settings", [
-    {}, {"batch_size": 0}, {"compression_type": "gzip"}, {"enable_idempotence": False, "acks": "1"}],
-    ids=["default", "no batches", "gzip", "plain"])
+    {}, {"batch_size": 0, "compression_type": "gzip", "enable_idempotence": False, "acks": "1"}],
+    ids=["default", "everything else"])
 def test_memory_when_records_are_decided_then_all_of_it_is_free(
         topic: str, connect: Connect, proxy: FaultProxy, fate: Callable[[KafkaProducer, FaultProxy], None],
         settings: dict[str, object]) -> None:
