@@ -1,0 +1,106 @@
+"""The command: draws mutants, runs them, prints what the tests did not notice.
+
+Road:    arguments -> generate or kept -> coverage_map -> run -> report
+Source:  ours.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.mutants import coverage_map, equivalent, kept, report
+from tests.mutants.generate import Mutant, candidates, draw, target_files
+from tests.mutants.run import EQUIVALENT, Verdict, copies, run
+
+ROOT = Path(__file__).resolve().parents[2]
+UNUSABLE = 2  # the exit status when nothing can be said
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; 0 when every mutant was noticed or is known to be no bug, 1 when one was not, 2 for no verdict."""
+    options = _parser().parse_args(arguments)
+    sources = {path: (ROOT / path).read_text() for path in target_files(ROOT)}
+    try:
+        mutants = _mutants(options, sources)
+    except ValueError as error:
+        print(error, file=sys.stderr)
+        return UNUSABLE
+    sources |= {mutant.path: (ROOT / mutant.path).read_text() for mutant in mutants}
+    if options.list:
+        for mutant in mutants:
+            print(f"{mutant.mutant_id}   in {mutant.function}\n{mutant.diff(sources[mutant.path])}\n")
+        return 0
+    if options.report:
+        options.report.write_text("")
+
+    def tell(verdict: Verdict) -> None:
+        print(report.one_line(verdict), file=sys.stderr, flush=True)
+        if options.report:
+            report.write_row(options.report, verdict, sources[verdict.mutant.path])
+
+    with copies(ROOT, options.jobs) as made:
+        try:
+            covering = coverage_map.load(ROOT, made[0], tiers=options.tiers.split(","))
+            verdicts = run(mutants, made, covering, equivalent.reasons(), far_budget_s=options.far_budget, tell=tell)
+        except coverage_map.NotGreen as error:
+            print(f"the tests are not green as they stand, so no mutant can be judged: {error}", file=sys.stderr)
+            return UNUSABLE
+    for verdict in verdicts:
+        if verdict.outcome == EQUIVALENT:
+            print(report.describe(verdict, sources[verdict.mutant.path]))
+    left = report.unnoticed(verdicts)
+    for verdict in left:
+        print(f"\n{report.describe(verdict, sources[verdict.mutant.path])}")
+    print(f"\n{report.totals(verdicts)}")
+    return 1 if left else 0
+
+
+def _mutants(options: argparse.Namespace, sources: dict[str, str]) -> list[Mutant]:
+    if options.kept:
+        mutants = kept.mutants(ROOT)
+    elif options.ids:
+        wanted = {path for path in sources if any(name.startswith(path.split("/", 1)[1]) for name in options.ids)}
+        mutants = [mutant for path in sorted(wanted) for mutant in candidates(path, sources[path])]
+        mutants += kept.mutants(ROOT)
+    else:
+        drawn = draw(sources, seed=options.seed, count=options.count)
+        if options.last:
+            mutants = drawn[-options.last:]
+        else:
+            mutants = drawn[:len(drawn) - options.skip_last] if options.skip_last else drawn
+    if options.ids:
+        chosen = [mutant for mutant in mutants if mutant.mutant_id in options.ids or mutant.operator in options.ids]
+        missing = [name for name in options.ids
+                   if not any(name in (mutant.mutant_id, mutant.operator) for mutant in chosen)]
+        if missing:
+            raise ValueError(f"no such mutants: {', '.join(missing)}")
+        return chosen
+    return [mutant for mutant in mutants if mutant.path.split("/", 1)[1].startswith(options.only)]
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__.splitlines()[0])
+    parser.add_argument("--seed", type=int, default=10, help="of the drawing (default 10)")
+    parser.add_argument("--count", type=int, default=300, help="how many are drawn (default 300)")
+    parser.add_argument("--skip-last", type=int, default=0, metavar="K", help="leave out the last K that are drawn: "
+                        "whoever writes tests does not look at all of them")
+    parser.add_argument("--last", type=int, default=0, metavar="K", help="run only the last K that are drawn")
+    parser.add_argument("--kept", action="store_true", help="run the kept mutants instead of drawn ones")
+    parser.add_argument("--only", default="", metavar="PREFIX", help="only files whose path within the package begins so")
+    parser.add_argument("--ids", nargs="+", default=[], metavar="ID", help="these mutants, drawn or not; a kept one by "
+                        "its name")
+    parser.add_argument("--jobs", type=int, default=2, help="worker processes (default 2)")
+    parser.add_argument("--tiers", default=",".join(coverage_map.TIERS), help="folders of tests/ to run (default all "
+                        "of %(default)s)")
+    parser.add_argument("--far-budget", type=float, default=60.0, metavar="SECONDS", help="of tests beyond the unit "
+                        "tests, for one mutant (default 60)")
+    parser.add_argument("--report", type=Path, metavar="FILE", help="also write one line of JSON for each mutant")
+    parser.add_argument("--list", action="store_true", help="show the mutants and run nothing")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())
