@@ -17,7 +17,8 @@ import pytest
 def arguments(timeout_s: float | None = None) -> list[str]:
     """Return the arguments of every run: nothing of the outside decides on order, on the number of processes or luck."""
     given = ["-q", "-o", "addopts=", "-p", "no:cacheprovider", "-p", "no:randomly", "-p", "no:xdist",
-             "--hypothesis-seed=0", "--tb=short", "--no-header", "--no-summary"]
+             "--hypothesis-seed=0", "--tb=short", "--no-header", "--no-summary",
+             "-W", "ignore::pytest.PytestAssertRewriteWarning"]  # workers import packages before pytest begins
     return [*given, f"--timeout={timeout_s}"] if timeout_s is not None else given
 
 
