@@ -20,7 +20,7 @@ UNUSABLE = 2  # the exit status when nothing can be said
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; 0 when every mutant was noticed or is known to be no bug, 1 when one was not, 2 for no verdict."""
+    """Run the command; 0 when every mutant was noticed or is no bug, 1 when one was not, 2 when there is no verdict."""
     options = _parser().parse_args(arguments)
     sources = {path: (ROOT / path).read_text() for path in target_files(ROOT)}
     try:
@@ -89,7 +89,8 @@ def _parser() -> argparse.ArgumentParser:
                         "whoever writes tests does not look at all of them")
     parser.add_argument("--last", type=int, default=0, metavar="K", help="run only the last K that are drawn")
     parser.add_argument("--kept", action="store_true", help="run the kept mutants instead of drawn ones")
-    parser.add_argument("--only", default="", metavar="PREFIX", help="only files whose path within the package begins so")
+    parser.add_argument("--only", default="", metavar="PREFIX", help="only files whose path within the package "
+                        "begins so")
     parser.add_argument("--ids", nargs="+", default=[], metavar="ID", help="these mutants, drawn or not; a kept one by "
                         "its name")
     parser.add_argument("--jobs", type=int, default=2, help="worker processes (default 2)")

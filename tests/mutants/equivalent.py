@@ -1,7 +1,7 @@
 """Mutants that no test can notice, because they change nothing that anybody can see; each with its reason.
 
 Shape:   keyed by what stands in the file, not by line numbers: the file, the function, the changed lines before and
-         after (runs of blanks are one). A row whose old lines are gone is stale, and the unit test of this tool says so.
+         after (runs of blanks are one). A row whose old lines are gone is stale; the unit test of this tool says so.
 Source:  ours.
 """
 

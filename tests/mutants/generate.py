@@ -13,8 +13,11 @@ import ast
 import difflib
 import random
 import re
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
+from itertools import pairwise
 from pathlib import Path
 
 PACKAGE = "pyproducer"
@@ -167,7 +170,12 @@ def _is_a_change(mutant: Mutant, source: str) -> bool:
         mutated = ast.parse(mutant.apply(source))
     except SyntaxError:
         return False
-    return ast.dump(mutated) != ast.dump(ast.parse(source))
+    return ast.dump(mutated) != _dump(source)
+
+
+@cache
+def _dump(source: str) -> str:
+    return ast.dump(ast.parse(source))
 
 
 # Candidates ----------------------------------------------------------------------------------------------------------
@@ -209,11 +217,12 @@ class _Finder(ast.NodeVisitor):
 
     def _add(self, operator: str, span: tuple[int, int], new: str, lines: Iterable[int] | None = None) -> None:
         start, end = span
-        line = self._source.count("\n", 0, start) + 1
-        name = ".".join(self._names) if self._function_depth else MODULE
+        line = bisect_right(self._line_starts, start)
+        is_inside = bool(self._function_depth)
         self.found.append(Mutant(
-            self._path, name, operator, line, start - self._line_starts[line - 1] + 1, start, end,
-            self._source[start:end], new, tuple(self._lines if lines is None else lines) if self._function_depth else ()))
+            self._path, ".".join(self._names) if is_inside else MODULE, operator, line,
+            start - self._line_starts[line - 1] + 1, start, end, self._source[start:end], new,
+            tuple(self._lines if lines is None else lines) if is_inside else ()))
 
     def _replace(self, operator: str, node: ast.expr | ast.stmt, new: str, lines: Iterable[int] | None = None) -> None:
         self._add(operator, self._span(node), new, lines)
@@ -416,7 +425,7 @@ class _Finder(ast.NodeVisitor):
 
     def visit_BoolOp(self, node: ast.BoolOp) -> None:
         old, new = ("and", "or") if isinstance(node.op, ast.And) else ("or", "and")
-        for left, right in zip(node.values, node.values[1:], strict=False):
+        for left, right in pairwise(node.values):
             self._replace_between(f"{old}-{new}", left, right, old, new)
         for index, value in enumerate(node.values):
             # Its neutral value stands for it, so that parentheses stay as they are.
@@ -458,7 +467,7 @@ class _Finder(ast.NodeVisitor):
         self.generic_visit(node)
 
     def _swap(self, arguments: Sequence[ast.expr]) -> None:
-        for index, (first, second) in enumerate(zip(arguments, arguments[1:], strict=False)):
+        for index, (first, second) in enumerate(pairwise(arguments)):
             unlike = any(isinstance(argument, ast.Starred) or _is_text(argument) for argument in (first, second))
             one, other = self._text(first), self._text(second)
             if unlike or one == other:
@@ -518,21 +527,14 @@ def within(path: str, source: str, old: str, new: str, name: str, why: str) -> M
         raise ValueError(f"the kept mutant {name} no longer applies: its old text is {source.count(old)} times in "
                          f"{path}, not once")
     start = source.index(old)
-    # Shrunk to what differs, so that covering tests are those of the changed lines.
-    shared = 0
-    while shared < min(len(old), len(new)) and old[shared] == new[shared]:
-        shared += 1
-    line = source.count("\n", 0, start + shared) + 1
+    # From the first letter that differs: covering tests are those of the changed lines.
+    differs = next((at for at, (one, other) in enumerate(zip(old, new, strict=False)) if one != other), len(new))
+    line = source.count("\n", 0, start + differs) + 1
     last = source.count("\n", 0, start + len(old)) + 1
-    function, lines = _function_at(source, line)
-    return Mutant(path, function, name, line, 1, start, start + len(old), old, new,
-                  tuple(range(line, max(line, last) + 1)) if function != MODULE and lines else (), why)
-
-
-def _function_at(source: str, line: int) -> tuple[str, bool]:
-    names = list(_names_around(ast.parse(source), line))
-    is_function = any(kind == "function" for kind, _ in names)
-    return (".".join(name for _, name in names) if is_function else MODULE), is_function
+    around = list(_names_around(ast.parse(source), line))
+    is_inside = any(kind == "function" for kind, _ in around)
+    return Mutant(path, ".".join(name for _, name in around) if is_inside else MODULE, name, line, 1, start,
+                  start + len(old), old, new, tuple(range(line, max(line, last) + 1)) if is_inside else (), why)
 
 
 def _names_around(node: ast.AST, line: int) -> Iterator[tuple[str, str]]:

@@ -15,7 +15,7 @@ import pytest
 
 
 def arguments(timeout_s: float | None = None) -> list[str]:
-    """Return the arguments of every run: nothing of the outside decides on order, on the number of processes or luck."""
+    """Return the arguments of every run: nothing from outside decides on order, number of processes, or luck."""
     given = ["-q", "-o", "addopts=", "-p", "no:cacheprovider", "-p", "no:randomly", "-p", "no:xdist",
              "--hypothesis-seed=0", "--tb=short", "--no-header", "--no-summary",
              "-W", "ignore::pytest.PytestAssertRewriteWarning"]  # workers import packages before pytest begins

@@ -52,11 +52,12 @@ class Verdict:
 class Worker:
     """A copy of the tree and the process that runs tests in it."""
 
-    def __init__(self, copy: Path) -> None:
+    def __init__(self, copy: Path, *, preload: bool = True) -> None:
         self.copy = copy
         (copy / "tmp").mkdir(exist_ok=True)
-        self._process = subprocess.Popen([sys.executable, "-m", "tests.mutants.worker"], cwd=copy,
-                                         env=environment(copy), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        command = [sys.executable, "-m", "tests.mutants.worker", *(() if preload else ("--bare",))]
+        self._process = subprocess.Popen(command, cwd=copy, env=environment(copy), stdin=subprocess.PIPE,
+                                         stdout=subprocess.PIPE, text=True)
         self._answer()
 
     def run(self, tests: Sequence[str], *, seconds: float, timeout_s: float, is_first: bool = False) -> dict[str, Any]:
