@@ -43,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     with copies(ROOT, options.jobs) as made:
         try:
-            covering = coverage_map.load(ROOT, made[0], tiers=options.tiers.split(","))
+            covering = coverage_map.load(ROOT, made, tiers=options.tiers.split(","))
             verdicts = run(mutants, made, covering, equivalent.reasons(), far_budget_s=options.far_budget, tell=tell)
         except coverage_map.NotGreen as error:
             print(f"the tests are not green as they stand, so no mutant can be judged: {error}", file=sys.stderr)

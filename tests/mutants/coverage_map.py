@@ -8,12 +8,15 @@ Source:  ours; coverage.py's contexts, one for each test.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
+import queue
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -31,7 +34,8 @@ LEFT_OUT = frozenset({
     "tests/unit/test_mutants.py",
 })
 ONLY_OF_TIER = {"contract": "embedded"}  # what -k selects there
-LONGEST_TEST_S = 4.0  # of the tiers beyond unit
+LONGEST_TEST_S = {"unit": 60.0, "protocol": 60.0, "property": 60.0, "contract": 10.0, "embedded": 5.0}  # measured
+FILES_OF_A_RUN = {"unit": 60, "protocol": 4, "property": 2, "contract": 4, "embedded": 4}  # few, to keep them early
 MEASURE_DEADLINE_S = 1800.0
 
 
@@ -104,11 +108,11 @@ def files_of_tiers(root: Path, tiers: Sequence[str]) -> list[str]:
     return sorted(file for file in files if file not in LEFT_OUT)
 
 
-def load(root: Path, copy: Path, *, tiers: Sequence[str] = TIERS) -> CoverageMap:
-    """Return the map of a tree; measures what is not in the cache, in a copy of the tree.
+def load(root: Path, copies: Sequence[Path], *, tiers: Sequence[str] = TIERS) -> CoverageMap:
+    """Return the map of a tree; measures what is not in the cache, in copies of the tree, all at once.
 
     Raises:
-        NotGreen: Tests fail without any mutant.
+        NotGreen: Tests fail without any mutant. What could be measured is in the cache all the same.
     """
     shared = _hash_of_shared(root)
     cached = {file: root / CACHE / f"{_hash(shared, (root / file).read_bytes(), file.encode())}.json"
@@ -116,13 +120,10 @@ def load(root: Path, copy: Path, *, tiers: Sequence[str] = TIERS) -> CoverageMap
     stale = [file for file, place in cached.items() if not place.exists()]
     if stale:
         (root / CACHE).mkdir(parents=True, exist_ok=True)
-        for tier in tiers:
-            of_tier = [file for file in stale if file.split("/")[1] == tier]
-            if of_tier:
-                print(f"measuring which lines {len(of_tier)} test files of tests/{tier} run", file=sys.stderr,
-                      flush=True)
-                for file, measured in _measure(copy, of_tier, ONLY_OF_TIER.get(tier)).items():
-                    cached[file].write_text(json.dumps(measured))
+        print(f"measuring which lines {len(stale)} test files run", file=sys.stderr, flush=True)
+        failed = sorted(_measure_all(copies, stale, lambda file, measured: _keep(cached[file], measured)))
+        if failed:
+            raise NotGreen("these fail without any mutant, twice in a row:\n  " + "\n  ".join(failed))
     found = CoverageMap()
     for file, place in cached.items():
         _add(found, file, json.loads(place.read_text()))
@@ -130,16 +131,38 @@ def load(root: Path, copy: Path, *, tiers: Sequence[str] = TIERS) -> CoverageMap
     return found
 
 
-def _measure(copy: Path, files: Sequence[str], only: str | None) -> dict[str, Any]:
-    """Run test files under coverage in a process of their own; those that fail once more, alone."""
-    measured = _run_measured(copy, files, only)
-    failed = sorted({file_of(test) for result in measured.values() for test in result["failed"]})
-    if failed:
-        measured |= _run_measured(copy, failed, only)
-    failed_tests = [test for result in measured.values() for test in result["failed"]]
-    if failed_tests:
-        raise NotGreen("these tests fail without any mutant, twice in a row:\n  " + "\n  ".join(failed_tests))
-    return measured
+def _keep(place: Path, measured: dict[str, Any]) -> None:
+    part = place.with_suffix(".part")
+    part.write_text(json.dumps(measured))
+    part.replace(place)
+
+
+def _measure_all(copies: Sequence[Path], files: Sequence[str],
+                 keep: Callable[[str, dict[str, Any]], None]) -> set[str]:
+    """Measure files, in one thread for each copy; return the tests that fail, also when their file runs once more."""
+    chunks: queue.SimpleQueue[tuple[list[str], str | None]] = queue.SimpleQueue()
+    for tier, most in FILES_OF_A_RUN.items():
+        of_tier = [file for file in files if file.split("/")[1] == tier]
+        for begin in range(0, len(of_tier), most):
+            chunks.put((of_tier[begin:begin + most], ONLY_OF_TIER.get(tier)))
+
+    def measure(copy: Path) -> set[str]:
+        failed: set[str] = set()
+        with contextlib.suppress(queue.Empty):
+            while True:
+                chunk, only = chunks.get_nowait()
+                measured = _run_measured(copy, chunk, only)
+                again = [file for file in chunk if measured[file]["failed"]]
+                if again:
+                    measured |= _run_measured(copy, again, only)
+                for file in chunk:
+                    failed.update(measured[file]["failed"])
+                    if not measured[file]["failed"]:
+                        keep(file, measured[file])
+        return failed
+
+    with ThreadPoolExecutor(len(copies)) as threads:
+        return set().union(*threads.map(measure, copies))
 
 
 def _run_measured(copy: Path, files: Sequence[str], only: str | None) -> dict[str, Any]:
@@ -166,8 +189,7 @@ def environment(copy: Path) -> dict[str, str]:
 
 def _add(found: CoverageMap, file: str, measured: dict[str, Any]) -> None:
     tests = [f"{file}::{name}" for name in measured["tests"]]
-    kept = {index for index, seconds in enumerate(measured["seconds"])
-            if tier_of(file) == "unit" or seconds <= LONGEST_TEST_S}
+    kept = {index for index, seconds in enumerate(measured["seconds"]) if seconds <= LONGEST_TEST_S[tier_of(file)]}
     for index in kept:
         found.seconds[tests[index]] = measured["seconds"][index]
     for path, lines in measured["lines"].items():

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
+from typing import NamedTuple
 
 PACKAGE = "pyproducer"
 TARGETS = ("accumulator", "sender", "client", "transaction", "producer", "broker/storage", "hotpath/_python.py",
@@ -132,37 +133,43 @@ def draw(sources: dict[str, str], *, seed: int, count: int) -> list[Mutant]:
         seed: The same seed gives the same mutants of the same text.
         count: How many; fewer come when there are no more.
     """
-    functions: list[tuple[int, list[Mutant]]] = []
+    tickets: list[_Ticket] = []
     for path in sorted(sources):
         by_function: dict[str, list[Mutant]] = {}
         for mutant in candidates(path, sources[path]):
             by_function.setdefault(mutant.function, []).append(mutant)
-        for mutants in by_function.values():
-            functions.append((len({mutant.line for mutant in mutants}), mutants))
-    # A function has as many tickets as it may be drawn; the tickets are shuffled by weight in one go.
-    chance = random.Random(seed)
-    tickets = []
-    for index, (size, _) in enumerate(functions):
-        for turn in range(min(MOST_OF_A_FUNCTION, 1 + size // LINES_PER_MUTANT)):
-            weight = size if turn == 0 else size / 2**turn
-            tickets.append((chance.random() ** (1 / weight), index))
-    tickets.sort(reverse=True)
+        for function, mutants in by_function.items():
+            size = len({mutant.line for mutant in mutants})
+            for turn in range(min(MOST_OF_A_FUNCTION, 1 + size // LINES_PER_MUTANT)):
+                # Chance is each ticket's own, so that an edit of one function leaves what is drawn of the others.
+                chance = random.Random(f"{seed} {path} {function} {turn}")
+                tickets.append(_Ticket(chance.random() ** (2**turn / size), path, function, turn, chance, mutants))
+    tickets.sort(key=lambda ticket: ticket[:4], reverse=True)
     drawn: list[Mutant] = []
-    for _, index in tickets:
+    for ticket in tickets:
         if len(drawn) == count:
             break
-        mutants = functions[index][1]
+        mutants = ticket.mutants
         if not mutants:
             continue
-        operators = sorted({mutant.operator for mutant in mutants})
-        operator = chance.choice(operators)
-        choices = [mutant for mutant in mutants if mutant.operator == operator]
-        mutant = chance.choice(choices)
-        # At most one bug for each place and operator: the others of this operator there say the same.
-        functions[index][1][:] = [other for other in mutants if other.start != mutant.start]
+        operator = ticket.chance.choice(sorted({mutant.operator for mutant in mutants}))
+        mutant = ticket.chance.choice([mutant for mutant in mutants if mutant.operator == operator])
+        # One bug for each place: the others there say much the same.
+        mutants[:] = [other for other in mutants if other.start != mutant.start]
         if _is_a_change(mutant, sources[mutant.path]):
             drawn.append(mutant)
     return drawn
+
+
+class _Ticket(NamedTuple):
+    """One chance of a function to be drawn: the highest come first, long functions are high more often."""
+
+    height: float
+    path: str
+    function: str
+    turn: int
+    chance: random.Random
+    mutants: list[Mutant]  # of the function; its tickets share them
 
 
 def _is_a_change(mutant: Mutant, source: str) -> bool:
@@ -339,7 +346,7 @@ class _Finder(ast.NodeVisitor):
         if node.value is None:
             self._replace("drop-return", node, "pass")
             return
-        if isinstance(node.value, ast.Constant) and node.value.value is None:
+        if _is_text(node.value) or (isinstance(node.value, ast.Constant) and node.value.value is None):
             return
         if not (isinstance(node.value, ast.Constant) and isinstance(node.value.value, bool)):
             self._replace("return-none", node.value, "None")
