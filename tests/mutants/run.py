@@ -33,6 +33,7 @@ UNNOTICED = (SURVIVED, NOT_COVERED)
 NEAR, UNIT, FAR = "near", "unit", "far"
 UNIT_TEST_TIMEOUT_S = 20.0
 FAR_TEST_TIMEOUT_S = 40.0
+TIMED_OUT = "from pytest-timeout"  # in what a test says that took too long
 SLOWNESS = 8.0  # of a loaded machine, beside the measured run
 START_S = 60.0
 
@@ -159,8 +160,9 @@ class Runner:
                     if result["outcome"] == "empty":
                         raise RuntimeError(f"no test was found for {mutant.mutant_id} in {left[:3]}...")
                     if stage != FAR or self._fails_again(worker, mutant, source, result["test"]):
-                        return Verdict(mutant, HUNG if result["outcome"] == "hung" else KILLED, len(covering),
-                                       result["test"], result["message"], round(seconds, 2))
+                        hung = result["outcome"] == "hung" or TIMED_OUT in result["message"]
+                        return Verdict(mutant, HUNG if hung else KILLED, len(covering), result["test"],
+                                       result["message"], round(seconds, 2))
                     # Bad luck, of a test with threads and sockets: go on behind it.
                     left = left[left.index(result["test"]) + 1:]
         return Verdict(mutant, SURVIVED, sum(len(tests) for _, tests in stages), seconds=round(seconds, 2))
@@ -214,14 +216,15 @@ def run(mutants: Sequence[Mutant], copies_: Sequence[Path], covering: CoverageMa
     lock = threading.Lock()  # guards verdicts, failures and tell()
     unit = sorted(test for test in covering.seconds if tier_of(test) == "unit")
 
-    def work(copy: Path) -> None:
+    def work(number: int, copy: Path) -> None:
         try:
             worker = Worker(copy)
             try:
-                # In every copy: it also writes the compiled files of all modules, which saves time later.
-                result = worker.run(unit, seconds=sum(covering.seconds[test] for test in unit),
+                # Each copy runs a share; that also writes the compiled files of the modules, which saves time later.
+                share = unit[number::len(copies_)]
+                result = worker.run(share, seconds=sum(covering.seconds[test] for test in share),
                                     timeout_s=UNIT_TEST_TIMEOUT_S, is_first=True)
-                if unit and result["outcome"] != "passed":
+                if share and result["outcome"] != "passed":
                     raise NotGreen(f"{result['test']} {result['outcome']} without any mutant: {result['message']}")
                 while not failures:
                     index, mutant = left.get_nowait()
@@ -236,7 +239,7 @@ def run(mutants: Sequence[Mutant], copies_: Sequence[Path], covering: CoverageMa
         except BaseException as failure:
             failures.append(failure)
 
-    threads = [threading.Thread(target=work, args=(copy,), daemon=True) for copy in copies_]
+    threads = [threading.Thread(target=work, args=numbered, daemon=True) for numbered in enumerate(copies_)]
     for thread in threads:
         thread.start()
     for thread in threads:
