@@ -43,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     with copies(ROOT, options.jobs) as made:
         try:
-            covering = coverage_map.load(ROOT, made, tiers=options.tiers.split(","))
+            covering = coverage_map.load(ROOT, made, tiers=options.tiers.split(","), left_out=options.leave_out)
             verdicts = run(mutants, made, covering, equivalent.reasons(), far_budget_s=options.far_budget, tell=tell)
         except coverage_map.NotGreen as error:
             print(f"the tests are not green as they stand, so no mutant can be judged: {error}", file=sys.stderr)
@@ -96,6 +96,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--jobs", type=int, default=2, help="worker processes (default 2)")
     parser.add_argument("--tiers", default=",".join(coverage_map.TIERS), help="folders of tests/ to run (default all "
                         "of %(default)s)")
+    parser.add_argument("--leave-out", nargs="+", default=[], metavar="FILE", help="test files that are not to run, "
+                        "because they fail without any mutant")
     parser.add_argument("--far-budget", type=float, default=60.0, metavar="SECONDS", help="of tests beyond the unit "
                         "tests, for one mutant (default 60)")
     parser.add_argument("--report", type=Path, metavar="FILE", help="also write one line of JSON for each mutant")

@@ -15,7 +15,7 @@ import os
 import queue
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -57,8 +57,10 @@ class CoverageMap:
         if mutant.is_at_import:
             # Run once for each process, not once for each test: whoever uses the file or what imports it.
             found = set(self.by_file.get(mutant.path, ()))
-            for importer in self.importers.get(mutant.path, ()):
-                found |= self.by_file.get(importer, set())
+            for importer in self._users(mutant.path):
+                found |= self.by_file[importer]
+            folder = own_test_file(mutant.path).rsplit("/", 1)[0]
+            found |= {test for test in self.seconds if file_of(test).startswith(folder + "/")}
         else:
             found = set()
             for line in mutant.lines:
@@ -67,6 +69,18 @@ class CoverageMap:
         if found or mutant.is_at_import:
             found |= {test for test in self.seconds if file_of(test) == own}
         return sorted(found, key=lambda test: (distance(mutant.path, test), self.seconds[test], test))
+
+    def _users(self, path: str) -> set[str]:
+        """Return the files that import one, and run in a test; through those that only hold data or pass it on."""
+        seen, found, left = {path}, set(), [path]
+        while left:
+            for importer in sorted(self.importers.get(left.pop(), set()) - seen):
+                seen.add(importer)
+                if self.by_file.get(importer):
+                    found.add(importer)
+                else:
+                    left.append(importer)
+        return found
 
 
 def file_of(test: str) -> str:
@@ -102,21 +116,28 @@ def distance(path: str, test: str) -> int:
 
 # Measuring -----------------------------------------------------------------------------------------------------------
 
-def files_of_tiers(root: Path, tiers: Sequence[str]) -> list[str]:
+def files_of_tiers(root: Path, tiers: Sequence[str], left_out: Collection[str] = ()) -> list[str]:
     """Return the test files that are measured."""
     files = [path.relative_to(root).as_posix() for tier in tiers for path in (root / "tests" / tier).rglob("test_*.py")]
-    return sorted(file for file in files if file not in LEFT_OUT)
+    return sorted(file for file in files if file not in LEFT_OUT and file not in left_out)
 
 
-def load(root: Path, copies: Sequence[Path], *, tiers: Sequence[str] = TIERS) -> CoverageMap:
+def load(root: Path, copies: Sequence[Path], *, tiers: Sequence[str] = TIERS,
+         left_out: Collection[str] = ()) -> CoverageMap:
     """Return the map of a tree; measures what is not in the cache, in copies of the tree, all at once.
+
+    Args:
+        root: The tree, whose cache is used.
+        copies: Its copies.
+        tiers: Folders of tests/.
+        left_out: Test files of theirs that are not to run.
 
     Raises:
         NotGreen: Tests fail without any mutant. What could be measured is in the cache all the same.
     """
     shared = _hash_of_shared(root)
     cached = {file: root / CACHE / f"{_hash(shared, (root / file).read_bytes(), file.encode())}.json"
-              for file in files_of_tiers(root, tiers)}
+              for file in files_of_tiers(root, tiers, left_out)}
     stale = [file for file, place in cached.items() if not place.exists()]
     if stale:
         (root / CACHE).mkdir(parents=True, exist_ok=True)
