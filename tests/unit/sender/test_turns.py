@@ -29,7 +29,7 @@ class MockSender:
         self.recovered_times: list[int] = []
         self.leader: int | None = 1
         self.needs_its_thread = False
-        self.on_turn: Callable[[], None] = lambda: None
+        self.on_turn: Callable[[], object] = lambda: None
 
     def connected_leader(self, topic_partition: TopicPartition, now_ms: int) -> int | None:
         assert topic_partition == TP
@@ -216,14 +216,14 @@ def test_caller_when_the_role_is_free_then_takes_turns_until_its_record_is_done(
 
 def test_caller_when_its_time_is_over_then_gives_the_role_back(parts: Parts) -> None:
     parts.park()
-    parts.sender.on_turn = lambda: parts.clock.advance(400) and None
+    parts.sender.on_turn = lambda: parts.clock.advance(400)
     assert parts.turns.on_wait(parts.outcome, 1.0, is_hurried=False) == 0.0
     assert parts.sender.caller_turns == [(0, 1000, 1), (400, 600, 1), (800, 200, 1)]
 
 
 def test_caller_when_its_time_is_over_to_the_ms_then_takes_no_further_turn(parts: Parts) -> None:
     parts.park()
-    parts.sender.on_turn = lambda: parts.clock.advance(500) and None
+    parts.sender.on_turn = lambda: parts.clock.advance(500)
     assert parts.turns.on_wait(parts.outcome, 1.0, is_hurried=False) == 0.0
     assert len(parts.sender.caller_turns) == 2
 
