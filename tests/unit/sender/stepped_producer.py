@@ -20,6 +20,7 @@ from pyproducer.record.batch_reader import read_batches
 from pyproducer.record.compression import compressor_for
 from pyproducer.sender.completion import Completion
 from pyproducer.sender.in_flight_batches import InFlightBatches
+from pyproducer.sender.partition_load import PartitionLoad, UpdateLoad
 from pyproducer.sender.producer_id_request import ProducerIdRequest
 from pyproducer.sender.sender import Sender
 from pyproducer.transaction.transaction_manager import TransactionManager
@@ -51,7 +52,7 @@ class SteppedProducer:
 
     def __init__(self, *, idempotent: bool = True, acks: int = -1, batch_size: int = 120, retries: int = 2**31 - 1,
                  max_in_flight: int = 5, linger: int = 0, version: int = 12, delivery_timeout: int = 2000,
-                 partitions: int = 2) -> None:
+                 partitions: int = 2, update_load: UpdateLoad | None = None) -> None:
         self.clock = ManualClock()
         self.metrics = Metrics()
         self.told: list[tuple[Any, int | None, BaseException | None]] = []
@@ -80,7 +81,8 @@ class SteppedProducer:
                              completion=self.completion, in_flight=self.in_flight,
                              producer_id_request=producer_id_request, transaction_manager=self.manager, acks=acks,
                              max_request_size_bytes=1_000_000, request_timeout_ms=500,
-                             guarantees_order_by_muting=mutes, metrics=self.metrics)
+                             guarantees_order_by_muting=mutes, metrics=self.metrics,
+                             partition_load=update_load and PartitionLoad(self.accumulator, update_load))
 
     # What a caller does.
 

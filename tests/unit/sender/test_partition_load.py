@@ -39,6 +39,30 @@ def test_report_when_queues_differ_then_tells_the_batches_of_each() -> None:
     assert reports.report() == ("t", [5, 1], [1, 0], 2, [0, 0])
 
 
+def test_report_when_a_topic_is_not_known_or_not_used_up_then_the_others_are_still_told_of() -> None:
+    reports = Reports()
+    reports.producer.accumulator.append("unknown", 0, 1000, None, b"v", (), None, 0)
+    reports.producer.append(0)
+    reports.producer.append(1)
+    assert reports.report() == ("t", [1, 1], [0, 1], 2, [0, 0])
+
+
+def test_turns_when_a_node_takes_nothing_then_the_partitioner_is_told_for_how_long() -> None:
+    made: list[tuple[Any, ...]] = []
+    producer = SteppedProducer(idempotent=False, update_load=lambda *report: made.append(report))
+    producer.append(0)
+    producer.append(1)
+    producer.turn()
+    producer.answer_all()
+    producer.client.is_ready_now = False
+    producer.append(0)
+    producer.turn()
+    producer.turn(advance=40)
+    producer.turn(advance=5)
+    assert made == [("t", [1, 1], [0, 1], 2, [0, 0]), ("t", [1, 0], [0, 1], 2, [0, 0]),
+                    ("t", [1, 0], [0, 1], 2, [0, 0]), ("t", [1, 0], [0, 1], 2, [40, 40])]
+
+
 def test_report_when_a_partition_has_no_leader_then_leaves_it_out() -> None:
     reports = Reports()
     reports.producer.append(0)

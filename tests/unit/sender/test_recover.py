@@ -248,6 +248,9 @@ def test_recover_when_a_batch_waits_to_be_split_then_the_senders_thread_splits_i
     assert producer.sender.needs_its_thread
     assert_stored_once(producer, "abcd")
     assert producer.total("batch-split-total") == 1
+    assert producer.total("record-retry-total") == 0
+    producer.turn(advance=100)
+    assert producer.client.in_flight == [], "the whole is not sent again"
 
 
 def test_recover_when_a_batch_was_split_then_its_parts_are_sent_in_order() -> None:

@@ -358,6 +358,61 @@ def test_caller_when_it_is_interrupted_then_the_thread_recovers_before_its_next_
     assert parts.sender.recovered_times == [7], "once"
 
 
+def test_caller_when_it_left_without_giving_the_role_back_then_the_thread_takes_it(
+        parts: Parts, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An exception from outside came while the role was given back: the producer stood still for ever."""
+    parts.park()
+
+    def interrupted(turns: SenderTurns, is_whole: bool) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(SenderTurns, "_hand_back", interrupted)
+    parts.sender.on_turn = parts.set_outcome
+    with pytest.raises(KeyboardInterrupt):
+        parts.turns.on_wait(parts.outcome, None, is_hurried=False)
+    assert not parts.turns.is_mine, "it may flush and close"
+    parts.finish()
+    assert parts.sender.recovered_times == [0]
+    assert parts.sender.turn_count == 1
+
+
+@pytest.mark.parametrize("reason", ["work", "request", "interruption", "wakeup"])
+def test_caller_when_it_leaves_work_behind_then_the_thread_hears_it_at_once(
+        parts: Parts, monkeypatch: pytest.MonkeyPatch, reason: str) -> None:
+    monkeypatch.setattr("pyproducer.sender.turns._LOOK_SECONDS", 3600)  # it hears it, and does not just look again
+    parts.park()
+
+    def turn() -> None:
+        if reason == "work":
+            parts.work.is_left = True
+        elif reason == "request":
+            parts.client.has_in_flight_requests = lambda node_id=None: True  # type: ignore[method-assign]
+        elif reason == "wakeup":
+            parts.turns.wakeup()
+        else:
+            raise KeyboardInterrupt
+        parts.set_outcome()
+
+    parts.sender.on_turn = turn
+    if reason == "interruption":
+        with pytest.raises(KeyboardInterrupt):
+            parts.turns.on_wait(parts.outcome, None, is_hurried=False)
+    else:
+        parts.turns.on_wait(parts.outcome, None, is_hurried=False)
+    parts.finish()
+    assert parts.sender.turn_count == 1
+
+
+@pytest.mark.parametrize("reason", ["wakeup", "stop"])
+def test_parked_thread_when_it_is_rung_then_it_hears_it_at_once(
+        parts: Parts, monkeypatch: pytest.MonkeyPatch, reason: str) -> None:
+    monkeypatch.setattr("pyproducer.sender.turns._LOOK_SECONDS", 3600)
+    parts.park()
+    getattr(parts.turns, reason)()
+    parts.finish()
+    assert parts.sender.turn_count == 1
+
+
 def test_caller_when_a_bug_shows_in_its_turn_then_it_goes_on_waiting(
         parts: Parts, caplog: pytest.LogCaptureFixture) -> None:
     parts.park()
