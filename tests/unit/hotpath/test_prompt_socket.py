@@ -129,6 +129,7 @@ def test_calls_when_another_thread_waits_for_the_interpreter_then_it_does_not_ge
         while not is_over:
             turns += 1
 
+    turns_of_others: list[int] = []
     interval = sys.getswitchinterval()
     thread = threading.Thread(target=compute)
     try:
@@ -136,17 +137,19 @@ def test_calls_when_another_thread_waits_for_the_interpreter_then_it_does_not_ge
         while not turns:
             pass
         sys.setswitchinterval(1)  # a thread keeps the interpreter for a second, or until it gives it up
-        time.sleep(0.01)  # gives it up: once this thread has it back, the other one's second has just begun
-        before = turns
-        for _ in range(20):
-            prompt.sendmsg([b"abc", b"def"])
-            distant.recv_into(view)
-            distant.sendmsg([b"answer"])
-            assert hotpath.becomes_readable(near.fileno(), 1_000)
-            prompt.recv_into(view)
-        after = turns
+        # On a machine that is busy a second may pass all the same. Calls that give it up do so in every round.
+        while len(turns_of_others) < 10 and 0 not in turns_of_others:
+            time.sleep(0.01)  # gives it up: once this thread has it back, the other one's second has just begun
+            before = turns
+            for _ in range(20):
+                prompt.sendmsg([b"abc", b"def"])
+                distant.recv_into(view)
+                distant.sendmsg([b"answer"])
+                assert hotpath.becomes_readable(near.fileno(), 30_000_000)
+                prompt.recv_into(view)
+            turns_of_others.append(turns - before)
     finally:
         sys.setswitchinterval(interval)
         is_over = True
         thread.join()
-    assert after == before
+    assert 0 in turns_of_others

@@ -49,6 +49,15 @@ def test_an_unknown_name_is_refused() -> None:
         compressor_for("brotli")
 
 
+@pytest.mark.parametrize(("name", "fast", "default", "small"), [("gzip", 1, 6, 9), ("zstd", -5, 3, 19)])
+def test_a_higher_level_makes_fewer_bytes_and_none_is_the_default(name: str, fast: int, default: int,
+                                                                  small: int) -> None:
+    data = b" ".join(b"%d bottles of %d" % (number * number % 977, number % 31) for number in range(4000))
+    sizes = [len(compressor_for(name, level).compress(data)) for level in (fast, default, small)]
+    assert sizes[0] > sizes[1] > sizes[2]
+    assert compressor_for(name).compress(data) == compressor_for(name, default).compress(data)
+
+
 def test_lz4_level_9_is_javas_fast_compressor_and_others_are_slower_and_smaller() -> None:
     data = b"".join(b"%d some text %d" % (i, i * i) for i in range(5000))
     fast = compressor_for("lz4").compress(data)
