@@ -166,9 +166,8 @@ class MockSelector:
             self._connecting.remove(connection_id)
 
     def start_over(self) -> None:
-        for connection_id in sorted(self.open):
-            self.close(connection_id)
-        self._early_sends, self._unwritten, self._receives, self._ends = [], [], [], {}
+        self.close_all()
+        self._connecting, self._early_sends, self._unwritten, self._receives, self._ends = [], [], [], [], {}
 
     def close_all(self) -> None:
         for connection_id in sorted(self.open):

@@ -209,6 +209,22 @@ def test_canonical_names_when_asked_for_then_the_bootstrap_nodes_have_them(monke
     assert setup.selector.connects[0].server_hostname in ("name-1", "name-2")
 
 
+def test_canonical_names_when_they_failed_and_the_client_starts_over_then_they_are_asked_for_at_once(monkeypatch):
+    asked = []
+
+    def getaddrinfo(host, port, **options):
+        asked.append(host)
+        raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
+
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+    setup = Setup(bootstrap=(("alias", 9092),), dns_lookup=RESOLVE_CANONICAL_BOOTSTRAP_SERVERS_ONLY)
+    setup.poll()
+    count = len(asked)
+    setup.client._updater.rebootstrap(setup.now_ms)
+    setup.poll()
+    assert len(asked) == 2 * count
+
+
 def test_canonical_names_when_the_resolver_fails_then_said_and_tried_again(monkeypatch):
     asked = []
 

@@ -2,6 +2,7 @@ from typing import Any
 
 import pytest
 
+from pyproducer.client import version_fetch
 from pyproducer.client.request import ClientRequest, ClientResponse
 from pyproducer.common.errors import (
     CorrelationIdMismatchError,
@@ -395,3 +396,54 @@ def test_encode_when_the_error_is_35_then_the_layout_of_version_0():
     setup = ready_setup()
     sent = setup.selector.asked(ApiKeys.API_VERSIONS)[0]
     assert len(encode(sent, {"error_code": 35, "api_keys": []})) == 4 + 2 + 4
+
+
+def test_start_over_when_requests_are_under_way_then_all_are_forgotten_and_nodes_are_connected_again():
+    setup, ended = ready_setup(), []
+    setup.make_ready(2)
+    for node_id in (1, 2):
+        setup.client.send(find_coordinator(setup, ended, node_id=node_id), setup.now_ms)
+    late = setup.selector.requests[-1]
+    setup.client.start_over(setup.now_ms)
+    assert setup.selector.open == set()
+    assert not setup.client.has_in_flight_requests()
+    assert not setup.client.is_ready(1, setup.now_ms)
+    assert not setup.client.is_connected(2, setup.now_ms)
+    assert setup.client.api_version(1, ApiKeys.PRODUCE) is None
+    assert setup.metadata.time_to_next_update(setup.now_ms) <= 100
+    node = setup.metadata.fetch().nodes[2]
+    assert not setup.client.ready(node, setup.now_ms), "as after a disconnect, its backoff comes first"
+    setup.clock.advance(50)
+    setup.make_ready(2)
+    setup.selector.respond(late, COORDINATOR)
+    setup.poll()
+    assert ended == [], "an answer to what was forgotten, on a connection that is new, answers nothing"
+
+
+def test_start_over_when_metadata_was_asked_for_then_it_is_asked_again():
+    setup = ready_setup()
+    setup.cluster.answers_metadata = False
+    setup.metadata.request_update()
+    setup.clock.advance(100)
+    setup.poll()
+    asked = len(setup.selector.asked(ApiKeys.METADATA))
+    setup.client.start_over(setup.now_ms)
+    setup.cluster.answers_metadata = True
+    version = setup.metadata.version()
+    for _ in range(8):
+        setup.clock.advance(100)
+        setup.poll()
+    assert len(setup.selector.asked(ApiKeys.METADATA)) == asked + 1
+    assert setup.metadata.version() == version + 1
+
+
+def test_api_versions_when_a_caller_asks_for_them_then_the_caller_is_answered():
+    setup, ended = ready_setup(), []
+    setup.cluster.versions = dict(setup.cluster.versions)
+    request = ClientRequest(1, ApiKeys.API_VERSIONS, version_fetch.api_versions_body, timeout_ms=1000,
+                            on_complete=ended.append, created_ms=setup.now_ms)
+    setup.client.send(request, setup.now_ms)
+    setup.poll(times=2)
+    assert [response.request for response in ended] == [request]
+    assert ended[0].body["error_code"] == 0
+    assert setup.client.is_ready(1, setup.now_ms)

@@ -2,6 +2,7 @@ import re
 
 import pytest
 
+from pyproducer.client import version_fetch
 from pyproducer.client.version_fetch import CLIENT_SOFTWARE_VERSION, api_versions_body, read_api_versions
 from pyproducer.common.errors import UnsupportedVersionError
 from pyproducer.protocol.apis import ApiKeys
@@ -52,6 +53,19 @@ def test_body_when_the_version_is_old_then_empty():
     assert api_versions_body(2) == {}
     assert api_versions_body(3)["client_software_name"] == "pyproducer"
     assert re.fullmatch(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?", CLIENT_SOFTWARE_VERSION)
+
+
+@pytest.mark.parametrize(("installed", "told"), [
+    ("1.2.3", "1.2.3"), ("1.2.3.dev4+g1a2b", "1.2.3.dev4-g1a2b"), ("+1.0-", "1.0"), ("+", "0"), (None, "0"),
+])
+def test_software_version_when_told_then_only_what_brokers_accept(monkeypatch, installed, told):
+    def version(name):
+        if installed is None:
+            raise version_fetch.distributions.PackageNotFoundError(name)
+        return installed
+
+    monkeypatch.setattr(version_fetch.distributions, "version", version)
+    assert version_fetch._software_version() == told
 
 
 @pytest.mark.parametrize(("sent", "offered", "retry"), [(4, 3, 3), (4, 4, 0), (4, 99, 0), (4, None, 0), (3, 2, 2),

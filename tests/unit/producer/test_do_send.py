@@ -232,6 +232,18 @@ def test_send_when_the_topic_stays_unknown_then_it_fails_after_max_block_ms(faca
     assert [(metadata, type(exception)) for metadata, exception in told] == [(None, KafkaTimeoutError)]
 
 
+@pytest.mark.parametrize("with_serializer", [False, True])
+def test_send_batch_when_the_topic_stays_unknown_then_every_row_fails_after_max_block_ms(
+        facades: Facades, *, with_serializer: bool) -> None:
+    facade, waits = in_manual_time(facades, serializers=(None, passing if with_serializer else None))
+    with waits:
+        metadata = facade.producer.send_batch("other", [b"a", b"b"]).result(0)
+    assert {row: type(error) for row, error in metadata.errors.items()} == dict.fromkeys((0, 1), KafkaTimeoutError)
+    assert list(metadata.partitions) == list(metadata.offsets) == [-1, -1]
+    assert facade.clock.now_ms() == 1000
+    assert facade.is_memory_whole()
+
+
 def test_partitions_for_when_the_topic_stays_unknown_then_it_raises_after_max_block_ms(facades: Facades) -> None:
     facade, waits = in_manual_time(facades)
     with waits, pytest.raises(KafkaTimeoutError) as caught:

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from pyproducer import InvalidTopicError, KafkaTimeoutError, RecordTooLargeError
-from pyproducer.common.cluster import Node
+from pyproducer.accumulator.producer_batch import ProducerBatch
+from pyproducer.common.cluster import Node, TopicPartition
 from tests.support.clock import ManualClock
 from tests.unit.producer.facade import GIVE_UP_S, MESSAGE_TOO_LARGE, NOT_LEADER, CallerWaits, Facade, Facades
 
@@ -329,3 +330,28 @@ def test_record_when_the_answer_names_no_new_leader_then_it_waits_for_its_backof
     clock.advance(6001)  # with the jitter of a fifth
     facade.broker.wakeup()
     facade.broker.await_requests(2)
+
+
+def test_batch_when_telling_is_interrupted_and_taken_up_again_then_everybody_is_told_once() -> None:
+    """Ctrl-C may end a caller's turn anywhere: the first callback was told, the others must be, and nobody twice."""
+    told: list[object] = []
+    batch = ProducerBatch(TopicPartition("t", 0), created_ms=0, write_limit_bytes=1000, reserved_bytes=0)
+
+    def interrupted(_metadata: object, _exception: object) -> None:
+        told.append("first")
+        raise KeyboardInterrupt
+
+    futures = [batch.try_append(0, None, b"v", (), interrupted),
+               batch.try_append(0, None, b"v", (), lambda *_: told.append("second"))]
+    for number, future in enumerate(futures):
+        assert future is not None
+        future.add_done_callback(lambda _, number=number: told.append(number))  # type: ignore[misc]
+    assert not batch.resume(), "nothing is decided yet"
+    with pytest.raises(KeyboardInterrupt):
+        batch.complete(7)
+    assert batch.resume()
+    assert sorted(told, key=str) == [0, 1, "first", "second"]
+    assert batch.resume()
+    assert len(told) == 4
+    assert not batch.complete(8)
+    assert [future.result(0).offset for future in futures if future is not None] == [7, 8]

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
-from pyproducer import IllegalStateError, KafkaTimeoutError, ProducerClosedError, ProducerInterceptor
+from pyproducer import (
+    ForkedProducerError,
+    IllegalStateError,
+    KafkaTimeoutError,
+    ProducerClosedError,
+    ProducerInterceptor,
+)
+from pyproducer.producer import kafka_producer
 from tests.support.clock import ManualClock
 from tests.unit.producer.facade import (
     GIVE_UP_S,
@@ -297,7 +304,7 @@ def test_close_when_the_timeout_passes_then_what_is_left_fails_and_the_thread_en
     joins = Joins(monkeypatch, lambda: None, passes=True)
     facade.producer.close(timeout_s)
     assert joins.timeouts[0] == timeout_s, "in seconds, and all of it"
-    assert len(joins.timeouts) == 2, "then the thread was told to end, and its end waited for"
+    assert joins.timeouts[1:] == [5], "then the thread was told to end, and its end waited for"
     for future in futures:
         error = future.exception(0)
         assert isinstance(error, ProducerClosedError)
@@ -433,6 +440,30 @@ def test_send_when_close_waits_for_an_open_batch_then_the_record_does_not_slip_i
     assert refused == [ProducerClosedError] * 2
     assert future.result(0).offset == 100
     assert [values for _, _, values in facade.broker.sent] == [[b"before"]]
+
+
+@pytest.fixture
+def forked(facades: Facades) -> Iterator[Facade]:
+    """A producer as a child process sees it after a fork: its thread is not there (here it is, and is ended after)."""
+    facade = facades()
+    facade.producer.send("t", b"v").result(GIVE_UP_S)
+    kafka_producer._mark_forked()
+    yield facade
+    facade.producer._runtime.io_thread.force_close()
+    facade.producer._runtime.io_thread.join(GIVE_UP_S)
+
+
+def test_producer_when_the_process_was_forked_then_the_child_is_refused_at_once_on_every_road(forked: Facade) -> None:
+    producer = forked.producer
+    for call in (lambda: producer.send("t", b"v"), lambda: producer.send("t", b"v", headers=[("h", b"")]),
+                 lambda: producer.send_batch("t", [b"v"]), lambda: producer.partitions_for("t"),
+                 lambda: producer.flush(GIVE_UP_S)):
+        with pytest.raises(ForkedProducerError, match="made before the process was forked"):
+            call()
+    assert "forked" in repr(producer)
+    producer.close()
+    assert not forked.broker.is_closed, "the connections are the parent's"
+    assert len(forked.broker.requests) == 1
 
 
 def test_close_when_leaving_a_with_block_then_everything_is_delivered(facades: Facades) -> None:

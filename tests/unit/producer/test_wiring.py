@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
-from pyproducer import ConfigError, KafkaProducer, hotpath
+from pyproducer import ConfigError, KafkaProducer, ProducerInterceptor, hotpath
 from pyproducer.producer import wiring
+from tests.support.clock import ManualClock
+from tests.unit.producer.facade import Facades
 
 PROPS = {"bootstrap.servers": "127.0.0.1:1"}
 
@@ -32,3 +36,22 @@ def test_an_explicit_linger_is_kept_for_callers_who_wait():
         assert not producer._runtime.accumulator.lingers_for_waiters
     with KafkaProducer({**PROPS, "linger.ms": 5}) as producer:
         assert producer._runtime.accumulator.lingers_for_waiters
+
+
+@pytest.mark.parametrize(("props", "serializers", "is_paved"), [
+    ({}, (None, None), True),
+    ({"interceptor.classes": [ProducerInterceptor()]}, (None, None), False),
+    ({}, ("string", None), False), ({}, (None, "string"), False),
+    ({"partitioner.class": "round_robin"}, (None, None), False),
+])
+@pytest.mark.parametrize("has_system_clock", [True, False])
+def test_fast_road_when_anything_about_records_is_the_users_then_they_do_not_take_it(
+        facades: Facades, props: dict[str, object], serializers: tuple[object, object],
+        *, is_paved: bool, has_system_clock: bool) -> None:
+    """The compiled road knows no interceptor, serializer or partitioner of others, and reads the system's clock."""
+    facade = facades(None if has_system_clock else ManualClock(), serializers=serializers, **props)
+    record_sender = facade.producer._runtime.record_sender
+    record_sender.fast_road = None
+    record_sender.pave(lambda *_parts: SimpleNamespace(is_closed=False))
+    assert (record_sender.fast_road is not None) == (is_paved and has_system_clock)
+    record_sender.fast_road = None

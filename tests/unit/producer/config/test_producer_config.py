@@ -48,12 +48,19 @@ def test_props_when_changed_afterwards_then_the_config_does_not_notice() -> None
 
 
 def test_is_default_when_given_even_as_the_default_then_false() -> None:
-    config = ProducerConfig({**SERVERS, "linger.ms": 5, "partitioner.class": None})
+    config = ProducerConfig({**SERVERS, "linger.ms": 5, "partitioner.class": None,
+                             "ssl.endpoint.identification.algorithm": None})
+    assert not config.is_default("ssl.endpoint.identification.algorithm"), "None is not what it is by default"
     assert not config.is_default("linger.ms")
     assert config.is_default("batch.size")
     assert config.is_default("partitioner.class")
     with pytest.raises(KeyError):
         config.is_default("no.such.key")
+
+
+@pytest.mark.parametrize("protocol", ["plaintext", "PLAINTEXT", "Ssl"])
+def test_protocol_when_written_in_small_letters_then_the_same_as_in_java(protocol: str) -> None:
+    assert ProducerConfig({**SERVERS, "security.protocol": protocol}).security_protocol == protocol.upper()
 
 
 @pytest.mark.parametrize("props", [{}, {"linger.ms": 5}])

@@ -21,6 +21,15 @@ def test_rows_when_read_then_every_one_has_a_doc_and_its_own_key() -> None:
         assert setting.doc.isascii()
 
 
+def test_rows_when_read_then_every_part_is_of_its_kind() -> None:
+    kinds = {Type.BOOLEAN: bool, Type.STRING: str, Type.INT: int, Type.LONG: int, Type.LIST: tuple}
+    for key, setting in CONFIG_TABLE.items():
+        assert isinstance(setting.type, Type), key
+        assert isinstance(setting.support, Support), key
+        if setting.default is not None and setting.type in kinds:
+            assert type(setting.default) is kinds[setting.type], key
+
+
 def test_defaults_when_parsed_as_if_given_then_they_are_what_they_were() -> None:
     for setting in CONFIG_TABLE.values():
         if setting.default is None:

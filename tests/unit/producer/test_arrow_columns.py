@@ -1,0 +1,53 @@
+"""Arrow columns of send_batch: which types are taken, and what of them comes to the broker."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.unit.producer.facade import GIVE_UP_S, Facades
+
+pyarrow = pytest.importorskip("pyarrow", reason="the package pyarrow is not installed: pip install -e '.[spark,test]'")
+
+INDEX_TYPES = ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"]
+
+
+@pytest.mark.parametrize("index_type", INDEX_TYPES)
+def test_dictionary_when_its_indices_are_of_any_width_and_sign_then_its_values_are_sent(
+        facades: Facades, index_type: str) -> None:
+    indices = pyarrow.array([2, 0, None, 1, 2], getattr(pyarrow, index_type)())
+    column = pyarrow.DictionaryArray.from_arrays(indices, pyarrow.array([b"a", b"b", b"c"]))
+    facade = facades()
+    facade.producer.send_batch("t", column, partitions=[0] * 5).result(GIVE_UP_S)
+    assert facade.broker.sent == [("t", 0, [b"c", b"a", None, b"b", b"c"])]
+
+
+def header_type(key: Any, value: Any, *names: str) -> Any:
+    fields = [pyarrow.field(name, kind) for name, kind in zip(names or ("key", "value"), (key, value), strict=True)]
+    return pyarrow.list_(pyarrow.struct(fields))
+
+
+@pytest.mark.parametrize("kind", [
+    header_type(pyarrow.string(), pyarrow.int64()), header_type(pyarrow.string(), pyarrow.list_(pyarrow.int8())),
+    header_type(pyarrow.binary(), pyarrow.binary()), header_type(pyarrow.int32(), pyarrow.binary()),
+    header_type(pyarrow.string(), pyarrow.binary(), "name", "value"),
+    header_type(pyarrow.string(), pyarrow.binary(), "value", "key"),
+    pyarrow.list_(pyarrow.string()), pyarrow.string(),
+], ids=str)
+def test_headers_when_their_type_is_another_then_refused_by_its_name(facades: Facades, kind: Any) -> None:
+    facade = facades()
+    with pytest.raises(TypeError, match="headers must be an Arrow array of list<struct<key: string, value: binary>>"):
+        facade.producer.send_batch("t", [b"v"], headers=pyarrow.array([None], kind))
+    facade.producer.flush(GIVE_UP_S)
+    assert facade.broker.sent == []
+
+
+@pytest.mark.parametrize("key", ["string", "large_string"])
+@pytest.mark.parametrize("value", ["binary", "large_binary", "string", "null"])
+def test_headers_when_key_and_value_are_of_a_known_type_then_taken(facades: Facades, key: str, value: str) -> None:
+    kind = header_type(getattr(pyarrow, key)(), getattr(pyarrow, value)())
+    facade = facades()
+    headers = pyarrow.array([[{"key": "h", "value": None}], None], kind)
+    facade.producer.send_batch("t", [b"a", b"b"], headers=headers, partitions=[0, 0]).result(GIVE_UP_S)
+    assert facade.broker.sent == [("t", 0, [b"a", b"b"])]
