@@ -23,6 +23,17 @@ def test_dictionary_when_its_indices_are_of_any_width_and_sign_then_its_values_a
     assert facade.broker.sent == [("t", 0, [b"c", b"a", None, b"b", b"c"])]
 
 
+@pytest.mark.parametrize(("index_type", "highest"), [("uint8", 255), ("uint16", 40_000), ("int8", 127)])
+def test_dictionary_when_an_index_has_the_highest_bit_then_it_is_not_taken_for_negative(
+        facades: Facades, index_type: str, highest: int) -> None:
+    indices = pyarrow.array([highest, 0], getattr(pyarrow, index_type)())
+    values = pyarrow.array([b"%d" % number for number in range(highest + 1)])
+    facade = facades()
+    column = pyarrow.DictionaryArray.from_arrays(indices, values)
+    facade.producer.send_batch("t", column, partitions=[0, 0]).result(GIVE_UP_S)
+    assert facade.broker.sent == [("t", 0, [b"%d" % highest, b"0"])]
+
+
 def header_type(key: Any, value: Any, *names: str) -> Any:
     fields = [pyarrow.field(name, kind) for name, kind in zip(names or ("key", "value"), (key, value), strict=True)]
     return pyarrow.list_(pyarrow.struct(fields))

@@ -364,6 +364,17 @@ def test_send_when_a_batch_is_full_then_it_is_sent_without_lingering(facades: Fa
     assert len(facade.broker.sent[0][2]) < 5
 
 
+@pytest.mark.parametrize("with_serializer", [False, True])
+def test_send_when_one_record_is_a_full_batch_then_it_is_sent_without_lingering(facades: Facades, *,
+                                                                                with_serializer: bool) -> None:
+    facade = facades(serializers=(None, passing if with_serializer else None),
+                     **{"linger.ms": LONG_MS, "delivery.timeout.ms": 2 * LONG_MS, "batch.size": 400})
+    facade.know()
+    facade.broker.take_turns()  # then the sender sleeps until it is woken
+    facade.producer.send("t", b"v" * 500, partition=0)
+    facade.broker.await_requests(1)
+
+
 def test_send_batch_when_rows_fill_a_batch_then_it_is_sent_without_lingering(facades: Facades) -> None:
     facade = facades(**{"linger.ms": LONG_MS, "delivery.timeout.ms": 2 * LONG_MS, "batch.size": 400})
     facade.producer.send_batch("t", [b"v" * 100] * 5, partitions=[0] * 5)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pyproducer import InvalidTopicError, KafkaTimeoutError, RecordTooLargeError
+from pyproducer import DisconnectedError, InvalidTopicError, KafkaTimeoutError, RecordTooLargeError
 from pyproducer.accumulator.producer_batch import ProducerBatch
 from pyproducer.common.cluster import Node, TopicPartition
 from tests.support.clock import ManualClock
@@ -193,10 +193,10 @@ def test_batch_future_when_it_is_not_done_in_time_then_it_waited_exactly_that_lo
 def test_batch_future_when_rows_are_done_then_its_callbacks_run_once_when_the_last_is(facades: Facades) -> None:
     facade, seen = holding(facades), []
     future = facade.producer.send_batch("t", [b"a", b"b", b"c"], partitions=[0, 1, 0])
-    future.add_done_callback(lambda given: seen.append(given))
+    future.add_done_callback(lambda given: seen.append((given, list(given.result(0).offsets))))
     facade.broker.take_turns()
     facade.broker.answer()
-    assert seen == [future]
+    assert seen == [(future, [100, 100, 101])]
     metadata = future.result(0)
     assert list(metadata.offsets) == [100, 100, 101]
     assert list(metadata.partitions) == [0, 1, 0]
@@ -262,9 +262,16 @@ def test_future_when_the_awaiting_task_is_cancelled_then_the_record_is_sent_all_
 
 @pytest.mark.parametrize(("acks", "offset"), [("0", -1), ("1", 100), ("all", 100)])
 def test_future_when_acks_differ_then_only_acks_0_has_no_offset(facades: Facades, acks: str, offset: int) -> None:
-    facade = facades(**{"acks": acks})
-    metadata = facade.producer.send("t", b"v", partition=0, timestamp=5).result(GIVE_UP_S)
-    assert (metadata.offset, metadata.has_offset, metadata.timestamp) == (offset, offset >= 0, 5)
+    facade = holding(facades, **{"acks": acks}, **LINGERING)
+    told: list[Any] = []
+    *futures, flushing = send_in_one_batch(facade, 2, lambda *what: told.append(what))
+    facade.broker.answer()
+    flushing.join()
+    for number, future in enumerate(futures):
+        metadata = future.result(0)
+        assert metadata == told[number][1]
+        assert metadata.offset == (offset + number if offset >= 0 else -1)
+        assert (metadata.has_offset, metadata.timestamp) == (offset >= 0, 1000 + number)
 
 
 def test_future_when_the_topic_has_log_append_time_then_that_is_the_timestamp(facades: Facades) -> None:
@@ -332,26 +339,36 @@ def test_record_when_the_answer_names_no_new_leader_then_it_waits_for_its_backof
     facade.broker.await_requests(2)
 
 
-def test_batch_when_telling_is_interrupted_and_taken_up_again_then_everybody_is_told_once() -> None:
-    """Ctrl-C may end a caller's turn anywhere: the first callback was told, the others must be, and nobody twice."""
-    told: list[object] = []
+@pytest.mark.parametrize("interrupted", [0, 1])
+@pytest.mark.parametrize("is_stored", [True, False])
+def test_batch_when_telling_is_interrupted_and_taken_up_again_then_everybody_is_told_once(
+        interrupted: int, *, is_stored: bool) -> None:
+    """Ctrl-C may end a caller's turn anywhere: whoever was told must not be told again, and the others must be."""
+    told: list[str] = []
     batch = ProducerBatch(TopicPartition("t", 0), created_ms=0, write_limit_bytes=1000, reserved_bytes=0)
 
-    def interrupted(_metadata: object, _exception: object) -> None:
-        told.append("first")
-        raise KeyboardInterrupt
+    def on_completion(number: int) -> None:
+        told.append(f"callback {number}")
+        if number == interrupted:
+            raise KeyboardInterrupt
 
-    futures = [batch.try_append(0, None, b"v", (), interrupted),
-               batch.try_append(0, None, b"v", (), lambda *_: told.append("second"))]
-    for number, future in enumerate(futures):
-        assert future is not None
-        future.add_done_callback(lambda _, number=number: told.append(number))  # type: ignore[misc]
+    futures: list[Any] = []
+    for number in range(2):
+        future: Any = batch.try_append(0, None, b"v", (), lambda *_, number=number: on_completion(number))
+        future.add_done_callback(lambda _, number=number: told.append(f"done {number}"))
+        futures.append(future)
     assert not batch.resume(), "nothing is decided yet"
     with pytest.raises(KeyboardInterrupt):
-        batch.complete(7)
+        if is_stored:
+            batch.complete(7)
+        else:
+            batch.fail(lambda _index: DisconnectedError("gone"))
     assert batch.resume()
-    assert sorted(told, key=str) == [0, 1, "first", "second"]
+    assert sorted(told) == ["callback 0", "callback 1", "done 0", "done 1"]
     assert batch.resume()
-    assert len(told) == 4
     assert not batch.complete(8)
-    assert [future.result(0).offset for future in futures if future is not None] == [7, 8]
+    assert len(told) == 4
+    if is_stored:
+        assert [future.result(0).offset for future in futures] == [7, 8]
+    else:
+        assert [type(future.exception(0)) for future in futures] == [DisconnectedError] * 2
