@@ -18,7 +18,7 @@ def test_offsets_when_records_are_acknowledged_then_they_are_those_of_the_log(
     witness = Witness(connect(**settings), topic)
     witness.send(range(20), partition=1)
     witness.await_all()
-    witness.check_log(cluster.log(topic))
+    witness.check_log(cluster)
     assert [witness.metadata[number].offset for number in range(20)] == list(range(20))
     assert all(metadata.has_offset for metadata in witness.metadata.values())
 

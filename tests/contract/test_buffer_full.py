@@ -49,7 +49,7 @@ def test_buffer_when_it_is_full_then_send_gives_up_after_max_block_ms_and_nothin
     assert "buffer.memory" in str(error)
     held.release()
     producer.flush(GIVE_UP_S)
-    witness.check_log(cluster.log(topic))
+    witness.check_log(cluster)
     assert numbers_of(cluster.log(topic)) == list(range(count))
     await_memory_back(producer)
 
@@ -66,7 +66,7 @@ def test_buffer_when_memory_comes_back_in_time_then_the_waiting_record_is_stored
     held.release()
     thread.join(GIVE_UP_S)
     witness.await_all()
-    witness.check_log(cluster.log(topic))
+    witness.check_log(cluster)
     assert sorted(witness.metadata) == list(range(count + 1))
     await_waiting(producer, 0)
     await_memory_back(producer)
@@ -80,6 +80,8 @@ def test_buffer_when_several_wait_then_the_one_who_came_first_is_served_first(
     held = [proxy.on("Produce").hold_request() for _ in range(20)]
     witness = Witness(producer, topic)
     count = fill(producer, witness)
+    free = free_bytes(producer)
+    each = (MEMORY - free) / count
     served: list[str] = []
     big_is_served = threading.Event()
 
@@ -92,18 +94,16 @@ def test_buffer_when_several_wait_then_the_one_who_came_first_is_served_first(
     big = threading.Thread(target=send, args=("big", count, 4 * RECORD))
     big.start()
     await_waiting(producer, 1)
-    small = threading.Thread(target=send, args=("small", count + 1, RECORD))
+    small = threading.Thread(target=send, args=("small", count + 1, RECORD + 3_000))
     small.start()
     await_waiting(producer, 2)
-    # Room for the small one comes back first, and later room for the big one.
-    for number, hold in enumerate(held):
+    # One record after the other gives its memory back: soon enough for the small one, at last enough for the big one,
+    # and then not for both.
+    for number, hold in enumerate(held, 1):
         hold.await_count()
         hold.release()
-        if number < count - 1:
-            held[number + 1].await_count()
-        if big_is_served.is_set() or free_bytes(producer) >= 4 * RECORD + 2_000:
-            break
-        if number == count - 1:
+        wait_until(lambda number=number: served or free_bytes(producer) >= free + number * each, "memory comes back")
+        if served or free_bytes(producer) >= 4 * RECORD + 1_000:
             break
     assert big_is_served.wait(GIVE_UP_S)
     assert served[0] == "big"
@@ -113,7 +113,7 @@ def test_buffer_when_several_wait_then_the_one_who_came_first_is_served_first(
         thread.join(GIVE_UP_S)
     assert sorted(served) == ["big", "small"]
     witness.await_all()
-    witness.check_log(cluster.log(topic))
+    witness.check_log(cluster)
     assert sorted(witness.metadata) == list(range(count + 2))
 
 
@@ -185,5 +185,5 @@ def test_buffer_when_much_more_is_sent_than_it_holds_then_everything_is_stored_i
     witness.send(range(500), padding=900)
     producer.flush(GIVE_UP_S)
     assert numbers_of(cluster.log(topic)) == list(range(500))
-    witness.check_log(cluster.log(topic))
+    witness.check_log(cluster)
     await_memory_back(producer)

@@ -23,7 +23,7 @@ def test_flush_when_it_returns_then_everything_before_is_stored_and_told(
     producer.flush(GIVE_UP_S)
     assert [future.done() for future in witness.futures.values()] == [True] * 200
     assert sorted(witness.order) == list(range(200))
-    witness.check_log(cluster.log(topic))
+    witness.check_log(cluster)
 
 
 def test_flush_when_nothing_waits_then_it_returns(connect: Connect, topic: str) -> None:
@@ -53,7 +53,7 @@ def test_flush_when_a_record_is_retried_then_it_waits_for_the_end_of_it(
     producer.flush(GIVE_UP_S)
     assert faults.count == 4
     assert sorted(witness.metadata) == [0, 1, 2]
-    witness.check_log(cluster.log(topic))
+    witness.check_log(cluster)
 
 
 def test_flush_when_its_timeout_passes_then_it_says_so_and_loses_nothing(
@@ -72,7 +72,7 @@ def test_flush_when_its_timeout_passes_then_it_says_so_and_loses_nothing(
     held.release()
     producer.flush(GIVE_UP_S)
     assert sorted(witness.metadata) == list(range(10))
-    witness.check_log(cluster.log(topic))
+    witness.check_log(cluster)
 
 
 def test_flush_when_its_timeout_is_below_that_of_the_delivery_then_it_ends_first(

@@ -75,7 +75,7 @@ def test_memory_when_records_are_decided_then_all_of_it_is_free(
         topic: str, connect: Connect, proxy: FaultProxy, fate: Callable[[KafkaProducer, FaultProxy], None],
         settings: dict[str, object]) -> None:
     """Memory that leaks by some bytes for each failed batch ends, after days, in a producer that accepts nothing."""
-    producer = connect(through=proxy, linger_ms=20, delivery_timeout_ms=400, request_timeout_ms=150,
+    producer = connect(through=proxy, linger_ms=20, delivery_timeout_ms=300, request_timeout_ms=100,
                        buffer_memory=MEMORY, **settings)
     producer.partitions_for(topic)
     fate(producer, proxy)

@@ -51,7 +51,7 @@ def test_totals_when_batches_are_refused_then_each_record_counts_as_an_error(
 @pytest.mark.parametrize("how", ["error", "cut", "swallowed"])
 def test_totals_when_a_batch_is_retried_then_each_record_of_each_attempt_counts(
         topic: str, connect: Connect, proxy: FaultProxy, how: str) -> None:
-    producer = connect(through=proxy, linger_ms=20_000, request_timeout_ms=300)
+    producer = connect(through=proxy, linger_ms=20_000, request_timeout_ms=150)
     producer.partitions_for(topic)
     fault = proxy.on("Produce", times=2)
     {"error": lambda: fault.error(ErrorCode.NOT_LEADER_OR_FOLLOWER), "cut": fault.cut_before,

@@ -39,7 +39,7 @@ def test_order_when_one_is_in_flight_without_idempotence_then_retries_keep_it(
     assert sum(fault.count for fault in faults) >= 5, "the story has hardly happened"
     assert witness.order == list(range(COUNT))
     assert numbers_of(cluster.log(topic)) == list(range(COUNT))
-    witness.check_log(cluster.log(topic))
+    witness.check_log(cluster)
     await_memory_back(producer)
 
 
@@ -74,8 +74,7 @@ def test_order_when_five_are_in_flight_then_retries_keep_it(
     witness.await_all()
     assert sum(fault.count for fault in faults) >= 5, "the story has hardly happened"
     assert sorted(witness.metadata) == list(range(COUNT))
-    log = cluster.log(topic)
-    witness.check_log(log)
+    log = witness.check_log(cluster)
     for partition in (0, 1):
         numbers = list(range(partition, COUNT, 2))
         assert [number_of(record) for record in log if record.partition == partition] == numbers
@@ -109,8 +108,7 @@ def test_order_when_many_threads_send_then_each_has_its_own_and_nothing_is_lost(
     for thread in threads:
         thread.join(GIVE_UP_S)
     producer.flush(GIVE_UP_S)
-    log = cluster.log(topic)
-    witness.check_log(log)
+    log = witness.check_log(cluster)
     assert sorted(witness.metadata) == list(range(1200))
     for first in range(0, 1200, 200):
         for partition in range(PARTITIONS):

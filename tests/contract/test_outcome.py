@@ -15,7 +15,7 @@ from tests.support.fault_proxy import FaultProxy
 
 COUNT = 60
 NO_RETRIES: dict[str, Any] = {"enable_idempotence": False, "retries": 0}
-SHORT: dict[str, Any] = {"delivery_timeout_ms": 600, "request_timeout_ms": 250}
+SHORT: dict[str, Any] = {"delivery_timeout_ms": 400, "request_timeout_ms": 150}
 
 
 class Story(NamedTuple):
@@ -92,7 +92,7 @@ def check_story(cluster: Cluster, topic: str, connect: Connect, proxy: FaultProx
     witness.await_all()
     proxy.heal()
     await_memory_back(producer)
-    witness.check_log(cluster.log(topic))
+    witness.check_log(cluster)
     return witness
 
 
@@ -148,4 +148,4 @@ def test_outcome_when_records_were_never_sent_then_it_is_not_sent(
     outcomes = {witness.error_of(number).outcome for number in range(1, 5)}
     assert outcomes <= {"not_sent", "unknown"}
     assert witness.futures[0].result(GIVE_UP_S).offset == 0
-    witness.check_log(cluster.log(topic))
+    witness.check_log(cluster)

@@ -34,7 +34,7 @@ REFUSALS = {
 @pytest.mark.parametrize("how", ["cut", "swallowed", "error"])
 def test_answer_when_it_is_lost_then_the_batch_is_sent_again_and_stored_once(
         cluster: Cluster, topic: str, connect: Connect, proxy: FaultProxy, how: str) -> None:
-    producer = connect(through=proxy, request_timeout_ms=300, linger_ms=10_000)
+    producer = connect(through=proxy, request_timeout_ms=150, linger_ms=10_000)
     fault = proxy.on("Produce", times=2)
     {"cut": fault.cut_after, "swallowed": fault.swallow_answer,
      "error": lambda: fault.error_after(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)}[how]()
@@ -43,7 +43,7 @@ def test_answer_when_it_is_lost_then_the_batch_is_sent_again_and_stored_once(
     producer.flush(GIVE_UP_S)
     assert fault.count == 2
     assert numbers_of(cluster.log(topic)) == [0, 1, 2, 3, 4]
-    witness.check_log(cluster.log(topic))
+    witness.check_log(cluster)
     assert sorted(witness.metadata) == [0, 1, 2, 3, 4]
     await_memory_back(producer)
 
@@ -52,7 +52,7 @@ def test_answer_when_it_is_lost_then_the_batch_is_sent_again_and_stored_once(
 @pytest.mark.parametrize("is_idempotent", [True, False])
 def test_request_when_it_is_lost_then_it_is_sent_again(
         cluster: Cluster, topic: str, connect: Connect, proxy: FaultProxy, how: str, is_idempotent: bool) -> None:
-    producer = connect(through=proxy, request_timeout_ms=300, enable_idempotence=is_idempotent, linger_ms=10_000)
+    producer = connect(through=proxy, request_timeout_ms=150, enable_idempotence=is_idempotent, linger_ms=10_000)
     fault = proxy.on("Produce", times=2)
     (fault.cut_before if how == "cut" else fault.swallow_request)()
     witness = Witness(producer, topic)
@@ -61,7 +61,7 @@ def test_request_when_it_is_lost_then_it_is_sent_again(
     assert fault.count == 2
     assert len(proxy.requests("Produce")) == 3
     assert sorted(witness.metadata) == [0, 1, 2, 3, 4]
-    witness.check_log(cluster.log(topic))
+    witness.check_log(cluster)
 
 
 def test_answer_when_it_is_lost_without_idempotence_then_the_records_are_stored_twice(
@@ -84,7 +84,7 @@ def test_error_when_it_is_retriable_then_the_batch_is_sent_again(
     assert fault.count == 2
     assert len(proxy.requests("Produce")) == 3
     assert sorted(witness.metadata) == [0, 1, 2]
-    witness.check_log(cluster.log(topic))
+    witness.check_log(cluster)
 
 
 @pytest.mark.parametrize("code", REFUSALS, ids=lambda code: code.name)
@@ -109,7 +109,7 @@ def test_error_when_it_is_final_then_the_batch_fails_at_once_and_the_next_is_sto
         witness.send(number)
         witness.await_all()
     assert sorted(witness.metadata) == [0, 2, 3]
-    witness.check_log(cluster.log(topic))
+    witness.check_log(cluster)
     await_memory_back(producer)
 
 
@@ -125,7 +125,7 @@ def test_retries_when_they_are_used_up_then_the_error_of_the_last_attempt_is_tol
     assert error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert error.retriable is True
     assert fault.count == retries + 1
-    witness.check_log(cluster.log(topic))
+    witness.check_log(cluster)
     assert not cluster.log(topic)
 
 
@@ -133,7 +133,7 @@ def test_retries_when_they_are_used_up_then_the_error_of_the_last_attempt_is_tol
 @pytest.mark.parametrize("how", ["cut", "swallowed"])
 def test_retries_when_there_are_none_and_the_connection_fails_then_the_outcome_fits_the_log(
         cluster: Cluster, topic: str, connect: Connect, proxy: FaultProxy, how: str, is_stored: bool) -> None:
-    producer = connect(through=proxy, enable_idempotence=False, retries=0, request_timeout_ms=300)
+    producer = connect(through=proxy, enable_idempotence=False, retries=0, request_timeout_ms=150)
     fault = proxy.on("Produce")
     {("cut", False): fault.cut_before, ("cut", True): fault.cut_after,
      ("swallowed", False): fault.swallow_request, ("swallowed", True): fault.swallow_answer}[how, is_stored]()
@@ -150,7 +150,7 @@ def test_retries_when_there_are_none_and_the_connection_fails_then_the_outcome_f
     assert len(cluster.log(topic)) == is_stored
     witness.send(1)
     witness.await_all()
-    witness.check_log(cluster.log(topic))
+    witness.check_log(cluster)
     await_memory_back(producer)
 
 
@@ -164,5 +164,5 @@ def test_batch_when_it_is_found_too_large_then_its_records_are_sent_in_smaller_o
     assert sorted(witness.metadata) == list(range(40))
     assert witness.order == list(range(40))
     assert numbers_of(cluster.log(topic)) == list(range(40))
-    witness.check_log(cluster.log(topic))
+    witness.check_log(cluster)
     await_memory_back(producer)

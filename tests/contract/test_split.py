@@ -29,8 +29,7 @@ def test_batches_when_the_topic_finds_them_too_large_then_all_records_are_stored
     for number in range(1500):
         witness.send(number, partition=number % 2)
     producer.flush(GIVE_UP_S)
-    log = cluster.log(narrow_topic)
-    witness.check_log(log)
+    log = witness.check_log(cluster)
     assert len(witness.metadata) == 1500
     for partition in (0, 1):
         numbers = list(range(partition, 1500, 2))
@@ -51,5 +50,5 @@ def test_record_when_the_topic_finds_it_too_large_then_it_alone_is_refused(
     assert isinstance(error, RecordTooLargeError)
     assert error.outcome == "rejected"
     assert sorted(witness.metadata) == [0, 2]
-    witness.check_log(cluster.log(narrow_topic))
+    witness.check_log(cluster)
     await_memory_back(producer)

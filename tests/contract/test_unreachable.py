@@ -53,7 +53,7 @@ def test_topic_when_it_appears_while_send_waits_then_the_record_is_stored(
     cluster.create_topic(topic_name)
     asked.release()
     thread.join(GIVE_UP_S)
-    witness.check_log(cluster.log(topic_name))
+    witness.check_log(cluster)
     assert sorted(witness.metadata) == [0]
 
 
@@ -63,7 +63,7 @@ def test_topic_when_the_cluster_creates_it_then_the_record_is_stored(
     witness = Witness(connect(), topic_name)
     witness.send(0)
     witness.await_all()
-    witness.check_log(cluster.log(topic_name))
+    witness.check_log(cluster)
     assert sorted(witness.metadata) == [0]
 
 
@@ -148,5 +148,5 @@ def test_cluster_when_it_comes_back_in_time_then_records_from_before_and_during_
     assert not witness.futures[19].done()
     proxy.heal()
     producer.flush(GIVE_UP_S)
-    witness.check_log(cluster.log(topic))
+    witness.check_log(cluster)
     assert sorted(witness.metadata) == list(range(20))

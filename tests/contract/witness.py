@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from pyproducer import FutureRecordMetadata, KafkaError, KafkaProducer, RecordMetadata
 from pyproducer.testing import ConsumedRecord
-from tests.contract.clusters import GIVE_UP_S, POLL_S
+from tests.contract.clusters import GIVE_UP_S, POLL_S, Cluster
 
 NEVER_IN_THE_LOG = ("not_sent", "rejected")
 
@@ -91,9 +91,13 @@ class Witness:
         assert getattr(told, "outcome", None) == getattr(error, "outcome", None)
         return error
 
-    def check_log(self, records: list[ConsumedRecord]) -> None:
-        """Compare what was told with what is in the log: acknowledged once, at its offset; failed as it was said."""
+    def check_log(self, cluster: Cluster) -> list[ConsumedRecord]:
+        """Wait until all is decided, and compare what was told with the log, which is returned.
+
+        An acknowledged record is there once, at its offset; a failed one as its outcome says.
+        """
         self.await_all()
+        records = cluster.log(self._topic)
         stored = Counter(numbers_of(records))
         places = {(record.partition, record.offset): number_of(record) for record in records}
         for number, metadata in self.metadata.items():
@@ -106,6 +110,7 @@ class Witness:
             most = 0 if outcome in NEVER_IN_THE_LOG else 1
             assert stored[number] <= most, f"record {number} is {outcome} and {stored[number]} times in the log"
         assert not stored.keys() - self.futures.keys(), "the log has records that were not sent"
+        return records
 
 
 def number_of(record: ConsumedRecord) -> int:
