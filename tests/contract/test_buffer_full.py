@@ -18,10 +18,10 @@ RECORD = 15_000
 SMALL_BUFFER = {"buffer_memory": MEMORY, "batch_size": 0}
 
 
-def fill(producer: KafkaProducer, witness: Witness) -> int:
-    """Send until there is no room for one more record; return how many were sent."""
+def fill(producer: KafkaProducer, witness: Witness, *, leave: int = 0) -> int:
+    """Send until there is no room for one more record, or to leave so much free; return how many were sent."""
     count = 0
-    while free_bytes(producer) >= RECORD + 2_000:
+    while free_bytes(producer) >= RECORD + 2_000 + leave:
         witness.send(count, padding=RECORD)
         count += 1
     return count
@@ -117,11 +117,40 @@ def test_buffer_when_several_wait_then_the_one_who_came_first_is_served_first(
     assert sorted(witness.metadata) == list(range(count + 2))
 
 
+def test_buffer_when_somebody_waits_then_a_record_that_would_fit_waits_behind(
+        cluster: Cluster, topic: str, connect: Connect, proxy: FaultProxy) -> None:
+    producer = connect(through=proxy, **SMALL_BUFFER)
+    producer.partitions_for(topic)
+    held = proxy.on("Produce", times=None).hold_request()
+    witness = Witness(producer, topic)
+    count = fill(producer, witness, leave=2 * RECORD)
+    assert free_bytes(producer) >= 2 * RECORD
+    served: list[str] = []
+
+    def send(name: str, number: int, size: int) -> None:
+        witness.send(number, padding=size)
+        served.append(name)
+
+    big = threading.Thread(target=send, args=("big", count, 4 * RECORD))
+    big.start()
+    await_waiting(producer, 1)
+    tiny = threading.Thread(target=send, args=("tiny", count + 1, 10))
+    tiny.start()
+    wait_until(lambda: served or producer.metrics()["waiting-threads"] == 2, "the tiny record waits, or does not")
+    before_memory_came_back = list(served)
+    held.release()
+    for thread in (big, tiny):
+        thread.join(GIVE_UP_S)
+    assert not before_memory_came_back
+    witness.check_log(cluster)
+    assert sorted(witness.metadata) == list(range(count + 2))
+
+
 def test_max_block_ms_when_both_metadata_and_memory_are_waited_for_then_they_share_it(
         cluster: Cluster, topic: str, topic_name: str, connect: Connect, proxy: FaultProxy) -> None:
     """One record waits first for metadata and then for memory; another, later, for memory alone: the first gives up
     first. With the whole of max.block.ms for each wait it would give up last."""
-    block_s = 1.0
+    block_s = 1.5
     producer = connect(through=proxy, max_block_ms=int(block_s * 1000), **SMALL_BUFFER)
     producer.partitions_for(topic)
     other = cluster.new_topic(f"{topic_name}-other")
@@ -139,9 +168,9 @@ def test_max_block_ms_when_both_metadata_and_memory_are_waited_for_then_they_sha
     both = threading.Thread(target=send, args=("both", other))
     memory = threading.Thread(target=send, args=("memory", topic))
     both.start()
-    begun = time.monotonic()
     metadata.await_count()
-    time.sleep(max(0.0, begun + 0.4 * block_s - time.monotonic()))  # the second begins when 0.4 are gone
+    begun = time.monotonic()  # or earlier
+    time.sleep(0.4 * block_s)  # the second begins when 0.4 are gone
     memory.start()
     await_waiting(producer, 1)
     time.sleep(max(0.0, begun + 0.8 * block_s - time.monotonic()))  # and 0.8 are spent on metadata

@@ -32,10 +32,10 @@ def wire_bytes(proxy: FaultProxy) -> int:
 
 
 def send_all(topic: str, connect: Connect, proxy: FaultProxy, values: list[bytes], **settings: Any) -> int:
-    """Send values as one batch; return what it takes on the wire."""
+    """Send values as one batch, the same before compression each time; return what it takes on the wire."""
     before = wire_bytes(proxy)
     with connect(through=proxy, linger_ms=20_000, batch_size=900_000, **settings) as producer:
-        futures = [producer.send(topic, value, partition=0) for value in values]
+        futures = [producer.send(topic, value, partition=0, timestamp=1_600_000_000_000) for value in values]
         producer.flush(GIVE_UP_S)
         assert all(future.exception(0) is None for future in futures)
         await_memory_back(producer)
