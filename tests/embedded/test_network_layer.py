@@ -11,8 +11,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from pyproducer.broker import EmbeddedBroker, kafka_apis
+from pyproducer.broker import EmbeddedBroker, handler_pool, kafka_apis
+from pyproducer.broker import processor as processor_module
 from pyproducer.broker.broker_server import BrokerServer
+from pyproducer.broker.cluster_state import ClusterState
 from pyproducer.broker.in_process import InProcessCluster
 from pyproducer.broker.kafka_apis import ApiHandler
 from pyproducer.broker.processor import Processor
@@ -23,7 +25,16 @@ from pyproducer.common.errors import ConfigError
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.header import parse_response_correlation_id
 from pyproducer.record.batch_writer import build_batch
-from tests.support.raw_client import RawClient, fetch_body, framed, metadata_body, produce_body, produced, request_bytes
+from tests.support.raw_client import (
+    RawClient,
+    fetch_body,
+    fetched,
+    framed,
+    metadata_body,
+    produce_body,
+    produced,
+    request_bytes,
+)
 
 StartBroker = Callable[..., EmbeddedBroker]
 METADATA = framed(request_bytes(ApiKeys.METADATA, 1, metadata_body()))
@@ -35,6 +46,12 @@ def server_of(broker: EmbeddedBroker) -> BrokerServer:
     return cluster.servers[0]
 
 
+def state_of(broker: EmbeddedBroker) -> ClusterState:
+    cluster = broker._cluster
+    assert isinstance(cluster, InProcessCluster)
+    return cluster.state
+
+
 def processors_of(broker: EmbeddedBroker) -> tuple[Processor, ...]:
     return server_of(broker).socket_server.acceptors["PLAINTEXT"].processors
 
@@ -43,7 +60,7 @@ def connect(broker: EmbeddedBroker) -> RawClient:
     return RawClient(("127.0.0.1", broker.port))
 
 
-def await_true(condition: Callable[[], bool], *, within_s: float = 5.0) -> None:
+def await_true(condition: Callable[[], bool], *, within_s: float = 30.0) -> None:
     deadline = time.monotonic() + within_s
     while not condition():
         assert time.monotonic() < deadline, "it did not happen in time"
@@ -171,7 +188,7 @@ def test_c20_a_full_request_queue_blocks_the_processor(start_broker: StartBroker
         client.send_bytes(METADATA)
     await_true(lambda: channel.request_queue_size == 2)
     clients[6].send_bytes(METADATA)
-    time.sleep(0.5)
+    assert clients[6].is_silent(for_s=0.3)
     assert channel.request_queue_size == 2
     assert len(metadata_handler.requests) == 1
     assert processors_of(broker)[0].bytes_read < 7 * len(METADATA), "the processor read on while it was blocked"
@@ -202,8 +219,9 @@ def test_c22_order_is_kept_with_many_handlers_and_odd_delays(
     assert set(handled.values()) == {1}
 
 
-def test_c22_200_connections_of_100_pipelined_requests_keep_their_order_and_the_bound_of_the_queue(
+def test_c22_60_connections_of_40_pipelined_requests_keep_their_order_and_the_bound_of_the_queue(
         start_broker: StartBroker, metadata_handler: Handler) -> None:
+    connections, requests = 60, 40
     broker = start_broker(config={"queued.max.requests": 16})
     channel = server_of(broker).channel
     depths: list[int] = []
@@ -213,50 +231,36 @@ def test_c22_200_connections_of_100_pipelined_requests_keep_their_order_and_the_
         return 0.0
 
     metadata_handler.delay_s = look_at_the_queue
-    clients = [connect(broker) for _ in range(200)]
+    clients = [connect(broker) for _ in range(connections)]
     metadata_handler.gate.clear()
     for client in clients:
         client.send_bytes(b"".join(
             framed(request_bytes(ApiKeys.METADATA, 1, metadata_body(), correlation_id=number))
-            for number in range(100)))
+            for number in range(requests)))
     await_true(lambda: channel.request_queue_size == 16)
     metadata_handler.gate.set()
     for client in clients:
-        assert [parse_response_correlation_id(client.receive_frame()) for _ in range(100)] == list(range(100))
+        assert [parse_response_correlation_id(client.receive_frame()) for _ in range(requests)] == list(
+            range(requests))
         client.close()
-    assert len(depths) == 20_000
+    assert len(depths) == connections * requests
     assert max(depths) <= 16
     assert channel.request_queue_size == 0
 
 
-def test_c23_an_idle_broker_selects_a_few_times_a_second(
-        start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch) -> None:
-    polls: Counter[int] = Counter()
-    original = Processor.run_once
-
-    def counting(self: Processor, now_ms: int) -> None:
-        polls[self.processor_id] += 1
-        original(self, now_ms)
-
-    monkeypatch.setattr(Processor, "run_once", counting)
-    broker = start_broker()
-    with connect(broker) as client:
-        client.request(ApiKeys.METADATA, 1, metadata_body())
-        time.sleep(0.2)
-        polls.clear()
-        time.sleep(1)
-    assert polls
-    assert all(count <= 6 for count in polls.values())
-
-
-def test_c25_a_response_wakes_the_processor(start_broker: StartBroker, metadata_handler: Handler) -> None:
+def test_c25_a_response_wakes_the_processor(
+        start_broker: StartBroker, metadata_handler: Handler, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a selector that sleeps for as long as nothing happens, only the wakeup lets the response out."""
+    monkeypatch.setattr(processor_module, "POLL_TIMEOUT_MS", 3_600_000)
     broker = start_broker(config={"num.network.threads": 1})
-    metadata_handler.delay_s = lambda: 0.1  # the selector is asleep by then, for 300 ms
+    metadata_handler.gate.clear()
     with connect(broker) as client:
-        begin = time.monotonic()
-        client.request(ApiKeys.METADATA, 1, metadata_body())
-        assert time.monotonic() - begin < 0.25
-    assert server_of(broker).channel.response_queue_sizes() == {0: 0}
+        client.send_bytes(METADATA)
+        await_true(lambda: len(metadata_handler.requests) == 1)
+        assert client.is_silent(for_s=0.1)  # the processor goes to sleep meanwhile
+        metadata_handler.gate.set()
+        client.receive_frame()
+    await_true(lambda: server_of(broker).channel.response_queue_sizes() == {0: 0})
 
 
 def test_c26_processors_are_removed_and_added_while_requests_are_handled(
@@ -264,6 +268,7 @@ def test_c26_processors_are_removed_and_added_while_requests_are_handled(
     broker = start_broker(config={"num.network.threads": 4})
     server = server_of(broker)
     clients = [connect(broker) for _ in range(4)]
+    ports = [f"127.0.0.1:{client.local_port}" for client in clients]
     await_true(lambda: [processor.connection_count for processor in processors_of(broker)] == [1, 1, 1, 1])
     metadata_handler.gate.clear()
     for client in clients:
@@ -273,9 +278,12 @@ def test_c26_processors_are_removed_and_added_while_requests_are_handled(
     metadata_handler.gate.set()
     outcomes = []
     for client in clients:
-        outcomes.append(client.is_closed(within_s=1))
+        outcomes.append(client.is_closed())  # an answer comes, or the end
         client.close()
-    assert sorted(outcomes) == [False, False, True, True]
+    owners = [request.processor for request in sorted(
+        metadata_handler.requests, key=lambda request: ports.index(request.context.client_address))]
+    assert sorted(owners) == [0, 1, 2, 3], "in turn"
+    assert outcomes == [owner > 1 for owner in owners], "the last two are gone, with their connections"
     assert sorted(server.channel.response_queue_sizes()) == [0, 1]
     server.socket_server.resize_thread_pool(3)
     assert len(processors_of(broker)) == 3
@@ -294,12 +302,15 @@ def test_c26_resizing_by_more_than_a_factor_of_two_is_refused(start_broker: Star
         server.socket_server.resize_thread_pool(count)
 
 
-def test_c27_stop_with_idle_handlers_and_connections_takes_less_than_a_second(start_broker: StartBroker) -> None:
+def test_c27_stop_with_idle_handlers_and_connections_wakes_whoever_sleeps(
+        start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Selectors and handlers that would sleep for an hour: without being woken, nobody would end."""
+    monkeypatch.setattr(processor_module, "POLL_TIMEOUT_MS", 3_600_000)
+    monkeypatch.setattr(handler_pool, "RECEIVE_TIMEOUT_MS", 3_600_000)
     broker = start_broker()
     clients = [connect(broker) for _ in range(5)]
-    begin = time.monotonic()
+    await_true(lambda: server_of(broker).socket_server.connection_count == 5)
     broker.stop()
-    assert time.monotonic() - begin < 1
     for client in clients:
         assert client.is_closed()
         client.close()
@@ -307,17 +318,23 @@ def test_c27_stop_with_idle_handlers_and_connections_takes_less_than_a_second(st
 
 def test_c27_stop_ends_a_long_poll_and_a_blocked_processor(
         start_broker: StartBroker, metadata_handler: Handler) -> None:
-    broker = start_broker(config={"num.network.threads": 1, "num.io.threads": 1, "queued.max.requests": 1})
+    broker = start_broker(topics=["orders"], config={
+        "num.network.threads": 1, "num.io.threads": 1, "queued.max.requests": 1})
+    poll = connect(broker)
+    poll.send_request(ApiKeys.FETCH, 4, fetch_body(4, "orders", 0, 0, max_wait_ms=3_600_000))
+    await_true(lambda: len(state_of(broker).delayed_fetches) == 1)
     metadata_handler.gate.clear()
     clients = [connect(broker) for _ in range(5)]
     for client in clients:
         client.send_bytes(METADATA)
     await_true(lambda: server_of(broker).channel.request_queue_size == 1)
-    threading.Timer(0.1, metadata_handler.gate.set).start()
-    begin = time.monotonic()
-    broker.stop()
-    assert time.monotonic() - begin < 1
-    for client in clients:
+    opener = threading.Timer(0.1, metadata_handler.gate.set)
+    opener.start()
+    broker.stop()  # it waits for the handler and for nobody else
+    opener.join()
+    _, answer = poll.receive_response(ApiKeys.FETCH, 4)
+    assert (fetched(answer)["error_code"], fetched(answer)["records"]) == (0, b""), "told before it is cut off"
+    for client in (*clients, poll):
         client.close()
 
 
@@ -353,17 +370,17 @@ def test_c41_idle_connections_are_closed(start_broker: StartBroker) -> None:
     broker = start_broker(config={"connections.max.idle.ms": 200})
     with connect(broker) as client:
         client.request(ApiKeys.METADATA, 1, metadata_body())
-        assert client.is_closed(within_s=3)
+        assert client.is_closed()
 
 
 def test_c41_a_connection_whose_request_is_being_handled_is_not_idle(start_broker: StartBroker) -> None:
     broker = start_broker(topics=["orders"], config={"connections.max.idle.ms": 200})
     with connect(broker) as client:
         begin = time.monotonic()
-        client.request(ApiKeys.FETCH, 4, fetch_body(4, "orders", 0, 0, max_wait_ms=900))
-        assert time.monotonic() - begin > 0.8
+        client.request(ApiKeys.FETCH, 4, fetch_body(4, "orders", 0, 0, max_wait_ms=500))
+        assert time.monotonic() - begin > 0.49
         client.request(ApiKeys.METADATA, 1, metadata_body())
-        assert client.is_closed(within_s=3)
+        assert client.is_closed()
 
 
 def test_a_hundred_connections_that_only_connect_are_gone_when_closed(start_broker: StartBroker) -> None:

@@ -86,6 +86,6 @@ def test_plain_bytes_on_the_tls_listener_close_only_their_connection(
     broker = tls_broker(start_broker, certificates)
     with RawClient(("127.0.0.1", int(broker.bootstrap_servers_of("SSL").rpartition(":")[2]))) as plain:
         plain.send_request(ApiKeys.METADATA, 1, metadata_body())
-        assert not plain.is_silent(for_s=5)
+        assert not plain.is_silent(for_s=30)
     with tls_client(broker, certificates) as client:
         assert client.request(ApiKeys.METADATA, 12, metadata_body("orders"))["topics"][0]["error_code"] == 0

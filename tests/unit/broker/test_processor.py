@@ -23,6 +23,7 @@ from pyproducer.broker.request_channel import (
     TornResponse,
 )
 from pyproducer.common.clock import SystemClock
+from pyproducer.network.channel import KafkaChannel
 from pyproducer.network.channel_mute import ChannelMuteState
 from pyproducer.network.selector import Selector
 from pyproducer.protocol.apis import ApiKeys
@@ -200,6 +201,30 @@ def test_connection_when_its_throttle_ends_before_its_response_then_it_stays_mut
     assert stage.channel.correlation_ids == [1]
     stage.answer(request)
     stage.turn_until(lambda: len(stage.channel.queued) == 2)
+
+
+# ---- sleep
+
+def test_c23_a_processor_when_nothing_happens_then_it_sleeps_for_the_whole_time_of_each_turn(
+        stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """300 ms, as in Java: an open connection, silent or muted, must not make it look around all the time."""
+    silent, waiting = stage.connect(), stage.connect()
+    silent.send_bytes(frame(1))
+    stage.turn_until(lambda: stage.channel.queued)
+    stage.answer(stage.channel.requests[0])
+    waiting.send_bytes(frame(2) + frame(3))
+    stage.turn_until(lambda: len(stage.channel.queued) == 2)
+    stage.turn_in_vain()
+    slept: list[int] = []
+
+    def sleep(timeout_ms: int, _channel: object = None) -> list[tuple[KafkaChannel, int]]:
+        slept.append(timeout_ms)
+        return []
+
+    monkeypatch.setattr(stage.selector.interest, "select", sleep)
+    for _ in range(3):
+        stage.processor.run_once(0)
+    assert slept == [300, 300, 300]
 
 
 # ---- ends
