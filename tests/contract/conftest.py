@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import gc
 import importlib.util
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -43,15 +42,6 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     needed = {ability for mark in metafunc.definition.iter_markers("needs") for ability in mark.args}
     metafunc.parametrize("cluster", [kind for kind, cannot in CANNOT.items() if not needed & cannot.keys()],
                          indirect=True, scope="session")
-
-
-@pytest.fixture(scope="package", autouse=True)
-def _frozen_objects() -> Iterator[None]:
-    """Keep what was there before out of the garbage collector: no_leaks looks at every object twice in each test."""
-    gc.collect()
-    gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 @pytest.fixture(scope="session")
