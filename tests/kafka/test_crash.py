@@ -260,4 +260,5 @@ def test_close_when_the_broker_is_gone_then_it_gives_up_after_its_timeout(own_ka
     for future in futures:
         error = future.exception(0)
         assert isinstance(error, ProducerClosedError), error
-        assert error.outcome == "unknown"
+        # What was written to the connection before its end was noticed may have arrived; the rest never left.
+        assert error.outcome in ("not_sent", "unknown")
