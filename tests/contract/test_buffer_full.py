@@ -155,8 +155,6 @@ def test_max_block_ms_when_both_metadata_and_memory_are_waited_for_then_they_sha
     producer.partitions_for(topic)
     other = cluster.new_topic(f"{topic_name}-other")
     proxy.on("Produce", times=None).hold_request()
-    witness = Witness(producer, topic)
-    fill(producer, witness)
     metadata = proxy.on("Metadata", times=None).hold_answer()
     ended: list[str] = []
     errors: dict[str, BaseException | None] = {}
@@ -170,7 +168,8 @@ def test_max_block_ms_when_both_metadata_and_memory_are_waited_for_then_they_sha
     both.start()
     metadata.await_count()
     begun = time.monotonic()  # or earlier
-    time.sleep(0.4 * block_s)  # the second begins when 0.4 are gone
+    fill(producer, Witness(producer, topic))  # after the question: on one connection it would stand behind
+    time.sleep(max(0.0, begun + 0.4 * block_s - time.monotonic()))  # the second begins when 0.4 are gone
     memory.start()
     await_waiting(producer, 1)
     time.sleep(max(0.0, begun + 0.8 * block_s - time.monotonic()))  # and 0.8 are spent on metadata
