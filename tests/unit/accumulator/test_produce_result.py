@@ -160,6 +160,16 @@ def test_split_moves_the_futures_and_a_waiter_sees_the_new_outcome():
     assert [future.result(0).offset for future in futures] == list(range(20))
 
 
+@pytest.mark.parametrize("how", ["stored", "failed"])
+def test_batch_when_it_is_done_then_takes_no_record_any_more(how):
+    batch, _ = make_batch(1)
+    if how == "stored":
+        batch.complete(1)
+    else:
+        batch.fail(lambda index: DisconnectedError("gone"))
+    assert batch.try_append(1, None, b"late", (), None) is None
+
+
 def test_split_when_the_new_size_changes_nothing_halves_instead():
     batch = ProducerBatch(TP, created_ms=0, write_limit_bytes=10_000, reserved_bytes=0)
     for i in range(4):
