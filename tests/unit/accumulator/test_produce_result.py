@@ -109,6 +109,15 @@ def test_done_callback_before_and_after_completion():
     assert seen == [("before", 4), ("after", 4)]
 
 
+def test_done_callbacks_when_they_are_run_again_then_nobody_is_told_twice():
+    batch, (future,) = make_batch(1)
+    seen = []
+    future.add_done_callback(seen.append)
+    batch.complete(4)
+    batch.result.run_done_callbacks(future)
+    assert seen == [future]
+
+
 def test_await_gives_the_metadata_or_raises():
     batch, futures = make_batch(1)
     failing, failing_futures = make_batch(1)
