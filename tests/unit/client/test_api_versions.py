@@ -48,3 +48,21 @@ def test_finalized_features_when_epochs_differ_then_the_highest_wins_and_outlive
     assert versions.finalized_features.epoch == 5
     versions.update(2, node(epoch=6, **{"transaction.version": 1}))
     assert versions.feature_level("transaction.version") == 1
+
+
+def test_response_when_read_then_ranges_and_features_are_kept():
+    versions = NodeApiVersions.from_response({
+        "api_keys": [{"api_key": 0, "min_version": 3, "max_version": 9}],
+        "supported_features": [{"name": "transaction.version", "min_version": 0, "max_version": 2}],
+        "finalized_features": [{"name": "transaction.version", "min_version_level": 1, "max_version_level": 2}],
+        "finalized_features_epoch": 7}, name="host:1")
+    assert versions.ranges == {0: VersionRange(3, 9)}
+    assert versions.supported_features == {"transaction.version": VersionRange(0, 2)}
+    assert versions.finalized_features == FinalizedFeatures(7, {"transaction.version": 2})
+    assert versions.name == "host:1"
+
+
+def test_response_when_it_is_of_an_old_version_then_no_features():
+    versions = NodeApiVersions.from_response({"api_keys": []})
+    assert versions.supported_features == {}
+    assert versions.finalized_features == FinalizedFeatures(-1, {})

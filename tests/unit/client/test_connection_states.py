@@ -178,3 +178,22 @@ def test_poll_delay_when_never_connected_or_connecting():
     assert connections.poll_delay_ms(1, 0) == 0
     connections.connecting(NODE, 0)
     assert connections.poll_delay_ms(1, 0) == NEVER_MS
+
+
+@pytest.mark.parametrize("stage", ["connecting", "checking_api_versions"])
+def test_preparing_when_the_connection_ends_before_it_is_ready_then_nobody_prepares_any_more(stage):
+    connections = states()
+    connections.connecting(NODE, 0)
+    if stage == "checking_api_versions":
+        connections.checking_api_versions(1)
+    assert connections.is_anyone_preparing()
+    connections.disconnected(1, 5, DisconnectedError("no"))
+    assert not connections.is_anyone_preparing()
+    assert not connections.has_preparing_nodes()
+    assert connections.ms_to_next_setup_deadline(5) == NEVER_MS
+
+
+def test_throttle_when_none_was_asked_for_then_no_delay_from_the_first_moment_on():
+    connections = states()
+    connections.connecting(NODE, 0)
+    assert connections.throttle_delay_ms(1, 0) == 0

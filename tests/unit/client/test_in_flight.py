@@ -64,14 +64,18 @@ def test_complete_unanswerable_when_another_request_is_behind_it():
 
 def test_clear_all_when_requests_are_in_flight_then_oldest_first_and_counts_fall():
     requests = InFlightRequests(5)
-    first, second, other = in_flight(), in_flight(expect_response=False), in_flight(2)
-    for request in (first, second, other):
+    first, second, third, other = (in_flight(), in_flight(expect_response=False), in_flight(expect_response=False),
+                                   in_flight(2))
+    for request in (first, second, third, other):
         requests.add(request)
-    assert requests.clear_all(1) == [first, second]
+    assert requests.has_unanswerable()
+    assert requests.clear_all(1) == [first, second, third]
     assert requests.clear_all(1) == []
     assert requests.count(1) == 0
     assert requests.count() == 1
     assert not requests.has_unanswerable()
+    requests.add(in_flight(2, expect_response=False))
+    assert requests.has_unanswerable()
 
 
 def test_timed_out_nodes_when_the_answer_is_one_ms_late():

@@ -233,6 +233,31 @@ def test_update_leaders_when_newer_then_the_snapshot_has_them():
     assert md.fetch().partition(TopicPartition("t", 0)).leader_epoch == 5
 
 
+def test_update_when_an_older_answer_comes_late_then_the_newer_leader_stays():
+    md = metadata()
+    md.add("t", 0)
+    answer(md, 0, topic_row("t", 1, epoch=4))
+    for epoch, leader in ((6, 2), (5, 1)):
+        md.request_update()
+        answer(md, 1000, topic_row("t", leader, epoch=epoch))
+        assert md.fetch().leader_for(TopicPartition("t", 0)).node_id == 2
+        assert md.update_leaders({TopicPartition("t", 0): (1, 6)}) == set()
+
+
+def test_request_update_when_the_answers_had_no_news_then_the_backoff_begins_anew_only_if_asked_to():
+    md = metadata()
+    md.add("missing", 0)
+    for _ in range(3):
+        answer(md, 0)
+    assert md.time_to_next_update(0) == 400
+    md.request_update()
+    answer(md, 0)
+    assert md.time_to_next_update(0) == 800
+    md.request_update(reset_equivalent_backoff=True)
+    answer(md, 0)
+    assert md.time_to_next_update(0) == 100
+
+
 def test_rebootstrap_when_soft_then_partitions_and_leaders_stay():
     md = metadata()
     md.add("t", 0)

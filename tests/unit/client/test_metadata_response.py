@@ -74,6 +74,15 @@ def test_merge_when_metadata_is_older_than_version_9_then_epochs_are_not_trusted
     assert leader(old) == 2
     assert T0 not in old.leader_epochs
     assert old.cluster.partition(T0).leader_epoch == -1
+    first_trusted = merge(response(topic_row("t", 2, epoch=4)), known, version=9)
+    assert (leader(first_trusted), first_trusted.leader_epochs[T0]) == (1, 5)
+
+
+def test_merge_when_one_topic_is_internal_then_only_that_is():
+    row = topic_row("__consumer_offsets", 1)
+    row["is_internal"] = True
+    merged = merge(response(topic_row("t", 1), row))
+    assert set(merged.cluster.internal_topics) == {"__consumer_offsets"}
 
 
 def test_merge_when_topic_ids_are_missing_then_none_are_kept():

@@ -199,6 +199,17 @@ def test_throttled_broker_when_metadata_is_due_then_another_is_asked():
     assert {request.connection_id for request in setup.selector.asked(ApiKeys.METADATA)[1:4]} == {"2"}
 
 
+def test_bootstrap_when_nobody_was_ever_reached_then_it_is_not_started_over(caplog):
+    setup = Setup(bootstrap=ONE)
+    setup.selector.accepts = lambda connection_id: REFUSED
+    with caplog.at_level("INFO", logger="pyproducer.client"):
+        for _ in range(8):
+            setup.clock.advance(1_000)
+            setup.poll()
+    assert len(setup.selector.connects) > 2
+    assert "asking the bootstrap servers as well" not in caplog.text
+
+
 def test_canonical_names_when_asked_for_then_the_bootstrap_nodes_have_them(monkeypatch):
     monkeypatch.setattr(socket, "getaddrinfo", lambda host, port, **options: [
         (socket.AF_INET, 1, 6, "", ("10.0.0.1", port)), (socket.AF_INET, 1, 6, "", ("10.0.0.2", port))])
@@ -207,6 +218,13 @@ def test_canonical_names_when_asked_for_then_the_bootstrap_nodes_have_them(monke
     setup.poll()
     assert setup.metadata.nodes_to_ask() == (Node(-1, "name-1", 9092), Node(-2, "name-2", 9092))
     assert setup.selector.connects[0].server_hostname in ("name-1", "name-2")
+    monkeypatch.setattr(socket, "getnameinfo", lambda address, flags: ("asked-again", "9092"))
+    for _ in range(5):
+        setup.clock.advance(100)
+        setup.poll()
+    assert setup.metadata.version() == 1
+    names = {connect.server_hostname for connect in setup.selector.connects}
+    assert names <= {"name-1", "name-2"}, "the resolver is asked once"
 
 
 def test_canonical_names_when_they_failed_and_the_client_starts_over_then_they_are_asked_for_at_once(monkeypatch):

@@ -88,6 +88,7 @@ def test_send_when_no_version_is_in_common_then_the_response_says_so_and_nothing
     assert len(setup.selector.timeouts) == polls, "told at once, without sleeping"
     assert isinstance(ended[0].version_mismatch, UnsupportedVersionError)
     assert not ended[0].was_sent_and_unanswered
+    assert ended[0].api_version == -1
     assert setup.client.is_ready(1, setup.now_ms)
 
 

@@ -30,6 +30,7 @@ from pyproducer.common.cluster import Node
 from pyproducer.producer import wiring
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.record.batch_reader import read_batches
+from pyproducer.record.record_reader import Record
 from tests.support.clock import ManualClock
 
 GIVE_UP_S = 30.0
@@ -52,11 +53,13 @@ class ScriptedBroker:
         self.topics: dict[str, int] = {"t": 2}  # name -> number of partitions
         self.topic_errors: dict[str, int] = {}
         self.is_reachable = True
+        self.has_leaders = True
         self.holds = False
         self.holds_metadata = False
         self.error_code = 0  # what answers say, when it answers by itself
         self.requests: list[ClientRequest] = []  # all Produce requests that came
         self.sent: list[tuple[str, int, list[bytes]]] = []  # topic, partition and payloads of their batches, as sent
+        self.records: list[Record] = []  # the same, record by record
         self.payload_sizes: list[int] = []
         self.nodes: dict[int, Node] = {}  # that the producer wanted to talk to, at their newest addresses
         self.was_forgotten = False  # a poll was left to sleep until it gave up
@@ -100,8 +103,9 @@ class ScriptedBroker:
         with self._changed:
             for topic in body["topic_data"]:
                 for row in topic["partition_data"]:
-                    values = [record.value for batch in read_batches(bytes(row["records"])) for record in batch]
-                    self.sent.append((topic["name"], row["index"], values))
+                    records = [record for batch in read_batches(bytes(row["records"])) for record in batch]
+                    self.records.extend(records)
+                    self.sent.append((topic["name"], row["index"], [record.value for record in records]))
                     self.payload_sizes.append(len(row["records"]))
             self.requests.append(request)
             self._unanswered.append((request, body, now_ms))
@@ -220,7 +224,8 @@ class ScriptedBroker:
         code = self.topic_errors.get(name, 0 if count is not None else 3)
         topic_id = uuid.uuid5(uuid.NAMESPACE_DNS, name)
         return {"error_code": code, "name": name, "topic_id": topic_id, "is_internal": False,
-                "partitions": [{"error_code": 0, "partition_index": index, "leader_id": 1, "leader_epoch": 1,
+                "partitions": [{"error_code": 0, "partition_index": index, "leader_id": 1 if self.has_leaders else -1,
+                                "leader_epoch": 1 if self.has_leaders else 0,
                                 "replica_nodes": [1], "isr_nodes": [1], "offline_replicas": []}
                                for index in range(count or 0)]}
 

@@ -34,6 +34,20 @@ def test_dictionary_when_an_index_has_the_highest_bit_then_it_is_not_taken_for_n
     assert facade.broker.sent == [("t", 0, [b"%d" % highest, b"0"])]
 
 
+@pytest.mark.parametrize(("column", "number", "words"), [
+    ("partitions", -1, "partitions, row 1: -1 is out of range: it must be from 0 to 2147483647, or null"),
+    ("partitions", 2**31, "partitions, row 1: 2147483648 is out of range"),
+    ("timestamps", -5, "timestamps, row 1: -5 is out of range"),
+])
+def test_numbers_when_one_is_out_of_range_then_its_row_is_named_and_nothing_is_sent(
+        facades: Facades, column: str, number: int, words: str) -> None:
+    facade = facades()
+    with pytest.raises(ValueError, match=words):
+        facade.producer.send_batch("t", [b"a", b"b"], **{column: pyarrow.array([0, number], pyarrow.int64())})
+    facade.producer.flush(GIVE_UP_S)
+    assert facade.broker.sent == []
+
+
 def header_type(key: Any, value: Any, *names: str) -> Any:
     fields = [pyarrow.field(name, kind) for name, kind in zip(names or ("key", "value"), (key, value), strict=True)]
     return pyarrow.list_(pyarrow.struct(fields))

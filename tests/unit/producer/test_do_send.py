@@ -217,6 +217,14 @@ def test_send_batch_when_one_row_is_above_the_limit_then_no_row_is_sent(
     assert facade.is_memory_whole()
 
 
+@pytest.mark.parametrize("with_serializer", [False, True])
+def test_send_batch_when_headers_make_a_row_too_large_then_refused(facades: Facades, *, with_serializer: bool) -> None:
+    facade = facades(serializers=(None, passing if with_serializer else None), **{"buffer.memory": 50_000})
+    with pytest.raises(RecordTooLargeError, match=r"^Row 1: "):
+        facade.producer.send_batch("t", [b"a", b"b"], headers=[None, [("h", b"v" * 50_000)]])
+    assert facade.is_memory_whole()
+
+
 # Waiting: max.block.ms -----------------------------------------------------------------------------------------------
 
 def test_send_when_the_topic_stays_unknown_then_it_fails_after_max_block_ms(facades: Facades) -> None:
@@ -381,6 +389,36 @@ def test_send_batch_when_rows_fill_a_batch_then_it_is_sent_without_lingering(fac
     facade.broker.await_requests(1)
 
 
+# Topics in use -------------------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("with_serializer", [False, True])
+def test_send_when_a_topic_is_in_use_then_that_is_reported_once_a_second(
+        facades: Facades, monkeypatch: pytest.MonkeyPatch, *, with_serializer: bool) -> None:
+    """metadata.max.idle.ms is minutes, so the report of each record would only cost time; none would lose the topic."""
+    clock = ManualClock()
+    facade = facades(clock, serializers=(None, passing if with_serializer else None))
+    facade.know()
+    metadata = facade.producer._runtime.metadata
+    reports: list[int] = []
+    real = metadata.add
+    monkeypatch.setattr(metadata, "add", lambda topic, now_ms: reports.append(now_ms) or real(topic, now_ms))
+    for _ in range(30):
+        facade.producer.send("t", b"v", partition=0)
+        clock.advance(100)
+    assert reports == [0, 1000, 2000]
+
+
+def test_send_when_no_partition_has_a_leader_then_records_wait_for_one_in_turn(facades: Facades) -> None:
+    facade = facades(**{"linger.ms": 0})
+    facade.broker.has_leaders = False
+    futures = [facade.producer.send("t", b"v") for _ in range(4)]
+    facade.broker.take_turns()
+    assert facade.broker.sent == []
+    facade.broker.has_leaders = True
+    facade.broker.tell_topics()
+    assert sorted(future.result(GIVE_UP_S).partition for future in futures) == [0, 0, 1, 1]
+
+
 # The shape of the call -----------------------------------------------------------------------------------------------
 
 def test_send_when_given_a_record_or_its_parts_then_the_same_is_sent(facades: Facades) -> None:
@@ -424,6 +462,36 @@ def test_send_when_there_is_no_timestamp_then_it_is_the_time_of_the_call(facades
     facade = facades(clock, **{"linger.ms": 0})
     assert facade.producer.send("t", b"v").result(GIVE_UP_S).timestamp == 1_234_567_890_123
     assert facade.producer.send("t", b"v", timestamp=0).result(GIVE_UP_S).timestamp == 0
+
+
+def test_send_when_a_serializer_is_asked_then_it_gets_topic_headers_and_data(facades: Facades) -> None:
+    asked: list[Any] = []
+
+    def writing(topic: str, headers: Any, data: Any) -> bytes:
+        asked.append((topic, headers, data))
+        return repr(data).encode()
+
+    facade = facades(serializers=(writing, writing))
+    facade.producer.send("t", 5, key=6, partition=0, headers=[("h", b"1")]).result(GIVE_UP_S)
+    facade.producer.send_batch("t", [7], keys=[8], partitions=[0], headers=[[("h", b"2")]]).result(GIVE_UP_S)
+    assert [(topic, tuple(map(tuple, headers)), data) for topic, headers, data in asked] == [
+        ("t", (("h", b"1"),), 6), ("t", (("h", b"1"),), 5), ("t", (("h", b"2"),), 8), ("t", (("h", b"2"),), 7)]
+    assert [(record.key, record.value) for record in facade.broker.records] == [(b"6", b"5"), (b"8", b"7")]
+
+
+def test_send_when_a_record_has_all_parts_then_they_come_to_the_broker_on_every_road(facades: Facades) -> None:
+    headers = [("h", b"1"), ("n", None), ("h", b"")]
+    facade = facades()
+    facade.producer.send("t", b"v", key=b"k", partition=0, timestamp=5, headers=headers).result(GIVE_UP_S)
+    facade.producer.send_batch("t", [b"v"] * 3, keys=[b"k"] * 3, partitions=[0] * 3, timestamps=[5] * 3,
+                               headers=[headers, None, headers[:1]]).result(GIVE_UP_S)
+    rows = facades(serializers=(None, passing))
+    rows.producer.send_batch("t", [b"v"], keys=[b"k"], partitions=[0], timestamps=[5], headers=[headers]).result(
+        GIVE_UP_S)
+    records = facade.broker.records + rows.broker.records
+    assert [(record.key, record.value, record.timestamp) for record in records] == [(b"k", b"v", 5)] * 5
+    assert [[tuple(header) for header in record.headers] for record in records] == [
+        headers, headers, [], headers[:1], headers]
 
 
 @pytest.mark.parametrize(("value", "words"), [

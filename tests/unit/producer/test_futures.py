@@ -359,9 +359,9 @@ def test_batch_when_telling_is_interrupted_and_taken_up_again_then_everybody_is_
         future.add_done_callback(lambda _, number=number: told.append(f"done {number}"))
         futures.append(future)
     assert not batch.resume(), "nothing is decided yet"
-    decide = partial(batch.complete, 7) if is_stored else partial(batch.fail, lambda _index: DisconnectedError("gone"))
+    end = partial(batch.complete, 7) if is_stored else partial(batch.fail, lambda _index: DisconnectedError("gone"))
     with pytest.raises(KeyboardInterrupt):
-        decide()
+        end()
     assert batch.resume()
     assert sorted(told) == ["callback 0", "callback 1", "done 0", "done 1"]
     assert batch.resume()

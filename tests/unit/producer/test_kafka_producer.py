@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -537,3 +538,29 @@ def test_close_when_a_caller_waits_for_memory_and_nothing_is_answered_then_it_is
 
     Joins(monkeypatch, look)
     facade.producer.close()
+
+
+def test_producer_when_nobody_closed_it_then_that_is_said_and_its_records_get_ten_seconds(
+        facades: Facades, monkeypatch: pytest.MonkeyPatch) -> None:
+    facade = holding(facades)
+    future = facade.producer.send("t", b"v", partition=0)
+
+    def answer() -> None:
+        facade.broker.holds = False
+        facade.broker.wakeup()
+
+    joins = Joins(monkeypatch, answer)
+    with pytest.warns(ResourceWarning, match=rf"unclosed {facade.producer.client_id}: close\(\) was not called, 1 rec"):
+        # What the producer's finalizer calls when it is dropped, and at the interpreter's exit.
+        kafka_producer._close_forgotten(facade.producer._runtime, os.getpid())
+    assert joins.timeouts == [10]
+    assert future.result(0).offset == 100
+    assert facade.broker.is_closed
+
+
+def test_producer_when_it_was_dropped_in_a_child_or_after_its_end_then_nothing_happens(facades: Facades) -> None:
+    facade = facades()
+    kafka_producer._close_forgotten(facade.producer._runtime, os.getpid() + 1)
+    assert not facade.broker.is_closed
+    facade.producer.close()
+    kafka_producer._close_forgotten(facade.producer._runtime, os.getpid())  # a warning would fail the test

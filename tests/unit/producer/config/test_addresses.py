@@ -24,6 +24,7 @@ def test_address_when_well_formed_then_host_and_port_come_apart(text: str, host:
     ("localhost", "no port"), ("localhost:", "no port"), ("[::1]", "no port"), ("localhost:-1", "no port"),
     ("localhost:9092/", "no port"), ("localhost:" + "9" * 5000, "no port"), ("localhost:x", "no port"),
     ("localhost:99999", "port 99999 is out of range"), ("localhost:0", "port 0 is out of range"),
+    ("localhost:65536", "port 65536 is out of range"),
     ("localhost:9092:9093", "more than one colon"), ("[localhost]:9092", "not an IPv6 address"),
     ("[::1:9092", "not an IPv6 address in brackets"),
     (":9092", "not a host name"), ("localhost :9092", "not a host name"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pyproducer.producer.config import CONFIG_TABLE, Support, Type
+from pyproducer.producer.config.definition import Range
 from pyproducer.producer.config.parse import parse_value
 from pyproducer.producer.config.table import KEY_OF_ATTRIBUTE, _by_key
 
@@ -19,6 +20,63 @@ def test_rows_when_read_then_every_one_has_a_doc_and_its_own_key() -> None:
         assert setting.key == key
         assert setting.doc.endswith(".")
         assert setting.doc.isascii()
+
+
+# Default, lowest and highest of each number, as Apache Kafka 4.1 documents them.
+NUMBERS: dict[str, tuple[float | None, float | None, float | None]] = {
+    "batch.size": (16384, 0, None),
+    "buffer.memory": (33554432, 0, None),
+    "compression.gzip.level": (-1, 1, 9),
+    "compression.lz4.level": (9, 1, 17),
+    "compression.zstd.level": (3, -131072, 22),
+    "delivery.timeout.ms": (120000, 0, None),
+    "linger.ms": (5, 0, None),
+    "max.block.ms": (60000, 0, None),
+    "max.in.flight.requests.per.connection": (5, 1, None),
+    "max.request.size": (1048576, 0, None),
+    "request.timeout.ms": (30000, 0, None),
+    "retries": (2147483647, 0, 2147483647),
+    "retry.backoff.ms": (100, 0, None),
+    "retry.backoff.max.ms": (1000, 0, None),
+    "partitioner.availability.timeout.ms": (0, 0, None),
+    "transaction.timeout.ms": (60000, None, None),
+    "connections.max.idle.ms": (540000, None, None),
+    "metadata.max.age.ms": (300000, 0, None),
+    "metadata.max.idle.ms": (300000, 5000, None),
+    "metadata.recovery.rebootstrap.trigger.ms": (300000, 0, None),
+    "receive.buffer.bytes": (32768, -1, None),
+    "send.buffer.bytes": (131072, -1, None),
+    "reconnect.backoff.ms": (50, 0, None),
+    "reconnect.backoff.max.ms": (1000, 0, None),
+    "socket.connection.setup.timeout.ms": (10000, None, None),
+    "socket.connection.setup.timeout.max.ms": (30000, None, None),
+    "metrics.num.samples": (2, 1, None),
+    "metrics.sample.window.ms": (30000, 0, None),
+    "sasl.kerberos.min.time.before.relogin": (60000, None, None),
+    "sasl.kerberos.ticket.renew.jitter": (0.05, None, None),
+    "sasl.kerberos.ticket.renew.window.factor": (0.8, None, None),
+    "sasl.login.refresh.buffer.seconds": (300, 0, 3600),
+    "sasl.login.refresh.min.period.seconds": (60, 0, 900),
+    "sasl.login.refresh.window.factor": (0.8, 0.5, 1.0),
+    "sasl.login.refresh.window.jitter": (0.05, 0.0, 0.25),
+    "sasl.login.retry.backoff.max.ms": (10000, None, None),
+    "sasl.login.retry.backoff.ms": (100, None, None),
+    "sasl.oauthbearer.assertion.claim.exp.seconds": (300, 0, 86400),
+    "sasl.oauthbearer.assertion.claim.nbf.seconds": (60, 0, 3600),
+    "sasl.oauthbearer.clock.skew.seconds": (30, None, None),
+    "sasl.oauthbearer.jwks.endpoint.refresh.ms": (3600000, None, None),
+    "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms": (10000, None, None),
+    "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms": (100, None, None),
+}
+
+
+def test_numbers_when_read_then_defaults_and_bounds_are_those_of_java() -> None:
+    found = {}
+    for key, setting in CONFIG_TABLE.items():
+        bounds = setting.allowed if isinstance(setting.allowed, Range) else Range(None, None)
+        if type(setting.default) in (int, float) or isinstance(setting.allowed, Range):
+            found[key] = (setting.default, bounds.low, bounds.high)
+    assert found == NUMBERS
 
 
 def test_rows_when_read_then_every_part_is_of_its_kind() -> None:

@@ -1,0 +1,32 @@
+"""Why a connection ended, in words: what the peer's bytes say of it comes before what its silence may mean."""
+
+import pytest
+
+from pyproducer.client.failures import early_end, negotiation_failure, request_failure
+from pyproducer.common.errors import DisconnectedError, InvalidReceiveError
+
+HTTP = InvalidReceiveError("size 1213486160 is above the limit: the peer seems to speak HTTP")
+ENDS = {
+    "early": lambda cause: early_end("host:1", cause),
+    "negotiation": lambda cause: negotiation_failure("host:1", cause),
+    "request": lambda cause: request_failure("host:1", cause, in_flight="", first_metadata=False),
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_end_when_the_peer_spoke_another_protocol_then_that_is_said(end):
+    failure = ENDS[end](HTTP)
+    assert failure.text.startswith("the peer speaks HTTP, not Kafka: it is a web server or a proxy")
+    assert failure.error is HTTP, "bytes that made no sense say more than a connection that ended"
+
+
+@pytest.mark.parametrize(("end", "words"), [
+    ("early", "the peer accepted the connection and closed it at once"),
+    ("negotiation", "the peer closed the connection right after the first request (ApiVersions)"),
+    ("request", "the peer closed the connection"),
+])
+def test_end_when_the_peer_said_nothing_then_what_that_may_mean(end, words):
+    failure = ENDS[end](None)
+    assert words in failure.text
+    assert isinstance(failure.error, DisconnectedError)
+    assert str(failure.error).startswith("host:1: ")
