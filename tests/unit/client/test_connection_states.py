@@ -197,3 +197,15 @@ def test_throttle_when_none_was_asked_for_then_no_delay_from_the_first_moment_on
     connections = states()
     connections.connecting(NODE, 0)
     assert connections.throttle_delay_ms(1, 0) == 0
+
+
+def test_setup_timeout_when_the_handshake_failed_then_the_next_connect_has_the_first_one_again():
+    connections = states()
+    for attempt in range(3):
+        fail(connections, attempt * 100_000)
+    assert connections.connecting(NODE, 400_000).setup_deadline_ms == 430_000
+    connections.checking_api_versions(1)
+    connections.disconnected(1, 400_005, DisconnectedError("no"))
+    assert connections.connecting(NODE, 500_000).setup_deadline_ms == 510_000
+    connections.disconnected(1, 500_001, DisconnectedError("no"))
+    assert connections.connecting(NODE, 600_000).setup_deadline_ms == 620_000

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pyproducer.client.failures import early_end, negotiation_failure, request_failure
+from pyproducer.client.failures import connect_failure, early_end, negotiation_failure, request_failure
 from pyproducer.common.errors import DisconnectedError, InvalidReceiveError
 
 HTTP = InvalidReceiveError("size 1213486160 is above the limit: the peer seems to speak HTTP")
@@ -30,3 +30,13 @@ def test_end_when_the_peer_said_nothing_then_what_that_may_mean(end, words):
     assert words in failure.text
     assert isinstance(failure.error, DisconnectedError)
     assert str(failure.error).startswith("host:1: ")
+
+
+@pytest.mark.parametrize(("cause", "words"), [
+    (ConnectionRefusedError(111, "Connection refused"), "Connection refused (nothing listens there"),
+    (OSError("no reason"), "could not be connected: no reason"), (None, "could not be connected"),
+])
+def test_connect_when_it_fails_then_the_systems_words_or_what_there_is(cause, words):
+    failure = connect_failure("host:1", None, cause)
+    assert failure.text.startswith(words)
+    assert failure.error.outcome == "not_sent"

@@ -258,6 +258,16 @@ def test_request_update_when_the_answers_had_no_news_then_the_backoff_begins_ane
     assert md.time_to_next_update(0) == 100
 
 
+def test_replace_bootstrap_when_the_cluster_is_known_then_only_later():
+    md = metadata()
+    md.replace_bootstrap([("canonical", 9092)])
+    assert md.nodes_to_ask() == (Node(-1, "canonical", 9092),)
+    answer(md, 0)
+    known = md.nodes_to_ask()
+    md.replace_bootstrap([("other", 9092)])
+    assert md.nodes_to_ask() == known
+
+
 def test_rebootstrap_when_soft_then_partitions_and_leaders_stay():
     md = metadata()
     md.add("t", 0)

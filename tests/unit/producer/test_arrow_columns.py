@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from pyproducer import BufferExhaustedError
 from tests.unit.producer.facade import GIVE_UP_S, Facades
 
 pyarrow = pytest.importorskip("pyarrow", reason="the package pyarrow is not installed: pip install -e '.[spark,test]'")
@@ -32,6 +33,21 @@ def test_dictionary_when_an_index_has_the_highest_bit_then_it_is_not_taken_for_n
     column = pyarrow.DictionaryArray.from_arrays(indices, values)
     facade.producer.send_batch("t", column, partitions=[0, 0]).result(GIVE_UP_S)
     assert facade.broker.sent == [("t", 0, [b"%d" % highest, b"0"])]
+
+
+def test_chunks_when_the_first_finds_no_memory_then_all_rows_are_refused_once(facades: Facades) -> None:
+    facade = facades(**{"buffer.memory": 20_000, "batch.size": 20_000, "max.block.ms": 0, "linger.ms": 0})
+    facade.know()
+    facade.broker.holds = True
+    facade.producer.send("t", b"first", partition=0)  # holds all there is
+    values = pyarrow.chunked_array([[b"a", b"b"], [b"c"], [b"d", b"e"]])
+    future = facade.producer.send_batch("t", values, partitions=[1] * 5)
+    metadata = future.result(0)
+    assert {row: type(error) for row, error in metadata.errors.items()} == dict.fromkeys(range(5), BufferExhaustedError)
+    facade.broker.await_requests(1)
+    facade.broker.answer()
+    assert facade.broker.sent == [("t", 0, [b"first"])]
+    assert facade.is_memory_whole()
 
 
 @pytest.mark.parametrize(("column", "number", "words"), [

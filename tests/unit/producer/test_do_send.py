@@ -462,6 +462,10 @@ def test_send_when_there_is_no_timestamp_then_it_is_the_time_of_the_call(facades
     facade = facades(clock, **{"linger.ms": 0})
     assert facade.producer.send("t", b"v").result(GIVE_UP_S).timestamp == 1_234_567_890_123
     assert facade.producer.send("t", b"v", timestamp=0).result(GIVE_UP_S).timestamp == 0
+    for serializers in ((None, None), (None, passing)):
+        rows = facades(clock, serializers=serializers, **{"linger.ms": 0}).producer.send_batch(
+            "t", [b"v"] * 2, timestamps=[0, None])
+        assert list(rows.result(GIVE_UP_S).timestamps) == [0, 1_234_567_890_123]
 
 
 def test_send_when_a_serializer_is_asked_then_it_gets_topic_headers_and_data(facades: Facades) -> None:

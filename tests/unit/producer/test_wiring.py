@@ -52,6 +52,10 @@ def test_fast_road_when_anything_about_records_is_the_users_then_they_do_not_tak
     facade = facades(None if has_system_clock else ManualClock(), serializers=serializers, **props)
     record_sender = facade.producer._runtime.record_sender
     record_sender.fast_road = None
-    record_sender.pave(lambda *_parts: SimpleNamespace(is_closed=False))
+    runtime, made = facade.producer._runtime, []
+    record_sender.pave(lambda *parts: made.append(parts) or SimpleNamespace(is_closed=False))
     assert (record_sender.fast_road is not None) == (is_paved and has_system_clock)
+    if made:
+        assert made == [(record_sender.send, record_sender.begin_batch, runtime.metadata, 1024 * 1024,
+                         runtime.turns.wakeup)]
     record_sender.fast_road = None
