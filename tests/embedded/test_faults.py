@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from pyproducer.broker import EmbeddedBroker
+from pyproducer.broker.observations import ConnectionInfo
 from pyproducer.broker.request_channel import Request
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.common.errors import ConfigError, IllegalStateError
@@ -312,6 +313,14 @@ def test_single_versions_are_told_as_they_are_given(start_broker: StartBroker) -
 
 # ---- what was seen
 
+def await_connections(broker: EmbeddedBroker, is_as_expected: Callable[[ConnectionInfo], bool]) -> list[ConnectionInfo]:
+    deadline = time.monotonic() + 30
+    while not all(map(is_as_expected, found := broker.connections())):
+        assert time.monotonic() < deadline, found
+        time.sleep(0.01)
+    return found
+
+
 @both_kinds
 def test_requests_are_logged(start_broker: StartBroker, separate_process: bool) -> None:
     broker = start_broker(brokers=2, topics={"orders": 1}, separate_process=separate_process)
@@ -322,7 +331,8 @@ def test_requests_are_logged(start_broker: StartBroker, separate_process: bool) 
         (topic,) = client.request(ApiKeys.METADATA, 12, metadata_body("orders"))["topics"]
         client.request(ApiKeys.PRODUCE, 9, produce_body("orders", 0, BATCH))
         metadata, produce = broker.requests()
-        (connection,) = broker.connections()
+        # The processor looks at the connection again a moment after it wrote the answer.
+        (connection,) = await_connections(broker, lambda connection: connection.mute_state == "NOT_MUTED")
     assert (metadata.api_key, metadata.api_version, metadata.correlation_id) == (ApiKeys.METADATA, 12, 1)
     assert (produce.api_key, produce.node_id, produce.client_id, produce.listener_name, produce.principal) == (
         ApiKeys.PRODUCE, 1, "probe", "PLAINTEXT", "User:ANONYMOUS")
@@ -330,9 +340,8 @@ def test_requests_are_logged(start_broker: StartBroker, separate_process: bool) 
         {"name": "orders", "partition_data": [{"index": 0, "records": BATCH}]}]
     assert metadata.body["topics"][0]["topic_id"].int == 0
     assert topic["topic_id"].int != 0
-    assert 0 <= produce.arrived_ms - metadata.arrived_ms < 5000
+    assert produce.arrived_ms >= metadata.arrived_ms
     assert (connection.connection_id, connection.processor_id) == (produce.connection_id, produce.processor_id)
-    assert connection.mute_state in ("NOT_MUTED", "MUTED_AND_RESPONSE_PENDING")
     assert broker.requests("Produce") == [produce]
     broker.clear_requests()
     assert broker.requests() == []

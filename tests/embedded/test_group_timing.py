@@ -98,7 +98,12 @@ def test_an_id_that_is_not_used_expires(start_broker: StartBroker) -> None:
     with new_member(broker, session_timeout_ms=100) as member:
         member.send_join()
         member.receive_join()
-        time.sleep(0.3)
+        group = state_of(broker).state.group_coordinator._groups["g"]
+        assert list(group.pending_members) == [member.member_id]
+        deadline = time.monotonic() + 30
+        while group.pending_members:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
         member.send_join()
         assert member.receive_join()["error_code"] == UNKNOWN_MEMBER
 

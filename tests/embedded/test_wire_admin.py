@@ -43,7 +43,7 @@ def partition_count(client: RawClient, topic: str) -> int:
     return len(client.request(ApiKeys.METADATA, 12, metadata_body(topic))["topics"][0]["partitions"])
 
 
-def eventually(check: Callable[[], bool], *, within_s: float = 5.0) -> None:
+def eventually(check: Callable[[], bool], *, within_s: float = 30.0) -> None:
     """Kafka's brokers learn of a change a moment after the controller said yes."""
     deadline = time.monotonic() + within_s
     while not check():

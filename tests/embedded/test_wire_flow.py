@@ -52,12 +52,11 @@ def test_c21_request_behind_a_long_poll_waits_for_it(wire: WireTarget, topic: st
         client.request(ApiKeys.METADATA, 1, metadata_body())
         begin = time.monotonic()
         client.send_bytes(
-            framed(request_bytes(ApiKeys.FETCH, 4, fetch_body(4, topic, 0, 0, max_wait_ms=800), correlation_id=1))
+            framed(request_bytes(ApiKeys.FETCH, 4, fetch_body(4, topic, 0, 0, max_wait_ms=500), correlation_id=1))
             + framed(request_bytes(ApiKeys.METADATA, 1, metadata_body(), correlation_id=2)))
         assert parse_response_correlation_id(client.receive_frame()) == 1
-        fetch_s = time.monotonic() - begin
+        assert time.monotonic() - begin > 0.48
         assert parse_response_correlation_id(client.receive_frame()) == 2
-        assert 0.75 < fetch_s < 2.0
 
 
 def test_c21_nothing_is_read_until_a_large_response_is_taken(wire: WireTarget, topic: str) -> None:
@@ -133,10 +132,13 @@ def test_c28_half_closed_connection_gets_all_its_answers(wire: WireTarget, topic
     assert wire.end_offset(topic) == 3
 
 
-def test_c28_requests_of_a_reset_connection_are_executed(wire: WireTarget, topic: str) -> None:
+def test_c28_requests_of_a_connection_that_is_reset_with_its_answers_unread_are_executed_once(
+        wire: WireTarget, topic: str) -> None:
     client = wire.connect()
     for _ in range(3):
         send_produce(client, topic, acks=1)
-    time.sleep(0.3)
+    wire.await_end_offset(3, topic)  # what a broker has not read yet, a reset takes from it
     client.reset()
-    wire.await_end_offset(3, topic)
+    with wire.connect() as other:
+        assert produced(other.request(ApiKeys.PRODUCE, PRODUCE_VERSION,
+                                      produce_body(topic, 0, batch())))["base_offset"] == 3

@@ -28,7 +28,7 @@ def group_id(wire: WireTarget, topic_name: str) -> str:
     """A group that no other test uses, with a coordinator that is ready for it."""
     group_id = f"{topic_name}-{uuid.uuid4().hex[:8]}"
     with wire.connect() as client:
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while client.request(ApiKeys.FIND_COORDINATOR, 3, {"key": group_id})["error_code"] or client.request(
                 ApiKeys.DESCRIBE_GROUPS, 2, {"groups": [group_id]})["groups"][0]["error_code"]:
             assert time.monotonic() < deadline

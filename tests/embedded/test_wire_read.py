@@ -5,7 +5,6 @@ The same tests run against it with KAFKA_REFERENCE=host:port.
 
 from __future__ import annotations
 
-import threading
 import time
 import uuid
 
@@ -75,7 +74,7 @@ def test_metadata_of_an_unknown_topic_creates_it_only_when_asked_to(wire: WireTa
         body = metadata_body(topic_name, allow_auto_topic_creation=False)
         (found,) = client.request(ApiKeys.METADATA, 12, body)["topics"]
         assert (found["error_code"], found["topic_id"].int) == (3, 0)
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while True:
             (found,) = client.request(ApiKeys.METADATA, 12, metadata_body(topic_name))["topics"]
             if found["error_code"] == 0 and found["partitions"]:
@@ -281,23 +280,19 @@ def test_fetch_when_partitions_have_limits_of_their_own_then_both_limits_hold(wi
 
 def test_fetch_at_the_end_waits_for_the_next_record(wire: WireTarget, topic: str) -> None:
     with wire.connect() as client:
-        timer = threading.Timer(0.3, fill, (wire, topic, 1))
-        timer.start()
-        begin = time.monotonic()
-        answer = client.request(ApiKeys.FETCH, 12, fetch_body(12, topic, 0, 0, max_wait_ms=8000))
-        waited_s = time.monotonic() - begin
-        timer.join()
+        client.send_request(ApiKeys.FETCH, 12, fetch_body(12, topic, 0, 0, max_wait_ms=600_000))
+        assert client.is_silent(for_s=0.2)
+        fill(wire, topic, 1)
+        _, answer = client.receive_response(ApiKeys.FETCH, 12)  # gives up long before the fetch does
     assert offsets(answer) == [0, 1]
-    assert 0.2 < waited_s < 4
 
 
 def test_fetch_at_the_end_gives_up_after_its_wait(wire: WireTarget, topic: str) -> None:
     with wire.connect() as client:
         begin = time.monotonic()
         answer = client.request(ApiKeys.FETCH, 12, fetch_body(12, topic, 0, 0, max_wait_ms=300))
-        waited_s = time.monotonic() - begin
+        assert time.monotonic() - begin > 0.28
     assert offsets(answer) == []
-    assert 0.25 < waited_s < 2
 
 
 def test_fetch_of_an_unknown_session_is_70_without_topics(wire: WireTarget, topic: str) -> None:
@@ -371,7 +366,7 @@ def test_delete_topics_in_every_version(wire: WireTarget, topic: str, version: i
     with wire.connect() as client:
         assert client.request(ApiKeys.DELETE_TOPICS, version, body(topic))["responses"][0]["error_code"] == 0
         # Apache Kafka answers before its own metadata have heard of it, which is a moment on a busy machine.
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while client.request(ApiKeys.METADATA, 12, metadata_body(topic, allow_auto_topic_creation=False)
                              )["topics"][0]["error_code"] != 3:
             assert time.monotonic() < deadline

@@ -124,7 +124,7 @@ def test_offsets_count_when_the_transaction_is_committed(
         assert committed_offset(wire_client, group, topic, stable=False) == (0, -1)
         assert transactions.end(commit=commit, version=end_version) == 0
         transactions.await_state("CompleteCommit" if commit else "CompleteAbort")
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + 60
         while (found := committed_offset(wire_client, group, topic))[0] == 88 and time.monotonic() < deadline:
             time.sleep(0.02)
         assert found == (0, expected)
@@ -201,13 +201,11 @@ def test_a_waiting_committed_fetch_is_answered_by_the_marker(
     transactions = begin()
     transactions.produce(topic, 0, 0)
     with wire.connect() as reader:
-        body = fetch_body(11, topic, 0, 0, max_wait_ms=8000)
+        body = fetch_body(11, topic, 0, 0, max_wait_ms=600_000)
         reader.send_request(ApiKeys.FETCH, 11, {**body, "isolation_level": READ_COMMITTED})
         assert reader.is_silent(for_s=0.3)
         assert transactions.end(commit=True) == 0
-        start = time.monotonic()
-        _, answer = reader.receive_response(ApiKeys.FETCH, 11)
-    assert time.monotonic() - start < 4
+        _, answer = reader.receive_response(ApiKeys.FETCH, 11)  # gives up long before the fetch does
     assert batches(fetched(answer)) == [(0, False), (1, True)]
 
 

@@ -9,6 +9,7 @@ import pytest
 from pyproducer.broker.delayed_operation import DelayedOperation, DelayedOperationPurgatory
 from pyproducer.broker.timer import Timer
 from pyproducer.common.clock import SystemClock
+from tests.support.clock import ManualClock
 
 
 class Waiting(DelayedOperation):
@@ -83,7 +84,7 @@ def test_event_between_the_first_look_and_the_entry_is_not_lost(purgatory: Delay
 def test_time_completes_as_expired_once(purgatory: DelayedOperationPurgatory[str]) -> None:
     operation = Waiting(20)
     purgatory.try_complete_else_watch(operation, ["a"])
-    assert operation.done.wait(5)
+    assert operation.done.wait(30)
     operation.happened = True
     assert purgatory.check_and_complete("a") == 0
     assert operation.outcomes == [True]
@@ -112,15 +113,29 @@ def test_many_threads_complete_each_operation_once(purgatory: DelayedOperationPu
     assert [operation.outcomes for operation in operations] == [[False]] * 200
 
 
-def test_timer_runs_tasks_in_the_order_of_their_time(timer: Timer) -> None:
+def test_timer_runs_tasks_in_the_order_of_their_time() -> None:
+    clock = ManualClock()
+    timer = Timer(clock, name="test-timer")
     ran: list[str] = []
     done = threading.Event()
     timer.schedule(60, done.set)
-    timer.schedule(40, lambda: ran.append("second"))
+    timer.schedule(40, lambda: ran.append("third"))
     timer.schedule(10, lambda: ran.append("first"))
     timer.schedule(20, lambda: ran.append("cancelled")).cancel()
-    assert done.wait(5)
-    assert ran == ["first", "second"]
+    timer.schedule(30, lambda: ran.append("second"))
+    timer.schedule(61, lambda: ran.append("too early"))
+    clock.advance(60)
+    timer.start()
+    assert done.wait(30)
+    timer.stop()
+    assert ran == ["first", "second", "third"]
+
+
+def test_timer_when_an_earlier_task_comes_then_it_does_not_sleep_for_the_later_one(timer: Timer) -> None:
+    done = threading.Event()
+    timer.schedule(3_600_000, lambda: None)
+    timer.schedule(1, done.set)
+    assert done.wait(30)
 
 
 def test_timer_goes_on_after_a_task_that_fails(timer: Timer, caplog: pytest.LogCaptureFixture) -> None:
@@ -130,7 +145,7 @@ def test_timer_goes_on_after_a_task_that_fails(timer: Timer, caplog: pytest.LogC
     done = threading.Event()
     timer.schedule(1, fail)
     timer.schedule(5, done.set)
-    assert done.wait(5)
+    assert done.wait(30)
     assert "by the test" in caplog.text
 
 
