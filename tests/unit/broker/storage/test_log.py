@@ -199,17 +199,18 @@ def test_open_again_finds_everything(logs: Logs) -> None:
 
 def test_open_again_cuts_a_tail_torn_at_any_byte(logs: Logs) -> None:
     log = logs.open()
-    fill(log, 5)
+    for number in range(5):
+        append(log, number, value_bytes=1)
     log.close()
     path = logs.directory / "00000000000000000000.log"
     whole = path.read_bytes()
-    size = batch(0).size_bytes
+    size = batch(0, value_bytes=1).size_bytes
     for torn_bytes in range(size):
         path.write_bytes(whole[:4 * size + torn_bytes])
         again = logs.open()
         assert again.log_end_offset == 8
         assert path.stat().st_size == 4 * size
-        assert append(again, 5) == 8
+        assert append(again, 5, value_bytes=1) == 8
         assert offsets(again.read(0, 1 << 20, at_least_one=True)) == list(range(10))
         again.close()
 
