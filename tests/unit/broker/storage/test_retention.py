@@ -10,6 +10,7 @@ from pyproducer.broker.storage.log import AppendResult, Log
 from pyproducer.broker.storage.log_config import LogConfig
 from pyproducer.record.batch_reader import RecordBatch, read_batches
 from pyproducer.record.batch_writer import build_batch
+from pyproducer.record.control import ControlRecordType
 
 START_MS = 1_700_000_000_000
 STEP_MS = 1000
@@ -88,6 +89,24 @@ def test_segments_when_the_log_is_too_large_then_deleted_down_to_the_size(open_l
     log.config = log.config._replace(retention_bytes=0)
     assert log.delete_old_segments(START_MS) == 3
     assert log.size_bytes == 0
+
+
+def test_segments_when_deleted_then_what_was_known_of_their_records_is_forgotten(open_log: LogMaker) -> None:
+    """Epochs and aborted transactions of records that are gone would be told to clients, and kept for ever."""
+    log = open_log(retention_ms=10_000)
+    assert append(log, 0, leader_epoch=0) == 0
+    open_batch = RecordBatch(build_batch([(START_MS, b"key", bytes(800), ())], producer_id=7, producer_epoch=0,
+                                         base_sequence=0, is_transactional=True))
+    assert log.append(open_batch, leader_epoch=1) == AppendResult(2)
+    assert log.append_marker(ControlRecordType.ABORT, producer_id=7, producer_epoch=0, coordinator_epoch=0,
+                             leader_epoch=1, timestamp_ms=START_MS) == AppendResult(3)
+    assert [append(log, number, leader_epoch=2) for number in range(100, 103)] == [4, 6, 8]
+    assert [(found.first_offset, found.last_offset) for found in log.aborted_transactions(0, 10)] == [(2, 3)]
+    assert log.delete_old_segments(START_MS + 10_001) >= 1
+    assert log.log_start_offset == 4
+    assert log.aborted_transactions(0, 10) == []
+    assert log.epochs.entries == ((2, 4),)
+    assert (log.directory / "leader-epoch-checkpoint").read_text() == "0\n1\n2 4\n"
 
 
 def test_segments_of_a_compacted_log_are_not_deleted_by_age(open_log: LogMaker) -> None:
