@@ -143,13 +143,13 @@ class KafkaCluster(Cluster):
 
 
 @contextlib.contextmanager
-def embedded_cluster() -> Iterator[Cluster]:
+def start_embedded_cluster() -> Iterator[Cluster]:
     with EmbeddedBroker(separate_process=True, auto_create_topics=False) as broker:
         yield EmbeddedCluster(broker)
 
 
 @contextlib.contextmanager
-def mock_cluster() -> Iterator[Cluster]:
+def start_mock_cluster() -> Iterator[Cluster]:
     from confluent_kafka import Producer
 
     owner = Producer({"bootstrap.servers": "replaced.by.the.mock:9092", "test.mock.num.brokers": 1, "log_level": 0})

@@ -14,7 +14,7 @@ import pytest
 
 from pyproducer import KafkaProducer
 from tests.conftest import missing_tool, refuse
-from tests.contract.clusters import CANNOT, Cluster, KafkaCluster, embedded_cluster, mock_cluster
+from tests.contract.clusters import CANNOT, Cluster, KafkaCluster, start_embedded_cluster, start_mock_cluster
 from tests.support.fault_proxy import FaultProxy
 
 # Short waits between attempts, long ones before giving up: what a test is about, it sets itself.
@@ -41,25 +41,47 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         return
     needed = {ability for mark in metafunc.definition.iter_markers("needs") for ability in mark.args}
     metafunc.parametrize("cluster", [kind for kind, cannot in CANNOT.items() if not needed & cannot.keys()],
-                         indirect=True, scope="session")
+                         indirect=True)
+
+
+@pytest.fixture
+def cluster(request: pytest.FixtureRequest) -> Cluster:
+    """The cluster of this test. Each is made once: in whatever order tests come, no cluster ends because of another."""
+    found: Cluster = request.getfixturevalue(f"{request.param}_cluster")
+    return found
+
+
+@pytest.fixture
+def _cluster_first(request: pytest.FixtureRequest) -> None:
+    if "cluster" in request.fixturenames:
+        request.getfixturevalue("cluster")
+
+
+@pytest.fixture(autouse=True)
+def no_leaks(_cluster_first: None, no_leaks: None) -> None:
+    """What a cluster has open is there before the look at what a test leaves open."""
 
 
 @pytest.fixture(scope="session")
-def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
-    """One cluster for all tests, which keep apart by using topics of their own."""
-    if request.param == "embedded":
-        with embedded_cluster() as embedded:
-            yield embedded
-    elif request.param == "mock":
-        if importlib.util.find_spec("confluent_kafka") is None:
-            refuse("the package confluent_kafka is not installed: pip install -e '.[test]'")
-        with mock_cluster() as mock:
-            yield mock
-    else:
-        missing = missing_tool("kafka")
-        if missing is not None:
-            refuse(missing)
-        yield KafkaCluster(request.getfixturevalue("kafka"))
+def embedded_cluster() -> Iterator[Cluster]:
+    with start_embedded_cluster() as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def mock_cluster() -> Iterator[Cluster]:
+    if importlib.util.find_spec("confluent_kafka") is None:
+        refuse("the package confluent_kafka is not installed: pip install -e '.[test]'")
+    with start_mock_cluster() as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def kafka_cluster(request: pytest.FixtureRequest) -> Cluster:
+    missing = missing_tool("kafka")
+    if missing is not None:
+        refuse(missing)
+    return KafkaCluster(request.getfixturevalue("kafka"))
 
 
 @pytest.fixture
