@@ -448,3 +448,32 @@ def test_api_versions_when_a_caller_asks_for_them_then_the_caller_is_answered():
     assert [response.request for response in ended] == [request]
     assert ended[0].body["error_code"] == 0
     assert setup.client.is_ready(1, setup.now_ms)
+
+
+def test_disconnect_when_the_peer_spoke_nonsense_and_hung_up_in_the_same_turn_then_told_once():
+    setup, ended = ready_setup(), []
+    setup.client.send(find_coordinator(setup, ended), setup.now_ms)
+    setup.selector.receive("1", b"\xff" * 40)
+    setup.selector.end("1", error=ConnectionResetError(104, "Connection reset by peer"))
+    assert setup.poll() == ended
+    assert len(ended) == 1
+    assert isinstance(ended[0].error, RemoteProtocolError)
+    assert "reset" not in setup.metadata.last_errors()["host-1:9092"], "what came first is the reason"
+    assert setup.client.poll_delay_ms(setup.metadata.fetch().nodes[1], setup.now_ms) == 50, "one failure, not two"
+
+
+def test_disconnect_when_metadata_was_answered_before_then_the_failure_is_an_ended_request():
+    setup = ready_setup()
+    setup.client.send(find_coordinator(setup), setup.now_ms)
+    setup.selector.respond(setup.selector.requests[-1], COORDINATOR)
+    setup.poll()
+    setup.metadata.request_update()
+    setup.clock.advance(100)
+    setup.cluster.answers_metadata = False
+    setup.poll()
+    node_id = setup.selector.requests[-1].connection_id
+    assert setup.selector.requests[-1].api_key is ApiKeys.METADATA
+    setup.selector.end(node_id)
+    setup.poll()
+    [text] = [text for address, text in setup.metadata.last_errors().items() if "METADATA" in text]
+    assert text.startswith("request: the peer closed the connection; in flight: METADATA")

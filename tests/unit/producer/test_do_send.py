@@ -466,6 +466,10 @@ def test_send_when_there_is_no_timestamp_then_it_is_the_time_of_the_call(facades
         rows = facades(clock, serializers=serializers, **{"linger.ms": 0}).producer.send_batch(
             "t", [b"v"] * 2, timestamps=[0, None])
         assert list(rows.result(GIVE_UP_S).timestamps) == [0, 1_234_567_890_123]
+        refusing = facades(clock, serializers=serializers, **{"linger.ms": 0})
+        refusing.broker.error_code = 17
+        failed = refusing.producer.send_batch("t", [b"v"] * 2, timestamps=[0, None]).result(GIVE_UP_S)
+        assert (len(failed.errors), list(failed.timestamps)) == (2, [0, 1_234_567_890_123])
 
 
 def test_send_when_a_serializer_is_asked_then_it_gets_topic_headers_and_data(facades: Facades) -> None:
@@ -583,6 +587,24 @@ def test_interceptor_when_rows_are_sent_then_it_is_told_of_each_before_the_futur
     facade.producer.flush(GIVE_UP_S)
     assert [event for event in events if event == "done" or event[1][1] == 0] == [
         ("interceptor", ("t", 0, 100), NOTHING), ("interceptor", ("t", 0, 101), NOTHING), "done"]
+
+
+def test_interceptor_when_a_row_cannot_be_sent_then_it_is_told_of_that_and_of_the_rows_before(facades: Facades) -> None:
+    events: list[Any] = []
+    facade = facades(**{"interceptor.classes": [Seeing(events)]})
+    with pytest.raises(SerializationError):
+        facade.producer.send_batch("t", [b"a", "text", b"c"], partitions=[0, 1, 0])
+    assert events == [("interceptor", ("t", partition, -1), SerializationError) for partition in (0, 1)]
+
+
+def test_interceptor_when_rows_find_no_memory_then_it_is_told_of_each(facades: Facades) -> None:
+    events: list[Any] = []
+    facade, waits = in_manual_time(facades, **FULL, **{"interceptor.classes": [Seeing(events)]})
+    fill_memory(facade)
+    with waits:
+        future = facade.producer.send_batch("t", [b"a", b"b"], partitions=[1, 1])
+    assert len(future.result(0).errors) == 2
+    assert events == [("interceptor", ("t", 1, -1), BufferExhaustedError)] * 2
 
 
 def test_interceptor_when_it_changes_the_record_then_that_is_sent(facades: Facades) -> None:

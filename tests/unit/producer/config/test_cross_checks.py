@@ -63,6 +63,7 @@ def test_delivery_timeout_when_default_then_it_is_stretched(caplog: pytest.LogCa
 
 
 def test_two_phase_commit_when_the_timeout_is_default_then_accepted() -> None:
+    assert config(transaction_timeout_ms=70_000, transactional_id="t").transaction_timeout_ms == 70_000
     assert config(transaction_two_phase_commit_enable=True).transaction_two_phase_commit_enable is True
 
 
