@@ -103,6 +103,19 @@ def test_compact_merges_small_neighbours(open_log: LogMaker) -> None:
     assert [record.value for record in stored(log)] == [b"99" * 50, b"segment"]
 
 
+def test_compact_when_nothing_of_a_segment_goes_then_its_file_is_left_alone(open_log: LogMaker) -> None:
+    """All keys differ and no two segments fit into one: to write them again would only wear the disk."""
+    log = open_log()
+    for number in range(40):
+        append(log, (b"key-%d" % number, b"x" * (log.config.segment_bytes * 2 // 3)))
+    roll(log)
+    before = {path.name: path.stat().st_ino for path in log.directory.glob("*.log")}
+    assert len(before) == 41
+    assert compact(log, LATER_MS) == 0
+    assert {path.name: path.stat().st_ino for path in log.directory.glob("*.log")} == before
+    assert log.compacted_up_to == 40
+
+
 def test_compact_waits_until_enough_is_new(open_log: LogMaker) -> None:
     log = open_log(min_cleanable_ratio=0.5)
     for number in range(40):

@@ -161,6 +161,17 @@ def test_bytes_after_counts_from_the_batch_of_the_offset(logs: Logs) -> None:
     assert log.bytes_after(0, 10) == 10
 
 
+def test_bytes_after_when_the_offset_is_in_a_later_segment_then_nothing_before_it_counts(logs: Logs) -> None:
+    size = batch(0).size_bytes
+    log = logs.open(segment_bytes=3 * size)
+    fill(log, 8)
+    assert [log.bytes_after(2 * number, 1 << 20) for number in range(9)] == [
+        (8 - number) * size for number in range(9)]
+    assert log.bytes_after(8, 2 * size) == 2 * size
+    assert log.bytes_after(8, 1 << 20, up_to_offset=8) == 0
+    assert log.bytes_after(8, 1 << 20, up_to_offset=9) > 0
+
+
 @pytest.mark.parametrize("segment_bytes", [1 << 30, 1000])
 def test_batch_for_timestamp_finds_the_first_batch_that_reaches_it(logs: Logs, segment_bytes: int) -> None:
     log = logs.open(segment_bytes=segment_bytes, index_interval_bytes=0)
