@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from pyproducer.broker.storage.batch_header import BatchHeader
 from pyproducer.broker.storage.compaction import compact
 from pyproducer.broker.storage.log import AppendResult, Log
 from pyproducer.broker.storage.log_config import LogConfig
+from pyproducer.broker.storage.segment import LogSegment
 from pyproducer.broker.storage.swap import CLEANED_SUFFIX, SWAP_SUFFIX
 from pyproducer.record.batch_reader import Record, RecordBatch, read_batches
 from pyproducer.record.batch_writer import build_batch
@@ -226,6 +228,35 @@ def test_death_at_any_step_of_the_swap_loses_and_doubles_nothing(open_log: LogMa
         assert {record.key: record for record in found} == expected
         assert again.log_end_offset == 61
         assert len({record.offset for record in found}) == len(found)
+
+
+def test_compact_when_segments_are_deleted_in_the_middle_of_it_then_it_gives_up_and_begins_again_another_time(
+        open_log: LogMaker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Retention, or who deletes records, may be faster than the compaction of a later segment."""
+    log = open_log()
+    for number in range(60):
+        append(log, (b"k", b"%d" % number * 20))
+    roll(log)
+    replace = log.replace_segments
+    replaced: list[bool] = []
+
+    def replace_once(old: list[LogSegment], headers: list[BatchHeader]) -> bool:
+        if replaced:
+            log.increment_log_start_offset(old[0].base_offset + 1)
+            log.increment_log_start_offset(log.segment_after(old[-1]))
+        replaced.append(replace(old, headers))
+        return replaced[-1]
+
+    monkeypatch.setattr(log, "replace_segments", replace_once)
+    size_before = log.size_bytes
+    freed = compact(log, LATER_MS)
+    assert replaced == [True, False]
+    assert 0 < freed < size_before
+    assert log.compacted_up_to == 0
+    assert not list(log.directory.glob(f"*{CLEANED_SUFFIX}"))
+    monkeypatch.setattr(log, "replace_segments", replace)
+    assert compact(log, LATER_MS) > 0
+    assert [record.value for record in stored(log)] == [b"59" * 20, b"segment"]
 
 
 def test_compact_gives_up_when_the_log_is_deleted(open_log: LogMaker) -> None:

@@ -109,6 +109,16 @@ def test_segments_when_deleted_then_what_was_known_of_their_records_is_forgotten
     assert (log.directory / "leader-epoch-checkpoint").read_text() == "0\n1\n2 4\n"
 
 
+def test_log_when_it_is_deleted_then_retention_finds_nothing_to_do(open_log: LogMaker) -> None:
+    """The cleaner goes through all partitions; a topic may be deleted while it does."""
+    log = open_log(batches=7, retention_ms=10_000)
+    assert log.delete_old_segments(START_MS + STEP_MS + 10_001) == 1
+    log.delete()
+    assert log.delete_old_segments(START_MS * 2) == 0
+    assert (log.log_start_offset, log.log_end_offset) == (0, 0)
+    assert not log.directory.exists()
+
+
 def test_segments_of_a_compacted_log_are_not_deleted_by_age(open_log: LogMaker) -> None:
     log = open_log(batches=7, retention_ms=0, is_deleted=False)
     assert log.delete_old_segments(START_MS * 2) == 0
