@@ -168,7 +168,7 @@ def test_fetch_when_min_bytes_are_above_the_brokers_limit_then_the_limit_is_enou
 
 @pytest.mark.parametrize("fields", [{"max_wait_ms": 0}, {"max_wait_ms": 60_000, "min_bytes": 0}])
 def test_fetch_when_it_does_not_want_to_wait_then_it_is_answered_with_nothing(
-        stage: Stage, fields: dict[str, int]) -> None:
+        stage: Stage, fields: dict[str, Any]) -> None:
     assert stage.fetch(**fields) == [0, 0, 0]
 
 

@@ -4,6 +4,7 @@ import random
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,7 +28,7 @@ LogMaker = Callable[..., Log]
 def open_log(tmp_path: Path) -> Iterator[LogMaker]:
     opened: list[Log] = []
 
-    def make(directory: Path | None = None, **settings: int | float) -> Log:
+    def make(directory: Path | None = None, **settings: Any) -> Log:
         config = LogConfig(is_compacted=True, is_deleted=False)._replace(**{"segment_bytes": 1000, **settings})
         log = Log(directory or tmp_path / "orders-0", config)
         opened.append(log)
@@ -38,7 +39,7 @@ def open_log(tmp_path: Path) -> Iterator[LogMaker]:
         log.close()
 
 
-def append(log: Log, *records: KeyValue, timestamp: int = START_MS, compression: str = "none", **fields: int) -> int:
+def append(log: Log, *records: KeyValue, timestamp: int = START_MS, compression: str = "none", **fields: Any) -> int:
     batch = RecordBatch(build_batch([(timestamp, key, value, ()) for key, value in records], compression=compression,
                                     **fields))
     result = log.append(batch, leader_epoch=0)

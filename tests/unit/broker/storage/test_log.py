@@ -26,7 +26,7 @@ class Logs:
         self.directory = folder / "orders-0"
         self._open: list[Log] = []
 
-    def open(self, **settings: int) -> Log:
+    def open(self, **settings: Any) -> Log:
         log = Log(self.directory, LogConfig(**settings))
         self._open.append(log)
         return log
@@ -43,7 +43,7 @@ def logs(tmp_path: Path) -> Iterator[Logs]:
     made.close()
 
 
-def batch(number: int, *, count: int = 2, value_bytes: int = 100, **fields: int) -> RecordBatch:
+def batch(number: int, *, count: int = 2, value_bytes: int = 100, **fields: Any) -> RecordBatch:
     at = START_MS + 1000 * number
     return RecordBatch(build_batch([(at + index, b"key", bytes(value_bytes), ()) for index in range(count)], **fields))
 
@@ -150,6 +150,31 @@ def test_segments_are_named_by_their_first_offset_and_read_across(logs: Logs) ->
     assert found == list(range(12))
     assert log.bytes_after(0, 1 << 20) == 6 * batch(0).size_bytes
     assert log.bytes_after(12, 1 << 20) == 0
+
+
+def test_segment_when_its_offsets_would_not_fit_into_its_index_then_a_new_one_is_begun(logs: Logs) -> None:
+    """The index has distances of 32 bits. Compaction can leave a segment that spans more offsets than bytes."""
+    log = logs.open()
+    append(log, 0)
+    log.close()
+    path = logs.directory / "00000000000000000000.log"
+    path.write_bytes((2**31 - 3).to_bytes(8, "big") + path.read_bytes()[8:])  # the checksum leaves the offset out
+    log = logs.open()
+    assert append(log, 1, count=1) == 2**31 - 1, "the last that fits"
+    assert [path.name for path in logs.directory.glob("*.log")] == ["00000000000000000000.log"]
+    assert append(log, 2, count=1) == 2**31
+    assert sorted(path.name for path in logs.directory.glob("*.log")) == [
+        "00000000000000000000.log", "00000000002147483648.log"]
+    assert offsets(log.read(2**31, 1 << 20, at_least_one=True)) == [2**31]
+
+
+def test_segment_when_it_is_too_old_by_the_time_of_its_records_then_a_new_one_is_begun(logs: Logs) -> None:
+    log = logs.open(segment_ms=5000)  # batches are a second apart, and the first one's newest record is at 1 ms
+    fill(log, 6)
+    assert len(list(logs.directory.glob("*.log"))) == 1
+    append(log, 6)
+    assert sorted(path.name for path in logs.directory.glob("*.log")) == [
+        "00000000000000000000.log", "00000000000000000012.log"]
 
 
 def test_bytes_after_counts_from_the_batch_of_the_offset(logs: Logs) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -171,7 +172,7 @@ def test_checksums_when_the_broker_was_stopped_cleanly_then_none_is_checked(
 
 def test_epochs_and_producers_when_opened_then_they_are_those_of_the_batches_that_stay(
         directory: Path, recover: Recover) -> None:
-    counted = {"producer_id": 7, "producer_epoch": 1}
+    counted: dict[str, Any] = {"producer_id": 7, "producer_epoch": 1}
     write(directory, 0, stored(0, leader_epoch=1, base_sequence=0, **counted),
           stored(2, leader_epoch=3, base_sequence=2, **counted),
           stored(4, leader_epoch=5, base_sequence=4, crc=1, fix_crc=False, **counted))

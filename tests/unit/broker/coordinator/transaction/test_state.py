@@ -166,7 +166,7 @@ def test_fencing_never_exceeds_the_largest_epoch() -> None:
 
 def test_the_first_partition_begins_the_transaction() -> None:
     found = metadata().with_partitions((ORDERS,), client_transaction_version=0, now_ms=60)
-    assert (found.start_timestamp_ms, found.topic_partitions) == (60, {ORDERS})
+    assert (found.start_timestamp_ms, found.topic_partitions) == (60, frozenset((ORDERS,)))
     more = found.with_partitions((TopicPartition("orders", 1),), client_transaction_version=0, now_ms=70)
     assert (more.start_timestamp_ms, len(more.topic_partitions)) == (60, 2)
 
