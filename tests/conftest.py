@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Generator, Iterator
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -97,6 +97,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if long:
         config.hook.pytest_deselected(items=long)
         items[:] = [item for item in items if not item.get_closest_marker("soak")]
+
+
+@pytest.hookimpl(optionalhook=True)  # of pytest-xdist
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Give a worker a file at a time, and all of Spark: its start costs more than its tests."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class ByFileAndSpark(LoadFileScheduling):  # type: ignore[misc]  # a class without types
+        def _split_scope(self, nodeid: str) -> str:
+            return "spark" if nodeid.startswith("tests/spark/") else str(super()._split_scope(nodeid))
+
+    return ByFileAndSpark(config, log) if config.option.dist == "loadfile" else None
 
 
 # Tiers ---------------------------------------------------------------------------------------------------------------

@@ -51,9 +51,9 @@ KEPT: tuple[Kept, ...] = (
     Kept("refused-after-lost-answer-is-rejected", "sender/completion.py",
          "        if batch.may_be_in_log and not batch.is_done:\n            error.outcome = UNKNOWN\n", "",
          "A record that is refused after an attempt without an answer says rejected; it may be in the log."),
-    Kept("closed-in-time-is-not-sent", "sender/io_thread.py",
-         "        error.outcome = UNKNOWN\n        aborted", "        error.outcome = \"not_sent\"\n        aborted",
-         "Records that close(timeout) gave up on say not_sent; they may be in the log."),
+    Kept("closed-in-time-is-not-sent", "accumulator/record_accumulator.py",
+         "if batch.may_be_in_log or (batch.payload is not None and not is_waiting):", "if batch.may_be_in_log:",
+         "Records on the wire that close(timeout) gave up on say not_sent; they may be in the log."),
     # When a record expires.
     Kept("requeued-batch-is-not-looked-at", "accumulator/record_accumulator.py",
          "        self._next_expiry_ms = 0\n        self._queues[batch.topic_partition].put_back",
