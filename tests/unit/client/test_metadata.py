@@ -258,6 +258,16 @@ def test_request_update_when_the_answers_had_no_news_then_the_backoff_begins_ane
     assert md.time_to_next_update(0) == 100
 
 
+def test_request_update_for_topic_when_nobody_has_asked_for_it_yet_then_it_alone_and_without_backoff():
+    md = metadata()
+    answer(md, 1000, topic_row("old", 1))
+    md.add("new", 1000)
+    assert md.request_update_for_topic("new", 1000) == 1
+    assert md.time_to_next_update(1000) == 0
+    request = md.next_request(1000)
+    assert (request.topics, request.is_partial) == (["new"], True)
+
+
 def test_replace_bootstrap_when_the_cluster_is_known_then_only_later():
     md = metadata()
     md.replace_bootstrap([("canonical", 9092)])

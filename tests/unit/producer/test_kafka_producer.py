@@ -6,6 +6,7 @@ import contextlib
 import os
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from pyproducer import (
     ForkedProducerError,
     IllegalStateError,
+    KafkaProducer,
     KafkaTimeoutError,
     ProducerClosedError,
     ProducerInterceptor,
@@ -564,3 +566,16 @@ def test_producer_when_it_was_dropped_in_a_child_or_after_its_end_then_nothing_h
     assert not facade.broker.is_closed
     facade.producer.close()
     kafka_producer._close_forgotten(facade.producer._runtime, os.getpid())  # a warning would fail the test
+
+
+def test_from_file_when_read_then_overrides_win_and_serializers_keep_their_places(tmp_path: Path) -> None:
+    made: list[Any] = []
+
+    class Noting(KafkaProducer):
+        def __init__(self, *arguments: Any) -> None:
+            made.append(arguments)
+
+    path = tmp_path / "client.properties"
+    path.write_text("bootstrap.servers = broker:9092\nlinger.ms = 7\nacks = 1\n")
+    Noting.from_file(path, key_serializer="string", value_serializer="json", linger_ms=9)
+    assert made == [({"bootstrap.servers": "broker:9092", "linger.ms": 9, "acks": "1"}, "string", "json")]
