@@ -47,7 +47,8 @@ class Reader(ABC):
     def assignment(self) -> set[int]: ...
 
     @abstractmethod
-    def commit(self) -> None: ...
+    def commit(self) -> bool:
+        """Commit what was read; False when a member joined or left meanwhile, and all must poll first."""
 
     @abstractmethod
     def leave(self) -> None:
@@ -78,8 +79,9 @@ class ConfluentReader(Reader):
     def assignment(self) -> set[int]:
         return {topic_partition.partition for topic_partition in self._consumer.assignment()}
 
-    def commit(self) -> None:
+    def commit(self) -> bool:
         self._consumer.commit(asynchronous=False)
+        return True
 
     def leave(self) -> None:
         self._consumer.close()
@@ -103,16 +105,14 @@ class KafkaPythonReader(Reader):
     def assignment(self) -> set[int]:
         return {topic_partition.partition for topic_partition in self._consumer.assignment()}
 
-    def commit(self) -> None:
+    def commit(self) -> bool:
         from kafka.errors import RebalanceInProgressError
 
-        for _ in range(100):
-            try:
-                return self._consumer.commit()
-            except RebalanceInProgressError:
-                # Its way to say that somebody joined or left meanwhile: poll, and try again.
-                self._consumer.poll(timeout_ms=100, update_offsets=False)
-        raise AssertionError("the group never came to rest")
+        try:
+            self._consumer.commit()
+        except RebalanceInProgressError:
+            return False
+        return True
 
     def leave(self) -> None:
         self._consumer.close(autocommit=False)
@@ -138,8 +138,9 @@ class AioKafkaReader(Reader):
     def assignment(self) -> set[int]:
         return {topic_partition.partition for topic_partition in self._consumer.assignment()}
 
-    def commit(self) -> None:
+    def commit(self) -> bool:
         self._loop.run_until_complete(self._consumer.commit())
+        return True
 
     def leave(self) -> None:
         self._loop.run_until_complete(self._consumer.stop())
@@ -187,6 +188,16 @@ def poll_until(condition: Callable[[], bool], *readers: Reader, found: list[Posi
             found += reader.poll()
 
 
+def commit_all(*readers: Reader) -> None:
+    """Have each commit. All of them poll in between: a rebalance ends only when every member has joined again."""
+    deadline = time.monotonic() + TIMEOUT_S
+    waiting = list(readers)
+    while waiting := [reader for reader in waiting if not reader.commit()]:
+        assert time.monotonic() < deadline, "the group never came to rest"
+        for reader in readers:
+            reader.poll()
+
+
 def test_two_members_share_one_leaves_and_offsets_survive_a_restart(open_reader: OpenReader, tmp_path: Path) -> None:
     everything = set(range(PARTITIONS))
     found: list[Position] = []
@@ -203,8 +214,7 @@ def test_two_members_share_one_leaves_and_offsets_survive_a_restart(open_reader:
         write(broker, COUNT)
         poll_until(lambda: len(found) >= COUNT, one, two, found=found)
         assert len(set(found)) == len(found) == COUNT
-        one.commit()
-        two.commit()
+        commit_all(one, two)
         two.close()
         found.clear()
         poll_until(lambda: one.assignment() == everything, one, found=found)
@@ -227,7 +237,7 @@ def test_c34_a_consumer_survives_a_coordinator_that_is_not_there_yet() -> None:
         write(broker, COUNT)
         reader = ConfluentReader(broker.bootstrap_servers)
         poll_until(lambda: len(found) == COUNT, reader, found=found)
-        reader.commit()
+        commit_all(reader)
         reader.close()
 
 
@@ -240,7 +250,7 @@ def test_many_records_and_transactions_through_a_group(client: str, open_reader:
         test_foreign_clients.WRITERS[client](broker.bootstrap_servers, TOPIC, "lz4", sent)
         reader = open_reader(broker.bootstrap_servers)
         poll_until(lambda: len(found) >= count, reader, found=found)
-        reader.commit()
+        commit_all(reader)
         reader.close()
         assert [record.value for record in broker.records(TOPIC)] == [
             record.value for partition in range(PARTITIONS) for record in sent[partition::PARTITIONS]]
