@@ -73,6 +73,12 @@ def test_write_goes_where_it_is_told(handle: FileHandle) -> None:
     assert handle.read(97, 4) == TEXT[97:98] + b"xyz"
 
 
+def test_file_is_readable_for_all_and_writable_for_its_owner(handle: FileHandle) -> None:
+    umask = os.umask(0)
+    os.umask(umask)
+    assert handle.path.stat().st_mode & 0o777 == 0o644 & ~umask
+
+
 def test_truncate_cuts(handle: FileHandle) -> None:
     handle.truncate(10)
     assert (handle.size_bytes(), handle.read(0, 100)) == (10, TEXT[:10])

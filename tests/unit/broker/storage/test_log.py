@@ -197,9 +197,11 @@ def test_bytes_after_when_the_offset_is_in_a_later_segment_then_nothing_before_i
     assert log.bytes_after(8, 1 << 20, up_to_offset=9) > 0
 
 
+@pytest.mark.parametrize("index_interval_bytes", [0, 500, 4096])
 @pytest.mark.parametrize("segment_bytes", [1 << 30, 1000])
-def test_batch_for_timestamp_finds_the_first_batch_that_reaches_it(logs: Logs, segment_bytes: int) -> None:
-    log = logs.open(segment_bytes=segment_bytes, index_interval_bytes=0)
+def test_batch_for_timestamp_finds_the_first_batch_that_reaches_it(
+        logs: Logs, segment_bytes: int, index_interval_bytes: int) -> None:
+    log = logs.open(segment_bytes=segment_bytes, index_interval_bytes=index_interval_bytes)
     fill(log, 10)
     for number in range(10):
         found = log.batch_for_timestamp(START_MS + 1000 * number)
@@ -303,9 +305,25 @@ def test_close_writes_kafkas_index_files(logs: Logs) -> None:
 def test_delete_removes_the_folder_and_readers_keep_what_they_have(logs: Logs) -> None:
     log = logs.open()
     fill(log, 3)
+    (segment,) = log._view[0]
     log.delete()
     assert not logs.directory.exists()
     assert log.log_end_offset == 0
+    assert offsets(segment.file.read(0, segment.size_bytes)) == list(range(6)), "who has the file reads on"
+
+
+def test_delete_when_the_folder_is_gone_already_then_nothing_is_raised(logs: Logs) -> None:
+    log = logs.open()
+    log.delete()
+    log.delete()
+    log.close()
+    assert not logs.directory.exists()
+
+
+def test_open_when_the_folder_above_is_missing_too_then_both_are_made(tmp_path: Path) -> None:
+    log = Log(tmp_path / "data" / "orders-0", LogConfig())
+    log.close()
+    assert (tmp_path / "data" / "orders-0").is_dir()
 
 
 def test_appends_and_reads_at_once_never_see_half_a_batch(logs: Logs) -> None:

@@ -1,8 +1,9 @@
 from __future__ import annotations
 
 from pyproducer.broker.storage.batch_header import BatchHeader
-from pyproducer.broker.storage.producer_state import BATCHES_TO_RETAIN, ProducerStateManager
+from pyproducer.broker.storage.producer_state import ActiveProducer, ProducerStateManager
 from pyproducer.common.error_codes import ErrorCode
+from pyproducer.record.layout import TRANSACTIONAL_MASK
 
 MAX = 2**31 - 1
 
@@ -46,9 +47,9 @@ def test_check_wraps_from_the_largest_sequence_to_0() -> None:
 
 
 def test_find_duplicate_knows_the_last_five_batches_exactly() -> None:
-    producers = manager(*(header(3 * number) for number in range(BATCHES_TO_RETAIN + 1)))
+    producers = manager(*(header(3 * number) for number in range(6)))
     assert producers.find_duplicate(header(0)) is None
-    for number in range(1, BATCHES_TO_RETAIN + 1):
+    for number in range(1, 6):
         duplicate = producers.find_duplicate(header(3 * number))
         assert duplicate is not None
         assert (duplicate.first_offset, duplicate.timestamp) == (3 * number, 1000 + 3 * number)
@@ -66,3 +67,49 @@ def test_update_with_a_new_epoch_forgets_the_old_batches() -> None:
 def test_update_without_producer_id_keeps_nothing() -> None:
     producers = manager(header(-1, producer_id=-1, epoch=-1))
     assert producers.find_duplicate(header(-1, producer_id=-1, epoch=-1)) is None
+
+
+# ---- what others are shown
+
+def transactional(one: BatchHeader) -> BatchHeader:
+    return one._replace(attributes=TRANSACTIONAL_MASK)
+
+
+def test_active_producers_when_shown_then_each_has_its_epoch_sequence_time_and_transaction() -> None:
+    producers = ProducerStateManager()
+    producers.update(header(0, epoch=4), 10, 5000)
+    producers.update(transactional(header(0, epoch=2, producer_id=8)), 13, 6000)
+    producers.end_transaction(9, 3, 77, 7000)
+    assert producers.active_producers() == [
+        ActiveProducer(7, producer_epoch=4, last_sequence=2, last_timestamp=5000, coordinator_epoch=-1,
+                       transaction_first_offset=None),
+        ActiveProducer(8, producer_epoch=2, last_sequence=2, last_timestamp=6000, coordinator_epoch=-1,
+                       transaction_first_offset=13),
+        ActiveProducer(9, producer_epoch=3, last_sequence=-1, last_timestamp=7000, coordinator_epoch=77,
+                       transaction_first_offset=None)]
+
+
+def test_transactions_when_several_are_open_then_the_oldest_is_the_unstable_one() -> None:
+    producers = ProducerStateManager()
+    for producer_id, offset in ((1, 10), (2, 20), (3, 30)):
+        producers.update(transactional(header(0, producer_id=producer_id)), offset, 1000)
+    producers.update(transactional(header(3, producer_id=1)), 40, 1000)
+    assert (producers.first_unstable_offset, producers.transaction_first_offset(1)) == (10, 10)
+    assert [producers.next_unstable_offset(producer_id) for producer_id in (1, 2, 9)] == [20, 10, 10]
+    assert [producers.has_open_transaction(1, epoch) for epoch in (0, 1)] == [True, False]
+    producers.end_transaction(2, 0, 0, 1000)
+    assert producers.first_unstable_offset == 10
+    producers.end_transaction(1, 0, 0, 1000)
+    assert (producers.first_unstable_offset, producers.next_unstable_offset(3)) == (30, None)
+    assert not producers.has_open_transaction(1, 0)
+    producers.end_transaction(3, 0, 0, 1000)
+    assert producers.first_unstable_offset is None
+
+
+def test_batch_when_it_has_no_sequence_then_its_producer_is_known_and_nothing_can_repeat_it() -> None:
+    producers = manager(header(-1))
+    assert producers.knows(7)
+    assert not producers.knows(8)
+    assert producers.find_duplicate(header(-1)) is None
+    assert producers.check(header(-1)) is ErrorCode.NONE
+    assert producers.check(header(0)) is ErrorCode.NONE
