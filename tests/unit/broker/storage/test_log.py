@@ -438,3 +438,21 @@ def test_read_when_a_batch_is_being_written_then_it_gives_nothing_behind_the_hig
     reader.join()
     ((found, high_watermark),) = read
     assert found == list(range(high_watermark))
+
+
+# ---- by time, where there is nothing
+
+def test_times_when_the_log_is_empty_then_no_batch_is_found(logs: Logs) -> None:
+    log = logs.open()
+    assert log.batch_with_max_timestamp() is None
+    assert log.batch_for_timestamp(0) is None
+
+
+def test_times_when_records_have_none_then_the_first_batch_is_the_newest(logs: Logs) -> None:
+    log = logs.open(index_interval_bytes=0)
+    for _ in range(3):
+        log.append(RecordBatch(build_batch([(-1, b"key", b"value", ())])), leader_epoch=0)
+    found = log.batch_with_max_timestamp()
+    assert found is not None
+    assert (found.base_offset, found.max_timestamp) == (0, -1)
+    assert log.batch_for_timestamp(0) is None
