@@ -72,7 +72,6 @@ class NetworkClient:
                  metadata_recovery_rebootstrap_trigger_ms: int = 300_000, api_versions: ApiVersions | None = None,
                  resolve: HostResolver = resolve_host) -> None:
         self.api_versions = api_versions or ApiVersions()
-        self.responses_received = 0
         self._selector = selector
         self._metadata = metadata
         self._clock = clock
@@ -320,7 +319,6 @@ class NetworkClient:
                 f"({request.correlation_id}), request: {request.describe(now_ms)}")
         _, body = parse_response(api_key, request.api_version, payload)
         self._in_flight.complete_next(node_id)
-        self.responses_received += 1
         throttle_ms = body.get("throttle_time_ms", 0)
         if throttle_ms:
             from_version = api_key.throttle_from_version

@@ -11,7 +11,7 @@ import pytest
 from pyproducer import KafkaProducer
 from pyproducer.accumulator.batch_future import BatchFuture, RowRange
 from pyproducer.common.errors import ApiError
-from pyproducer.producer.columns import to_items
+from pyproducer.producer.columns import int_column, to_items
 from pyproducer.producer.send_batch import BatchSender
 
 
@@ -77,3 +77,13 @@ def test_pyarrow_is_not_imported_for_lists(monkeypatch):
 
     with pytest.raises(TypeError, match="pip install pyarrow"):
         to_items("values", Column())
+
+
+@pytest.mark.parametrize(("name", "column", "error", "words"), [
+    ("timestamps", [1, -5], ValueError, r"timestamps, row 1: .*-5"),
+    ("timestamps", [1, None, 2.5], TypeError, r"timestamps, row 2: "),
+    ("partitions", [-1], ValueError, r"partitions, row 0: .*-1"),
+])
+def test_int_column_when_an_item_is_wrong_then_the_row_is_named(name, column, error, words):
+    with pytest.raises(error, match=words):
+        int_column(name, column, len(column), -1)

@@ -6,7 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from pyproducer import ConfigError, KafkaProducer, ProducerInterceptor, hotpath
+from pyproducer import ConfigError, KafkaProducer, ProducerConfig, ProducerInterceptor, hotpath
+from pyproducer.network.channel_builder import ChannelBuilder, PlaintextChannelBuilder, SslChannelBuilder
 from pyproducer.producer import wiring
 from tests.support.clock import ManualClock
 from tests.unit.producer.facade import Facades
@@ -36,6 +37,12 @@ def test_an_explicit_linger_is_kept_for_callers_who_wait():
         assert not producer._runtime.accumulator.lingers_for_waiters
     with KafkaProducer({**PROPS, "linger.ms": 5}) as producer:
         assert producer._runtime.accumulator.lingers_for_waiters
+
+
+@pytest.mark.parametrize(("protocol", "expected"), [("PLAINTEXT", PlaintextChannelBuilder), ("SSL", SslChannelBuilder)])
+def test_security_protocol_decides_how_connections_are_made(protocol: str, expected: type[ChannelBuilder]) -> None:
+    config = ProducerConfig({**PROPS, "security.protocol": protocol})
+    assert type(wiring._channel_builder(config)) is expected
 
 
 @pytest.mark.parametrize(("props", "serializers", "is_paved"), [
