@@ -74,7 +74,7 @@ def await_parked(producer: KafkaProducer) -> None:
     deadline = time.monotonic() + 60
     while not producer._runtime.turns._is_parked:
         assert time.monotonic() < deadline, "the sender's thread never stood aside"
-        producer.send("t", b"warm").result(10)
+        producer.send("t", b"warm").result(60)
         time.sleep(0.001)
 
 
@@ -127,7 +127,7 @@ def test_a_caller_when_it_leaves_without_giving_the_role_back_then_the_thread_ta
         gone = threading.Thread(target=lambda: setattr(turns, "_caller", threading.get_ident()))
         gone.start()
         gone.join()
-        assert producer.send("t", b"v").result(10).offset >= 0
+        assert producer.send("t", b"v").result(60).offset >= 0
 
 
 def test_a_turn_when_a_callback_raises_or_closes_then_the_caller_gets_its_result() -> None:
@@ -142,9 +142,9 @@ def test_a_turn_when_a_callback_raises_or_closes_then_the_caller_gets_its_result
                 producer.flush()
             producer.close()
 
-        assert producer.send("t", b"v", on_completion=close).result(10).offset >= 0
+        assert producer.send("t", b"v", on_completion=close).result(60).offset >= 0
         assert ran_in == [threading.current_thread().name]
-        producer._runtime.io_thread.join(10)
+        producer._runtime.io_thread.join(60)
         with pytest.raises(pyproducer.ProducerClosedError):
             producer.send("t", b"v")
         producer._runtime.close_parts()
@@ -155,7 +155,7 @@ def test_a_batch_that_is_too_large_when_a_caller_takes_the_turn_then_the_thread_
             {"bootstrap.servers": broker.bootstrap_servers, "linger.ms": 50}) as producer:
         await_parked(producer)
         futures = [producer.send("t", bytes(100)) for _ in range(8)]
-        offsets = [future.result(10).offset for future in futures]
+        offsets = [future.result(60).offset for future in futures]
     assert offsets == list(range(offsets[0], offsets[0] + 8))
 
 
@@ -167,7 +167,7 @@ def test_many_callers_when_they_wait_at_once_then_all_records_are_stored_in_each
         def call(number: int) -> None:
             try:
                 for index in range(150):
-                    producer.send("t", b"%d" % index, key=b"%d" % number).result(20)
+                    producer.send("t", b"%d" % index, key=b"%d" % number).result(60)
                     if index % 10 == number:
                         time.sleep(0.006)
             except BaseException as error:

@@ -1,4 +1,4 @@
-"""Malformed frames close at most their own connection; the broker keeps serving in bounded memory.
+"""10,000 malformed frames close at most their own connection; the broker keeps serving in bounded memory.
 
 Frames of every API and version, mutated; frames whose bodies are right for the codec and nonsense otherwise; and what
 hypothesis makes up. Each goes over a connection of its own, and the broker has dealt with it when that ends.
@@ -34,7 +34,9 @@ from tests.support.raw_client import (
     request_bytes,
 )
 
-MADE_UP_COUNT = 400
+MUTATED_COUNT = 8000
+NONSENSE_COUNT = 2000
+MADE_UP_COUNT = 2000
 ON_THEIR_WAY = 32
 MAX_GROWTH_BYTES = 64 * 1024 * 1024
 NAMES = ("fruits", "other")  # not what the witnesses ask for: some of what is sent deletes topics
@@ -57,11 +59,10 @@ class Attack:
         self._on_their_way: deque[socket.socket] = deque()
         self.sent = 0
         self.closed = 0  # without an answer
-        self.answered = 0
         self.witnesses = [RawClient(self._address) for _ in range(5)]
 
     def send(self, frame: bytes) -> None:
-        connection = socket.create_connection(self._address, timeout=30)
+        connection = socket.create_connection(self._address, timeout=60)
         try:
             connection.sendall(frame)
             connection.shutdown(socket.SHUT_WR)
@@ -79,11 +80,10 @@ class Attack:
         try:
             answer = connection.recv(1)
             self.closed += not answer
-            self.answered += bool(answer)
             while answer:
                 answer = connection.recv(1 << 16)
         except TimeoutError:
-            pass  # a long poll, or a group's join, or a slow machine: it counts as neither
+            pass  # a long poll, or a group's join: it is as it should be
         except OSError:
             self.closed += 1  # reset: the broker had more to read
         connection.close()
@@ -164,20 +164,17 @@ def mutated(frame: bytes, source: random.Random) -> bytes:
     return bytes(data)
 
 
-@pytest.mark.parametrize(("mutated_count", "nonsense_count"), [
-    (1600, 400), pytest.param(8000, 2000, marks=pytest.mark.soak)])
-def test_frames_that_are_mutated_or_nonsense_close_their_own_connection_only(
-        attack: Attack, mutated_count: int, nonsense_count: int) -> None:
+def test_10000_frames_that_are_mutated_or_nonsense_close_their_own_connection_only(attack: Attack) -> None:
     source = random.Random(20260)
     requests = real_requests(source)
-    for number in range(mutated_count):
+    for number in range(MUTATED_COUNT):
         payload = mutated(source.choice(requests), source)
         attack.send(mutated(framed(payload), source) if number % 5 == 0 else framed(payload))
     rows = [(api, version) for api in ApiKeys for version in versions(api)]
-    for _ in range(nonsense_count):
+    for _ in range(NONSENSE_COUNT):
         attack.send(framed(nonsense(source, *source.choice(rows))))
-    assert attack.sent == mutated_count + nonsense_count
-    assert attack.closed > attack.answered > 0, "what was answered made sense by chance"
+    assert attack.sent == MUTATED_COUNT + NONSENSE_COUNT
+    assert attack.closed > attack.sent // 2, "the rest was answered: it made sense by chance"
 
 
 @st.composite
@@ -200,7 +197,7 @@ def test_what_hypothesis_makes_up_closes_its_own_connection_only(attack: Attack)
 
     run()
     assert attack.sent >= MADE_UP_COUNT * 0.9, "few were made up twice"
-    assert attack.closed > attack.answered
+    assert attack.closed > attack.sent // 2
 
 
 def test_a_frame_that_never_ends_costs_nothing(start_broker: Callable[..., EmbeddedBroker]) -> None:

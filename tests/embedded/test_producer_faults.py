@@ -47,7 +47,7 @@ class Load:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        self.producer.close(20)
+        self.producer.close(60)
 
     def send(self, count: int, *, value_bytes: int = 20, pause_every: int = 0) -> None:
         for number in range(self.count, self.count + count):
@@ -60,7 +60,7 @@ class Load:
 
     def check(self) -> None:
         """Wait for every record, then compare what the producer was told with what the log has."""
-        self.producer.flush(40)
+        self.producer.flush(120)
         self.outcomes.ensure_all_acknowledged(self.count)
         stored = self.broker.records(self.topic)
         numbers = [number_of(record.value) for record in stored]
@@ -357,7 +357,7 @@ class Background:
     def __exit__(self, *exc: object) -> None:
         self._stop.set()
         self._thread.join()
-        self._load.producer.flush(40)
+        self._load.producer.flush(120)
 
 
 # ---- releases

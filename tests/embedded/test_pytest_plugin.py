@@ -11,7 +11,7 @@ from pyproducer import KafkaProducer
 
 def send(broker, topic):
     with KafkaProducer({"bootstrap.servers": broker.bootstrap_servers}) as producer:
-        producer.send(topic, b"paid", key=b"42").result(10)
+        producer.send(topic, b"paid", key=b"42").result(60)
 
 def test_own_broker(kafka_broker):
     send(kafka_broker, "orders")

@@ -120,7 +120,7 @@ def test_a_node_that_stops_is_refused_and_comes_back_where_it_was(
         assert client.is_closed()
     assert broker.nodes() == [1, 3]
     with pytest.raises(ConnectionRefusedError):
-        socket.create_connection(second, timeout=5)
+        socket.create_connection(second, timeout=60)
     answer = metadata(first, "orders")
     assert [node["node_id"] for node in answer["brokers"]] == [1, 3]
     assert leaders(first, "orders") == {0: (1, 0), 1: (-1, 1), 2: (3, 0)}

@@ -36,7 +36,7 @@ class InterruptedIn:
     def strike(self, future: FutureRecordMetadata) -> None:
         """Wait for a record, and be interrupted in it."""
         with pytest.raises(KeyboardInterrupt), traced(self):
-            future.result(10)
+            future.result(60)
 
 
 def test_a_caller_when_its_record_expires_in_its_turn_then_it_is_told() -> None:
@@ -63,10 +63,10 @@ def test_a_child_process_when_it_waits_for_a_record_then_it_sends_nothing(is_ide
             except BaseException:
                 pass
             os._exit(0 if producer._runtime.client.requests_sent <= requests + 1 and not future.done() else 1)
-        offset = future.result(10).offset
+        offset = future.result(60).offset
         _, status = os.waitpid(child, 0)
         assert os.waitstatus_to_exitcode(status) == 0
-        assert producer.send("t", b"next").result(10).offset == offset + 1
+        assert producer.send("t", b"next").result(60).offset == offset + 1
         assert [record.value for record in read_topic(broker.bootstrap_servers, "t")][-2:] == [b"v", b"next"]
 
 
@@ -79,14 +79,14 @@ def test_a_caller_when_interrupted_while_it_gives_the_role_back_then_it_may_flus
         interrupter = InterruptedIn(SenderTurns._hand_back, "call")
         interrupter.strike(future)
         assert not producer._runtime.turns.is_mine
-        producer.flush(10)
+        producer.flush(60)
         assert future.result(0).offset >= 0
 
 
 def test_who_only_looks_when_records_are_on_their_way_then_the_thread_does_not_stand_aside() -> None:
     with EmbeddedBroker(topics={"t": 1}) as broker, KafkaProducer(
             {"bootstrap.servers": broker.bootstrap_servers, "linger.ms": 0}) as producer:
-        producer.send("t", b"first").result(10)
+        producer.send("t", b"first").result(60)
         time.sleep(0.1)
         for _ in range(20):
             future = producer.send("t", b"v")
@@ -113,9 +113,9 @@ def test_a_partition_when_interrupted_after_a_batch_expired_on_the_wire_then_it_
         future = producer.send("t", b"v")
         interrupter.strike(future)
         with pytest.raises(KafkaTimeoutError):
-            future.result(10)
+            future.result(60)
         broker.faults.clear()
-        assert producer.send("t", b"next").result(10).offset >= 0
+        assert producer.send("t", b"next").result(60).offset >= 0
 
 
 def test_rows_when_the_caller_who_told_of_them_was_interrupted_then_each_counts_once() -> None:
@@ -132,14 +132,14 @@ def test_rows_when_the_caller_who_told_of_them_was_interrupted_then_each_counts_
             interrupter = InterrupterOfRows(at)
             try:
                 with traced(interrupter):
-                    future.result(10)
+                    future.result(60)
             except KeyboardInterrupt:
                 interrupted += 1
-            first = future.result(10).offset
-            metadata = rows.result(10)
+            first = future.result(60).offset
+            metadata = rows.result(60)
             assert list(metadata.offsets) == [first + 1, first + 2, first + 3], interrupter.where
             assert not metadata.errors, interrupter.where
-            producer.flush(10)
+            producer.flush(60)
             assert len(told) <= 1, interrupter.where
             if interrupter.left > 0 and interrupter.left < at:
                 break
@@ -169,9 +169,9 @@ def test_a_caller_when_the_leader_is_not_connected_then_the_thread_makes_the_con
         deadline = time.monotonic() + 60
         while not producer._runtime.turns._is_parked:
             assert time.monotonic() < deadline
-            producer.send("t", b"warm", partition=0).result(10)
+            producer.send("t", b"warm", partition=0).result(60)
             time.sleep(0.001)
-        assert producer.send("t", b"v", partition=1).result(10).offset >= 0
+        assert producer.send("t", b"v", partition=1).result(60).offset >= 0
     assert threading.current_thread().name not in resolved_in
 
 
@@ -201,5 +201,5 @@ def test_result_when_the_timeout_is_huge_then_the_turn_is_taken_all_the_same(
         future = producer.send("t", b"v")
         with pytest.raises(TypeError):
             future.result("5")  # type: ignore[arg-type]  # that is the mistake
-        assert future.result(10).offset >= 0
+        assert future.result(60).offset >= 0
     assert "interrupted" not in caplog.text

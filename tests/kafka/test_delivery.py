@@ -51,16 +51,16 @@ def test_metadata_when_a_record_is_stored_then_it_tells_where_and_how_large(
     topic = kafka.create_topic(topic_name, 3)
     with KafkaProducer({"bootstrap.servers": kafka.bootstrap_servers}) as producer:
         record = ProducerRecord(topic, b"value", b"key", partition=1, timestamp=1_600_000_000_000)
-        assert producer.send(record).result(20) == RecordMetadata(topic, 1, 0, 1_600_000_000_000, 3, 5)
-        assert producer.send(topic, None, partition=2).result(20)[4:] == (-1, -1)
-        assert producer.send(record).result(20).offset == 1
+        assert producer.send(record).result(60) == RecordMetadata(topic, 1, 0, 1_600_000_000_000, 3, 5)
+        assert producer.send(topic, None, partition=2).result(60)[4:] == (-1, -1)
+        assert producer.send(record).result(60).offset == 1
 
 
 def test_metadata_when_the_topic_stamps_records_then_it_has_the_brokers_time(
         kafka: KafkaServer, topic_name: str) -> None:
     topic = kafka.create_topic(topic_name, 1, {"message.timestamp.type": "LogAppendTime"})
     with KafkaProducer({"bootstrap.servers": kafka.bootstrap_servers}) as producer:
-        metadata = producer.send(topic, b"v", timestamp=5).result(20)
+        metadata = producer.send(topic, b"v", timestamp=5).result(60)
     assert metadata.timestamp > 1_600_000_000_000
     assert [record.timestamp for record in read_topic(kafka.bootstrap_servers, topic)] == [metadata.timestamp]
 
@@ -106,7 +106,7 @@ def test_futures_when_awaited_or_asked_then_they_agree(kafka: KafkaServer, topic
         assert future.exception(20) is None
         assert future.done()
         future.add_done_callback(called.append)
-        producer.flush(20)
+        producer.flush(60)
         assert called == [future, future]
 
 
@@ -131,8 +131,8 @@ def test_interceptors_when_configured_then_they_change_records_and_hear_of_each(
 
     props = {"bootstrap.servers": kafka.bootstrap_servers, "interceptor.classes": [Tagging(), Failing()]}
     with KafkaProducer(props) as producer:
-        producer.send(topic, b"v").result(20)
-        producer.flush(20)
+        producer.send(topic, b"v").result(60)
+        producer.flush(60)
     stored = read_topic(kafka.bootstrap_servers, topic)
     assert [(record.value, record.headers) for record in stored] == [(b"v!", (("tag", b"1"),))]
     assert heard == [("acknowledged", None), ("closed", None)]
@@ -210,7 +210,7 @@ def test_idempotent_batches_when_stored_then_they_have_producer_ids_and_sequence
     topic = kafka.create_topic(topic_name)
     with KafkaProducer({"bootstrap.servers": kafka.bootstrap_servers, "linger.ms": 0}) as producer:
         for _ in range(3):
-            producer.send(topic, b"v").result(20)
+            producer.send(topic, b"v").result(60)
     batches = [line for line in kafka.dump_log(topic).splitlines() if line.startswith("baseOffset:")]
     assert [line.split("baseSequence: ")[1].split(" ")[0] for line in batches] == ["0", "1", "2"]
     assert len({line.split("producerId: ")[1].split(" ")[0] for line in batches} - {"-1"}) == 1
@@ -236,6 +236,6 @@ def test_properties_file_when_given_then_it_configures_the_producer(
     path.write_text(f"bootstrap.servers={kafka.bootstrap_servers}\ncompression.type=zstd\n"
                     "value.serializer=org.apache.kafka.common.serialization.StringSerializer\n")
     with KafkaProducer.from_file(str(path)) as producer:
-        producer.send(topic, "a text " * 100).result(20)
+        producer.send(topic, "a text " * 100).result(60)
     assert [record.value for record in read_topic(kafka.bootstrap_servers, topic)] == [b"a text " * 100]
     assert "compresscodec: zstd" in kafka.dump_log(topic)

@@ -112,7 +112,7 @@ def test_partition_when_it_does_not_exist_then_the_error_names_it(
     assert isinstance(error, KafkaTimeoutError), repr(error)
     assert "99" in str(error)
     assert topic in str(error)
-    assert producer.send(topic, b"v", partition=2).result(20).partition == 2
+    assert producer.send(topic, b"v", partition=2).result(60).partition == 2
 
 
 def test_record_when_larger_than_max_request_size_then_it_is_refused_before_it_is_sent(
@@ -122,14 +122,14 @@ def test_record_when_larger_than_max_request_size_then_it_is_refused_before_it_i
     assert isinstance(error, RecordTooLargeError)
     assert error.outcome == "not_sent"
     assert "max.request.size" in str(error)
-    assert producer.send(topic, b"small").result(20).offset == 0
+    assert producer.send(topic, b"small").result(60).offset == 0
 
 
 def test_record_when_larger_than_the_topic_allows_then_only_it_is_rejected(
         producer: KafkaProducer, kafka: KafkaServer, topic_name: str) -> None:
     topic = kafka.create_topic(topic_name, 1, {"max.message.bytes": "2000"})
     futures = [producer.send(topic, b"a" * 100), producer.send(topic, b"b" * 5000), producer.send(topic, b"c" * 100)]
-    producer.flush(20)
+    producer.flush(60)
     errors = [future.exception(20) for future in futures]
     assert errors[0] is None
     assert errors[2] is None
@@ -160,7 +160,7 @@ def test_record_when_a_compacted_topic_needs_its_key_then_only_its_batch_fails(
     error = error_of_send(producer, topic, b"no key")
     assert getattr(error, "outcome", None) == "rejected", repr(error)
     assert "INVALID_RECORD" in f"{error} {getattr(error, 'code', '')}" or getattr(error, "code", None) == 87
-    assert producer.send(topic, b"with key", key=b"k").result(20).offset == 0
+    assert producer.send(topic, b"with key", key=b"k").result(60).offset == 0
 
 
 def test_serializer_when_it_fails_then_the_error_keeps_the_cause(kafka: KafkaServer, topic_name: str) -> None:
@@ -180,7 +180,7 @@ def test_producer_when_closed_then_send_is_refused_and_close_again_is_no_error(
     topic = kafka.create_topic(topic_name)
     producer = KafkaProducer({"bootstrap.servers": kafka.bootstrap_servers})
     future = producer.send(ProducerRecord(topic, b"v"))
-    producer.close(20)
+    producer.close(60)
     assert future.result(0).offset == 0
     producer.close()
     with pytest.raises(IllegalStateError, match="closed"):
@@ -193,7 +193,7 @@ def test_buffer_when_it_is_full_and_the_broker_is_gone_then_send_gives_up_after_
     props = {"bootstrap.servers": own_kafka.bootstrap_servers, "buffer.memory": 200_000, "max.block.ms": 1000}
     producer = KafkaProducer(props)
     try:
-        producer.send(topic, b"v").result(20)
+        producer.send(topic, b"v").result(60)
         own_kafka.kill()
         futures: list[FutureRecordMetadata] = []
         error: BaseException | None = None

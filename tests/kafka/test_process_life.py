@@ -26,7 +26,7 @@ FORKING = """
 import os, sys
 from pyproducer import ForkedProducerError, KafkaProducer
 producer = KafkaProducer({"bootstrap.servers": sys.argv[1]})
-producer.send(sys.argv[2], b"parent").result(20)
+producer.send(sys.argv[2], b"parent").result(60)
 child = os.fork()
 if child == 0:
     try:
@@ -34,11 +34,11 @@ if child == 0:
     except ForkedProducerError:
         producer.close()
         with KafkaProducer({"bootstrap.servers": sys.argv[1]}) as own:
-            own.send(sys.argv[2], b"child").result(20)
+            own.send(sys.argv[2], b"child").result(60)
         os._exit(0)
     os._exit(1)
 _, status = os.waitpid(child, 0)
-producer.send(sys.argv[2], b"parent again").result(20)
+producer.send(sys.argv[2], b"parent again").result(60)
 producer.close()
 sys.exit(status)
 """
@@ -78,7 +78,7 @@ def test_producer_when_idle_or_waiting_then_it_uses_no_cpu(own_kafka: KafkaServe
 
     with KafkaProducer({"bootstrap.servers": own_kafka.bootstrap_servers}) as producer:
         measure("never used")
-        producer.send(topic, b"v").result(20)
+        producer.send(topic, b"v").result(60)
         measure("connected")
         own_kafka.pause()
         futures = [producer.send(topic, b"x" * 1000) for _ in range(1000)]

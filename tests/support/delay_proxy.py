@@ -241,7 +241,7 @@ class DelayProxy:
         try:
             if self.target is None:
                 raise ConnectionRefusedError("the proxy has no target yet")
-            target = socket.create_connection(self.target, timeout=5)
+            target = socket.create_connection(self.target, timeout=60)
         except OSError:
             client.close()
             return

@@ -460,7 +460,7 @@ class FaultProxy:
             client.close()
             return
         try:
-            broker = socket.create_connection(self._brokers[listener], timeout=10)
+            broker = socket.create_connection(self._brokers[listener], timeout=60)
         except OSError:
             client.close()
             return

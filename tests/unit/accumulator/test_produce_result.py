@@ -70,10 +70,10 @@ def test_result_when_not_done_times_out_and_says_the_record_is_on_its_way():
 def test_result_when_another_thread_completes_wakes_the_waiter():
     batch, futures = make_batch(1)
     results = []
-    thread = threading.Thread(target=lambda: results.append(futures[0].result(5)))
+    thread = threading.Thread(target=lambda: results.append(futures[0].result(60)))
     thread.start()
     batch.complete(1)
-    thread.join(5)
+    thread.join(60)
     assert results[0].offset == 1
 
 
@@ -150,7 +150,7 @@ def test_split_moves_the_futures_and_a_waiter_sees_the_new_outcome():
     batch.close(compressor_for("gzip", None))
     batch.set_producer_state(5, 1, 100)
     waiter_result = []
-    thread = threading.Thread(target=lambda: waiter_result.append(futures[19].result(5)))
+    thread = threading.Thread(target=lambda: waiter_result.append(futures[19].result(60)))
     thread.start()
     parts = batch.split(400)
     assert len(parts) > 2
@@ -164,7 +164,7 @@ def test_split_moves_the_futures_and_a_waiter_sees_the_new_outcome():
     for part in parts:
         part.complete(offset)
         offset += part.record_count
-    thread.join(5)
+    thread.join(60)
     assert waiter_result[0].offset == 19
     assert [future.result(0).offset for future in futures] == list(range(20))
 

@@ -161,7 +161,7 @@ def test_send_when_the_reader_is_slow_then_write_interest_comes_and_goes() -> No
             received.extend(bytes(receive.payload) for receive in pair.client.completed_receives)
             return bool(received) and send.completed
 
-        pair.step_until(both_done, within_s=20)
+        pair.step_until(both_done, within_s=60)
         assert received == [payload]
         assert pair.broker_channel.registered_events == READ
 
