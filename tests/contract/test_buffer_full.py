@@ -10,7 +10,7 @@ import pytest
 from pyproducer import BufferExhaustedError, KafkaProducer, RecordTooLargeError
 from tests.contract.clusters import GIVE_UP_S, Cluster
 from tests.contract.conftest import Connect
-from tests.contract.witness import Witness, await_memory_back, free_bytes, numbers_of, wait_until
+from tests.contract.witness import Witness, await_known, await_memory_back, free_bytes, numbers_of, wait_until
 from tests.support.fault_proxy import FaultProxy
 
 MEMORY = 100_000
@@ -34,7 +34,7 @@ def await_waiting(producer: KafkaProducer, count: int) -> None:
 def test_buffer_when_it_is_full_then_send_gives_up_after_max_block_ms_and_nothing_accepted_is_lost(
         cluster: Cluster, topic: str, connect: Connect, proxy: FaultProxy) -> None:
     producer = connect(through=proxy, max_block_ms=300, **SMALL_BUFFER)
-    producer.partitions_for(topic)
+    await_known(producer, topic)
     held = proxy.on("Produce", times=None).hold_request()
     witness = Witness(producer, topic)
     count = fill(producer, witness)
@@ -152,7 +152,7 @@ def test_max_block_ms_when_both_metadata_and_memory_are_waited_for_then_they_sha
     first. With the whole of max.block.ms for each wait it would give up last."""
     block_s = 1.5
     producer = connect(through=proxy, max_block_ms=int(block_s * 1000), **SMALL_BUFFER)
-    producer.partitions_for(topic)
+    await_known(producer, topic)
     other = cluster.new_topic(f"{topic_name}-other")
     proxy.on("Produce", times=None).hold_request()
     metadata = proxy.on("Metadata", times=None).hold_answer()

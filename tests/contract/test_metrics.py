@@ -51,7 +51,7 @@ def test_totals_when_batches_are_refused_then_each_record_counts_as_an_error(
 @pytest.mark.parametrize("how", ["error", "cut", "swallowed"])
 def test_totals_when_a_batch_is_retried_then_each_record_of_each_attempt_counts(
         topic: str, connect: Connect, proxy: FaultProxy, how: str) -> None:
-    producer = connect(through=proxy, linger_ms=20_000, request_timeout_ms=150)
+    producer = connect(through=proxy, linger_ms=20_000, **({"request_timeout_ms": 300} if how == "swallowed" else {}))
     producer.partitions_for(topic)
     fault = proxy.on("Produce", times=2)
     {"error": lambda: fault.error(ErrorCode.NOT_LEADER_OR_FOLLOWER), "cut": fault.cut_before,
@@ -61,7 +61,10 @@ def test_totals_when_a_batch_is_retried_then_each_record_of_each_attempt_counts(
     producer.flush(GIVE_UP_S)
     assert fault.count == 2
     assert len(witness.metadata) == 6
-    wait_until(lambda: totals(producer)[1:] == (0, 12), lambda: f"12 retries are counted: {totals(producer)}")
+    again = len(proxy.requests("Produce")) - 1
+    # A third of a second may not be enough for the third attempt, on a slow machine.
+    assert again >= 2 if how == "swallowed" else again == 2
+    wait_until(lambda: totals(producer)[1:] == (0, 6 * again), lambda: f"{6 * again} retries: {totals(producer)}")
 
 
 def test_totals_when_records_expire_then_each_counts_as_an_error(

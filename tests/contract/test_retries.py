@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from pyproducer import (
@@ -16,7 +18,7 @@ from pyproducer import (
 from tests.contract.clusters import GIVE_UP_S, Can, Cluster
 from tests.contract.conftest import Connect
 from tests.contract.witness import Witness, await_memory_back, numbers_of
-from tests.support.fault_proxy import FaultProxy
+from tests.support.fault_proxy import Fault, FaultProxy
 
 RETRIABLE = [
     ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -30,18 +32,33 @@ REFUSALS = {
 }
 
 
+def patience(how: str) -> dict[str, Any]:
+    """A short time for the answer, where the test waits until it is over, and nowhere else."""
+    return {"request_timeout_ms": 300} if how == "swallowed" else {}
+
+
+def check_attempts(how: str, fault: Fault, proxy: FaultProxy) -> None:
+    """Two attempts failed and the third did not; on a slow machine the patience may not be enough for that one."""
+    attempts = len(proxy.requests("Produce"))
+    if how == "swallowed":
+        assert attempts >= 3
+    else:
+        assert fault.count == 2
+        assert attempts == 3
+
+
 @pytest.mark.needs(Can.CHECK_SEQUENCES)
 @pytest.mark.parametrize("how", ["cut", "swallowed", "error"])
 def test_answer_when_it_is_lost_then_the_batch_is_sent_again_and_stored_once(
         cluster: Cluster, topic: str, connect: Connect, proxy: FaultProxy, how: str) -> None:
-    producer = connect(through=proxy, request_timeout_ms=150, linger_ms=10_000)
+    producer = connect(through=proxy, linger_ms=10_000, **patience(how))
     fault = proxy.on("Produce", times=2)
     {"cut": fault.cut_after, "swallowed": fault.swallow_answer,
      "error": lambda: fault.error_after(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)}[how]()
     witness = Witness(producer, topic)
     witness.send(range(5))
     producer.flush(GIVE_UP_S)
-    assert fault.count == 2
+    check_attempts(how, fault, proxy)
     assert numbers_of(cluster.log(topic)) == [0, 1, 2, 3, 4]
     witness.check_log(cluster)
     assert sorted(witness.metadata) == [0, 1, 2, 3, 4]
@@ -52,16 +69,16 @@ def test_answer_when_it_is_lost_then_the_batch_is_sent_again_and_stored_once(
 @pytest.mark.parametrize("is_idempotent", [True, False])
 def test_request_when_it_is_lost_then_it_is_sent_again(
         cluster: Cluster, topic: str, connect: Connect, proxy: FaultProxy, how: str, is_idempotent: bool) -> None:
-    producer = connect(through=proxy, request_timeout_ms=150, enable_idempotence=is_idempotent, linger_ms=10_000)
+    producer = connect(through=proxy, enable_idempotence=is_idempotent, linger_ms=10_000, **patience(how))
     fault = proxy.on("Produce", times=2)
     (fault.cut_before if how == "cut" else fault.swallow_request)()
     witness = Witness(producer, topic)
     witness.send(range(5))
     producer.flush(GIVE_UP_S)
-    assert fault.count == 2
-    assert len(proxy.requests("Produce")) == 3
+    check_attempts(how, fault, proxy)
     assert sorted(witness.metadata) == [0, 1, 2, 3, 4]
-    witness.check_log(cluster)
+    if is_idempotent or len(proxy.requests("Produce")) == 3:  # else an answer that came late made them be stored twice
+        witness.check_log(cluster)
 
 
 def test_answer_when_it_is_lost_without_idempotence_then_the_records_are_stored_twice(
@@ -133,7 +150,7 @@ def test_retries_when_they_are_used_up_then_the_error_of_the_last_attempt_is_tol
 @pytest.mark.parametrize("how", ["cut", "swallowed"])
 def test_retries_when_there_are_none_and_the_connection_fails_then_the_outcome_fits_the_log(
         cluster: Cluster, topic: str, connect: Connect, proxy: FaultProxy, how: str, is_stored: bool) -> None:
-    producer = connect(through=proxy, enable_idempotence=False, retries=0, request_timeout_ms=150)
+    producer = connect(through=proxy, enable_idempotence=False, retries=0, **patience(how))
     fault = proxy.on("Produce")
     {("cut", False): fault.cut_before, ("cut", True): fault.cut_after,
      ("swallowed", False): fault.swallow_request, ("swallowed", True): fault.swallow_answer}[how, is_stored]()
@@ -147,6 +164,7 @@ def test_retries_when_there_are_none_and_the_connection_fails_then_the_outcome_f
         assert isinstance(error, TransportError)
     assert error.retriable is True
     assert error.outcome == "unknown"  # from here, both look the same
+    cluster.await_log(topic, int(is_stored))
     assert len(cluster.log(topic)) == is_stored
     witness.send(1)
     witness.await_all()

@@ -10,7 +10,7 @@ import pytest
 from pyproducer import InvalidTopicError, KafkaProducer, KafkaTimeoutError
 from tests.contract.clusters import GIVE_UP_S, PARTITIONS, Can, Cluster
 from tests.contract.conftest import Connect
-from tests.contract.witness import Witness, await_memory_back
+from tests.contract.witness import Witness, await_known, await_memory_back
 from tests.support.fault_proxy import FaultProxy
 
 UNRESOLVABLE = "no-such-host.invalid:9092"  # .invalid never resolves (RFC 2606)
@@ -32,6 +32,7 @@ def check_metadata_timeout(witness: Witness, *words: str) -> None:
 def test_topic_when_it_is_unknown_then_the_record_is_given_up_after_max_block_ms(
         topic: str, topic_name: str, connect: Connect) -> None:
     producer = connect(max_block_ms=300)
+    await_known(producer, topic)
     witness = Witness(producer, f"{topic_name}-unknown")
     before = time.monotonic()
     witness.send(0)
@@ -70,6 +71,7 @@ def test_topic_when_the_cluster_creates_it_then_the_record_is_stored(
 def test_partition_when_it_does_not_exist_then_the_record_is_given_up_after_max_block_ms(
         cluster: Cluster, topic: str, connect: Connect) -> None:
     producer = connect(max_block_ms=300)
+    await_known(producer, topic)
     witness = Witness(producer, topic)
     before = time.monotonic()
     witness.send(0, partition=PARTITIONS)

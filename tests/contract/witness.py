@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from pyproducer import FutureRecordMetadata, KafkaError, KafkaProducer, RecordMetadata
+from pyproducer import FutureRecordMetadata, KafkaError, KafkaProducer, KafkaTimeoutError, RecordMetadata
 from pyproducer.testing import ConsumedRecord
 from tests.contract.clusters import GIVE_UP_S, POLL_S, Cluster
 
@@ -54,6 +54,18 @@ class Witness:
             self.await_decided(future, f"record {number}")
         wait_until(lambda: len(self.told) >= len(self.futures), "every callback is called")
         assert Counter(told.number for told in self.told) == Counter(list(self.futures))
+
+    def deliver_one(self) -> int:
+        """Send until a record is delivered, and return its number: on a slow machine a third of a second may not be
+        enough for the first."""
+        number = first = max(self.futures, default=-1) + 1
+        while True:
+            self.send(number)
+            self.await_all()
+            if number in self.metadata:
+                return number
+            number += 1
+            assert number < first + 50, "nothing is delivered any more"
 
     @staticmethod
     def await_decided(future: FutureRecordMetadata, what: str = "a record") -> BaseException | None:
@@ -133,6 +145,17 @@ def await_memory_back(producer: KafkaProducer) -> None:
     total = producer.metrics()["buffer-total-bytes"]
     wait_until(lambda: free_bytes(producer) == total,
                lambda: f"{total} bytes are free; there are {free_bytes(producer)}")
+
+
+def await_known(producer: KafkaProducer, topic: str) -> None:
+    """Wait until the topic's metadata are there, for a producer whose max.block.ms a slow machine may pass."""
+    deadline = time.monotonic() + GIVE_UP_S
+    while True:
+        try:
+            producer.partitions_for(topic)
+            return
+        except KafkaTimeoutError:
+            assert time.monotonic() < deadline, f"{topic} is not known after a minute"
 
 
 def wait_until(condition: Callable[[], object], what: str | Callable[[], str]) -> None:

@@ -49,7 +49,7 @@ def fetch(broker: EmbeddedBroker, group_id: str, topics: dict[str, list[int]] | 
 
 def test_a_silent_member_is_removed_after_its_session(start_broker: StartBroker) -> None:
     broker = start_broker(config=SHORT_SESSIONS)
-    with new_member(broker) as leader, new_member(broker, session_timeout_ms=150) as silent:
+    with new_member(broker) as leader, new_member(broker, session_timeout_ms=2000) as silent:
         silent.join()
         leader.begin_join()
         silent.await_rebalance()
@@ -66,13 +66,13 @@ def test_a_silent_member_is_removed_after_its_session(start_broker: StartBroker)
 
 def test_a_rebalance_does_not_wait_for_ever(start_broker: StartBroker) -> None:
     broker = start_broker()
-    with new_member(broker, rebalance_timeout_ms=200) as late, new_member(broker, rebalance_timeout_ms=200) as other:
+    with new_member(broker, rebalance_timeout_ms=1500) as late, new_member(broker, rebalance_timeout_ms=1500) as other:
         late.join()
         late.sync({})
         started = time.monotonic()
         other.begin_join()
         joined = other.receive_join()
-        assert time.monotonic() - started > 0.19
+        assert time.monotonic() - started > 1.49
         assert (joined["generation_id"], joined["leader"]) == (2, other.member_id)
         late.send_join()
         assert late.receive_join()["error_code"] == UNKNOWN_MEMBER
@@ -80,8 +80,8 @@ def test_a_rebalance_does_not_wait_for_ever(start_broker: StartBroker) -> None:
 
 def test_members_that_do_not_sync_are_removed(start_broker: StartBroker) -> None:
     broker = start_broker()
-    with new_member(broker, rebalance_timeout_ms=200) as leader, (
-            new_member(broker, rebalance_timeout_ms=200)) as follower:
+    with new_member(broker, rebalance_timeout_ms=1500) as leader, (
+            new_member(broker, rebalance_timeout_ms=1500)) as follower:
         leader.join()
         leader.sync({})
         follower.begin_join()
@@ -95,7 +95,7 @@ def test_members_that_do_not_sync_are_removed(start_broker: StartBroker) -> None
 
 def test_an_id_that_is_not_used_expires(start_broker: StartBroker) -> None:
     broker = start_broker(config=SHORT_SESSIONS)
-    with new_member(broker, session_timeout_ms=100) as member:
+    with new_member(broker, session_timeout_ms=1000) as member:
         member.send_join()
         member.receive_join()
         group = state_of(broker).state.group_coordinator._groups["g"]

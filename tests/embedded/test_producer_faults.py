@@ -38,9 +38,9 @@ class Load:
         self.outcomes = Outcomes()
         self.count = 0
         self.producer = KafkaProducer({
-            "bootstrap.servers": broker.bootstrap_servers, "batch.size": 400, "linger.ms": 0, "max.block.ms": 20_000,
+            "bootstrap.servers": broker.bootstrap_servers, "batch.size": 400, "linger.ms": 0, "max.block.ms": 60_000,
             "reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 200, "retry.backoff.ms": 20,
-            "request.timeout.ms": 5000, "delivery.timeout.ms": 30_000,
+            "request.timeout.ms": 5000, "delivery.timeout.ms": 110_000,
             **{name.replace("_", "."): value for name, value in props.items()}})
 
     def __enter__(self) -> Load:
@@ -216,7 +216,7 @@ def test_batches_that_are_too_large_are_split_in_order(start_broker: StartBroker
         broker.faults.on("Produce", times=3, probability=0.3).close("after_apply")
         load.send(COUNT)
         load.check()
-        error = load.producer.send(TOPIC, random.Random(1).randbytes(5000), partition=0).exception(20)
+        error = load.producer.send(TOPIC, random.Random(1).randbytes(5000), partition=0).exception(60)
         assert isinstance(error, RecordTooLargeError)
         load.send(30)
         load.check()

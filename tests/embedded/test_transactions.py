@@ -103,10 +103,10 @@ def test_time_runs_out_while_the_broker_is_down(start_broker: StartBroker, tmp_p
     broker = start_broker(data_dir=tmp_path, topics=["orders"])
     with connect(broker) as client:
         transactions = transactions_of(client)
-        transactions.init(timeout_ms=600)
+        transactions.init(timeout_ms=2000)
         transactions.produce("orders", 0, 0)
     broker.stop()
-    time.sleep(0.7)
+    time.sleep(2.1)
     broker = start_broker(data_dir=tmp_path)
     with connect(broker) as client:
         transactions.client = client

@@ -231,7 +231,7 @@ def test_end_of_another_producer_is_49_and_without_id_42(begin: Begin, version: 
 # ---- time
 
 def test_a_transaction_that_is_open_too_long_is_aborted_and_its_producer_fenced(begin: Begin, topic: str) -> None:
-    transactions = begin(timeout_ms=500)
+    transactions = begin(timeout_ms=2000)
     assert transactions.produce(topic, 0, 0) == (0, 0)
     producer_id, epoch = transactions.identity
     deadline = time.monotonic() + 60  # Kafka looks every 10 s

@@ -103,7 +103,7 @@ def test_futures_when_awaited_or_asked_then_they_agree(kafka: KafkaServer, topic
         future = producer.send(topic, b"v")
         called: list[object] = []
         future.add_done_callback(called.append)
-        assert future.exception(20) is None
+        assert future.exception(60) is None
         assert future.done()
         future.add_done_callback(called.append)
         producer.flush(60)

@@ -130,7 +130,7 @@ def test_record_when_larger_than_the_topic_allows_then_only_it_is_rejected(
     topic = kafka.create_topic(topic_name, 1, {"max.message.bytes": "2000"})
     futures = [producer.send(topic, b"a" * 100), producer.send(topic, b"b" * 5000), producer.send(topic, b"c" * 100)]
     producer.flush(60)
-    errors = [future.exception(20) for future in futures]
+    errors = [future.exception(60) for future in futures]
     assert errors[0] is None
     assert errors[2] is None
     assert isinstance(errors[1], RecordTooLargeError)
