@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 TESTS = Path(__file__).resolve().parent
 SOCKET_TYPES = frozenset({socket.socket, ssl.SSLSocket})
-LEAK_GRACE_S = 3.0  # a thread that was told to end may still be on its way out
+LEAK_GRACE_S = 30.0  # a thread that was told to end may still be on its way out
 DESCRIPTORS = "/proc/self/fd" if os.path.isdir("/proc/self/fd") else "/dev/fd"  # Linux, macOS
 # Tiers whose tests open no sockets.
 WITHOUT_SOCKETS = frozenset({"unit", "protocol", "property"})

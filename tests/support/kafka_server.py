@@ -28,7 +28,7 @@ from tests.support.ports import ReservedPorts
 HERE = Path(__file__).resolve().parent / "kafka"
 NODE_SOURCE = HERE / "KafkaNode.java"
 START_TIMEOUT_S = 90  # a start takes 3 to 5 s on an idle machine
-STOP_TIMEOUT_S = 20
+STOP_TIMEOUT_S = 60
 TOOL_TIMEOUT_S = 120
 READY_LINE = "Kafka Server started"
 NODE_ID = 1
