@@ -14,6 +14,7 @@ import re
 import socket
 import ssl
 import stat
+import sysconfig
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator
@@ -41,6 +42,11 @@ WITHOUT_SOCKETS = frozenset({"unit", "protocol", "property"})
 UNWATCHED = frozenset({"spark"})
 
 
+def is_ci() -> bool:
+    """Whether a missing tool is a failure."""
+    return os.environ.get("CI", "").lower() == "true"
+
+
 # Twins ---------------------------------------------------------------------------------------------------------------
 
 def why_text() -> str | None:
@@ -59,13 +65,19 @@ def pytest_report_header() -> str:
 
 def pytest_sessionstart() -> None:
     """Refuse to test something else than the sources: a twin that did not compile, or an older one."""
-    if os.environ.get("PYPRODUCER_TEST_ENVIRONMENT"):
-        return  # an installed wheel, built where it lies
+    environment = os.environ.get("PYPRODUCER_TEST_ENVIRONMENT")
     if hotpath.IMPL == "python" and why_text() is None:
-        pytest.exit("a C compiler is here, but the compiled twin was not built: run `make lint`, which builds it and "
-                    "shows why not, or ask for the Python text with PYPRODUCER_IMPL=python", returncode=3)
+        how = f"the wheel in {environment} has none: remove .cache/environments and look at what the build says" if (
+            environment) else "run `make lint`, which builds it and shows why not"
+        pytest.exit(f"a C compiler is here, but the compiled twin was not built: {how}, or ask for the Python text "
+                    "with PYPRODUCER_IMPL=python", returncode=3)
+    if environment:
+        return  # an installed wheel, built where it lies
+    if hotpath.IMPL == "python" and not os.environ.get("PYPRODUCER_IMPL") and is_ci():
+        pytest.exit(f"CI=true, and the compiled twin cannot run: {why_text()}", returncode=3)
     sources = Path(hotpath.__file__).parent
-    built = [path.stat().st_mtime for path in sources.glob("_native*.so")]
+    # Those of this Python: what another one built and nobody loads here may be as old as it likes.
+    built = [path.stat().st_mtime for path in sources.glob(f"_native*{sysconfig.get_config_var('EXT_SUFFIX')}")]
     newest = max((path.stat().st_mtime for path in sources.glob("_native*.p*") if path.suffix != ".py"), default=0)
     if hotpath.IMPL == "native" and built and min(built) < newest:
         pytest.exit("the compiled twin is older than its sources in pyproducer/hotpath: run `make lint`, which builds "
@@ -73,6 +85,9 @@ def pytest_sessionstart() -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    seed = terminalreporter.config.getoption("randomly_seed", None)
+    if isinstance(seed, int):  # with -q there is no header that tells it
+        terminalreporter.write_line(f"The order was drawn with --randomly-seed={seed}.")
     why = why_text()
     if why:
         terminalreporter.write_line(f"The compiled twin did not run: {why}.")
@@ -163,7 +178,7 @@ def missing_tool(tier: str) -> str | None:
 
 def refuse(reason: str, *, whole_module: bool = False) -> None:
     """Skip for a missing tool; fail where CI=true."""
-    if os.environ.get("CI", "").lower() == "true":
+    if is_ci():
         pytest.fail(f"CI=true, and a tool is missing: {reason}", pytrace=False)
     pytest.skip(reason, allow_module_level=whole_module)
 
