@@ -172,7 +172,7 @@ class Completion:
         record_errors = {row["batch_index"]: row["batch_index_error_message"]
                          for row in (partition.get("record_errors") or ())} if version >= 8 else {}
         self._retry_or_fail(batch, error, known, response.received_ms,
-                            error_for=_error_by_record(error, record_errors) if record_errors else None,
+                            error_for=_error_by_record(error, record_errors, batch) if record_errors else None,
                             log_start_offset=partition.get("log_start_offset", -1))
         if error.refresh_metadata:
             log.debug("Metadata is refreshed: %s", error)
@@ -281,13 +281,17 @@ class Completion:
         self._metrics.add("record-error-total", batch.record_count)
 
 
-def _error_by_record(error: ApiError, messages: dict[int, str | None]) -> Callable[[int], KafkaError]:
+def _error_by_record(error: ApiError, messages: dict[int, str | None],
+                     batch: ProducerBatch) -> Callable[[int], KafkaError]:
     """Give the record that the broker named its own words, and the others of the batch a generic error (KIP-467)."""
     def error_for(index: int) -> KafkaError:
         if index in messages:
-            return error_for_code(error.code, message=messages[index], api=error.api, node_id=error.node_id)
-        innocent = error_for_code(error.code, message="The record is valid, but it was part of a batch that the broker "
-                                  "refused because of another record.", api=error.api, node_id=error.node_id)
-        innocent.__cause__ = error
-        return innocent
+            own = error_for_code(error.code, message=messages[index], api=error.api, node_id=error.node_id)
+        else:
+            own = error_for_code(error.code, message="The record is valid, but it was part of a batch that the broker "
+                                 "refused because of another record.", api=error.api, node_id=error.node_id)
+            own.__cause__ = error
+        if batch.may_be_in_log:  # from an earlier attempt
+            own.outcome = UNKNOWN
+        return own
     return error_for

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import random
 from typing import Any
 
@@ -13,9 +12,7 @@ from tests.contract.conftest import Connect
 from tests.contract.witness import await_memory_back
 from tests.support.fault_proxy import FaultProxy
 
-HAS_SNAPPY = any(importlib.util.find_spec(name) for name in ("cramjam", "snappy"))
-CODECS = ["gzip", "lz4", "zstd", pytest.param("snappy", marks=pytest.mark.skipif(
-    not HAS_SNAPPY, reason="neither cramjam nor python-snappy is installed: pip install 'pyproducer[snappy]'"))]
+CODECS = ("gzip", "lz4", "zstd", "snappy")
 
 
 def sentences(count: int) -> list[bytes]:

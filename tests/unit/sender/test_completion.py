@@ -240,6 +240,22 @@ def test_invalid_records_when_the_broker_names_one_then_it_alone_is_blamed_and_a
         assert "refused" in str(producer.error_of(innocent).__cause__)
 
 
+def test_invalid_records_when_an_earlier_attempt_was_not_answered_then_all_may_be_in_the_log() -> None:
+    """The leader looks at the records before it looks whether it has them: a batch that was stored, and whose answer
+    was lost, can be refused when it is sent again, where the topic's settings changed meanwhile. Its records were
+    said to be "rejected", each by an error of its own, and are in the log."""
+    producer = started()
+    for name in "ab":
+        producer.append_told(name)
+    producer.turn()
+    producer.lose()
+    producer.turn(advance=1000)
+    producer.answer_all(code=ErrorCode.INVALID_RECORD,
+                        record_errors=[{"batch_index": 1, "batch_index_error_message": "b has no key"}])
+    assert_failed(producer, "ab", RecordRejectedError, "unknown")
+    assert "b has no key" in str(producer.error_of("b"))
+
+
 def test_invalid_records_when_the_version_tells_no_names_then_all_get_the_batchs_error() -> None:
     producer = started(version=7)
     producer.append_told("a")
