@@ -304,6 +304,24 @@ def test_append_when_the_producer_is_closed_then_raises_even_where_a_batch_has_r
     assert setup.accumulator.incomplete_record_count() == 1
 
 
+@pytest.mark.parametrize("kind", ["record", "rows"])
+def test_append_when_it_waited_for_memory_then_the_new_batch_is_as_old_as_its_opening(
+        kind, monkeypatch: pytest.MonkeyPatch):
+    """The wait for memory is bounded by max.block.ms; delivery.timeout.ms and linger.ms begin after it."""
+    setup = Setup()
+    allocate = setup.pool.allocate
+
+    def allocate_late(size_bytes, max_block_ms):
+        setup.clock.advance(900)
+        allocate(size_bytes, max_block_ms)
+
+    monkeypatch.setattr(setup.pool, "allocate", allocate_late)
+    append_one(setup, kind)
+    assert setup.accumulator.ready(cluster(), 900).next_ready_check_delay_ms == 10
+    assert setup.accumulator.expired_batches(1899) == ([], 1)
+    assert len(setup.accumulator.expired_batches(1900)[0]) == 1
+
+
 def test_append_rows_when_they_need_several_batches_then_says_how_many_each_took_and_when_it_is_full():
     setup = Setup()
     rows = rows_of(*[b"r" * 50] * 5)

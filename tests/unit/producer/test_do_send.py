@@ -316,6 +316,22 @@ def test_send_batch_when_several_rows_wait_for_memory_then_all_share_max_block_m
     assert facade.broker.sent[1:] == [("t", 0, [b"a"])]
 
 
+def test_send_batch_when_a_later_chunk_names_an_unknown_partition_and_memory_is_full_then_each_row_fails_once(
+        facades: Facades) -> None:
+    """Rows of unknown partitions have failed already when memory refuses the rest: they keep their own error."""
+    pyarrow = pytest.importorskip(
+        "pyarrow", reason="the package pyarrow is not installed: pip install -e '.[spark,test]'")
+    facade, waits = in_manual_time(facades, **FULL)
+    fill_memory(facade)
+    values = pyarrow.chunked_array([[b"a"], [b"b", b"c"], [b"d"]], pyarrow.binary())
+    with waits:
+        future = facade.producer.send_batch("t", values, partitions=[0, 5, 1, 6])
+    assert {row: type(error) for row, error in future.result(0).errors.items()} == {
+        0: BufferExhaustedError, 1: KafkaTimeoutError, 2: BufferExhaustedError, 3: KafkaTimeoutError}
+    assert [getattr(error, "phase", None) for error in future.result(0).errors.values()] == [
+        "buffer", "metadata", "buffer", "metadata"]
+
+
 def test_send_when_memory_comes_back_during_the_wait_then_it_is_accepted_at_that_moment(facades: Facades) -> None:
     facade, waits = in_manual_time(facades, **FULL)
     fill_memory(facade)

@@ -127,6 +127,13 @@ def test_a_batch_above_the_topics_limit_is_too_large() -> None:
     assert (fault.error_code, fault.tells_log_start_offset) == (ErrorCode.MESSAGE_TOO_LARGE, False)
 
 
+def test_size_when_the_crc_is_wrong_too_then_too_large_is_what_is_said() -> None:
+    """Kafka looks at the size first; a producer splits what is too large, and sends what is corrupt again as it is."""
+    fault = _validate(_with(17, b"\0\0\0\0"), rules=BatchRules(max_message_bytes=len(GOOD) - 1))
+    assert isinstance(fault, BatchFault)
+    assert fault.error_code is ErrorCode.MESSAGE_TOO_LARGE
+
+
 def test_timestamps_out_of_range_are_told_per_record_in_kafkas_words() -> None:
     late = NOW_MS + 3_600_001
     fault = _validate(build_batch([(late, b"k", b"v", ()), (NOW_MS, b"k", b"v", ()), (late + 1, b"k", b"v", ())]))

@@ -740,10 +740,13 @@ def test_new_leader_when_two_partitions_moved_then_both_are_sent_there() -> None
             for partition, _, _, _ in producer.batches_on_wire()} == {(2, 0), (2, 1)}
 
 
+@pytest.mark.parametrize("retries", [0, 3])
 @pytest.mark.parametrize(("code", "is_due"), [(ErrorCode.NOT_LEADER_OR_FOLLOWER, True),
                                               (ErrorCode.NOT_ENOUGH_REPLICAS, False)])
-def test_metadata_when_an_error_says_that_it_is_stale_then_it_is_refreshed(code: ErrorCode, is_due: bool) -> None:
-    producer = started()
+def test_metadata_when_an_error_says_that_it_is_stale_then_it_is_refreshed(
+        code: ErrorCode, is_due: bool, retries: int) -> None:
+    """Whether this batch is tried again or failed: the next one must not go to the old leader."""
+    producer = started(retries=retries)
     producer.append()
     producer.turn()
     producer.answer_all(code=code)

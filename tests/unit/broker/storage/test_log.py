@@ -106,6 +106,13 @@ def test_append_answers_duplicates_and_gaps_without_writing(logs: Logs) -> None:
     assert log.log_end_offset == 4
 
 
+def test_append_when_a_stamped_batch_is_repeated_then_it_is_answered_with_the_time_of_the_first(logs: Logs) -> None:
+    log = logs.open()
+    sent = batch(0, producer_id=9, producer_epoch=0, base_sequence=0)
+    assert log.append(sent, leader_epoch=0, log_append_time_ms=5000) == AppendResult(0, 5000)
+    assert log.append(sent, leader_epoch=0, log_append_time_ms=6000) == AppendResult(0, 5000, is_duplicate=True)
+
+
 @pytest.mark.parametrize("index_interval_bytes", [0, 500, 4096])
 @pytest.mark.parametrize("segment_bytes", [1 << 30, 1000])
 def test_read_starts_with_the_batch_that_holds_the_offset(
