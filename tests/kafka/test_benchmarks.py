@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import subprocess
 import sys
 from pathlib import Path
@@ -19,6 +20,7 @@ from benchmarks.rounds import ALL_CLIENTS, ALL_LATENCY_CLIENTS, run_client, run_
 from benchmarks.startup import FIRST_RECORD, run_once
 from benchmarks.tables import report
 from benchmarks.workload import Latency, Measurement, Workload
+from tests.support.kafka_jars import MissingTool
 from tests.support.kafka_server import KafkaServer
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -118,7 +120,8 @@ def test_startup_is_import_and_then_the_first_acknowledgement(
 
 
 def test_kept_table_names_its_command_and_its_chart_is_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("matplotlib")
+    if importlib.util.find_spec("matplotlib") is None:
+        raise MissingTool("the package matplotlib is not installed: pip install -e '.[bench]'")
     monkeypatch.setattr(tables, "RESULTS", tmp_path)
     monkeypatch.setattr(sys, "argv", ["compare.py", "--keep", "--rounds", "1"])
     tables.keep("x", "compare", "the table")

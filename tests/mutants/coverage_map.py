@@ -235,9 +235,11 @@ def _importers(root: Path) -> dict[str, set[str]]:
 
 
 def _hash_of_shared(root: Path) -> bytes:
-    files = [*sorted((root / PACKAGE).rglob("*.py")), *sorted((root / "tests" / "support").rglob("*.py")),
-             *sorted((root / "tests").rglob("conftest.py")), root / "tests" / "mutants" / "measure.py",
-             root / "setup.cfg"]
+    # What test files share: conftest.py, doubles, harnesses; of this tool only what measures.
+    shared = [path for path in sorted((root / "tests").rglob("*.py"))
+              if not path.name.startswith("test_") and path.parent.name != "mutants"]
+    files = [*sorted((root / PACKAGE).rglob("*.py")), *shared, root / "tests" / "mutants" / "measure.py",
+             root / "tests" / "mutants" / "plugin.py", root / "setup.cfg"]
     return _hash(f"{FORMAT} {sys.version}".encode(), *(path.read_bytes() for path in files)).encode()
 
 

@@ -29,8 +29,11 @@ from pyproducer.producer.send_batch import BatchSender
 from pyproducer.producer.serializers import BytesSerializer
 from pyproducer.record.batch_reader import read_batches
 from pyproducer.record.compression import compressor_for
+from tests.conftest import refuse
 
-pyarrow = pytest.importorskip("pyarrow", reason="the package pyarrow is not installed: pip install -e '.[spark,test]'")
+if importlib.util.find_spec("pyarrow") is None:
+    refuse("the package pyarrow is not installed: pip install -e '.[spark,test]'", whole_module=True)
+pyarrow: Any = importlib.import_module("pyarrow")
 
 _BUILT = importlib.util.find_spec("pyproducer.hotpath._native_columns") is not None
 TWINS = ["python", *(["native"] if _BUILT else [])]
