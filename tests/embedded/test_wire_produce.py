@@ -103,6 +103,28 @@ def test_produce_to_what_is_not_there_is_3(wire: WireTarget, topic: str, name: s
         assert summary(produce(client, name or topic, batch(), partition=partition)) == (3, -1, -1)
 
 
+def test_produce_with_other_acks_to_what_is_not_there_is_3(wire: WireTarget, topic: str) -> None:
+    """Kafka looks for the partition first, and tells each partition its own error."""
+    with wire.connect() as client:
+        body = produce_body(topic, 0, bytes(batch()), acks=2)
+        body["topic_data"][0]["partition_data"].append({"index": 77, "records": bytes(batch())})
+        (found,) = client.request(ApiKeys.PRODUCE, VERSION, body)["responses"]
+    assert {row["index"]: row["error_code"] for row in found["partition_responses"]} == {0: 21, 77: 3}
+
+
+@pytest.mark.parametrize("partitions", [(77, 0), (0, 77)])
+def test_produce_with_acks_0_when_any_partition_failed_then_the_connection_is_closed(
+        wire: WireTarget, topic: str, partitions: tuple[int, int]) -> None:
+    """There is no answer that could say so; what could be stored is stored."""
+    body = produce_body(topic, 0, None, acks=0)
+    body["topic_data"][0]["partition_data"] = [
+        {"index": partition, "records": bytes(batch())} for partition in partitions]
+    with wire.connect() as client:
+        client.send_request(ApiKeys.PRODUCE, VERSION, body)
+        assert client.is_closed()
+    wire.await_end_offset(3, topic)
+
+
 def spoiled_crc(data: bytearray) -> bytearray:
     data[-1] ^= 0xFF
     return data

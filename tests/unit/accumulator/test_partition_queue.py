@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 
-from pyproducer.accumulator.partition_queue import BATCH_BYTES, FUTURE_BYTES
+from pyproducer.accumulator.partition_queue import BATCH_BYTES, FUTURE_BYTES, PartitionQueue
 from pyproducer.common.cluster import Cluster, TopicPartition
 from pyproducer.common.errors import BufferExhaustedError
 from tests.unit.accumulator.test_record_accumulator import NODES, Setup, cluster, rows_of
@@ -122,3 +123,26 @@ def test_batch_that_was_answered_or_split_or_aborted_then_is_not_kept():
     setup.accumulator.abort_batches(BufferExhaustedError("over"))
     assert queue._newest is None
     assert taken_bytes(setup) == 0
+
+
+def test_reservation_when_a_caller_asks_while_the_batch_before_is_let_go_then_it_is_charged_for_its_futures():
+    """Callers ask without the partition's lock: between two lines of let_go() they must find the batch or its count."""
+    seen: list[int] = []
+
+    class Batch:
+        def __init__(self, queue: PartitionQueue) -> None:
+            self.queue = queue
+            self.is_asked = False
+
+        @property
+        def future_count(self) -> int:
+            if not self.is_asked:  # let_go() asks: just then a caller wants to open the next batch
+                self.is_asked = True
+                seen.append(self.queue.bookkeeping_bytes(1000))
+            return 3
+
+    queue = PartitionQueue(TopicPartition("t", 0))
+    batch: Any = Batch(queue)
+    queue.add(batch)
+    queue.let_go(batch)
+    assert seen == [queue.bookkeeping_bytes(1000)] == [BATCH_BYTES + 3 * FUTURE_BYTES]

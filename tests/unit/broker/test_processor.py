@@ -284,6 +284,19 @@ def test_accept_when_the_queue_of_new_connections_is_full_then_the_acceptor_turn
     stage.turn_until(lambda: stage.processor.connection_count == 21 and stage.channel.queued)
 
 
+def test_accept_when_many_peers_have_gone_before_their_turn_then_there_is_room_for_others_all_the_same(
+        stage: Stage) -> None:
+    for _ in range(25):
+        gone = socket.socket()  # not connected, as one that was reset while it waited
+        assert stage.processor.accept(gone, may_block=False)
+        stage.turn_in_vain()
+        assert gone.fileno() == -1
+    client = stage.connect()
+    client.send_bytes(frame(1))
+    stage.turn_until(lambda: stage.channel.queued)
+    assert stage.processor.connection_count == 1
+
+
 def test_accept_when_it_may_block_then_it_waits_for_room(stage: Stage) -> None:
     for _ in range(20):
         stage.connect()

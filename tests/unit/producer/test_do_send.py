@@ -201,6 +201,7 @@ def test_send_when_the_record_is_above_the_limit_then_refused_at_once_and_nothin
         assert type(error) is RecordTooLargeError
         assert (error.outcome, error.code) == ("not_sent", 10)
         assert f"takes {limit_bytes + 1} bytes with its batch header, which is above {words}" in str(error)
+        facade.broker.take_turns()  # the first one's memory comes back after its future is told
         assert facade.is_memory_whole()
         assert len(facade.broker.sent) == 1
     assert clock.now_ms() == 0
@@ -314,6 +315,16 @@ def test_send_batch_when_several_rows_wait_for_memory_then_all_share_max_block_m
     metadata = future.result(GIVE_UP_S)
     assert {row: type(error) for row, error in metadata.errors.items()} == {1: BufferExhaustedError}
     assert facade.broker.sent[1:] == [("t", 0, [b"a"])]
+
+
+def test_send_batch_when_rows_find_no_memory_then_partitions_are_told_as_far_as_they_were_chosen(
+        facades: Facades) -> None:
+    facade, waits = in_manual_time(facades, **FULL, **{"partitioner.class": lambda *_arguments: 1})
+    fill_memory(facade)
+    with waits:
+        metadata = facade.producer.send_batch("t", [b"a", b"b", b"c"], partitions=[None, None, 0]).result(0)
+    assert list(metadata.errors) == [0, 1, 2]
+    assert list(metadata.partitions) == [1, -1, 0], "no partition is chosen for rows behind the one that waited"
 
 
 def test_send_batch_when_a_later_chunk_names_an_unknown_partition_and_memory_is_full_then_each_row_fails_once(

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from pyproducer import ConfigError, KafkaProducer, ProducerConfig, ProducerInterceptor, hotpath
+from pyproducer.common.backoff import ExponentialBackoff
 from pyproducer.network.channel_builder import ChannelBuilder, PlaintextChannelBuilder, SslChannelBuilder
 from pyproducer.producer import wiring
 from tests.support.clock import ManualClock
@@ -66,3 +68,45 @@ def test_fast_road_when_anything_about_records_is_the_users_then_they_do_not_tak
         assert made == [(record_sender.send, record_sender.begin_batch, runtime.metadata, 1024 * 1024,
                          runtime.turns.wakeup)]
     record_sender.fast_road = None
+
+
+def test_network_when_settings_are_given_then_each_comes_to_the_part_that_it_is_for(
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many settings are a number of ms: one in the place of another is seen by no type, and by users after minutes."""
+    given: dict[str, Any] = {}
+
+    def noting(kind: Any) -> Any:
+        def make(*parts: Any, **settings: Any) -> Any:
+            given[kind.__name__] = settings
+            return kind(*parts, **settings)
+        return make
+
+    for name in ("Selector", "NetworkClient", "ProducerMetadata", "RecordAccumulator"):
+        monkeypatch.setattr(wiring, name, noting(getattr(wiring, name)))
+    KafkaProducer({
+        **PROPS, "connections.max.idle.ms": 11_000, "metadata.max.idle.ms": 12_000, "metadata.max.age.ms": 13_000,
+        "reconnect.backoff.ms": 14, "reconnect.backoff.max.ms": 15, "retry.backoff.ms": 16, "retry.backoff.max.ms": 17,
+        "socket.connection.setup.timeout.ms": 18_000, "socket.connection.setup.timeout.max.ms": 19_000,
+        "request.timeout.ms": 20_000, "linger.ms": 21, "delivery.timeout.ms": 22_000, "batch.size": 23_000,
+        "send.buffer.bytes": 24_000, "receive.buffer.bytes": 25_000, "client.id": "somebody",
+        "metadata.recovery.rebootstrap.trigger.ms": 26_000, "max.in.flight.requests.per.connection": 3}).close()
+    selector, client = given["Selector"], given["NetworkClient"]
+    metadata, accumulator = given["ProducerMetadata"], given["RecordAccumulator"]
+    assert selector["connections_max_idle_ms"] == 11_000
+    assert (metadata["metadata_max_idle_ms"], metadata["metadata_max_age_ms"]) == (12_000, 13_000)
+    assert waits_of(client["reconnect_backoff"]) == (14, 15)
+    assert waits_of(metadata["refresh_backoff"]) == waits_of(accumulator["retry_backoff"]) == (16, 17)
+    assert waits_of(client["connection_setup_timeout"]) == (18_000, 19_000)
+    assert (accumulator["linger_ms"], accumulator["delivery_timeout_ms"]) == (21, 22_000)
+    assert accumulator["batch_size_bytes"] == 23_000
+    assert {name: client[name] for name in (
+        "request_timeout_ms", "send_buffer_bytes", "receive_buffer_bytes", "client_id",
+        "metadata_recovery_rebootstrap_trigger_ms", "max_in_flight_requests_per_connection")} == {
+        "request_timeout_ms": 20_000, "send_buffer_bytes": 24_000, "receive_buffer_bytes": 25_000,
+        "client_id": "somebody", "metadata_recovery_rebootstrap_trigger_ms": 26_000,
+        "max_in_flight_requests_per_connection": 3}
+
+
+def waits_of(backoff: ExponentialBackoff) -> tuple[int, int]:
+    """Its first wait without jitter, and its longest."""
+    return backoff.initial_ms, backoff.max_ms

@@ -11,10 +11,12 @@ import pytest
 from pyproducer.broker.apis import fetch, produce
 from pyproducer.broker.cluster_state import BrokerInfo, ClusterState
 from pyproducer.broker.config import BrokerConfig
+from pyproducer.broker.partition import Leadership
 from pyproducer.broker.request_channel import Request
 from pyproducer.broker.services import Answer, Outcome, Services
 from pyproducer.broker.storage.log import AppendResult
 from pyproducer.common.cluster import TopicPartition
+from pyproducer.common.error_codes import ErrorCode
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.record.batch_writer import build_batch
 from pyproducer.record.control import ControlRecordType
@@ -181,6 +183,25 @@ def test_fetch_when_its_wait_is_over_then_it_is_answered_with_what_there_is(stag
 
 def test_fetch_when_one_partition_has_an_error_then_it_is_answered_at_once(stage: Stage) -> None:
     assert stage.fetch(min_bytes=LARGE, max_wait_ms=60_000, partitions=(0, 99)) == [0, 0]
+
+
+@pytest.mark.parametrize(("leader_id", "asked_epoch", "code"), [
+    (1, 3, ErrorCode.FENCED_LEADER_EPOCH), (2, 4, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+    (1, 5, ErrorCode.UNKNOWN_LEADER_EPOCH)])
+def test_fetch_when_the_client_is_behind_then_it_is_told_who_leads_since_when(
+        stage: Stage, leader_id: int, asked_epoch: int, code: ErrorCode) -> None:
+    """KIP-951: also where the leader has only a newer epoch. Who is ahead of the broker learns nothing from it."""
+    partition = stage.state.partition("orders", 0)
+    assert partition is not None
+    partition.leadership = Leadership(leader_id, 4)
+    body = fetch_body(12, "orders", 0, 0)
+    body["topics"][0]["partitions"][0]["current_leader_epoch"] = asked_epoch
+    answer = fetch.handle(stage.services, broker_request(ApiKeys.FETCH, 12, body))
+    assert isinstance(answer, Mapping)
+    (found,) = answer["responses"][0]["partitions"]
+    assert found["error_code"] == code
+    assert found.get("current_leader") == (None if code is ErrorCode.UNKNOWN_LEADER_EPOCH else {
+        "leader_id": leader_id, "leader_epoch": 4})
 
 
 def test_fetch_when_a_partition_is_lost_while_it_waits_then_it_is_answered(stage: Stage) -> None:

@@ -106,6 +106,25 @@ def test_compact_merges_small_neighbours(open_log: LogMaker) -> None:
     assert [record.value for record in stored(log)] == [b"99" * 50, b"segment"]
 
 
+def test_compact_when_it_is_done_then_the_new_files_have_their_indexes(open_log: LogMaker) -> None:
+    """Kafka's tools read them beside a broker that runs; the old ones would point into records that moved."""
+    log = open_log(index_interval_bytes=200)
+    for number in range(100):
+        append(log, (b"key-%d" % (number % 40), b"%d" % number * 50), timestamp=START_MS + number)
+    roll(log)
+    compact(log, LATER_MS)
+    bases = [segment.base_offset for segment in log.closed_segments()]
+    assert bases
+    for base in bases:
+        found = {suffix: (log.directory / f"{base:020d}{suffix}").read_bytes() for suffix in (".index", ".timeindex")}
+        (log.directory / f"{base:020d}.index").unlink()
+        (log.directory / f"{base:020d}.timeindex").unlink()
+        segment = next(one for one in log.closed_segments() if one.base_offset == base)
+        segment.write_indexes()
+        assert {suffix: (log.directory / f"{base:020d}{suffix}").read_bytes() for suffix in found} == found
+    assert sum((log.directory / f"{base:020d}.index").stat().st_size for base in bases) > 0
+
+
 def test_compact_when_nothing_of_a_segment_goes_then_its_file_is_left_alone(open_log: LogMaker) -> None:
     """All keys differ and no two segments fit into one: to write them again would only wear the disk."""
     log = open_log()

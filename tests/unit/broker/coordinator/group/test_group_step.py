@@ -394,3 +394,38 @@ def test_members_that_wait_when_one_of_them_is_removed_then_it_is_answered(stage
     assert stage.synced == {}
     assert stage.leave("three") is ErrorCode.NONE
     assert stage.synced["three"].error_code is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+@pytest.mark.parametrize("order", [("two", "stranger"), ("stranger", "two")])
+def test_leave_when_only_some_of_those_named_are_members_then_the_others_get_a_new_generation(
+        stage: Stage, order: tuple[str, str]) -> None:
+    stable(stage, "one", "two")
+    ids = {"two": stage.joined["two"].member_id, "stranger": "nobody"}
+    codes = {"two": ErrorCode.NONE, "stranger": ErrorCode.UNKNOWN_MEMBER_ID}
+    step = stage.step()
+    assert step.leave([LeavingMember(ids[name], None) for name in order]) == [codes[name] for name in order]
+    stage.finish(step)
+    assert stage.heartbeat("one") is ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def test_leave_when_nobody_named_is_a_member_then_the_generation_goes_on(stage: Stage) -> None:
+    stable(stage, "one")
+    step = stage.step()
+    assert step.leave([LeavingMember("nobody", None)]) == [ErrorCode.UNKNOWN_MEMBER_ID]
+    stage.finish(step)
+    assert stage.heartbeat("one") is ErrorCode.NONE
+
+
+def test_rejoin_when_the_member_asks_for_other_timeouts_then_those_hold_from_then_on(stage: Stage) -> None:
+    stable(stage, "one")
+    step = stage.step()
+    step.join(JoinRequest("g", stage.joined["one"].member_id, None, "one", "/127.0.0.1", 3 * SESSION_MS,
+                          2 * REBALANCE_MS, "consumer", (("range", b""),), False, True),
+              lambda answer: stage.joined.__setitem__("one", answer))
+    stage.finish(step)
+    stage.sync("one", {stage.joined["one"].member_id: b"all"})
+    assert stage.group.rebalance_timeout_ms == 2 * REBALANCE_MS
+    stage.advance(3 * SESSION_MS - 1)
+    assert stage.heartbeat("one") is ErrorCode.NONE
+    stage.advance(3 * SESSION_MS)
+    assert stage.state() is GroupState.EMPTY
