@@ -372,6 +372,13 @@ class Facade:
         """Whether nothing holds any of buffer.memory."""
         return self.free_bytes() == self.producer.metrics()["buffer-total-bytes"]
 
+    def await_whole_memory(self) -> None:
+        """Wait until nothing holds any of buffer.memory: a batch gives its own back after its futures are told."""
+        deadline_s = time.monotonic() + GIVE_UP_S
+        while not self.is_memory_whole():
+            assert time.monotonic() < deadline_s, f"only {self.free_bytes()} bytes of buffer.memory are free"
+            time.sleep(0.001)
+
 
 class Facades:
     """Makes producers over scripted brokers, and closes them; the fixture `facades`."""

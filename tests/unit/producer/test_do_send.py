@@ -201,8 +201,7 @@ def test_send_when_the_record_is_above_the_limit_then_refused_at_once_and_nothin
         assert type(error) is RecordTooLargeError
         assert (error.outcome, error.code) == ("not_sent", 10)
         assert f"takes {limit_bytes + 1} bytes with its batch header, which is above {words}" in str(error)
-        facade.broker.take_turns()  # the first one's memory comes back after its future is told
-        assert facade.is_memory_whole()
+        facade.await_whole_memory()  # the first one's comes back after its future is told
         assert len(facade.broker.sent) == 1
     assert clock.now_ms() == 0
 
