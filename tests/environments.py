@@ -167,7 +167,8 @@ class Environment:
         pip = (str(self._bin / "python"), "-m", "pip")
         quiet = ("--quiet", "--disable-pip-version-check", "--no-compile")
         # As in the Makefile: where it can be compiled, a twin that does not compile is an error and no fall-back.
-        asked = {} if self._missing_for_compiling() else {"PYPRODUCER_IMPL": "native"}
+        # What is asked here is whether it works and not how fast: an optimizing compiler takes twice the time.
+        asked = {"CFLAGS": "-O0 -g0", **({} if self._missing_for_compiling() else {"PYPRODUCER_IMPL": "native"})}
         _run(*pip, "wheel", "--quiet", "--disable-pip-version-check", "--no-deps", "-w", str(wheels), str(sources),
              more=asked)
         (wheel,) = wheels.glob("pyproducer-*.whl")
