@@ -14,8 +14,9 @@ LISTS := setup.cfg setup.py pyproject.toml $(wildcard pyproducer/hotpath/_native
 # Where a C compiler is, a compiled twin that does not compile is an error and no fall-back: see setup.py.
 NO_COMPILER = $(shell $(PYTHON) tests/support/compiler.py)
 BUILD = $(if $(NO_COMPILER),,PYPRODUCER_IMPL=native) $(PIP)
-# Two files at a time on two processors: a file's tests stay together, in an order drawn anew for each run.
-PARALLEL := -n $(shell nproc 2>/dev/null || echo 2) --dist loadfile --no-loadscope-reorder
+# A file's tests stay together, in an order drawn anew for each run. Half of a test is waiting for somebody, so there is
+# one worker more than processors.
+PARALLEL := -n $(shell expr $$(nproc 2>/dev/null || echo 2) + 1) --dist loadfile --no-loadscope-reorder
 PYTEST := $(BIN)/python -m pytest -q $(PARALLEL)
 # What both twins run; the rest speaks of neither.
 OF_BOTH_TWINS := tests/unit tests/property tests/contract tests/embedded
