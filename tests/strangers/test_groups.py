@@ -198,10 +198,10 @@ def commit_all(*readers: Reader) -> None:
             reader.poll()
 
 
-# kafka-python 3.0.12 now and then sends no heartbeats after a rebalance: it is put out of the group, and its commit then
-# says for as long as one cares to poll that a rebalance is under way.
-@pytest.mark.parametrize("client", ["confluent-kafka", "aiokafka", pytest.param("kafka-python", marks=pytest.mark.soak)],
-                         indirect=True)
+# kafka-python 3.0.12 now and then sends no heartbeats after a rebalance: it is put out of the group, and its commit
+# then says for as long as one cares to poll that a rebalance is under way.
+@pytest.mark.parametrize("client", ["confluent-kafka", "aiokafka",
+                                    pytest.param("kafka-python", marks=pytest.mark.soak)], indirect=True)
 def test_two_members_share_one_leaves_and_offsets_survive_a_restart(open_reader: OpenReader, tmp_path: Path) -> None:
     everything = set(range(PARTITIONS))
     found: list[Position] = []
