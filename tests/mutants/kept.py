@@ -54,6 +54,9 @@ KEPT: tuple[Kept, ...] = (
     Kept("closed-in-time-is-not-sent", "accumulator/record_accumulator.py",
          "if batch.may_be_in_log or (batch.payload is not None and not is_waiting):", "if batch.may_be_in_log:",
          "Records on the wire that close(timeout) gave up on say not_sent; they may be in the log."),
+    Kept("own-error-after-lost-answer-is-rejected", "sender/completion.py",
+         "        if batch.may_be_in_log:  # from an earlier attempt\n            own.outcome = UNKNOWN\n", "",
+         "A record that the broker names in its refusal says rejected; an earlier attempt may have stored it."),
     # When a record expires.
     Kept("requeued-batch-is-not-looked-at", "accumulator/record_accumulator.py",
          "        self._next_expiry_ms = 0\n        self._queues[batch.topic_partition].put_back",
