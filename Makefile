@@ -18,8 +18,9 @@ BUILD = $(if $(NO_COMPILER),,PYPRODUCER_IMPL=native) $(PIP)
 # one worker more than processors.
 PARALLEL := -n $(shell expr $$(nproc 2>/dev/null || echo 2) + 1) --dist loadfile --no-loadscope-reorder
 PYTEST := $(BIN)/python -m pytest -q $(PARALLEL)
-# What both twins run; the rest speaks of neither.
+# What both twins run; the rest speaks of neither. What differs between them shows on any cluster.
 OF_BOTH_TWINS := tests/unit tests/property tests/contract tests/embedded
+ON_THE_TEXT := PYPRODUCER_IMPL=python PYPRODUCER_TEST_CLUSTERS=embedded,mock
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test environments soak coverage lint bench python-is-there
@@ -45,7 +46,7 @@ test: python-is-there
 		"the tests run on the Python text of the compiled twin alone" >&2
 	@$(MAKE) --no-print-directory -j2 lint environments
 	$(PYTEST)
-	$(if $(NO_COMPILER),,PYPRODUCER_IMPL=python $(PYTEST) $(OF_BOTH_TWINS))
+	$(if $(NO_COMPILER),,$(ON_THE_TEXT) $(PYTEST) $(OF_BOTH_TWINS))
 	$(BIN)/python -m tests.environments default
 	$(BIN)/python -m tests.environments pythons
 
@@ -60,7 +61,7 @@ soak: $(VENV)/.all
 
 coverage: $(VENV)/.all
 	$(BIN)/python -m coverage erase
-	PYPRODUCER_IMPL=python $(BIN)/python -m coverage run -m pytest -q $(OF_BOTH_TWINS)
+	$(ON_THE_TEXT) $(BIN)/python -m coverage run -m pytest -q $(OF_BOTH_TWINS)
 	$(BIN)/python -m coverage combine --quiet
 	$(BIN)/python -m coverage report --skip-covered --sort=cover
 

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -40,8 +41,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "cluster" not in metafunc.fixturenames:
         return
     needed = {ability for mark in metafunc.definition.iter_markers("needs") for ability in mark.args}
-    metafunc.parametrize("cluster", [kind for kind, cannot in CANNOT.items() if not needed & cannot.keys()],
-                         indirect=True)
+    # Which clusters are asked at all: each, unless PYPRODUCER_TEST_CLUSTERS names some, with commas between them.
+    asked = os.environ.get("PYPRODUCER_TEST_CLUSTERS", ",".join(CANNOT)).split(",")
+    assert set(asked) <= set(CANNOT), f"PYPRODUCER_TEST_CLUSTERS: {', '.join(CANNOT)} are there, {asked} were asked for"
+    metafunc.parametrize("cluster", [kind for kind, cannot in CANNOT.items()
+                                     if kind in asked and not needed & cannot.keys()], indirect=True)
 
 
 @pytest.fixture
