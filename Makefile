@@ -28,7 +28,7 @@ ON_THE_TEXT := PYPRODUCER_IMPL=python PYPRODUCER_TEST_CLUSTERS=embedded,mock
 help:
 	@echo "make demo      send one million records to an embedded broker, read them back, print rate and percentiles"
 	@echo "make test      ruff, mypy --strict, import-linter and every tier of the tests on both twins, the default install"
-	@echo "               and other Pythons; 8 minutes on 2 processors (Java and Maven for Kafka and Spark)"
+	@echo "               and other Pythons; 9 minutes on 2 processors (Java and Maven for Kafka and Spark)"
 	@echo "make soak      what takes longer: hours of mutants, random property tests, kills under load (Java, Maven)"
 	@echo "make coverage  which lines the tests run, the broker's child processes included"
 	@echo "make lint      ruff, mypy --strict, import-linter"
