@@ -30,6 +30,7 @@ from pyproducer.producer.serializers import BytesSerializer
 from pyproducer.record.batch_reader import read_batches
 from pyproducer.record.compression import compressor_for
 from tests.conftest import refuse
+from tests.support.compiler import why_not_built
 
 if importlib.util.find_spec("pyarrow") is None:
     refuse("the package pyarrow is not installed: pip install -e '.[spark,test]'", whole_module=True)
@@ -236,7 +237,7 @@ def test_times_become_epoch_milliseconds(unit: str, in_ms: int) -> None:
 numbers = st.integers(-5, 40)
 
 
-@pytest.mark.skipif(not _BUILT, reason="the compiled twin is not built here (no C compiler): nothing to compare with")
+@pytest.mark.skipif(not _BUILT, reason=f"nothing to compare with: {why_not_built()}")
 @given(st.lists(numbers, max_size=8), st.binary(max_size=20), st.none() | st.binary(max_size=2), st.booleans(),
        st.integers(0, 4), st.integers(0, 6))
 def test_broken_arrow_buffers_raise_and_are_never_read_behind(offsets: list[int], data: bytes, validity: bytes | None,

@@ -28,11 +28,12 @@ from pyproducer.producer.interceptors import ProducerInterceptors
 from pyproducer.producer.partitioners import DefaultPartitioner
 from pyproducer.record.batch_reader import read_batches
 from pyproducer.record.compression import compressor_for
+from tests.support.compiler import why_not_built
 
 _BUILT = importlib.util.find_spec("pyproducer.hotpath._native") is not None
 if not _BUILT and os.environ.get("CI") == "true" and shutil.which(os.environ.get("CC", "cc")):
     raise AssertionError("a C compiler is here, but the compiled twin was not built")
-pytestmark = pytest.mark.skipif(not _BUILT, reason="the compiled twin is not built here (no C compiler)")
+pytestmark = pytest.mark.skipif(not _BUILT, reason=f"the compiled twin is not built here: {why_not_built()}")
 native: ModuleType = importlib.import_module("pyproducer.hotpath._native") if _BUILT else python
 
 maybe_bytes = st.none() | st.binary(max_size=300) | st.integers(120, 140).map(bytes)

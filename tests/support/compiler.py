@@ -21,5 +21,10 @@ def missing_for_compiling() -> str | None:
     return None
 
 
+def why_not_built() -> str:
+    """The reason of a skip where the compiled twin is not there."""
+    return missing_for_compiling() or "it could be, but nobody did: run `make lint`"
+
+
 if __name__ == "__main__":
     print(missing_for_compiling() or "")
