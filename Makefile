@@ -16,19 +16,21 @@ NO_COMPILER = $(shell $(PYTHON) tests/support/compiler.py)
 BUILD = $(if $(NO_COMPILER),,PYPRODUCER_IMPL=native) $(PIP)
 # A file's tests stay together, in an order drawn anew for each run. Half of a test is waiting for somebody, so there is
 # one worker more than processors.
-PARALLEL := -n $(shell expr $$(nproc 2>/dev/null || echo 2) + 1) --dist loadfile --no-loadscope-reorder
+PROCESSORS := $(shell nproc 2>/dev/null || echo 2)
+PARALLEL := -n $(shell expr $(PROCESSORS) + 1) --dist loadfile --no-loadscope-reorder
 PYTEST := $(BIN)/python -m pytest -q $(PARALLEL)
 # What both twins run; the rest speaks of neither. What differs between them shows on any cluster.
 OF_BOTH_TWINS := tests/unit tests/property tests/contract tests/embedded
 ON_THE_TEXT := PYPRODUCER_IMPL=python PYPRODUCER_TEST_CLUSTERS=embedded,mock
+ELSEWHERE := .cache/elsewhere.log
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test environments soak coverage lint bench python-is-there
+.PHONY: help demo test tiers elsewhere environments soak coverage lint bench python-is-there
 
 help:
 	@echo "make demo      send one million records to an embedded broker, read them back, print rate and percentiles"
 	@echo "make test      ruff, mypy --strict, import-linter and every tier of the tests on both twins, the default install"
-	@echo "               and other Pythons; 9 minutes on 2 processors (Java and Maven for Kafka and Spark)"
+	@echo "               and other Pythons; 7 minutes on 2 processors (Java and Maven for Kafka and Spark)"
 	@echo "make soak      what takes longer: hours of mutants, random property tests, kills under load (Java, Maven)"
 	@echo "make coverage  which lines the tests run, the broker's child processes included"
 	@echo "make lint      ruff, mypy --strict, import-linter"
@@ -45,10 +47,20 @@ test: python-is-there
 	@test -z "$(NO_COMPILER)" || echo "make test: $(NO_COMPILER);" \
 		"the tests run on the Python text of the compiled twin alone" >&2
 	@$(MAKE) --no-print-directory -j2 lint environments
+	@$(MAKE) --no-print-directory -j$(PROCESSORS) -k tiers elsewhere
+
+tiers: $(VENV)/.all
 	$(PYTEST)
-	$(if $(NO_COMPILER),,$(ON_THE_TEXT) $(PYTEST) $(OF_BOTH_TWINS))
-	$(BIN)/python -m tests.environments default
-	$(BIN)/python -m tests.environments pythons
+
+# Beside the tiers, which wait half of their time; so what it says is kept and told in one piece.
+elsewhere: $(VENV)/.all
+	@mkdir -p .cache
+	@echo "The tests on the Python text, in the default install and on other Pythons run beside: see $(ELSEWHERE)"
+	@code=0; { \
+		$(if $(NO_COMPILER),true,$(ON_THE_TEXT) $(PYTEST) $(OF_BOTH_TWINS)) || code=$$?; \
+		$(BIN)/python -m tests.environments default || code=$$?; \
+		$(BIN)/python -m tests.environments pythons || code=$$?; \
+	} >$(ELSEWHERE) 2>&1; cat $(ELSEWHERE); exit $$code
 
 environments: python-is-there
 	@$(PYTHON) -m tests.environments prepare
