@@ -19,9 +19,9 @@ from pyproducer.broker.config import BrokerConfig
 from pyproducer.broker.listener import EndPoint, parse_listeners
 from pyproducer.broker.nodes import Nodes
 from pyproducer.broker.observations import RequestLog
-from pyproducer.broker.topic_name import topic_name_fault
 from pyproducer.common.clock import SystemClock
 from pyproducer.common.errors import ConfigError, IllegalStateError
+from pyproducer.common.topic_name import topic_name_fault
 
 _FIRST_NODE_ID = 1
 # What one node may have otherwise than the rest; everything else is the cluster's.

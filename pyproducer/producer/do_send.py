@@ -36,6 +36,7 @@ from pyproducer.common.records import (
     ensure_partition,
     ensure_timestamp,
     to_headers,
+    to_topic,
 )
 from pyproducer.hotpath import HEADER_SIZE_BYTES, FutureRecordMetadata, record_size_upper_bound
 from pyproducer.producer.interceptors import ProducerInterceptors
@@ -102,7 +103,7 @@ class RecordSender:
                 raise TypeError("send(record) takes key, partition, timestamp and headers from the ProducerRecord")
         else:
             record = ProducerRecord(topic, value, key, partition=partition, timestamp=timestamp, headers=headers)
-        return self._send_parts(record.topic, record.value, record.key, record.partition, record.timestamp,
+        return self._send_parts(to_topic(record.topic), record.value, record.key, record.partition, record.timestamp,
                                 record.headers, on_completion)
 
     def close(self) -> None:
@@ -133,8 +134,6 @@ class RecordSender:
     def _send_intercepted(self, record: ProducerRecord, on_completion: OnCompletion | None) -> FutureRecordMetadata:
         interceptors = self.interceptors
         record = interceptors.on_send(record)
-        topic_partition = TopicPartition(record.topic,
-                                         UNKNOWN_PARTITION if record.partition is None else record.partition)
 
         def acknowledged(metadata: RecordMetadata | None, exception: BaseException | None) -> None:
             interceptors.on_acknowledgement(metadata, exception)
@@ -142,15 +141,18 @@ class RecordSender:
                 on_completion(metadata, exception)
 
         try:
+            record.topic = to_topic(record.topic)
             return self._do_send(record.topic, record.value, record.key, record.partition, record.timestamp,
                                  record.headers, acknowledged)
         except _TOLD_BY_THE_FUTURE as error:
+            topic_partition = TopicPartition(record.topic,
+                                             UNKNOWN_PARTITION if record.partition is None else record.partition)
             interceptors.on_send_error(record, topic_partition, error)
             if isinstance(error, RecordTooLargeError):
                 raise
             return failed_future(topic_partition, error, on_completion)
         except Exception as error:
-            interceptors.on_send_error(record, topic_partition, error)
+            interceptors.on_send_error(record, None, error)
             raise
 
     def _do_send(self, topic: str, value: Any, key: Any, partition: int | None, timestamp: int | None,

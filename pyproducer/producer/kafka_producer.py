@@ -19,7 +19,7 @@ from pyproducer.accumulator.batch_future import BatchFuture
 from pyproducer.accumulator.produce_result import OnCompletion
 from pyproducer.common.cluster import PartitionInfo
 from pyproducer.common.errors import IllegalStateError, KafkaTimeoutError
-from pyproducer.common.records import HeaderLike, ProducerRecord
+from pyproducer.common.records import HeaderLike, ProducerRecord, to_topic
 from pyproducer.hotpath import FutureRecordMetadata
 from pyproducer.producer.config import ProducerConfig, read_properties
 from pyproducer.producer.do_send import unusable
@@ -209,6 +209,7 @@ class KafkaProducer:
         """
         if self._record_sender.is_closed or self._record_sender.is_forked:
             raise unusable(self._record_sender.is_forked)
+        topic = to_topic(topic)
         runtime = self._runtime
         cluster = wait_on_metadata(runtime.metadata, runtime.turns.wakeup, runtime.clock, topic, None,
                                    runtime.config.max_block_ms)

@@ -24,6 +24,7 @@ from pyproducer.common.errors import (
     KafkaTimeoutError,
     ProducerClosedError,
 )
+from pyproducer.common.records import to_topic
 from pyproducer.hotpath import sort_rows
 from pyproducer.producer.columns import Columns, read_columns
 from pyproducer.producer.do_send import RecordSender, unusable
@@ -68,10 +69,7 @@ class BatchSender:
         sender = self._record_sender
         if sender.is_closed or sender.is_forked:
             raise unusable(sender.is_forked)
-        if not isinstance(topic, str):
-            raise TypeError(f"topic must be str, got {type(topic).__name__}: {topic!r}")
-        if not topic:
-            raise ValueError("topic must not be empty")
+        topic = to_topic(topic)
         created = self._clock.timestamp_ms()
         deadline_ms = self._clock.now_ms() + self._max_block_ms
         partitioner = sender.partitioner

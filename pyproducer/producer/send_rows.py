@@ -15,7 +15,7 @@ from pyproducer.accumulator.produce_result import OnCompletion
 from pyproducer.common.clock import Clock
 from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.errors import BufferExhaustedError, ProducerClosedError
-from pyproducer.common.records import ProducerRecord, RecordMetadata
+from pyproducer.common.records import ProducerRecord, RecordMetadata, to_topic
 from pyproducer.hotpath import record_size_upper_bound
 from pyproducer.producer.columns import ensure_length, int_column, to_items
 from pyproducer.producer.do_send import RecordSender
@@ -94,6 +94,7 @@ def _serialize(sender: RecordSender, records: Sequence[ProducerRecord]) -> list[
         try:
             if sender.interceptors:
                 record = sender.interceptors.on_send(record)
+                record.topic = to_topic(record.topic)
             key_bytes = sender.serialize(sender.key_serializer, record.topic, record.headers, record.key, "key")
             value_bytes = sender.serialize(sender.value_serializer, record.topic, record.headers, record.value, "value")
             size_bytes = record_size_upper_bound(key_bytes, value_bytes, record.headers)

@@ -13,6 +13,7 @@ from pyproducer.client.metadata import ProducerMetadata
 from pyproducer.common.clock import Clock
 from pyproducer.common.cluster import Cluster
 from pyproducer.common.errors import KafkaTimeoutError
+from pyproducer.common.topic_name import ensure_topic_name
 
 
 def wait_on_metadata(metadata: ProducerMetadata, wakeup_sender: Callable[[], None], clock: Clock, topic: str,
@@ -29,11 +30,13 @@ def wait_on_metadata(metadata: ProducerMetadata, wakeup_sender: Callable[[], Non
 
     Raises:
         KafkaTimeoutError: Not known in time (phase "metadata"); the message tells what was tried. Not sent.
-        InvalidTopicError: The name is not allowed. Not sent.
+        InvalidTopicError: The name is not allowed, or the broker refuses it. Not sent.
         AuthorizationError: The topic may not be described. Not sent.
         AuthenticationError: TLS or SASL failed. Not sent.
         ProducerClosedError: The producer was closed meanwhile. Not sent.
     """
+    if metadata.fetch().partition_count_for_topic(topic) is None:
+        ensure_topic_name(topic)
     now_ms = clock.now_ms()
     deadline_ms = now_ms + max_block_ms
     metadata.add(topic, now_ms)

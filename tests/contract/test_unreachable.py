@@ -81,17 +81,29 @@ def test_partition_when_it_does_not_exist_then_the_record_is_given_up_after_max_
     assert len(cluster.log(topic)) == 1
 
 
-@pytest.mark.needs(Can.REFUSE_UNKNOWN_TOPICS)
-@pytest.mark.parametrize("name", ["with space", "a/b", "x" * 250, ".."])
-def test_topic_when_its_name_is_not_allowed_then_the_record_is_refused_without_waiting_longer(
-        topic: str, connect: Connect, name: str) -> None:
+@pytest.mark.parametrize("name", ["with space", "a/b", "x" * 250, "x" * 40_000, ".", "..", "gr\u00fcn", "bad\ud800"],
+                         ids=lambda name: ascii(name[:20]))
+def test_topic_when_its_name_is_not_allowed_then_only_its_records_fail_and_other_topics_are_still_found(
+        cluster: Cluster, topic: str, topic_name: str, connect: Connect, name: str) -> None:
+    """A name of 40,000 characters, or one that is no text, fits in no request. Metadata was never asked for again, and
+    the producer was dead for every topic that it did not know yet: a kill switch for whoever may choose a topic."""
     producer = connect(max_block_ms=10 * 60 * 1000)  # to wait for it would be noticed
-    error = producer.send(name, b"v").exception(GIVE_UP_S)
-    assert isinstance(error, InvalidTopicError)
-    assert error.outcome in ("not_sent", "rejected")
-    with pytest.raises(InvalidTopicError):
+    told: list[object] = []
+    error = producer.send(name, b"v", on_completion=lambda *what: told.append(what)).exception(GIVE_UP_S)
+    rows = producer.send_batch(name, [b"a", b"b"]).result(GIVE_UP_S).errors
+    with pytest.raises(InvalidTopicError) as caught:
         producer.partitions_for(name)
+    assert list(rows) == [0, 1]
+    for refused in (error, *rows.values(), caught.value):
+        assert isinstance(refused, InvalidTopicError)
+        assert refused.outcome == "not_sent"
+        assert len(str(refused)) < 400
+        assert ascii(name[:20])[1:-1] in str(refused)
+        assert "249" in str(refused)
+    ((metadata, exception),) = told  # type: ignore[misc]  # what callbacks get
+    assert (metadata, type(exception)) == (None, InvalidTopicError)
     assert producer.send(topic, b"v").result(GIVE_UP_S).offset == 0
+    assert producer.send(cluster.new_topic(f"{topic_name}-2"), b"v").result(GIVE_UP_S).offset == 0
 
 
 @pytest.mark.needs(Can.REFUSE_UNKNOWN_TOPICS)

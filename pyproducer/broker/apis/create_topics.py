@@ -20,9 +20,10 @@ from pyproducer.broker.config_entries import topic_entries
 from pyproducer.broker.request_channel import Request
 from pyproducer.broker.services import Answer, Services
 from pyproducer.broker.topic_config import TopicConfig, topic_config
-from pyproducer.broker.topic_name import collides, topic_name_fault
+from pyproducer.broker.topic_name import collides
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.common.errors import ConfigError
+from pyproducer.common.topic_name import topic_name_fault
 from pyproducer.protocol.request import CreateTopicsRequest
 from pyproducer.protocol.schema import Struct
 

@@ -16,8 +16,8 @@ from typing import Any
 from pyproducer.broker.config_entries import ConfigEntry, broker_entries, cluster_entries, topic_entries
 from pyproducer.broker.request_channel import Request
 from pyproducer.broker.services import Answer, Services
-from pyproducer.broker.topic_name import topic_name_fault
 from pyproducer.common.error_codes import ERRORS, ErrorCode
+from pyproducer.common.topic_name import topic_name_fault
 from pyproducer.protocol.request import DescribeConfigsRequest
 from pyproducer.protocol.schema import Struct
 

@@ -17,8 +17,8 @@ from typing import Any
 from pyproducer.broker.apis.metadata import describe_partition
 from pyproducer.broker.request_channel import Request
 from pyproducer.broker.services import Answer, Services
-from pyproducer.broker.topic_name import topic_name_fault
 from pyproducer.common.error_codes import ErrorCode
+from pyproducer.common.topic_name import topic_name_fault
 from pyproducer.protocol.request import DescribeTopicPartitionsRequest
 
 # Java's max.request.partition.size.limit.

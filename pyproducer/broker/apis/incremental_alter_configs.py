@@ -21,9 +21,9 @@ from pyproducer.broker.config import LIST_CONFIG, BrokerConfig, value_text
 from pyproducer.broker.request_channel import Request
 from pyproducer.broker.services import Answer, Services
 from pyproducer.broker.topic_config import topic_config
-from pyproducer.broker.topic_name import topic_name_fault
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.common.errors import ConfigError
+from pyproducer.common.topic_name import topic_name_fault
 from pyproducer.protocol.request import IncrementalAlterConfigsRequest
 from pyproducer.protocol.schema import Struct
 

@@ -22,8 +22,9 @@ from pyproducer.broker.cluster_state import TopicState
 from pyproducer.broker.partition import NO_LEADER, Partition
 from pyproducer.broker.request_channel import Request
 from pyproducer.broker.services import Answer, Services
-from pyproducer.broker.topic_name import INTERNAL_TOPICS, topic_name_fault
+from pyproducer.broker.topic_name import INTERNAL_TOPICS
 from pyproducer.common.error_codes import ErrorCode
+from pyproducer.common.topic_name import topic_name_fault
 from pyproducer.protocol.request import MetadataRequest
 
 _ZERO_ID = uuid.UUID(int=0)

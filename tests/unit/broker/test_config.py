@@ -6,7 +6,7 @@ from pyproducer.broker.config import BrokerConfig
 from pyproducer.broker.config_entries import ConfigSource, topic_entries
 from pyproducer.broker.listener import EndPoint, parse_listeners
 from pyproducer.broker.topic_config import topic_config
-from pyproducer.broker.topic_name import collides, topic_name_fault
+from pyproducer.broker.topic_name import collides
 from pyproducer.common.errors import ConfigError
 from pyproducer.record.layout import LOG_APPEND_TIME
 
@@ -95,16 +95,6 @@ def test_parse_listeners() -> None:
 def test_parse_listeners_refuses(listeners: str) -> None:
     with pytest.raises(ConfigError):
         parse_listeners(listeners, MAP)
-
-
-@pytest.mark.parametrize("name", ["orders", "a.b_c-D9", "...", "x" * 249])
-def test_topic_name_is_allowed(name: str) -> None:
-    assert topic_name_fault(name) is None
-
-
-@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a b", "x" * 250, "gr\u00fcn", "a\n"])
-def test_topic_name_is_not_allowed(name: str) -> None:
-    assert topic_name_fault(name) is not None
 
 
 def test_topic_names_collide_in_dots_and_underscores() -> None:

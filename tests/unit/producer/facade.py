@@ -52,6 +52,7 @@ class ScriptedBroker:
     def __init__(self, metadata: ProducerMetadata) -> None:
         self.topics: dict[str, int] = {"t": 2}  # name -> number of partitions
         self.topic_errors: dict[str, int] = {}
+        self.asked: set[str] = set()  # names of topics that metadata was asked for
         self.is_reachable = True
         self.has_leaders = True
         self.holds = False
@@ -213,6 +214,7 @@ class ScriptedBroker:
 
     def _answer_metadata(self, now_ms: int) -> None:
         request = self._metadata.next_request(now_ms)
+        self.asked.update(request.topics)
         topics = [self._topic_row(name) for name in request.topics]
         self._metadata.update(
             {"throttle_time_ms": 0, "cluster_id": "c", "controller_id": 1, "error_code": 0, "topics": topics,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable
 from typing import Any
 
@@ -261,12 +262,88 @@ def test_partitions_for_when_the_topic_stays_unknown_then_it_raises_after_max_bl
 
 def test_send_when_the_broker_refuses_the_topic_for_good_then_it_fails_at_once(facades: Facades) -> None:
     facade = facades()
-    facade.broker.topic_errors["a/b"] = 17
-    error = facade.producer.send("a/b", b"v").exception(0)
+    facade.broker.topic_errors["odd"] = 17
+    error = facade.producer.send("odd", b"v").exception(0)
     assert isinstance(error, InvalidTopicError)
     assert error.outcome == "not_sent"
     with pytest.raises(InvalidTopicError):
-        facade.producer.partitions_for("a/b")
+        facade.producer.partitions_for("odd")
+
+
+@pytest.mark.parametrize("with_serializer", [False, True])
+@pytest.mark.parametrize("name", ["x" * 40_000, "bad\ud800", "a b"], ids=lambda name: ascii(name[:5]))
+def test_send_when_the_name_of_the_topic_is_not_allowed_then_it_fails_without_a_request(
+        facades: Facades, name: str, *, with_serializer: bool) -> None:
+    facade = facades(serializers=(None, passing if with_serializer else None))
+    future = facade.producer.send(name, b"v")
+    rows = facade.producer.send_batch(name, [b"a"])
+    with pytest.raises(InvalidTopicError) as caught:
+        facade.producer.partitions_for(name)
+    for error in (future.exception(0), rows.exception(0), caught.value):
+        assert type(error) is InvalidTopicError
+        assert (error.outcome, error.code, error.retriable) == ("not_sent", 17, False)
+    facade.know()
+    assert facade.broker.asked == {"t"}
+    assert facade.is_memory_whole()
+
+
+class Topics(str, enum.Enum):
+    """Names as applications keep them; str() of one is not its value."""
+
+    T = "t"
+    UNKNOWN = "unknown"
+
+
+def parts_of_topic(topic: str) -> tuple[type, str]:
+    return type(topic), topic
+
+
+@pytest.mark.parametrize("with_serializer", [False, True])
+def test_send_when_the_topic_is_of_a_subclass_of_str_then_it_is_the_topic_of_that_name(
+        facades: Facades, *, with_serializer: bool) -> None:
+    """send() raised after the record was accepted, where the compiled road was there: who tried again had it twice."""
+    facade = facades(serializers=(None, passing if with_serializer else None), **{"max.block.ms": 0})
+    facade.know()
+    told: list[Any] = []
+    for number in range(2):  # the first opens a batch, the second finds it
+        metadata = facade.producer.send(Topics.T, b"plain %d" % number, partition=0,
+                                        on_completion=lambda *what: told.append(what)).result(GIVE_UP_S)
+        assert parts_of_topic(metadata.topic) == (str, "t")
+    record = ProducerRecord(Topics.T, b"record", partition=0)
+    assert parts_of_topic(record.topic) == (str, "t")
+    record.topic = Topics.T
+    assert parts_of_topic(facade.producer.send(record).result(GIVE_UP_S).topic) == (str, "t")
+    assert parts_of_topic(facade.producer.send_batch(Topics.T, [b"row"], partitions=[0]).result(GIVE_UP_S).topic) == (
+        str, "t")
+    assert [parts_of_topic(info.topic) for info in facade.producer.partitions_for(Topics.T)] == [(str, "t")] * 2
+    assert [values for _, _, values in facade.broker.sent] == [[b"plain 0"], [b"plain 1"], [b"record"], [b"row"]]
+    assert [parts_of_topic(metadata.topic) for metadata, _ in told] == [(str, "t")] * 2
+    assert "'unknown'" in str(facade.producer.send(Topics.UNKNOWN, b"v").exception(0))
+
+
+def test_send_when_an_interceptor_sets_a_topic_of_a_subclass_of_str_then_it_is_the_topic_of_that_name(
+        facades: Facades) -> None:
+    class Rerouting(ProducerInterceptor):
+        def on_send(self, record: ProducerRecord) -> ProducerRecord:
+            record.topic = Topics.T
+            return record
+
+    facade = facades(**{"interceptor.classes": [Rerouting()]})
+    assert parts_of_topic(facade.producer.send("other", b"v").result(GIVE_UP_S).topic) == (str, "t")
+    rows = facade.producer.send_batch("other", [b"row"])
+    assert rows.exception(GIVE_UP_S) is None
+    assert {parts_of_topic(topic) for topic, _, _ in facade.broker.sent} == {(str, "t")}
+
+
+@pytest.mark.parametrize(("topic", "error_type", "words"), [
+    (5, TypeError, "topic must be str, got int: 5"), ("", ValueError, "topic must not be empty")])
+def test_topic_when_it_is_none_then_every_call_says_so(
+        facades: Facades, topic: Any, error_type: type[Exception], words: str) -> None:
+    producer = facades().producer
+    for call in (lambda: producer.send(topic, b"v"), lambda: producer.send_batch(topic, [b"v"]),
+                 lambda: producer.partitions_for(topic), lambda: ProducerRecord(topic, b"v")):
+        with pytest.raises(error_type, match=words):
+            call()
 
 
 @pytest.mark.parametrize("max_block_ms", [0, 1, 1000])
