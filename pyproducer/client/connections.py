@@ -21,7 +21,13 @@ from pyproducer.client.failures import REQUEST, Failure, connect_failure, dns_fa
 from pyproducer.client.in_flight import InFlightRequest, InFlightRequests
 from pyproducer.client.request import ClientRequest, ClientResponse
 from pyproducer.client.version_fetch import LATEST_VERSION, api_versions_body, read_api_versions
-from pyproducer.common.errors import AuthenticationError, DisconnectedError, KafkaTimeoutError, ProtocolError
+from pyproducer.common.errors import (
+    AuthenticationError,
+    DisconnectedError,
+    KafkaTimeoutError,
+    LocalProtocolError,
+    ProtocolError,
+)
 from pyproducer.network.channel_state import ChannelPhase, ChannelState
 from pyproducer.network.send import NetworkSend
 from pyproducer.protocol.apis import ApiKeys
@@ -148,15 +154,19 @@ class Connections:
         for state in self.states.preparing_nodes():
             if (state.state is ConnectionState.CHECKING_API_VERSIONS
                     and self._selector.is_channel_ready(state.connection_id)):
-                self._request_versions(state, LATEST_VERSION, now_ms)
+                self._request_versions(responses, state, LATEST_VERSION, now_ms)
         for state in self.states.nodes_with_setup_timeout(now_ms):
             self.break_off(responses, state, now_ms, waited_ms=state.setup_timeout_ms)
 
-    def _request_versions(self, state: NodeConnectionState, version: int, now_ms: int) -> None:
+    def _request_versions(self, responses: list[ClientResponse], state: NodeConnectionState, version: int,
+                          now_ms: int) -> None:
         request = ClientRequest(state.node.node_id, ApiKeys.API_VERSIONS, api_versions_body,
                                 timeout_ms=self._request_timeout_ms, created_ms=now_ms)
         self.states.versions_requested(state)
-        self.send(request, version, api_versions_body(version), now_ms, internal=True)
+        try:
+            self.send(request, version, api_versions_body(version), now_ms, internal=True)
+        except LocalProtocolError as error:
+            self.break_off(responses, state, now_ms, cause=error)
 
     def handle_api_versions(self, responses: list[ClientResponse], state: NodeConnectionState,
                             body: Mapping[str, Any], sent_version: int, now_ms: int) -> None:
@@ -166,7 +176,7 @@ class Connections:
             self.api_versions.update(state.node.node_id, result.versions)
             self.states.ready(state.node.node_id)
         elif result.retry_version is not None:
-            self._request_versions(state, result.retry_version, now_ms)
+            self._request_versions(responses, state, result.retry_version, now_ms)
         else:
             self.break_off(responses, state, now_ms, cause=result.error)
 

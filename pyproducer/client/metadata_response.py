@@ -15,11 +15,15 @@ from uuid import UUID
 
 from pyproducer.common.cluster import Cluster, Node, PartitionInfo, TopicPartition
 from pyproducer.common.error_codes import ERRORS, ErrorCode
+from pyproducer.common.errors import RemoteProtocolError
 
 ZERO_UUID = UUID(int=0)
 # Brokers before 2.4 (Metadata v9) report stale epochs while a partition is being reassigned, so an older epoch from
 # them does not mean older metadata (KAFKA-9212). Java relies on epochs from v9 on, and so do we.
 FIRST_VERSION_WITH_RELIABLE_EPOCHS = 9
+# Callers and compiled code keep tables by index, so that one number in an answer would decide over gigabytes. No cluster
+# comes near it: Kafka's own limit is far below a million partitions in all.
+MAX_PARTITION = 999_999
 _NO_NODE_PORT = -1
 
 
@@ -50,6 +54,9 @@ def merge_response(response: Mapping[str, Any], api_version: int, *, previous: C
         topic_errors: The error of each topic that had one.
         retain: Whether a topic is still wanted.
         is_partial: Whether only new topics were asked for; then the others are kept as they are.
+
+    Raises:
+        RemoteProtocolError: A partition has an index that no partition has. Nothing was taken in.
     """
     nodes = {row["node_id"]: Node(row["node_id"], row["host"], row["port"], row.get("rack"))
              for row in response["brokers"]}
@@ -107,6 +114,10 @@ class _Merge:
             # None before: the id may have been lost between deletion and re-creation; its epochs count as new.
             recreated = topic_id != self.previous.topic_id(name)
         for row in topic["partitions"]:
+            if not 0 <= row["partition_index"] <= MAX_PARTITION:
+                raise RemoteProtocolError(
+                    f"the Metadata answer tells of partition {row['partition_index']} of topic {name!r}: a partition's "
+                    f"index must be from 0 to {MAX_PARTITION}")
             # A partition with an error is taken in as well, to catch new epochs.
             info = self._partition(name, row, recreated)
             if info is not None:

@@ -19,7 +19,7 @@ from pyproducer.client.addresses import (
 )
 from pyproducer.client.failures import dns_failure
 from pyproducer.common.error_codes import ErrorCode
-from pyproducer.common.errors import AuthenticationError, KafkaError, UnsupportedVersionError
+from pyproducer.common.errors import AuthenticationError, KafkaError, RemoteProtocolError, UnsupportedVersionError
 
 if TYPE_CHECKING:
     from pyproducer.client.metadata import ProducerMetadata
@@ -121,7 +121,12 @@ class MetadataUpdater:
         if self._transport.can_send_request(node.node_id, now_ms):
             request = self._metadata.next_request(now_ms)
             self._in_progress = request
-            mismatch = self._transport.send_metadata_request(node, request.body(), now_ms)
+            try:
+                mismatch = self._transport.send_metadata_request(node, request.body(), now_ms)
+            except Exception as error:
+                # Whatever it is: a request that is not on its way must not look as if it were.
+                self._give_up_attempt(node, "the request could not be made", error, now_ms)
+                return self._metadata.time_to_next_update(now_ms)
             if mismatch is not None:
                 self.handle_failed_request(now_ms, mismatch)
                 return self._metadata.time_to_next_update(now_ms)
@@ -166,8 +171,23 @@ class MetadataUpdater:
             self._metadata.note_failure(address_text(node.host, node.port), f"metadata: the answer has {why}")
             self._metadata.failed_update(now_ms)
             return
-        self._metadata.update(body, api_version, now_ms, request=request)
+        try:
+            self._metadata.update(body, api_version, now_ms, request=request)
+        except Exception as error:
+            # Only this answer is refused. Its bytes were in order, so the connection and the requests on it go on.
+            self._give_up_attempt(node, "the answer was refused", error, now_ms)
+            return
         self._attempt_started_ms = None
+        self._metadata.forget_failure(address_text(node.host, node.port))
+
+    def _give_up_attempt(self, node: Node, what: str, error: Exception, now_ms: int) -> None:
+        """Ask again after the backoff, and tell callers who wait why it takes so long."""
+        self._in_progress = None
+        why = str(error) if isinstance(error, KafkaError) else repr(error)
+        is_new = self._metadata.note_failure(address_text(node.host, node.port), f"metadata: {what}: {why}")
+        _LOG.log(logging.WARNING if is_new else logging.DEBUG, "%s: metadata: %s: %s", node, what, why,
+                 exc_info=not isinstance(error, RemoteProtocolError))  # the peer's nonsense has no place in our code
+        self._metadata.failed_update(now_ms)
 
     def forget_request(self, now_ms: int) -> None:
         """All connections were closed: a request under way will not be answered."""

@@ -19,6 +19,7 @@ from pyproducer.producer.config.rows_delivery import MAX_INT
 log = logging.getLogger(__name__)
 
 MAX_IN_FLIGHT_WITH_IDEMPOTENCE = 5
+MAX_CLIENT_ID_BYTES = 2**15 - 1  # its length is an INT16 in every request's header
 _client_numbers = itertools.count(1)
 
 
@@ -116,3 +117,12 @@ def _fill_client_id(values: dict[str, Any]) -> None:
     if not values["client.id"]:
         identity = values["transactional.id"] or next(_client_numbers)
         values["client.id"] = f"producer-{identity}"
+    client_id = values["client.id"]
+    try:
+        size_bytes = len(client_id.encode())
+    except UnicodeEncodeError as error:
+        raise ConfigError("client.id", client_id, f"it is sent in UTF-8, which has no way to write the character at "
+                          f"{error.start}: leave it out") from None
+    if size_bytes > MAX_CLIENT_ID_BYTES:
+        raise ConfigError("client.id", f"{client_id[:60]}...", f"it takes {size_bytes} bytes in UTF-8, and the header "
+                          f"of a request has room for {MAX_CLIENT_ID_BYTES}: choose a shorter name")

@@ -189,6 +189,18 @@ def test_version_negotiation_when_the_peer_hangs_up_then_said():
         "may expect TLS or SASL")
 
 
+@pytest.mark.parametrize("client_id", ["x" * 40_000, "bad\ud800"], ids=lambda text: ascii(text[:5]))
+def test_version_negotiation_when_the_first_request_cannot_be_written_then_said_and_the_connection_ends(client_id):
+    """Each turn raised, no attempt ended, and nobody was told why nothing came up."""
+    setup = Setup(bootstrap=ONE)
+    setup.client._connections._client_id = client_id
+    setup.poll(times=4)
+    assert last_error(setup).startswith("version negotiation: Error writing field 'client_id'")
+    assert setup.selector.closed == ["-1"]
+    setup.client._connections._client_id = "fine"
+    setup.bring_up()
+
+
 def test_connect_when_the_peer_accepts_and_closes_at_once_then_said():
     setup = Setup(bootstrap=ONE)
 

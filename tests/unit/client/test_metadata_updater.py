@@ -2,7 +2,11 @@
 
 import socket
 
+import pytest
+
 from pyproducer.client.addresses import RESOLVE_CANONICAL_BOOTSTRAP_SERVERS_ONLY
+from pyproducer.client.metadata import ProducerMetadata
+from pyproducer.client.metadata_request import MetadataRequest
 from pyproducer.common.cluster import Node, TopicPartition
 from pyproducer.protocol.apis import ApiKeys
 from tests.unit.client.mock_selector import HANG_UP
@@ -260,3 +264,85 @@ def test_canonical_names_when_the_resolver_fails_then_said_and_tried_again(monke
     setup.clock.advance(50)
     setup.poll()
     assert len(asked) == 4
+
+
+def fail_once(monkeypatch, owner: type, name: str, error: Exception) -> None:
+    """Let a method raise at its next call."""
+    whole = getattr(owner, name)
+
+    def fail(*arguments, **options):
+        monkeypatch.setattr(owner, name, whole)
+        raise error
+
+    monkeypatch.setattr(owner, name, fail)
+
+
+def assert_it_recovers(setup: Setup, logged: str, caplog) -> None:
+    """It is not asked again before the backoff ended, and then it is, with success."""
+    asked, version = len(setup.selector.asked(ApiKeys.METADATA)), setup.metadata.version()
+    assert logged in caplog.text
+    assert 0 < setup.metadata.time_to_next_update(setup.now_ms) <= 200
+    setup.poll(times=3)
+    assert (len(setup.selector.asked(ApiKeys.METADATA)), setup.metadata.version()) == (asked, version)
+    setup.clock.advance(200)
+    setup.poll(times=3)
+    assert len(setup.selector.asked(ApiKeys.METADATA)) == asked + 1
+    assert setup.metadata.version() == version + 1
+    assert setup.metadata.last_errors() == {}
+
+
+def test_request_when_it_cannot_be_built_then_asked_again_after_a_backoff(monkeypatch, caplog):
+    """It counted as under way for ever: nothing was asked any more, of any broker, for any topic."""
+    setup = up()
+    setup.make_ready(1)
+    setup.metadata.request_update()
+    setup.clock.advance(1_000)
+    fail_once(monkeypatch, MetadataRequest, "body", ZeroDivisionError("no such thing"))
+    setup.poll()
+    assert "no such thing" in str(setup.metadata.last_errors())
+    assert_it_recovers(setup, "ZeroDivisionError", caplog)
+
+
+def test_request_when_a_value_does_not_fit_then_the_error_is_told_and_logged_once(caplog):
+    setup = up()
+    setup.make_ready(1)
+    setup.metadata.add("bad\ud800", setup.now_ms)
+    for _ in range(5):
+        setup.poll(times=2)
+        setup.clock.advance(1_000)
+    ((_, told),) = setup.metadata.last_errors().items()
+    assert told.startswith("metadata: the request could not be made: ")
+    assert "topics[0].name" in told or "name" in told
+    assert caplog.text.count("the request could not be made") == 1
+    assert setup.client.is_ready(1, setup.now_ms) or setup.metadata.time_to_next_update(setup.now_ms) == 0
+
+
+def test_answer_when_it_cannot_be_taken_in_then_asked_again_after_a_backoff(monkeypatch, caplog):
+    """The exception left poll() and took the other answers of that turn with it, and it was asked again at once."""
+    setup = up()
+    setup.make_ready(1)
+    setup.metadata.request_update()
+    setup.clock.advance(1_000)
+    fail_once(monkeypatch, ProducerMetadata, "update", ZeroDivisionError("no such thing"))
+    setup.poll(times=2)
+    assert "no such thing" in str(setup.metadata.last_errors())
+    assert_it_recovers(setup, "ZeroDivisionError", caplog)
+
+
+@pytest.mark.parametrize("index", [-1, -1_000_000, 1_000_000, 2**31 - 1])
+def test_answer_when_a_partition_has_an_impossible_index_then_it_is_refused_and_the_old_snapshot_stays(index, caplog):
+    setup = up()
+    setup.make_ready(1)
+    before = setup.metadata.fetch()
+    setup.cluster.topics["t"]["partitions"][1]["partition_index"] = index
+    setup.metadata.request_update()
+    setup.clock.advance(1_000)
+    setup.poll(times=2)
+    assert setup.metadata.fetch() is before
+    (told,) = setup.metadata.last_errors().values()
+    assert f"partition {index} of topic 't'" in told
+    assert "from 0 to 999999" in told
+    assert setup.selector.closed == [], "the bytes are in order: other requests on the connection go on"
+    assert "Traceback" not in caplog.text
+    setup.cluster.topics["t"]["partitions"][1]["partition_index"] = 1
+    assert_it_recovers(setup, "from 0 to 999999", caplog)

@@ -78,6 +78,20 @@ def test_client_id_when_empty_then_each_producer_gets_its_own() -> None:
     assert int(second.client_id.removeprefix("producer-")) == int(first.client_id.removeprefix("producer-")) + 1
 
 
+@pytest.mark.parametrize(("client_id", "words"), [
+    ("x" * 32_768, r"'x{60}\.\.\.'.*32768 bytes in UTF-8.*room for 32767: choose a shorter name"),
+    ("\u00fc" * 16_384, "takes 32768 bytes"), ("bad\ud800", r"no way to write the character at 3: leave it out")],
+    ids=lambda text: ascii(text[:5]))
+def test_client_id_when_no_request_can_carry_it_then_refused(client_id: str, words: str) -> None:
+    with pytest.raises(ConfigError, match=words) as caught:
+        ProducerConfig({"bootstrap.servers": "b:1", "client.id": client_id})
+    assert caught.value.key == "client.id"
+
+
+def test_client_id_when_it_just_fits_then_taken() -> None:
+    assert ProducerConfig({"bootstrap.servers": "b:1", "client.id": "x" * 32_767}).client_id == "x" * 32_767
+
+
 def test_reconnect_backoff_when_alone_then_it_does_not_grow() -> None:
     assert config(reconnect_backoff_ms=10).reconnect_backoff_max_ms == 10
     assert config(reconnect_backoff_ms=5000).reconnect_backoff_max_ms == 5000
