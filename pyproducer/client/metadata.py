@@ -52,7 +52,7 @@ class ProducerMetadata:
         self._condition = threading.Condition()       # guards all fields below; taken last, never around another lock
         self._nodes_to_ask = bootstrap_nodes(bootstrap)
         self._cluster = Cluster(nodes=self._nodes_to_ask)   # replaced as a whole; read without the lock
-        self._leader_epochs: dict[TopicPartition, int] = {}
+        self._is_new_start = False  # the bootstrap addresses are asked again: another cluster may answer
         self._topic_errors: dict[str, ErrorCode] = {}       # replaced as a whole; read without the lock
         # Topic -> when it is idle. Callers write the time of a known topic without the lock, see `add`.
         self._topics: dict[str, int] = {}
@@ -129,13 +129,13 @@ class ProducerMetadata:
         with self._condition:
             code, version, errors = self._topic_errors.get(topic), self._update_version, dict(self._last_errors)
             answered = self._last_success_ms != _LONG_AGO_MS
-            count = self._cluster.partition_count_for_topic(topic)
+            count = len(self._cluster.partitions_for_topic(topic))
         if code is not None:
             parts.append(f"the broker answered {code.name} ({int(code)}) for topic {topic!r}: {ERRORS[code].sentence}")
         elif not answered:
             addresses = ", ".join(f"{host}:{port}" for host, port in self.bootstrap_addresses)
             parts.append(f"no broker has answered a metadata request yet (bootstrap.servers: {addresses})")
-        elif count is None:
+        elif not count:
             parts.append(f"no answer so far tells of topic {topic!r} (metadata version {version})")
         else:
             parts.append(f"topic {topic!r} is known, with {count} partitions (metadata version {version})")
@@ -242,16 +242,16 @@ class ProducerMetadata:
         with self._condition:
             is_partial = request is not None and request.is_partial
             merged = merge_response(
-                response, api_version, previous=self._cluster, leader_epochs=self._leader_epochs,
-                topic_errors=self._topic_errors, retain=self._topics.__contains__, is_partial=is_partial)
+                response, api_version, previous=self._cluster, topic_errors=self._topic_errors,
+                retain=self._topics.__contains__, is_partial=is_partial, is_new_start=self._is_new_start)
             # A topic that was added while the request was under way still has to be asked for.
             self._need_partial_update = request is not None and request.request_version < self._request_version
             if not is_partial:
                 self._need_full_update = False
+                self._is_new_start = False
                 self._last_success_ms = now_ms
             self._need_full_update = self._need_full_update or merged.needs_refresh
             self._new_topics -= merged.topics_answered
-            self._leader_epochs = merged.leader_epochs
             self._topic_errors = merged.topic_errors
             self._cluster = merged.cluster
             self._nodes_to_ask = tuple(merged.cluster.nodes.values())
@@ -292,7 +292,7 @@ class ProducerMetadata:
             The partitions whose leader is newer now: they may be sent again without a backoff.
         """
         with self._condition:
-            self._cluster, updated = with_leaders(self._cluster, leaders, self._leader_epochs, nodes)
+            self._cluster, updated = with_leaders(self._cluster, leaders, nodes)
             if updated and not self.is_bootstrap:
                 self._nodes_to_ask = tuple(self._cluster.nodes.values())
             return updated
@@ -314,8 +314,7 @@ class ProducerMetadata:
             else:
                 known = tuple(node for node_id, node in self._cluster.nodes.items() if node_id >= 0)
                 self._nodes_to_ask += known
-            # Another cluster may answer, whose epochs are lower.
-            self._leader_epochs = {}
+            self._is_new_start = True
             self._request_full(True)
 
     def replace_bootstrap(self, addresses: Sequence[tuple[str, int]]) -> None:

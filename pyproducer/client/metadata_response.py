@@ -9,11 +9,11 @@ Source:  Java Metadata.handleMetadataResponse, updateLatestMetadata, MetadataSna
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from pyproducer.common.cluster import Cluster, Node, PartitionInfo, TopicPartition
+from pyproducer.common.cluster import Cluster, Node, PartitionInfo, PartitionTable, TopicPartition
 from pyproducer.common.error_codes import ERRORS, ErrorCode
 from pyproducer.common.errors import RemoteProtocolError
 
@@ -25,14 +25,14 @@ FIRST_VERSION_WITH_RELIABLE_EPOCHS = 9
 # comes near it: Kafka's own limit is far below a million partitions in all.
 MAX_PARTITION = 999_999
 _NO_NODE_PORT = -1
+_NOTHING = PartitionTable(())
 
 
 @dataclass
 class Merged:
-    """The outcome of a merge. `leader_epochs` is a new table; nothing that was passed in is changed."""
+    """The outcome of a merge; nothing that was passed in is changed."""
 
     cluster: Cluster
-    leader_epochs: dict[TopicPartition, int]
     topic_errors: dict[str, ErrorCode] = field(default_factory=dict)
     # A topic or partition has an error that another look may cure.
     needs_refresh: bool = False
@@ -42,62 +42,73 @@ class Merged:
 
 
 def merge_response(response: Mapping[str, Any], api_version: int, *, previous: Cluster,
-                   leader_epochs: Mapping[TopicPartition, int], topic_errors: Mapping[str, ErrorCode],
-                   retain: Callable[[str], bool], is_partial: bool) -> Merged:
+                   topic_errors: Mapping[str, ErrorCode], retain: Callable[[str], bool], is_partial: bool,
+                   is_new_start: bool = False) -> Merged:
     """Build the next snapshot.
+
+    A broker may lag behind the others, so an answer never takes away what is known already: an older leader epoch does
+    not bring an old leader back, and a partition that the answer leaves out stays. Only a topic with another id is
+    another topic.
 
     Args:
         response: A Metadata response without a top-level error.
         api_version: Its version.
         previous: The snapshot so far.
-        leader_epochs: The highest leader epoch seen of each partition.
         topic_errors: The error of each topic that had one.
-        retain: Whether a topic is still wanted.
+        retain: Whether a topic is still wanted; others in the answer are passed over.
         is_partial: Whether only new topics were asked for; then the others are kept as they are.
+        is_new_start: Whether the bootstrap addresses were asked again: another cluster may answer, whose epochs are
+            lower, and whose topics are others where there are no ids to tell.
 
     Raises:
         RemoteProtocolError: A partition has an index that no partition has. Nothing was taken in.
     """
-    nodes = {row["node_id"]: Node(row["node_id"], row["host"], row["port"], row.get("rack"))
-             for row in response["brokers"]}
-    merge = _Merge(api_version, nodes, previous, dict(leader_epochs))
+    # Equal nodes stay the same objects, so that partitions compare fast.
+    nodes = {node.node_id: node for node in map(_known_or_new(previous), response["brokers"])}
+    merge = _Merge(api_version, nodes, previous, is_new_start=is_new_start)
     for topic in response["topics"]:
         name = topic["name"]
-        if name is None:  # Possible from v12 on for a topic asked by id; we ask by name.
+        if name is None or not retain(name):  # None is possible from v12 on for a topic asked by id; we ask by name.
             continue
         merge.topics_answered.add(name)
-        if retain(name):
-            merge.add_topic(name, topic)
+        merge.add_topic(name, topic)
     if is_partial:
         merge.keep_others(retain, topic_errors)
     cluster = Cluster(
-        cluster_id=response.get("cluster_id"), nodes=nodes.values(), partitions=merge.partitions,
+        cluster_id=response.get("cluster_id"), nodes=nodes.values(), tables=merge.tables,
         controller=nodes.get(response.get("controller_id", -1)), topic_ids=merge.topic_ids,
         internal_topics=merge.internal_topics,
         invalid_topics=[name for name, code in merge.errors.items() if code is ErrorCode.INVALID_TOPIC_EXCEPTION],
         unauthorized_topics=[name for name, code in merge.errors.items()
                              if code is ErrorCode.TOPIC_AUTHORIZATION_FAILED])
-    epochs = {topic_partition: epoch for topic_partition, epoch in merge.epochs.items()
-              if retain(topic_partition.topic)}
-    return Merged(cluster, epochs, merge.errors, merge.needs_refresh, merge.made_progress, merge.topics_answered)
+    return Merged(cluster, merge.errors, merge.needs_refresh, merge.made_progress, merge.topics_answered)
+
+
+def _known_or_new(previous: Cluster) -> Callable[[Mapping[str, Any]], Node]:
+    def node_of(row: Mapping[str, Any]) -> Node:
+        node = Node(row["node_id"], row["host"], row["port"], row.get("rack"))
+        known = previous.nodes.get(node.node_id)
+        return known if known == node else node
+    return node_of
 
 
 class _Merge:
     """The state of one merge."""
 
-    def __init__(self, api_version: int, nodes: dict[int, Node], previous: Cluster,
-                 epochs: dict[TopicPartition, int]) -> None:
+    def __init__(self, api_version: int, nodes: dict[int, Node], previous: Cluster, *, is_new_start: bool) -> None:
         self.nodes = nodes
         self.previous = previous
-        self.epochs = epochs
+        self.is_new_start = is_new_start
+        self.has_same_nodes = nodes == previous.nodes
         self.reliable_epochs = api_version >= FIRST_VERSION_WITH_RELIABLE_EPOCHS
-        self.partitions: list[PartitionInfo] = []
+        self.tables: dict[str, PartitionTable] = {}
         self.topic_ids: dict[str, UUID] = {}
         self.internal_topics: set[str] = set()
         self.errors: dict[str, ErrorCode] = {}
         self.topics_answered: set[str] = set()
         self.needs_refresh = False
         self.made_progress = False
+        self._replica_sets: dict[tuple[int, ...], tuple[Node, ...]] = {}  # few, and many partitions share each
 
     def add_topic(self, name: str, topic: Mapping[str, Any]) -> None:
         code = topic["error_code"]
@@ -107,63 +118,88 @@ class _Merge:
             return
         if topic.get("is_internal"):
             self.internal_topics.add(name)
+        known = self.previous.table(name)
         topic_id = topic.get("topic_id", ZERO_UUID)
-        recreated = False
         if topic_id != ZERO_UUID:
             self.topic_ids[name] = topic_id
-            # None before: the id may have been lost between deletion and re-creation; its epochs count as new.
-            recreated = topic_id != self.previous.topic_id(name)
-        for row in topic["partitions"]:
-            if not 0 <= row["partition_index"] <= MAX_PARTITION:
-                raise RemoteProtocolError(
-                    f"the Metadata answer tells of partition {row['partition_index']} of topic {name!r}: a partition's "
-                    f"index must be from 0 to {MAX_PARTITION}")
+        if name not in self.topic_ids or known.topic_id is None:
+            is_another = self.is_new_start  # No ids tell: the same topic, as long as it is the same cluster.
+        else:
+            is_another = topic_id != known.topic_id
+        if is_another:
+            known = _NOTHING
+        topic_id = self.topic_ids.get(name, known.topic_id)
+        infos = self._partitions(name, topic["partitions"], known)
+        if infos is not None or topic_id != known.topic_id:
+            known = PartitionTable((known.by_index if infos is None else infos).values(), topic_id)
+        if known.count:
+            self.tables[name] = known
+
+    def _partitions(self, topic: str, rows: Iterable[Mapping[str, Any]],
+                    known: PartitionTable) -> dict[int, PartitionInfo] | None:
+        """Return the partitions of a topic by index, or None when all are as they were."""
+        infos: dict[int, PartitionInfo] = {}
+        known_infos, nodes = known.by_index, self.nodes
+        is_same = self.has_same_nodes
+        for row in rows:
             # A partition with an error is taken in as well, to catch new epochs.
-            info = self._partition(name, row, recreated)
-            if info is not None:
-                self.partitions.append(info)
-            self._note_error(row["error_code"])
+            index, code = row["partition_index"], row["error_code"]
+            if not 0 <= index <= MAX_PARTITION:
+                raise RemoteProtocolError(
+                    f"the Metadata answer tells of partition {index} of topic {topic!r}: a partition's index must be "
+                    f"from 0 to {MAX_PARTITION}")
+            if code:
+                self._note_error(code)
+            epoch = row.get("leader_epoch", -1) if self.reliable_epochs else -1
+            info = known_infos.get(index)
+            if epoch < 0 or info is None or epoch > info.leader_epoch:
+                self.made_progress = True
+            elif epoch < info.leader_epoch and not self.is_new_start:
+                # A broker that lags behind must not bring an old leader back.
+                infos[index] = self._remap(info)
+                continue
+            leader = nodes.get(row["leader_id"])
+            replicas = self._nodes(row["replica_nodes"])
+            in_sync = self._nodes(row["isr_nodes"])
+            offline = self._nodes(row.get("offline_replicas") or ())
+            if (info is None or info.leader is not leader or info.leader_epoch != epoch or info.replicas != replicas
+                    or info.in_sync_replicas != in_sync or info.offline_replicas != offline):
+                info = PartitionInfo(topic, index, leader, replicas, in_sync, offline, epoch)
+                is_same = False
+            infos[index] = info
+        if is_same:
+            return None
+        if len(infos) < len(known_infos) or infos.keys() != known_infos.keys():
+            for index, info in known_infos.items():
+                if index not in infos:
+                    infos[index] = self._remap(info)
+        return infos
 
     def _note_error(self, code: int) -> None:
         row = ERRORS.get(code)
         if row is not None and row.refresh_metadata:
             self.needs_refresh = True
 
-    def _partition(self, topic: str, row: Mapping[str, Any], recreated: bool) -> PartitionInfo | None:
-        topic_partition = TopicPartition(topic, row["partition_index"])
-        epoch = row.get("leader_epoch", -1)
-        if not self.reliable_epochs or epoch < 0:
-            self.epochs.pop(topic_partition, None)
-            self.made_progress = True
-            return self._info(topic_partition, row, -1)
-        known = self.epochs.get(topic_partition)
-        if known is not None and not recreated and epoch < known:
-            # A broker that lags behind must not bring an old leader back.
-            cached = self.previous.partition(topic_partition)
-            return None if cached is None else self._remap(cached)
-        if known is None or recreated or epoch > known:
-            self.made_progress = True
-        self.epochs[topic_partition] = epoch
-        return self._info(topic_partition, row, epoch)
-
-    def _info(self, topic_partition: TopicPartition, row: Mapping[str, Any], epoch: int) -> PartitionInfo:
-        return PartitionInfo(topic_partition.topic, topic_partition.partition, self.nodes.get(row["leader_id"]),
-                             self._nodes(row["replica_nodes"]), self._nodes(row["isr_nodes"]),
-                             self._nodes(row.get("offline_replicas") or ()), epoch)
-
     def _nodes(self, node_ids: Iterable[int]) -> tuple[Node, ...]:
-        return tuple(self.nodes.get(node_id) or Node(node_id, "", _NO_NODE_PORT) for node_id in node_ids)
+        key = tuple(node_ids)
+        found = self._replica_sets.get(key)
+        if found is None:
+            found = self._replica_sets[key] = tuple(
+                self.nodes.get(node_id) or Node(node_id, "", _NO_NODE_PORT) for node_id in key)
+        return found
 
     def _remap(self, info: PartitionInfo) -> PartitionInfo:
         """Return a partition that is kept, with the addresses of the new nodes."""
         leader = None if info.leader is None else self.nodes.get(info.leader.node_id)
-        return info if leader == info.leader else replace(info, leader=leader)
+        return info if leader == info.leader else info._replace(leader=leader)
 
     def keep_others(self, retain: Callable[[str], bool], topic_errors: Mapping[str, ErrorCode]) -> None:
         for name in self.previous.topics - self.topics_answered:
             if not retain(name):
                 continue
-            self.partitions.extend(self._remap(info) for info in self.previous.partitions_for_topic(name))
+            table = self.previous.table(name)
+            self.tables[name] = table if self.has_same_nodes else PartitionTable(
+                map(self._remap, table.in_order), table.topic_id)
             topic_id = self.previous.topic_id(name)
             if topic_id is not None:
                 self.topic_ids[name] = topic_id
@@ -175,9 +211,8 @@ class _Merge:
 
 
 def with_leaders(cluster: Cluster, leaders: Mapping[TopicPartition, tuple[int, int]],
-                 leader_epochs: dict[TopicPartition, int], new_nodes: Iterable[Node]
-                 ) -> tuple[Cluster, set[TopicPartition]]:
-    """Return a snapshot with newer leaders, and which partitions were updated; changes `leader_epochs` for those.
+                 new_nodes: Iterable[Node]) -> tuple[Cluster, set[TopicPartition]]:
+    """Return a snapshot with newer leaders, and which partitions were updated.
 
     Left out are partitions that are not known, leaders that no node belongs to, and epochs that are not newer.
 
@@ -185,30 +220,34 @@ def with_leaders(cluster: Cluster, leaders: Mapping[TopicPartition, tuple[int, i
     """
     nodes = dict(cluster.nodes)
     nodes.update((node.node_id, node) for node in new_nodes)
-    changed: dict[tuple[str, int], PartitionInfo] = {}
+    changed: dict[str, dict[int, PartitionInfo]] = {}
     updated: set[TopicPartition] = set()
     for topic_partition, (leader_id, epoch) in leaders.items():
+        topic, index = topic_partition
         info = cluster.partition(topic_partition)
         leader = nodes.get(leader_id)
-        known_epoch = max(leader_epochs.get(topic_partition, -1), -1 if info is None else info.leader_epoch)
-        if info is None or leader is None or leader_id < 0 or epoch <= known_epoch:
+        if info is None or leader is None or leader_id < 0 or epoch <= info.leader_epoch:
             continue
-        changed[info.topic, info.partition] = replace(info, leader=leader, leader_epoch=epoch)
-        leader_epochs[topic_partition] = epoch
+        infos = changed.setdefault(topic, dict(cluster.table(topic).by_index))
+        infos[index] = info._replace(leader=leader, leader_epoch=epoch)
         updated.add(topic_partition)
     if not updated:
         return cluster, updated
-    return _copy(cluster, nodes.values(), lambda info: changed.get((info.topic, info.partition), info)), updated
+    return _copy(cluster, nodes.values(), {
+        topic: PartitionTable(infos.values(), cluster.table(topic).topic_id)
+        for topic, infos in changed.items()}), updated
 
 
 def without_leaders(cluster: Cluster, nodes: Iterable[Node]) -> Cluster:
     """Return a snapshot with the same partitions, led by nobody, and other nodes."""
-    return _copy(cluster, nodes, lambda info: replace(info, leader=None, leader_epoch=-1))
+    return _copy(cluster, nodes, {
+        topic: PartitionTable((info._replace(leader=None, leader_epoch=-1) for info in table.in_order), table.topic_id)
+        for topic, table in ((topic, cluster.table(topic)) for topic in cluster.topics)})
 
 
-def _copy(cluster: Cluster, nodes: Iterable[Node], change: Callable[[PartitionInfo], PartitionInfo]) -> Cluster:
+def _copy(cluster: Cluster, nodes: Iterable[Node], changed: Mapping[str, PartitionTable]) -> Cluster:
     return Cluster(
         cluster_id=cluster.cluster_id, nodes=nodes, controller=cluster.controller,
-        partitions=[change(info) for topic in cluster.topics for info in cluster.partitions_for_topic(topic)],
+        tables={topic: changed.get(topic) or cluster.table(topic) for topic in cluster.topics},
         topic_ids=cluster.topic_ids(), internal_topics=cluster.internal_topics,
         invalid_topics=cluster.invalid_topics, unauthorized_topics=cluster.unauthorized_topics)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import NamedTuple
 from uuid import UUID
 
@@ -42,8 +43,7 @@ class Node:
         return f"{name}:{self.port} (node {self.node_id})"
 
 
-@dataclass(frozen=True)
-class PartitionInfo:
+class PartitionInfo(NamedTuple):
     """One partition: who leads it and who holds copies. `leader` is None while nobody leads."""
 
     topic: str
@@ -55,16 +55,57 @@ class PartitionInfo:
     leader_epoch: int = -1
 
 
+class PartitionTable:
+    """The partitions of one topic: by index, in order, and those with a leader.
+
+    Indices need not be dense: an answer may leave a partition out that exists. Snapshots share a table as long as
+    nothing in it changes, so that a refresh of many partitions costs little.
+
+    Args:
+        infos: In any order.
+        topic_id: Whose partitions they are, where a broker has ever told: the id tells a topic from another one that
+            was created under its name.
+
+    Attributes:
+        count: The highest index and one more; 0 only for a topic that is not known.
+    """
+
+    __slots__ = ("available", "by_index", "count", "has_gaps", "in_order", "topic_id")
+
+    def __init__(self, infos: Iterable[PartitionInfo], topic_id: UUID | None = None) -> None:
+        self.topic_id = topic_id
+        self.by_index = {info.partition: info for info in infos}
+        self.in_order = tuple(sorted(self.by_index.values(), key=attrgetter("partition")))
+        self.available = tuple(info for info in self.in_order if info.leader is not None)
+        self.count = self.in_order[-1].partition + 1 if self.in_order else 0
+        self.has_gaps = len(self.in_order) < self.count
+
+
+_NO_PARTITIONS = PartitionTable(())
+
+
 class Cluster:
     """An immutable snapshot of the cluster.
 
     Partitions of a topic are kept sorted by index. A topic is known when it has at least one partition.
+
+    Args:
+        cluster_id: As the brokers tell it.
+        nodes: The brokers.
+        partitions: The partitions of all topics, in any order.
+        controller: The broker that takes admin requests.
+        topic_ids: The ids of topics, where brokers tell them.
+        internal_topics: Kafka's own.
+        invalid_topics: Whose names brokers refuse.
+        unauthorized_topics: That we may not describe.
+        tables: The partitions of further topics, as another snapshot has them.
     """
 
     def __init__(self, *, cluster_id: str | None = None, nodes: Iterable[Node] = (),
                  partitions: Iterable[PartitionInfo] = (), controller: Node | None = None,
                  topic_ids: Mapping[str, UUID] | None = None, internal_topics: Iterable[str] = (),
-                 invalid_topics: Iterable[str] = (), unauthorized_topics: Iterable[str] = ()) -> None:
+                 invalid_topics: Iterable[str] = (), unauthorized_topics: Iterable[str] = (),
+                 tables: Mapping[str, PartitionTable] | None = None) -> None:
         self.cluster_id = cluster_id
         self.nodes: dict[int, Node] = {node.node_id: node for node in nodes}
         self.controller = controller
@@ -73,41 +114,46 @@ class Cluster:
         self.unauthorized_topics = frozenset(unauthorized_topics)
         self._topic_ids = dict(topic_ids or {})
         self._topic_names = {topic_id: topic for topic, topic_id in self._topic_ids.items()}
+        self._tables = dict(tables or {})
         by_topic: dict[str, list[PartitionInfo]] = {}
-        self._by_topic_partition: dict[tuple[str, int], PartitionInfo] = {}
         for info in partitions:
             by_topic.setdefault(info.topic, []).append(info)
-            self._by_topic_partition[info.topic, info.partition] = info
-        self._by_topic = {topic: tuple(sorted(infos, key=lambda info: info.partition))
-                          for topic, infos in by_topic.items()}
-        self._available = {topic: tuple(info for info in infos if info.leader is not None)
-                           for topic, infos in self._by_topic.items()}
+        self._tables.update((topic, PartitionTable(infos)) for topic, infos in by_topic.items())
 
     @property
     def topics(self) -> set[str]:
         """Names of the topics whose partitions are known."""
-        return set(self._by_topic)
+        return set(self._tables)
+
+    def table(self, topic: str) -> PartitionTable:
+        """Return the partitions of a topic in all views; an empty one when the topic is not known."""
+        return self._tables.get(topic, _NO_PARTITIONS)
 
     def partitions_for_topic(self, topic: str) -> tuple[PartitionInfo, ...]:
         """Return all partitions of a topic by index; empty when the topic is not known."""
-        return self._by_topic.get(topic, ())
+        return self._tables.get(topic, _NO_PARTITIONS).in_order
 
     def available_partitions_for_topic(self, topic: str) -> tuple[PartitionInfo, ...]:
         """Return the partitions of a topic that have a leader, by index."""
-        return self._available.get(topic, ())
+        return self._tables.get(topic, _NO_PARTITIONS).available
 
     def partition_count_for_topic(self, topic: str) -> int | None:
-        """Return the number of partitions, or None when the topic is not known."""
-        infos = self._by_topic.get(topic)
-        return None if infos is None else len(infos)
+        """Return the number of partitions, or None when the topic is not known.
+
+        Differs from Java: it is the highest index and one more, also where a partition between is missing from the
+        snapshot. Keys are hashed over this number, and a key must not move because an answer had a gap.
+        """
+        table = self._tables.get(topic)
+        return None if table is None else table.count
 
     def partition(self, topic_partition: tuple[str, int]) -> PartitionInfo | None:
         """Return one partition, or None when it is not known."""
-        return self._by_topic_partition.get(topic_partition)
+        topic, partition = topic_partition
+        return self._tables.get(topic, _NO_PARTITIONS).by_index.get(partition)
 
     def leader_for(self, topic_partition: tuple[str, int]) -> Node | None:
         """Return the node that leads a partition, or None when nobody does or it is not known."""
-        info = self._by_topic_partition.get(topic_partition)
+        info = self.partition(topic_partition)
         return None if info is None else info.leader
 
     def node_by_id(self, node_id: int) -> Node | None:
@@ -127,4 +173,4 @@ class Cluster:
         return dict(self._topic_ids)
 
     def __repr__(self) -> str:
-        return f"Cluster(id={self.cluster_id!r}, nodes={sorted(self.nodes)}, topics={sorted(self._by_topic)})"
+        return f"Cluster(id={self.cluster_id!r}, nodes={sorted(self.nodes)}, topics={sorted(self._tables)})"

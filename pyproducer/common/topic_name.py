@@ -27,7 +27,7 @@ def topic_name_fault(name: str) -> str | None:
         return (f"Topic name is invalid: the length of '{ascii(name[:_SHOWN_CHARACTERS])[1:-1]}...' is {len(name)}, "
                 f"longer than the max allowed length {MAX_NAME_LENGTH}")
     if _LEGAL.fullmatch(name) is None:
-        return (f"Topic name is invalid: {ascii(name)} contains one or more characters other than ASCII "
+        return (f"Topic name is invalid: {name!a} contains one or more characters other than ASCII "
                 "alphanumerics, '.', '_' and '-'")
     return None
 

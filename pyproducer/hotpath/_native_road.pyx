@@ -31,7 +31,11 @@ cdef enum:
 
 
 cdef class Route:
-    """What the fast road knows of one topic: its open batches by partition, and how keyless records are spread."""
+    """What the fast road knows of one topic: its open batches by partition, and how keyless records are spread.
+
+    `count` is the highest index and one more. Partitions between may be missing: they never have an open batch, and
+    `begin` waits for them.
+    """
 
     cdef Py_ssize_t count
     cdef int64_t touched_ms
@@ -92,7 +96,9 @@ cdef class FastRoad:
             self.cluster = cluster
         route = self.routes.get(topic)
         if route is None:
-            self.routes[topic] = Route(count, touched_ms, counter, available)
+            # Without a partition to choose, which no snapshot says of a topic that it knows, there is no route.
+            if count > 0 and (counter is None or available):
+                self.routes[topic] = Route(count, touched_ms, counter, available)
         else:
             route.touched_ms = touched_ms
 
@@ -131,14 +137,16 @@ cdef class FastRoad:
                     else:
                         index = <Py_ssize_t>((<object>next(route.counter)) & 0x7FFFFFFF)
                         index = route.available[index % len(route.available)]
-                    if route.open_batches[index] is not None:
-                        batch = <OpenBatch>route.open_batches[index]
-                        future = batch.add(now_ms, <bytes>key, <bytes>value, None, on_completion)
-                        if future is not None:
-                            if batch.used >= batch.write_limit_bytes:
-                                self.wakeup()
-                            return future
-                        route.open_batches[index] = None
-                    return self.begin(topic, index, route.count, key, value, on_completion, size, self.cluster, now_ms)
+                    # Partitions are numbered by brokers: what they say must not decide where we read.
+                    if 0 <= index < route.count:
+                        if route.open_batches[index] is not None:
+                            batch = <OpenBatch>route.open_batches[index]
+                            future = batch.add(now_ms, <bytes>key, <bytes>value, None, on_completion)
+                            if future is not None:
+                                if batch.used >= batch.write_limit_bytes:
+                                    self.wakeup()
+                                return future
+                            route.open_batches[index] = None
+                        return self.begin(topic, index, key, value, on_completion, size, self.cluster, now_ms)
         return self.slow(topic, value, key=key, partition=partition, timestamp=timestamp, headers=headers,
                          on_completion=on_completion)

@@ -160,49 +160,54 @@ class RecordSender:
         created = self._clock.timestamp_ms()
         max_block_ms = self._max_block_ms
         cluster = self._metadata.fetch()
-        count = cluster.partition_count_for_topic(topic)
-        if (count is None or (partition is not None and partition >= count)
+        table = cluster.table(topic)
+        if (not table.count or (partition is not None and partition not in table.by_index)
                 or abs(created - self._touched.get(topic, 0)) >= _TOUCH_INTERVAL_MS):
-            began_ms = self._clock.now_ms()
-            cluster = self.known_cluster(topic, partition, created, max_block_ms)
-            count = len(cluster.partitions_for_topic(topic))
-            # What the wait for metadata took is not there any more for the wait for memory.
-            max_block_ms = max(0, max_block_ms - (self._clock.now_ms() - began_ms))
+            cluster, max_block_ms = self._await_cluster(topic, partition, created, max_block_ms)
+            table = cluster.table(topic)
         key_bytes = key if self.key_serializer is None and type(key) is bytes else self.serialize(
             self.key_serializer, topic, headers, key, "key")
         value_bytes = value if self.value_serializer is None and type(value) is bytes else self.serialize(
             self.value_serializer, topic, headers, value, "value")
         if partition is None:
-            partition = self.choose_partition(topic, key, key_bytes, value, value_bytes, cluster, count)
+            partition = self.choose_partition(topic, key, key_bytes, value, value_bytes, cluster, table.count)
+            if partition not in table.by_index:
+                cluster, max_block_ms = self._await_cluster(topic, partition, created, max_block_ms)
         size_bytes = record_size_upper_bound(key_bytes, value_bytes, headers)
         if size_bytes > self.max_record_bytes:
             raise self.too_large(topic, size_bytes)
-        return self.append(topic, partition, count, created if timestamp is None else timestamp, key_bytes, value_bytes,
+        return self.append(topic, partition, created if timestamp is None else timestamp, key_bytes, value_bytes,
                            headers, on_completion, size_bytes, cluster, created, max_block_ms)
 
-    def append(self, topic: str, partition: int, count: int, timestamp: int, key_bytes: bytes | None,
-               value_bytes: bytes | None, headers: tuple[Header, ...], on_completion: OnCompletion | None,
-               size_bytes: int, cluster: Cluster, created: int, max_block_ms: int) -> FutureRecordMetadata:
+    def _await_cluster(self, topic: str, partition: int | None, created: int, max_block_ms: int) -> tuple[Cluster, int]:
+        """Wait for what `known_cluster` waits for; return the snapshot, and how long may still be waited, in ms."""
+        began_ms = self._clock.now_ms()
+        cluster = self.known_cluster(topic, partition, created, max_block_ms)
+        # What the wait for metadata took is not there any more for the wait for memory.
+        return cluster, max(0, max_block_ms - (self._clock.now_ms() - began_ms))
+
+    def append(self, topic: str, partition: int, timestamp: int, key_bytes: bytes | None, value_bytes: bytes | None,
+               headers: tuple[Header, ...], on_completion: OnCompletion | None, size_bytes: int, cluster: Cluster,
+               created: int, max_block_ms: int) -> FutureRecordMetadata:
         """Hand one serialized record over, and tell who wants to know; see RecordAccumulator.append.
 
         Args:
             topic: Its topic.
             partition: Its partition.
-            count: How many partitions the topic has.
             timestamp: Epoch ms.
             key_bytes: The serialized key.
             value_bytes: The serialized value.
             headers: The headers.
             on_completion: The callback.
             size_bytes: Its `record_size_upper_bound`.
-            cluster: The snapshot that the partition was chosen by.
+            cluster: A snapshot that knows the partition.
             created: Epoch ms of the call.
             max_block_ms: Longest wait for memory.
         """
         result = self._accumulator.append(topic, partition, timestamp, key_bytes, value_bytes, headers, on_completion,
                                           max_block_ms)
         if self.fast_road is not None:
-            self._announce(topic, partition, count, created, cluster, result.batch)
+            self._announce(topic, partition, created, cluster, result.batch)
         if self._on_append is not None:
             self._on_append(topic, partition, size_bytes - HEADER_SIZE_BYTES, cluster, result.batch_is_full)
         if result.batch_is_full:
@@ -218,6 +223,9 @@ class RecordSender:
         Raises:
             TypeError: It is not an int. Not sent.
             ValueError: The topic has no such partition. Not sent.
+
+        Returns:
+            A partition below the count. The snapshot need not know it, where it has gaps.
         """
         partition = self._partition(topic, key, key_bytes, value, value_bytes, cluster)
         if type(partition) is not int or not 0 <= partition < count:
@@ -235,30 +243,34 @@ class RecordSender:
             self.fast_road = fast_road_class(self.send, self.begin_batch, self._metadata, self.max_record_bytes,
                                              self._wakeup_sender)
 
-    def begin_batch(self, topic: str, partition: int, count: int, key: bytes | None, value: bytes | None,
+    def begin_batch(self, topic: str, partition: int, key: bytes | None, value: bytes | None,
                     on_completion: OnCompletion | None, size_bytes: int, cluster: Cluster,
                     created: int) -> FutureRecordMetadata:
         """Take a record from the compiled road, which checked it, chose its partition and found no room there."""
+        max_block_ms = self._max_block_ms
         try:
-            return self.append(topic, partition, count, created, key, value, NO_HEADERS, on_completion, size_bytes,
-                               cluster, created, self._max_block_ms)
+            if partition not in cluster.table(topic).by_index:
+                cluster, max_block_ms = self._await_cluster(topic, partition, created, max_block_ms)
+            return self.append(topic, partition, created, key, value, NO_HEADERS, on_completion, size_bytes, cluster,
+                               created, max_block_ms)
         except _TOLD_BY_THE_FUTURE as error:
             return failed_future(TopicPartition(topic, partition), error, on_completion)
 
-    def _announce(self, topic: str, partition: int, count: int, created: int, cluster: Cluster,
-                  batch: ProducerBatch) -> None:
+    def _announce(self, topic: str, partition: int, created: int, cluster: Cluster, batch: ProducerBatch) -> None:
         """Tell the compiled road which batch takes the next records."""
         counter: Iterator[int] | None = None
         available: tuple[int, ...] = ()
+        table = cluster.table(topic)
         if not self.fast_road.knows(cluster, topic) and isinstance(self.partitioner, DefaultPartitioner):
-            infos = cluster.available_partitions_for_topic(topic) or cluster.partitions_for_topic(topic)
+            infos = table.available or table.in_order
             counter, available = self.partitioner.counter(topic), tuple(info.partition for info in infos)
-        self.fast_road.begin_topic(cluster, topic, count, self._touched.get(topic, created), counter, available)
+        self.fast_road.begin_topic(cluster, topic, table.count, self._touched.get(topic, created), counter, available)
         self.fast_road.open_batch(topic, partition, batch.open)
 
-    def known_cluster(self, topic: str, partition: int | None, timestamp: int, max_block_ms: int) -> Cluster:
+    def known_cluster(self, topic: str, partition: int | None, timestamp: int, wait_ms: int) -> Cluster:
         """Report a topic as in use, and wait until it is known; see wait_on_metadata."""
-        cluster = wait_on_metadata(self._metadata, self._wakeup_sender, self._clock, topic, partition, max_block_ms)
+        cluster = wait_on_metadata(self._metadata, self._wakeup_sender, self._clock, topic, partition,
+                                   self._max_block_ms, wait_ms)
         self._touched[topic] = timestamp
         return cluster
 

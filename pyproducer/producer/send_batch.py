@@ -15,7 +15,7 @@ from pyproducer.accumulator.batch_future import BatchFuture
 from pyproducer.accumulator.producer_batch import BatchRows
 from pyproducer.accumulator.record_accumulator import RecordAccumulator
 from pyproducer.common.clock import Clock
-from pyproducer.common.cluster import Cluster
+from pyproducer.common.cluster import PartitionTable
 from pyproducer.common.errors import (
     ApiError,
     AuthenticationError,
@@ -27,7 +27,7 @@ from pyproducer.common.errors import (
 from pyproducer.common.records import to_topic
 from pyproducer.hotpath import sort_rows
 from pyproducer.producer.columns import Columns, read_columns
-from pyproducer.producer.do_send import RecordSender, unusable
+from pyproducer.producer.do_send import UNKNOWN_PARTITION, RecordSender, unusable
 from pyproducer.producer.partitioners import DefaultPartitioner
 from pyproducer.producer.send_rows import send_rows
 
@@ -92,44 +92,60 @@ class BatchSender:
     def _send(self, topic: str, columns: Columns, has_partitions: bool, partitioner: DefaultPartitioner,
               future: BatchFuture, created: int, deadline_ms: int) -> None:
         places = columns.partitions
-        highest = max(places) if has_partitions else -1
-        unknown: set[int] = set()
         try:
             cluster = self._record_sender.known_cluster(topic, None, created, self._left_ms(deadline_ms))
         except (KafkaTimeoutError, ApiError, AuthenticationError) as error:
             _fail(future, range(len(places)), error)
             return
-        if highest >= len(cluster.partitions_for_topic(topic)):
-            try:
-                cluster = self._record_sender.known_cluster(topic, highest, created, self._left_ms(deadline_ms))
-            except (KafkaTimeoutError, ApiError, AuthenticationError) as error:
-                count = len(cluster.partitions_for_topic(topic))
-                unknown.update(row for row, partition in enumerate(places) if partition >= count)
-                _fail(future, unknown, error)
-        self._choose_partitions(topic, columns, partitioner, cluster)
-        partition_count = len(cluster.partitions_for_topic(topic))
+        unknown: set[int] = set()  # partitions that stayed unknown; their rows have failed
+        table = cluster.table(topic)
+        if has_partitions and (max(places) >= table.count or table.has_gaps):
+            table = self._await_partitions(topic, table, future, places, unknown, created, deadline_ms)
+        self._choose_partitions(topic, columns, partitioner, table)
+        if table.has_gaps:
+            # A key may have been hashed to a partition that is missing.
+            table = self._await_partitions(topic, table, future, places, unknown, created, deadline_ms)
         for number, chunk in enumerate(columns.chunks):
-            order, starts = sort_rows(places, chunk.first_row, chunk.row_count, partition_count)
-            rows = BatchRows(future, chunk, columns.timestamps, order, self._batch_bytes(partition_count))
-            rest = self._append(topic, rows, starts, deadline_ms)
+            order, starts = sort_rows(places, chunk.first_row, chunk.row_count, table.count)
+            rows = BatchRows(future, chunk, columns.timestamps, order, self._batch_bytes(len(table.in_order)))
+            rest = self._append(topic, rows, starts, unknown, deadline_ms)
             if rest is not None:
                 why, refused = rest
                 if number + 1 < len(columns.chunks):
                     refused.extend(row for row in range(columns.chunks[number + 1].first_row, len(places))
-                                   if row not in unknown)
+                                   if places[row] not in unknown)
                 _fail(future, refused, why)
                 return
 
+    def _await_partitions(self, topic: str, table: PartitionTable, future: BatchFuture, places: array[int],
+                          unknown: set[int], created: int, deadline_ms: int) -> PartitionTable:
+        """Wait for the partitions of rows that are not known yet, and fail the rows of those that stay unknown.
+
+        Returns:
+            The topic's partitions as they are known after the wait.
+        """
+        errors: dict[int, KafkaError] = {}
+        for partition in sorted(set(places).difference(table.by_index, unknown, (UNKNOWN_PARTITION,))):
+            try:
+                table = self._record_sender.known_cluster(topic, partition, created,
+                                                          self._left_ms(deadline_ms)).table(topic)
+            except (KafkaTimeoutError, ApiError, AuthenticationError) as error:
+                errors[partition] = error
+        if errors:
+            unknown.update(errors)
+            rows = [row for row, partition in enumerate(places) if partition in errors]
+            future.on_failed(rows, lambda position: errors[places[rows[position]]])
+        return table
+
     def _choose_partitions(self, topic: str, columns: Columns, partitioner: DefaultPartitioner,
-                           cluster: Cluster) -> None:
-        infos = cluster.available_partitions_for_topic(topic) or cluster.partitions_for_topic(topic)
-        available = array("i", (info.partition for info in infos))
+                           table: PartitionTable) -> None:
+        available = array("i", (info.partition for info in table.available or table.in_order))
         for chunk in columns.chunks:
             turn_count = chunk.turn_count(columns.partitions)
-            chunk.assign(columns.partitions, len(cluster.partitions_for_topic(topic)), available,
+            chunk.assign(columns.partitions, table.count, available,
                          partitioner.take_turns(topic, turn_count) if turn_count else 0)
 
-    def _append(self, topic: str, rows: BatchRows, starts: array[int],
+    def _append(self, topic: str, rows: BatchRows, starts: array[int], unknown: set[int],
                 deadline_ms: int) -> tuple[KafkaError, array[int]] | None:
         """Hand over the rows of a chunk, a batch of each partition in turns, so that requests carry all partitions.
 
@@ -137,7 +153,7 @@ class BatchSender:
             None when all rows were accepted; else why not, and which were not.
         """
         left = [(partition, starts[partition], starts[partition + 1]) for partition in range(len(starts) - 1)
-                if starts[partition] < starts[partition + 1]]
+                if starts[partition] < starts[partition + 1] and partition not in unknown]
         while left:
             next_left: list[tuple[int, int, int]] = []
             for position, (partition, start, end) in enumerate(left):

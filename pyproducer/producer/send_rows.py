@@ -18,9 +18,7 @@ from pyproducer.common.errors import BufferExhaustedError, ProducerClosedError
 from pyproducer.common.records import ProducerRecord, RecordMetadata, to_topic
 from pyproducer.hotpath import record_size_upper_bound
 from pyproducer.producer.columns import ensure_length, int_column, to_items
-from pyproducer.producer.do_send import RecordSender
-
-UNKNOWN_PARTITION = -1
+from pyproducer.producer.do_send import UNKNOWN_PARTITION, RecordSender
 
 
 class _Row(NamedTuple):
@@ -113,13 +111,15 @@ def _hand_over(sender: RecordSender, row: _Row, on_completion: OnCompletion, clo
                deadline_ms: int, places: Any, number: int) -> None:
     record = row.record
     cluster = sender.known_cluster(record.topic, record.partition, created, _left_ms(clock, deadline_ms))
-    count = len(cluster.partitions_for_topic(record.topic))
     partition = record.partition
     if partition is None:
+        table = cluster.table(record.topic)
         partition = sender.choose_partition(record.topic, record.key, row.key_bytes, record.value, row.value_bytes,
-                                            cluster, count)
+                                            cluster, table.count)
+        if partition not in table.by_index:
+            cluster = sender.known_cluster(record.topic, partition, created, _left_ms(clock, deadline_ms))
     places[number] = partition
-    sender.append(record.topic, partition, count, created if record.timestamp is None else record.timestamp,
+    sender.append(record.topic, partition, created if record.timestamp is None else record.timestamp,
                   row.key_bytes, row.value_bytes, record.headers, on_completion, row.size_bytes, cluster, created,
                   _left_ms(clock, deadline_ms))
 

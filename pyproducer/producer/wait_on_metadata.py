@@ -11,13 +11,13 @@ from collections.abc import Callable
 
 from pyproducer.client.metadata import ProducerMetadata
 from pyproducer.common.clock import Clock
-from pyproducer.common.cluster import Cluster
+from pyproducer.common.cluster import Cluster, PartitionTable
 from pyproducer.common.errors import KafkaTimeoutError
 from pyproducer.common.topic_name import ensure_topic_name
 
 
 def wait_on_metadata(metadata: ProducerMetadata, wakeup_sender: Callable[[], None], clock: Clock, topic: str,
-                     partition: int | None, max_block_ms: int) -> Cluster:
+                     partition: int | None, max_block_ms: int, wait_ms: int | None = None) -> Cluster:
     """Return a snapshot that knows a topic, and a partition of it if one is asked for.
 
     Args:
@@ -26,7 +26,8 @@ def wait_on_metadata(metadata: ProducerMetadata, wakeup_sender: Callable[[], Non
         clock: For the deadline.
         topic: Name of the topic.
         partition: Index of the partition that the caller wants, or None.
-        max_block_ms: Longest wait in ms.
+        max_block_ms: The setting; for the message.
+        wait_ms: Longest wait in ms; None waits up to max_block_ms.
 
     Raises:
         KafkaTimeoutError: Not known in time (phase "metadata"); the message tells what was tried. Not sent.
@@ -38,26 +39,30 @@ def wait_on_metadata(metadata: ProducerMetadata, wakeup_sender: Callable[[], Non
     if metadata.fetch().partition_count_for_topic(topic) is None:
         ensure_topic_name(topic)
     now_ms = clock.now_ms()
-    deadline_ms = now_ms + max_block_ms
+    deadline_ms = now_ms + (max_block_ms if wait_ms is None else wait_ms)
     metadata.add(topic, now_ms)
     while True:
         cluster = metadata.fetch()
-        count = cluster.partition_count_for_topic(topic)
-        if count is not None and (partition is None or partition < count):
+        table = cluster.table(topic)
+        if partition in table.by_index if partition is not None else table.count:
             return cluster
         version = metadata.request_update_for_topic(topic, now_ms)
         wakeup_sender()
         left_ms = deadline_ms - clock.now_ms()
         if left_ms <= 0 or not metadata.await_update(version, left_ms):
-            raise KafkaTimeoutError(_explain(metadata, topic, partition, count, max_block_ms), phase="metadata")
+            raise KafkaTimeoutError(_explain(metadata, topic, partition, table, max_block_ms), phase="metadata")
         metadata.ensure_topic_usable(topic)
         now_ms = clock.now_ms()
 
 
-def _explain(metadata: ProducerMetadata, topic: str, partition: int | None, count: int | None,
+def _explain(metadata: ProducerMetadata, topic: str, partition: int | None, table: PartitionTable,
              max_block_ms: int) -> str:
-    if count is not None:
-        return (f"Partition {partition} of topic {topic!r} was not known within max.block.ms = {max_block_ms} ms: the "
-                f"topic has {count} partitions, so the index must be from 0 to {count - 1}")
-    return (f"Topic {topic!r} was not known within max.block.ms = {max_block_ms} ms: "
-            f"{metadata.describe_failure(topic)}")
+    if not table.count:
+        return (f"Topic {topic!r} was not known within max.block.ms = {max_block_ms} ms: "
+                f"{metadata.describe_failure(topic)}")
+    why = f"Partition {partition} of topic {topic!r} was not known within max.block.ms = {max_block_ms} ms: "
+    found = len(table.in_order)
+    if found == table.count:
+        return f"{why}the topic has {found} partitions, so the index must be from 0 to {found - 1}"
+    return (f"{why}the brokers tell of {found} partitions of it, from {table.in_order[0].partition} to "
+            f"{table.count - 1}, and not of this one")

@@ -33,8 +33,8 @@ class PartitionLoad:
     def report(self, cluster: Cluster) -> None:
         """Hand the partitioner the queues of every topic of which each partition has one."""
         for topic, sizes in self._accumulator.queue_sizes().items():
-            count = cluster.partition_count_for_topic(topic)
-            if count is None or len(sizes) < count:
+            count = len(cluster.partitions_for_topic(topic))
+            if not count or len(sizes) < count:
                 # Java's rule: uniform until every partition was used once.
                 continue
             queue_sizes: list[int] = []

@@ -66,16 +66,16 @@ class BuiltInPartitioner:
         return self._load_stats
 
     def peek_current_partition(self, cluster: Cluster) -> int:
-        """Return the sticky partition; the first call chooses it.
+        """Return the sticky partition; chosen by the first call, and again once the topic has it no more.
 
         Raises:
             IllegalStateError: The cluster knows no partition of the topic. Not sent.
         """
-        sticky = self._sticky
-        if sticky is None:
+        sticky, known = self._sticky, cluster.table(self._topic).by_index
+        if sticky is None or sticky.partition not in known:
             with self._lock:
                 sticky = self._sticky
-                if sticky is None:
+                if sticky is None or sticky.partition not in known:
                     sticky = self._sticky = StickyPartitionInfo(self._next_partition(cluster))
         return sticky.partition
 
@@ -126,4 +126,8 @@ class BuiltInPartitioner:
         if stats is None:
             return partition_by_number(number, self._topic, cluster)
         sums = stats.cumulative_frequency_table
-        return stats.partition_ids[bisect_right(sums, number % sums[-1])]
+        partition = stats.partition_ids[bisect_right(sums, number % sums[-1])]
+        # The topic may have been created again with fewer partitions since the queues were looked at.
+        if partition in cluster.table(self._topic).by_index:
+            return partition
+        return partition_by_number(number, self._topic, cluster)

@@ -35,7 +35,8 @@ class Partitioner(Protocol):
             cluster: The cluster as it is known now.
 
         Returns:
-            An index from 0 to the number of partitions less one.
+            An index from 0 to the number of partitions less one. A record for one that is missing between others
+            waits for it up to max.block.ms.
         """
 
 
@@ -48,11 +49,13 @@ def partition_by_number(number: int, topic: str, cluster: Cluster) -> int:
     available = cluster.available_partitions_for_topic(topic)
     if available:
         return available[number % len(available)].partition
-    return number % partition_count(topic, cluster)
+    partition_count(topic, cluster)
+    infos = cluster.partitions_for_topic(topic)
+    return infos[number % len(infos)].partition
 
 
 def partition_count(topic: str, cluster: Cluster) -> int:
-    """Return how many partitions a topic has.
+    """Return how many partitions a topic has: the number that keys are hashed over.
 
     Raises:
         IllegalStateError: The cluster knows none. Not sent.

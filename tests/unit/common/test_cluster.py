@@ -23,6 +23,17 @@ def test_cluster_sorts_partitions_and_knows_who_leads():
     assert cluster.node_by_id(1) is NODE
 
 
+def test_cluster_when_partitions_are_missing_then_it_counts_up_to_the_highest_and_lists_what_is_there():
+    cluster = Cluster(partitions=[PartitionInfo("t", 60, NODE), PartitionInfo("t", 2, None)])
+    assert cluster.partition_count_for_topic("t") == 61
+    assert [info.partition for info in cluster.partitions_for_topic("t")] == [2, 60]
+    assert cluster.partition(("t", 60)) == PartitionInfo("t", 60, NODE)
+    for absent in (("t", 0), ("t", 59), ("t", 61), ("t", -1), ("u", 2)):
+        assert cluster.partition(absent) is None
+        assert cluster.leader_for(absent) is None
+    assert cluster.partitions_for_topic("u") == cluster.available_partitions_for_topic("u") == ()
+
+
 def test_node_prints_its_address_with_brackets_for_ipv6():
     assert str(NODE) == "127.0.0.1:9092 (node 1)"
     assert str(Node(2, "::1", 9)) == "[::1]:9 (node 2)"

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import time
 
 import pytest
 
 from pyproducer import hotpath
 from pyproducer.common.errors import BufferExhaustedError, ForkedProducerError, ProducerClosedError
-from tests.property.test_twins import make_sender
+from tests.property.test_twins import FixedMetadata, make_sender
 
 pytestmark = pytest.mark.skipif(hotpath.FastRoad is None, reason="the compiled twin does not run here")
 
@@ -71,3 +72,28 @@ def test_the_first_record_of_a_batch_when_no_memory_comes_fails_its_future_and_t
     (metadata, error), = told
     assert metadata is None
     assert str(error) == str(future.exception(0))
+
+
+@pytest.mark.parametrize("available", [(4,), (2**40,), (-1,), (-(2**40),)])
+def test_send_when_a_route_names_a_partition_behind_its_list_then_the_python_road_takes_the_record(available):
+    """An index from a broker was used as a place in a list: the process died (SIGSEGV)."""
+    sender, accumulator = make_sender(paved=True)
+    sender.send("t", b"v", key=b"k")  # the Python road tells the compiled one what follows
+    cluster = sender._metadata.fetch()
+    road = sender.fast_road
+    road.begin_topic(FixedMetadata().fetch(), "t", 4, 0, None, ())  # another snapshot: the routes are forgotten
+    road.begin_topic(cluster, "t", 4, int(time.time() * 1000), itertools.count(), available)
+    futures = [road.send("t", b"v") for _ in range(5)]
+    assert {future._result.topic_partition.partition for future in futures} <= {0, 2, 3}
+    assert accumulator.incomplete_record_count() == 6
+
+
+@pytest.mark.parametrize(("count", "available"), [(0, (0,)), (0, ()), (4, ())])
+def test_send_when_a_route_has_no_partition_then_the_python_road_takes_the_record(count, available):
+    sender, accumulator = make_sender(paved=True)
+    road = sender.fast_road
+    road.begin_topic(sender._metadata.fetch(), "t", count, int(time.time() * 1000), itertools.count(), available)
+    assert not road.knows(sender._metadata.fetch(), "t")
+    road.send("t", b"v")
+    road.send("t", b"v", key=b"k")
+    assert accumulator.incomplete_record_count() == 2

@@ -50,7 +50,8 @@ class ScriptedBroker:
     """
 
     def __init__(self, metadata: ProducerMetadata) -> None:
-        self.topics: dict[str, int] = {"t": 2}  # name -> number of partitions
+        # Name -> number of partitions, or their indices.
+        self.topics: dict[str, int | Sequence[int]] = {"t": 2}
         self.topic_errors: dict[str, int] = {}
         self.asked: set[str] = set()  # names of topics that metadata was asked for
         self.is_reachable = True
@@ -193,8 +194,8 @@ class ScriptedBroker:
             self._answer_all(error_code, only, timestamp, leader)
         self.run(task)
 
-    def tell_topics(self, **topics: int) -> None:
-        """Tell the producer of topics and their number of partitions."""
+    def tell_topics(self, **topics: int | Sequence[int]) -> None:
+        """Tell the producer of topics and their number of partitions, or the indices."""
         self.topics = {**self.topics, **topics}
 
         def task() -> None:
@@ -222,14 +223,15 @@ class ScriptedBroker:
             13, now_ms, request=request)
 
     def _topic_row(self, name: str) -> Mapping[str, Any]:
-        count = self.topics.get(name)
-        code = self.topic_errors.get(name, 0 if count is not None else 3)
+        told = self.topics.get(name)
+        code = self.topic_errors.get(name, 0 if told is not None else 3)
+        indices = range(told) if isinstance(told, int) else told or ()
         topic_id = uuid.uuid5(uuid.NAMESPACE_DNS, name)
         return {"error_code": code, "name": name, "topic_id": topic_id, "is_internal": False,
                 "partitions": [{"error_code": 0, "partition_index": index, "leader_id": 1 if self.has_leaders else -1,
                                 "leader_epoch": 1 if self.has_leaders else 0,
                                 "replica_nodes": [1], "isr_nodes": [1], "offline_replicas": []}
-                               for index in range(count or 0)]}
+                               for index in indices]}
 
     def _answer_all(self, error_code: int, only: int | None = None, timestamp: int = -1,
                     leader: Node | None = None) -> bool:

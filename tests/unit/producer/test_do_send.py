@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +19,7 @@ from pyproducer import (
     SerializationError,
 )
 from pyproducer.hotpath import record_size_upper_bound
+from pyproducer.producer.partitioners import partition_for
 from tests.support.clock import ManualClock
 from tests.unit.producer.facade import GIVE_UP_S, MESSAGE_TOO_LARGE, CallerWaits, Facade, Facades
 
@@ -176,6 +178,123 @@ def test_send_when_the_named_partition_appears_during_the_wait_then_it_goes_ther
         future = facade.producer.send("t", b"v", partition=2)
     assert facade.clock.now_ms() == 300
     assert future.result(GIVE_UP_S).partition == 2
+
+
+# Partitions that are missing between others ---------------------------------------------------------------------------
+
+SPARSE = (0, 60)  # two partitions; keys are hashed over 61
+KEYS = [b"%d" % number for number in range(200)]
+HIT = {key: partition_for(key, 61) for key in KEYS}
+KEY_OF_0 = next(key for key in KEYS if HIT[key] == 0)
+KEY_OF_60 = next(key for key in KEYS if HIT[key] == 60)
+KEY_OF_A_HOLE = next(key for key in KEYS if HIT[key] not in SPARSE)
+HOLE = HIT[KEY_OF_A_HOLE]
+
+
+def sparse(facades: Facades, serializer: Any = None, **props: Any) -> Facade:
+    facade = facades(serializers=(None, serializer), **{"max.block.ms": 20, **props})
+    facade.broker.topics["t"] = SPARSE
+    facade.know()
+    return facade
+
+
+def assert_no_such_partition(error: BaseException | None, partition: int) -> None:
+    assert isinstance(error, KafkaTimeoutError)
+    assert (error.phase, error.outcome) == ("metadata", "not_sent")
+    assert f"Partition {partition} of topic 't' was not known within max.block.ms = " in str(error)
+    assert "tell of 2 partitions of it, from 0 to 60, and not of this one" in str(error)
+
+
+@pytest.mark.parametrize("serializer", [None, passing])
+def test_send_when_partitions_are_missing_then_records_without_a_key_go_over_those_that_are_there(
+        facades: Facades, serializer: Any) -> None:
+    """The index of a partition was taken for its place among them: the process died of it (SIGSEGV)."""
+    facade = sparse(facades, serializer)
+    for _ in range(6):
+        assert error_of(send_plain, facade, b"v") is None
+    places = [partition for _, partition, _ in facade.broker.sent]
+    assert sorted(set(places)) == [0, 60]
+    assert all(first != second for first, second in itertools.pairwise(places))
+
+
+def test_send_when_partitions_are_missing_and_none_has_a_leader_then_those_that_are_there_are_used(
+        facades: Facades) -> None:
+    facade = facades(**{"max.block.ms": 20, "linger.ms": 0})
+    facade.broker.topics["t"] = SPARSE
+    facade.broker.has_leaders = False
+    facade.know()
+    # No leader, no answer: where each record waits is all that there is to see.
+    places = {facade.producer.send("t", b"v")._result.topic_partition.partition for _ in range(6)}
+    assert places == {0, 60}
+
+
+@pytest.mark.parametrize("serializer", [None, passing])
+def test_send_when_partitions_are_missing_then_keys_are_hashed_as_if_they_were_there(
+        facades: Facades, serializer: Any) -> None:
+    facade = sparse(facades, serializer)
+    for key, partition in ((KEY_OF_0, 0), (KEY_OF_60, 60)) * 3:
+        assert facade.producer.send("t", b"v", key=key).result(GIVE_UP_S).partition == partition
+
+
+@pytest.mark.parametrize("serializer", [None, passing])
+def test_send_when_a_record_is_for_a_partition_that_is_missing_then_it_fails_as_for_one_that_never_was(
+        facades: Facades, serializer: Any) -> None:
+    facade = sparse(facades, serializer)
+    told: list[Any] = []
+    for _ in range(3):
+        error = facade.producer.send("t", b"v", key=KEY_OF_A_HOLE, on_completion=lambda *what: told.append(what)
+                                     ).exception(GIVE_UP_S)
+        assert_no_such_partition(error, HOLE)
+    assert_no_such_partition(facade.producer.send("t", b"v", partition=HOLE).exception(GIVE_UP_S), HOLE)
+    assert [(metadata, type(error)) for metadata, error in told] == [(None, KafkaTimeoutError)] * 3
+    assert facade.broker.sent == []
+    assert facade.is_memory_whole()
+    assert error_of(send_plain, facade, b"v") is None
+
+
+@SENDS
+def test_send_when_the_partitioner_gives_a_partition_that_is_missing_then_it_fails_as_for_one_that_never_was(
+        facades: Facades, send: Send) -> None:
+    facade = sparse(facades, **{"partitioner.class": lambda *_arguments: HOLE})
+    assert_no_such_partition(error_of(send, facade, b"v"), HOLE)
+    assert facade.broker.sent == []
+    assert facade.is_memory_whole()
+
+
+@pytest.mark.parametrize("serializer", [None, passing])
+def test_send_batch_when_partitions_are_missing_then_only_rows_for_those_fail(
+        facades: Facades, serializer: Any) -> None:
+    """Such rows were dropped without a word, and the future was never done."""
+    facade = sparse(facades, serializer)
+    keys = [KEY_OF_60, KEY_OF_A_HOLE, None, KEY_OF_0, None, None, None]
+    places = [None, None, None, None, 60, 7, 99]
+    metadata = facade.producer.send_batch("t", [b"%d" % row for row in range(7)], keys=keys, partitions=places
+                                          ).result(GIVE_UP_S)
+    assert sorted(metadata.errors) == [1, 5, 6]
+    for row, partition in ((1, HOLE), (5, 7), (6, 99)):
+        assert_no_such_partition(metadata.errors[row], partition)
+    stored = {value: partition for _, partition, values in facade.broker.sent for value in values}
+    assert set(stored) == {b"0", b"2", b"3", b"4"}
+    assert (stored[b"0"], stored[b"3"], stored[b"4"]) == (60, 0, 60)
+    assert stored[b"2"] in SPARSE
+    assert [metadata.partitions[row] for row in (0, 3, 4)] == [60, 0, 60]
+    facade.await_whole_memory()
+
+
+@pytest.mark.parametrize("as_rows", [False, True])
+@pytest.mark.parametrize("serializer", [None, passing])
+def test_send_when_the_missing_partition_appears_during_the_wait_then_it_goes_there(
+        facades: Facades, serializer: Any, *, as_rows: bool) -> None:
+    facade, waits = in_manual_time(facades, serializers=(None, serializer))
+    facade.broker.tell_topics(t=SPARSE)
+    facade.broker.holds = False
+    waits.at(300, lambda: facade.broker.tell_topics(t=(0, HOLE, 60)))
+    with waits:
+        future: Any = (facade.producer.send_batch("t", [b"v"], keys=[KEY_OF_A_HOLE]) if as_rows
+                       else facade.producer.send("t", b"v", key=KEY_OF_A_HOLE))
+    assert facade.clock.now_ms() == 300
+    assert future.exception(GIVE_UP_S) is None
+    assert facade.broker.sent == [("t", HOLE, [b"v"])]
 
 
 # Sizes ---------------------------------------------------------------------------------------------------------------

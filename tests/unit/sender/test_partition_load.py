@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from typing import Any
 
 from pyproducer.sender.partition_load import PartitionLoad
@@ -45,6 +46,17 @@ def test_report_when_a_topic_is_not_known_or_not_used_up_then_the_others_are_sti
     reports.producer.append(0)
     reports.producer.append(1)
     assert reports.report() == ("t", [1, 1], [0, 1], 2, [0, 0])
+
+
+def test_report_when_partitions_are_missing_then_those_that_are_there_are_all() -> None:
+    reports = Reports()
+    body = metadata_response(topic_id=uuid.UUID(int=78))
+    body["topics"][0]["partitions"][1]["partition_index"] = 60
+    reports.producer.metadata.update(body, 13, 0)
+    reports.producer.append(0)
+    assert reports.report() is None
+    reports.producer.append(60)
+    assert reports.report() == ("t", [1, 1], [0, 60], 2, [0, 0])
 
 
 def test_turns_when_a_node_takes_nothing_then_the_partitioner_is_told_for_how_long() -> None:

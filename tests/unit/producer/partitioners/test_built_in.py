@@ -57,6 +57,18 @@ def test_partition_when_chosen_uniformly_then_among_those_with_a_leader() -> Non
     assert BuiltInPartitioner(TOPIC, 1, numbers(6)).peek_current_partition(cluster_of(4, leaderless=range(4))) == 2
 
 
+def test_partition_when_the_topic_has_it_no_more_then_another_is_chosen() -> None:
+    """A topic that was created again with fewer partitions: every send() raised from then on, as its partition stayed
+    the one that was gone."""
+    partitioner = BuiltInPartitioner(TOPIC, 10, numbers(5, 1, 5, 5))
+    assert partitioner.peek_current_partition(cluster_of(6)) == 5
+    assert partitioner.peek_current_partition(cluster_of(4)) == 1
+    partitioner.update_partition_load_stats([0, 5], [5, 4], 6)
+    partitioner.update_partition_info(1, 10, cluster_of(6))
+    assert partitioner.peek_current_partition(cluster_of(6)) == 5
+    assert partitioner.peek_current_partition(cluster_of(4)) == 1
+
+
 # The tables are those that kafka-clients 4.1.0 makes of the same input.
 @pytest.mark.parametrize(("queue_sizes", "partition_ids", "partition_count", "table"), [
     ([0, 3, 1], [0, 1, 2], 3, (4, 5, 8)),
