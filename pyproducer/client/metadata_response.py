@@ -21,7 +21,7 @@ ZERO_UUID = UUID(int=0)
 # Brokers before 2.4 (Metadata v9) report stale epochs while a partition is being reassigned, so an older epoch from
 # them does not mean older metadata (KAFKA-9212). Java relies on epochs from v9 on, and so do we.
 FIRST_VERSION_WITH_RELIABLE_EPOCHS = 9
-# Callers and compiled code keep tables by index, so that one number in an answer would decide over gigabytes. No cluster
+# Callers and compiled code keep tables by index, so one number in an answer would decide over gigabytes. No cluster
 # comes near it: Kafka's own limit is far below a million partitions in all.
 MAX_PARTITION = 999_999
 _NO_NODE_PORT = -1

@@ -8,8 +8,9 @@ Source:  Java Sender.handleProduceResponse, completeBatch, canRetry, failBatch (
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
+from uuid import UUID
 
 from pyproducer.accumulator.produce_result import NO_TIMESTAMP
 from pyproducer.accumulator.producer_batch import ProducerBatch
@@ -29,7 +30,7 @@ from pyproducer.common.errors import (
 )
 from pyproducer.common.metrics import Metrics
 from pyproducer.sender.in_flight_batches import InFlightBatches
-from pyproducer.sender.produce_request import BatchesByPartition
+from pyproducer.sender.produce_request import FIRST_VERSION_WITH_TOPIC_IDS, BatchesByPartition
 from pyproducer.transaction.transaction_manager import TransactionManager
 
 log = logging.getLogger(__name__)
@@ -56,12 +57,19 @@ class Completion:
         self._metrics = metrics
         self._postponed: list[tuple[ProducerBatch, ApiError]] = []
 
-    def on_response(self, response: ClientResponse, batches: BatchesByPartition) -> None:
-        """Handle the end of a request, whatever it was."""
+    def on_response(self, response: ClientResponse, batches: BatchesByPartition,
+                    topic_names: Mapping[UUID, str]) -> None:
+        """Handle the end of a request, whatever it was.
+
+        Args:
+            response: How it ended.
+            batches: What was in it.
+            topic_names: The names of the topic ids in it.
+        """
         for batch in batches.values():
             self._in_flight.remove(batch)
         try:
-            self._settle(response, batches)
+            self._settle(response, batches, topic_names)
         except Exception as bug:
             # Nothing below may leave a batch behind that nobody ever completes: flush() would wait for it for ever.
             log.exception("Uncaught error while a Produce response of node %s was handled", response.destination)
@@ -77,9 +85,10 @@ class Completion:
             if batch.is_done:
                 self._accumulator.release(batch)
 
-    def _settle(self, response: ClientResponse, batches: BatchesByPartition) -> None:
+    def _settle(self, response: ClientResponse, batches: BatchesByPartition,
+                topic_names: Mapping[UUID, str]) -> None:
         if response.body is not None:
-            self._on_answer(response, batches)
+            self._on_answer(response, batches, topic_names)
         elif response.version_mismatch is not None:
             for batch in batches.values():
                 self._fail(batch, response.version_mismatch, None)
@@ -118,23 +127,21 @@ class Completion:
         else:
             self._accumulator.release(batch)
 
-    def _on_answer(self, response: ClientResponse, batches: BatchesByPartition) -> None:
+    def _on_answer(self, response: ClientResponse, batches: BatchesByPartition,
+                   topic_names: Mapping[UUID, str]) -> None:
         body = response.body
-        has_topic_ids = response.api_version >= 13
-        cluster = self._metadata.fetch()
+        has_topic_ids = response.api_version >= FIRST_VERSION_WITH_TOPIC_IDS
         left = dict(batches)
         leaders: dict[TopicPartition, tuple[int, int]] = {}
         for topic in body["responses"]:
-            name = cluster.topic_name(topic["topic_id"]) if has_topic_ids else topic["name"]
-            if name is None:
-                # The topic was deleted meanwhile and metadata forgot its id: the request knows the name.
-                names = {batch_topic for batch_topic, _ in left}
-                name = names.pop() if len(names) == 1 else ""
+            # Ids are looked up in the request that is answered, not in metadata, which may have others by now.
+            name = topic_names.get(topic["topic_id"]) if has_topic_ids else topic["name"]
             for partition in topic["partition_responses"]:
                 key = (name, partition["index"])
                 batch = left.pop(key, None)
                 if batch is None:
-                    log.warning("Node %s answered for %s-%s, which was not asked for", response.destination, *key)
+                    log.warning("Node %s answered for %s-%s, which was not asked for", response.destination,
+                                topic["topic_id"] if has_topic_ids else name, partition["index"])
                     continue
                 if partition["error_code"] == 0:
                     self._complete(batch, partition["base_offset"], partition["log_append_time_ms"])

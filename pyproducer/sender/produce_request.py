@@ -8,7 +8,7 @@ Source:  Java Sender.sendProduceRequest, ProduceRequest.Builder (4.1); protocol.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from pyproducer.accumulator.producer_batch import ProducerBatch
@@ -19,8 +19,23 @@ FIRST_VERSION_WITH_TOPIC_IDS = 13
 BatchesByPartition = dict[tuple[str, int], ProducerBatch]
 
 
+class ProduceRequest(NamedTuple):
+    """A request that can be built in any version, and what its answer is read with.
+
+    Attributes:
+        build: Builds the body for a version.
+        max_version: The highest version that may be used; None allows any. Version 13 names topics by id, so it is
+            used only when every topic's id is known.
+        topic_names: The names of the ids in it. Metadata may have other ids when the answer comes (KAFKA-19397).
+    """
+
+    build: Callable[[int], Mapping[str, Any]]
+    max_version: int | None
+    topic_names: Mapping[UUID, str]
+
+
 def produce_request(batches: Sequence[ProducerBatch], cluster: Cluster, *, acks: int,
-                    timeout_ms: int) -> tuple[Callable[[int], Mapping[str, Any]], int | None]:
+                    timeout_ms: int) -> ProduceRequest:
     """Describe a Produce request.
 
     Args:
@@ -28,10 +43,6 @@ def produce_request(batches: Sequence[ProducerBatch], cluster: Cluster, *, acks:
         cluster: Tells topic ids.
         acks: 0, 1 or -1.
         timeout_ms: How long the leader waits for its followers.
-
-    Returns:
-        The function that builds the body for a version, and the highest version that may be used (None: any). Version
-        13 names topics by id, so it is used only when every topic's id is known.
     """
     by_topic: dict[str, list[ProducerBatch]] = {}
     for batch in batches:
@@ -53,4 +64,5 @@ def produce_request(batches: Sequence[ProducerBatch], cluster: Cluster, *, acks:
                 topic_data.append({"name": topic, "partition_data": partition_data})
         return {"transactional_id": None, "acks": acks, "timeout_ms": timeout_ms, "topic_data": topic_data}
 
-    return build, None if len(topic_ids) == len(by_topic) else FIRST_VERSION_WITH_TOPIC_IDS - 1
+    return ProduceRequest(build, None if len(topic_ids) == len(by_topic) else FIRST_VERSION_WITH_TOPIC_IDS - 1,
+                          {topic_id: topic for topic, topic_id in topic_ids.items()})

@@ -682,6 +682,47 @@ def test_topic_id_when_metadata_forgot_it_then_the_answer_still_finds_its_batch(
     assert future.result(0).offset == 3
 
 
+def two_topics(t_id: int, u_id: int) -> dict[str, Any]:
+    body, other = metadata_response(topic_id=uuid.UUID(int=t_id)), metadata_response(topic_id=uuid.UUID(int=u_id))
+    return {**body, "topics": [*body["topics"], {**other["topics"][0], "name": "u"}]}
+
+
+@pytest.mark.parametrize("ids_now", [(3, 4), (2, 1)], ids=["forgotten", "exchanged"])
+def test_topic_ids_when_metadata_has_others_by_now_then_those_of_the_request_say_which_batch_is_meant(
+        ids_now: tuple[int, int]) -> None:
+    """Both topics were created again while a request was under way (KAFKA-19397). Its answer was read with the ids of
+    today: no batch was found, and batches that were stored were sent again."""
+    producer = plain(version=13)
+    producer.metadata.add("u", 0)
+    producer.metadata.update(two_topics(1, 2), 13, 0)
+    futures = [producer.accumulator.append(topic, 0, 1000, None, b"v", (), None, 0).future for topic in "tu"]
+    producer.turn()
+    (request,) = producer.client.in_flight
+    body = producer.produce_body(base_offset=3)
+    for topic in body["responses"]:
+        topic["partition_responses"][0]["base_offset"] = topic["topic_id"].int
+    producer.metadata.update(two_topics(*ids_now), 13, 0)
+    producer.client.answer(body, request=request)
+    assert [future.result(0).offset for future in futures] == [1, 2]
+    assert producer.total("record-retry-total") == 0
+    producer.turn(advance=1000)
+    assert producer.client.in_flight == []
+
+
+def test_topic_id_when_it_was_not_asked_for_then_passed_over_also_where_one_topic_was(
+        caplog: pytest.LogCaptureFixture) -> None:
+    producer = plain(version=13)
+    future = producer.append(0)
+    producer.turn()
+    body = producer.produce_body(base_offset=3)
+    stranger = uuid.UUID(int=99)
+    wrong = dict(body["responses"][0]["partition_responses"][0], base_offset=8)
+    body["responses"].insert(0, {"topic_id": stranger, "name": None, "partition_responses": [wrong]})
+    producer.client.answer(body)
+    assert future.result(0).offset == 3
+    assert f"answered for {stranger}-0, which was not asked for" in caplog.text
+
+
 # The new leader (KIP-951).
 
 def test_new_leader_when_the_answer_names_a_node_that_metadata_does_not_know_then_it_is_used_at_once() -> None:
