@@ -11,11 +11,13 @@ import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from pyproducer.client.addresses import address_text
 from pyproducer.client.metadata import ProducerMetadata
 from pyproducer.client.request import ClientRequest, ClientResponse
 from pyproducer.common.backoff import ExponentialBackoff
 from pyproducer.common.error_codes import error_for_code
 from pyproducer.protocol.apis import ApiKeys
+from pyproducer.transaction.producer_id import MAX_EPOCH, ProducerIdAndEpoch
 from pyproducer.transaction.transaction_manager import TransactionManager
 
 if TYPE_CHECKING:
@@ -76,8 +78,8 @@ class ProducerIdRequest:
             return
         code = response.body["error_code"]
         if code == 0:
-            self._attempts = 0
-            self._transaction_manager.on_producer_id(response.body["producer_id"], response.body["producer_epoch"])
+            self._on_success(response, ProducerIdAndEpoch(response.body["producer_id"],
+                                                          response.body["producer_epoch"]))
             return
         error = error_for_code(code, api="InitProducerId", node_id=response.destination)
         if error.retriable or error.refresh_metadata:
@@ -85,11 +87,26 @@ class ProducerIdRequest:
         else:
             self._transaction_manager.on_fatal_error(error)
 
-    def _again(self, response: ClientResponse, why: str) -> None:
+    def _on_success(self, response: ClientResponse, answer: ProducerIdAndEpoch) -> None:
+        node = self._metadata.fetch().node_by_id(response.destination)
+        where = f"node {response.destination}" if node is None else address_text(node.host, node.port)
+        # After the last epoch only another id helps: whoever is given it would ask again before the first batch.
+        if answer.is_valid and 0 <= answer.epoch < MAX_EPOCH:
+            self._attempts = 0
+            self._metadata.forget_failure(where)
+            self._transaction_manager.on_producer_id(*answer)
+            return
+        # Differs from Java, which takes whatever is not called an error. No record leaves before an id came.
+        why = (f"InitProducerId: it answered with producer id {answer.producer_id} and epoch {answer.epoch}, and needed "
+               f"are an id from 0 and an epoch from 0 to {MAX_EPOCH - 1}; asked again until it gives one")
+        is_new = self._metadata.note_failure(where, why)
+        self._again(response, why, logging.WARNING if is_new else logging.DEBUG)
+
+    def _again(self, response: ClientResponse, why: str, level: int = logging.INFO) -> None:
         self._retry_at_ms = response.received_ms + self._retry_backoff.backoff_ms(self._attempts)
         self._attempts += 1
-        log.info("InitProducerId is repeated (attempt %d by node %s failed: %s)", self._attempts,
-                 response.destination, why)
+        log.log(level, "InitProducerId is repeated (attempt %d by node %s failed: %s)", self._attempts,
+                response.destination, why)
 
 
 def _build(version: int) -> Mapping[str, Any]:

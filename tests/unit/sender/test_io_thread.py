@@ -111,7 +111,9 @@ def test_producer_id_when_it_is_refused_for_good_then_a_record_that_may_be_in_th
     producer.append_told("a")
     producer.append_told("b", 1)
     producer.turn()
-    producer.client.answer({"throttle_time_ms": 0, "error_code": 0, "producer_id": 7, "producer_epoch": 32767})
+    producer.client.answer({"throttle_time_ms": 0, "error_code": 0, "producer_id": 7, "producer_epoch": 32766})
+    assert producer.manager is not None
+    producer.manager.on_producer_id(7, 32767)  # as if one partition had started again meanwhile
     producer.append_told("c", 1)
     producer.turn()
     body = producer.produce_body(code=ErrorCode.INVALID_RECORD, partitions=[1])

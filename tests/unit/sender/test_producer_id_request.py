@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from pyproducer.sender.producer_id_request import NEVER_MS, ProducerIdRequest
 from pyproducer.transaction.transaction_manager import TransactionManager
 from tests.support.clock import ManualClock
 from tests.support.mock_client import MockClient
-from tests.unit.sender.stepped_producer import NODE
+from tests.unit.sender.stepped_producer import NODE, metadata_response
 
 
 class Parts:
@@ -23,9 +24,10 @@ class Parts:
         self.client = MockClient(NODE)
         self.manager = TransactionManager()
         backoff = ExponentialBackoff(100, 1000, jitter=0)
-        metadata = ProducerMetadata(refresh_backoff=backoff, metadata_max_age_ms=1000, metadata_max_idle_ms=1000,
-                                    clock=ManualClock(), bootstrap=[("127.0.0.1", 9092)])
-        self.request = ProducerIdRequest(client=self.client, metadata=metadata, transaction_manager=self.manager,
+        self.metadata = ProducerMetadata(refresh_backoff=backoff, metadata_max_age_ms=1000, metadata_max_idle_ms=1000,
+                                         clock=ManualClock(), bootstrap=[("127.0.0.1", 9092)])
+        self.metadata.update(metadata_response(), 13, 0)
+        self.request = ProducerIdRequest(client=self.client, metadata=self.metadata, transaction_manager=self.manager,
                                          request_timeout_ms=500, retry_backoff=backoff)
 
     def answer(self, code: int = 0, producer_id: int = 7, epoch: int = 3, **how: Any) -> None:
@@ -82,13 +84,37 @@ def test_answer_when_it_is_a_passing_trouble_then_it_is_repeated_with_a_growing_
     assert parts.manager.producer_id_and_epoch == (7, 3)
 
 
+@pytest.mark.parametrize(("producer_id", "epoch"), [(-1, 0), (-1, -1), (-(2**63), 0), (7, -1), (7, -32768), (7, 32767)])
+def test_answer_when_it_is_a_success_without_a_usable_id_then_it_is_repeated_with_a_growing_backoff_and_said_once(
+        producer_id: int, epoch: int, caplog: pytest.LogCaptureFixture) -> None:
+    """It counted as an id that came, and as none: the next request left at once, 5,000 in a second, each with a line
+    in the log."""
+    parts, now_ms = Parts(), 0
+    with caplog.at_level(logging.INFO):
+        for backoff_ms in (100, 200, 400, 800, 1000, 1000):
+            parts.request.step(now_ms)
+            parts.answer(producer_id=producer_id, epoch=epoch, received_ms=now_ms)
+            assert parts.request.step(now_ms) == backoff_ms
+            assert not parts.client.has_in_flight_requests()
+            assert parts.manager.needs_producer_id
+            now_ms += backoff_ms
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    words = f"answered with producer id {producer_id} and epoch {epoch}"
+    assert words in caplog.text
+    assert words in parts.metadata.describe_failure("t")
+    parts.request.step(now_ms)
+    parts.answer()
+    assert parts.manager.producer_id_and_epoch == (7, 3)
+    assert parts.metadata.last_errors() == {}
+
+
 def test_answer_when_an_id_came_then_the_next_trouble_begins_with_the_first_backoff() -> None:
     parts = Parts()
     for now_ms in (0, 100):
         parts.request.step(now_ms)
         parts.client.answer(None, disconnected=True, received_ms=now_ms)
     parts.request.step(300)
-    parts.answer(epoch=32767)
+    parts.answer(epoch=32766)
     parts.manager.on_producer_id(-1, -1)
     parts.request.step(1000)
     parts.client.answer(None, disconnected=True, received_ms=1000)
