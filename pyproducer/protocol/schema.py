@@ -2,7 +2,8 @@
 
 Strategy: a schema reads and writes twice over. Field by field is the definition, short, and says in which field an
 error is, with the names of all fields around it, outermost first. What runs is the same as one compiled function
-(straight_line.py), made at the schema's second use; where that one fails, the definition does it again and tells why.
+(straight_line.py), made at the schema's second use, or at its first large frame; where that one fails, the definition
+does it again and tells why.
 
 Road:    message definitions -> [Schema] -> headers, requests, responses
 Thread:  schemas are immutable and shared; a Struct belongs to whoever read it.
@@ -17,6 +18,10 @@ from typing import Any
 from pyproducer.common.errors import SchemaError, UnsupportedVersionError
 from pyproducer.protocol.abstract_type import Type
 from pyproducer.protocol.buffer import ByteReader, ByteWriter, uvarint_size
+
+# From here on reading field by field takes longer than compiling (a millisecond): 200,000 partitions in the first
+# Metadata answer took a second more.
+LARGE_FRAME_BYTES = 16_384
 
 
 class _NoDefault:
@@ -165,14 +170,14 @@ class Schema(Type):
         """Read one struct; an error names the field, and the fields around it before it."""
         start = buffer.position
         try:
-            return (self._reader or self._first_readers())(buffer)
+            return (self._reader or self._first_readers(buffer))(buffer)
         except Exception:
             # The compiled code does not say what is wrong; reading again, field by field, does.
             buffer.position = start
         return self.read_by_field(buffer)
 
-    def _first_readers(self) -> Callable[[ByteReader], Struct]:
-        if not self._was_read:
+    def _first_readers(self, buffer: ByteReader) -> Callable[[ByteReader], Struct]:
+        if not self._was_read and buffer.remaining < LARGE_FRAME_BYTES:
             # To compile takes a millisecond, and a short program uses most of its schemas once.
             self._was_read = True
             return self.read_by_field

@@ -17,7 +17,7 @@ This code tells no errors. Whatever does not fit (a cut frame, a wrong value, a 
 schema then does the work again field by field, which names the field. So it must refuse all that the types refuse;
 `tests/property` compares both on values, damaged frames and wrong values.
 
-Road:    Schema, at its second use -> [reader_of, writer_of] -> Schema.read, Schema.write
+Road:    Schema, at its second use or first large frame -> [reader_of, writer_of] -> Schema.read, Schema.write
 Thread:  any; building one twice is harmless. What is built is a pure function.
 Source:  ours; the idea is Kafka's generated message classes (4.3, MessageDataGenerator), made when they are needed.
 """

@@ -12,7 +12,7 @@ import pytest
 from pyproducer.common.errors import SchemaError
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.buffer import INLINE_PAYLOAD_LIMIT_BYTES, ByteReader, ByteWriter
-from pyproducer.protocol.schema import Field, NullableStruct, Schema, Struct
+from pyproducer.protocol.schema import LARGE_FRAME_BYTES, Field, NullableStruct, Schema, Struct
 from pyproducer.protocol.straight_line import reader_of, writer_of
 from pyproducer.protocol.types import (
     BOOLEAN,
@@ -159,6 +159,15 @@ def test_write_when_it_fails_late_then_nothing_of_the_first_try_is_left():
     with pytest.raises(SchemaError, match=r"^Error writing field 'text': 5 is not a String\.$"):
         schema.write(writer, {"a": 1, "records": records, "text": 5})
     assert writer.to_bytes() == b"before" + b"\0\1" + (1000).to_bytes(4, "big") + records
+
+
+@pytest.mark.parametrize(("size_bytes", "is_compiled"), [(100, False), (LARGE_FRAME_BYTES, True)])
+def test_first_read_when_the_frame_is_large_then_the_code_is_compiled_at_once(size_bytes, is_compiled):
+    schema = Schema(Field("numbers", ArrayOf(INT32)))
+    writer = ByteWriter()
+    schema.write(writer, {"numbers": list(range(size_bytes // 4))})
+    assert schema.read(ByteReader(writer.to_bytes())) == {"numbers": list(range(size_bytes // 4))}
+    assert (schema._reader is not None) is is_compiled
 
 
 def test_names_of_fields_are_only_data_to_the_compiled_code():
