@@ -137,8 +137,7 @@ class Completion:
             # Ids are looked up in the request that is answered, not in metadata, which may have others by now.
             name = topic_names.get(topic["topic_id"]) if has_topic_ids else topic["name"]
             for partition in topic["partition_responses"]:
-                key = (name, partition["index"])
-                batch = left.pop(key, None)
+                batch = None if name is None else left.pop((name, partition["index"]), None)
                 if batch is None:
                     log.warning("Node %s answered for %s-%s, which was not asked for", response.destination,
                                 topic["topic_id"] if has_topic_ids else name, partition["index"])

@@ -97,8 +97,8 @@ class ProducerIdRequest:
             self._transaction_manager.on_producer_id(*answer)
             return
         # Differs from Java, which takes whatever is not called an error. No record leaves before an id came.
-        why = (f"InitProducerId: it answered with producer id {answer.producer_id} and epoch {answer.epoch}, and needed "
-               f"are an id from 0 and an epoch from 0 to {MAX_EPOCH - 1}; asked again until it gives one")
+        why = (f"InitProducerId: it answered with producer id {answer.producer_id} and epoch {answer.epoch}; the id "
+               f"must be from 0, the epoch from 0 to {MAX_EPOCH - 1}, and it is asked again until they are")
         is_new = self._metadata.note_failure(where, why)
         self._again(response, why, logging.WARNING if is_new else logging.DEBUG)
 

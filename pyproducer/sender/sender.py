@@ -175,6 +175,7 @@ class Sender:
         request = produce_request(batches, cluster, acks=self._acks, timeout_ms=self._request_timeout_ms)
         self._metrics.add("request-total")
         self._client.send(ClientRequest(
-            node_id, ApiKeys.PRODUCE, request.build, expect_response=self._acks != 0, timeout_ms=self._request_timeout_ms,
+            node_id, ApiKeys.PRODUCE, request.build, expect_response=self._acks != 0,
+            timeout_ms=self._request_timeout_ms,
             on_complete=lambda response: self._completion.on_response(response, by_partition, request.topic_names),
             max_version=request.max_version, created_ms=now_ms), now_ms)

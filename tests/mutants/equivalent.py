@@ -73,7 +73,7 @@ EQUIVALENT: tuple[Equivalent, ...] = (
                "self._request_version = (-1)",
                "compared with earlier values of itself only"),
     Equivalent("producer/do_send.py", "RecordSender._announce",
-               "self.fast_road.begin_topic(cluster, topic, count, self._touched.get(topic, created), counter, "
+               "self.fast_road.begin_topic(cluster, topic, table.count, self._touched.get(topic, created), counter, "
                "available)",
                "pass",
                "the Python text has no compiled road to tell; on the compiled twin tests/unit/producer notices"),
