@@ -112,10 +112,6 @@ class NetworkClient:
         """Whether any connection is ready and not throttled."""
         return self._states.has_ready_nodes(now_ms)
 
-    def is_connected(self, node_id: int, now_ms: int) -> bool:
-        """Whether the connection to a node is ready and not throttled; it may have no room for a request now."""
-        return self._states.is_ready(node_id, now_ms)
-
     def poll_delay_ms(self, node: Node, now_ms: int) -> int:
         """Return how long to wait before the node is worth asking again, in ms; huge when an event will tell."""
         return self._states.poll_delay_ms(node.node_id, now_ms)
@@ -222,13 +218,12 @@ class NetworkClient:
 
     # -- one turn ----------------------------------------------------------------------------------------------------
 
-    def poll(self, timeout_ms: int, now_ms: int, awaited_node_id: int | None = None) -> list[ClientResponse]:
+    def poll(self, timeout_ms: int, now_ms: int) -> list[ClientResponse]:
         """Do one turn: what is due, what the sockets have, what took too long.
 
         Args:
             timeout_ms: Longest sleep; shorter when metadata, a request or a connection needs attention earlier.
             now_ms: Time of the call.
-            awaited_node_id: The node whose answer a caller awaits. Told to the selector while no other has work.
 
         Returns:
             The requests that ended. `on_complete` of each was called.
@@ -246,11 +241,7 @@ class NetworkClient:
         if not self._in_flight.has_unanswerable():
             # Nobody waits for the end of a write, so it is no reason for the selector not to sleep.
             selector.take_completed_sends()
-        # Whoever awaits one answer looks at no other connection, so that must be the only one that has work.
-        is_awaited = (awaited_node_id is not None
-                      and 0 < self._in_flight.count() == self._in_flight.count(awaited_node_id)
-                      and not self._states.has_preparing_nodes())
-        selector.poll(max(wait_ms, 0), now_ms, str(awaited_node_id) if is_awaited else None)
+        selector.poll(max(wait_ms, 0), now_ms)
         now_ms = self._clock.now_ms()
         responses: list[ClientResponse] = []
         if selector.completed_sends and self._in_flight.has_unanswerable():

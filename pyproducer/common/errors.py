@@ -5,6 +5,7 @@
       IllegalStateError (RuntimeError)  the caller's misuse: closed, forked, out of order
         ProducerClosedError
         ForkedProducerError
+        ProducerDeadError               its sender thread ended by an error; __cause__ is that
       SerializationError                the user's serializer failed; __cause__ is kept
       KafkaTimeoutError (TimeoutError)  phase = "metadata" | "buffer" | "delivery" | "request" | "flush" | "future"
         BufferExhaustedError
@@ -89,6 +90,10 @@ class ProducerClosedError(IllegalStateError):
 
 class ForkedProducerError(IllegalStateError):
     """The producer was made in another process: its sender thread does not exist here."""
+
+
+class ProducerDeadError(IllegalStateError):
+    """The producer's sender thread could not go on and ended; `__cause__` is why. Make a new producer."""
 
 
 class SerializationError(KafkaError):

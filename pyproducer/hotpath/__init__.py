@@ -85,7 +85,6 @@ FastRoad: Any = importlib.import_module("pyproducer.hotpath._native_road").FastR
 _socket = (importlib.import_module("pyproducer.hotpath._native_socket")
            if IMPL == "native" and importlib.util.find_spec("pyproducer.hotpath._native_socket") is not None else None)
 PromptSocket: Any = getattr(_socket, "PromptSocket", None)
-becomes_readable: Any = getattr(_socket, "becomes_readable", None)
 
 __all__ = [
     "HEADER_SIZE_BYTES",
@@ -98,7 +97,6 @@ __all__ = [
     "FutureRecordMetadata",
     "OpenBatch",
     "PromptSocket",
-    "becomes_readable",
     "binary_column",
     "dictionary_column",
     "encode_header_rows",

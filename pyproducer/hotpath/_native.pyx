@@ -347,7 +347,7 @@ def run_callbacks(list futures not None, metadata_class, topic, partition, int64
                                         future.serialized_key_size, future.serialized_value_size)
             try:
                 on_completion(metadata, None)
-            except Exception as error:
+            except BaseException as error:
                 on_raised(error)
         if future._done_callbacks is not None:
             future._result.run_done_callbacks(future)

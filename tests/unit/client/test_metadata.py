@@ -170,7 +170,7 @@ class Waiter:
         self._thread = threading.Thread(target=self._run, args=(md, timeout_ms))
         self._thread.start()
         assert self._started.wait(30)
-        while not md._condition._waiters:  # type: ignore[attr-defined]
+        while not md._waiters._cells:
             if not self._thread.is_alive():
                 break
 
@@ -198,7 +198,7 @@ def test_await_update_when_another_thread_updates_then_true():
 def test_await_update_when_closed_then_raises():
     md = metadata(clock=SystemClock())
     waiter = Waiter(md)
-    md.close()
+    md.close(lambda: ProducerClosedError("closed"))
     assert isinstance(waiter.end(), ProducerClosedError)
     with pytest.raises(ProducerClosedError):
         md.await_update(0, 1000)

@@ -366,27 +366,23 @@ def test_too_large_when_it_is_a_single_record_then_it_fails() -> None:
     producer.turn()
     producer.answer_all(code=ErrorCode.MESSAGE_TOO_LARGE)
     assert_failed(producer, "a", RecordTooLargeError, "rejected")
-    assert not producer.sender.needs_its_thread
+    producer.turn()
     assert producer.total("batch-split-total") == 0
 
 
-def test_too_large_when_it_has_several_records_then_it_is_split_at_the_next_turn_of_the_senders_thread() -> None:
+def test_too_large_when_it_has_several_records_then_it_is_split_at_the_next_turn() -> None:
     producer = started()
     futures = [producer.append_told(name) for name in "abcdefgh"]
     producer.turn()
     held_bytes = producer.held_bytes
     producer.answer_all(code=ErrorCode.MESSAGE_TOO_LARGE)
-    assert producer.sender.needs_its_thread
     assert producer.told == []
     assert producer.held_bytes == held_bytes
-    producer.sender.run_once(producer.clock.now_ms(), 0, 1)
-    assert producer.sender.needs_its_thread, "a caller's turn may be interrupted, so it does not split"
     assert producer.client.in_flight == []
     stored: list[tuple[int, list[bytes | None]]] = []
     offset = 1
     while producer.accumulator.has_incomplete():
         producer.turn()
-        assert not producer.sender.needs_its_thread
         assert producer.held_bytes == sum(batch.reserved_bytes for batch in producer.incomplete())
         ((_, sequence, epoch, values),) = producer.batches_on_wire()
         assert epoch == 0
@@ -810,7 +806,8 @@ def test_expiry_when_the_batch_is_refused_afterwards_then_it_is_neither_split_no
     producer.turn(advance=2000)
     producer.answer_all(code=late)
     assert_failed(producer, "ab", KafkaTimeoutError, "unknown")
-    assert not producer.sender.needs_its_thread
+    producer.turn()
+    assert producer.total("batch-split-total") == 0
     assert producer.total("record-retry-total") == 0
 
 
