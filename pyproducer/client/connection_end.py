@@ -16,6 +16,7 @@ from pyproducer.client.failures import (
     Failure,
     authentication_failure,
     connect_failure,
+    dns_failure,
     early_end,
     negotiation_failure,
     request_failure,
@@ -40,6 +41,8 @@ def explain_end(connection: NodeConnectionState, *, in_flight: Sequence[InFlight
         waited_ms: The timeout that passed, when that is why we ended it.
     """
     where = address_text(connection.node.host, connection.node.port)
+    if connection.is_resolving and waited_ms is not None:
+        return dns_failure(where, None, waited_ms=waited_ms)
     if phase is ChannelPhase.NOT_CONNECTED or connection.state is ConnectionState.CONNECTING:
         return connect_failure(where, connection.current_address, cause, waited_ms=waited_ms)
     if phase in (ChannelPhase.AUTHENTICATING, ChannelPhase.AUTHENTICATION_FAILED):

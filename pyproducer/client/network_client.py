@@ -4,7 +4,7 @@
     poll()       one turn: metadata, sockets, answers, ends of connections, timeouts
 
 Road:    sender -> [NetworkClient] -> Selector
-Thread:  sender thread only, but for `wakeup`. Calls the clock only after the selector slept or the resolver was asked.
+Thread:  sender thread only, but for `wakeup`. Calls the clock only after the selector slept or the resolver answered.
 Source:  Java NetworkClient (4.1); seed 001; KIP-35, KIP-219, KIP-511, KIP-601, KIP-602, KIP-899, KIP-1102.
 """
 
@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
-from pyproducer.client.addresses import USE_ALL_DNS_IPS, HostResolver, address_text, resolve_host
+from pyproducer.client.addresses import USE_ALL_DNS_IPS, address_text
 from pyproducer.client.api_versions import ApiVersions
 from pyproducer.client.connection_states import ClusterConnectionStates, ConnectionState
 from pyproducer.client.connections import Connections
@@ -33,6 +33,7 @@ from pyproducer.protocol.header import parse_response, parse_response_correlatio
 
 if TYPE_CHECKING:
     from pyproducer.client.metadata import ProducerMetadata
+    from pyproducer.client.resolver import Resolver
     from pyproducer.client.selectable import Selectable
     from pyproducer.common.backoff import ExponentialBackoff
     from pyproducer.common.clock import Clock
@@ -49,11 +50,12 @@ class NetworkClient:
     Args:
         selector: The sockets; closed by `close`.
         metadata: Kept fresh while polling.
+        resolver: Turns names into addresses beside this thread, and wakes the selector when it has.
         client_id: Sent in each request header.
         clock: Read after sleeping.
         max_in_flight_requests_per_connection: Unanswered requests per connection.
         reconnect_backoff: Wait between attempts to connect.
-        connection_setup_timeout: Longest time to build a connection.
+        connection_setup_timeout: Longest time to resolve a name, and then to build a connection.
         request_timeout_ms: Longest wait for answers to our own requests (ApiVersions, Metadata).
         send_buffer_bytes: SO_SNDBUF, -1 for the system's default.
         receive_buffer_bytes: SO_RCVBUF, -1 for the system's default.
@@ -61,25 +63,23 @@ class NetworkClient:
         metadata_recovery_strategy: "rebootstrap" or "none".
         metadata_recovery_rebootstrap_trigger_ms: See MetadataUpdater.
         api_versions: Where the nodes' versions are kept; shared with whoever needs the finalized features.
-        resolve: The resolver; another one in tests.
     """
 
-    def __init__(self, selector: Selectable, metadata: ProducerMetadata, *, client_id: str, clock: Clock,
-                 max_in_flight_requests_per_connection: int, reconnect_backoff: ExponentialBackoff,
+    def __init__(self, selector: Selectable, metadata: ProducerMetadata, *, resolver: Resolver, client_id: str,
+                 clock: Clock, max_in_flight_requests_per_connection: int, reconnect_backoff: ExponentialBackoff,
                  connection_setup_timeout: ExponentialBackoff, request_timeout_ms: int = 30_000,
                  send_buffer_bytes: int = 131_072, receive_buffer_bytes: int = 32_768,
                  dns_lookup: str = USE_ALL_DNS_IPS, metadata_recovery_strategy: str = REBOOTSTRAP,
-                 metadata_recovery_rebootstrap_trigger_ms: int = 300_000, api_versions: ApiVersions | None = None,
-                 resolve: HostResolver = resolve_host) -> None:
+                 metadata_recovery_rebootstrap_trigger_ms: int = 300_000,
+                 api_versions: ApiVersions | None = None) -> None:
         self.api_versions = api_versions or ApiVersions()
         self._selector = selector
         self._metadata = metadata
         self._clock = clock
         self._connections = Connections(
             selector, metadata,
-            ClusterConnectionStates(reconnect_backoff=reconnect_backoff, setup_timeout=connection_setup_timeout,
-                                    resolve=resolve),
-            self.api_versions, client_id=client_id, clock=clock,
+            ClusterConnectionStates(reconnect_backoff=reconnect_backoff, setup_timeout=connection_setup_timeout),
+            self.api_versions, resolver=resolver, client_id=client_id, clock=clock,
             max_in_flight_requests_per_connection=max_in_flight_requests_per_connection,
             request_timeout_ms=request_timeout_ms, send_buffer_bytes=send_buffer_bytes,
             receive_buffer_bytes=receive_buffer_bytes)
@@ -87,8 +87,9 @@ class NetworkClient:
         self._in_flight = self._connections.in_flight
         self._transport = ClientMetadataTransport(self._connections, metadata, request_timeout_ms)
         self._updater = MetadataUpdater(
-            metadata, self._transport, request_timeout_ms=request_timeout_ms,
-            reconnect_backoff_ms=max(reconnect_backoff.initial_ms, 1), recovery_strategy=metadata_recovery_strategy,
+            metadata, self._transport, resolver=resolver, lookup_timeout_ms=connection_setup_timeout.initial_ms,
+            request_timeout_ms=request_timeout_ms, reconnect_backoff_ms=max(reconnect_backoff.initial_ms, 1),
+            recovery_strategy=metadata_recovery_strategy,
             rebootstrap_trigger_ms=metadata_recovery_rebootstrap_trigger_ms, dns_lookup=dns_lookup)
         self._connections.listener = self._updater
         self._aborted: list[ClientResponse] = []     # ended outside a poll; the next one hands them out

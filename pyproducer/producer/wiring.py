@@ -18,6 +18,7 @@ from pyproducer.accumulator.life import Life
 from pyproducer.accumulator.record_accumulator import RecordAccumulator
 from pyproducer.client.metadata import ProducerMetadata
 from pyproducer.client.network_client import NetworkClient
+from pyproducer.client.resolver import ThreadedResolver
 from pyproducer.common.backoff import ExponentialBackoff
 from pyproducer.common.clock import Clock, SystemClock
 from pyproducer.common.errors import ConfigError
@@ -97,7 +98,7 @@ def build_runtime(config: ProducerConfig, key_serializer: object, value_serializ
                         connections_max_idle_ms=config.connections_max_idle_ms, channel_builder=channel_builder,
                         name=client_id)
     client = NetworkClient(
-        selector, metadata, client_id=client_id, clock=clock,
+        selector, metadata, resolver=ThreadedResolver(selector.wakeup), client_id=client_id, clock=clock,
         max_in_flight_requests_per_connection=config.max_in_flight_requests_per_connection,
         reconnect_backoff=ExponentialBackoff(config.reconnect_backoff_ms, config.reconnect_backoff_max_ms),
         connection_setup_timeout=ExponentialBackoff(config.socket_connection_setup_timeout_ms,

@@ -19,6 +19,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -398,7 +399,7 @@ class Facades:
 
         with self._monkeypatch.context() as patch:
             patch.setattr(wiring, "NetworkClient", make_broker)
-            patch.setattr(wiring, "Selector", lambda **_settings: None)
+            patch.setattr(wiring, "Selector", lambda **_settings: SimpleNamespace(wakeup=lambda: None))
             if clock is not None:
                 patch.setattr(wiring, "SystemClock", lambda: clock)
             producer = KafkaProducer({"bootstrap.servers": "broker:9092", "enable.idempotence": False,
