@@ -18,7 +18,8 @@ from pyproducer.accumulator.life import UNOWNED, Life
 from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.errors import KafkaError, KafkaTimeoutError
 from pyproducer.common.records import RecordMetadata
-from pyproducer.common.waiting import LONGEST_WAIT_S, Waiters
+from pyproducer.common.timeouts import checked_timeout
+from pyproducer.common.waiting import Waiters
 from pyproducer.hotpath import FutureRecordMetadata
 
 log = logging.getLogger(__name__)
@@ -214,8 +215,14 @@ def failed_future(topic_partition: TopicPartition, error: KafkaError,
 
 
 def deadline_after(timeout: float | None, now_ms: int) -> int | None:
-    """Return when a wait of `timeout` seconds that begins now is over, in ms; None for one without a limit."""
-    return None if timeout is None or timeout >= LONGEST_WAIT_S else now_ms + int(timeout * 1000)
+    """Return when a wait of `timeout` seconds that begins now is over, in ms; None for one without a limit.
+
+    Raises:
+        TypeError: It is not a number.
+        ValueError: It is NaN.
+    """
+    longest = checked_timeout(timeout)
+    return None if longest is None else now_ms + int(longest * 1000)
 
 
 def _own_copy(error: KafkaError) -> KafkaError:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyproducer.common.backoff import ExponentialBackoff
     from pyproducer.common.clock import Clock
 
-_LONG_AGO_MS = -(2**62)
+_LONG_AGO_MS = -(2**64)  # longer ago than any setting, which is a Java long, can make up for
 
 
 class ProducerMetadata:

@@ -23,6 +23,7 @@ from pyproducer.accumulator.produce_result import OnCompletion, deadline_after
 from pyproducer.common.cluster import PartitionInfo
 from pyproducer.common.errors import KafkaTimeoutError
 from pyproducer.common.records import HeaderLike, ProducerRecord
+from pyproducer.common.timeouts import checked_timeout
 from pyproducer.hotpath import FutureRecordMetadata
 from pyproducer.producer.config import ProducerConfig, read_properties
 from pyproducer.producer.wait_on_metadata import wait_on_metadata
@@ -187,6 +188,8 @@ class KafkaProducer:
 
         Raises:
             KafkaTimeoutError: The timeout passed first (phase "flush"). Unknown: the records are still on their way.
+            TypeError: The timeout is not a number.
+            ValueError: The timeout is NaN.
             IllegalStateError: Called from a callback, where it would wait for itself.
             ForkedProducerError: The producer was made before this process was forked.
             ProducerDeadError: The producer's thread ended by an error: records failed, as their futures tell.
@@ -242,16 +245,23 @@ class KafkaProducer:
         Args:
             timeout: Longest wait in seconds; then records that are not done fail with ProducerClosedError. None waits
                 until all is done (delivery.timeout.ms bounds that).
+
+        Raises:
+            TypeError: The timeout is not a number. Nothing was closed.
+            ValueError: The timeout is negative or NaN. Nothing was closed.
         """
+        longest = checked_timeout(timeout)
+        if timeout is not None and timeout < 0:
+            raise ValueError(f"timeout {timeout} is negative: close() waits 0 seconds or more, None until all is done")
         life = self._runtime.life
         if life.is_forked:
             return
         self._finalizer.detach()
         if life.is_on_sender_thread:
-            self._runtime.io_thread.close("close() was called in a callback", timeout)
+            self._runtime.io_thread.close("close() was called in a callback", longest)
             return
-        self._runtime.io_thread.close(f"close() was called in thread {threading.current_thread().name!r}", timeout)
-        _await_end(self._runtime, timeout)
+        self._runtime.io_thread.close(f"close() was called in thread {threading.current_thread().name!r}", longest)
+        _await_end(self._runtime, longest)
 
     def __enter__(self) -> KafkaProducer:
         return self
