@@ -12,6 +12,8 @@ import socket
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from pyproducer.common.printable import LONGEST_NAME, printable
+
 USE_ALL_DNS_IPS = "use_all_dns_ips"
 RESOLVE_CANONICAL_BOOTSTRAP_SERVERS_ONLY = "resolve_canonical_bootstrap_servers_only"
 
@@ -54,9 +56,10 @@ def resolve_host(host: str, port: int) -> list[ResolvedAddress]:
     try:
         resolved = _unique(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
     except UnicodeError as cause:  # A label that is empty or too long fails in the idna codec, before any query.
-        raise socket.gaierror(socket.EAI_NONAME, f"{host!r} is not a valid host name: {cause}") from cause
+        raise socket.gaierror(socket.EAI_NONAME, f"'{printable(host, LONGEST_NAME)}' is not a valid host name: "
+                              f"{printable(str(cause))}") from cause
     if not resolved:
-        raise socket.gaierror(socket.EAI_NONAME, f"{host!r} has no IPv4 or IPv6 address")
+        raise socket.gaierror(socket.EAI_NONAME, f"'{printable(host, LONGEST_NAME)}' has no IPv4 or IPv6 address")
     return resolved
 
 
@@ -86,8 +89,3 @@ def canonical_names(host: str, port: int, *, resolve: HostResolver = resolve_hos
     Source: Java ClientUtils.parseAndValidateAddresses with RESOLVE_CANONICAL_BOOTSTRAP_SERVERS_ONLY.
     """
     return [name_of(resolved) or str(resolved.address[0]) for resolved in resolve(host, port)]
-
-
-def address_text(host: str, port: int) -> str:
-    """Return `host:port`, an IPv6 literal in brackets."""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

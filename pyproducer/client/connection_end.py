@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from pyproducer.client.addresses import address_text
 from pyproducer.client.connection_states import ConnectionState, NodeConnectionState
 from pyproducer.client.failures import (
     Failure,
@@ -21,6 +20,7 @@ from pyproducer.client.failures import (
     negotiation_failure,
     request_failure,
 )
+from pyproducer.common.cluster import address_text
 from pyproducer.network.channel_state import ChannelPhase
 from pyproducer.protocol.apis import ApiKeys
 

@@ -14,13 +14,13 @@ import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
-from pyproducer.client.addresses import address_text
 from pyproducer.client.connection_end import explain_end
 from pyproducer.client.connection_states import ClusterConnectionStates, ConnectionState, NodeConnectionState
 from pyproducer.client.failures import REQUEST, Failure, connect_failure, dns_failure
 from pyproducer.client.in_flight import InFlightRequest, InFlightRequests
 from pyproducer.client.request import ClientRequest, ClientResponse
 from pyproducer.client.version_fetch import LATEST_VERSION, api_versions_body, read_api_versions
+from pyproducer.common.cluster import address_text
 from pyproducer.common.errors import AuthenticationError, DisconnectedError, KafkaTimeoutError, ProtocolError
 from pyproducer.network.channel_state import ChannelPhase, ChannelState
 from pyproducer.network.send import NetworkSend

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from pyproducer.client.addresses import address_text
 from pyproducer.client.failures import VERSION_NEGOTIATION
 from pyproducer.client.least_loaded import choose_least_loaded
 from pyproducer.client.metadata_updater import NodeChoice
 from pyproducer.client.request import ClientRequest
+from pyproducer.common.cluster import address_text
 from pyproducer.common.errors import IllegalStateError, UnsupportedVersionError
 from pyproducer.protocol.apis import ApiKeys
 

@@ -12,8 +12,9 @@ import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from pyproducer.client.addresses import RESOLVE_CANONICAL_BOOTSTRAP_SERVERS_ONLY, address_text
+from pyproducer.client.addresses import RESOLVE_CANONICAL_BOOTSTRAP_SERVERS_ONLY
 from pyproducer.client.failures import dns_failure
+from pyproducer.common.cluster import address_text
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.common.errors import AuthenticationError, KafkaError, UnsupportedVersionError
 

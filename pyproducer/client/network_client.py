@@ -13,13 +13,14 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
-from pyproducer.client.addresses import USE_ALL_DNS_IPS, address_text
+from pyproducer.client.addresses import USE_ALL_DNS_IPS
 from pyproducer.client.api_versions import ApiVersions
 from pyproducer.client.connection_states import ClusterConnectionStates, ConnectionState
 from pyproducer.client.connections import Connections
 from pyproducer.client.metadata_transport import ClientMetadataTransport
 from pyproducer.client.metadata_updater import REBOOTSTRAP, MetadataUpdater
 from pyproducer.client.request import ClientRequest, ClientResponse
+from pyproducer.common.cluster import address_text
 from pyproducer.common.errors import (
     CorrelationIdMismatchError,
     IllegalStateError,

@@ -28,6 +28,7 @@ from pyproducer.common.errors import (
     RemoteProtocolError,
 )
 from pyproducer.common.metrics import Metrics
+from pyproducer.common.printable import LONGEST_NAME, printable
 from pyproducer.sender.in_flight_batches import InFlightBatches
 from pyproducer.sender.produce_request import BatchesByPartition
 from pyproducer.transaction.transaction_manager import TransactionManager
@@ -134,7 +135,8 @@ class Completion:
                 key = (name, partition["index"])
                 batch = left.pop(key, None)
                 if batch is None:
-                    log.warning("Node %s answered for %s-%s, which was not asked for", response.destination, *key)
+                    log.warning("Node %s answered for %s-%s, which was not asked for", response.destination,
+                                printable(name, LONGEST_NAME), partition["index"])
                     continue
                 if partition["error_code"] == 0:
                     self._complete(batch, partition["base_offset"], partition["log_append_time_ms"])

@@ -18,6 +18,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from typing import Any, NamedTuple
 
+from pyproducer.common.cluster import address_text
 from pyproducer.common.error_codes import error_for_code
 from pyproducer.common.errors import (
     CorrelationIdMismatchError,
@@ -107,7 +108,7 @@ class _Connection:
     """One blocking conversation with one broker."""
 
     def __init__(self, address: tuple[str, int], timeout: float | None) -> None:
-        self._address = f"{address[0]}:{address[1]}"
+        self._address = address_text(*address)
         try:
             self._socket = socket.create_connection(address, timeout)
         except OSError as cause:

@@ -4,7 +4,6 @@ import pytest
 
 from pyproducer.client.addresses import (
     ResolvedAddress,
-    address_text,
     canonical_names,
     resolve_host,
     resolve_literal,
@@ -68,8 +67,3 @@ def test_canonical_names_when_an_address_has_none_then_it_stays_literal():
 
     assert canonical_names("alias", 9092, resolve=resolve, name_of=lambda resolved: names.get(
         str(resolved.address[0]))) == ["one.example", "two.example", "10.0.0.3"]
-
-
-def test_address_text():
-    assert address_text("host", 1) == "host:1"
-    assert address_text("::1", 1) == "[::1]:1"

@@ -41,7 +41,7 @@ def test_value_when_a_part_of_it_is_secret_then_that_part_is_hidden(value, expec
 
 
 @pytest.mark.parametrize("value", [
-    None, True, 5, 1.5, "", "all", "localhost:9092", "a:1,b:2", "[::1]:9092", "SASL_SSL://host:9092", "alice@example.com",
+    None, True, 5, 1.5, "", "all", "localhost:9092", "a:1,b:2", "[::1]:9092", "SASL_SSL://host:9092", "a@example.com",
     "kafka/host@REALM", "/etc/kafka/keys/private-key.pem", "/" + "directory/" * 20 + "file", "C:\\keys\\my.key",
     "com.example.MyPasswordProvider", "TLS_AES_256_GCM_SHA384", b"bytes", {"a": 1}, ["x"], object, "the-topic-" * 20,
     "password", "ssl.key.password", "Message" * 30,

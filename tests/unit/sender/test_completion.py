@@ -669,6 +669,34 @@ def test_partition_that_was_not_asked_for_when_answered_then_it_changes_nothing(
     assert "answered for t-9, which was not asked for" in caplog.text
 
 
+def test_topic_that_was_not_asked_for_when_its_name_is_not_printable_then_the_log_line_is(
+        caplog: pytest.LogCaptureFixture) -> None:
+    producer = started()
+    future = producer.append(0)
+    producer.turn()
+    body = producer.produce_body(base_offset=3)
+    rows = body["responses"][0]["partition_responses"]
+    body["responses"].insert(0, {"name": "evil\nCRITICAL fake\x1b[31m", "partition_responses": rows})
+    producer.client.answer(body)
+    assert future.result(0).offset == 3
+    (line,) = [record.getMessage() for record in caplog.records if "not asked for" in record.getMessage()]
+    assert "answered for evil\\nCRITICAL fake\\x1b[31m-0" in line
+    assert line.isprintable()
+
+
+def test_error_when_the_brokers_words_are_not_printable_then_what_the_record_is_told_is() -> None:
+    producer = started()
+    for name in "ab":
+        producer.append_told(name)
+    producer.turn()
+    evil = "no\n2026-01-01 CRITICAL root fake\x1b[31m"
+    producer.answer_all(code=ErrorCode.INVALID_RECORD, error_message=evil,
+                        record_errors=[{"batch_index": 1, "batch_index_error_message": evil}])
+    for error in (producer.error_of("b"), producer.error_of("a").__cause__):
+        assert "CRITICAL root fake" in str(error)
+        assert str(error).isprintable()
+
+
 def test_topic_id_when_metadata_forgot_it_then_the_answer_still_finds_its_batch() -> None:
     producer = started(version=13)
     future = producer.append()
