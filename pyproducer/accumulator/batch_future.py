@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from pyproducer.accumulator.life import UNOWNED, Life
 from pyproducer.accumulator.produce_result import ProduceRequestResult, deadline_after
 from pyproducer.common.errors import KafkaError, KafkaTimeoutError
+from pyproducer.common.records import ensure_callable
 from pyproducer.common.waiting import Waiters
 from pyproducer.hotpath import store_rows
 
@@ -144,6 +145,7 @@ class BatchFuture:
 
     def add_done_callback(self, fn: Callable[[BatchFuture], object]) -> None:
         """Call `fn(future)` once all rows are done; at once when they are done already."""
+        ensure_callable(fn, "a done callback")
         self._on_wait()
         with self._lock:
             if not self._is_done:

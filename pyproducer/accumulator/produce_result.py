@@ -17,7 +17,7 @@ from typing import Any
 from pyproducer.accumulator.life import UNOWNED, Life
 from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.errors import KafkaError, KafkaTimeoutError
-from pyproducer.common.records import RecordMetadata
+from pyproducer.common.records import RecordMetadata, ensure_callable
 from pyproducer.common.timeouts import checked_timeout
 from pyproducer.common.waiting import Waiters
 from pyproducer.hotpath import FutureRecordMetadata
@@ -115,6 +115,7 @@ class ProduceRequestResult:
 
     def add_done_callback(self, future: FutureRecordMetadata, fn: DoneCallback) -> None:
         """Call `fn(future)` once a record is done; at once when it is done already."""
+        ensure_callable(fn, "a done callback")
         future._result.on_wait()
         while True:
             outcome: ProduceRequestResult = future._result

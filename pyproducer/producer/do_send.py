@@ -31,6 +31,7 @@ from pyproducer.common.records import (
     HeaderLike,
     ProducerRecord,
     RecordMetadata,
+    ensure_callable,
     ensure_partition,
     ensure_timestamp,
     to_headers,
@@ -79,6 +80,8 @@ class RecordSender:
              on_completion: OnCompletion | None = None) -> FutureRecordMetadata:
         """Take one record or its parts; see KafkaProducer.send."""
         self._life.ensure_open()
+        if on_completion is not None:
+            ensure_callable(on_completion, "on_completion")
         if type(topic) is str and topic:
             if partition is not None:
                 ensure_partition(partition)
