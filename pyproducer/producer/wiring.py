@@ -176,11 +176,16 @@ def _close_parts(*parts: object) -> None:
                 log.exception("close() of %r raised", part)
 
 
-@functools.cache  # once in a process
+@functools.cache  # once in an interpreter
 def _say_fallback_once() -> None:
-    log.warning("The compiled twin of pyproducer's per-record code is not there (no C compiler when it was installed): "
-                "its Python text runs, which takes several times the CPU per record. Install a C compiler and install "
-                "pyproducer again, or set PYPRODUCER_IMPL=python to say that this is what you want")
+    if hotpath.REFUSAL is None:
+        why = "is not there (no C compiler when it was installed)"
+        cure = "Install a C compiler and install pyproducer again"
+    else:
+        why = f"cannot be loaded ({hotpath.REFUSAL})"
+        cure = "Use it in the first interpreter of a process only (mod_wsgi: WSGIApplicationGroup %{GLOBAL})"
+    log.warning("The compiled twin of pyproducer's per-record code %s: its Python text runs, which takes several times "
+                "the CPU per record. %s, or set PYPRODUCER_IMPL=python to say that this is what you want", why, cure)
 
 
 def _refuse_what_is_missing(config: ProducerConfig) -> None:
