@@ -111,7 +111,7 @@ def test_close_when_a_name_is_being_resolved_then_it_does_not_wait_for_it(
     slow_name.await_question()
     producer.close(0.1)
     assert waiting.done()
-    assert not producer._runtime.io_thread.is_alive
+    assert producer._runtime.life.is_over
     assert not slow_name.is_released
     (lookup,) = slow_name.threads
     assert lookup.is_alive()
