@@ -15,7 +15,11 @@ from array import array
 from collections.abc import Callable, Generator, Iterable
 from typing import Any, NamedTuple
 
+from pyproducer.accumulator.life import UNOWNED, Life
+from pyproducer.accumulator.produce_result import ProduceRequestResult, deadline_after
 from pyproducer.common.errors import KafkaError, KafkaTimeoutError
+from pyproducer.common.records import ensure_callable
+from pyproducer.common.waiting import Waiters
 from pyproducer.hotpath import store_rows
 
 log = logging.getLogger(__name__)
@@ -75,21 +79,24 @@ class BatchFuture:
     Thread:  any. Done callbacks run on the sender thread, or at once in the caller's when all rows are done already.
     """
 
-    __slots__ = ("_callbacks", "_done", "_hurry", "_is_done", "_left", "_lock", "_metadata", "_told", "_untold")
+    __slots__ = ("_callbacks", "_hurry", "_is_done", "_is_told", "_left", "_life", "_lock", "_metadata", "_told",
+                 "_untold", "_waiters")
 
-    def __init__(self, topic: str, partitions: array[int], timestamps: array[int]) -> None:
+    def __init__(self, topic: str, partitions: array[int], timestamps: array[int], life: Life = UNOWNED) -> None:
         count = len(partitions)
         self._lock = threading.Lock()  # guards _left, _told, _errors, _is_done, _callbacks; innermost
         self._left = count + 1  # the call itself is the one more, so that no future is done while rows are handed over
-        # By a range's first row: how many rows it told of. Whoever was interrupted in telling (Ctrl-C, while a caller
-        # took the sender's turn) tells again, and its rows count once. `_untold` is what is left for ranges to tell.
+        # By a range's first row: how many rows it told of. Who failed half way in telling tells again, and its rows
+        # count once. `_untold` is what is left for ranges to tell.
         self._untold = count + 1
         self._told: dict[int, int] = {}
         self._is_done = False
         self._callbacks: list[Callable[[BatchFuture], object]] = []
-        self._done = threading.Event()
-        # By partition: makes the batch that holds the last rows ready at once. The caller's until hand-over ends.
-        self._hurry: dict[int, Any] = {}
+        self._is_told = False  # the done callbacks ran
+        self._life = life
+        self._waiters = Waiters()
+        # By partition: the outcome of the batch that holds the last rows. The caller's until hand-over ends.
+        self._hurry: dict[int, ProduceRequestResult] = {}
         self._metadata = BatchMetadata(topic, array("q", (-1,)) * count, partitions, timestamps, {})
 
     def __len__(self) -> int:
@@ -113,10 +120,13 @@ class BatchFuture:
             KafkaTimeoutError: The timeout passed first (phase "future"). Unknown: rows are still on their way.
         """
         if not self._is_done:
-            for result in list(self._hurry.values()):
-                if (on_wait := result.on_wait) is not None:
-                    on_wait(0)
-            if not self._done.wait(timeout):
+            life = self._life
+            life.ensure_may_wait("result()")
+            deadline_ms = deadline_after(timeout, life.now_ms())
+            self._on_wait()
+            cell = self._waiters.enter()
+            if not self._is_told and not life.wait(
+                    cell, None if deadline_ms is None else (deadline_ms - life.now_ms()) / 1000):
                 raise KafkaTimeoutError(
                     f"{self._left} of {len(self)} rows for {self._metadata.topic} were not done within {timeout} s; "
                     "they are still on their way (delivery.timeout.ms decides how long they are tried)",
@@ -135,11 +145,16 @@ class BatchFuture:
 
     def add_done_callback(self, fn: Callable[[BatchFuture], object]) -> None:
         """Call `fn(future)` once all rows are done; at once when they are done already."""
+        ensure_callable(fn, "a done callback")
+        self._on_wait()
         with self._lock:
             if not self._is_done:
                 self._callbacks.append(fn)
                 return
-        self._call(fn)
+        try:
+            fn(self)
+        except Exception:
+            log.exception("a done callback of %r raised", self)
 
     def __await__(self) -> Generator[Any, None, BatchMetadata]:
         import asyncio
@@ -166,7 +181,7 @@ class BatchFuture:
 
     # The road's side.
 
-    def on_appended(self, partition: int, result: Any) -> None:
+    def on_appended(self, partition: int, result: ProduceRequestResult) -> None:
         """Remember the outcome of the batch that holds a partition's last rows; the caller's, during hand-over."""
         self._hurry[partition] = result
 
@@ -216,14 +231,17 @@ class BatchFuture:
             self._is_done = True
             self._hurry = {}
         while self._callbacks:
-            self._call(self._callbacks.pop(0))
-        self._done.set()
+            fn = self._callbacks.pop(0)
+            try:
+                fn(self)
+            except BaseException:  # whatever a callback raises changes nothing; no signal arrives on this thread
+                log.exception("a done callback of %r raised", self)
+        self._is_told = True
+        self._waiters.ring()
 
-    def _call(self, fn: Callable[[BatchFuture], object]) -> None:
-        try:
-            fn(self)
-        except Exception:
-            log.exception("a done callback of %r raised", self)
+    def _on_wait(self) -> None:
+        for result in list(self._hurry.values()):
+            result.on_wait()
 
 
 class RowRange(NamedTuple):

@@ -14,9 +14,12 @@ import threading
 from collections.abc import Callable, Generator
 from typing import Any
 
+from pyproducer.accumulator.life import UNOWNED, Life
 from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.errors import KafkaError, KafkaTimeoutError
-from pyproducer.common.records import RecordMetadata
+from pyproducer.common.records import RecordMetadata, ensure_callable
+from pyproducer.common.timeouts import checked_timeout
+from pyproducer.common.waiting import Waiters
 from pyproducer.hotpath import FutureRecordMetadata
 
 log = logging.getLogger(__name__)
@@ -32,29 +35,30 @@ class ProduceRequestResult:
     The fields are written before `is_set` becomes true and never after, so a reader that saw `is_set` needs no lock.
     """
 
-    __slots__ = ("_event", "_is_notified", "_lock", "base_offset", "error_for", "is_set", "log_append_time", "on_wait",
-                 "successors", "topic_partition")
+    __slots__ = ("_is_notified", "_life", "_lock", "_waiters", "base_offset", "error_for", "hurry", "is_set",
+                 "log_append_time", "successors", "topic_partition")
 
-    def __init__(self, topic_partition: TopicPartition) -> None:
+    def __init__(self, topic_partition: TopicPartition, life: Life = UNOWNED) -> None:
         self.topic_partition = topic_partition
         self.base_offset = -1
         self.log_append_time = NO_TIMESTAMP
         self.error_for: Callable[[int], KafkaError] | None = None
         self.is_set = False
         self.successors: tuple[ProduceRequestResult, ...] = ()  # where the futures went when the batch was split
-        # Told when somebody begins to wait, with the timeout in seconds, and gives back what is left of it: lingering
-        # for company then only costs time, and the waiting caller may take the sender's turn.
-        self.on_wait: Callable[[float | None], float | None] | None = None
+        # Told when somebody begins to wait: to linger for company then only costs time.
+        self.hurry: Callable[[], None] | None = None
+        self._life = life
         self._is_notified = False
-        self._lock = threading.Lock()  # guards _event's creation against set; innermost, never held while calling out
-        self._event: threading.Event | None = None
+        # Guards the adding of done callbacks against `set` and `split`; innermost, never held while calling out.
+        self._lock = threading.Lock()
+        self._waiters = Waiters()
 
     def set(self, base_offset: int, log_append_time: int, error_for: Callable[[int], KafkaError] | None) -> None:
         """Write the outcome. Waiters are woken by `notify`, after the callbacks ran."""
         self.base_offset = base_offset
         self.log_append_time = log_append_time
         self.error_for = error_for
-        self.on_wait = None
+        self.hurry = None
         # Under the lock: whoever adds a done callback and saw no outcome has added it when this returns, so the
         # callbacks can be run without a lock for each record.
         with self._lock:
@@ -62,28 +66,27 @@ class ProduceRequestResult:
 
     def notify(self) -> None:
         """Wake everybody who waits."""
-        with self._lock:
-            self._is_notified = True
-            event = self._event
-        if event is not None:
-            event.set()
+        self._is_notified = True
+        self._waiters.ring()
 
     def split(self, successors: tuple[ProduceRequestResult, ...]) -> None:
         """Say that the futures moved to other outcomes, and wake the waiters so that they look there."""
         self.successors = successors
         self.notify()
 
-    def wait(self, timeout: float | None) -> bool:
-        """Wait until the callbacks ran or the futures moved; False when `timeout` seconds passed first."""
-        # The race: the waiter finds no outcome; the sender notifies nobody; the waiter makes an event and sleeps for
-        # ever. The flag and the event are read and written under one lock, which prevents it.
-        with self._lock:
-            if self._is_notified:
-                return True
-            event = self._event
-            if event is None:
-                event = self._event = threading.Event()
-        return event.wait(timeout)
+    def on_wait(self) -> None:
+        """Somebody begins to wait, however he does it: what he waits for does not linger for company."""
+        hurry = self.hurry
+        if hurry is not None:
+            hurry()
+
+    def wait(self, deadline_ms: int | None) -> bool:
+        """Wait until the callbacks ran or the futures moved; False when the time is over first. None is no limit."""
+        cell = self._waiters.enter()
+        if self._is_notified:
+            return True
+        life = self._life
+        return life.wait(cell, None if deadline_ms is None else (deadline_ms - life.now_ms()) / 1000)
 
     # What the futures of the batch's records do; hotpath's FutureRecordMetadata calls these.
 
@@ -97,20 +100,23 @@ class ProduceRequestResult:
     def exception_of(self, future: FutureRecordMetadata, timeout: float | None) -> KafkaError | None:
         """Wait for a record and return its error, or None when it was stored."""
         outcome: ProduceRequestResult = future._result
-        while not outcome.is_set:
-            left, on_wait = timeout, outcome.on_wait
-            if on_wait is not None:
-                left = on_wait(timeout)
-            # A second round happens only after a split; giving it the whole timeout again is harmless and rare.
-            if not outcome.wait(left):
-                raise KafkaTimeoutError(
-                    f"The record for {outcome.topic_partition} was not done within {timeout} s; it is still on its way "
-                    "(delivery.timeout.ms decides how long it is tried)", phase="future", outcome="unknown")
-            outcome = future._result
+        if not outcome.is_set:
+            life = outcome._life
+            life.ensure_may_wait("result()")
+            deadline_ms = deadline_after(timeout, life.now_ms())
+            while not outcome.is_set:
+                outcome.on_wait()
+                if not outcome.wait(deadline_ms):
+                    raise KafkaTimeoutError(
+                        f"The record for {outcome.topic_partition} was not done within {timeout} s; it is still on its "
+                        "way (delivery.timeout.ms decides how long it is tried)", phase="future", outcome="unknown")
+                outcome = future._result  # another one when the batch was split
         return None if outcome.error_for is None else _own_copy(outcome.error_for(future._index))
 
     def add_done_callback(self, future: FutureRecordMetadata, fn: DoneCallback) -> None:
         """Call `fn(future)` once a record is done; at once when it is done already."""
+        ensure_callable(fn, "a done callback")
+        future._result.on_wait()
         while True:
             outcome: ProduceRequestResult = future._result
             with outcome._lock:
@@ -129,7 +135,10 @@ class ProduceRequestResult:
         """Call what was added to a record that is done now; the sender's, once."""
         callbacks, future._done_callbacks = future._done_callbacks, None
         for fn in callbacks or ():
-            _call(fn, future)
+            try:
+                fn(future)
+            except BaseException:  # whatever a callback raises changes nothing; no signal arrives on this thread
+                log.exception("a done callback of %r raised", future)
 
     def await_of(self, future: FutureRecordMetadata) -> Generator[Any, None, RecordMetadata]:
         """Wait for a record in an event loop."""
@@ -182,7 +191,7 @@ def fail_future(future: FutureRecordMetadata, error: KafkaError) -> None:
     if on_completion is not None:
         try:
             on_completion(None, _own_copy(error))
-        except Exception as raised:
+        except BaseException as raised:  # whatever a callback raises changes nothing; no signal arrives on this thread
             log_raised(future._result.topic_partition, raised)
     if future._done_callbacks is not None:
         future._result.run_done_callbacks(future)
@@ -195,12 +204,26 @@ def log_raised(topic_partition: TopicPartition, raised: BaseException) -> None:
 
 def failed_future(topic_partition: TopicPartition, error: KafkaError,
                   on_completion: OnCompletion | None) -> FutureRecordMetadata:
-    """Return a future that failed before hand-over, its callback already run."""
+    """Return a future that failed before hand-over, its callback already run in the caller's thread."""
     result = ProduceRequestResult(topic_partition)
     result.set(-1, NO_TIMESTAMP, lambda _index: error)
-    future = FutureRecordMetadata(result, 0, NO_TIMESTAMP, -1, -1, on_completion)
-    fail_future(future, error)
-    return future
+    if on_completion is not None:
+        try:
+            on_completion(None, _own_copy(error))
+        except Exception as raised:  # what is no Exception may come from outside, as Ctrl-C does, and is the caller's
+            log_raised(topic_partition, raised)
+    return FutureRecordMetadata(result, 0, NO_TIMESTAMP, -1, -1, None)
+
+
+def deadline_after(timeout: float | None, now_ms: int) -> int | None:
+    """Return when a wait of `timeout` seconds that begins now is over, in ms; None for one without a limit.
+
+    Raises:
+        TypeError: It is not a number.
+        ValueError: It is NaN.
+    """
+    longest = checked_timeout(timeout)
+    return None if longest is None else now_ms + int(longest * 1000)
 
 
 def _own_copy(error: KafkaError) -> KafkaError:

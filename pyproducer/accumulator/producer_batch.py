@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from pyproducer.accumulator.batch_future import BatchFuture, RowRange
+from pyproducer.accumulator.life import UNOWNED, Life
 from pyproducer.accumulator.produce_result import (
     NO_TIMESTAMP,
     OnCompletion,
@@ -59,14 +60,14 @@ class BatchRows:
 class ProducerBatch:
     """Records of one partition that travel, succeed and fail together."""
 
-    __slots__ = ("_payload", "attempts", "base_sequence", "codec_id", "created_ms", "drained_ms",
+    __slots__ = ("_life", "_payload", "attempts", "base_sequence", "codec_id", "created_ms", "drained_ms",
                  "is_done", "is_hurried", "is_in_flight", "is_sequence_reset", "is_split_batch",
                  "is_transactional", "last_error", "leader_epoch", "leader_epoch_at_last_attempt",
                  "may_be_in_log", "open", "producer_epoch", "producer_id", "ranges", "reserved_bytes",
                  "result", "retry_at_ms", "row_count", "topic_partition")
 
     def __init__(self, topic_partition: TopicPartition, *, created_ms: int, write_limit_bytes: int,
-                 reserved_bytes: int, is_split_batch: bool = False) -> None:
+                 reserved_bytes: int, is_split_batch: bool = False, life: Life = UNOWNED) -> None:
         self.topic_partition = topic_partition
         self.created_ms = created_ms
         self.reserved_bytes = reserved_bytes  # of buffer.memory; given back once, by the accumulator
@@ -74,7 +75,8 @@ class ProducerBatch:
         # Slots go in the order of their names: this one before `open`, whose storage is used again when it is the last.
         self._payload: bytearray | None = None  # the finished batch; set by close()
         self.codec_id = 0
-        self.result = ProduceRequestResult(topic_partition)
+        self.result = ProduceRequestResult(topic_partition, life)
+        self._life = life
         self.open = OpenBatch(self.result, write_limit_bytes)
         self.ranges: list[RowRange] = []  # rows of send_batch; the other records have futures
         self.row_count = 0  # how many rows that is; known when the batch is done, too
@@ -264,7 +266,8 @@ class ProducerBatch:
         for timestamp, key, value, headers in records:
             if not batches or batches[-1].try_append(timestamp, key, value, headers, None) is None:
                 batch = ProducerBatch(self.topic_partition, created_ms=self.created_ms,
-                                      write_limit_bytes=split_size_bytes, reserved_bytes=0, is_split_batch=True)
+                                      write_limit_bytes=split_size_bytes, reserved_bytes=0, is_split_batch=True,
+                                      life=self._life)
                 batch.try_append(timestamp, key, value, headers, None)
                 batches.append(batch)
         return batches

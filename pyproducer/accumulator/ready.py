@@ -25,11 +25,11 @@ class ReadyCheckResult(NamedTuple):
 
 
 def ready(queues: Iterable[PartitionQueue], cluster: Cluster, now_ms: int, *, linger_ms: int,
-          is_exhausted: bool, is_flushing: bool) -> ReadyCheckResult:
+          is_exhausted: bool, is_closing: bool) -> ReadyCheckResult:
     """Find the nodes that lead a partition with something to send.
 
     A partition is ready when its first batch is full, lingered long enough or finished its backoff, when somebody waits
-    for a record of it, or when memory is exhausted, a flush runs or the producer closes; not while it is muted.
+    for a record of it, or when memory is exhausted, a flush waits for it or the producer closes; not while it is muted.
 
     Args:
         queues: The partitions that hold batches.
@@ -37,7 +37,7 @@ def ready(queues: Iterable[PartitionQueue], cluster: Cluster, now_ms: int, *, li
         now_ms: Monotonic time, in ms.
         linger_ms: How long a batch that is not full waits for company.
         is_exhausted: Whether a caller waits for buffer.memory.
-        is_flushing: Whether everything should go out now.
+        is_closing: Whether everything should go out now.
     """
     ready_nodes: dict[int, Node] = {}
     unknown_leader_topics: set[str] = set()
@@ -60,7 +60,7 @@ def ready(queues: Iterable[PartitionQueue], cluster: Cluster, now_ms: int, *, li
         first.leader_epoch = info.leader_epoch
         if first.attempts > 0:
             wait_ms = first.backoff_left_ms(now_ms)
-        elif is_full or is_exhausted or is_flushing or first.is_hurried:
+        elif is_full or is_exhausted or is_closing or first.is_hurried:
             wait_ms = 0
         else:
             wait_ms = first.created_ms + linger_ms - now_ms

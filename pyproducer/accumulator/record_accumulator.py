@@ -18,14 +18,15 @@ from pyproducer.accumulator.append_result import AppendResult, AppendRowsResult
 from pyproducer.accumulator.buffer_pool import BufferPool
 from pyproducer.accumulator.drain import SequenceKeeper, drain_node
 from pyproducer.accumulator.incomplete_batches import IncompleteBatches
+from pyproducer.accumulator.life import UNOWNED, Life
 from pyproducer.accumulator.partition_queue import PartitionQueue
-from pyproducer.accumulator.produce_result import OnCompletion, ProduceRequestResult
+from pyproducer.accumulator.produce_result import OnCompletion
 from pyproducer.accumulator.producer_batch import BatchRows, ProducerBatch
 from pyproducer.accumulator.ready import ReadyCheckResult, ready
 from pyproducer.common.backoff import ExponentialBackoff
 from pyproducer.common.clock import Clock
 from pyproducer.common.cluster import Cluster, Node, TopicPartition
-from pyproducer.common.errors import UNKNOWN, KafkaError, ProducerClosedError
+from pyproducer.common.errors import UNKNOWN, KafkaError
 from pyproducer.hotpath import record_size_upper_bound
 from pyproducer.record.compression import Compressor
 
@@ -37,7 +38,8 @@ class RecordAccumulator:
     """Batches of records that wait for the sender, by partition."""
 
     def __init__(self, *, batch_size_bytes: int, linger_ms: int, delivery_timeout_ms: int, pool: BufferPool,
-                 compressor: Compressor, retry_backoff: ExponentialBackoff, clock: Clock) -> None:
+                 compressor: Compressor, retry_backoff: ExponentialBackoff, clock: Clock,
+                 life: Life = UNOWNED) -> None:
         self._batch_size_bytes = batch_size_bytes
         self._linger_ms = linger_ms
         self._delivery_timeout_ms = delivery_timeout_ms
@@ -45,13 +47,13 @@ class RecordAccumulator:
         self._compressor = compressor
         self._retry_backoff = retry_backoff
         self._clock = clock
-        self._table_lock = threading.Lock()  # guards the creation of queues and _flush_count
+        self._life = life
+        self._table_lock = threading.Lock()  # guards the creation of queues
         self._queues: dict[tuple[str, int], PartitionQueue] = {}
         self._incomplete = IncompleteBatches()
-        self._flush_count = 0
-        self._is_closed = False
-        # Told when a caller waits for a batch: (outcome, timeout, whether the batch stopped lingering for that).
-        self.on_wait: Callable[[ProduceRequestResult, float | None, bool], float | None] | None = None
+        self.is_closed = False
+        # Told when a batch stops to linger, because a caller waits for it.
+        self.on_hurried: Callable[[], None] = lambda: None
         self.lingers_for_waiters = True  # a batch that somebody waits for lingers all the same
         self.has_split = False  # a broker found a batch too large; written by the sender thread
         # Sender thread only: no batch that waits here expires before; and per node, where the next drain begins.
@@ -85,8 +87,8 @@ class RecordAccumulator:
         if queue is None:
             queue = self._create_queue(TopicPartition(topic, partition))
         with queue.lock:
-            if self._is_closed:
-                raise ProducerClosedError("the producer is closed: no record can be sent any more")
+            if self.is_closed:
+                raise self._life.refusal()
             future = queue.try_append(timestamp, key, value, headers, on_completion)
             if future is not None:
                 batch = queue.batches[-1]
@@ -144,22 +146,18 @@ class RecordAccumulator:
             if size_bytes:
                 self._pool.deallocate(size_bytes)
 
-    def begin_flush(self) -> list[ProducerBatch]:
-        """Make every batch ready to send, and return those that are incomplete now."""
-        with self._table_lock:
-            self._flush_count += 1
-        return self._incomplete.copy()
-
-    def end_flush(self) -> None:
-        """End what `begin_flush` began."""
-        with self._table_lock:
-            self._flush_count -= 1
+    def hurry_all(self) -> list[ProducerBatch]:
+        """Let no batch linger of those that are incomplete now, and return them."""
+        batches = self._incomplete.copy()
+        for batch in batches:
+            batch.is_hurried = True
+        return batches
 
     def close(self) -> None:
         """Refuse records from now on; those accepted are still sent."""
-        self._is_closed = True
+        self.is_closed = True
         self._pool.close()
-        # A caller that saw _is_closed False holds its partition's lock until its record is in a batch. Taking each lock
+        # A caller that saw is_closed False holds its partition's lock until its record is in a batch. Taking each lock
         # once makes sure that such a record is visible to whoever drains after close().
         for queue in self._all_queues():
             with queue.lock:
@@ -171,7 +169,7 @@ class RecordAccumulator:
         """Find the nodes that can be drained; see ready.py."""
         return ready(self._all_queues(), cluster, now_ms, linger_ms=self._linger_ms,
                      is_exhausted=self._pool.queued_count > 0,
-                     is_flushing=self._flush_count > 0 or self._is_closed)
+                     is_closing=self.is_closed)
 
     def drain(self, cluster: Cluster, nodes: Iterable[Node], max_size_bytes: int, now_ms: int,
               sequences: SequenceKeeper | None) -> dict[int, list[ProducerBatch]]:
@@ -342,11 +340,10 @@ class RecordAccumulator:
     def _all_queues(self) -> list[PartitionQueue]:
         return list(self._queues.values())  # a copy: callers add partitions meanwhile
 
-    def _on_wait(self, batch: ProducerBatch, timeout: float | None) -> float | None:
-        is_news = not (batch.is_hurried or self.lingers_for_waiters)
-        if is_news:
+    def _hurry(self, batch: ProducerBatch) -> None:
+        if not batch.is_hurried:
             batch.is_hurried = True
-        return timeout if self.on_wait is None else self.on_wait(batch.result, timeout, is_news)
+            self.on_hurried()
 
     def _create_queue(self, topic_partition: TopicPartition) -> PartitionQueue:
         with self._table_lock:
@@ -367,8 +364,8 @@ class RecordAccumulator:
         try:
             now_ms = self._clock.now_ms()
             with queue.lock:
-                if self._is_closed:
-                    raise ProducerClosedError("the producer is closed: no record can be sent any more")
+                if self.is_closed:
+                    raise self._life.refusal()
                 # Another caller may have opened a batch while this one waited for memory.
                 future = queue.try_append(timestamp, key, value, headers, on_completion)
                 if future is not None:
@@ -387,8 +384,8 @@ class RecordAccumulator:
 
     def _append_rows(self, queue: PartitionQueue, rows: BatchRows, start: int, end: int) -> AppendRowsResult | None:
         """Add rows to the open batch, or return None where no row has room. With the partition's lock held."""
-        if self._is_closed:
-            raise ProducerClosedError("the producer is closed: no record can be sent any more")
+        if self.is_closed:
+            raise self._life.refusal()
         if not queue.batches:
             return None
         last = queue.batches[-1]
@@ -399,9 +396,9 @@ class RecordAccumulator:
 
     def _new_batch(self, queue: PartitionQueue, size_bytes: int, now_ms: int, limit_bytes: int) -> ProducerBatch:
         batch = ProducerBatch(queue.topic_partition, created_ms=now_ms, write_limit_bytes=limit_bytes,
-                              reserved_bytes=size_bytes)
-        if self.on_wait is not None:
-            batch.result.on_wait = partial(self._on_wait, batch)
+                              reserved_bytes=size_bytes, life=self._life)
+        if not self.lingers_for_waiters:
+            batch.result.hurry = partial(self._hurry, batch)
         return batch
 
 

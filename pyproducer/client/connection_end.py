@@ -10,16 +10,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from pyproducer.client.addresses import address_text
 from pyproducer.client.connection_states import ConnectionState, NodeConnectionState
 from pyproducer.client.failures import (
     Failure,
     authentication_failure,
     connect_failure,
+    dns_failure,
     early_end,
     negotiation_failure,
     request_failure,
 )
+from pyproducer.common.cluster import address_text
 from pyproducer.network.channel_state import ChannelPhase
 from pyproducer.protocol.apis import ApiKeys
 
@@ -40,6 +41,8 @@ def explain_end(connection: NodeConnectionState, *, in_flight: Sequence[InFlight
         waited_ms: The timeout that passed, when that is why we ended it.
     """
     where = address_text(connection.node.host, connection.node.port)
+    if connection.is_resolving and waited_ms is not None:
+        return dns_failure(where, None, waited_ms=waited_ms)
     if phase is ChannelPhase.NOT_CONNECTED or connection.state is ConnectionState.CONNECTING:
         return connect_failure(where, connection.current_address, cause, waited_ms=waited_ms)
     if phase in (ChannelPhase.AUTHENTICATING, ChannelPhase.AUTHENTICATION_FAILED):

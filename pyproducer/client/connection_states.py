@@ -15,24 +15,31 @@ Source:  Java ClusterConnectionStates, ConnectionState (4.1); KIP-144, KIP-580 (
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import Enum, auto
 from typing import TYPE_CHECKING
 
-from pyproducer.client.addresses import HostResolver, ResolvedAddress, resolve_host
+from pyproducer.client.addresses import ResolvedAddress
 from pyproducer.common.errors import IllegalStateError
 
 if TYPE_CHECKING:
+    from pyproducer.client.resolver import Lookup
     from pyproducer.common.backoff import ExponentialBackoff
     from pyproducer.common.cluster import Node
 
 NEVER_MS = 2**62
+# An answer that came after its attempt had ended is used by the next attempt for so long: what a JVM caches names for.
+FRESH_LOOKUP_MS = 30_000
+# A resolver that works has answered by then (glibc repeats its first question after 5 s). Who only needs any broker
+# turns to another one then.
+SLOW_LOOKUP_MS = 1_000
 
 
 class ConnectionState(Enum):
     """Where a connection stands."""
 
     DISCONNECTED = auto()            # no socket; may be connected again after the backoff
-    CONNECTING = auto()              # TCP connect under way
+    CONNECTING = auto()              # the name is being resolved, or TCP connect is under way
     CHECKING_API_VERSIONS = auto()   # TCP is there; TLS, authentication and ApiVersions under way
     READY = auto()                   # requests may be sent
     AUTHENTICATION_FAILED = auto()   # no socket; as DISCONNECTED, but callers that wait are told
@@ -65,11 +72,12 @@ class NodeConnectionState:
     """What is known of the connection to one node. Read by NetworkClient; changed by ClusterConnectionStates only.
 
     Fields that matter outside: `state`, `node`, `connection_id` (the selector's name for it), `throttle_until_ms`,
-    `error` (why the last connection ended, None once it is ready), `setup_deadline_ms`.
+    `error` (why the last connection ended, None once it is ready), `setup_deadline_ms`, `lookup` (of the name, while it
+    is being resolved; it stays when the attempt ends before it).
     """
 
     __slots__ = ("_addresses", "_next_address", "answered", "connection_id", "current_address", "error",
-                 "failed_attempts", "failed_setups", "last_attempt_ms", "node", "reconnect_backoff_ms",
+                 "failed_attempts", "failed_setups", "last_attempt_ms", "lookup", "node", "reconnect_backoff_ms",
                  "setup_deadline_ms", "setup_timeout_ms", "state", "throttle_until_ms", "versions_requested")
 
     def __init__(self, node: Node, *, reconnect_backoff_ms: int, setup_timeout_ms: int) -> None:
@@ -86,6 +94,7 @@ class NodeConnectionState:
         self.error: Exception | None = None
         self.versions_requested = False   # ApiVersions was sent on this connection
         self.answered = False             # a request other than ApiVersions was answered on this connection
+        self.lookup: Lookup[ResolvedAddress] | None = None
         self.current_address: ResolvedAddress | None = None
         self._addresses: list[ResolvedAddress] = []
         self._next_address = 0
@@ -100,6 +109,15 @@ class NodeConnectionState:
         """Whether the connection is being built."""
         return self.state in (ConnectionState.CONNECTING, ConnectionState.CHECKING_API_VERSIONS)
 
+    @property
+    def is_resolving(self) -> bool:
+        """Whether this attempt waits for the addresses of the name."""
+        return self.lookup is not None and self.state is ConnectionState.CONNECTING
+
+    def resolves_slowly(self, now_ms: int) -> bool:
+        """Whether this attempt has waited so long for the name that there is no telling when it goes on."""
+        return self.is_resolving and now_ms - self.last_attempt_ms >= SLOW_LOOKUP_MS
+
     def apply(self, event: ConnectionEvent) -> None:
         """Change the state as the table says.
 
@@ -111,18 +129,19 @@ class NodeConnectionState:
             raise IllegalStateError(f"Connection to {self.node}: {event.name} is not possible in {self.state.name}")
         self.state = following
 
-    def take_address(self, resolve: HostResolver) -> ResolvedAddress:
-        """Return the address to try now; asks the resolver when all known ones were tried.
-
-        Raises:
-            OSError: The name does not resolve. Not sent.
-        """
+    def take_address(self) -> ResolvedAddress | None:
+        """Return the address to try now, or None when all known ones were tried: the name must be resolved first."""
         if self._next_address >= len(self._addresses):
-            self._addresses = []
-            self._next_address = 0
-            self._addresses = resolve(self.node.host, self.node.port)
+            return None
         self.current_address = self._addresses[self._next_address]
         self._next_address += 1
+        return self.current_address
+
+    def use_addresses(self, addresses: Sequence[ResolvedAddress]) -> ResolvedAddress:
+        """Take what the name resolved to, at least one address; return the one to try now."""
+        self._addresses = [address.with_port(self.node.port) for address in addresses]
+        self._next_address = 1
+        self.current_address = self._addresses[0]
         return self.current_address
 
     def forget_addresses(self) -> None:
@@ -136,15 +155,13 @@ class ClusterConnectionStates:
 
     Args:
         reconnect_backoff: Wait between two attempts, growing with the failures in a row.
-        setup_timeout: Longest time until a connection is ready for its first request, growing with the failures.
-        resolve: The resolver; another one in tests.
+        setup_timeout: Longest time until the name is resolved, and from then on until the connection is ready for its
+            first request; growing with the failures.
     """
 
-    def __init__(self, *, reconnect_backoff: ExponentialBackoff, setup_timeout: ExponentialBackoff,
-                 resolve: HostResolver = resolve_host) -> None:
+    def __init__(self, *, reconnect_backoff: ExponentialBackoff, setup_timeout: ExponentialBackoff) -> None:
         self._reconnect_backoff = reconnect_backoff
         self._setup_timeout = setup_timeout
-        self._resolve = resolve
         self._states: dict[int, NodeConnectionState] = {}
         self._preparing: dict[int, NodeConnectionState] = {}
 
@@ -171,12 +188,17 @@ class ClusterConnectionStates:
         """Begin an attempt; the caller then takes an address and connects.
 
         A node whose address changed starts with a clean slate: the old address's failures say nothing of the new one.
+        A lookup that outlasted the attempt before is of use while it lasts, and its addresses while they are fresh;
+        they are no older than the end of that attempt. That the name did not resolve by then says nothing of now.
         """
         state = self._states.get(node.node_id)
         if state is None or (state.node.host, state.node.port) != (node.host, node.port):
             state = NodeConnectionState(node, reconnect_backoff_ms=self._reconnect_backoff.backoff_ms(0),
                                         setup_timeout_ms=self._setup_timeout.backoff_ms(0))
         state.apply(ConnectionEvent.CONNECT)
+        if state.lookup is not None and state.lookup.outcome is not None and (
+                isinstance(state.lookup.outcome, OSError) or now_ms - state.last_attempt_ms > FRESH_LOOKUP_MS):
+            state.lookup = None
         state.node = node
         state.versions_requested = False
         state.answered = False
@@ -187,17 +209,9 @@ class ClusterConnectionStates:
         return state
 
     def start_setup_timer(self, state: NodeConnectionState, now_ms: int) -> None:
-        """Count the attempt and its setup timeout from now; called again after a slow resolver."""
+        """Count the attempt and its setup timeout from now; called again when the name is resolved."""
         state.last_attempt_ms = now_ms
         state.setup_deadline_ms = now_ms + state.setup_timeout_ms
-
-    def take_address(self, state: NodeConnectionState) -> ResolvedAddress:
-        """Return the address that this attempt uses.
-
-        Raises:
-            OSError: The name does not resolve. Not sent.
-        """
-        return state.take_address(self._resolve)
 
     def checking_api_versions(self, node_id: int) -> NodeConnectionState:
         """TCP is connected.
@@ -293,9 +307,9 @@ class ClusterConnectionStates:
             return NEVER_MS
         return max(min(state.setup_deadline_ms for state in self._preparing.values()) + 1 - now_ms, 0)
 
-    def is_anyone_preparing(self) -> bool:
-        """Whether any connection is between connect and ready."""
-        return any(state.is_preparing for state in self._states.values())
+    def is_anyone_preparing(self, now_ms: int) -> bool:
+        """Whether any connection is between connect and ready, and not held up by a slow name."""
+        return any(state.is_preparing and not state.resolves_slowly(now_ms) for state in self._states.values())
 
     def has_ready_nodes(self, now_ms: int) -> bool:
         """Whether any connection is ready and not throttled."""

@@ -1,9 +1,9 @@
 """The connections to all nodes: built, negotiated, sent on, ended.
 
-    connect -> (selector: connected) -> (channel ready) -> ApiVersions -> READY -> ... -> end
+    (name resolved) -> connect -> (selector: connected) -> (channel ready) -> ApiVersions -> READY -> ... -> end
 
-Road:    NetworkClient, metadata_updater -> [Connections] -> Selector
-Thread:  sender thread only. Calls the clock only after the resolver was asked.
+Road:    NetworkClient, metadata_updater -> [Connections] -> Resolver, Selector
+Thread:  sender thread only. Calls the clock only when the resolver has answered.
 Source:  Java NetworkClient: initiateConnect, handleConnections, handleInitiateApiVersionRequests,
          handleApiVersionsResponse, processDisconnection, cancelInFlightRequests (4.1).
 """
@@ -14,13 +14,13 @@ import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
-from pyproducer.client.addresses import address_text
 from pyproducer.client.connection_end import explain_end
 from pyproducer.client.connection_states import ClusterConnectionStates, ConnectionState, NodeConnectionState
 from pyproducer.client.failures import REQUEST, Failure, connect_failure, dns_failure
 from pyproducer.client.in_flight import InFlightRequest, InFlightRequests
 from pyproducer.client.request import ClientRequest, ClientResponse
 from pyproducer.client.version_fetch import LATEST_VERSION, api_versions_body, read_api_versions
+from pyproducer.common.cluster import address_text
 from pyproducer.common.errors import (
     AuthenticationError,
     DisconnectedError,
@@ -34,8 +34,10 @@ from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.header import build_request
 
 if TYPE_CHECKING:
+    from pyproducer.client.addresses import ResolvedAddress
     from pyproducer.client.api_versions import ApiVersions
     from pyproducer.client.metadata import ProducerMetadata
+    from pyproducer.client.resolver import Resolver
     from pyproducer.client.selectable import Selectable
     from pyproducer.common.clock import Clock
     from pyproducer.common.cluster import Node
@@ -63,8 +65,9 @@ class Connections:
         metadata: Told why addresses do not work.
         states: The state of each node.
         api_versions: What each node supports.
+        resolver: Finds the addresses of a node's name; wakes the selector when it has.
         client_id: Sent in each request header.
-        clock: Read after the resolver was asked.
+        clock: Read when the resolver has answered.
         max_in_flight_requests_per_connection: Unanswered requests per connection.
         request_timeout_ms: Longest wait for the answer to ApiVersions.
         send_buffer_bytes: SO_SNDBUF, -1 for the system's default.
@@ -74,7 +77,7 @@ class Connections:
     listener: ConnectionListener   # set once, right after construction: the two need each other
 
     def __init__(self, selector: Selectable, metadata: ProducerMetadata, states: ClusterConnectionStates,
-                 api_versions: ApiVersions, *, client_id: str, clock: Clock,
+                 api_versions: ApiVersions, *, resolver: Resolver, client_id: str, clock: Clock,
                  max_in_flight_requests_per_connection: int, request_timeout_ms: int, send_buffer_bytes: int,
                  receive_buffer_bytes: int) -> None:
         self.states = states
@@ -83,6 +86,7 @@ class Connections:
         self.requests_sent = 0
         self._selector = selector
         self._metadata = metadata
+        self._resolver = resolver
         self._client_id = client_id
         self._clock = clock
         self._request_timeout_ms = request_timeout_ms
@@ -118,16 +122,33 @@ class Connections:
     # -- coming up ---------------------------------------------------------------------------------------------------
 
     def initiate_connect(self, node: Node, now_ms: int) -> None:
-        """Begin to connect to the next address of a node; a failure at once is handled like a later one."""
+        """Begin to connect to the next address of a node; a failure at once is handled like a later one.
+
+        When all its addresses were tried its name is resolved again; `handle_preparing` goes on when that has ended.
+        """
         state = self.states.connecting(node, now_ms)
-        where = address_text(node.host, node.port)
-        try:
-            address = self.states.take_address(state)
-        except OSError as error:
-            self._connect_failed(state, dns_failure(where, error))
+        address = state.take_address()
+        if address is not None:
+            self._connect(state, address, now_ms)
             return
-        now_ms = self._clock.now_ms()  # The resolver may have taken long; the connection has its full time.
+        if state.lookup is None:
+            state.lookup = self._resolver.lookup(node.host, node.port)
+        self._handle_lookup(state)
+
+    def _handle_lookup(self, state: NodeConnectionState) -> None:
+        outcome = state.lookup.outcome  # type: ignore[union-attr]  # the state is resolving
+        if outcome is None:
+            return
+        state.lookup = None
+        if isinstance(outcome, OSError):
+            self._connect_failed(state, dns_failure(address_text(state.node.host, state.node.port), outcome))
+            return
+        now_ms = self._clock.now_ms()  # The lookup may have taken long; the connection has its full time.
         self.states.start_setup_timer(state, now_ms)
+        self._connect(state, state.use_addresses(outcome), now_ms)
+
+    def _connect(self, state: NodeConnectionState, address: ResolvedAddress, now_ms: int) -> None:
+        node = state.node
         _LOG.debug("Connecting to %s at %s", node, address.address[0])
         try:
             self._selector.connect(state.connection_id, address.address, family=address.family,
@@ -135,7 +156,7 @@ class Connections:
                                    receive_buffer_bytes=self._receive_buffer_bytes, now_ms=now_ms,
                                    server_hostname=node.host)
         except OSError as error:
-            self._connect_failed(state, connect_failure(where, address, error))
+            self._connect_failed(state, connect_failure(address_text(node.host, node.port), address, error))
 
     def _connect_failed(self, state: NodeConnectionState, failure: Failure) -> None:
         now_ms = self._clock.now_ms()
@@ -150,9 +171,11 @@ class Connections:
             self.states.checking_api_versions(node_id)
 
     def handle_preparing(self, responses: list[ClientResponse], now_ms: int) -> None:
-        """Send ApiVersions where the channel is ready; end what took too long to get there."""
+        """Connect where the name is resolved, send ApiVersions where the channel is ready; end what took too long."""
         for state in self.states.preparing_nodes():
-            if (state.state is ConnectionState.CHECKING_API_VERSIONS
+            if state.is_resolving:
+                self._handle_lookup(state)
+            elif (state.state is ConnectionState.CHECKING_API_VERSIONS
                     and self._selector.is_channel_ready(state.connection_id)):
                 self._request_versions(responses, state, LATEST_VERSION, now_ms)
         for state in self.states.nodes_with_setup_timeout(now_ms):

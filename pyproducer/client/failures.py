@@ -74,10 +74,14 @@ def _failure(phase: str, where: str, text: str, cause: BaseException | None, *,
     return Failure(phase, text, error)
 
 
-def dns_failure(where: str, cause: OSError) -> Failure:
-    """The host name did not resolve."""
-    why = cause.strerror or str(cause)
-    failure = _failure(DNS, where, f"the host name does not resolve ({why})", cause)
+def dns_failure(where: str, cause: OSError | None, *, waited_ms: int | None = None) -> Failure:
+    """The host name did not resolve, or not within the setup timeout."""
+    if cause is None:
+        text = (f"the host name was not resolved within {waited_ms} ms (socket.connection.setup.timeout.ms); the name "
+                "servers of this machine are slow or do not answer")
+    else:
+        text = f"the host name does not resolve ({cause.strerror or cause})"
+    failure = _failure(DNS, where, text, cause)
     failure.error.outcome = "not_sent"
     return failure
 

@@ -15,13 +15,10 @@ if TYPE_CHECKING:
 
 
 class KafkaClient(Protocol):
-    """The part of NetworkClient that the sender, its thread and its turns use."""
+    """The part of NetworkClient that the sender and its thread use."""
 
     def ready(self, node: Node, now_ms: int) -> bool:
         """Whether a request may be sent to the node; begins to connect when there is no connection."""
-
-    def is_connected(self, node_id: int, now_ms: int) -> bool:
-        """Whether the connection to a node is ready and not throttled; it may have no room for a request now."""
 
     def poll_delay_ms(self, node: Node, now_ms: int) -> int:
         """Return how long to wait before the node is worth asking again, in ms; huge when an event will tell."""
@@ -39,7 +36,7 @@ class KafkaClient(Protocol):
             IllegalStateError: The node is not ready, or the client is closed. Not sent.
         """
 
-    def poll(self, timeout_ms: int, now_ms: int, awaited_node_id: int | None = None) -> list[ClientResponse]:
+    def poll(self, timeout_ms: int, now_ms: int) -> list[ClientResponse]:
         """Do one turn of at most `timeout_ms`; return the requests that ended, after `on_complete` of each."""
 
     def wakeup(self) -> None:

@@ -27,7 +27,8 @@ def choose_least_loaded(nodes: Sequence[Node], connections: Connections, now_ms:
     """Choose the node with the fewest requests in flight.
 
     Established connections come first, then one that is being built, then the node whose last attempt is the longest
-    ago; never one whose backoff is not over. The search starts anywhere, so that clients spread over the brokers.
+    ago; never one whose backoff is not over, or whose name is slow to resolve. The search starts anywhere, so that
+    clients spread over the brokers.
     """
     ready: Node | None = None
     preparing: Node | None = None
@@ -49,7 +50,8 @@ def choose_least_loaded(nodes: Sequence[Node], connections: Connections, now_ms:
         state = connections.states.get(node_id)
         any_hope = any_hope or state is None or state.failed_attempts < FAILURES_OF_A_DEAD_NODE
         if state is not None and state.is_preparing:
-            preparing = node
+            if not state.resolves_slowly(now_ms):
+                preparing = node
         elif connections.states.can_connect(node_id, now_ms):
             attempt_ms = -2**62 if state is None else state.last_attempt_ms
             if connectable is None or attempt_ms < connectable_attempt_ms:

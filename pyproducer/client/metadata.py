@@ -13,20 +13,21 @@ from __future__ import annotations
 
 import copy
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyproducer.client.metadata_request import MetadataRequest
 from pyproducer.client.metadata_response import merge_response, with_leaders, without_leaders
 from pyproducer.common.cluster import Cluster, Node, TopicPartition
 from pyproducer.common.error_codes import ERRORS, ErrorCode, error_for_code
-from pyproducer.common.errors import KafkaError, ProducerClosedError
+from pyproducer.common.errors import KafkaError
+from pyproducer.common.waiting import Waiters
 
 if TYPE_CHECKING:
     from pyproducer.common.backoff import ExponentialBackoff
     from pyproducer.common.clock import Clock
 
-_LONG_AGO_MS = -(2**62)
+_LONG_AGO_MS = -(2**64)  # longer ago than any setting, which is a Java long, can make up for
 
 
 class ProducerMetadata:
@@ -49,7 +50,8 @@ class ProducerMetadata:
         self._clock = clock
         self._allow_auto_topic_creation = allow_auto_topic_creation
         self.bootstrap_addresses = tuple(bootstrap)   # constant
-        self._condition = threading.Condition()       # guards all fields below; taken last, never around another lock
+        self._condition = threading.RLock()  # guards all fields below; taken last, never around another lock
+        self._waiters = Waiters()            # callers who wait for news
         self._nodes_to_ask = bootstrap_nodes(bootstrap)
         self._cluster = Cluster(nodes=self._nodes_to_ask)   # replaced as a whole; read without the lock
         self._is_new_start = False  # the bootstrap addresses are asked again: another cluster may answer
@@ -70,7 +72,7 @@ class ProducerMetadata:
         self._fatal: KafkaError | None = None
         self._fatal_count = 0
         self._fatal_told = 0
-        self._closed = False
+        self._refusal: Callable[[], KafkaError] | None = None  # the producer is closed
         self._last_errors: dict[str, str] = {}
 
     # -- read by any thread ------------------------------------------------------------------------------------------
@@ -185,32 +187,33 @@ class ProducerMetadata:
             False when timeout_ms passed first.
 
         Raises:
-            ProducerClosedError: The producer was closed. Not sent.
+            IllegalStateError: The producer was closed, or died. Not sent.
             KafkaError: What `fatal_error` was given, such as AuthenticationError. Not sent.
         """
-        with self._condition:
-            # An error that nobody was told of yet is told to the first who waits; one that happens during the wait
-            # is told to all who wait.
-            fatal_seen = self._fatal_told
-            deadline_ms = self._clock.now_ms() + timeout_ms
-            while True:
+        # An error that nobody was told of yet is told to the first who waits; one that happens during the wait is told
+        # to all who wait.
+        fatal_seen = self._fatal_told
+        deadline_ms = self._clock.now_ms() + timeout_ms
+        while True:
+            cell = self._waiters.enter()
+            with self._condition:
                 if self._fatal is not None and self._fatal_count > fatal_seen:
                     self._fatal_told = self._fatal_count
                     raise copy.copy(self._fatal) from self._fatal
-                if self._closed:
-                    raise ProducerClosedError("The producer was closed while waiting for metadata")
+                if self._refusal is not None:
+                    raise self._refusal()
                 if self._update_version > last_version:
                     return True
-                remaining_ms = deadline_ms - self._clock.now_ms()
-                # The second condition is for a clock that stands still.
-                if remaining_ms <= 0 or not self._condition.wait(remaining_ms / 1000):
-                    return self._update_version > last_version
+            remaining_ms = deadline_ms - self._clock.now_ms()
+            # The second condition is for a clock that stands still.
+            if remaining_ms <= 0 or not self._clock.wait(cell, remaining_ms / 1000):
+                return self._update_version > last_version
 
-    def close(self) -> None:
-        """Wake everyone who waits; they get ProducerClosedError."""
+    def close(self, refusal: Callable[[], KafkaError]) -> None:
+        """Wake everyone who waits; they get the error that `refusal` makes."""
         with self._condition:
-            self._closed = True
-            self._condition.notify_all()
+            self._refusal = refusal
+        self._waiters.ring()
 
     # -- called by the sender thread ---------------------------------------------------------------------------------
 
@@ -265,7 +268,7 @@ class ProducerMetadata:
                 # this is the first record's wait.
                 self._last_refresh_ms = _LONG_AGO_MS
                 self._set_due()
-            self._condition.notify_all()
+            self._waiters.ring()
 
     def failed_update(self, now_ms: int, error: KafkaError | None = None) -> None:
         """An attempt failed: back off. An error is fatal for the callers who wait."""
@@ -349,7 +352,7 @@ class ProducerMetadata:
     def _set_fatal(self, error: KafkaError) -> None:
         self._fatal = error
         self._fatal_count += 1
-        self._condition.notify_all()
+        self._waiters.ring()
 
     def _request_full(self, reset_equivalent_backoff: bool) -> int:
         self._need_full_update = True

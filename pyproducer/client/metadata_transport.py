@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from pyproducer.client.addresses import address_text
 from pyproducer.client.failures import VERSION_NEGOTIATION
 from pyproducer.client.least_loaded import choose_least_loaded
 from pyproducer.client.metadata_updater import NodeChoice
 from pyproducer.client.request import ClientRequest
+from pyproducer.common.cluster import address_text
 from pyproducer.common.errors import IllegalStateError, UnsupportedVersionError
 from pyproducer.protocol.apis import ApiKeys
 
@@ -44,9 +44,9 @@ class ClientMetadataTransport:
         """Whether a connect may be tried now."""
         return self._connections.states.can_connect(node_id, now_ms)
 
-    def is_anyone_preparing(self) -> bool:
-        """Whether a connection is being built."""
-        return self._connections.states.is_anyone_preparing()
+    def is_anyone_preparing(self, now_ms: int) -> bool:
+        """Whether a connection is being built, and not held up by a slow name."""
+        return self._connections.states.is_anyone_preparing(now_ms)
 
     def initiate_connect(self, node: Node, now_ms: int) -> None:
         """Begin to connect."""

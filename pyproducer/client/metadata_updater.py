@@ -1,6 +1,6 @@
 """When metadata is asked for, of whom, and what follows from the answer, from silence and from nobody being there.
 
-Road:    NetworkClient.poll -> [updater] -> NetworkClient (send, connect) ... -> ProducerMetadata.update
+Road:    NetworkClient.poll -> [updater] -> NetworkClient (send, connect), Resolver ... -> ProducerMetadata.update
 Thread:  sender thread only; calls no clock.
 Source:  Java NetworkClient.DefaultMetadataUpdater (4.1); KIP-899 (rebootstrap when no broker is left), KIP-1102
          (rebootstrap after too long without an answer, or when the broker asks for it).
@@ -12,18 +12,16 @@ import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from pyproducer.client.addresses import (
-    RESOLVE_CANONICAL_BOOTSTRAP_SERVERS_ONLY,
-    address_text,
-    canonical_bootstrap,
-)
+from pyproducer.client.addresses import RESOLVE_CANONICAL_BOOTSTRAP_SERVERS_ONLY
 from pyproducer.client.failures import dns_failure
+from pyproducer.common.cluster import address_text
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.common.errors import AuthenticationError, KafkaError, RemoteProtocolError, UnsupportedVersionError
 
 if TYPE_CHECKING:
     from pyproducer.client.metadata import ProducerMetadata
     from pyproducer.client.metadata_request import MetadataRequest
+    from pyproducer.client.resolver import Lookup, Resolver
     from pyproducer.common.cluster import Node
 
 _LOG = logging.getLogger("pyproducer.client")
@@ -50,8 +48,8 @@ class MetadataTransport(Protocol):
     def can_connect(self, node_id: int, now_ms: int) -> bool:
         """Whether a connect may be tried now."""
 
-    def is_anyone_preparing(self) -> bool:
-        """Whether a connection is being built."""
+    def is_anyone_preparing(self, now_ms: int) -> bool:
+        """Whether a connection is being built, and not held up by a slow name."""
 
     def initiate_connect(self, node: Node, now_ms: int) -> None:
         """Begin to connect."""
@@ -66,6 +64,8 @@ class MetadataUpdater:
     Args:
         metadata: What is kept fresh.
         transport: The way to the brokers.
+        resolver: Finds the canonical names of the bootstrap addresses.
+        lookup_timeout_ms: Longest wait for them.
         request_timeout_ms: Upper bound of a poll while a request is under way.
         reconnect_backoff_ms: When to look again while no node can be used.
         recovery_strategy: "rebootstrap" or "none" (metadata.recovery.strategy).
@@ -73,11 +73,13 @@ class MetadataUpdater:
         dns_lookup: client.dns.lookup.
     """
 
-    def __init__(self, metadata: ProducerMetadata, transport: MetadataTransport, *, request_timeout_ms: int,
-                 reconnect_backoff_ms: int, recovery_strategy: str, rebootstrap_trigger_ms: int,
-                 dns_lookup: str) -> None:
+    def __init__(self, metadata: ProducerMetadata, transport: MetadataTransport, *, resolver: Resolver,
+                 lookup_timeout_ms: int, request_timeout_ms: int, reconnect_backoff_ms: int, recovery_strategy: str,
+                 rebootstrap_trigger_ms: int, dns_lookup: str) -> None:
         self._metadata = metadata
         self._transport = transport
+        self._resolver = resolver
+        self._lookup_timeout_ms = lookup_timeout_ms
         self._request_timeout_ms = request_timeout_ms
         self._reconnect_backoff_ms = reconnect_backoff_ms
         self._recovers = recovery_strategy == REBOOTSTRAP
@@ -85,6 +87,8 @@ class MetadataUpdater:
         self._needs_canonical_names = dns_lookup == RESOLVE_CANONICAL_BOOTSTRAP_SERVERS_ONLY
         self._uses_canonical_names = self._needs_canonical_names
         self._next_canonical_ms = 0
+        self._canonical_lookups: dict[tuple[str, int], Lookup[str]] = {}  # by bootstrap address, while they are awaited
+        self._canonical_deadline_ms = 0
         self._in_progress: MetadataRequest | None = None
         self._attempt_started_ms: int | None = None
         self._rebootstrap_demanded = False
@@ -131,7 +135,7 @@ class MetadataUpdater:
                 self.handle_failed_request(now_ms, mismatch)
                 return self._metadata.time_to_next_update(now_ms)
             return self._request_timeout_ms
-        if self._transport.is_anyone_preparing():
+        if self._transport.is_anyone_preparing(now_ms):
             # Wait for it rather than connect to further nodes.
             return self._reconnect_backoff_ms
         if self._transport.can_connect(node.node_id, now_ms):
@@ -141,20 +145,38 @@ class MetadataUpdater:
         return NEVER_MS
 
     def _find_canonical_names(self, now_ms: int) -> bool:
-        """Replace the bootstrap addresses by canonical names; False when no name resolved."""
+        """Replace each bootstrap address by the canonical names of all its addresses, each name once.
+
+        A host that does not resolve, or not in time, is left out, and said.
+
+        Returns:
+            False while the names are looked for, and when none was found.
+        """
         if now_ms < self._next_canonical_ms:
             return False
-        names = canonical_bootstrap(self._metadata.bootstrap_addresses, on_failure=self._note_dns_failure)
+        if not self._canonical_lookups:
+            self._canonical_lookups = {(host, port): self._resolver.canonical_names(host, port)
+                                       for host, port in self._metadata.bootstrap_addresses}
+            self._canonical_deadline_ms = now_ms + self._lookup_timeout_ms
+        if now_ms < self._canonical_deadline_ms and any(
+                lookup.outcome is None for lookup in self._canonical_lookups.values()):
+            return False
+        names: dict[tuple[str, int], None] = {}
+        for (host, port), lookup in self._canonical_lookups.items():
+            outcome = lookup.outcome
+            if outcome is None or isinstance(outcome, OSError):
+                where = address_text(host, port)
+                failure = dns_failure(where, outcome, waited_ms=self._lookup_timeout_ms)
+                self._metadata.note_failure(where, failure.summary)
+            else:
+                names.update(dict.fromkeys((name, port) for name in outcome))
+        self._canonical_lookups = {}
         if not names:
             self._next_canonical_ms = now_ms + self._reconnect_backoff_ms
             return False
         self._needs_canonical_names = False
-        self._metadata.replace_bootstrap(names)
+        self._metadata.replace_bootstrap(list(names))
         return True
-
-    def _note_dns_failure(self, host: str, port: int, error: OSError) -> None:
-        where = address_text(host, port)
-        self._metadata.note_failure(where, dns_failure(where, error).summary)
 
     def handle_response(self, node: Node, body: Mapping[str, Any], api_version: int, now_ms: int) -> None:
         """An answer came."""
@@ -222,5 +244,6 @@ class MetadataUpdater:
         self._rebootstrap_demanded = False
         self._needs_canonical_names = self._uses_canonical_names
         self._next_canonical_ms = 0
+        self._canonical_lookups = {}
         self._attempt_started_ms = now_ms
         self._metadata.rebootstrap(forget_leaders=forget_leaders)

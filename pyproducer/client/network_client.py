@@ -4,7 +4,7 @@
     poll()       one turn: metadata, sockets, answers, ends of connections, timeouts
 
 Road:    sender -> [NetworkClient] -> Selector
-Thread:  sender thread only, but for `wakeup`. Calls the clock only after the selector slept or the resolver was asked.
+Thread:  sender thread only, but for `wakeup`. Calls the clock only after the selector slept or the resolver answered.
 Source:  Java NetworkClient (4.1); seed 001; KIP-35, KIP-219, KIP-511, KIP-601, KIP-602, KIP-899, KIP-1102.
 """
 
@@ -13,13 +13,14 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
-from pyproducer.client.addresses import USE_ALL_DNS_IPS, HostResolver, address_text, resolve_host
+from pyproducer.client.addresses import USE_ALL_DNS_IPS
 from pyproducer.client.api_versions import ApiVersions
 from pyproducer.client.connection_states import ClusterConnectionStates, ConnectionState
 from pyproducer.client.connections import Connections
 from pyproducer.client.metadata_transport import ClientMetadataTransport
 from pyproducer.client.metadata_updater import REBOOTSTRAP, MetadataUpdater
 from pyproducer.client.request import ClientRequest, ClientResponse
+from pyproducer.common.cluster import address_text
 from pyproducer.common.errors import (
     CorrelationIdMismatchError,
     IllegalStateError,
@@ -33,6 +34,7 @@ from pyproducer.protocol.header import parse_response, parse_response_correlatio
 
 if TYPE_CHECKING:
     from pyproducer.client.metadata import ProducerMetadata
+    from pyproducer.client.resolver import Resolver
     from pyproducer.client.selectable import Selectable
     from pyproducer.common.backoff import ExponentialBackoff
     from pyproducer.common.clock import Clock
@@ -49,11 +51,12 @@ class NetworkClient:
     Args:
         selector: The sockets; closed by `close`.
         metadata: Kept fresh while polling.
+        resolver: Turns names into addresses beside this thread, and wakes the selector when it has.
         client_id: Sent in each request header.
         clock: Read after sleeping.
         max_in_flight_requests_per_connection: Unanswered requests per connection.
         reconnect_backoff: Wait between attempts to connect.
-        connection_setup_timeout: Longest time to build a connection.
+        connection_setup_timeout: Longest time to resolve a name, and then to build a connection.
         request_timeout_ms: Longest wait for answers to our own requests (ApiVersions, Metadata).
         send_buffer_bytes: SO_SNDBUF, -1 for the system's default.
         receive_buffer_bytes: SO_RCVBUF, -1 for the system's default.
@@ -61,25 +64,23 @@ class NetworkClient:
         metadata_recovery_strategy: "rebootstrap" or "none".
         metadata_recovery_rebootstrap_trigger_ms: See MetadataUpdater.
         api_versions: Where the nodes' versions are kept; shared with whoever needs the finalized features.
-        resolve: The resolver; another one in tests.
     """
 
-    def __init__(self, selector: Selectable, metadata: ProducerMetadata, *, client_id: str, clock: Clock,
-                 max_in_flight_requests_per_connection: int, reconnect_backoff: ExponentialBackoff,
+    def __init__(self, selector: Selectable, metadata: ProducerMetadata, *, resolver: Resolver, client_id: str,
+                 clock: Clock, max_in_flight_requests_per_connection: int, reconnect_backoff: ExponentialBackoff,
                  connection_setup_timeout: ExponentialBackoff, request_timeout_ms: int = 30_000,
                  send_buffer_bytes: int = 131_072, receive_buffer_bytes: int = 32_768,
                  dns_lookup: str = USE_ALL_DNS_IPS, metadata_recovery_strategy: str = REBOOTSTRAP,
-                 metadata_recovery_rebootstrap_trigger_ms: int = 300_000, api_versions: ApiVersions | None = None,
-                 resolve: HostResolver = resolve_host) -> None:
+                 metadata_recovery_rebootstrap_trigger_ms: int = 300_000,
+                 api_versions: ApiVersions | None = None) -> None:
         self.api_versions = api_versions or ApiVersions()
         self._selector = selector
         self._metadata = metadata
         self._clock = clock
         self._connections = Connections(
             selector, metadata,
-            ClusterConnectionStates(reconnect_backoff=reconnect_backoff, setup_timeout=connection_setup_timeout,
-                                    resolve=resolve),
-            self.api_versions, client_id=client_id, clock=clock,
+            ClusterConnectionStates(reconnect_backoff=reconnect_backoff, setup_timeout=connection_setup_timeout),
+            self.api_versions, resolver=resolver, client_id=client_id, clock=clock,
             max_in_flight_requests_per_connection=max_in_flight_requests_per_connection,
             request_timeout_ms=request_timeout_ms, send_buffer_bytes=send_buffer_bytes,
             receive_buffer_bytes=receive_buffer_bytes)
@@ -87,8 +88,9 @@ class NetworkClient:
         self._in_flight = self._connections.in_flight
         self._transport = ClientMetadataTransport(self._connections, metadata, request_timeout_ms)
         self._updater = MetadataUpdater(
-            metadata, self._transport, request_timeout_ms=request_timeout_ms,
-            reconnect_backoff_ms=max(reconnect_backoff.initial_ms, 1), recovery_strategy=metadata_recovery_strategy,
+            metadata, self._transport, resolver=resolver, lookup_timeout_ms=connection_setup_timeout.initial_ms,
+            request_timeout_ms=request_timeout_ms, reconnect_backoff_ms=max(reconnect_backoff.initial_ms, 1),
+            recovery_strategy=metadata_recovery_strategy,
             rebootstrap_trigger_ms=metadata_recovery_rebootstrap_trigger_ms, dns_lookup=dns_lookup)
         self._connections.listener = self._updater
         self._aborted: list[ClientResponse] = []     # ended outside a poll; the next one hands them out
@@ -111,10 +113,6 @@ class NetworkClient:
     def has_ready_nodes(self, now_ms: int) -> bool:
         """Whether any connection is ready and not throttled."""
         return self._states.has_ready_nodes(now_ms)
-
-    def is_connected(self, node_id: int, now_ms: int) -> bool:
-        """Whether the connection to a node is ready and not throttled; it may have no room for a request now."""
-        return self._states.is_ready(node_id, now_ms)
 
     def poll_delay_ms(self, node: Node, now_ms: int) -> int:
         """Return how long to wait before the node is worth asking again, in ms; huge when an event will tell."""
@@ -222,13 +220,12 @@ class NetworkClient:
 
     # -- one turn ----------------------------------------------------------------------------------------------------
 
-    def poll(self, timeout_ms: int, now_ms: int, awaited_node_id: int | None = None) -> list[ClientResponse]:
+    def poll(self, timeout_ms: int, now_ms: int) -> list[ClientResponse]:
         """Do one turn: what is due, what the sockets have, what took too long.
 
         Args:
             timeout_ms: Longest sleep; shorter when metadata, a request or a connection needs attention earlier.
             now_ms: Time of the call.
-            awaited_node_id: The node whose answer a caller awaits. Told to the selector while no other has work.
 
         Returns:
             The requests that ended. `on_complete` of each was called.
@@ -246,11 +243,7 @@ class NetworkClient:
         if not self._in_flight.has_unanswerable():
             # Nobody waits for the end of a write, so it is no reason for the selector not to sleep.
             selector.take_completed_sends()
-        # Whoever awaits one answer looks at no other connection, so that must be the only one that has work.
-        is_awaited = (awaited_node_id is not None
-                      and 0 < self._in_flight.count() == self._in_flight.count(awaited_node_id)
-                      and not self._states.has_preparing_nodes())
-        selector.poll(max(wait_ms, 0), now_ms, str(awaited_node_id) if is_awaited else None)
+        selector.poll(max(wait_ms, 0), now_ms)
         now_ms = self._clock.now_ms()
         responses: list[ClientResponse] = []
         if selector.completed_sends and self._in_flight.has_unanswerable():

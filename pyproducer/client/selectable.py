@@ -45,7 +45,7 @@ class Selectable(Protocol):
     def take_completed_sends(self) -> Sequence[NetworkSend]:
         """Return and forget the frames that `send` wrote at once; else the next poll does not sleep but tells them."""
 
-    def poll(self, timeout_ms: int, now_ms: int, awaited: str | None = None) -> None:
+    def poll(self, timeout_ms: int, now_ms: int) -> None:
         """Wait for something to happen, at most timeout_ms, and do all that can be done without waiting.
 
         Somebody may await an answer from one connection and from no other.

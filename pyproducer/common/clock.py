@@ -1,4 +1,4 @@
-"""The only place that reads a clock.
+"""The only place that reads a clock, and the only one where a caller sleeps.
 
 Road:    beside it; every step takes `now_ms` from the thread that loops.
 Thread:  any.
@@ -10,6 +10,8 @@ from __future__ import annotations
 import time
 from typing import Protocol
 
+from pyproducer.common.waiting import LONGEST_WAIT_S, Cell
+
 
 class Clock(Protocol):
     """Two clocks: one that only goes forward, for waiting, and the wall's, for records."""
@@ -19,6 +21,9 @@ class Clock(Protocol):
 
     def timestamp_ms(self) -> int:
         """Return milliseconds since the Unix epoch."""
+
+    def wait(self, cell: Cell, timeout_s: float | None) -> bool:
+        """Sleep until a cell opens; False when `timeout_s` seconds passed first. None is no limit."""
 
 
 class SystemClock:
@@ -31,3 +36,9 @@ class SystemClock:
     def timestamp_ms(self) -> int:
         """Return milliseconds since the Unix epoch."""
         return time.time_ns() // 1_000_000
+
+    def wait(self, cell: Cell, timeout_s: float | None) -> bool:
+        """Sleep until a cell opens; False when `timeout_s` seconds passed first. None is no limit."""
+        if timeout_s is None or timeout_s >= LONGEST_WAIT_S:
+            timeout_s = LONGEST_WAIT_S
+        return cell.acquire(timeout=max(timeout_s, 0.0))

@@ -13,6 +13,8 @@ from operator import attrgetter
 from typing import NamedTuple
 from uuid import UUID
 
+from pyproducer.common.printable import LONGEST_NAME, printable
+
 
 class TopicPartition(NamedTuple):
     """A topic's name and the index of one of its partitions (from 0)."""
@@ -23,6 +25,12 @@ class TopicPartition(NamedTuple):
     def __str__(self) -> str:
         """Return Kafka's own spelling, `topic-partition`."""
         return f"{self.topic}-{self.partition}"
+
+
+def address_text(host: str, port: int) -> str:
+    """Return `host:port` for messages and logs, an IPv6 literal in brackets; brokers tell names, so it is printable."""
+    name = printable(host, LONGEST_NAME)
+    return f"[{name}]:{port}" if ":" in name else f"{name}:{port}"
 
 
 @dataclass(frozen=True)
@@ -39,8 +47,7 @@ class Node:
 
     def __str__(self) -> str:
         """Return `host:port (node N)`, the form used in every message."""
-        name = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{name}:{self.port} (node {self.node_id})"
+        return f"{address_text(self.host, self.port)} (node {self.node_id})"
 
 
 class PartitionInfo(NamedTuple):

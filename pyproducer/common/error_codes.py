@@ -26,6 +26,7 @@ from pyproducer.common.errors import (
     UnknownApiError,
     UnknownTopicOrPartitionError,
 )
+from pyproducer.common.printable import printable
 
 __all__ = ["ERRORS", "ErrorCode", "ErrorRow", "error_for_code"]
 
@@ -245,13 +246,15 @@ def error_for_code(code: int, *, message: str | None = None, api: str | None = N
 
     Args:
         code: The code on the wire, not 0.
-        message: The broker's own words, if it sent any; put in front of the code's sentence.
+        message: The broker's own words, if it sent any; made printable and put in front of the code's sentence.
         api: Name of the API that was called.
         node_id: The broker that answered.
 
     Returns:
         An ApiError whose `retriable`, `refresh_metadata` and `outcome` are the row's.
     """
+    if message:
+        message = printable(message)
     row = ERRORS.get(code)
     if row is None:
         return UnknownApiError(f"{message or 'The broker answered with an error'} (code {code}, not known to this "

@@ -5,6 +5,7 @@
       IllegalStateError (RuntimeError)  the caller's misuse: closed, forked, out of order
         ProducerClosedError
         ForkedProducerError
+        ProducerDeadError               its sender thread ended by an error; __cause__ is that
       SerializationError                the user's serializer failed; __cause__ is kept
       KafkaTimeoutError (TimeoutError)  phase = "metadata" | "buffer" | "delivery" | "request" | "flush" | "future"
         BufferExhaustedError
@@ -45,6 +46,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from pyproducer.common.secrets import shown, shown_text
+
 NOT_SENT = "not_sent"
 UNKNOWN = "unknown"
 REJECTED = "rejected"
@@ -70,9 +73,13 @@ class KafkaError(Exception):
 
 
 class ConfigError(KafkaError, ValueError):
-    """A setting is unknown, has a wrong value, or contradicts another. Nothing was started."""
+    """A setting is unknown, has a wrong value, or contradicts another. Nothing was started.
+
+    What looks like a secret is hidden in all of it, whoever makes the error: such texts end in logs and tickets.
+    """
 
     def __init__(self, key: str, value: object, why: str) -> None:
+        key, value, why = shown_text(key), shown(value), shown_text(why)
         super().__init__(f"Invalid value {value!r} for configuration {key}: {why}")
         self.key = key
         self.value = value
@@ -89,6 +96,10 @@ class ProducerClosedError(IllegalStateError):
 
 class ForkedProducerError(IllegalStateError):
     """The producer was made in another process: its sender thread does not exist here."""
+
+
+class ProducerDeadError(IllegalStateError):
+    """The producer's sender thread could not go on and ended; `__cause__` is why. Make a new producer."""
 
 
 class SerializationError(KafkaError):

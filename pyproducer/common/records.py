@@ -22,6 +22,7 @@ class Header(NamedTuple):
 
 HeaderLike = Union[Header, "tuple[str, bytes | None]"]
 NO_HEADERS: tuple[Header, ...] = ()
+_set = object.__setattr__
 
 
 def to_headers(headers: Iterable[Any] | None) -> tuple[Header, ...]:
@@ -33,23 +34,44 @@ def to_headers(headers: Iterable[Any] | None) -> tuple[Header, ...]:
     if not headers:
         return NO_HEADERS
     checked: list[Header] = []
-    for header in headers:
+    try:
+        pairs = iter(headers)
+    except TypeError:
+        raise _refusal(headers, "headers cannot be iterated") from None
+    for header in pairs:
         try:
             key, value = header
-        except (TypeError, ValueError) as cause:
-            raise TypeError(f"a header must be a pair (str, bytes or None), got {header!r}") from cause
+        except (TypeError, ValueError):
+            raise _refusal(headers, f"a header must be a pair (str, bytes or None), got {header!r}") from None
         if not isinstance(key, str):
-            raise TypeError(f"a header's key must be str, got {type(key).__name__}: {key!r}")
+            raise _refusal(headers, f"a header's key must be str, got {type(key).__name__}: {key!r}")
         if isinstance(value, (bytearray, memoryview)):
             value = bytes(value)
         elif value is not None and not isinstance(value, bytes):
-            raise TypeError(f"the value of header {key!r} must be bytes or None, got {type(value).__name__}")
+            raise _refusal(headers, f"the value of header {key!r} must be bytes or None, got {type(value).__name__}")
         checked.append(Header(key, value))
     return tuple(checked)
 
 
+def _refusal(headers: Any, why: str) -> TypeError:
+    """Return the error for headers that are none; where another form was meant, with what to write instead."""
+    if hasattr(headers, "items"):  # other clients take a dict
+        return TypeError(f"headers must be a list of pairs, got a {type(headers).__name__}: write "
+                         "list(headers.items())")
+    if isinstance(headers, (tuple, list)) and isinstance(headers[0], str):
+        return TypeError(f"headers must be a list of pairs (str, bytes or None), got {headers!r}: write "
+                         "[(key, value)], also for one")
+    if isinstance(headers, (str, bytes, bytearray)) or not hasattr(headers, "__iter__"):
+        return TypeError(f"headers must be a list of pairs (str, bytes or None), got {type(headers).__name__}: "
+                         f"{headers!r}")
+    return TypeError(why)
+
+
 class ProducerRecord:
     """A record to send: topic and value, and what else is known of it.
+
+    What was checked when it was made cannot be changed after, as in Java; an interceptor makes another record. Only
+    `headers` can be replaced, by others that are checked too.
 
     Args:
         topic: Name of the topic, not empty.
@@ -67,19 +89,45 @@ class ProducerRecord:
     """
 
     __slots__ = ("headers", "key", "partition", "timestamp", "topic", "value")
+    topic: str
+    value: Any
+    key: Any
+    partition: int | None
+    timestamp: int | None
+    headers: tuple[Header, ...]
 
     def __init__(self, topic: str, value: Any = None, key: Any = None, *, partition: int | None = None,
                  timestamp: int | None = None, headers: Iterable[HeaderLike] | None = None) -> None:
-        self.topic = to_topic(topic)
+        topic = to_topic(topic)
         if partition is not None:
             ensure_partition(partition)
         if timestamp is not None:
             ensure_timestamp(timestamp)
-        self.value = value
-        self.key = key
-        self.partition = partition
-        self.timestamp = timestamp
-        self.headers: tuple[Header, ...] = to_headers(headers)
+        _set(self, "topic", topic)
+        _set(self, "value", value)
+        _set(self, "key", key)
+        _set(self, "partition", partition)
+        _set(self, "timestamp", timestamp)
+        _set(self, "headers", to_headers(headers))
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "headers":
+            value = to_headers(value)
+        elif name in ProducerRecord.__slots__:
+            raise AttributeError(f"{name} of a ProducerRecord cannot be changed: make another record with "
+                                 f"{name}={value!r}")
+        _set(self, name, value)
+
+    def __delattr__(self, name: str) -> None:
+        if name in ProducerRecord.__slots__:
+            raise AttributeError(f"{name} of a ProducerRecord cannot be deleted: make another record without it")
+        object.__delattr__(self, name)
+
+    def __setstate__(self, state: tuple[dict[str, Any] | None, dict[str, Any]]) -> None:
+        """Take what pickle and copy kept: the attributes of a subclass, and ours."""
+        for fields in state:
+            for name, value in (fields or {}).items():
+                _set(self, name, value)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, ProducerRecord):
@@ -111,6 +159,16 @@ def to_topic(topic: str) -> str:
     if not topic:
         raise ValueError("topic must not be empty")
     return topic if type(topic) is str else str.__str__(topic)
+
+
+def ensure_callable(callback: Any, name: str) -> None:
+    """Check a callback when it is given: called later, it would only fail in a log line.
+
+    Raises:
+        TypeError: It cannot be called.
+    """
+    if not callable(callback):
+        raise TypeError(f"{name} must be callable, got {type(callback).__name__}: {callback!r}")
 
 
 def ensure_partition(partition: int) -> None:

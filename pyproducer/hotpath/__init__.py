@@ -2,6 +2,9 @@
 
 `PYPRODUCER_IMPL=native|python` forces one and fails loudly when it cannot be had; `IMPL` tells which one runs.
 
+A compiled module belongs to the first interpreter of a process that imports it. In any other (mod_wsgi runs one for
+each application) the Python text runs.
+
 Road:    partitioner, accumulator -> [hotpath] -> record
 Thread:  see _python.py, the definition.
 Source:  ours. Imports nothing of ours.
@@ -19,6 +22,7 @@ _NAMES = ("BatchBuffer", "OpenBatch", "FutureRecordMetadata", "encode_headers", 
 _COLUMN_NAMES = ("Column", "ColumnChunk", "binary_column", "dictionary_column", "encode_header_rows", "items_column",
                  "sort_rows", "store_rows")
 _BUILT_FILES = ("_native", "_native_columns", "_native_road")
+_SOCKET_FILE = "_native_socket"
 HEADER_SIZE_BYTES = 61
 
 
@@ -33,7 +37,7 @@ def _choose(wanted: str | None) -> str:
     if wanted == "python":
         return "python"
     # All or none: the others read the fields of the first's classes.
-    if all(importlib.util.find_spec(f"pyproducer.hotpath.{name}") is not None for name in _BUILT_FILES):
+    if all(map(_is_built, _BUILT_FILES)):
         return "native"
     if wanted == "native":
         raise ImportError("PYPRODUCER_IMPL=native, but the compiled twin was not built: install pyproducer where a "
@@ -41,9 +45,36 @@ def _choose(wanted: str | None) -> str:
     return "python"
 
 
-IMPL: str = _choose(os.environ.get("PYPRODUCER_IMPL"))
-# Nobody asked for the Python text: the compiled twin was not built. wiring.py says so, once in a process.
-IS_FALLBACK: bool = IMPL == "python" and not os.environ.get("PYPRODUCER_IMPL")
+def _is_built(name: str) -> bool:
+    return importlib.util.find_spec(f"pyproducer.hotpath.{name}") is not None
+
+
+def _why_not_loaded(wanted: str | None) -> str | None:
+    """Load the compiled files; return why that was refused, None when they are there.
+
+    Raises:
+        ImportError: It was refused, and PYPRODUCER_IMPL asks for them.
+    """
+    try:
+        for name in (*_BUILT_FILES, *filter(_is_built, [_SOCKET_FILE])):
+            importlib.import_module(f"pyproducer.hotpath.{name}")
+    except ImportError as cause:
+        if wanted == "native":
+            raise ImportError(f"PYPRODUCER_IMPL=native, but the compiled twin cannot be loaded: {cause}. In a second "
+                              "interpreter of a process it never can: unset PYPRODUCER_IMPL to run the Python text "
+                              "there") from cause
+        return str(cause)
+    return None
+
+
+_wanted = os.environ.get("PYPRODUCER_IMPL")
+IMPL: str = _choose(_wanted)
+# Why the compiled twin does not run although it was built.
+REFUSAL: str | None = _why_not_loaded(_wanted) if IMPL == "native" else None
+if REFUSAL is not None:
+    IMPL = "python"
+# Nobody asked for the Python text: the compiled twin was not built, or was refused. wiring.py says so, once.
+IS_FALLBACK: bool = IMPL == "python" and not _wanted
 
 if TYPE_CHECKING:
     from pyproducer.hotpath._python import (
@@ -82,15 +113,15 @@ FastRoad: Any = importlib.import_module("pyproducer.hotpath._native_road").FastR
 
 # Calls to a socket without giving up the interpreter; None where they were not compiled: no Python text could do that,
 # so socket.socket's own methods stand for PromptSocket's. Windows, whose sockets are no files, has none either.
-_socket = (importlib.import_module("pyproducer.hotpath._native_socket")
-           if IMPL == "native" and importlib.util.find_spec("pyproducer.hotpath._native_socket") is not None else None)
+_socket = (importlib.import_module(f"pyproducer.hotpath.{_SOCKET_FILE}")
+           if IMPL == "native" and _is_built(_SOCKET_FILE) else None)
 PromptSocket: Any = getattr(_socket, "PromptSocket", None)
-becomes_readable: Any = getattr(_socket, "becomes_readable", None)
 
 __all__ = [
     "HEADER_SIZE_BYTES",
     "IMPL",
     "IS_FALLBACK",
+    "REFUSAL",
     "BatchBuffer",
     "Column",
     "ColumnChunk",
@@ -98,7 +129,6 @@ __all__ = [
     "FutureRecordMetadata",
     "OpenBatch",
     "PromptSocket",
-    "becomes_readable",
     "binary_column",
     "dictionary_column",
     "encode_header_rows",

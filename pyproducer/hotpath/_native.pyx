@@ -302,11 +302,18 @@ cdef extern from "Python.h":
     #else
     #define fetch_early(address) ((void)(address))
     #endif
+    /* A tuple keeps its hash from Python 3.14 on; -1 is "not known yet", which an allocator of zeros does not say. */
+    #if PY_VERSION_HEX >= 0x030E0000 && !defined(PYPY_VERSION)
+    #define forget_hash(row) (((PyTupleObject *)(row))->ob_hash = -1)
+    #else
+    #define forget_hash(row) ((void)(row))
+    #endif
     """
     object tuple_alloc "PyType_GenericAlloc" (PyTypeObject *cls, Py_ssize_t size)
     PyObject *list_item "PyList_GET_ITEM" (list row, Py_ssize_t index)
     PyObject *tuple_item "PyTuple_GET_ITEM" (object row, Py_ssize_t index)
     Py_ssize_t reference_count "Py_REFCNT" (object thing)
+    void forget_hash(object row)
     void release "Py_DECREF" (PyObject *thing)
     void fetch_early(const void *address)
 
@@ -338,6 +345,7 @@ def run_callbacks(list futures not None, metadata_class, topic, partition, int64
             timestamp = log_append_time if log_append_time >= 0 else future._timestamp
             if metadata is not None and reference_count(metadata) == 1:
                 # The callback kept nothing: the next one gets the same tuple, as zip() does it.
+                forget_hash(metadata)
                 replace_item(metadata, 2, offset)
                 replace_item(metadata, 3, timestamp)
                 replace_item(metadata, 4, future.serialized_key_size)
@@ -347,7 +355,7 @@ def run_callbacks(list futures not None, metadata_class, topic, partition, int64
                                         future.serialized_key_size, future.serialized_value_size)
             try:
                 on_completion(metadata, None)
-            except Exception as error:
+            except BaseException as error:
                 on_raised(error)
         if future._done_callbacks is not None:
             future._result.run_done_callbacks(future)
@@ -369,6 +377,7 @@ cdef object new_metadata(object metadata_class, object topic, object partition, 
     # A NamedTuple's own constructor checks and copies its arguments; here they are known to be right.
     cdef object offset_item = offset, timestamp_item = timestamp, key_item = key_size, value_item = value_size
     cdef object row = tuple_alloc(<PyTypeObject *>metadata_class, 6)
+    forget_hash(row)
     put_item(row, 0, topic)
     put_item(row, 1, partition)
     put_item(row, 2, offset_item)

@@ -11,7 +11,7 @@ Source:  ours.
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
 from cpython.dict cimport PyDict_GetItem
-from cpython.object cimport PyObject
+from cpython.object cimport PyCallable_Check, PyObject
 from cpython.unicode cimport PyUnicode_CheckExact
 from libc.stdint cimport int64_t, uint8_t
 
@@ -118,6 +118,7 @@ cdef class FastRoad:
         cdef timespec now
         if (not self.is_closed and partition is None and headers is None and PyUnicode_CheckExact(topic)
                 and (value is None or PyBytes_CheckExact(value)) and (key is None or PyBytes_CheckExact(key))
+                and (on_completion is None or PyCallable_Check(on_completion))
                 and PyDict_GetItem(self.metadata_fields, "_cluster") is <PyObject *>self.cluster):
             found = PyDict_GetItem(self.routes, topic)
             if found is not NULL:

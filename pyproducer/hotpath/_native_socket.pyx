@@ -4,7 +4,7 @@
 socket's own methods let other threads run during each call. A write of some hundred bytes takes microseconds, but a
 thread that computes takes the interpreter in that moment and keeps it for the switch interval of 5 ms.
 
-Road:    PlaintextTransportLayer, ShortWait -> [socket calls] -> the operating system
+Road:    PlaintextTransportLayer -> [socket calls] -> the operating system
 Thread:  the thread that polls the selector; the interpreter is held throughout.
 Source:  ours.
 """
@@ -27,21 +27,6 @@ cdef extern from "sys/socket.h" nogil:
     ssize_t c_send "send" (int fd, const void *data, size_t size, int flags)
     ssize_t c_recv "recv" (int fd, void *data, size_t size, int flags)
     int MSG_DONTWAIT
-
-cdef extern from "poll.h" nogil:
-    struct pollfd:
-        int fd
-        short events
-        short revents
-    int c_poll "poll" (pollfd *watched, unsigned long count, int timeout_ms)
-    int POLLIN
-
-cdef extern from "time.h" nogil:
-    struct timespec:
-        long tv_sec
-        long tv_nsec
-    int clock_gettime(int clock, timespec *now)
-    int CLOCK_MONOTONIC
 
 cdef enum:
     MOST_SENT_BYTES = 16384  # joined on the stack and sent: 5 us; a longer one is worth another thread's while
@@ -98,22 +83,3 @@ cdef class PromptSocket:
         finally:
             PyBuffer_Release(&space)
         return self.long_read(view)
-
-
-def becomes_readable(int fd, long longest_us):
-    """Look at a socket again and again until it can be read (or has failed), for at most `longest_us`."""
-    cdef timespec now
-    cdef pollfd watched
-    cdef long long now_us, end_us = 0
-    watched.fd = fd
-    watched.events = POLLIN
-    while True:
-        watched.revents = 0
-        if c_poll(&watched, 1, 0) > 0:
-            return True
-        clock_gettime(CLOCK_MONOTONIC, &now)
-        now_us = <long long>now.tv_sec * 1000000 + now.tv_nsec // 1000
-        if not end_us:
-            end_us = now_us + longest_us
-        elif now_us >= end_us:
-            return False

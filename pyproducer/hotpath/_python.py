@@ -299,10 +299,10 @@ def run_callbacks(futures: Sequence[Any], metadata_class: type[Any], topic: str,
             metadata = metadata_class(topic, partition, base_offset + future._index if base_offset >= 0 else -1,
                                       log_append_time if log_append_time >= 0 else future._timestamp,
                                       future.serialized_key_size, future.serialized_value_size)
+            future._on_completion = None  # first: who is told is not told again
             try:
-                # Forgotten first: who is interrupted here has been told, and is not told again.
-                future._on_completion = None; on_completion(metadata, None)  # noqa: E702 - nothing comes between
-            except Exception as error:
+                on_completion(metadata, None)
+            except BaseException as error:  # whatever a callback raises changes nothing; no signal arrives here
                 on_raised(error)
         if future._done_callbacks is not None:
             future._result.run_done_callbacks(future)

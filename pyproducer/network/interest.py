@@ -12,14 +12,10 @@ import selectors
 from collections.abc import Iterable
 
 from pyproducer.network.channel import KafkaChannel
-from pyproducer.network.short_wait import ShortWait
 from pyproducer.network.wakeup import Wakeup
 
 READ = selectors.EVENT_READ
 WRITE = selectors.EVENT_WRITE
-# With a near broker each look at an awaited channel is enough, so now and then all are asked: a peer that hung up is
-# noticed within some 50 ms, and select costs nothing at that rate.
-MOST_LOOKS_IN_A_ROW = 256
 
 
 class Interest:
@@ -31,9 +27,7 @@ class Interest:
 
     def __init__(self) -> None:
         self.select_count = 0
-        self._looks_in_a_row = 0
         self._waker = Wakeup()
-        self._short_wait = ShortWait()
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._waker.receiver, READ, None)
 
@@ -66,18 +60,9 @@ class Interest:
             self._selector.unregister(sock)
         channel.registered_events = events
 
-    def select(self, timeout_ms: int, awaited: KafkaChannel | None = None) -> list[tuple[KafkaChannel, int]]:
-        """Sleep until a channel is ready, somebody wakes us, or the time is over; return what is ready.
-
-        A channel that is awaited is looked at first, for a moment, alone and without sleeping.
-        """
+    def select(self, timeout_ms: int) -> list[tuple[KafkaChannel, int]]:
+        """Sleep until a channel is ready, somebody wakes us, or the time is over; return what is ready."""
         self.select_count += 1
-        if (awaited is not None and timeout_ms and awaited.registered_events == READ
-                and self._looks_in_a_row < MOST_LOOKS_IN_A_ROW
-                and self._short_wait.is_enough(awaited.transport.sock, timeout_ms)):
-            self._looks_in_a_row += 1
-            return [(awaited, READ)]
-        self._looks_in_a_row = 0
         if not self._waker.begin_sleep():
             timeout_ms = 0
         ready = []

@@ -272,13 +272,12 @@ class Selector:
 
     # ---- the poll
 
-    def poll(self, timeout_ms: int, now_ms: int, awaited: str | None = None) -> None:
+    def poll(self, timeout_ms: int, now_ms: int) -> None:
         """Do what can be done, sleeping for at most `timeout_ms` when there is nothing; never raises for a channel.
 
         Args:
             timeout_ms: Longest sleep; 0 for none.
             now_ms: Monotonic time of the call.
-            awaited: The connection from which a caller awaits an answer now, and from no other.
 
         Thread: one at a time, the owner.
         """
@@ -286,7 +285,7 @@ class Selector:
         timeout_ms = min(timeout_ms, self._idle.next_check_ms - now_ms)
         if timeout_ms < 0 or self.completed_sends or self.completed_receives or self.disconnected or self._buffered:
             timeout_ms = 0
-        ready = self.interest.select(timeout_ms, None if awaited is None else self._channels.get(awaited))
+        ready = self.interest.select(timeout_ms)
         # Two dicts, always: what this poll leaves buffered is for the next one, or a channel is read twice in one poll.
         buffered, self._buffered = self._buffered, {}
         for channel, mask in ready:

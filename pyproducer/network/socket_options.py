@@ -35,8 +35,11 @@ def start_connect(sock: socket.socket, address: tuple[Any, ...]) -> None:
     """Begin to connect; a socket that is connected at once turns writable like any other.
 
     Raises:
-        OSError: It failed at once. Not sent.
+        OSError: It failed at once, or the port is none. Not sent.
     """
-    code = sock.connect_ex(address)
+    try:
+        code = sock.connect_ex(address)
+    except OverflowError as error:  # a peer may name any port
+        raise OSError(f"{address[1]} is not a port (0 to 65535)") from error
     if code not in _IN_PROGRESS:
         raise OSError(code, os.strerror(code))

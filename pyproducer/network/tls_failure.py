@@ -11,6 +11,7 @@ from __future__ import annotations
 import ssl
 
 from pyproducer.common.errors import AuthenticationError, DisconnectedError
+from pyproducer.common.printable import LONGEST_NAME, printable
 from pyproducer.network.peer_guess import guess_protocol
 
 # OpenSSL's X509_V_ERR_* that a setting of ours can cure.
@@ -44,7 +45,9 @@ _REASONS = (
 
 
 def _where(peer: str, server_hostname: str | None) -> str:
-    return peer if server_hostname is None or server_hostname in peer else f"{server_hostname} ({peer})"
+    if server_hostname is None or server_hostname in peer:
+        return peer
+    return f"{printable(server_hostname, LONGEST_NAME)} ({peer})"
 
 
 def tls_failure(error: ssl.SSLError, *, peer: str, server_hostname: str | None) -> AuthenticationError:
@@ -52,7 +55,8 @@ def tls_failure(error: ssl.SSLError, *, peer: str, server_hostname: str | None) 
     where = _where(peer, server_hostname)
     if isinstance(error, ssl.SSLCertVerificationError):
         hint = _VERIFY_HINTS.get(error.verify_code)
-        why = f"certificate verify failed: {error.verify_message.rstrip('.')}" + (f" ({hint})" if hint else "")
+        found = printable(error.verify_message.rstrip("."))  # it repeats the name that a broker told
+        why = f"certificate verify failed: {found}" + (f" ({hint})" if hint else "")
     else:
         reason = error.reason or str(error)
         sentence = next((sentence for part, sentence in _REASONS if part in reason.upper()), None)

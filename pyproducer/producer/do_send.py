@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from pyproducer.accumulator.life import Life
 from pyproducer.accumulator.produce_result import OnCompletion, failed_future
 from pyproducer.accumulator.producer_batch import ProducerBatch
 from pyproducer.accumulator.record_accumulator import RecordAccumulator
@@ -20,10 +21,7 @@ from pyproducer.common.error_codes import ErrorCode
 from pyproducer.common.errors import (
     ApiError,
     AuthenticationError,
-    ForkedProducerError,
-    IllegalStateError,
     KafkaTimeoutError,
-    ProducerClosedError,
     RecordTooLargeError,
     SerializationError,
 )
@@ -33,10 +31,10 @@ from pyproducer.common.records import (
     HeaderLike,
     ProducerRecord,
     RecordMetadata,
+    ensure_callable,
     ensure_partition,
     ensure_timestamp,
     to_headers,
-    to_topic,
 )
 from pyproducer.hotpath import HEADER_SIZE_BYTES, FutureRecordMetadata, record_size_upper_bound
 from pyproducer.producer.interceptors import ProducerInterceptors
@@ -56,8 +54,8 @@ class RecordSender:
 
     def __init__(self, *, metadata: ProducerMetadata, accumulator: RecordAccumulator, partitioner: Partitioner,
                  key_serializer: Serializer | None, value_serializer: Serializer | None,
-                 interceptors: ProducerInterceptors, clock: Clock, wakeup_sender: Callable[[], None],
-                 on_opened: Callable[[], None], max_request_size_bytes: int, buffer_memory_bytes: int,
+                 interceptors: ProducerInterceptors, clock: Clock, life: Life,
+                 wakeup_sender: Callable[[], None], max_request_size_bytes: int, buffer_memory_bytes: int,
                  max_block_ms: int) -> None:
         self._metadata = metadata
         self._accumulator = accumulator
@@ -68,23 +66,22 @@ class RecordSender:
         self.value_serializer = value_serializer
         self.interceptors = interceptors
         self._clock = clock
+        self._life = life
         self._wakeup_sender = wakeup_sender
-        self._on_opened = on_opened
         self._max_request_size_bytes = max_request_size_bytes
         self._buffer_memory_bytes = buffer_memory_bytes
         self.max_record_bytes = min(max_request_size_bytes, buffer_memory_bytes)
         self._max_block_ms = max_block_ms
         self._touched: dict[str, int] = {}  # topic -> when it was reported as in use; races only report twice
-        self.is_closed = False
-        self.is_forked = False
         self.fast_road: Any = None  # a hotpath.FastRoad where records can take it; see `pave`
 
     def send(self, topic: str | ProducerRecord, value: Any = None, *, key: Any = None, partition: int | None = None,
              timestamp: int | None = None, headers: Iterable[HeaderLike] | None = None,
              on_completion: OnCompletion | None = None) -> FutureRecordMetadata:
         """Take one record or its parts; see KafkaProducer.send."""
-        if self.is_closed or self.is_forked:
-            raise unusable(self.is_forked)
+        self._life.ensure_open()
+        if on_completion is not None:
+            ensure_callable(on_completion, "on_completion")
         if type(topic) is str and topic:
             if partition is not None:
                 ensure_partition(partition)
@@ -103,18 +100,11 @@ class RecordSender:
                 raise TypeError("send(record) takes key, partition, timestamp and headers from the ProducerRecord")
         else:
             record = ProducerRecord(topic, value, key, partition=partition, timestamp=timestamp, headers=headers)
-        return self._send_parts(to_topic(record.topic), record.value, record.key, record.partition, record.timestamp,
+        return self._send_parts(record.topic, record.value, record.key, record.partition, record.timestamp,
                                 record.headers, on_completion)
 
-    def close(self) -> None:
-        """Refuse records from now on."""
-        self.is_closed = True
-        if self.fast_road is not None:
-            self.fast_road.is_closed = True
-
-    def mark_forked(self) -> None:
-        """Refuse records from now on: this is a child process, where no sender thread runs."""
-        self.is_forked = True
+    def refuse(self) -> None:
+        """Take no record from now on; what `send` raises is said by the producer's life."""
         if self.fast_road is not None:
             self.fast_road.is_closed = True
 
@@ -141,7 +131,6 @@ class RecordSender:
                 on_completion(metadata, exception)
 
         try:
-            record.topic = to_topic(record.topic)
             return self._do_send(record.topic, record.value, record.key, record.partition, record.timestamp,
                                  record.headers, acknowledged)
         except _TOLD_BY_THE_FUTURE as error:
@@ -210,10 +199,8 @@ class RecordSender:
             self._announce(topic, partition, created, cluster, result.batch)
         if self._on_append is not None:
             self._on_append(topic, partition, size_bytes - HEADER_SIZE_BYTES, cluster, result.batch_is_full)
-        if result.batch_is_full:
+        if result.batch_is_full or result.new_batch_created:
             self._wakeup_sender()
-        elif result.new_batch_created:
-            self._on_opened()
         return result.future
 
     def choose_partition(self, topic: str, key: Any, key_bytes: bytes | None, value: Any, value_bytes: bytes | None,
@@ -269,7 +256,7 @@ class RecordSender:
 
     def known_cluster(self, topic: str, partition: int | None, timestamp: int, wait_ms: int) -> Cluster:
         """Report a topic as in use, and wait until it is known; see wait_on_metadata."""
-        cluster = wait_on_metadata(self._metadata, self._wakeup_sender, self._clock, topic, partition,
+        cluster = wait_on_metadata(self._metadata, self._wakeup_sender, self._clock, self._life, topic, partition,
                                    self._max_block_ms, wait_ms)
         self._touched[topic] = timestamp
         return cluster
@@ -324,10 +311,3 @@ class RecordSender:
         error.outcome = "not_sent"
         return error
 
-
-def unusable(is_forked: bool) -> IllegalStateError:
-    """Return the error for a call on a producer that is closed, or that belongs to another process."""
-    if is_forked:
-        return ForkedProducerError("This producer was made before the process was forked, and its sender thread "
-                                   "does not exist here: make one after the fork, in the process that uses it")
-    return ProducerClosedError("Cannot perform the operation: the producer is closed")

@@ -92,14 +92,8 @@ class ProducerInterceptors:
             metadata: Where the record is, or what is known of where it should have been.
             exception: Why it failed, or None.
         """
-        for interceptor in self._interceptors:
-            on_acknowledgement = getattr(interceptor, "on_acknowledgement", None)
-            if on_acknowledgement is None:
-                continue
-            try:
-                on_acknowledgement(metadata, exception)
-            except Exception:
-                log.warning("Error executing interceptor on_acknowledgement callback", exc_info=True)
+        # Whatever one raises changes nothing: this is the sender thread, where no signal arrives.
+        self._tell(metadata, exception, BaseException)
 
     def on_send_error(self, record: ProducerRecord | None, topic_partition: TopicPartition | None,
                       exception: BaseException) -> None:
@@ -116,7 +110,19 @@ class ProducerInterceptors:
         metadata = None
         if topic_partition is not None:
             metadata = RecordMetadata(topic_partition.topic, topic_partition.partition, -1, NO_TIMESTAMP, -1, -1)
-        self.on_acknowledgement(metadata, exception)
+        # In the caller's thread what is no Exception may come from outside, as Ctrl-C does, and is the caller's.
+        self._tell(metadata, exception, Exception)
+
+    def _tell(self, metadata: RecordMetadata | None, exception: BaseException | None,
+              caught: type[BaseException]) -> None:
+        for interceptor in self._interceptors:
+            on_acknowledgement = getattr(interceptor, "on_acknowledgement", None)
+            if on_acknowledgement is None:
+                continue
+            try:
+                on_acknowledgement(metadata, exception)
+            except caught:
+                log.warning("Error executing interceptor on_acknowledgement callback", exc_info=True)
 
     def close(self) -> None:
         """Close every interceptor, whatever the others do."""
@@ -126,7 +132,7 @@ class ProducerInterceptors:
                 continue
             try:
                 close()
-            except Exception:
+            except BaseException:  # the others are closed all the same, by the sender thread as its last act
                 log.error("Failed to close producer interceptor %r", interceptor, exc_info=True)
 
 

@@ -7,8 +7,10 @@ Source:  Java KafkaProducer (4.1); seed 001.
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
+import threading
 import warnings
 import weakref
 from collections.abc import Callable, Iterable, Mapping
@@ -16,25 +18,29 @@ from types import TracebackType
 from typing import Any, NoReturn, overload
 
 from pyproducer.accumulator.batch_future import BatchFuture
-from pyproducer.accumulator.produce_result import OnCompletion
+from pyproducer.accumulator.life import Life, LifeState
+from pyproducer.accumulator.produce_result import OnCompletion, deadline_after
 from pyproducer.common.cluster import PartitionInfo
-from pyproducer.common.errors import IllegalStateError, KafkaTimeoutError
+from pyproducer.common.errors import KafkaTimeoutError
 from pyproducer.common.records import HeaderLike, ProducerRecord, to_topic
+from pyproducer.common.timeouts import checked_timeout
 from pyproducer.hotpath import FutureRecordMetadata
 from pyproducer.producer.config import ProducerConfig, read_properties
-from pyproducer.producer.do_send import unusable
 from pyproducer.producer.wait_on_metadata import wait_on_metadata
 from pyproducer.producer.wiring import ProducerRuntime, build_runtime
 
 log = logging.getLogger(__name__)
 
-# At interpreter exit a producer that nobody closed gets this long to send what it accepted: long enough for a broker
-# that answers, short enough that a program with a dead broker ends.
+# A producer that was dropped, or that lives at interpreter exit, gets this long to send what it accepted: long enough
+# for a broker that answers, short enough that a program with a dead broker ends.
 _EXIT_TIMEOUT_SECONDS = 10.0
-# After a close that ran out of time the thread only has to leave one poll and to close its sockets.
+# After a close that ran out of time the thread only has to leave one poll and to close its sockets. It takes longer
+# when a callback or a part of the application's does.
 _FORCED_CLOSE_SECONDS = 5.0
 
-_live: weakref.WeakSet[KafkaProducer] = weakref.WeakSet()
+# Of all producers of this process whose sender thread may run. Of these, not of the producers: one that was dropped
+# goes on sending for a while.
+_runtimes: dict[Life, ProducerRuntime] = {}
 
 
 class KafkaProducer:
@@ -51,15 +57,15 @@ class KafkaProducer:
 
     The constructor touches no network. Use it in a `with` block, or call `close()`.
 
-    Thread:  any method from any thread. Callbacks run on the producer's own thread, or on that of a
-             caller who waits in result(), where that is faster: keep them short.
+    Thread:  any method from any thread. Callbacks run on the producer's own thread: keep them short. What would have
+             to wait for that thread raises IllegalStateError in a callback; what a callback raises is logged.
     Source:  Java KafkaProducer (4.1). Differs from Java: serializers are optional; an unknown key is an error.
     """
 
     def __init__(self, props: Mapping[str, object], key_serializer: object = None,
                  value_serializer: object = None) -> None:
         config = ProducerConfig(props)
-        self._runtime = build_runtime(config, key_serializer, value_serializer)
+        self._runtime = build_runtime(config, key_serializer, value_serializer, on_end=_forget)
         self._record_sender = self._runtime.record_sender
         fast_road = self._record_sender.fast_road
         self._send: Callable[..., FutureRecordMetadata] = (
@@ -67,9 +73,15 @@ class KafkaProducer:
         if fast_road is not None and type(self).send is KafkaProducer.send:
             # One call less for each record: the compiled road takes the same arguments as the method below.
             self.send = fast_road.send  # type: ignore[method-assign]  # on purpose, see above
-        self._finalizer = weakref.finalize(self, _close_forgotten, self._runtime, os.getpid())
-        self._runtime.io_thread.start()
-        _live.add(self)
+        self._finalizer = weakref.finalize(self, _close_dropped, self._runtime)
+        self._finalizer.atexit = False  # see _close_all_at_exit
+        _runtimes[self._runtime.life] = self._runtime
+        try:
+            self._runtime.io_thread.start()
+        except BaseException:  # no thread can be had
+            self._finalizer.detach()
+            _forget(self._runtime.life)
+            raise
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str], /, *, key_serializer: object = None,
@@ -125,6 +137,7 @@ class KafkaProducer:
             TypeError: A part has the wrong type. Not sent.
             ValueError: A part is out of range. Not sent.
             ProducerClosedError: The producer is closed. Not sent.
+            ProducerDeadError: The producer's thread ended by an error. Not sent.
             ForkedProducerError: The producer was made before this process was forked. Not sent.
         """
         return self._send(topic, value, key=key, partition=partition, timestamp=timestamp, headers=headers,
@@ -160,6 +173,7 @@ class KafkaProducer:
             TypeError: A column has the wrong type. No row was sent.
             ValueError: Columns have different lengths, or a number is out of range. No row was sent.
             ProducerClosedError: The producer is closed. No row was sent.
+            ProducerDeadError: The producer's thread ended by an error. No row was sent.
             ForkedProducerError: The producer was made before this process was forked. No row was sent.
         """
         return self._runtime.batch_sender.send(topic, values, keys, headers, timestamps, partitions)
@@ -174,30 +188,28 @@ class KafkaProducer:
 
         Raises:
             KafkaTimeoutError: The timeout passed first (phase "flush"). Unknown: the records are still on their way.
+            TypeError: The timeout is not a number.
+            ValueError: The timeout is NaN.
             IllegalStateError: Called from a callback, where it would wait for itself.
             ForkedProducerError: The producer was made before this process was forked.
+            ProducerDeadError: The producer's thread ended by an error: records failed, as their futures tell.
         """
-        if self._record_sender.is_forked:
-            raise unusable(is_forked=True)
         runtime = self._runtime
-        if runtime.io_thread.is_current:
-            raise IllegalStateError("flush() inside a callback would wait for itself: call it from another thread")
-        deadline_ms = None if timeout is None else runtime.clock.now_ms() + timeout * 1000
-        batches = runtime.accumulator.begin_flush()
-        try:
-            runtime.turns.wakeup()
-            results = [batch.result for batch in batches]
-            while results:
-                result = results.pop()
-                left = None if deadline_ms is None else max(0.0, (deadline_ms - runtime.clock.now_ms()) / 1000)
-                if not result.wait(left):
-                    raise KafkaTimeoutError(
-                        f"flush() was not done within {timeout} s: {runtime.accumulator.incomplete_record_count()} "
-                        f"records are still on their way{_describe(runtime.metadata.last_errors())}",
-                        phase="flush", outcome="unknown")
-                results.extend(result.successors)
-        finally:
-            runtime.accumulator.end_flush()
+        life = runtime.life
+        life.ensure_may_wait("flush()")
+        deadline_ms = deadline_after(timeout, life.now_ms())
+        results = [batch.result for batch in runtime.accumulator.hurry_all()]
+        runtime.client.wakeup()
+        while results:
+            result = results.pop()
+            if not result.wait(deadline_ms):
+                raise KafkaTimeoutError(
+                    f"flush() was not done within {timeout} s: {runtime.accumulator.incomplete_record_count()} "
+                    f"records are still on their way{_describe(runtime.metadata.last_errors())}",
+                    phase="flush", outcome="unknown")
+            results.extend(result.successors)
+        if life.state is LifeState.DEAD:
+            raise life.refusal()
 
     def partitions_for(self, topic: str) -> list[PartitionInfo]:
         """Return the partitions of a topic with their leaders and replicas, by index.
@@ -206,12 +218,13 @@ class KafkaProducer:
             KafkaTimeoutError: Not known within max.block.ms (phase "metadata").
             InvalidTopicError: The name is not allowed.
             AuthorizationError: The topic may not be described.
+            IllegalStateError: The producer is closed, or it is called from a callback, where it would wait for itself.
         """
-        if self._record_sender.is_closed or self._record_sender.is_forked:
-            raise unusable(self._record_sender.is_forked)
         topic = to_topic(topic)
         runtime = self._runtime
-        cluster = wait_on_metadata(runtime.metadata, runtime.turns.wakeup, runtime.clock, topic, None,
+        runtime.life.ensure_open()
+        runtime.life.ensure_may_wait("partitions_for()")
+        cluster = wait_on_metadata(runtime.metadata, runtime.client.wakeup, runtime.clock, runtime.life, topic, None,
                                    runtime.config.max_block_ms)
         return list(cluster.partitions_for_topic(topic))
 
@@ -227,20 +240,29 @@ class KafkaProducer:
     def close(self, timeout: float | None = None) -> None:
         """Send what was handed over, then end the background thread and the connections.
 
-        Called from a callback it does not wait. Calling it again does nothing.
+        Any number of calls, from any thread: each waits for the end, and the earliest deadline of all holds. Called
+        from a callback it does not wait: it only begins to close.
 
         Args:
             timeout: Longest wait in seconds; then records that are not done fail with ProducerClosedError. None waits
                 until all is done (delivery.timeout.ms bounds that).
+
+        Raises:
+            TypeError: The timeout is not a number. Nothing was closed.
+            ValueError: The timeout is negative or NaN. Nothing was closed.
         """
-        if self._record_sender.is_closed:
+        longest = checked_timeout(timeout)
+        if timeout is not None and timeout < 0:
+            raise ValueError(f"timeout {timeout} is negative: close() waits 0 seconds or more, None until all is done")
+        life = self._runtime.life
+        if life.is_forked:
             return
-        self._record_sender.close()
-        _live.discard(self)
         self._finalizer.detach()
-        if self._record_sender.is_forked:
+        if life.is_on_sender_thread:
+            self._runtime.io_thread.close("close() was called in a callback", longest)
             return
-        _close_runtime(self._runtime, timeout)
+        self._runtime.io_thread.close(f"close() was called in thread {threading.current_thread().name!r}", longest)
+        _await_end(self._runtime, longest)
 
     def __enter__(self) -> KafkaProducer:
         return self
@@ -254,45 +276,56 @@ class KafkaProducer:
                         "to the worker and build the producer there; for Spark use pyproducer.spark.KafkaSink(props)")
 
     def __repr__(self) -> str:
-        sender = self._record_sender
-        state = "forked" if sender.is_forked else "closed" if sender.is_closed else "open"
-        return f"<KafkaProducer {self._runtime.client_id} {state}>"
+        return f"<KafkaProducer {self._runtime.client_id} {self._runtime.life.state.value}>"
 
 
 def _describe(last_errors: Mapping[str, str]) -> str:
     return "".join(f"; {address}: {text}" for address, text in last_errors.items())
 
 
-def _close_runtime(runtime: ProducerRuntime, timeout: float | None) -> None:
-    io_thread = runtime.io_thread
-    if io_thread.is_current:
-        io_thread.initiate_close()
-        return
-    io_thread.initiate_close()
-    if not io_thread.join(timeout):
-        io_thread.force_close()
-        if not io_thread.join(_FORCED_CLOSE_SECONDS):
-            log.warning("The sender thread of %s did not end within %s s after a forced close", runtime.client_id,
-                        _FORCED_CLOSE_SECONDS)
-    runtime.close_parts()
+def _await_end(runtime: ProducerRuntime, timeout: float | None) -> None:
+    """Wait until the sender thread did its last act; it holds the deadline itself, and may be late by a callback."""
+    if not runtime.life.await_end(None if timeout is None else timeout + _FORCED_CLOSE_SECONDS):
+        log.warning("The sender thread of %s did not end within %s s after a forced close", runtime.client_id,
+                    _FORCED_CLOSE_SECONDS)
 
 
-def _close_forgotten(runtime: ProducerRuntime, pid: int) -> None:
-    """Close a producer that was dropped, or that lives at interpreter exit; loudly, but without losing its records."""
-    if os.getpid() != pid or not runtime.io_thread.is_alive:
-        return
-    left = runtime.accumulator.incomplete_record_count()
-    warnings.warn(f"unclosed {runtime.client_id}: close() was not called, {left} records are on their way",
-                  ResourceWarning, stacklevel=2)
-    _close_runtime(runtime, _EXIT_TIMEOUT_SECONDS)
+def _forget(life: Life) -> None:
+    """The sender thread's very last act."""
+    _runtimes.pop(life, None)
+
+
+def _close_dropped(runtime: ProducerRuntime) -> None:
+    """Close a producer whose last reference went: loudly, without losing its records, and without a wait for them."""
+    if runtime.life.is_open:
+        _warn_unclosed(runtime)
+        runtime.io_thread.close("its last reference went", _EXIT_TIMEOUT_SECONDS)
+
+
+def _close_all_at_exit() -> None:
+    """Close what nobody closed when the interpreter ends: the sender threads end with it."""
+    left = list(_runtimes.values())
+    for runtime in left:
+        if runtime.life.is_open:
+            _warn_unclosed(runtime)
+        runtime.io_thread.close("the interpreter ended", _EXIT_TIMEOUT_SECONDS)
+    for runtime in left:
+        _await_end(runtime, _EXIT_TIMEOUT_SECONDS)
+
+
+def _warn_unclosed(runtime: ProducerRuntime) -> None:
+    count = runtime.accumulator.incomplete_record_count()
+    warnings.warn(f"unclosed {runtime.client_id}: close() was not called, {count} records are on their way",
+                  ResourceWarning, stacklevel=3)
 
 
 def _mark_forked() -> None:
     """In a child process: every producer of the parent is unusable, whatever its state."""
-    for producer in list(_live):
-        producer._record_sender.mark_forked()
-        producer._runtime.turns.mark_forked()
-        producer._finalizer.detach()
+    for runtime in list(_runtimes.values()):
+        runtime.life.mark_forked()
+        runtime.record_sender.refuse()
+    _runtimes.clear()
 
 
+atexit.register(_close_all_at_exit)
 os.register_at_fork(after_in_child=_mark_forked)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from pyproducer.accumulator.batch_future import BatchFuture
+from pyproducer.accumulator.life import Life
 from pyproducer.accumulator.producer_batch import BatchRows
 from pyproducer.accumulator.record_accumulator import RecordAccumulator
 from pyproducer.common.clock import Clock
@@ -20,14 +21,14 @@ from pyproducer.common.errors import (
     ApiError,
     AuthenticationError,
     BufferExhaustedError,
+    IllegalStateError,
     KafkaError,
     KafkaTimeoutError,
-    ProducerClosedError,
 )
 from pyproducer.common.records import to_topic
 from pyproducer.hotpath import sort_rows
 from pyproducer.producer.columns import Columns, read_columns
-from pyproducer.producer.do_send import UNKNOWN_PARTITION, RecordSender, unusable
+from pyproducer.producer.do_send import UNKNOWN_PARTITION, RecordSender
 from pyproducer.producer.partitioners import DefaultPartitioner
 from pyproducer.producer.send_rows import send_rows
 
@@ -45,6 +46,7 @@ class BatchSender:
         record_sender: Does the same for single records.
         accumulator: Where rows go.
         clock: For the deadline.
+        life: The producer's.
         wakeup_sender: Wakes the sender; called when a batch is opened or full.
         max_block_ms: Longest wait of a call.
         batch_size_bytes: batch.size.
@@ -52,12 +54,13 @@ class BatchSender:
         buffer_memory_bytes: buffer.memory.
     """
 
-    def __init__(self, *, record_sender: RecordSender, accumulator: RecordAccumulator, clock: Clock,
+    def __init__(self, *, record_sender: RecordSender, accumulator: RecordAccumulator, clock: Clock, life: Life,
                  wakeup_sender: Callable[[], None], max_block_ms: int, batch_size_bytes: int, large_batch_bytes: int,
                  buffer_memory_bytes: int) -> None:
         self._record_sender = record_sender
         self._accumulator = accumulator
         self._clock = clock
+        self._life = life
         self._wakeup_sender = wakeup_sender
         self._max_block_ms = max_block_ms
         self._batch_size_bytes = batch_size_bytes
@@ -67,23 +70,22 @@ class BatchSender:
     def send(self, topic: str, values: Any, keys: Any, headers: Any, timestamps: Any, partitions: Any) -> BatchFuture:
         """Take the columns of a call; see KafkaProducer.send_batch."""
         sender = self._record_sender
-        if sender.is_closed or sender.is_forked:
-            raise unusable(sender.is_forked)
+        self._life.ensure_open()
         topic = to_topic(topic)
         created = self._clock.timestamp_ms()
         deadline_ms = self._clock.now_ms() + self._max_block_ms
         partitioner = sender.partitioner
         if (sender.interceptors or sender.key_serializer is not None or sender.value_serializer is not None
                 or type(partitioner) is not DefaultPartitioner):
-            return send_rows(sender, topic, values, keys, headers, timestamps, partitions, self._clock, created,
-                             deadline_ms)
+            return send_rows(sender, topic, values, keys, headers, timestamps, partitions, self._clock, self._life,
+                             created, deadline_ms)
         columns = read_columns(values, keys, headers, timestamps, partitions, created,
                                lambda part, data: sender.serialize(None, topic, (), data, part))
         for chunk in columns.chunks:
             row = chunk.first_above(sender.max_record_bytes)
             if row >= 0:
                 raise sender.too_large(topic, chunk.size_upper_bound(row), f"Row {row}: ")
-        future = BatchFuture(topic, columns.partitions, columns.timestamps)
+        future = BatchFuture(topic, columns.partitions, columns.timestamps, self._life)
         if columns.chunks:
             self._send(topic, columns, partitions is not None, partitioner, future, created, deadline_ms)
         future.on_handed_over()
@@ -160,7 +162,7 @@ class BatchSender:
                 try:
                     result = self._accumulator.append_rows(topic, partition, rows, start, end,
                                                            self._left_ms(deadline_ms))
-                except (BufferExhaustedError, ProducerClosedError) as error:
+                except (BufferExhaustedError, IllegalStateError) as error:
                     # All the rest, also what might find room in another partition: so nothing overtakes.
                     refused = array("i")
                     for _, refused_start, refused_end in (*left[position:], *next_left):

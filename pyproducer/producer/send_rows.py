@@ -11,11 +11,12 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from pyproducer.accumulator.batch_future import BatchFuture
-from pyproducer.accumulator.produce_result import OnCompletion
+from pyproducer.accumulator.life import Life
+from pyproducer.accumulator.produce_result import OnCompletion, ProduceRequestResult
 from pyproducer.common.clock import Clock
 from pyproducer.common.cluster import TopicPartition
-from pyproducer.common.errors import BufferExhaustedError, ProducerClosedError
-from pyproducer.common.records import ProducerRecord, RecordMetadata, to_topic
+from pyproducer.common.errors import BufferExhaustedError, IllegalStateError
+from pyproducer.common.records import ProducerRecord, RecordMetadata
 from pyproducer.hotpath import record_size_upper_bound
 from pyproducer.producer.columns import ensure_length, int_column, to_items
 from pyproducer.producer.do_send import UNKNOWN_PARTITION, RecordSender
@@ -31,7 +32,7 @@ class _Row(NamedTuple):
 
 
 def send_rows(sender: RecordSender, topic: str, values: Any, keys: Any, headers: Any, timestamps: Any, partitions: Any,
-              clock: Clock, created: int, deadline_ms: int) -> BatchFuture:
+              clock: Clock, life: Life, created: int, deadline_ms: int) -> BatchFuture:
     """Send columns row by row; see KafkaProducer.send_batch.
 
     Args:
@@ -43,6 +44,7 @@ def send_rows(sender: RecordSender, topic: str, values: Any, keys: Any, headers:
         timestamps: A column or None.
         partitions: A column or None.
         clock: For the deadline.
+        life: The producer's.
         created: Epoch ms of the call.
         deadline_ms: Monotonic ms at which waiting ends.
 
@@ -71,11 +73,13 @@ def send_rows(sender: RecordSender, topic: str, values: Any, keys: Any, headers:
         if times[row] < 0:
             times[row] = created
     rows = _serialize(sender, records)
-    future = BatchFuture(topic, places, times)
+    future = BatchFuture(topic, places, times, life)
     for row, prepared in enumerate(rows):
         try:
-            _hand_over(sender, prepared, _on_completion(sender, future, row), clock, created, deadline_ms, places, row)
-        except (BufferExhaustedError, ProducerClosedError) as error:
+            result = _hand_over(sender, prepared, _on_completion(sender, future, row), clock, created, deadline_ms,
+                                places, row)
+            future.on_appended(places[row], result)
+        except (BufferExhaustedError, IllegalStateError) as error:
             for refused in range(row, count):
                 _refuse(sender, future, refused, rows[refused].record, error)
             break
@@ -92,7 +96,6 @@ def _serialize(sender: RecordSender, records: Sequence[ProducerRecord]) -> list[
         try:
             if sender.interceptors:
                 record = sender.interceptors.on_send(record)
-                record.topic = to_topic(record.topic)
             key_bytes = sender.serialize(sender.key_serializer, record.topic, record.headers, record.key, "key")
             value_bytes = sender.serialize(sender.value_serializer, record.topic, record.headers, record.value, "value")
             size_bytes = record_size_upper_bound(key_bytes, value_bytes, record.headers)
@@ -108,7 +111,8 @@ def _serialize(sender: RecordSender, records: Sequence[ProducerRecord]) -> list[
 
 
 def _hand_over(sender: RecordSender, row: _Row, on_completion: OnCompletion, clock: Clock, created: int,
-               deadline_ms: int, places: Any, number: int) -> None:
+               deadline_ms: int, places: Any, number: int) -> ProduceRequestResult:
+    """Hand a row over; return the outcome of the batch that it is in."""
     record = row.record
     cluster = sender.known_cluster(record.topic, record.partition, created, _left_ms(clock, deadline_ms))
     partition = record.partition
@@ -119,9 +123,11 @@ def _hand_over(sender: RecordSender, row: _Row, on_completion: OnCompletion, clo
         if partition not in table.by_index:
             cluster = sender.known_cluster(record.topic, partition, created, _left_ms(clock, deadline_ms))
     places[number] = partition
-    sender.append(record.topic, partition, created if record.timestamp is None else record.timestamp,
-                  row.key_bytes, row.value_bytes, record.headers, on_completion, row.size_bytes, cluster, created,
-                  _left_ms(clock, deadline_ms))
+    future = sender.append(
+        record.topic, partition, created if record.timestamp is None else record.timestamp, row.key_bytes,
+        row.value_bytes, record.headers, on_completion, row.size_bytes, cluster, created, _left_ms(clock, deadline_ms))
+    outcome: ProduceRequestResult = future._result
+    return outcome
 
 
 def _on_completion(sender: RecordSender, future: BatchFuture, row: int) -> OnCompletion:

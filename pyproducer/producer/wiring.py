@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import functools
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from pyproducer import hotpath
 from pyproducer.accumulator.buffer_pool import BufferPool
+from pyproducer.accumulator.life import Life
 from pyproducer.accumulator.record_accumulator import RecordAccumulator
 from pyproducer.client.metadata import ProducerMetadata
 from pyproducer.client.network_client import NetworkClient
+from pyproducer.client.resolver import ThreadedResolver
 from pyproducer.common.backoff import ExponentialBackoff
 from pyproducer.common.clock import Clock, SystemClock
 from pyproducer.common.errors import ConfigError
@@ -25,10 +28,10 @@ from pyproducer.network.channel_builder import ChannelBuilder, PlaintextChannelB
 from pyproducer.network.selector import Selector
 from pyproducer.producer.config import ProducerConfig
 from pyproducer.producer.do_send import RecordSender
-from pyproducer.producer.interceptors import ProducerInterceptors, resolve_interceptors
-from pyproducer.producer.partitioners import Partitioner, resolve_partitioner
+from pyproducer.producer.interceptors import resolve_interceptors
+from pyproducer.producer.partitioners import resolve_partitioner
 from pyproducer.producer.send_batch import LARGE_BATCH_BYTES, BatchSender
-from pyproducer.producer.serializers import Serializer, resolve_serializer
+from pyproducer.producer.serializers import resolve_serializer
 from pyproducer.record.compression import Compressor, compressor_for
 from pyproducer.sender.completion import Completion
 from pyproducer.sender.in_flight_batches import InFlightBatches
@@ -36,7 +39,6 @@ from pyproducer.sender.io_thread import IoThread
 from pyproducer.sender.partition_load import PartitionLoad
 from pyproducer.sender.producer_id_request import ProducerIdRequest
 from pyproducer.sender.sender import Sender
-from pyproducer.sender.turns import SenderTurns
 from pyproducer.transaction.transaction_manager import TransactionManager
 
 log = logging.getLogger(__name__)
@@ -45,39 +47,32 @@ log = logging.getLogger(__name__)
 _MAX_RESPONSE_BYTES = 100 * 1024 * 1024
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ProducerRuntime:
     """The parts that KafkaProducer talks to."""
 
     client_id: str
     config: ProducerConfig
     clock: Clock
+    life: Life
     metadata: ProducerMetadata
     client: NetworkClient
     accumulator: RecordAccumulator
     record_sender: RecordSender
     batch_sender: BatchSender
     io_thread: IoThread
-    turns: SenderTurns
     metrics: Metrics
-    interceptors: ProducerInterceptors
-    partitioner: Partitioner
-    serializers: tuple[Serializer | None, Serializer | None]
-
-    def close_parts(self) -> None:
-        """Close what the application gave: interceptors, partitioner, serializers. A failure is logged, as in Java."""
-        self.metadata.close()
-        for part in (self.interceptors, self.partitioner, *self.serializers):
-            close = getattr(part, "close", None)
-            if close is not None:
-                try:
-                    close()
-                except Exception:
-                    log.exception("close() of %r raised", part)
 
 
-def build_runtime(config: ProducerConfig, key_serializer: object, value_serializer: object) -> ProducerRuntime:
+def build_runtime(config: ProducerConfig, key_serializer: object, value_serializer: object,
+                  on_end: Callable[[Life], None]) -> ProducerRuntime:
     """Construct all parts of a producer.
+
+    Args:
+        config: Its settings.
+        key_serializer: What KafkaProducer was given.
+        value_serializer: The same.
+        on_end: Told when the sender thread did everything else.
 
     Raises:
         ConfigError: A setting asks for what this version does not do. Nothing was started.
@@ -86,6 +81,7 @@ def build_runtime(config: ProducerConfig, key_serializer: object, value_serializ
     clock = SystemClock()
     metrics = Metrics()
     client_id = config.client_id
+    life = Life(client_id, clock)
     key = resolve_serializer(key_serializer if key_serializer is not None else config.key_serializer, "key.serializer")
     value = resolve_serializer(value_serializer if value_serializer is not None else config.value_serializer,
                                "value.serializer")
@@ -102,7 +98,7 @@ def build_runtime(config: ProducerConfig, key_serializer: object, value_serializ
                         connections_max_idle_ms=config.connections_max_idle_ms, channel_builder=channel_builder,
                         name=client_id)
     client = NetworkClient(
-        selector, metadata, client_id=client_id, clock=clock,
+        selector, metadata, resolver=ThreadedResolver(selector.wakeup), client_id=client_id, clock=clock,
         max_in_flight_requests_per_connection=config.max_in_flight_requests_per_connection,
         reconnect_backoff=ExponentialBackoff(config.reconnect_backoff_ms, config.reconnect_backoff_max_ms),
         connection_setup_timeout=ExponentialBackoff(config.socket_connection_setup_timeout_ms,
@@ -111,11 +107,11 @@ def build_runtime(config: ProducerConfig, key_serializer: object, value_serializ
         receive_buffer_bytes=config.receive_buffer_bytes, dns_lookup=config.client_dns_lookup,
         metadata_recovery_strategy=config.metadata_recovery_strategy,
         metadata_recovery_rebootstrap_trigger_ms=config.metadata_recovery_rebootstrap_trigger_ms)
-    pool = BufferPool(config.buffer_memory, clock)
+    pool = BufferPool(config.buffer_memory, clock, life)
     accumulator = RecordAccumulator(
         batch_size_bytes=config.batch_size, linger_ms=config.linger_ms,
         delivery_timeout_ms=config.delivery_timeout_ms, pool=pool, compressor=compressor,
-        retry_backoff=retry_backoff, clock=clock)
+        retry_backoff=retry_backoff, clock=clock, life=life)
     transaction_manager = TransactionManager() if config.enable_idempotence else None
     # Java's guaranteeMessageOrder: with one request in flight the order is kept by muting the partition.
     mutes = config.max_in_flight_requests_per_connection == 1
@@ -134,20 +130,27 @@ def build_runtime(config: ProducerConfig, key_serializer: object, value_serializ
         max_request_size_bytes=config.max_request_size, request_timeout_ms=config.request_timeout_ms,
         guarantees_order_by_muting=mutes, metrics=metrics,
         partition_load=None if update_load is None else PartitionLoad(accumulator, update_load))
-    turns = SenderTurns(sender, client, accumulator, clock)
-    io_thread = IoThread(turns, client, accumulator, client_id)
     record_sender = RecordSender(
         metadata=metadata, accumulator=accumulator, partitioner=partitioner, key_serializer=key,
-        value_serializer=value, interceptors=interceptors, clock=clock, wakeup_sender=turns.wakeup,
-        on_opened=turns.on_opened, max_request_size_bytes=config.max_request_size,
-        buffer_memory_bytes=config.buffer_memory, max_block_ms=config.max_block_ms)
+        value_serializer=value, interceptors=interceptors, clock=clock, life=life, wakeup_sender=client.wakeup,
+        max_request_size_bytes=config.max_request_size, buffer_memory_bytes=config.buffer_memory,
+        max_block_ms=config.max_block_ms)
+
+    def refuse() -> None:
+        record_sender.refuse()
+        accumulator.close()
+        metadata.close(life.refusal)
+
+    io_thread = IoThread(sender, client, accumulator, life, clock, refuse,
+                         lambda: _close_parts(interceptors, partitioner, key, value), on_end)
     large_batch_bytes = (min(LARGE_BATCH_BYTES, config.max_request_size // 4) if config.is_default("batch.size")
                          else config.batch_size)
-    batch_sender = BatchSender(record_sender=record_sender, accumulator=accumulator, clock=clock,
-                               wakeup_sender=turns.wakeup, max_block_ms=config.max_block_ms,
+    batch_sender = BatchSender(record_sender=record_sender, accumulator=accumulator, clock=clock, life=life,
+                               wakeup_sender=client.wakeup, max_block_ms=config.max_block_ms,
                                batch_size_bytes=config.batch_size, large_batch_bytes=large_batch_bytes,
                                buffer_memory_bytes=config.buffer_memory)
-    accumulator.on_wait = turns.on_wait
+    accumulator.on_hurried = client.wakeup
+    pool.on_exhausted = client.wakeup
     # A caller who waits for a record does not wait for linger.ms too, unless it was set on purpose.
     accumulator.lingers_for_waiters = not config.is_default("linger.ms")
     if hotpath.IS_FALLBACK:
@@ -158,15 +161,31 @@ def build_runtime(config: ProducerConfig, key_serializer: object, value_serializ
     metrics.gauge("buffer-available-bytes", lambda: pool.available_bytes)
     metrics.gauge("waiting-threads", lambda: pool.queued_count)
     metrics.gauge("requests-in-flight", client.in_flight_request_count)
-    return ProducerRuntime(client_id, config, clock, metadata, client, accumulator, record_sender, batch_sender,
-                           io_thread, turns, metrics, interceptors, partitioner, (key, value))
+    return ProducerRuntime(client_id, config, clock, life, metadata, client, accumulator, record_sender, batch_sender,
+                           io_thread, metrics)
 
 
-@functools.cache  # once in a process
+def _close_parts(*parts: object) -> None:
+    """Close what the application gave: interceptors, partitioner, serializers. A failure is logged, as in Java."""
+    for part in parts:
+        close = getattr(part, "close", None)
+        if close is not None:
+            try:
+                close()
+            except BaseException:  # the others are closed all the same, by the sender thread as its last act
+                log.exception("close() of %r raised", part)
+
+
+@functools.cache  # once in an interpreter
 def _say_fallback_once() -> None:
-    log.warning("The compiled twin of pyproducer's per-record code is not there (no C compiler when it was installed): "
-                "its Python text runs, which takes several times the CPU per record. Install a C compiler and install "
-                "pyproducer again, or set PYPRODUCER_IMPL=python to say that this is what you want")
+    if hotpath.REFUSAL is None:
+        why = "is not there (no C compiler when it was installed)"
+        cure = "Install a C compiler and install pyproducer again"
+    else:
+        why = f"cannot be loaded ({hotpath.REFUSAL})"
+        cure = "Use it in the first interpreter of a process only (mod_wsgi: WSGIApplicationGroup %{GLOBAL})"
+    log.warning("The compiled twin of pyproducer's per-record code %s: its Python text runs, which takes several times "
+                "the CPU per record. %s, or set PYPRODUCER_IMPL=python to say that this is what you want", why, cure)
 
 
 def _refuse_what_is_missing(config: ProducerConfig) -> None:

@@ -162,8 +162,15 @@ def compressor_for(name: str, level: int | None = None) -> Compressor:
         level: What compression.<name>.level says in Java, or None for Java's default; none and snappy have none.
 
     Raises:
-        ConfigError: The name is unknown, the level out of range, or snappy's library not installed. Not sent.
+        ConfigError: The name is unknown, the level out of range, or the codec's library cannot be loaded. Not sent.
     """
+    try:
+        return _make_compressor(name, level)
+    except ImportError as cause:
+        raise ConfigError("compression.type", name, f"its library cannot be loaded: {cause}") from cause
+
+
+def _make_compressor(name: str, level: int | None) -> Compressor:
     if name == "none":
         return NoCompressor()
     if name == "gzip":

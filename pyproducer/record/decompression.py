@@ -53,7 +53,7 @@ def import_cramjam() -> Any:
         return importlib.import_module("cramjam")
     except ImportError as cause:
         raise ConfigError("compression.type", "snappy",
-                          "needs the package cramjam: pip install cramjam") from cause
+                          f"needs the package cramjam: pip install cramjam ({cause})") from cause
 
 
 def decompress(codec_id: int, data: Buffer, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> bytes:

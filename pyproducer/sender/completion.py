@@ -1,7 +1,7 @@
 """What becomes of a batch when its request ended: stored, retried, split or failed.
 
 Road:    NetworkClient -> [completion] -> futures, callbacks, accumulator
-Thread:  who has the sender's role (turns.py).
+Thread:  sender thread only.
 Source:  Java Sender.handleProduceResponse, completeBatch, canRetry, failBatch (4.1).
 """
 
@@ -29,6 +29,7 @@ from pyproducer.common.errors import (
     RemoteProtocolError,
 )
 from pyproducer.common.metrics import Metrics
+from pyproducer.common.printable import LONGEST_NAME, printable
 from pyproducer.sender.in_flight_batches import InFlightBatches
 from pyproducer.sender.produce_request import FIRST_VERSION_WITH_TOPIC_IDS, BatchesByPartition
 from pyproducer.transaction.transaction_manager import TransactionManager
@@ -140,7 +141,8 @@ class Completion:
                 batch = None if name is None else left.pop((name, partition["index"]), None)
                 if batch is None:
                     log.warning("Node %s answered for %s-%s, which was not asked for", response.destination,
-                                topic["topic_id"] if has_topic_ids else name, partition["index"])
+                                printable(str(topic["topic_id" if has_topic_ids else "name"]), LONGEST_NAME),
+                                partition["index"])
                     continue
                 if partition["error_code"] == 0:
                     self._complete(batch, partition["base_offset"], partition["log_append_time_ms"])
@@ -225,13 +227,8 @@ class Completion:
                 return decided
         return error.retriable or isinstance(error, RemoteProtocolError)
 
-    @property
-    def has_postponed(self) -> bool:
-        """Whether a batch waits to be split."""
-        return bool(self._postponed)
-
     def split_postponed(self) -> None:
-        """Split the batches that a broker found too large; by the sender's own thread, which nothing interrupts."""
+        """Split the batches that a broker found too large."""
         while self._postponed:
             batch, error = self._postponed[0]
             if not batch.is_done:
@@ -247,8 +244,8 @@ class Completion:
         elif not any(batch is postponed for postponed, _ in self._postponed):
             batch.may_be_in_log = True
             self._retry_or_fail(batch, DisconnectedError(
-                f"The connection was closed before the answer to a Produce request for {batch.topic_partition}: a "
-                "caller was interrupted while it took the sender's turn"), ErrorCode.NETWORK_EXCEPTION, now_ms)
+                f"The connection was closed before the answer to a Produce request for {batch.topic_partition}: a turn "
+                "of the sender ended half way"), ErrorCode.NETWORK_EXCEPTION, now_ms)
             if batch.is_done:
                 self._accumulator.release(batch)
 

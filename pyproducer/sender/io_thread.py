@@ -2,18 +2,22 @@
 
 Road:    beside it.
 Thread:  this is the sender thread.
-Source:  Java Sender.run, KafkaThread (4.1).
+Source:  Java Sender.run, KafkaThread (4.1). Differs from Java: whatever a turn raises goes through one recovery; where
+         that does not help either, the producer is dead, and every future and every caller is told.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
 
+from pyproducer.accumulator.life import Life, LifeState
 from pyproducer.accumulator.record_accumulator import RecordAccumulator
+from pyproducer.common.clock import Clock
 from pyproducer.common.errors import ProducerClosedError
-from pyproducer.sender.turns import SenderTurns
+from pyproducer.common.waiting import new_cell
 
 if TYPE_CHECKING:
     from pyproducer.client.kafka_client import KafkaClient
@@ -22,69 +26,120 @@ log = logging.getLogger(__name__)
 
 # After an error that nobody expected: long enough not to fill a log, short enough to be a hiccup.
 _PAUSE_AFTER_BUG_SECONDS = 0.1
+_MOST_FAILED_TURNS = 10
+NEVER_MS = 2**31 - 1
+
+
+class SteppedSender(Protocol):
+    """What the thread needs of the Sender."""
+
+    def run_once(self, now_ms: int, longest_wait_ms: int = NEVER_MS) -> None:
+        """Take one turn."""
+
+    def recover(self, now_ms: int) -> None:
+        """Go on after a turn that ended half way."""
 
 
 class IoThread:
-    """Runs the sender until it is told to close; then sends what was accepted, and ends."""
+    """Runs the sender until it is told to close; then sends what was accepted, closes every part, and ends.
 
-    def __init__(self, turns: SenderTurns, client: KafkaClient, accumulator: RecordAccumulator,
-                 client_id: str) -> None:
-        self._turns = turns
+    Args:
+        sender: Takes the turns.
+        client: Closed at the end.
+        accumulator: What is left in it at the end fails.
+        life: The producer's.
+        clock: For the turns.
+        refuse: Has every road take no more records. When it returns, what was accepted is in the accumulator.
+        close_parts: Closes what the application gave.
+        on_end: Told when everything else is done.
+        start_thread: Starts a function on a thread of its own with a name, and returns the thread.
+    """
+
+    def __init__(self, sender: SteppedSender, client: KafkaClient, accumulator: RecordAccumulator, life: Life,
+                 clock: Clock, refuse: Callable[[], None], close_parts: Callable[[], None] = lambda: None,
+                 on_end: Callable[[Life], None] = lambda _life: None,
+                 start_thread: Callable[[Callable[[], None], str], object] | None = None) -> None:
+        self._sender = sender
         self._client = client
         self._accumulator = accumulator
-        self._is_closing = False  # written by any thread, read by the loop
-        self._is_forced = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=f"kafka-producer-network-thread | {client_id}",
-                                        daemon=True)
+        self._life = life
+        self._clock = clock
+        self._refuse = refuse
+        self._close_parts = close_parts
+        self._on_end = on_end
+        self._start_thread = start_thread or start_daemon
 
     def start(self) -> None:
         """Start the thread."""
-        self._thread.start()
+        self._start_thread(self._run, f"kafka-producer-network-thread | {self._life.client_id}")
 
-    def initiate_close(self) -> None:
-        """Refuse new records; send those that were accepted, then end."""
-        self._accumulator.close()
-        self._is_closing = True
-        self._turns.stop()
+    def close(self, by: str, timeout_s: float | None) -> None:
+        """Refuse new records; send those that were accepted, then end. Again only brings the deadline nearer.
 
-    def force_close(self) -> None:
-        """End now; records that are not done fail."""
-        self._is_forced.set()
-        self.initiate_close()
-
-    def join(self, timeout: float | None) -> bool:
-        """Wait for the thread's end; False when `timeout` seconds passed first."""
-        self._thread.join(timeout)
-        return not self._thread.is_alive()
-
-    @property
-    def is_current(self) -> bool:
-        """Whether the caller is in a callback: on this thread, or on its own while it takes the sender's turns."""
-        return threading.current_thread() is self._thread or self._turns.is_mine
-
-    @property
-    def is_alive(self) -> bool:
-        """Whether the thread runs."""
-        return self._thread.is_alive()
+        Args:
+            by: Who wants it.
+            timeout_s: After that many seconds what is not done fails.
+        """
+        self._life.begin_closing(by, timeout_s)
+        self._refuse()
+        self._client.wakeup()
 
     def _run(self) -> None:
         log.debug("The sender thread starts")
-        while not self._is_closing:
-            self._turn()
-        while not self._is_forced.is_set() and self._accumulator.has_incomplete():
-            self._turn()
-        self._client.close()
-        error = ProducerClosedError("The producer was closed before the record was acknowledged")
-        aborted = self._accumulator.abort_batches(error)
-        if aborted:
-            log.warning("close() gave up on %d records that were not acknowledged in time", aborted)
+        self._life.sender_ident = threading.get_ident()
+        try:
+            self._loop()
+        except BaseException as cause:  # nothing ends this thread in silence
+            log.error("The sender thread of %s cannot go on: its records fail, and it takes no more",
+                      self._life.client_id, exc_info=True)
+            self._life.die(cause)
+        finally:
+            self._end()
         log.debug("The sender thread ends")
 
-    def _turn(self) -> None:
-        try:
-            self._turns.take_one()
-        except Exception:
-            # Java's rule: a bug in one turn must not kill the producer silently; the records stay accepted and are
-            # failed by delivery.timeout.ms at the latest.
-            log.exception("Uncaught error in the sender thread")
-            self._is_forced.wait(_PAUSE_AFTER_BUG_SECONDS)
+    def _loop(self) -> None:
+        failed_turns = 0
+        while True:
+            now_ms = self._clock.now_ms()
+            forced_ms = self._life.ms_to_forced_end(now_ms)
+            if not self._life.is_open:
+                self._refuse()  # who closes may not have come so far
+                if forced_ms == 0 or not self._accumulator.has_incomplete():
+                    return
+            try:
+                self._sender.run_once(now_ms, NEVER_MS if forced_ms is None else forced_ms)
+                failed_turns = 0
+            except BaseException:  # a bug, a codec without memory: the batches have an owner, and none is lost
+                log.exception("Uncaught error in the sender thread")
+                failed_turns += 1
+                if failed_turns >= _MOST_FAILED_TURNS:
+                    raise
+                self._sender.recover(self._clock.now_ms())
+                self._clock.wait(new_cell(), _PAUSE_AFTER_BUG_SECONDS)
+
+    def _end(self) -> None:
+        """Decide what is left, close every part, tell those who wait. Whatever one step raises, the next is done."""
+        for step in (self._refuse, self._client.close, self._give_up, self._close_parts):
+            try:
+                step()
+            except BaseException:
+                log.exception("Uncaught error at the end of the sender thread")
+        self._on_end(self._life)
+        self._life.end()
+
+    def _give_up(self) -> None:
+        if self._life.state is LifeState.DEAD:
+            error = self._life.refusal()
+        else:
+            error = ProducerClosedError(f"The producer {self._life.client_id} was closed before the record was "
+                                        "acknowledged")
+        aborted = self._accumulator.abort_batches(error)
+        if aborted and self._life.state is not LifeState.DEAD:
+            log.warning("close() gave up on %d records that were not acknowledged in time", aborted)
+
+
+def start_daemon(run: Callable[[], None], name: str) -> threading.Thread:
+    """Start a function on a daemon thread."""
+    thread = threading.Thread(target=run, name=name, daemon=True)
+    thread.start()
+    return thread

@@ -11,10 +11,10 @@ import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from pyproducer.client.addresses import address_text
 from pyproducer.client.metadata import ProducerMetadata
 from pyproducer.client.request import ClientRequest, ClientResponse
 from pyproducer.common.backoff import ExponentialBackoff
+from pyproducer.common.cluster import address_text
 from pyproducer.common.error_codes import error_for_code
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.transaction.producer_id import MAX_EPOCH, ProducerIdAndEpoch

@@ -1,7 +1,7 @@
 """One turn of the background thread: drain, send, poll, complete.
 
 Road:    RecordAccumulator -> [Sender] -> NetworkClient
-Thread:  who has the sender's role (turns.py); io_thread.py loops.
+Thread:  sender thread only; io_thread.py loops.
 Source:  Java Sender.runOnce, sendProducerData (4.1); seed 001.
 """
 
@@ -15,7 +15,7 @@ from pyproducer.accumulator.producer_batch import ProducerBatch
 from pyproducer.accumulator.record_accumulator import RecordAccumulator
 from pyproducer.client.metadata import ProducerMetadata
 from pyproducer.client.request import ClientRequest
-from pyproducer.common.cluster import Cluster, Node, TopicPartition
+from pyproducer.common.cluster import Cluster, Node
 from pyproducer.common.metrics import Metrics
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.sender.completion import Completion
@@ -56,42 +56,27 @@ class Sender:
         self._partition_load = partition_load
         self._next_expiry_ms = NEVER_MS  # delay until a waiting batch expires, as of this turn
 
-    def run_once(self, now_ms: int, longest_wait_ms: int | None = None, awaited_node_id: int | None = None) -> None:
+    def run_once(self, now_ms: int, longest_wait_ms: int = NEVER_MS) -> None:
         """Take one turn: send what is ready, then wait for the network until something is due.
 
         Args:
             now_ms: Monotonic time, in ms.
-            longest_wait_ms: Given by a caller who takes the turn: how long it may wait for the network, in ms.
-            awaited_node_id: Given by a caller: the node that its batch is for.
+            longest_wait_ms: How long it may wait for the network at most, in ms.
         """
-        is_caller = longest_wait_ms is not None
-        if longest_wait_ms is None:
-            self._completion.split_postponed()
-            longest_wait_ms = NEVER_MS
+        self._completion.split_postponed()
         timeout_ms = min(longest_wait_ms, self._step_producer_id(now_ms), self._send_producer_data(now_ms))
-        if is_caller and not self._accumulator.has_incomplete():
-            # Its record expired or was refused just now, and no event of the network will tell it so.
-            timeout_ms = 0
-        self._client.poll(timeout_ms, now_ms, awaited_node_id)
-
-    def connected_leader(self, topic_partition: TopicPartition, now_ms: int) -> int | None:
-        """Return the node that takes the partition's batches, or None when it must be found or connected first."""
-        leader = self._metadata.fetch().leader_for(topic_partition)
-        return leader.node_id if leader is not None and self._client.is_connected(leader.node_id, now_ms) else None
-
-    @property
-    def needs_its_thread(self) -> bool:
-        """Whether there is work that only the sender's own thread does, because it must not be interrupted."""
-        return self._completion.has_postponed
+        if self._accumulator.is_closed and not self._accumulator.has_incomplete():
+            timeout_ms = 0  # the last batch expired just now: nothing is left to wait for
+        self._client.poll(timeout_ms, now_ms)
 
     def recover(self, now_ms: int) -> None:
-        """Go on after a turn that an exception from outside ended half way (Ctrl-C, while a caller took the turn).
+        """Go on after a turn that ended half way, whatever ended it.
 
         Whatever was on its way counts as lost with its connection: it is sent again, with its sequence numbers. Only
         what the accumulator knows is believed: each batch is in its set of incomplete ones from its first record until
         its memory is given back.
         """
-        log.warning("A caller was interrupted while it took the sender's turn: all connections are made anew")
+        log.warning("A turn of the sender ended half way: all connections are made anew")
         self._client.start_over(now_ms)
         self._in_flight.clear()
         incomplete, taken = self._accumulator.take_stock()

@@ -18,6 +18,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from typing import Any, NamedTuple
 
+from pyproducer.common.cluster import address_text
 from pyproducer.common.error_codes import error_for_code
 from pyproducer.common.errors import (
     CorrelationIdMismatchError,
@@ -26,6 +27,7 @@ from pyproducer.common.errors import (
     KafkaTimeoutError,
 )
 from pyproducer.common.records import Header
+from pyproducer.common.timeouts import checked_timeout
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.header import build_request, parse_response
 from pyproducer.record.batch_reader import read_batches
@@ -57,7 +59,7 @@ class ConsumedRecord(NamedTuple):
     headers: tuple[Header, ...]
 
 
-def read_topic(bootstrap_servers: str, topic: str, *, timeout: float = 30.0) -> Iterator[ConsumedRecord]:
+def read_topic(bootstrap_servers: str, topic: str, *, timeout: float | None = 30.0) -> Iterator[ConsumedRecord]:
     """Yield the records of a topic up to where it ends when the call is made.
 
     Partition after partition, each in the order of its offsets.
@@ -65,9 +67,11 @@ def read_topic(bootstrap_servers: str, topic: str, *, timeout: float = 30.0) -> 
     Args:
         bootstrap_servers: `host:port`, several divided by commas; the first that answers is asked.
         topic: Its name; it is not created.
-        timeout: Seconds without progress after which the reading is given up.
+        timeout: Seconds without progress after which the reading is given up; None waits for ever.
 
     Raises:
+        TypeError: The timeout is not a number.
+        ValueError: The timeout is not above 0.
         ApiError: The broker answered with an error code; an unknown topic is one.
         DisconnectedError: No broker answered, or one closed the connection.
         KafkaTimeoutError: No progress for `timeout` seconds.
@@ -75,8 +79,11 @@ def read_topic(bootstrap_servers: str, topic: str, *, timeout: float = 30.0) -> 
 
     Thread: the caller's; close the iterator to close the connections early.
     """
+    longest = checked_timeout(timeout)
+    if longest is not None and longest <= 0:
+        raise ValueError(f"timeout {timeout} is too short: read_topic() waits more than 0 seconds, or None for ever")
     with ExitStack() as connections:
-        bootstrap = connections.enter_context(_connect_to_any(bootstrap_servers, timeout))
+        bootstrap = connections.enter_context(_connect_to_any(bootstrap_servers, longest))
         metadata = bootstrap.call(ApiKeys.METADATA, METADATA_VERSION,
                                   {"topics": [{"name": topic}], "allow_auto_topic_creation": False})
         described = metadata["topics"][0]
@@ -89,19 +96,19 @@ def read_topic(bootstrap_servers: str, topic: str, *, timeout: float = 30.0) -> 
             if leader_id not in nodes:
                 raise error_for_code(partition["error_code"] or 5, message=f"{topic}-{index} has no leader")
             if leader_id not in leaders:
-                leaders[leader_id] = connections.enter_context(_Connection(nodes[leader_id], timeout))
+                leaders[leader_id] = connections.enter_context(_Connection(nodes[leader_id], longest))
             leader = leaders[leader_id]
             start_offset, end_offset = (_offset(leader, topic, index, which) for which in (EARLIEST, LATEST))
             spans.append((index, leader, start_offset, end_offset))
         for index, leader, start_offset, end_offset in spans:
-            yield from _read_partition(leader, topic, index, start_offset, end_offset, timeout)
+            yield from _read_partition(leader, topic, index, start_offset, end_offset, longest)
 
 
 class _Connection:
     """One blocking conversation with one broker."""
 
-    def __init__(self, address: tuple[str, int], timeout: float) -> None:
-        self._address = f"{address[0]}:{address[1]}"
+    def __init__(self, address: tuple[str, int], timeout: float | None) -> None:
+        self._address = address_text(*address)
         try:
             self._socket = socket.create_connection(address, timeout)
         except OSError as cause:
@@ -148,7 +155,7 @@ class _Connection:
         return data
 
 
-def _connect_to_any(bootstrap_servers: str, timeout: float) -> _Connection:
+def _connect_to_any(bootstrap_servers: str, timeout: float | None) -> _Connection:
     failures = []
     for server in bootstrap_servers.split(","):
         host, _, port = server.strip().rpartition(":")
@@ -170,7 +177,7 @@ def _offset(leader: _Connection, topic: str, partition: int, which: int) -> int:
 
 
 def _read_partition(leader: _Connection, topic: str, partition: int, start_offset: int, end_offset: int,
-                    timeout: float) -> Iterator[ConsumedRecord]:
+                    timeout: float | None) -> Iterator[ConsumedRecord]:
     next_offset = start_offset
     progress_at = time.monotonic()
     while next_offset < end_offset:
@@ -187,7 +194,7 @@ def _read_partition(leader: _Connection, topic: str, partition: int, start_offse
         now = time.monotonic()
         if next_offset > first_unread:
             progress_at = now
-        elif now - progress_at > timeout:
+        elif timeout is not None and now - progress_at > timeout:
             raise KafkaTimeoutError(f"{topic}-{partition} gave nothing from offset {next_offset} for {timeout} s, "
                                     f"although it ends at {end_offset}", phase="request")
 

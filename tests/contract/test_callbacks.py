@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 import pytest
 
@@ -166,3 +167,33 @@ def _send(producer: KafkaProducer, topic: str, witness: Witness, form: str):
     if form == "record":
         return producer.send(ProducerRecord(topic, b"v"), witness.callback(7))
     return producer.send(topic, b"v", on_completion=witness.callback(7))
+
+
+@pytest.mark.parametrize("headers", [None, [("h", b"1")]], ids=["plain", "headers"])
+@pytest.mark.parametrize("callback", [5, "print", (), object()], ids=["int", "str", "tuple", "object"])
+def test_callback_when_it_cannot_be_called_then_send_says_so_and_nothing_is_sent(
+        cluster: Cluster, topic: str, connect: Connect, callback: Any, headers: Any) -> None:
+    """It was accepted, and failed in a line of the log once the record was stored."""
+    producer = connect()
+    first = producer.send(topic, b"v")
+    words = f"on_completion must be callable, got {type(callback).__name__}: "
+    with pytest.raises(TypeError, match=words):
+        producer.send(topic, b"w", headers=headers, on_completion=callback)
+    with pytest.raises(TypeError, match=words):
+        producer.send(ProducerRecord(topic, b"w", headers=headers), on_completion=callback)
+    with pytest.raises(TypeError, match="takes a callable as its second argument"):
+        producer.send(ProducerRecord(topic, b"w", headers=headers), callback)
+    producer.flush(GIVE_UP_S)
+    assert first.done()
+    assert [record.value for record in cluster.log(topic)] == [b"v"]
+
+
+def test_done_callback_when_it_cannot_be_called_then_that_is_said_at_once(topic: str, connect: Connect) -> None:
+    producer = connect(linger_ms=20_000)
+    futures: list[Any] = [producer.send(topic, b"v"), producer.send_batch(topic, [b"v"])]
+    for is_done in (False, True):
+        for future in futures:
+            assert future.done() is is_done
+            with pytest.raises(TypeError, match="a done callback must be callable, got int: 5"):
+                future.add_done_callback(5)
+        producer.flush(GIVE_UP_S)

@@ -24,8 +24,6 @@ EQUIVALENT: tuple[Equivalent, ...] = (
     Equivalent("broker/storage/segment.py", "LogSegment.headers",
                "if position + HEADER_SIZE_BYTES > chunk_start + len(chunk):", "if True:",
                "the file is read anew for every header: slower, but the same headers"),
-    Equivalent("sender/turns.py", "SenderTurns.__init__", "self._seen_count = 0", "self._seen_count = (-1)",
-               "a caller counts itself when it takes the role, so the first look finds another number either way"),
     Equivalent("client/metadata_updater.py", "MetadataUpdater._start_over",
                "self._next_canonical_ms = 0",
                "self._next_canonical_ms = 1",

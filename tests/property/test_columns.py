@@ -17,9 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyproducer.accumulator.buffer_pool import BufferPool
+from pyproducer.accumulator.life import UNOWNED
 from pyproducer.accumulator.record_accumulator import RecordAccumulator
 from pyproducer.common.backoff import ExponentialBackoff
-from pyproducer.common.clock import SystemClock
 from pyproducer.common.cluster import Cluster, Node, PartitionInfo
 from pyproducer.common.errors import ApiError, KafkaError
 from pyproducer.producer.do_send import RecordSender
@@ -30,12 +30,15 @@ from pyproducer.producer.serializers import BytesSerializer
 from pyproducer.record.batch_reader import read_batches
 from pyproducer.record.compression import compressor_for
 from tests.conftest import refuse
+from tests.support.clock import ManualClock
 from tests.support.compiler import why_not_built
 
 if importlib.util.find_spec("pyarrow") is None:
     refuse("the package pyarrow is not installed: pip install -e '.[spark,test]'", whole_module=True)
 pyarrow: Any = importlib.import_module("pyarrow")
 
+NOW_MS = 1_800_000_000_000
+"""When everything is sent: a clock that moves makes records of other sizes, by their distance in time."""
 _BUILT = importlib.util.find_spec("pyproducer.hotpath._native_columns") is not None
 TWINS = ["python", *(["native"] if _BUILT else [])]
 PATCHED = {"pyproducer.producer.columns": ("ColumnChunk", "binary_column", "encode_headers", "items_column"),
@@ -123,7 +126,7 @@ class Road:
     """send() and send_batch() into an accumulator whose batches the test completes."""
 
     def __init__(self, *, serialized: bool = False) -> None:
-        clock = SystemClock()
+        clock = ManualClock(timestamp_ms=NOW_MS)
         self.accumulator = RecordAccumulator(
             batch_size_bytes=400, linger_ms=0, delivery_timeout_ms=1000, pool=BufferPool(10**7, clock),
             compressor=compressor_for("none", None), retry_backoff=ExponentialBackoff(1, 1), clock=clock)
@@ -133,10 +136,10 @@ class Road:
         self.sender = RecordSender(
             metadata=FixedMetadata(), accumulator=self.accumulator,  # type: ignore[arg-type]  # what send() uses of it
             partitioner=partitioner, key_serializer=serializer, value_serializer=serializer,
-            interceptors=ProducerInterceptors(), clock=clock, wakeup_sender=lambda: None, on_opened=lambda: None,
+            interceptors=ProducerInterceptors(), clock=clock, life=UNOWNED, wakeup_sender=lambda: None,
             max_request_size_bytes=600, buffer_memory_bytes=10**7, max_block_ms=0)
         self.batch_sender = BatchSender(record_sender=self.sender, accumulator=self.accumulator, clock=clock,
-                                        wakeup_sender=lambda: None, max_block_ms=0, batch_size_bytes=400,
+                                        life=UNOWNED, wakeup_sender=lambda: None, max_block_ms=0, batch_size_bytes=400,
                                         large_batch_bytes=400, buffer_memory_bytes=10**7)
 
     def batches(self) -> list[Any]:

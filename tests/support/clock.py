@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pyproducer.common.clock import SystemClock
+from pyproducer.common.waiting import Cell
+
 
 class ManualClock:
     """Both clocks of `Clock`, moved together by `advance`."""
@@ -15,6 +18,10 @@ class ManualClock:
 
     def timestamp_ms(self) -> int:
         return self._timestamp_ms
+
+    def wait(self, cell: Cell, timeout_s: float | None) -> bool:
+        """Wait in real time: what moves this clock does not open cells."""
+        return SystemClock().wait(cell, timeout_s)
 
     def advance(self, ms: int) -> int:
         self._now_ms += ms

@@ -34,7 +34,6 @@ class MockClient:
         self._live_bodies: list[Mapping[str, Any]] = []
         self.in_flight: list[ClientRequest] = []
         self.poll_timeouts: list[int] = []
-        self.awaited_nodes: list[int | None] = []  # as each poll was told
         self.poll_times: list[int] = []
         self.poll_delay = 50
         self.on_send: Callable[[], None] | None = None
@@ -47,9 +46,6 @@ class MockClient:
 
     def ready(self, node: Node, now_ms: int) -> bool:
         return self._can_send(node.node_id)
-
-    def is_connected(self, node_id: int, now_ms: int) -> bool:
-        return self.is_ready_now and node_id not in self.unready_nodes
 
     def poll_delay_ms(self, node: Node, now_ms: int) -> int:
         return self.poll_delay
@@ -71,12 +67,11 @@ class MockClient:
         self.bodies.append(copy.deepcopy(body))
         self.in_flight.append(request)
 
-    def poll(self, timeout_ms: int, now_ms: int, awaited_node_id: int | None = None) -> list[ClientResponse]:
+    def poll(self, timeout_ms: int, now_ms: int) -> list[ClientResponse]:
         if self.closed:
             raise IllegalStateError("the client is closed")
         self.poll_timeouts.append(timeout_ms)
         self.poll_times.append(now_ms)
-        self.awaited_nodes.append(awaited_node_id)
         if self.on_poll is not None:
             self.on_poll()
         return []
@@ -107,7 +102,7 @@ class MockClient:
 
     def _can_send(self, node_id: int) -> bool:
         count = sum(request.destination == node_id for request in self.in_flight)
-        return self.is_connected(node_id, 0) and count < self.max_in_flight
+        return self.is_ready_now and node_id not in self.unready_nodes and count < self.max_in_flight
 
     def _version_of(self, request: ClientRequest) -> int:
         return self.version if request.max_version is None else min(self.version, request.max_version)

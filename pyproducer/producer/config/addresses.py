@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from ipaddress import IPv6Address
 
 from pyproducer.common.errors import ConfigError
+from pyproducer.common.secrets import HIDDEN
 
 KEY = "bootstrap.servers"
 _PARTS = re.compile(r"(?:[0-9A-Za-z_.%-]+://)?(?P<host>\[[^\[\]]*\]|.*):(?P<port>[0-9]{1,20})", re.ASCII)
@@ -27,6 +28,10 @@ def parse_bootstrap_servers(servers: Iterable[str]) -> tuple[tuple[str, int], ..
         ConfigError: There is none, or one is malformed.
     """
     items = tuple(servers)
+    for item in items:
+        if "@" in item:  # looked for in all first: a comma in a password leaves its beginning in the item before
+            raise ConfigError(KEY, f"{HIDDEN}@{item.rpartition('@')[2]}",
+                              f"no user name or password belongs here, but into sasl.jaas.config: {_EXAMPLE}")
     addresses = tuple(_parse_address(item) for item in items if item)
     if not addresses:
         raise ConfigError(KEY, ",".join(items), f"at least one broker is required: {_EXAMPLE}")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
-HIDDEN = "[hidden]"
+from pyproducer.common.secrets import HIDDEN, shown
 
 
 class Type(Enum):
@@ -157,4 +157,4 @@ class Setting:
 
     def shown(self, value: object) -> object:
         """Return the value as it may be shown in messages and logs."""
-        return HIDDEN if self.is_secret and value is not None else value
+        return HIDDEN if self.is_secret and value is not None else shown(value)

@@ -15,7 +15,7 @@ from shlex import quote
 from typing import Any
 
 from pyproducer.common.errors import ConfigError
-from pyproducer.producer.config.definition import HIDDEN
+from pyproducer.common.secrets import HIDDEN, shown
 
 _PEM_MARK = b"-----BEGIN "
 _JKS_MAGIC = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")  # JKS, JCEKS
@@ -23,6 +23,10 @@ _DER_SEQUENCE = b"\x30"
 _PKCS12_VERSION = b"\x02\x01\x03"  # PKCS12 is a DER SEQUENCE that begins with INTEGER 3; a bare certificate does not
 _HEAD_BYTES = 1 << 20  # a PEM file may begin with a long description in words
 _TLS_VERSIONS = ("TLSv1.2", "TLSv1.3")  # those of network/ssl_context.py
+_PLACE_OF_TEXT = {
+    "ssl.keystore.location": ": the text goes to ssl.keystore.key and ssl.keystore.certificate.chain",
+    "ssl.truststore.location": ": the text goes to ssl.truststore.certificates",
+}
 _ANY_TLS_VERSION = "TLS"  # Java's name for a context that is not bound to one
 
 
@@ -126,11 +130,15 @@ def _check_pem_text(values: dict[str, Any], explicit: Set[str], key: str, type_k
 
 
 def _read_head(key: str, path: str) -> bytes:
+    if _PEM_MARK.decode() in path:
+        raise ConfigError(key, HIDDEN, f"it is PEM text, where the path of a file belongs{_PLACE_OF_TEXT.get(key, '')}")
     try:
         with open(path, "rb") as file:
             return file.read(_HEAD_BYTES)
-    except OSError as cause:
-        raise ConfigError(key, path, f"the file cannot be read: {cause.strerror or cause}") from cause
+    except (OSError, ValueError) as cause:  # ValueError: a zero byte in the path
+        why = getattr(cause, "strerror", None) or cause
+        # The system's own error repeats the path.
+        raise ConfigError(key, path, f"the file cannot be read: {why}") from (cause if shown(path) == path else None)
 
 
 def _kind_of(head: bytes) -> str:

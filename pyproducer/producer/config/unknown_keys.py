@@ -7,10 +7,11 @@ Source:  ours; Java only warns. Other clients' names: librdkafka CONFIGURATION.m
 
 from __future__ import annotations
 
+import re
 from difflib import get_close_matches
 
 from pyproducer.common.errors import ConfigError
-from pyproducer.producer.config.definition import HIDDEN
+from pyproducer.common.secrets import HIDDEN
 from pyproducer.producer.config.table import CONFIG_TABLE
 
 CONSUMER_KEYS = frozenset({
@@ -58,7 +59,10 @@ _OTHER_NAMES = {
     "ssl.check.hostname": "ssl.endpoint.identification.algorithm",
     "max.batch.size": "batch.size",
 }
-_SECRET_WORDS = ("password", "secret", "passphrase", "jaas", "token", "pem", "ssl.key", "sasl.user", "certificate")
+_SECRET_WORDS = ("password", "passwd", "pwd", "secret", "passphrase", "jaas", "token", "pem", "ssl.key", "sasl.user",
+                 "certificate", "credential", "private.key", "api.key", "apikey")
+# Where PEM text stands in a properties file without a backslash at each line's end, its lines are keys.
+_LINE_OF_BASE64 = re.compile(r"[A-Za-z0-9+/=]{40,}")
 
 
 def is_ignored(key: str) -> bool:
@@ -69,13 +73,19 @@ def is_ignored(key: str) -> bool:
 def unknown_key_error(key: object, value: object) -> ConfigError:
     """Return the error for a key that nobody knows, with the nearest key that exists."""
     if not isinstance(key, str):
-        return ConfigError(repr(key), value, f"a key must be a string, got a {type(key).__name__}")
+        shown = HIDDEN if any(word in repr(key).lower() for word in _SECRET_WORDS) else value
+        return ConfigError(repr(key), shown, f"a key must be a string, got a {type(key).__name__}")
+    if _LINE_OF_BASE64.fullmatch(key):
+        return ConfigError(HIDDEN, HIDDEN, "unknown setting; it looks like a line of PEM text: in a properties file "
+                                           "every line of a value but its last must end in \\n\\")
     dotted = key.strip().lower().replace("_", ".").replace("-", ".")
-    shown = HIDDEN if any(word in dotted for word in _SECRET_WORDS) else value
+    nearest = nearest_key(dotted)
+    is_secret = any(word in dotted for word in _SECRET_WORDS) or (
+        nearest is not None and CONFIG_TABLE[nearest].is_secret)
+    shown = HIDDEN if is_secret else value
     if dotted == "config.providers" or dotted.startswith("config.providers."):
         return ConfigError(key, shown, "variables of config providers (KIP-297) are not resolved here: put the values "
                                        "into the properties before making the producer")
-    nearest = nearest_key(dotted)
     hint = "" if nearest is None else f"; did you mean {nearest!r}?"
     return ConfigError(key, shown, f"unknown setting{hint}")
 

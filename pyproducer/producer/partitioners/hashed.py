@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import random
 import zlib
+from collections.abc import Callable
 from typing import Any
-
-import mmh3
 
 from pyproducer.common.cluster import Cluster
 from pyproducer.hotpath import murmur2
@@ -70,11 +69,21 @@ class Murmur2RandomPartitioner:
 
 
 class Murmur3Partitioner(DefaultPartitioner):
-    """MurmurHash3 (x86, 32 bits, seed 0) of the key, made positive as Java does; without a key round-robin."""
+    """MurmurHash3 (x86, 32 bits, seed 0) of the key, made positive as Java does; without a key round-robin.
+
+    Raises:
+        ImportError: mmh3 cannot be loaded; not every interpreter of a process can.
+    """
+
+    def __init__(self) -> None:
+        import mmh3  # here: where it cannot be loaded, all else works
+
+        super().__init__()
+        self._hash: Callable[..., int] = mmh3.hash
 
     def partition(self, topic: str, key: Any, key_bytes: bytes | None, value: Any, value_bytes: bytes | None,
                   cluster: Cluster) -> int:
         """Return the partition; see Partitioner."""
         if key_bytes is None:
             return super().partition(topic, key, None, value, value_bytes, cluster)
-        return (mmh3.hash(key_bytes, 0, signed=False) & POSITIVE_MASK) % partition_count(topic, cluster)
+        return (self._hash(key_bytes, 0, signed=False) & POSITIVE_MASK) % partition_count(topic, cluster)

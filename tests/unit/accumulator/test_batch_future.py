@@ -10,6 +10,8 @@ from collections.abc import Callable
 import pytest
 
 from pyproducer.accumulator.batch_future import BatchFuture, RowRange
+from pyproducer.accumulator.produce_result import ProduceRequestResult
+from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.errors import DisconnectedError, KafkaError, KafkaTimeoutError, LocalProtocolError
 
 GIVE_UP_SECONDS = 60
@@ -107,29 +109,31 @@ def test_result_when_another_thread_ends_the_last_range_then_wakes_the_waiter() 
     assert seen == [8]
 
 
-class Waited:
-    """Stands for a batch's outcome: tells that somebody waits, and with which timeout."""
-
-    def __init__(self, told: list[tuple[int, float | None]], partition: int) -> None:
-        self.on_wait: Callable[[float | None], object] | None = lambda timeout: told.append((partition, timeout))
+def waited(told: list[int], partition: int) -> ProduceRequestResult:
+    """Return a batch's outcome that notes when somebody waits."""
+    outcome = ProduceRequestResult(TopicPartition("t", partition))
+    outcome.hurry = lambda: told.append(partition)
+    return outcome
 
 
 def test_result_when_batches_linger_then_those_of_the_last_rows_are_told_that_somebody_waits() -> None:
     future = future_of()
-    told: list[tuple[int, float | None]] = []
-    replaced, first, second, done = (Waited(told, number) for number in range(4))
-    done.on_wait = None
+    told: list[int] = []
+    replaced, first, second, done = (waited(told, number) for number in range(4))
+    done.hurry = None
     future.on_appended(0, replaced)
     future.on_appended(0, first)
     future.on_appended(1, second)
     future.on_appended(2, done)
     with pytest.raises(KafkaTimeoutError):
         future.result(0)
-    assert told == [(1, 0), (2, 0)]
+    assert told == [1, 2]
+    future.add_done_callback(lambda _: None)
+    assert told == [1, 2, 1, 2], "who leaves a callback, or awaits, waits too"
     future.on_handed_over()
     future.on_stored(rows_of(future, 0, *range(5)), 0, -1)
     future.result(0)
-    assert len(told) == 2, "nobody is told when there is nothing to wait for"
+    assert len(told) == 4, "nobody is told when there is nothing to wait for"
 
 
 def test_range_when_it_is_told_again_after_an_interruption_then_its_rows_count_once() -> None:

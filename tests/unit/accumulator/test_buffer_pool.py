@@ -241,3 +241,13 @@ def test_many_threads_when_they_take_and_give_back_then_the_pool_is_as_it_was_an
     assert min(lowest) >= 0
     assert pool.available_bytes == 1000
     assert pool.queued_count == 0
+
+
+def test_wait_when_max_block_is_the_longest_time_then_the_memory_that_comes_ends_it():
+    """`max.block.ms = Long.MAX_VALUE`, Java's "for ever", came out of send() as an OverflowError of `threading`."""
+    waiters = Waiters()
+    waiters.wait("patient", 50, 2**63 - 1)
+    waiters.pool.deallocate(100)
+    waiters.threads["patient"].join(GIVE_UP_SECONDS)
+    assert waiters.served == ["patient"]
+    assert waiters.errors == {}

@@ -94,10 +94,11 @@ def test_ready_when_a_batch_is_full_or_flushed_or_closed_does_not_wait():
     assert list(setup.accumulator.ready(cluster(), 0).ready_nodes) == [0]
     other = Setup()
     other.append(partition=1)
-    other.accumulator.begin_flush()
-    assert list(other.accumulator.ready(cluster(), 0).ready_nodes) == [1]
-    other.accumulator.end_flush()
     assert not other.accumulator.ready(cluster(), 0).ready_nodes
+    other.accumulator.hurry_all()
+    assert list(other.accumulator.ready(cluster(), 0).ready_nodes) == [1]
+    other = Setup()
+    other.append(partition=1)
     other.accumulator.close()
     assert list(other.accumulator.ready(cluster(), 0).ready_nodes) == [1]
 
@@ -367,16 +368,12 @@ def test_close_when_a_caller_waits_for_memory_then_it_raises_there():
     assert setup.accumulator.incomplete_record_count() == 1
 
 
-def test_flush_when_several_run_then_batches_do_not_linger_until_the_last_one_ends():
+def test_hurry_all_when_a_flush_waits_then_what_was_accepted_does_not_linger_and_what_comes_later_does():
     setup = Setup()
     future = setup.append().future
+    assert [batch.topic_partition.partition for batch in setup.accumulator.hurry_all()] == [0]
     setup.append(partition=1)
-    assert [batch.topic_partition.partition for batch in setup.accumulator.begin_flush()] == [0, 1]
-    setup.accumulator.begin_flush()
-    setup.accumulator.end_flush()
-    assert sorted(setup.accumulator.ready(cluster(), 0).ready_nodes) == [0, 1]
-    setup.accumulator.end_flush()
-    assert not setup.accumulator.ready(cluster(), 0).ready_nodes
+    assert list(setup.accumulator.ready(cluster(), 0).ready_nodes) == [0]
     assert not future.done()
 
 
@@ -435,7 +432,7 @@ def test_ready_when_a_flush_runs_then_a_batch_in_backoff_still_waits():
     setup = Setup()
     setup.append()
     setup.accumulator.reenqueue(setup.drain()[0][0], 0, in_sequence=False)
-    setup.accumulator.begin_flush()
+    setup.accumulator.hurry_all()
     assert setup.accumulator.ready(cluster(), 99).ready_nodes == {}
     assert list(setup.accumulator.ready(cluster(), 100).ready_nodes) == [0]
 
@@ -460,26 +457,29 @@ def test_split_and_reenqueue_keeps_order_memory_and_outcomes():
     assert setup.pool.available_bytes == 100_000
 
 
-def test_waiting_for_a_record_ends_the_linger_of_its_batch_and_tells_the_sender_so_once():
+def result_in_vain(future):
+    with pytest.raises(KafkaTimeoutError):
+        future.result(0)
+
+
+@pytest.mark.parametrize("wait", [result_in_vain, lambda future: future.add_done_callback(id)])
+def test_waiting_for_a_record_ends_the_linger_of_its_batch_and_tells_the_sender_so_once(wait):
     setup = Setup(linger=1000)
     told = []
     setup.accumulator.lingers_for_waiters = False
-    setup.accumulator.on_wait = lambda outcome, timeout, is_hurried: told.append((timeout, is_hurried)) or timeout
+    setup.accumulator.on_hurried = lambda: told.append("hurried")
     future = setup.append().future
     assert not setup.accumulator.ready(cluster(), 0).ready_nodes
     for _ in range(2):
-        with pytest.raises(KafkaTimeoutError):
-            future.result(0)
-    assert told == [(0, True), (0, False)]
+        wait(future)
+    assert told == ["hurried"]
     assert list(setup.accumulator.ready(cluster(), 0).ready_nodes) == [0]
 
 
 def test_waiting_for_a_record_keeps_the_linger_when_it_was_set_on_purpose():
     setup = Setup(linger=1000)
-    told = []
-    setup.accumulator.on_wait = lambda outcome, timeout, is_hurried: told.append((timeout, is_hurried)) or timeout
+    setup.accumulator.on_hurried = lambda: pytest.fail("it lingers")
     future = setup.append().future
     with pytest.raises(KafkaTimeoutError):
         future.result(0)
-    assert told == [(0, False)]
     assert not setup.accumulator.ready(cluster(), 0).ready_nodes

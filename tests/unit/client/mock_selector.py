@@ -57,7 +57,6 @@ class MockSelector:
         self.accepts: Callable[[str], bool | Exception | None] = lambda connection_id: True
         self.handshake_done = True
         self.writes_at_once = True
-        self.awaited: str | None = None  # as the last poll was told
         self.sleeps = False
         self.connects: list[Connect] = []
         self.requests: list[Request] = []
@@ -129,10 +128,9 @@ class MockSelector:
         taken, self._early_sends = self._early_sends, []
         return taken
 
-    def poll(self, timeout_ms: int, now_ms: int, awaited: str | None = None) -> None:
+    def poll(self, timeout_ms: int, now_ms: int) -> None:
         assert timeout_ms >= 0
         self.timeouts.append(timeout_ms)
-        self.awaited = awaited
         self.completed_sends, self._early_sends = self._early_sends, []
         self.completed_receives = [receive for receive in self._receives if receive.source in self.open]
         self._receives = []

@@ -9,11 +9,13 @@ from typing import Any
 from pyproducer.client.metadata import ProducerMetadata
 from pyproducer.client.network_client import NetworkClient
 from pyproducer.client.request import ClientResponse
+from pyproducer.client.resolver import ThreadedResolver
 from pyproducer.common.backoff import ExponentialBackoff
 from pyproducer.common.cluster import Node
 from pyproducer.protocol.apis import ApiKeys
 from tests.support.clock import ManualClock
 from tests.unit.client.mock_selector import MockSelector, Request
+from tests.unit.client.stepped_threads import SteppedThreads
 
 LATEST = {ApiKeys.PRODUCE: (0, 13), ApiKeys.METADATA: (0, 13), ApiKeys.API_VERSIONS: (0, 4),
           ApiKeys.FIND_COORDINATOR: (0, 6), ApiKeys.INIT_PRODUCER_ID: (0, 5)}
@@ -72,7 +74,10 @@ class ScriptedCluster:
 
 
 class Setup:
-    """A NetworkClient over a MockSelector and a ScriptedCluster, with a clock that stands still."""
+    """A NetworkClient over a MockSelector and a ScriptedCluster, with a clock that stands still.
+
+    Names resolve at once, unless `threads` holds them.
+    """
 
     def __init__(self, *, bootstrap: tuple[tuple[str, int], ...] = BOOTSTRAP, max_in_flight: int = 5,
                  jitter: float = 0.0, resolve: Any = None, **options: Any) -> None:
@@ -82,12 +87,14 @@ class Setup:
         self.metadata = ProducerMetadata(
             refresh_backoff=ExponentialBackoff(100, 1_000, jitter=jitter), metadata_max_age_ms=300_000,
             metadata_max_idle_ms=60_000, clock=self.clock, bootstrap=bootstrap)
+        self.threads = SteppedThreads()
+        resolver = ThreadedResolver(self.selector.wakeup, resolve=resolve or resolve_test_name,
+                                    start_thread=self.threads)
         self.client = NetworkClient(
-            self.selector, self.metadata, client_id="test", clock=self.clock,
+            self.selector, self.metadata, resolver=resolver, client_id="test", clock=self.clock,
             max_in_flight_requests_per_connection=max_in_flight,
             reconnect_backoff=ExponentialBackoff(50, 1_000, jitter=jitter),
-            connection_setup_timeout=ExponentialBackoff(10_000, 30_000, jitter=jitter),
-            resolve=resolve or resolve_test_name, **options)
+            connection_setup_timeout=ExponentialBackoff(10_000, 30_000, jitter=jitter), **options)
 
     @property
     def now_ms(self) -> int:

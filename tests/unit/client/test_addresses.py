@@ -2,7 +2,12 @@ import socket
 
 import pytest
 
-from pyproducer.client.addresses import ResolvedAddress, address_text, canonical_bootstrap, resolve_host
+from pyproducer.client.addresses import (
+    ResolvedAddress,
+    canonical_names,
+    resolve_host,
+    resolve_literal,
+)
 
 
 def test_resolve_when_the_address_is_literal_then_the_resolver_is_not_asked(monkeypatch):
@@ -37,22 +42,28 @@ def test_resolve_when_the_name_is_malformed_then_gaierror(host):
         resolve_host(host, 9092)
 
 
-def test_canonical_bootstrap_when_addresses_have_names():
+@pytest.mark.parametrize("host", ["slow.example", "a..b", "", "localhost", "1.2.3.4.example"])
+def test_literal_when_the_host_is_a_name_then_nothing_and_nobody_is_asked(monkeypatch, host):
+    real = socket.getaddrinfo
+
+    def getaddrinfo(host, port, *, type, flags):
+        assert flags == socket.AI_NUMERICHOST
+        return real(host, port, type=type, flags=flags)
+
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+    assert resolve_literal(host, 9092) == []
+
+
+def test_port_when_replaced_then_the_rest_of_an_ipv6_address_stays():
+    assert ResolvedAddress(10, ("fe80::1", 1, 2, 3)).with_port(9) == ResolvedAddress(10, ("fe80::1", 9, 2, 3))
+    assert ResolvedAddress(2, ("10.0.0.1", 1)).with_port(9) == ResolvedAddress(2, ("10.0.0.1", 9))
+
+
+def test_canonical_names_when_an_address_has_none_then_it_stays_literal():
     names = {"10.0.0.1": "one.example", "10.0.0.2": "two.example"}
-    failures = []
 
     def resolve(host, port):
-        if host == "bad":
-            raise socket.gaierror(socket.EAI_NONAME, "unknown")
         return [ResolvedAddress(2, (address, port)) for address in ("10.0.0.1", "10.0.0.2", "10.0.0.3")]
 
-    expanded = canonical_bootstrap([("bad", 1), ("alias", 9092), ("alias", 9092)], resolve=resolve,
-                                   name_of=lambda resolved: names.get(str(resolved.address[0])),
-                                   on_failure=lambda host, port, error: failures.append(host))
-    assert expanded == [("one.example", 9092), ("two.example", 9092), ("10.0.0.3", 9092)]
-    assert failures == ["bad"]
-
-
-def test_address_text():
-    assert address_text("host", 1) == "host:1"
-    assert address_text("::1", 1) == "[::1]:1"
+    assert canonical_names("alias", 9092, resolve=resolve, name_of=lambda resolved: names.get(
+        str(resolved.address[0]))) == ["one.example", "two.example", "10.0.0.3"]

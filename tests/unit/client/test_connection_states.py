@@ -1,16 +1,20 @@
 import itertools
+import socket
 
 import pytest
 
 from pyproducer.client.addresses import ResolvedAddress
 from pyproducer.client.connection_states import (
+    FRESH_LOOKUP_MS,
     NEVER_MS,
+    SLOW_LOOKUP_MS,
     TRANSITIONS,
     ClusterConnectionStates,
     ConnectionEvent,
     ConnectionState,
     NodeConnectionState,
 )
+from pyproducer.client.resolver import Lookup
 from pyproducer.common.backoff import ExponentialBackoff
 from pyproducer.common.cluster import Node
 from pyproducer.common.errors import AuthenticationError, DisconnectedError, IllegalStateError
@@ -18,14 +22,12 @@ from pyproducer.common.errors import AuthenticationError, DisconnectedError, Ill
 NODE = Node(1, "host-1", 9092)
 
 
-def states(*, addresses: int = 1, jitter: float = 0.0, calls: list[str] | None = None) -> ClusterConnectionStates:
-    def resolve(host: str, port: int) -> list[ResolvedAddress]:
-        if calls is not None:
-            calls.append(host)
-        return [ResolvedAddress(2, (f"10.0.0.{index}", port)) for index in range(addresses)]
+THREE = [ResolvedAddress(2, (f"10.0.0.{index}", 9092)) for index in range(3)]
 
+
+def states(*, jitter: float = 0.0) -> ClusterConnectionStates:
     return ClusterConnectionStates(reconnect_backoff=ExponentialBackoff(50, 1000, jitter=jitter),
-                                   setup_timeout=ExponentialBackoff(10_000, 30_000, jitter=jitter), resolve=resolve)
+                                   setup_timeout=ExponentialBackoff(10_000, 30_000, jitter=jitter))
 
 
 @pytest.mark.parametrize(("state", "event"), list(itertools.product(ConnectionState, ConnectionEvent)))
@@ -109,28 +111,60 @@ def test_setup_timeout_when_tcp_is_there_but_the_handshake_is_not_then_it_still_
     connections.versions_requested(state)
     assert connections.nodes_with_setup_timeout(10_001) == []
     assert not connections.has_preparing_nodes()
-    assert connections.is_anyone_preparing()
+    assert connections.is_anyone_preparing(10_001)
 
 
 def test_addresses_when_connects_fail_then_all_are_tried_before_resolving_again():
-    calls: list[str] = []
-    connections, used = states(addresses=3, calls=calls), []
+    connections, used = states(), []
     for now_ms in range(0, 50_000, 10_000):
-        used.append(connections.take_address(connections.connecting(NODE, now_ms)).address[0])
+        state = connections.connecting(NODE, now_ms)
+        address = state.take_address()
+        used.append((address or state.use_addresses(THREE)).address[0])
+        assert (address is None) == (now_ms in (0, 30_000))
         connections.disconnected(1, now_ms)
     assert used == ["10.0.0.0", "10.0.0.1", "10.0.0.2", "10.0.0.0", "10.0.0.1"]
-    assert len(calls) == 2
 
 
 def test_addresses_when_a_ready_connection_ends_then_resolved_again():
-    calls: list[str] = []
-    connections = states(addresses=3, calls=calls)
-    connections.take_address(connections.connecting(NODE, 0))
+    connections = states()
+    connections.connecting(NODE, 0).use_addresses(THREE)
     connections.checking_api_versions(1)
     connections.ready(1)
     connections.disconnected(1, 10)
-    assert connections.take_address(connections.connecting(NODE, 1000)).address[0] == "10.0.0.0"
-    assert len(calls) == 2
+    assert connections.connecting(NODE, 1000).take_address() is None
+
+
+def test_addresses_when_somebody_with_another_port_asked_for_them_then_they_have_the_nodes():
+    address = states().connecting(Node(1, "host-1", 19092), 0).use_addresses(THREE)
+    assert address == ResolvedAddress(2, ("10.0.0.0", 19092))
+
+
+@pytest.mark.parametrize(("outcome", "ago_ms", "is_kept"), [
+    (None, 10**6, True), (THREE, FRESH_LOOKUP_MS, True), (THREE, FRESH_LOOKUP_MS + 1, False),
+    (socket.gaierror(socket.EAI_NONAME, "unknown"), 0, False),
+])
+def test_lookup_when_it_outlasted_the_attempt_before_then_of_use_while_it_lasts_or_is_fresh(outcome, ago_ms, is_kept):
+    connections = states()
+    state = connections.connecting(NODE, 0)
+    state.lookup = Lookup()
+    connections.disconnected(1, 10_001, DisconnectedError("late"))
+    state.lookup.outcome = outcome
+    assert not state.is_resolving
+    assert connections.connecting(NODE, 10_001 + ago_ms) is state
+    assert state.is_resolving == is_kept
+
+
+def test_slow_name_when_it_is_being_resolved_then_nobody_counts_on_the_connection():
+    connections = states()
+    state = connections.connecting(NODE, 100)
+    state.lookup = Lookup()
+    assert connections.is_anyone_preparing(99 + SLOW_LOOKUP_MS)
+    assert not state.resolves_slowly(99 + SLOW_LOOKUP_MS)
+    assert not connections.is_anyone_preparing(100 + SLOW_LOOKUP_MS)
+    assert state.resolves_slowly(100 + SLOW_LOOKUP_MS)
+    assert connections.nodes_with_setup_timeout(10_101) == [state]
+    state.lookup = None
+    assert connections.is_anyone_preparing(100 + SLOW_LOOKUP_MS)
 
 
 def test_connecting_when_the_node_has_another_address_then_the_old_failures_are_forgotten():
@@ -186,9 +220,9 @@ def test_preparing_when_the_connection_ends_before_it_is_ready_then_nobody_prepa
     connections.connecting(NODE, 0)
     if stage == "checking_api_versions":
         connections.checking_api_versions(1)
-    assert connections.is_anyone_preparing()
+    assert connections.is_anyone_preparing(5)
     connections.disconnected(1, 5, DisconnectedError("no"))
-    assert not connections.is_anyone_preparing()
+    assert not connections.is_anyone_preparing(5)
     assert not connections.has_preparing_nodes()
     assert connections.ms_to_next_setup_deadline(5) == NEVER_MS
 

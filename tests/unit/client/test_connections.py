@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 
 from pyproducer.client.addresses import ResolvedAddress
+from pyproducer.client.request import ClientRequest
 from pyproducer.common.clock import SystemClock
+from pyproducer.common.cluster import Node
 from pyproducer.common.errors import AuthenticationError, DisconnectedError, InvalidReceiveError
 from pyproducer.network.channel_state import ChannelPhase
 from pyproducer.protocol.apis import ApiKeys
 from tests.unit.client.mock_selector import HANG_UP
-from tests.unit.client.scripted_cluster import Setup, topic_row
+from tests.unit.client.scripted_cluster import Setup, resolve_test_name, topic_row
 
 ONE = (("boot-1", 9092),)
 WHERE = "boot-1:9092"
@@ -63,6 +65,148 @@ def test_dns_when_slow_then_the_backoff_and_the_setup_timeout_count_from_its_ans
     setup.poll()
     assert setup.selector.closed == []
     assert setup.selector.connects[0].now_ms == setup.now_ms
+
+
+def with_slow_node(**options: Any) -> Setup:
+    """Bootstrapped and connected to node 1, while the name of node 2 is being resolved."""
+    setup = Setup(bootstrap=ONE, **options)
+    setup.cluster.topics["t"] = topic_row("t", 1, 2)
+    setup.bring_up("t")
+    setup.make_ready(1)
+    setup.threads.held_hosts.add("host-2")
+    assert not setup.client.ready(setup.metadata.fetch().nodes[2], setup.now_ms)
+    assert setup.threads.waiting_hosts() == ["host-2"]
+    return setup
+
+
+def test_dns_when_a_name_is_being_resolved_then_all_others_are_served_and_its_end_connects_it():
+    """A name that took 8 s to resolve stopped the sender, and with it every broker, for these 8 s."""
+    setup = with_slow_node()
+    slow = setup.metadata.fetch().nodes[2]
+    ended = []
+    for _ in range(3):
+        setup.client.send(ClientRequest(1, ApiKeys.FIND_COORDINATOR, lambda version: {
+            "key_type": 0, "coordinator_keys": ["g"]}, timeout_ms=5_000, on_complete=ended.append,
+            created_ms=setup.now_ms), setup.now_ms)
+        setup.selector.respond(setup.selector.requests[-1], {"throttle_time_ms": 0, "coordinators": []})
+        setup.poll()
+        assert not setup.client.ready(slow, setup.now_ms)
+    assert [response.disconnected for response in ended] == [False] * 3
+    assert not setup.client.connection_failed(slow)
+    setup.selector.wakeups = 0
+    setup.threads.end_lookup("host-2")
+    assert setup.selector.wakeups == 1
+    setup.poll()
+    assert setup.selector.connects[-1].connection_id == "2"
+    setup.make_ready(2)
+    assert setup.threads.names.count("kafka-producer-resolver | host-2") == 1
+
+
+def test_dns_when_a_name_is_being_resolved_then_poll_sleeps_no_longer_than_the_setup_timeout():
+    setup = with_slow_node()
+    setup.poll(60_000)
+    assert setup.selector.timeouts[-1] == 10_001
+
+
+def test_dns_when_the_name_is_resolved_then_the_connection_has_its_full_setup_timeout():
+    setup = with_slow_node()
+    setup.selector.accepts = lambda connection_id: None
+    setup.clock.advance(9_000)
+    setup.threads.end_lookup("host-2")
+    setup.poll()
+    assert setup.selector.connects[-1].now_ms == setup.now_ms
+    setup.clock.advance(10_000)
+    setup.poll()
+    assert setup.selector.closed == []
+    setup.clock.advance(1)
+    setup.poll()
+    assert setup.selector.closed == ["2"]
+
+
+def test_dns_when_the_lookup_takes_longer_than_the_setup_timeout_then_a_failed_attempt_that_says_so():
+    setup = with_slow_node()
+    slow = setup.metadata.fetch().nodes[2]
+    setup.clock.advance(10_001)
+    setup.poll()
+    words = ("DNS: the host name was not resolved within 10000 ms (socket.connection.setup.timeout.ms); the name "
+             "servers of this machine are slow or do not answer")
+    assert setup.metadata.last_errors()["host-2:9092"] == words
+    assert words in setup.metadata.describe_failure("t")
+    assert setup.client.connection_failed(slow)
+    assert str(setup.client.connection_error(slow)) == f"host-2:9092: {words}"
+    assert setup.client.poll_delay_ms(slow, setup.now_ms) == 50
+    setup.clock.advance(50)
+    assert not setup.client.ready(slow, setup.now_ms)
+    assert setup.threads.names.count("kafka-producer-resolver | host-2") == 1, "the lookup that lasts is joined"
+    setup.clock.advance(20_001)
+    setup.poll()
+    assert "within 20000 ms" in setup.metadata.last_errors()["host-2:9092"]
+
+
+@pytest.mark.parametrize(("later_ms", "lookups"), [(1_000, 1), (30_001, 2)])
+def test_dns_when_the_answer_comes_after_its_attempt_then_the_next_one_uses_it_while_it_is_fresh(later_ms, lookups):
+    setup = with_slow_node()
+    setup.clock.advance(10_001)
+    setup.poll()
+    connects = len(setup.selector.connects)
+    setup.threads.end_lookup("host-2")
+    setup.poll()
+    assert len(setup.selector.connects) == connects, "nobody wants to connect now"
+    setup.clock.advance(later_ms)
+    setup.poll(times=3)  # metadata may be due
+    setup.make_ready(2)
+    assert setup.threads.names.count("kafka-producer-resolver | host-2") == lookups
+
+
+def test_dns_when_the_lookup_fails_after_its_attempt_then_the_next_one_asks_again():
+    failures: list[OSError] = []
+
+    def resolve(host: str, port: int) -> Any:
+        if failures:
+            raise failures.pop()
+        return resolve_test_name(host, port)
+
+    setup = with_slow_node(resolve=resolve)
+    setup.clock.advance(10_001)
+    setup.poll()
+    failures.append(socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution"))
+    setup.threads.end_lookup("host-2")
+    setup.clock.advance(1_000)
+    setup.poll(times=3)
+    setup.make_ready(2)
+    assert setup.threads.names.count("kafka-producer-resolver | host-2") == 2
+
+
+def test_dns_when_the_client_starts_over_or_disconnects_then_the_end_of_a_lookup_changes_nothing():
+    setup = with_slow_node()
+    setup.client.disconnect(2)
+    setup.client.start_over(setup.now_ms)
+    connects = len(setup.selector.connects)
+    setup.threads.end_lookup("host-2")
+    setup.poll()
+    assert "2" not in {connect.connection_id for connect in setup.selector.connects[connects:]}
+
+
+def test_dns_when_the_node_has_another_name_by_the_next_attempt_then_the_answer_to_the_old_one_is_dropped():
+    setup = with_slow_node()
+    setup.clock.advance(10_001)
+    setup.poll()
+    setup.threads.end_lookup("host-2")
+    setup.clock.advance(50)
+    moved = Node(2, "host-9", 9092)
+    assert not setup.client.ready(moved, setup.now_ms)
+    assert setup.selector.connects[-1].address == ("10.0.0.9", 9092)
+
+
+def test_dns_when_brokers_share_a_name_then_each_is_connected_at_its_own_port():
+    setup = Setup(bootstrap=(("boot-1", 9092), ("boot-1", 9093)))
+    setup.threads.held_hosts.add("boot-1")
+    for node in setup.metadata.nodes_to_ask():
+        assert not setup.client.ready(node, setup.now_ms)
+    setup.threads.end_lookup("boot-1")
+    setup.poll()
+    assert setup.threads.names == ["kafka-producer-resolver | boot-1"]
+    assert [connect.address for connect in setup.selector.connects] == [("10.0.0.1", 9092), ("10.0.0.1", 9093)]
 
 
 @pytest.mark.parametrize(("error", "words"), [

@@ -1,8 +1,16 @@
 """Why a connection ended, in words: what the peer's bytes say of it comes before what its silence may mean."""
 
+import socket
+
 import pytest
 
-from pyproducer.client.failures import connect_failure, early_end, negotiation_failure, request_failure
+from pyproducer.client.failures import (
+    connect_failure,
+    dns_failure,
+    early_end,
+    negotiation_failure,
+    request_failure,
+)
 from pyproducer.common.errors import DisconnectedError, InvalidReceiveError
 
 HTTP = InvalidReceiveError("size 1213486160 is above the limit: the peer seems to speak HTTP")
@@ -39,4 +47,17 @@ def test_end_when_the_peer_said_nothing_then_what_that_may_mean(end, words):
 def test_connect_when_it_fails_then_the_systems_words_or_what_there_is(cause, words):
     failure = connect_failure("host:1", None, cause)
     assert failure.text.startswith(words)
+    assert failure.error.outcome == "not_sent"
+
+
+@pytest.mark.parametrize(("cause", "words"), [
+    (socket.gaierror(socket.EAI_AGAIN, "Temporary failure"), "the host name does not resolve (Temporary failure)"),
+    (OSError("no words of the system"), "the host name does not resolve (no words of the system)"),
+    (None, "the host name was not resolved within 300 ms (socket.connection.setup.timeout.ms); the name servers"),
+])
+def test_name_when_it_does_not_resolve_or_not_in_time_then_said_and_nothing_was_sent(cause, words):
+    failure = dns_failure("host:1", cause, waited_ms=300)
+    assert failure.summary.startswith(f"DNS: {words}")
+    assert str(failure.error).startswith(f"host:1: DNS: {words}")
+    assert failure.error.__cause__ is cause
     assert failure.error.outcome == "not_sent"

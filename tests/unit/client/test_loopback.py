@@ -15,6 +15,7 @@ import pytest
 from pyproducer.client.metadata import ProducerMetadata
 from pyproducer.client.network_client import NetworkClient
 from pyproducer.client.request import ClientRequest, ClientResponse
+from pyproducer.client.resolver import ThreadedResolver
 from pyproducer.common.backoff import ExponentialBackoff
 from pyproducer.common.clock import SystemClock
 from pyproducer.common.cluster import Node
@@ -40,7 +41,8 @@ class Loopback:
         selector = Selector(max_receive_size_bytes=1 << 20, connections_max_idle_ms=540_000,
                             channel_builder=builder or PlaintextChannelBuilder(), name="test")
         self.client = NetworkClient(
-            selector, self.metadata, client_id="test", clock=CLOCK, max_in_flight_requests_per_connection=5,
+            selector, self.metadata, resolver=ThreadedResolver(selector.wakeup), client_id="test", clock=CLOCK,
+            max_in_flight_requests_per_connection=5,
             reconnect_backoff=ExponentialBackoff(20, 100),
             connection_setup_timeout=ExponentialBackoff(5_000, 5_000), **options)
 

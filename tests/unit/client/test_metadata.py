@@ -14,9 +14,10 @@ from tests.unit.client.scripted_cluster import ScriptedCluster, topic_row
 BOOTSTRAP = [("boot-1", 9092), ("boot-2", 9093)]
 
 
-def metadata(*, clock=None, max_age_ms=300_000, max_idle_ms=60_000) -> ProducerMetadata:
-    return ProducerMetadata(refresh_backoff=ExponentialBackoff(100, 1000, jitter=0), metadata_max_age_ms=max_age_ms,
-                            metadata_max_idle_ms=max_idle_ms, clock=clock or ManualClock(), bootstrap=BOOTSTRAP)
+def metadata(*, clock=None, max_age_ms=300_000, max_idle_ms=60_000, backoff_ms=100) -> ProducerMetadata:
+    return ProducerMetadata(refresh_backoff=ExponentialBackoff(backoff_ms, max(backoff_ms, 1000), jitter=0),
+                            metadata_max_age_ms=max_age_ms, metadata_max_idle_ms=max_idle_ms,
+                            clock=clock or ManualClock(), bootstrap=BOOTSTRAP)
 
 
 def answer(md: ProducerMetadata, now_ms: int, *topics, version: int = 13) -> None:
@@ -170,7 +171,7 @@ class Waiter:
         self._thread = threading.Thread(target=self._run, args=(md, timeout_ms))
         self._thread.start()
         assert self._started.wait(30)
-        while not md._condition._waiters:  # type: ignore[attr-defined]
+        while not md._waiters._cells:
             if not self._thread.is_alive():
                 break
 
@@ -198,7 +199,7 @@ def test_await_update_when_another_thread_updates_then_true():
 def test_await_update_when_closed_then_raises():
     md = metadata(clock=SystemClock())
     waiter = Waiter(md)
-    md.close()
+    md.close(lambda: ProducerClosedError("closed"))
     assert isinstance(waiter.end(), ProducerClosedError)
     with pytest.raises(ProducerClosedError):
         md.await_update(0, 1000)
@@ -346,3 +347,24 @@ def test_note_failure_when_repeated_then_no_news():
     assert md.note_failure("a:1", "refused")
     assert not md.note_failure("a:1", "refused")
     assert md.note_failure("a:1", "timeout")
+
+
+@pytest.mark.parametrize("longest", [{"max_age_ms": 2**63 - 1}, {"max_idle_ms": 2**63 - 1}, {"backoff_ms": 2**63 - 1}],
+                         ids=lambda options: next(iter(options)))
+def test_settings_when_they_are_the_longest_time_then_a_new_topic_is_asked_for_at_once(longest):
+    """With a backoff of Java's Long.MAX_VALUE the first topic was never asked for: "long ago" was not long enough."""
+    md = metadata(**longest)
+    assert md.time_to_next_update(0) == 0
+    answer(md, 1000)
+    md.add("t", 1001)
+    assert md.time_to_next_update(1001) == 0
+    answer(md, 1002, topic_row("t", 1))
+    assert md.fetch().partition_count_for_topic("t") == 1
+    assert md.time_to_next_update(1002) > 0
+
+
+def test_await_update_when_the_time_is_the_longest_then_the_update_ends_it():
+    md = metadata(clock=SystemClock())
+    waiter = Waiter(md, 2**63 - 1)
+    answer(md, 0)
+    assert waiter.end() is True

@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from pyproducer.client.addresses import RESOLVE_CANONICAL_BOOTSTRAP_SERVERS_ONLY
+from pyproducer.client.addresses import RESOLVE_CANONICAL_BOOTSTRAP_SERVERS_ONLY, ResolvedAddress, resolve_host
 from pyproducer.client.metadata import ProducerMetadata
 from pyproducer.client.metadata_request import MetadataRequest
 from pyproducer.common.cluster import Node, TopicPartition
@@ -21,6 +21,11 @@ def up(**options) -> Setup:
     setup.cluster.topics["t"] = topic_row("t", 1, 2)
     setup.bring_up("t")
     return setup
+
+
+def canonical_setup(*hosts: str, resolve=resolve_host) -> Setup:
+    return Setup(bootstrap=tuple((host, 9092) for host in hosts or ("alias",)), resolve=resolve,
+                 dns_lookup=RESOLVE_CANONICAL_BOOTSTRAP_SERVERS_ONLY)
 
 
 def cut_all(setup: Setup) -> None:
@@ -218,7 +223,7 @@ def test_canonical_names_when_asked_for_then_the_bootstrap_nodes_have_them(monke
     monkeypatch.setattr(socket, "getaddrinfo", lambda host, port, **options: [
         (socket.AF_INET, 1, 6, "", ("10.0.0.1", port)), (socket.AF_INET, 1, 6, "", ("10.0.0.2", port))])
     monkeypatch.setattr(socket, "getnameinfo", lambda address, flags: (f"name-{address[0][-1]}", "9092"))
-    setup = Setup(bootstrap=(("alias", 9092),), dns_lookup=RESOLVE_CANONICAL_BOOTSTRAP_SERVERS_ONLY)
+    setup = canonical_setup()
     setup.poll()
     assert setup.metadata.nodes_to_ask() == (Node(-1, "name-1", 9092), Node(-2, "name-2", 9092))
     assert setup.selector.connects[0].server_hostname in ("name-1", "name-2")
@@ -240,7 +245,7 @@ def test_canonical_names_when_they_failed_and_the_client_starts_over_then_they_a
         raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
 
     monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
-    setup = Setup(bootstrap=(("alias", 9092),), dns_lookup=RESOLVE_CANONICAL_BOOTSTRAP_SERVERS_ONLY)
+    setup = canonical_setup()
     setup.poll()
     count = len(asked)
     setup.client._updater.rebootstrap(setup.now_ms)
@@ -256,7 +261,7 @@ def test_canonical_names_when_the_resolver_fails_then_said_and_tried_again(monke
         raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
 
     monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
-    setup = Setup(bootstrap=(("alias", 9092),), dns_lookup=RESOLVE_CANONICAL_BOOTSTRAP_SERVERS_ONLY)
+    setup = canonical_setup()
     setup.poll(times=3)
     assert len(asked) == 2, "numeric, then by name; once"
     assert setup.metadata.last_errors() == {
@@ -346,3 +351,79 @@ def test_answer_when_a_partition_has_an_impossible_index_then_it_is_refused_and_
     assert "Traceback" not in caplog.text
     setup.cluster.topics["t"]["partitions"][1]["partition_index"] = 1
     assert_it_recovers(setup, "from 0 to 999999", caplog)
+
+
+def test_canonical_names_when_a_name_is_slow_then_awaited_and_left_out_when_it_takes_too_long(monkeypatch):
+    monkeypatch.setattr(socket, "getnameinfo", lambda address, flags: (f"name-{address[0][-1]}", "9092"))
+    setup = canonical_setup("alias-1", "alias-2", resolve=lambda host, port: [
+        ResolvedAddress(2, (f"10.0.0.{host[-1]}", port))])
+    setup.threads.held_hosts.add("alias-1")
+    setup.poll()
+    setup.clock.advance(9_999)
+    setup.poll()
+    assert setup.selector.connects == []
+    setup.clock.advance(1)
+    setup.poll()
+    assert setup.metadata.nodes_to_ask() == (Node(-1, "name-2", 9092),)
+    assert setup.metadata.last_errors()["alias-1:9092"].startswith(
+        "DNS: the host name was not resolved within 10000 ms (socket.connection.setup.timeout.ms)")
+    assert [connect.server_hostname for connect in setup.selector.connects] == ["name-2"]
+
+
+def test_canonical_names_when_all_are_slow_then_the_lookup_that_lasts_is_joined_after_the_timeout(monkeypatch):
+    monkeypatch.setattr(socket, "getnameinfo", lambda address, flags: ("name-1", "9092"))
+    setup = canonical_setup(resolve=lambda host, port: [ResolvedAddress(2, ("10.0.0.1", port))])
+    setup.threads.held_hosts.add("alias")
+    for wait_ms in (0, 10_000, 50):
+        setup.clock.advance(wait_ms)
+        setup.poll()
+    assert setup.threads.names == ["kafka-producer-resolver | alias"]
+    setup.threads.end_lookup("alias")
+    setup.poll()
+    assert setup.metadata.nodes_to_ask() == (Node(-1, "name-1", 9092),)
+
+
+def test_canonical_names_when_the_client_starts_over_while_they_are_looked_for_then_they_have_their_full_time(
+        monkeypatch):
+    monkeypatch.setattr(socket, "getnameinfo", lambda address, flags: ("name-1", "9092"))
+    setup = canonical_setup(resolve=lambda host, port: [ResolvedAddress(2, ("10.0.0.1", port))])
+    setup.threads.held_hosts.add("alias")
+    setup.poll()
+    setup.clock.advance(9_999)
+    setup.client._updater.rebootstrap(setup.now_ms)
+    setup.poll()
+    setup.clock.advance(9_999)
+    setup.poll()
+    assert setup.metadata.last_errors() == {}
+    setup.clock.advance(1)
+    setup.poll()
+    assert list(setup.metadata.last_errors()) == ["alias:9092"]
+
+
+def test_bootstrap_when_a_name_is_slow_then_the_next_server_is_asked_after_a_second():
+    """One bad name among the bootstrap servers stopped everything for as long as its lookup took."""
+    setup = Setup()
+    setup.threads.held_hosts.update(("boot-1", "boot-2"))
+    setup.poll()
+    (first,) = setup.threads.waiting_hosts()
+    (second,) = setup.threads.held_hosts - {first}
+    setup.clock.advance(999)
+    setup.poll()
+    assert setup.threads.waiting_hosts() == [first]
+    setup.threads.held_hosts.clear()
+    setup.clock.advance(1)
+    setup.poll(times=5)
+    assert {connect.server_hostname for connect in setup.selector.connects} == {second}
+    assert setup.metadata.version() == 1
+
+
+def test_bootstrap_when_all_names_are_slow_then_all_are_awaited():
+    setup = Setup()
+    setup.threads.held_hosts.update(("boot-1", "boot-2"))
+    for _ in range(4):
+        setup.poll()
+        setup.clock.advance(1_000)
+    assert sorted(setup.threads.waiting_hosts()) == ["boot-1", "boot-2"]
+    setup.threads.end_lookup("boot-2")
+    setup.poll(times=5)
+    assert setup.metadata.version() == 1

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+from types import MappingProxyType
+from typing import Any
+
 import pytest
 
 from pyproducer.common.records import Header, ProducerRecord, RecordMetadata
@@ -28,10 +33,68 @@ def test_record_keeps_its_parts_and_normalises_headers():
     ({"headers": [(b"k", b"v")]}, TypeError, "key must be str, got bytes"),
     ({"headers": [("k", "v")]}, TypeError, "header 'k' must be bytes or None, got str"),
     ({"headers": [5]}, TypeError, "a header must be a pair"),
+    ({"headers": {"a": b"1"}}, TypeError, r"got a dict: write list\(headers.items\(\)\)"),
+    ({"headers": {"ab": b"1"}}, TypeError, r"got a dict: write list\(headers.items\(\)\)"),
+    ({"headers": MappingProxyType({"key": b"1"})}, TypeError, r"got a mappingproxy: write list\(headers.items\(\)\)"),
+    ({"headers": ("key", b"1")}, TypeError, r"got \('key', b'1'\): write \[\(key, value\)\], also for one"),
+    ({"headers": "ab"}, TypeError, "must be a list of pairs .* got str: 'ab'"),
+    ({"headers": b"ab"}, TypeError, "must be a list of pairs .* got bytes"),
+    ({"headers": 5}, TypeError, "must be a list of pairs .* got int: 5"),
+    ({"timestamp": True}, TypeError, "timestamp must be int"), ({"timestamp": 2**63}, ValueError, "out of range"),
+    ({"timestamp": "1"}, TypeError, "timestamp must be int"), ({"partition": 1.0}, TypeError, "partition must be int"),
 ])
 def test_record_when_a_part_is_wrong_names_it(arguments, error, words):
     with pytest.raises(error, match=words):
         ProducerRecord(**{"topic": "t", "value": b"v", **arguments})
+
+
+RECORD = ProducerRecord("t", b"v", b"k", partition=3, timestamp=5, headers=[("a", b"1")])
+
+
+class Marked(ProducerRecord):
+    """A record with something of its own, as interceptors use it."""
+
+    def __init__(self, topic: str, mark: str) -> None:
+        super().__init__(topic, b"v", headers=[("a", b"1")])
+        self.mark = mark
+
+
+@pytest.mark.parametrize("name", ["topic", "value", "key", "partition", "timestamp"])
+def test_record_when_a_checked_part_is_changed_then_refused_and_nothing_happened(name):
+    """A timestamp of 1.5, written after the check, poisoned its partition on one twin and was cut on the other."""
+    record = copy.copy(RECORD)
+    with pytest.raises(AttributeError, match=f"{name} of a ProducerRecord cannot be changed: .*{name}=1.5"):
+        setattr(record, name, 1.5)
+    with pytest.raises(AttributeError, match=f"{name} of a ProducerRecord cannot be deleted"):
+        delattr(record, name)
+    assert record == RECORD
+
+
+def test_record_when_its_headers_are_replaced_then_they_are_checked_too():
+    record: Any = copy.copy(RECORD)
+    record.headers = [*record.headers, ("trace", bytearray(b"2"))]
+    assert record.headers == (Header("a", b"1"), Header("trace", b"2"))
+    with pytest.raises(TypeError, match="header 'b' must be bytes or None, got str"):
+        record.headers = [("b", "text")]
+    assert len(record.headers) == 2
+    assert RECORD.headers == (Header("a", b"1"),)
+
+
+@pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, *(
+    lambda record, protocol=protocol: pickle.loads(pickle.dumps(record, protocol))
+    for protocol in range(2, pickle.HIGHEST_PROTOCOL + 1))], ids=["copy", "deepcopy", 2, 3, 4, 5])
+def test_record_when_copied_or_pickled_then_it_is_equal_and_as_firm(again):
+    other = again(RECORD)
+    assert other == RECORD
+    assert hash(other) == hash(RECORD)
+    assert repr(other) == repr(RECORD)
+    with pytest.raises(AttributeError):
+        other.timestamp = 6
+    marked = again(Marked("t", "mine"))
+    assert (type(marked), marked.topic, marked.headers, marked.mark) == (Marked, "t", RECORD.headers, "mine")
+    marked.mark = "other"
+    with pytest.raises(AttributeError):
+        marked.topic = "u"
 
 
 def test_metadata_tells_whether_the_offset_is_known():

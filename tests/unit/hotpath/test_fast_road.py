@@ -8,6 +8,8 @@ import time
 import pytest
 
 from pyproducer import hotpath
+from pyproducer.accumulator.life import Life
+from pyproducer.common.clock import SystemClock
 from pyproducer.common.errors import BufferExhaustedError, ForkedProducerError, ProducerClosedError
 from tests.property.test_twins import FixedMetadata, make_sender
 
@@ -15,10 +17,15 @@ pytestmark = pytest.mark.skipif(hotpath.FastRoad is None, reason="the compiled t
 
 
 def test_send_when_closed_or_forked_raises_like_the_python_road():
-    for end, error in (("close", ProducerClosedError), ("mark_forked", ForkedProducerError)):
-        sender, _ = make_sender(paved=True)
+    for end, error in (("closed", ProducerClosedError), ("forked", ForkedProducerError)):
+        life = Life("c", SystemClock())
+        sender, _ = make_sender(paved=True, life=life)
         sender.fast_road.send("t", b"v")
-        getattr(sender, end)()
+        if end == "closed":
+            life.begin_closing("the test", None)
+        else:
+            life.mark_forked()
+        sender.refuse()
         with pytest.raises(error):
             sender.fast_road.send("t", b"v")
 

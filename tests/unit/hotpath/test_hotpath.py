@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 
-from pyproducer import hotpath
+from pyproducer import RecordMetadata, hotpath
 
 # Values of Java's Utils.murmur2, from Apache Kafka's own tests, as unsigned.
 JAVA_MURMUR2 = {b"21": -973932308, b"foobar": -790332482, b"a-little-bit-long-string": -985981536,
@@ -84,3 +85,22 @@ def test_the_choice_of_the_twin_is_loud():
     assert "PYPRODUCER_IMPL='cobol' is not known" in unknown.stderr
     native = _run("native")
     assert native.stdout.strip() == "native" or "was not built" in native.stderr
+
+
+def test_metadata_when_callbacks_hash_it_then_each_has_its_own_hash():
+    """From Python 3.14 on a tuple keeps its hash: one that is given to the next callback must have forgotten it, and
+    one that comes from an allocator of zeros must not have the hash 0."""
+    batch = hotpath.OpenBatch(SimpleNamespace(), 10_000)
+    told, kept, raised = [], [], []
+    for number in range(6):
+        def on_completion(metadata, exception, number=number):
+            told.append((hash(metadata), hash(tuple(metadata)), metadata.offset))
+            if number >= 4:
+                kept.append(metadata)
+        batch.try_append(1000 + number, None, b"v", (), on_completion)
+    hotpath.run_callbacks(batch.futures, RecordMetadata, "t", 3, 50, -1, raised.append)
+    assert raised == []
+    assert [offset for _, _, offset in told] == list(range(50, 56))
+    assert all(own == expected for own, expected, _ in told)
+    assert len({own for own, _, _ in told}) == 6
+    assert set(kept) == {RecordMetadata("t", 3, 54 + index, 1004 + index, -1, 1) for index in range(2)}

@@ -1,6 +1,5 @@
 """The compiled socket calls do what socket's own do, and let no other thread in meanwhile."""
 
-import os
 import socket
 import sys
 import threading
@@ -100,22 +99,6 @@ def test_arguments_when_they_are_no_buffers_then_type_errors(pair: SocketPair) -
         prompt.recv_into(b"read only")
 
 
-def test_becomes_readable_when_bytes_come_in_time_or_not_or_the_peer_goes(
-        pair: SocketPair) -> None:
-    near, far = pair
-    assert hotpath.becomes_readable(near.fileno(), 1_000) is False
-    # The wait holds the interpreter, so what ends it comes from outside of it.
-    child = os.fork()
-    if child == 0:
-        far.send(b"x")
-        os._exit(0)
-    assert hotpath.becomes_readable(near.fileno(), 30_000_000) is True
-    os.waitpid(child, 0)
-    near.recv(1)
-    far.close()
-    assert hotpath.becomes_readable(near.fileno(), 30_000_000) is True
-
-
 def test_calls_when_another_thread_waits_for_the_interpreter_then_it_does_not_get_it(
         pair: SocketPair) -> None:
     near, far = pair
@@ -145,7 +128,6 @@ def test_calls_when_another_thread_waits_for_the_interpreter_then_it_does_not_ge
                 prompt.sendmsg([b"abc", b"def"])
                 distant.recv_into(view)
                 distant.sendmsg([b"answer"])
-                assert hotpath.becomes_readable(near.fileno(), 30_000_000)
                 prompt.recv_into(view)
             turns_of_others.append(turns - before)
     finally:

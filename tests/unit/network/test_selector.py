@@ -93,6 +93,17 @@ def test_connect_when_the_system_refuses_at_once_then_the_next_poll_says_so(
     selector.close_all()
 
 
+@pytest.mark.parametrize("port", [-1, 65536])
+def test_connect_when_the_port_is_none_then_the_next_poll_says_so(port: int) -> None:
+    selector = make_selector()
+    selector.connect("7", ("127.0.0.1", port), now_ms=0)
+    selector.poll(0, 0)
+    error = selector.disconnected["7"].error
+    assert isinstance(error, OSError)
+    assert str(error) == f"{port} is not a port (0 to 65535)"
+    selector.close_all()
+
+
 def test_connect_when_the_builder_refuses_then_the_next_poll_says_so() -> None:
     class Refusing(PlaintextChannelBuilder):
         def build(self, connection_id: str, sock: socket.socket, *, server_side: bool,

@@ -19,14 +19,17 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from pyproducer import KafkaProducer, KafkaTimeoutError
+from pyproducer.accumulator.life import Life
 from pyproducer.client.metadata import ProducerMetadata
 from pyproducer.client.request import ClientRequest, ClientResponse
 from pyproducer.common.cluster import Node
+from pyproducer.common.waiting import Cell
 from pyproducer.producer import wiring
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.record.batch_reader import read_batches
@@ -80,9 +83,6 @@ class ScriptedBroker:
         self.nodes[node.node_id] = node
         return self.is_reachable and len(self._unanswered) < 5
 
-    def is_connected(self, node_id: int, now_ms: int) -> bool:
-        return False  # so no caller takes the sender's turn: see tests/unit/sender/test_turns.py
-
     def poll_delay_ms(self, node: Node, now_ms: int) -> int:
         return 2**31 - 1
 
@@ -113,7 +113,7 @@ class ScriptedBroker:
             self._unanswered.append((request, body, now_ms))
             self._changed.notify_all()
 
-    def poll(self, timeout_ms: int, now_ms: int, awaited_node_id: int | None = None) -> list[ClientResponse]:
+    def poll(self, timeout_ms: int, now_ms: int) -> list[ClientResponse]:
         has_news = self._maybe_answer_metadata(now_ms)
         if not self.holds:
             has_news = self._answer_all(self.error_code) or has_news
@@ -288,20 +288,20 @@ class CallerWaits:
         self._events: list[tuple[int, Callable[[], None]]] = []
 
     def __enter__(self) -> None:
-        thread, real, is_inside = threading.get_ident(), threading.Condition.wait, False
+        thread, real, is_inside = threading.get_ident(), self._clock.wait, False
 
-        def wait(condition: threading.Condition, timeout: float | None = None) -> bool:
+        def wait(cell: Cell, timeout: float | None) -> bool:
             nonlocal is_inside
             if threading.get_ident() != thread or is_inside:
-                return real(condition, timeout)
+                return real(cell, timeout)
             is_inside = True
             try:
-                return self._wait(condition, timeout)
+                return self._wait(cell, timeout)
             finally:
                 is_inside = False
 
         self._patch = pytest.MonkeyPatch()
-        self._patch.setattr(threading.Condition, "wait", wait)
+        self._patch.setattr(self._clock, "wait", wait)
 
     def __exit__(self, *_exception: object) -> None:
         self._patch.undo()
@@ -311,33 +311,24 @@ class CallerWaits:
         self._events.append((now_ms, action))
         self._events.sort(key=lambda event: event[0])
 
-    def _wait(self, condition: Any, timeout: float | None) -> bool:
+    def _wait(self, cell: Cell, timeout: float | None) -> bool:
         deadline_ms = 2**62
         if timeout is not None:
             self.timeouts.append(timeout)
             deadline_ms = self._clock.now_ms() + round(max(timeout, 0.0) * 1000)
-        turn = threading.Lock()
-        turn.acquire()
-        condition._waiters.append(turn)  # as Condition.wait does; notify() releases the lock
-        saved = condition._release_save()
-        try:
-            while True:
-                if turn.acquire(blocking=False):
-                    return True
-                if not self._events or self._events[0][0] > deadline_ms:
-                    break
-                at_ms, action = self._events.pop(0)
-                self._move_to(at_ms)
-                action()
-            if timeout is None:
-                assert turn.acquire(timeout=GIVE_UP_S), "a wait without end"
+        while True:
+            if cell.acquire(blocking=False):
                 return True
-            self._move_to(deadline_ms)
-            return turn.acquire(blocking=False)
-        finally:
-            condition._acquire_restore(saved)
-            if turn in condition._waiters:
-                condition._waiters.remove(turn)
+            if not self._events or self._events[0][0] > deadline_ms:
+                break
+            at_ms, action = self._events.pop(0)
+            self._move_to(at_ms)
+            action()
+        if timeout is None:
+            assert cell.acquire(timeout=GIVE_UP_S), "a wait without end"
+            return True
+        self._move_to(deadline_ms)
+        return cell.acquire(blocking=False)
 
     def _move_to(self, now_ms: int) -> None:
         if now_ms > self._clock.now_ms():
@@ -352,6 +343,10 @@ class Facade:
         self.producer = producer
         self.broker = broker
         self._clock = clock
+
+    @property
+    def life(self) -> Life:
+        return self.producer._runtime.life
 
     @property
     def clock(self) -> ManualClock:
@@ -408,7 +403,7 @@ class Facades:
 
         with self._monkeypatch.context() as patch:
             patch.setattr(wiring, "NetworkClient", make_broker)
-            patch.setattr(wiring, "Selector", lambda **_settings: None)
+            patch.setattr(wiring, "Selector", lambda **_settings: SimpleNamespace(wakeup=lambda: None))
             if clock is not None:
                 patch.setattr(wiring, "SystemClock", lambda: clock)
             producer = KafkaProducer({"bootstrap.servers": "broker:9092", "enable.idempotence": False,

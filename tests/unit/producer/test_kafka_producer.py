@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,6 +18,7 @@ from pyproducer import (
     ProducerClosedError,
     ProducerInterceptor,
 )
+from pyproducer.accumulator.life import Life
 from pyproducer.producer import kafka_producer
 from tests.support.clock import ManualClock
 from tests.unit.producer.facade import (
@@ -228,7 +228,9 @@ def test_flush_when_called_in_a_callback_then_refused(facades: Facades) -> None:
             raised.append(str(error))
 
     facade.producer.send("t", b"v", on_completion=on_completion).result(GIVE_UP_S)
-    assert raised == ["flush() inside a callback would wait for itself: call it from another thread"]
+    assert len(raised) == 1
+    assert raised[0].startswith("flush() inside a callback would wait for itself")
+    assert raised[0].endswith("Call it from another thread")
 
 
 def test_flush_when_nothing_was_sent_then_it_returns(facades: Facades) -> None:
@@ -251,24 +253,19 @@ def test_flush_when_rows_of_a_batch_are_on_their_way_then_they_are_waited_for(fa
 # close ---------------------------------------------------------------------------------------------------------------
 
 class Joins:
-    """What the waits for the sender thread's end were told, and something to do when one begins."""
+    """What the waits for the sender thread's end were told, and something to do when the first begins."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, on_join: Callable[[], None], *, passes: bool = False) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, on_join: Callable[[], None]) -> None:
         self.timeouts: list[float | None] = []
-        real = threading.Thread.join
+        real = Life.await_end
 
-        def join(thread: threading.Thread, timeout: float | None = None) -> None:
-            if "kafka-producer" not in thread.name:
-                real(thread, timeout)
-                return
-            self.timeouts.append(timeout)
+        def await_end(life: Life, timeout_s: float | None) -> bool:
+            self.timeouts.append(timeout_s)
             if len(self.timeouts) == 1:
                 on_join()
-                if passes:
-                    return  # as if the timeout had passed
-            real(thread, GIVE_UP_S)
+            return real(life, GIVE_UP_S)
 
-        monkeypatch.setattr(threading.Thread, "join", join)
+        monkeypatch.setattr(Life, "await_end", await_end)
 
 
 def test_close_when_no_timeout_is_given_then_it_waits_for_the_answers(
@@ -298,16 +295,25 @@ def test_close_when_records_linger_then_they_are_sent_at_once(facades: Facades) 
 @pytest.mark.parametrize("timeout_s", [7.5, 0, 3600])
 def test_close_when_the_timeout_passes_then_what_is_left_fails_and_the_thread_ends(
         facades: Facades, monkeypatch: pytest.MonkeyPatch, timeout_s: float) -> None:
-    facade = holding(facades)
+    clock = ManualClock()
+    facade = holding(facades, clock, **{"delivery.timeout.ms": 2**31 - 1})
     told: list[Any] = []
     futures = [facade.producer.send("t", b"v", partition=partition,
                                     on_completion=lambda metadata, exception: told.append((metadata, exception)))
                for partition in (0, 1)]
     facade.broker.take_turns()
-    joins = Joins(monkeypatch, lambda: None, passes=True)
+
+    def pass_time() -> None:
+        if timeout_s:
+            clock.advance(int(timeout_s * 1000) - 1)
+            facade.broker.take_turns()
+            assert not futures[0].done(), "in seconds, and all of it"
+            clock.advance(1)
+        facade.broker.wakeup()
+
+    joins = Joins(monkeypatch, pass_time)
     facade.producer.close(timeout_s)
-    assert joins.timeouts[0] == timeout_s, "in seconds, and all of it"
-    assert joins.timeouts[1:] == [5], "then the thread was told to end, and its end waited for"
+    assert joins.timeouts == [timeout_s + 5], "the thread ends by itself, and may be late by a callback"
     for future in futures:
         error = future.exception(0)
         assert isinstance(error, ProducerClosedError)
@@ -317,11 +323,10 @@ def test_close_when_the_timeout_passes_then_what_is_left_fails_and_the_thread_en
     assert facade.is_memory_whole()
 
 
-@pytest.mark.parametrize("timeout_s", [0, -1])
-def test_close_when_it_may_not_wait_then_it_forces_at_once(facades: Facades, timeout_s: float) -> None:
+def test_close_when_it_may_not_wait_then_it_forces_at_once(facades: Facades) -> None:
     facade = holding(facades)
     future = facade.producer.send("t", b"v", partition=0)
-    facade.producer.close(timeout_s)
+    facade.producer.close(0)
     assert isinstance(future.exception(0), ProducerClosedError)
     assert facade.broker.is_closed
 
@@ -392,7 +397,8 @@ def test_send_when_closed_then_refused_on_every_road(facades: Facades) -> None:
     for call in (lambda: facade.producer.send("t", b"v"), lambda: facade.producer.send("t", b"v", partition=0),
                  lambda: facade.producer.send("t", b"v", headers=[("h", b"")]),
                  lambda: facade.producer.send_batch("t", [b"v"]), lambda: facade.producer.partitions_for("t")):
-        with pytest.raises(ProducerClosedError, match="the producer is closed"):
+        with pytest.raises(ProducerClosedError,
+                           match=rf"{facade.producer.client_id} is closed .*'MainThread'"):
             call()
     assert len(facade.broker.requests) == 1
     assert "closed" in repr(facade.producer)
@@ -450,10 +456,11 @@ def forked(facades: Facades) -> Iterator[Facade]:
     """A producer as a child process sees it after a fork: its thread is not there (here it is, and is ended after)."""
     facade = facades()
     facade.producer.send("t", b"v").result(GIVE_UP_S)
+    life = facade.life
+    state = life.state, life.sender_ident
     kafka_producer._mark_forked()
     yield facade
-    facade.producer._runtime.io_thread.force_close()
-    facade.producer._runtime.io_thread.join(GIVE_UP_S)
+    life.state, life.sender_ident = state
 
 
 def test_producer_when_the_process_was_forked_then_the_child_is_refused_at_once_on_every_road(forked: Facade) -> None:
@@ -543,9 +550,33 @@ def test_close_when_a_caller_waits_for_memory_and_nothing_is_answered_then_it_is
 
 
 def test_producer_when_nobody_closed_it_then_that_is_said_and_its_records_get_ten_seconds(
-        facades: Facades, monkeypatch: pytest.MonkeyPatch) -> None:
-    facade = holding(facades)
+        facades: Facades) -> None:
+    clock = ManualClock()
+    facade = holding(facades, clock)
     future = facade.producer.send("t", b"v", partition=0)
+
+    def answer() -> None:
+        facade.broker.holds = False
+        facade.broker.wakeup()
+
+    with pytest.warns(ResourceWarning, match=rf"unclosed {facade.producer.client_id}: close\(\) was not called, 1 rec"):
+        kafka_producer._close_dropped(facade.producer._runtime)  # what the finalizer calls; the line goes on at once
+    assert not future.done()
+    assert facade.life.ms_to_forced_end(clock.now_ms()) == 10_000
+    answer()
+    assert facade.life.await_end(GIVE_UP_S)
+    assert future.result(0).offset == 100
+    assert facade.broker.is_closed
+
+
+def test_producer_when_it_lives_at_the_interpreters_exit_then_its_records_get_ten_seconds(
+        facades: Facades, monkeypatch: pytest.MonkeyPatch) -> None:
+    facade = holding(facades, ManualClock())
+    other = holding(facades)
+    future = facade.producer.send("t", b"v", partition=0)
+    monkeypatch.setattr(kafka_producer, "_runtimes",
+                        {made.life: made.producer._runtime for made in (facade, other)})
+    other.producer.close()
 
     def answer() -> None:
         facade.broker.holds = False
@@ -553,19 +584,19 @@ def test_producer_when_nobody_closed_it_then_that_is_said_and_its_records_get_te
 
     joins = Joins(monkeypatch, answer)
     with pytest.warns(ResourceWarning, match=rf"unclosed {facade.producer.client_id}: close\(\) was not called, 1 rec"):
-        # What the producer's finalizer calls when it is dropped, and at the interpreter's exit.
-        kafka_producer._close_forgotten(facade.producer._runtime, os.getpid())
-    assert joins.timeouts == [10]
+        kafka_producer._close_all_at_exit()
+    assert joins.timeouts == [15]
     assert future.result(0).offset == 100
     assert facade.broker.is_closed
 
 
-def test_producer_when_it_was_dropped_in_a_child_or_after_its_end_then_nothing_happens(facades: Facades) -> None:
+def test_producer_when_it_was_dropped_in_a_child_or_after_its_end_then_nothing_happens(
+        facades: Facades, forked: Facade) -> None:
+    kafka_producer._close_dropped(forked.producer._runtime)
+    assert not forked.broker.is_closed
     facade = facades()
-    kafka_producer._close_forgotten(facade.producer._runtime, os.getpid() + 1)
-    assert not facade.broker.is_closed
     facade.producer.close()
-    kafka_producer._close_forgotten(facade.producer._runtime, os.getpid())  # a warning would fail the test
+    kafka_producer._close_dropped(facade.producer._runtime)  # a warning would fail the test
 
 
 def test_from_file_when_read_then_overrides_win_and_serializers_keep_their_places(tmp_path: Path) -> None:

@@ -10,13 +10,14 @@ import pytest
 
 from pyproducer import KafkaProducer
 from pyproducer.accumulator.batch_future import BatchFuture, RowRange
+from pyproducer.accumulator.life import UNOWNED
 from pyproducer.common.errors import ApiError
 from pyproducer.producer.columns import int_column, to_items
 from pyproducer.producer.send_batch import BatchSender
 
 
 def sender(*, has_split=False, large=262_144, memory=32 << 20):
-    return BatchSender(record_sender=None, accumulator=SimpleNamespace(has_split=has_split), clock=None,
+    return BatchSender(record_sender=None, accumulator=SimpleNamespace(has_split=has_split), clock=None, life=UNOWNED,
                        wakeup_sender=lambda: None, max_block_ms=0, batch_size_bytes=16_384, large_batch_bytes=large,
                        buffer_memory_bytes=memory)
 

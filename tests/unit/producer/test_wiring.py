@@ -66,7 +66,7 @@ def test_fast_road_when_anything_about_records_is_the_users_then_they_do_not_tak
     assert (record_sender.fast_road is not None) == (is_paved and has_system_clock)
     if made:
         assert made == [(record_sender.send, record_sender.begin_batch, runtime.metadata, 1024 * 1024,
-                         runtime.turns.wakeup)]
+                         runtime.client.wakeup)]
     record_sender.fast_road = None
 
 
@@ -110,3 +110,13 @@ def test_network_when_settings_are_given_then_each_comes_to_the_part_that_it_is_
 def waits_of(backoff: ExponentialBackoff) -> tuple[int, int]:
     """Its first wait without jitter, and its longest."""
     return backoff.initial_ms, backoff.max_ms
+
+
+def test_a_refused_twin_is_said_once_with_its_reason(monkeypatch, caplog):
+    monkeypatch.setattr(hotpath, "IS_FALLBACK", True)
+    monkeypatch.setattr(hotpath, "REFUSAL", "Interpreter change detected")
+    wiring._say_fallback_once.cache_clear()
+    for _ in range(2):
+        KafkaProducer(PROPS).close()
+    assert caplog.text.count("cannot be loaded (Interpreter change detected): its Python text runs") == 1
+    assert "C compiler" not in caplog.text

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import sys
 import threading
 from typing import Any
 
@@ -120,3 +121,14 @@ def test_one_compressor_may_be_shared_by_threads(name: str) -> None:
 
 def test_public_names() -> None:
     assert compression.__all__ == sorted(compression.__all__)
+
+
+@pytest.mark.parametrize("name", ["lz4", "zstd"])
+def test_codec_when_its_library_cannot_be_loaded_then_the_error_names_the_setting(
+        name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not every interpreter of a process can load every library."""
+    for module in ("lz4.frame", "zstandard"):
+        monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(ConfigError, match=r"its library cannot be loaded: .*(lz4|zstandard)") as raised:
+        compressor_for(name)
+    assert raised.value.key == "compression.type"

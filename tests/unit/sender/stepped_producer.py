@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from pyproducer.accumulator.buffer_pool import BufferPool
+from pyproducer.accumulator.life import Life
 from pyproducer.accumulator.producer_batch import ProducerBatch
 from pyproducer.accumulator.record_accumulator import RecordAccumulator
 from pyproducer.client.metadata import ProducerMetadata
@@ -63,10 +64,12 @@ class SteppedProducer:
                                          bootstrap=[("127.0.0.1", 9092)])
         self.metadata.add("t", 0)
         self.metadata.update(metadata_response(partitions), 13, 0)
-        self.pool = BufferPool(MEMORY, self.clock)
+        self.life = Life("c", self.clock)
+        self.pool = BufferPool(MEMORY, self.clock, self.life)
         self.accumulator = RecordAccumulator(
             batch_size_bytes=batch_size, linger_ms=linger, delivery_timeout_ms=delivery_timeout, pool=self.pool,
-            compressor=compressor_for("none", None), retry_backoff=backoff, clock=self.clock)
+            compressor=compressor_for("none", None), retry_backoff=backoff, clock=self.clock,
+            life=self.life)
         self.manager = TransactionManager() if idempotent else None
         self.in_flight = InFlightBatches(delivery_timeout)
         mutes = max_in_flight == 1

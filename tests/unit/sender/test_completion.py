@@ -366,27 +366,23 @@ def test_too_large_when_it_is_a_single_record_then_it_fails() -> None:
     producer.turn()
     producer.answer_all(code=ErrorCode.MESSAGE_TOO_LARGE)
     assert_failed(producer, "a", RecordTooLargeError, "rejected")
-    assert not producer.sender.needs_its_thread
+    producer.turn()
     assert producer.total("batch-split-total") == 0
 
 
-def test_too_large_when_it_has_several_records_then_it_is_split_at_the_next_turn_of_the_senders_thread() -> None:
+def test_too_large_when_it_has_several_records_then_it_is_split_at_the_next_turn() -> None:
     producer = started()
     futures = [producer.append_told(name) for name in "abcdefgh"]
     producer.turn()
     held_bytes = producer.held_bytes
     producer.answer_all(code=ErrorCode.MESSAGE_TOO_LARGE)
-    assert producer.sender.needs_its_thread
     assert producer.told == []
     assert producer.held_bytes == held_bytes
-    producer.sender.run_once(producer.clock.now_ms(), 0, 1)
-    assert producer.sender.needs_its_thread, "a caller's turn may be interrupted, so it does not split"
     assert producer.client.in_flight == []
     stored: list[tuple[int, list[bytes | None]]] = []
     offset = 1
     while producer.accumulator.has_incomplete():
         producer.turn()
-        assert not producer.sender.needs_its_thread
         assert producer.held_bytes == sum(batch.reserved_bytes for batch in producer.incomplete())
         ((_, sequence, epoch, values),) = producer.batches_on_wire()
         assert epoch == 0
@@ -673,6 +669,34 @@ def test_partition_that_was_not_asked_for_when_answered_then_it_changes_nothing(
     assert "answered for t-9, which was not asked for" in caplog.text
 
 
+def test_topic_that_was_not_asked_for_when_its_name_is_not_printable_then_the_log_line_is(
+        caplog: pytest.LogCaptureFixture) -> None:
+    producer = started()
+    future = producer.append(0)
+    producer.turn()
+    body = producer.produce_body(base_offset=3)
+    rows = body["responses"][0]["partition_responses"]
+    body["responses"].insert(0, {"name": "evil\nCRITICAL fake\x1b[31m", "partition_responses": rows})
+    producer.client.answer(body)
+    assert future.result(0).offset == 3
+    (line,) = [record.getMessage() for record in caplog.records if "not asked for" in record.getMessage()]
+    assert "answered for evil\\nCRITICAL fake\\x1b[31m-0" in line
+    assert line.isprintable()
+
+
+def test_error_when_the_brokers_words_are_not_printable_then_what_the_record_is_told_is() -> None:
+    producer = started()
+    for name in "ab":
+        producer.append_told(name)
+    producer.turn()
+    evil = "no\n2026-01-01 CRITICAL root fake\x1b[31m"
+    producer.answer_all(code=ErrorCode.INVALID_RECORD, error_message=evil,
+                        record_errors=[{"batch_index": 1, "batch_index_error_message": evil}])
+    for error in (producer.error_of("b"), producer.error_of("a").__cause__):
+        assert "CRITICAL root fake" in str(error)
+        assert str(error).isprintable()
+
+
 def test_topic_id_when_metadata_forgot_it_then_the_answer_still_finds_its_batch() -> None:
     producer = started(version=13)
     future = producer.append()
@@ -851,7 +875,8 @@ def test_expiry_when_the_batch_is_refused_afterwards_then_it_is_neither_split_no
     producer.turn(advance=2000)
     producer.answer_all(code=late)
     assert_failed(producer, "ab", KafkaTimeoutError, "unknown")
-    assert not producer.sender.needs_its_thread
+    producer.turn()
+    assert producer.total("batch-split-total") == 0
     assert producer.total("record-retry-total") == 0
 
 

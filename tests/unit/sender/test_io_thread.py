@@ -4,24 +4,29 @@ from __future__ import annotations
 
 import pytest
 
+from pyproducer.accumulator.life import LifeState
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.common.errors import AuthorizationError, ProducerClosedError
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.sender.io_thread import IoThread
-from pyproducer.sender.turns import SenderTurns
 from tests.unit.sender.stepped_producer import SteppedProducer
 
 GIVE_UP_SECONDS = 60
 
 
-def thread_of(producer: SteppedProducer) -> IoThread:
-    turns = SenderTurns(producer.sender, producer.client, producer.accumulator, producer.clock)
-    return IoThread(turns, producer.client, producer.accumulator, "c")
+class Thread:
+    """A sender thread over a stepped producer, with the life of both."""
 
+    def __init__(self, producer: SteppedProducer) -> None:
+        self.life = producer.life
+        self.io_thread = IoThread(producer.sender, producer.client, producer.accumulator, producer.life,
+                                  producer.clock, producer.accumulator.close)
 
-def run_to_the_end(thread: IoThread) -> None:
-    thread.start()
-    assert thread.join(GIVE_UP_SECONDS), "the thread did not end"
+    def run_to_the_end(self, timeout_s: float | None = None) -> None:
+        """Begin to close, then run the thread until it ends by itself."""
+        self.io_thread.close("the test", timeout_s)
+        self.io_thread.start()
+        assert self.life.await_end(GIVE_UP_SECONDS), "the thread did not end"
 
 
 def test_close_when_records_are_left_then_they_are_sent_before_the_connections_are_closed() -> None:
@@ -34,12 +39,11 @@ def test_close_when_records_are_left_then_they_are_sent_before_the_connections_a
             producer.answer_all(base_offset=len(producer.told))
 
     producer.client.on_poll = answer
-    thread = thread_of(producer)
-    thread.initiate_close()
-    run_to_the_end(thread)
+    thread = Thread(producer)
+    thread.run_to_the_end()
     assert producer.told == [("a", 0, None), ("b", 1, None), ("c", 2, None)]
     assert producer.client.closed
-    assert not thread.is_alive
+    assert thread.life.state is LifeState.CLOSED
     with pytest.raises(ProducerClosedError):
         producer.append()
 
@@ -50,6 +54,7 @@ def test_close_when_a_turn_raises_then_the_thread_goes_on_with_the_next(caplog: 
     producer.append_told("b", 1)
 
     def answer() -> None:
+        producer.clock.advance(100)  # the backoff of what was on its way
         while producer.client.in_flight:
             producer.answer_all(base_offset=0)
 
@@ -58,9 +63,8 @@ def test_close_when_a_turn_raises_then_the_thread_goes_on_with_the_next(caplog: 
         raise RuntimeError("a bug")
 
     producer.client.on_poll = fail_once
-    thread = thread_of(producer)
-    thread.initiate_close()
-    run_to_the_end(thread)
+    thread = Thread(producer)
+    thread.run_to_the_end()
     assert sorted(producer.told_names()) == ["a", "b"]
     assert "Uncaught error in the sender thread" in caplog.text
 
@@ -77,9 +81,8 @@ def test_forced_close_when_records_are_left_then_the_outcome_of_each_says_whethe
     producer.turn()
     producer.append_told("behind it", 0)
     producer.append_told("never left", 3)
-    thread = thread_of(producer)
-    thread.force_close()
-    run_to_the_end(thread)
+    thread = Thread(producer)
+    thread.run_to_the_end(0)
     outcomes = {name: producer.error_of(name).outcome for name in producer.told_names()}
     assert outcomes == {"lost": "unknown", "refused": "not_sent", "in flight": "unknown", "behind it": "not_sent",
                         "never left": "not_sent"}
@@ -95,9 +98,8 @@ def test_forced_close_when_callbacks_raise_then_all_are_told_in_order() -> None:
     for name in "abc":
         producer.append_told(name, 0, raising=RuntimeError("the user's bug"))
     producer.append_told("d", 1, raising=RuntimeError("the user's bug"))
-    thread = thread_of(producer)
-    thread.force_close()
-    run_to_the_end(thread)
+    thread = Thread(producer)
+    thread.run_to_the_end(0)
     assert producer.told_names() == list("abcd")
     assert producer.held_bytes == 0
 

@@ -1,0 +1,209 @@
+"""The life of a producer: one state, one table, joined by every call that waits.
+
+    OPEN -> CLOSING -> CLOSED      close(), the end of its last reference, the interpreter's exit
+    OPEN, CLOSING -> DEAD          the sender thread cannot go on: recovery failed, or ten turns in a row did
+    any -> FORKED                  in a child process, where no sender thread runs
+
+    call                  OPEN        CLOSING                 CLOSED    FORKED         DEAD
+    send, partitions_for  works       ProducerClosedError     the same  ForkedProdu..  ProducerDeadError
+    result                waits       waits                   decided   Forked.., or   decided
+                                                                        decided
+    flush                 waits       waits                   returns   ForkedProdu..  ProducerDeadError
+    close                 waits       lowers the deadline,    returns   returns        returns
+                                      waits
+    dropped               CLOSING for -                       -         -              -
+                          10 s
+    interpreter's exit    CLOSING,    waits                   -         -              -
+                          waits 10 s
+
+In a callback close() moves the life and returns; what would have to wait for the sender thread, on the sender thread,
+raises IllegalStateError.
+
+Road:    beside it; KafkaProducer, the accumulator's waits and the sender's thread ask it.
+Thread:  any; `_lock` guards every move and the deadline. Innermost.
+Source:  ours; Java KafkaProducer.close, Sender.initiateClose, forceClose (4.1) know two flags.
+"""
+
+from __future__ import annotations
+
+import enum
+import threading
+
+from pyproducer.common.clock import Clock, SystemClock
+from pyproducer.common.errors import (
+    ForkedProducerError,
+    IllegalStateError,
+    ProducerClosedError,
+    ProducerDeadError,
+)
+from pyproducer.common.waiting import Cell, Waiters
+
+_NOBODY = 0
+
+
+class LifeState(enum.Enum):
+    """See the table above."""
+
+    OPEN = "open"
+    CLOSING = "closing"
+    CLOSED = "closed"
+    FORKED = "forked"
+    DEAD = "dead"
+
+
+_MOVES: dict[LifeState, tuple[LifeState, ...]] = {
+    LifeState.OPEN: (LifeState.CLOSING, LifeState.DEAD),
+    LifeState.CLOSING: (LifeState.CLOSED, LifeState.DEAD),
+    LifeState.CLOSED: (),
+    LifeState.DEAD: (),
+    LifeState.FORKED: (),
+}
+
+
+class Life:
+    """One producer's life.
+
+    Attributes:
+        client_id: Whose.
+        state: Where it is; written here only.
+        sender_ident: The ident of the sender thread, 0 before it runs.
+        cause: Why it died, or None.
+        is_over: Whether the sender thread did its last act: every outcome is decided, every part closed.
+    """
+
+    def __init__(self, client_id: str, clock: Clock) -> None:
+        self.client_id = client_id
+        self.state = LifeState.OPEN
+        self.sender_ident = _NOBODY
+        self.cause: BaseException | None = None
+        self.is_over = False
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._force_at_ms: int | None = None
+        self._closed_by = ""
+        self._over = Waiters()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether records are taken."""
+        return self.state is LifeState.OPEN
+
+    @property
+    def is_forked(self) -> bool:
+        """Whether this is a child process, and the producer its parent's."""
+        return self.state is LifeState.FORKED
+
+    @property
+    def is_on_sender_thread(self) -> bool:
+        """Whether the current thread is the sender's: the call comes out of a callback."""
+        return threading.get_ident() == self.sender_ident
+
+    # Moves.
+
+    def begin_closing(self, by: str, timeout_s: float | None) -> bool:
+        """Begin to close, or hurry a closing that runs; the earliest deadline of all counts.
+
+        Args:
+            by: Who wants it, for the errors of later calls.
+            timeout_s: How long records may take; None until delivery.timeout.ms.
+
+        Returns:
+            Whether this call was the first.
+        """
+        force_at_ms = None if timeout_s is None else self._clock.now_ms() + int(min(max(timeout_s, 0), 2**40) * 1000)
+        with self._lock:
+            if force_at_ms is not None and (self._force_at_ms is None or force_at_ms < self._force_at_ms):
+                self._force_at_ms = force_at_ms
+            if not self._move(LifeState.CLOSING):
+                return False
+            self._closed_by = by
+            return True
+
+    def die(self, cause: BaseException) -> None:
+        """The sender thread cannot go on."""
+        with self._lock:
+            self.cause = cause
+            self._move(LifeState.DEAD)
+
+    def end(self) -> None:
+        """The sender thread did its last act: whoever waits for the end may go on."""
+        with self._lock:
+            self._move(LifeState.CLOSED)
+            self.is_over = True
+        self._over.ring()
+
+    def mark_forked(self) -> None:
+        """In a child process. Its one thread is the caller: a lock that another one held is held for ever."""
+        self._lock = threading.Lock()
+        self.state = LifeState.FORKED
+        self.sender_ident = _NOBODY
+
+    def _move(self, to: LifeState) -> bool:
+        if to not in _MOVES[self.state]:
+            return False
+        self.state = to
+        return True
+
+    # Deadlines and waits.
+
+    def ms_to_forced_end(self, now_ms: int) -> int | None:
+        """How long until what is left is given up, in ms, not below 0; None when nobody set a limit."""
+        force_at_ms = self._force_at_ms
+        return None if force_at_ms is None else max(force_at_ms - now_ms, 0)
+
+    def await_end(self, timeout_s: float | None) -> bool:
+        """Wait until the sender thread did its last act; False when the time is over first."""
+        cell = self._over.enter()
+        return self.is_over or self._clock.wait(cell, timeout_s)
+
+    def wait(self, cell: Cell, timeout_s: float | None) -> bool:
+        """Sleep until a cell opens; False when the time is over first."""
+        return self._clock.wait(cell, timeout_s)
+
+    def now_ms(self) -> int:
+        """Monotonic time, for deadlines of waits."""
+        return self._clock.now_ms()
+
+    # What is allowed.
+
+    def ensure_open(self) -> None:
+        """Do nothing while records are taken.
+
+        Raises:
+            IllegalStateError: They are not: closed, forked or dead. Nothing was sent.
+        """
+        if self.state is not LifeState.OPEN:
+            raise self.refusal()
+
+    def ensure_may_wait(self, call: str) -> None:
+        """Do nothing where a call may wait for the sender thread.
+
+        Args:
+            call: Its name, for the error.
+
+        Raises:
+            IllegalStateError: It is the sender thread that calls, out of a callback.
+            ForkedProducerError: This is a child process: nothing would end the wait.
+        """
+        if self.state is LifeState.FORKED:
+            raise self.refusal()
+        if self.is_on_sender_thread:
+            raise IllegalStateError(f"{call} inside a callback would wait for itself: callbacks run on the producer's "
+                                    "own thread, which does the work that it waits for. Call it from another thread")
+
+    def refusal(self) -> IllegalStateError:
+        """Return the error for a call that the state does not allow."""
+        if self.state is LifeState.FORKED:
+            return ForkedProducerError("This producer was made before the process was forked, and its sender thread "
+                                       "does not exist here: make one after the fork, in the process that uses it")
+        if self.state is LifeState.DEAD:
+            dead = ProducerDeadError(f"The sender thread of {self.client_id} could not go on and ended: "
+                                     f"{self.cause!r}. Its records have failed; make a new producer")
+            dead.__cause__ = self.cause
+            return dead
+        by = f" ({self._closed_by})" if self._closed_by else ""
+        return ProducerClosedError(f"Cannot perform the operation: the producer {self.client_id} is closed{by}")
+
+
+UNOWNED = Life("", SystemClock())
+"""That of records which no producer took: they failed before."""

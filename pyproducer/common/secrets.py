@@ -1,0 +1,45 @@
+"""Hides keys, passwords and tokens that stand where nobody expects them, before a value is shown.
+
+What a setting of type PASSWORD holds is hidden by its row (producer/config/definition.py). Here is the rest: a private
+key pasted where a path belongs, a password inside an address, a line of JAAS under a misspelt key.
+
+Road:    [values of the application] -> [secrets] -> messages, repr
+Thread:  pure.
+Source:  ours; RFC 3986 3.2.1 (userinfo), RFC 7468 (PEM), RFC 7519 (JWT). A guess by its nature: it hides too much
+         rather than too little.
+"""
+
+from __future__ import annotations
+
+import re
+
+HIDDEN = "[hidden]"
+
+_SECRET = re.compile(
+    r"""
+      -----BEGIN\ [A-Z0-9 ]+-----.*?(?:-----END\ [A-Z0-9 ]+-----|\Z)           # PEM
+    | (?<![A-Za-z0-9+/])M[A-P][A-Za-z0-9+/]{2}[A-Za-z0-9+/=\s]{56,}            # DER in base64: PEM without its marks
+    | (?<![A-Za-z0-9])eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]*)?  # JWT
+    | (?i:password|passwd|pwd|passphrase|secret|token|credentials?)["']?\s*[=]\s*(?:"[^"]*"?|'[^']*'?|[^\s;"']+)  # JAAS
+    """, re.VERBOSE | re.DOTALL)
+# Behind "//" all up to the "@"; elsewhere only with a colon in it, or every mail address would be one.
+_USERINFO = re.compile(r"""(?:(?<=//)[^\s'"/]*|[^\s'",/@:]+:(?!//)[^\s'"]*)@""")
+
+
+def shown_text(text: str) -> str:
+    """Return a text with what looks like a secret replaced by HIDDEN."""
+    return _USERINFO.sub(f"{HIDDEN}@", _SECRET.sub(HIDDEN, text))
+
+
+def shown(value: object) -> object:
+    """Return a value as it may be shown: itself, or hidden as a whole, or without the user and password in it."""
+    if value is None or isinstance(value, (bool, int, float)):
+        return value
+    if isinstance(value, str):
+        return HIDDEN if _SECRET.search(value) or "-----BEGIN " in value else shown_text(value)
+    if type(value) is list:
+        return [shown(item) for item in value]
+    if type(value) is tuple:
+        return tuple(shown(item) for item in value)
+    text = repr(value)
+    return HIDDEN if shown(text) != text else value

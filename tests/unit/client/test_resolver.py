@@ -1,0 +1,130 @@
+"""Lookups beside the sender: begun, joined, ended, whatever becomes of them."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from typing import Any
+
+import pytest
+
+from pyproducer.client.addresses import ResolvedAddress
+from pyproducer.client.resolver import ThreadedResolver, start_daemon_thread
+from tests.unit.client.stepped_threads import SteppedThreads
+
+ADDRESS = ResolvedAddress(socket.AF_INET, ("10.0.0.1", 9092))
+
+
+class Asked:
+    """A resolver over stepped threads, and what it asked of the system."""
+
+    def __init__(self, *held_hosts: str, answer: Any = None) -> None:
+        self.hosts: list[str] = []
+        self.wakeups = 0
+        self.threads = SteppedThreads()
+        self.threads.held_hosts = set(held_hosts)
+        self._answer = answer or (lambda: [ADDRESS])
+        self.resolver = ThreadedResolver(self.wakeup, resolve=self.resolve, name_of=lambda resolved: "one.example",
+                                         start_thread=self.threads)
+
+    def wakeup(self) -> None:
+        self.wakeups += 1
+
+    def resolve(self, host: str, port: int) -> Any:
+        self.hosts.append(host)
+        return self._answer()
+
+
+def test_lookup_when_the_host_is_a_literal_then_answered_at_once_without_a_thread():
+    asked = Asked()
+    assert asked.resolver.lookup("10.0.0.1", 9092).outcome == [ADDRESS]
+    assert (asked.hosts, asked.threads.names, asked.wakeups) == ([], [], 0)
+
+
+def test_lookup_when_the_name_is_being_resolved_then_its_end_wakes_the_sender():
+    asked = Asked("slow")
+    lookup = asked.resolver.lookup("slow", 9092)
+    assert (lookup.outcome, asked.hosts, asked.wakeups) == (None, [], 0)
+    asked.threads.end_lookup("slow")
+    assert (lookup.outcome, asked.hosts, asked.wakeups) == ([ADDRESS], ["slow"], 1)
+    assert asked.threads.names == ["kafka-producer-resolver | slow"]
+
+
+def test_lookup_when_the_host_is_being_looked_up_then_joined_whatever_the_port():
+    asked = Asked("slow", "other")
+    first = asked.resolver.lookup("slow", 9092)
+    other = asked.resolver.lookup("other", 9092)
+    assert asked.resolver.lookup("slow", 9093) is first
+    assert asked.resolver.canonical_names("fast", 9092).outcome == ["one.example"]
+    asked.threads.end_lookup("other")
+    assert asked.resolver.lookup("slow", 9092) is first
+    assert other.outcome == [ADDRESS]
+
+
+def test_lookup_when_the_one_before_has_ended_then_the_system_is_asked_again():
+    asked = Asked()
+    first = asked.resolver.lookup("fast", 9092)
+    assert asked.resolver.lookup("fast", 9092) is not first
+    assert asked.hosts == ["fast", "fast"]
+
+
+def test_canonical_names_when_the_host_is_a_literal_then_they_take_a_thread_too():
+    asked = Asked()
+    assert asked.resolver.canonical_names("10.0.0.1", 9092).outcome == ["one.example"]
+    assert asked.threads.names == ["kafka-producer-resolver | 10.0.0.1"]
+
+
+def test_lookup_when_the_name_does_not_resolve_then_the_outcome_is_the_error():
+    error = socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    def fail() -> Any:
+        raise error
+
+    asked = Asked(answer=fail)
+    assert asked.resolver.lookup("bad", 9092).outcome is error
+    assert asked.wakeups == 1
+
+
+def test_lookup_when_something_else_is_raised_then_told_as_a_failure_of_the_name():
+    def fail() -> Any:
+        raise ValueError("embedded null byte")
+
+    outcome = Asked(answer=fail).resolver.lookup("bad", 9092).outcome
+    assert isinstance(outcome, OSError)
+    assert str(outcome) == "ValueError: embedded null byte"
+    assert isinstance(outcome.__cause__, ValueError)
+
+
+def test_lookup_when_its_thread_is_ended_from_outside_then_it_ends_and_can_be_asked_for_again():
+    def fail() -> Any:
+        raise SystemExit
+
+    asked = Asked("bad", answer=fail)
+    lookup = asked.resolver.lookup("bad", 9092)
+    with pytest.raises(SystemExit):
+        asked.threads.end_lookup("bad")
+    assert isinstance(lookup.outcome, OSError)
+    assert asked.wakeups == 1
+
+
+def test_lookup_when_no_thread_can_be_started_then_the_sender_resolves_by_itself():
+    """From Python 3.12 on an interpreter that shuts down starts none, and close() in an exit handler has records."""
+    asked = Asked()
+    asked.threads.limit = 0
+    assert asked.resolver.lookup("fast", 9092).outcome == [ADDRESS]
+    assert asked.resolver.lookup("fast", 9092).outcome == [ADDRESS]
+    assert asked.hosts == ["fast", "fast"]
+
+
+def test_thread_when_started_then_it_is_a_daemon():
+    seen: list[threading.Thread] = []
+    ended = threading.Event()
+
+    def run() -> None:
+        seen.append(threading.current_thread())
+        ended.set()
+
+    start_daemon_thread(run, "a name")
+    assert ended.wait(30)
+    assert (seen[0].daemon, seen[0].name) == (True, "a name")
+    seen[0].join(30)
