@@ -186,7 +186,9 @@ def test_c20_a_full_request_queue_blocks_the_processor(start_broker: StartBroker
     clients = [connect(broker) for _ in range(7)]
     for client in clients[:6]:
         client.send_bytes(METADATA)
-    await_true(lambda: channel.request_queue_size == 2)
+    # One is handled and two are queued: with a fourth one read, the processor blocks before it reads again.
+    await_true(lambda: len(metadata_handler.requests) == 1 and channel.request_queue_size == 2
+               and processors_of(broker)[0].bytes_read >= 4 * len(METADATA))
     clients[6].send_bytes(METADATA)
     assert clients[6].is_silent(for_s=0.3)
     assert channel.request_queue_size == 2

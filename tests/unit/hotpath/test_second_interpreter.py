@@ -17,8 +17,8 @@ def test_import_when_another_interpreter_has_the_compiled_twin_then_the_python_t
     """An isolated interpreter loads fewer modules: no codec and no hash that nobody asked for may be among ours."""
     done = run_with_second_interpreter(f"""
         import pyproducer
-        print(pyproducer.IMPL)
-        in_second_interpreter("import pyproducer; print(pyproducer.IMPL)", {kind!r})
+        print(pyproducer.IMPL, flush=True)
+        in_second_interpreter("import pyproducer; print(pyproducer.IMPL, flush=True)", {kind!r})
         """)
     assert done.stdout.split() == [hotpath.IMPL, "python"], done.stderr
 
@@ -37,7 +37,7 @@ def test_import_when_the_compiled_twin_is_asked_for_then_the_error_says_what_to_
 def test_import_when_the_python_text_is_asked_for_then_both_interpreters_have_it() -> None:
     done = run_with_second_interpreter("""
         import pyproducer
-        print(pyproducer.IMPL)
-        in_second_interpreter("import pyproducer; print(pyproducer.IMPL)")
+        print(pyproducer.IMPL, flush=True)
+        in_second_interpreter("import pyproducer; print(pyproducer.IMPL, flush=True)")
         """, impl="python")
     assert done.stdout.split() == ["python", "python"], done.stderr
