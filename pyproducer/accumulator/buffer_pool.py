@@ -4,8 +4,12 @@ Road:    append -> [memory] ... completion -> [memory back]
 Thread:  any; one lock, and one cell for each waiting caller, in order of arrival.
 Source:  Java BufferPool (4.1). Differs from Java: counts bytes and keeps no free buffers, because a bytearray is grown
          by the batch itself; memory is given back when a batch is complete and not on the wire any more (KAFKA-19012).
-         Counted is what a batch may grow to, the batch itself and its records' futures (partition_queue.py), which
+         Counted is what a batch may grow to, the batch itself and its records' futures (partition.py), which
          are more than the bytes of small records. Not counted are callbacks, and compressed copies of what is counted.
+
+Held is what the batches in the partitions' lists have reserved: entering a list and being charged is one step, so a
+caller who is interrupted anywhere (Ctrl-C) has charged nothing that is in no list. Between the two writes of that step
+the pool is dirty, and whoever finds it so counts the lists.
 """
 
 from __future__ import annotations
@@ -14,11 +18,21 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable
+from typing import Protocol, TypeVar
 
 from pyproducer.accumulator.life import UNOWNED, Life
 from pyproducer.common.clock import Clock
 from pyproducer.common.errors import BufferExhaustedError
 from pyproducer.common.waiting import Cell, new_cell
+
+
+class Holder(Protocol):
+    """What holds memory: a ProducerBatch."""
+
+    reserved_bytes: int
+
+
+H = TypeVar("H", bound=Holder)
 
 
 class BufferPool:
@@ -31,15 +45,18 @@ class BufferPool:
 
     Attributes:
         on_exhausted: Told when a caller begins to wait: what lingers should go now.
+        count_held: Counts what all lists hold, in bytes.
     """
 
     def __init__(self, total_bytes: int, clock: Clock, life: Life = UNOWNED) -> None:
         self.total_bytes = total_bytes
         self.on_exhausted: Callable[[], None] = lambda: None
+        self.count_held: Callable[[], int] = lambda: 0
         self._clock = clock
         self._life = life
         self._lock = threading.Lock()  # guards all fields below; taken after a partition's lock, never before
-        self._available_bytes = total_bytes
+        self._held_bytes = 0
+        self._is_dirty = False
         # Weak, so that who was interrupted and could not leave his place is seen to be gone.
         self._waiters: deque[weakref.ref[Cell]] = deque()
         self._closed = False
@@ -47,42 +64,66 @@ class BufferPool:
     @property
     def available_bytes(self) -> int:
         """Bytes not given out; a waiting caller's share may be in it."""
-        return self._available_bytes
+        if self._is_dirty:
+            with self._lock:
+                return self._available()
+        return self.total_bytes - self._held_bytes
 
     @property
     def queued_count(self) -> int:
         """How many callers wait; above zero the accumulator sends every batch at once."""
         return len(self._waiters) and sum(place() is not None for place in list(self._waiters))
 
-    def allocate(self, size_bytes: int, max_block_ms: int) -> None:
-        """Take bytes, waiting while there are not enough.
+    def charge(self, batch: H, batches: list[H], place: Place | None = None) -> bool:
+        """Put a batch into a list and take the memory that it reserves, if it is the caller's turn and there is enough.
 
         Args:
-            size_bytes: How many; never above `total_bytes` (send() refuses such a record first).
-            max_block_ms: Longest wait in ms; 0 means do not wait.
+            batch: What reserves the memory; never above `total_bytes` (send() refuses such a record first).
+            batches: Where it is appended.
+            place: The caller's among those who wait, None when he did not wait yet.
 
         Raises:
-            BufferExhaustedError: Not enough became free in time. Not sent.
-            IllegalStateError: The producer was closed, or died, before or while waiting. Not sent.
+            IllegalStateError: The producer was closed, or died. Not sent.
         """
         with self._lock:
             if self._closed:
                 raise self._life.refusal()
-            if self._first() is None and self._available_bytes >= size_bytes:
-                self._available_bytes -= size_bytes
-                return
+            first = self._first()
+            if (first is None or (place is not None and first is place.cell)) and (
+                    self._available() >= batch.reserved_bytes):
+                self._is_dirty = True
+                batches.append(batch)
+                self._held_bytes += batch.reserved_bytes
+                self._is_dirty = False
+                return True
+            return False
+
+    def release(self, batch: H, batches: list[H]) -> None:
+        """Take a batch out of its list and its memory back, and wake the caller who waits longest."""
+        with self._lock:
+            self._is_dirty = True
+            batches.remove(batch)
+            self._held_bytes -= batch.reserved_bytes
+            batch.reserved_bytes = 0
+            self._is_dirty = False
+            self._ring_first()
+
+    def enter(self, size_bytes: int, max_block_ms: int) -> Place:
+        """Begin to wait for memory; `leave` must follow, whatever happens.
+
+        Args:
+            size_bytes: How much is wanted.
+            max_block_ms: Longest wait in ms; 0 means do not wait.
+
+        Raises:
+            BufferExhaustedError: A callback cannot wait: it runs on the thread that gives memory back. Not sent.
+        """
         if self._life.is_on_sender_thread:
             raise BufferExhaustedError(
                 f"No {size_bytes} bytes of buffer.memory are free, and a callback cannot wait for them: it runs on the "
                 f"producer's own thread, which gives memory back: {self._describe()}. Send from another thread, or "
                 "raise buffer.memory")
-        self._wait(size_bytes, max_block_ms)
-
-    def deallocate(self, size_bytes: int) -> None:
-        """Give bytes back and wake the caller who waits longest."""
-        with self._lock:
-            self._available_bytes += size_bytes
-            self._ring_first()
+        return Place(self, size_bytes, max_block_ms)
 
     def close(self) -> None:
         """Refuse new callers and wake those who wait; memory may still be given back."""
@@ -91,33 +132,11 @@ class BufferPool:
             for place in self._waiters:
                 _open(place())
 
-    def _wait(self, size_bytes: int, max_block_ms: int) -> None:
-        cell = new_cell()
-        place = weakref.ref(cell)
-        deadline_ms = self._clock.now_ms() + max_block_ms
-        try:
-            with self._lock:
-                self._waiters.append(place)
-            self.on_exhausted()
-            while True:
-                with self._lock:
-                    if self._closed:
-                        raise self._life.refusal()
-                    if self._first() is cell and self._available_bytes >= size_bytes:
-                        self._available_bytes -= size_bytes
-                        return
-                left_ms = deadline_ms - self._clock.now_ms()
-                if left_ms <= 0:
-                    raise BufferExhaustedError(
-                        f"No {size_bytes} bytes of buffer.memory became free within max.block.ms = {max_block_ms} ms: "
-                        f"{self._describe()}. Send more slowly, or raise buffer.memory or max.block.ms")
-                self._clock.wait(cell, left_ms / 1000)
-        finally:
-            with self._lock:
-                if place in self._waiters:
-                    self._waiters.remove(place)
-                # Who leaves the head passes the turn on; otherwise memory left over would wait for the next give-back.
-                self._ring_first()
+    def _available(self) -> int:
+        if self._is_dirty:
+            self._held_bytes = self.count_held()
+            self._is_dirty = False
+        return self.total_bytes - self._held_bytes
 
     def _first(self) -> Cell | None:
         """Return the cell of the caller who waits longest. With the lock held."""
@@ -129,12 +148,52 @@ class BufferPool:
         return None
 
     def _ring_first(self) -> None:
-        if self._available_bytes > 0:
+        if self._available() > 0:
             _open(self._first())
 
     def _describe(self) -> str:
-        return (f"{self.total_bytes - self._available_bytes} of {self.total_bytes} bytes hold records that are not "
+        return (f"{self.total_bytes - self.available_bytes} of {self.total_bytes} bytes hold records that are not "
                 f"acknowledged yet, and {self.queued_count} callers wait")
+
+
+class Place:
+    """A caller's place among those who wait for memory."""
+
+    __slots__ = ("_deadline_ms", "_max_block_ms", "_pool", "_size_bytes", "_waiter", "cell")
+
+    def __init__(self, pool: BufferPool, size_bytes: int, max_block_ms: int) -> None:
+        self._pool = pool
+        self._size_bytes = size_bytes
+        self._max_block_ms = max_block_ms
+        self._deadline_ms = pool._clock.now_ms() + max_block_ms
+        self.cell = new_cell()
+        self._waiter = weakref.ref(self.cell)
+        with pool._lock:
+            pool._waiters.append(self._waiter)
+        pool.on_exhausted()
+
+    def wait(self) -> None:
+        """Wait until it is worth to ask for memory again.
+
+        Raises:
+            BufferExhaustedError: Not enough became free in time. Not sent.
+        """
+        pool = self._pool
+        left_ms = self._deadline_ms - pool._clock.now_ms()
+        if left_ms <= 0:
+            raise BufferExhaustedError(
+                f"No {self._size_bytes} bytes of buffer.memory became free within max.block.ms = {self._max_block_ms} "
+                f"ms: {pool._describe()}. Send more slowly, or raise buffer.memory or max.block.ms")
+        pool._clock.wait(self.cell, left_ms / 1000)
+
+    def leave(self) -> None:
+        """Give the place up, whether memory was had or not; again is no error."""
+        pool = self._pool
+        with pool._lock:
+            if self._waiter in pool._waiters:
+                pool._waiters.remove(self._waiter)
+            # Who leaves the head passes the turn on; otherwise memory left over would wait for the next give-back.
+            pool._ring_first()
 
 
 def _open(cell: Cell | None) -> None:

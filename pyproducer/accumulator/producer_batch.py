@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from pyproducer.accumulator.batch_future import BatchFuture, RowRange
+from pyproducer.accumulator.batch_state import READ_BY_A_REQUEST, BatchState, move
 from pyproducer.accumulator.life import UNOWNED, Life
 from pyproducer.accumulator.produce_result import (
     NO_TIMESTAMP,
@@ -60,18 +61,17 @@ class BatchRows:
 class ProducerBatch:
     """Records of one partition that travel, succeed and fail together."""
 
-    __slots__ = ("_life", "_payload", "attempts", "base_sequence", "codec_id", "created_ms", "drained_ms",
-                 "is_done", "is_hurried", "is_in_flight", "is_sequence_reset", "is_split_batch",
-                 "is_transactional", "last_error", "leader_epoch", "leader_epoch_at_last_attempt",
-                 "may_be_in_log", "open", "producer_epoch", "producer_id", "ranges", "reserved_bytes",
-                 "result", "retry_at_ms", "row_count", "topic_partition")
+    __slots__ = ("_life", "_payload", "_state", "attempts", "base_sequence", "codec_id", "created_ms", "is_hurried",
+                 "is_sequence_reset", "is_transactional", "last_error", "leader_epoch",
+                 "leader_epoch_at_last_attempt", "may_be_in_log", "open", "parts_in_doubt", "producer_epoch",
+                 "producer_id", "ranges", "reserved_bytes", "result", "retry_at_ms", "row_count", "topic_partition")
 
     def __init__(self, topic_partition: TopicPartition, *, created_ms: int, write_limit_bytes: int,
                  reserved_bytes: int, is_split_batch: bool = False, life: Life = UNOWNED) -> None:
         self.topic_partition = topic_partition
         self.created_ms = created_ms
-        self.reserved_bytes = reserved_bytes  # of buffer.memory; given back once, by the accumulator
-        self.is_split_batch = is_split_batch
+        self.reserved_bytes = reserved_bytes  # of buffer.memory; given back when the batch leaves its partition's list
+        self._state = BatchState.RETRY if is_split_batch else BatchState.OPEN  # written by batch_state.move alone
         # Slots go in the order of their names: this one before `open`, whose storage is used again when it is the last.
         self._payload: bytearray | None = None  # the finished batch; set by close()
         self.codec_id = 0
@@ -80,15 +80,14 @@ class ProducerBatch:
         self.open = OpenBatch(self.result, write_limit_bytes)
         self.ranges: list[RowRange] = []  # rows of send_batch; the other records have futures
         self.row_count = 0  # how many rows that is; known when the batch is done, too
-        self.is_done = False
-        self.is_in_flight = False
         self.is_hurried = False  # somebody waits for a record of it: it does not linger
         self.is_transactional = False
         self.attempts = 0
         self.last_error: KafkaError | None = None  # of the last failed attempt; told when the delivery times out
         self.may_be_in_log = False  # an attempt ended without an answer
+        # All parts of a batch that was split and whose whole may be in the log; empty again once one of them is stored.
+        self.parts_in_doubt: list[ProducerBatch] = []
         self.retry_at_ms = created_ms  # end of the backoff; drawn once for each failed attempt, jitter included
-        self.drained_ms = created_ms
         self.producer_id = NO_PRODUCER_ID
         self.producer_epoch = NO_PRODUCER_EPOCH
         self.base_sequence = NO_SEQUENCE
@@ -110,9 +109,26 @@ class ProducerBatch:
             self.row_count += count
         return count
 
-    def close_for_appends(self) -> None:
-        """Let no record in any more."""
+    def seal(self) -> None:
+        """Let no record in any more. With the partition's lock held; again is no error."""
         self.open.is_closed = True
+        if self._state is BatchState.OPEN:
+            move(self, BatchState.QUEUED)
+
+    @property
+    def state(self) -> BatchState:
+        """Where the batch is; see batch_state.py."""
+        return self._state
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the outcome of its records is decided, or is that of the batches which took its place."""
+        return self.result.is_set or self._state in (BatchState.SPLIT, BatchState.DONE)
+
+    @property
+    def is_in_flight(self) -> bool:
+        """Whether a request may read its bytes."""
+        return self._state in READ_BY_A_REQUEST
 
     @property
     def payload(self) -> bytearray | None:
@@ -151,8 +167,7 @@ class ProducerBatch:
         return increment_sequence(self.base_sequence, self.open.record_count - 1)
 
     def close(self, compressor: Compressor) -> None:
-        """Compress the records; nothing can be appended after that. Calling it again does nothing."""
-        self.open.is_closed = True
+        """Compress the records of a sealed batch. Calling it again does nothing."""
         if self._payload is None:
             self.codec_id = compressor.codec_id  # first: who finds a payload finds its codec
             self._payload = close_records(self.open.buffer, compressor)
@@ -209,13 +224,13 @@ class ProducerBatch:
         return self._finish(-1, NO_TIMESTAMP, error_for)
 
     def split(self, split_size_bytes: int) -> list[ProducerBatch]:
-        """Divide the batch, which the broker found too large, into smaller ones; the futures move along.
+        """Build smaller batches of the records of one that the broker found too large; see `hand_over`.
 
         Args:
             split_size_bytes: Bytes of a new batch, uncompressed. When that gives back a single batch, half is tried.
 
         Returns:
-            New batches in order, closed for appends, with the sequence numbers of their records. This one is done.
+            New batches in order, sealed, with the sequence numbers of their records. This one is as it was.
 
         Source: Java ProducerBatch.split (4.1); KIP-126.
         """
@@ -231,7 +246,7 @@ class ProducerBatch:
         sequence = self.base_sequence
         share_bytes = self.reserved_bytes // len(batches)
         for batch in batches:
-            batch.close_for_appends()
+            batch.seal()
             batch.attempts = self.attempts
             batch.may_be_in_log = self.may_be_in_log
             batch.retry_at_ms = self.retry_at_ms
@@ -249,16 +264,21 @@ class ProducerBatch:
                 sequence = increment_sequence(sequence, batch.record_count)
             begin = end
         batches[-1].reserved_bytes += self.reserved_bytes - share_bytes * len(batches)
-        self.reserved_bytes = 0
+        if self.may_be_in_log:
+            in_doubt = list(batches)
+            for batch in batches:
+                batch.parts_in_doubt = in_doubt
+        return batches
+
+    def hand_over(self, batches: Sequence[ProducerBatch]) -> None:
+        """Let the futures look into the batches that `split` built and that took this one's place in the list."""
         begin = 0
         for batch in batches:
             for future in batch.open.futures:
                 move_future(future, batch.result, future._index - begin)
             begin += batch.record_count
-        self.is_done = True
         self.open.futures, self.ranges = [], []
         self.result.split(tuple(batch.result for batch in batches))
-        return batches
 
     def _distribute(self, records: Sequence[tuple[int, bytes | None, bytes | None, Sequence[tuple[str, bytes | None]]]],
                     split_size_bytes: int) -> list[ProducerBatch]:
@@ -288,7 +308,6 @@ class ProducerBatch:
         return self.result.is_set
 
     def _tell(self) -> None:
-        self.is_done = True
         self.open.is_closed = True
         outcome = self.result
         base_offset, log_append_time, error_for = outcome.base_offset, outcome.log_append_time, outcome.error_for
@@ -311,5 +330,5 @@ class ProducerBatch:
         outcome.notify()
 
     def __repr__(self) -> str:
-        return (f"<ProducerBatch {self.topic_partition} records={self.record_count} bytes={self.size_bytes} "
-                f"attempts={self.attempts} sequence={self.base_sequence}>")
+        return (f"<ProducerBatch {self.topic_partition} {self._state.value} records={self.record_count} "
+                f"bytes={self.size_bytes} attempts={self.attempts} sequence={self.base_sequence}>")

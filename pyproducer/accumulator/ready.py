@@ -1,7 +1,7 @@
 """Which nodes can be drained now, and when to look again.
 
 Road:    accumulator -> [ready] -> sender
-Thread:  sender thread only; holds one partition's lock at a time, calls no clock.
+Thread:  sender thread only; takes no lock, calls no clock.
 Source:  Java RecordAccumulator.ready, partitionReady, batchReady (4.1).
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from pyproducer.accumulator.partition_queue import PartitionQueue
+from pyproducer.accumulator.partition import Partition
 from pyproducer.common.cluster import Cluster, Node
 
 NEVER_MS = 2**31 - 1
@@ -24,38 +24,34 @@ class ReadyCheckResult(NamedTuple):
     unknown_leader_topics: set[str]
 
 
-def ready(queues: Iterable[PartitionQueue], cluster: Cluster, now_ms: int, *, linger_ms: int,
-          is_exhausted: bool, is_closing: bool) -> ReadyCheckResult:
+def ready(partitions: Iterable[Partition], cluster: Cluster, now_ms: int, *, linger_ms: int,
+          is_exhausted: bool, is_closing: bool, one_at_a_time: bool) -> ReadyCheckResult:
     """Find the nodes that lead a partition with something to send.
 
-    A partition is ready when its first batch is full, lingered long enough or finished its backoff, when somebody waits
-    for a record of it, or when memory is exhausted, a flush waits for it or the producer closes; not while it is muted.
+    A partition is ready when its first waiting batch is full, lingered long enough or finished its backoff, when
+    somebody waits for a record of it, or when memory is exhausted, a flush waits for it or the producer closes.
 
     Args:
-        queues: The partitions that hold batches.
+        partitions: The partitions that hold batches.
         cluster: Who leads what.
         now_ms: Monotonic time, in ms.
         linger_ms: How long a batch that is not full waits for company.
         is_exhausted: Whether a caller waits for buffer.memory.
         is_closing: Whether everything should go out now.
+        one_at_a_time: Whether a partition waits while a request reads any of its batches.
     """
     ready_nodes: dict[int, Node] = {}
     unknown_leader_topics: set[str] = set()
     next_delay_ms = NEVER_MS
-    for queue in queues:
-        batches = queue.batches
-        if not batches or queue.is_muted:
+    for partition in partitions:
+        first = partition.head()
+        if first is None or (one_at_a_time and partition.is_read_by_a_request):
             continue
-        with queue.lock:
-            if not batches:
-                continue
-            first = batches[0]
-            has_more = len(batches) > 1
-            is_full = has_more or first.is_full
-        info = cluster.partition(queue.topic_partition)
+        is_full = first.is_full or partition.batches[-1] is not first
+        info = cluster.partition(partition.topic_partition)
         leader = None if info is None else info.leader
         if leader is None or info is None:
-            unknown_leader_topics.add(queue.topic_partition.topic)
+            unknown_leader_topics.add(partition.topic_partition.topic)
             continue
         first.leader_epoch = info.leader_epoch
         if first.attempts > 0:

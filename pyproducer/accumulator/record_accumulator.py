@@ -1,9 +1,10 @@
 """The hand-over between the callers and the sender thread: open batches per partition, bounded by buffer.memory.
 
 Road:    send() -> [RecordAccumulator] | Sender
-Thread:  append, flush: any caller. ready, drain, reenqueue, expired_batches: the sender thread. Locks, in order:
-         the table's, then one partition's, then the pool's or the incomplete set's; never two partitions at once.
-Source:  Java RecordAccumulator (4.1).
+Thread:  append, append_rows, hurry_all: any caller. All else: the sender thread. Locks, in order: the table's, then
+         one partition's, then the pool's; never two partitions at once.
+Source:  Java RecordAccumulator (4.1). Differs from Java: a batch stays in its partition's list until done, so what
+         flush() waits for, what expires and what holds memory are the same batches; batch_state.py says where each is.
 """
 
 from __future__ import annotations
@@ -12,14 +13,13 @@ import copy
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from operator import attrgetter
 
 from pyproducer.accumulator.append_result import AppendResult, AppendRowsResult
-from pyproducer.accumulator.buffer_pool import BufferPool
-from pyproducer.accumulator.drain import SequenceKeeper, drain_node
-from pyproducer.accumulator.incomplete_batches import IncompleteBatches
+from pyproducer.accumulator.batch_state import BatchState, move
+from pyproducer.accumulator.buffer_pool import BufferPool, Place
+from pyproducer.accumulator.drain import SequenceKeeper, choose_batches
 from pyproducer.accumulator.life import UNOWNED, Life
-from pyproducer.accumulator.partition_queue import PartitionQueue
+from pyproducer.accumulator.partition import Partition
 from pyproducer.accumulator.produce_result import OnCompletion
 from pyproducer.accumulator.producer_batch import BatchRows, ProducerBatch
 from pyproducer.accumulator.ready import ReadyCheckResult, ready
@@ -38,8 +38,8 @@ class RecordAccumulator:
     """Batches of records that wait for the sender, by partition."""
 
     def __init__(self, *, batch_size_bytes: int, linger_ms: int, delivery_timeout_ms: int, pool: BufferPool,
-                 compressor: Compressor, retry_backoff: ExponentialBackoff, clock: Clock,
-                 life: Life = UNOWNED) -> None:
+                 compressor: Compressor, retry_backoff: ExponentialBackoff, clock: Clock, life: Life = UNOWNED,
+                 sends_one_at_a_time: bool = False) -> None:
         self._batch_size_bytes = batch_size_bytes
         self._linger_ms = linger_ms
         self._delivery_timeout_ms = delivery_timeout_ms
@@ -48,16 +48,20 @@ class RecordAccumulator:
         self._retry_backoff = retry_backoff
         self._clock = clock
         self._life = life
-        self._table_lock = threading.Lock()  # guards the creation of queues
-        self._queues: dict[tuple[str, int], PartitionQueue] = {}
-        self._incomplete = IncompleteBatches()
+        # Java's guaranteeMessageOrder: with one request in flight, one batch of a partition is on the wire.
+        self._sends_one_at_a_time = sends_one_at_a_time
+        self._table_lock = threading.Lock()  # guards the creation of partitions
+        self._partitions: dict[tuple[str, int], Partition] = {}
+        # Those that hold batches, and for a moment one that does not any more: what the sender looks at in each turn.
+        # Written with the partition's lock held.
+        self._busy: dict[Partition, None] = {}
+        pool.count_held = self._count_held
         self.is_closed = False
         # Told when a batch stops to linger, because a caller waits for it.
         self.on_hurried: Callable[[], None] = lambda: None
         self.lingers_for_waiters = True  # a batch that somebody waits for lingers all the same
         self.has_split = False  # a broker found a batch too large; written by the sender thread
-        # Sender thread only: no batch that waits here expires before; and per node, where the next drain begins.
-        self._next_expiry_ms = 0
+        # Sender thread only: per node, where the next drain begins.
         self._drain_start: dict[int, int] = {}
 
     # The callers' side.
@@ -83,17 +87,40 @@ class RecordAccumulator:
             BufferExhaustedError: No memory within max_block_ms. Not sent.
             ProducerClosedError: The producer is closed. Not sent.
         """
-        queue = self._queues.get((topic, partition))
-        if queue is None:
-            queue = self._create_queue(TopicPartition(topic, partition))
-        with queue.lock:
+        owner = self._partitions.get((topic, partition)) or self._create_partition(TopicPartition(topic, partition))
+        with owner.lock:
             if self.is_closed:
                 raise self._life.refusal()
-            future = queue.try_append(timestamp, key, value, headers, on_completion)
+            future = owner.try_append(timestamp, key, value, headers, on_completion)
             if future is not None:
-                batch = queue.batches[-1]
+                batch = owner.batches[-1]
                 return AppendResult(future, batch, batch.is_full, False)
-        return self._append_to_new_batch(queue, timestamp, key, value, headers, on_completion, max_block_ms)
+        record_bytes = record_size_upper_bound(key, value, headers)
+        # A partition's first batch is taken to become full of records like this one.
+        like_this = 1 + self._batch_size_bytes // (record_bytes - _SURPLUS_BYTES)
+        size_bytes = min(max(self._batch_size_bytes, record_bytes) + owner.bookkeeping_bytes(like_this),
+                         self._pool.total_bytes)
+        place: Place | None = None
+        try:
+            while True:
+                with owner.lock:
+                    if self.is_closed:
+                        raise self._life.refusal()
+                    # Another caller may have opened a batch while this one waited for memory.
+                    future = owner.try_append(timestamp, key, value, headers, on_completion)
+                    if future is not None:
+                        batch = owner.batches[-1]
+                        return AppendResult(future, batch, batch.is_full, False)
+                    batch = self._new_batch(owner, size_bytes, self._batch_size_bytes)
+                    future = batch.try_append(timestamp, key, value, headers, on_completion)
+                    assert future is not None, "the first record of a batch always has room"
+                    if self._open(owner, batch, place):
+                        return AppendResult(future, batch, batch.is_full, True)
+                place = place or self._pool.enter(size_bytes, max_block_ms)
+                place.wait()
+        finally:
+            if place is not None:
+                place.leave()
 
     def append_rows(self, topic: str, partition: int, rows: BatchRows, start: int, end: int,
                     max_block_ms: int) -> AppendRowsResult:
@@ -116,39 +143,37 @@ class RecordAccumulator:
             BufferExhaustedError: No memory within max_block_ms. Not sent.
             ProducerClosedError: The producer is closed. Not sent.
         """
-        queue = self._queues.get((topic, partition))
-        if queue is None:
-            queue = self._create_queue(TopicPartition(topic, partition))
-        with queue.lock:
-            result = self._append_rows(queue, rows, start, end)
+        owner = self._partitions.get((topic, partition)) or self._create_partition(TopicPartition(topic, partition))
+        with owner.lock:
+            result = self._append_rows(owner, rows, start, end)
         if result is not None:
             return result
         size_bytes = max(rows.batch_size_bytes, rows.chunk.size_upper_bound(rows.order[start]))
         # Never more than there is: what fits alone must not wait for ever for what is kept beside it.
-        size_bytes = min(size_bytes + queue.bookkeeping_bytes(0), self._pool.total_bytes)
-        self._pool.allocate(size_bytes, max_block_ms)
+        size_bytes = min(size_bytes + owner.bookkeeping_bytes(0), self._pool.total_bytes)
+        place: Place | None = None
         try:
-            now_ms = self._clock.now_ms()
-            # Another caller may have opened a batch while this one waited for memory.
-            with queue.lock:
-                result = self._append_rows(queue, rows, start, end)
-                if result is None:
-                    batch = self._new_batch(queue, size_bytes, now_ms, rows.batch_size_bytes)
+            while True:
+                with owner.lock:
+                    # Another caller may have opened a batch while this one waited for memory.
+                    result = self._append_rows(owner, rows, start, end)
+                    if result is not None:
+                        return result
+                    batch = self._new_batch(owner, size_bytes, rows.batch_size_bytes)
                     count = batch.append_rows(rows, start, end)
                     if start + count < end:
-                        batch.close_for_appends()
-                    size_bytes = 0
-                    self._incomplete.add(batch)
-                    queue.add(batch)
-                    result = AppendRowsResult(count, batch, batch.is_full, True)
-            return result
+                        batch.seal()
+                    if self._open(owner, batch, place):
+                        return AppendRowsResult(count, batch, batch.is_full, True)
+                place = place or self._pool.enter(size_bytes, max_block_ms)
+                place.wait()
         finally:
-            if size_bytes:
-                self._pool.deallocate(size_bytes)
+            if place is not None:
+                place.leave()
 
     def hurry_all(self) -> list[ProducerBatch]:
-        """Let no batch linger of those that are incomplete now, and return them."""
-        batches = self._incomplete.copy()
+        """Let no batch linger of those that are not done now, and return them; the futures of some may be told."""
+        batches = self.batches()
         for batch in batches:
             batch.is_hurried = True
         return batches
@@ -159,244 +184,208 @@ class RecordAccumulator:
         self._pool.close()
         # A caller that saw is_closed False holds its partition's lock until its record is in a batch. Taking each lock
         # once makes sure that such a record is visible to whoever drains after close().
-        for queue in self._all_queues():
-            with queue.lock:
+        for partition in list(self._partitions.values()):
+            with partition.lock:
                 pass
+
+    def incomplete(self) -> list[ProducerBatch]:
+        """Return the batches whose outcome is not decided, in order of each partition."""
+        return [batch for partition in list(self._busy) for batch in list(partition.batches) if not batch.is_done]
+
+    def has_incomplete(self) -> bool:
+        """Whether any record's outcome is not known yet."""
+        return any(not batch.is_done for partition in list(self._busy) for batch in list(partition.batches))
+
+    def incomplete_record_count(self) -> int:
+        """How many records' outcomes are not known yet."""
+        return sum(batch.record_count for batch in self.incomplete())
 
     # The sender's side.
 
     def ready(self, cluster: Cluster, now_ms: int) -> ReadyCheckResult:
         """Find the nodes that can be drained; see ready.py."""
-        return ready(self._all_queues(), cluster, now_ms, linger_ms=self._linger_ms,
-                     is_exhausted=self._pool.queued_count > 0,
-                     is_closing=self.is_closed)
+        return ready(list(self._busy), cluster, now_ms, linger_ms=self._linger_ms,
+                     is_exhausted=self._pool.queued_count > 0, is_closing=self.is_closed,
+                     one_at_a_time=self._sends_one_at_a_time)
 
     def drain(self, cluster: Cluster, nodes: Iterable[Node], max_size_bytes: int, now_ms: int,
-              sequences: SequenceKeeper | None) -> dict[int, list[ProducerBatch]]:
-        """Take one request's worth of batches for each node; see drain.py. Batches come closed and with headers."""
-        led: dict[int, list[PartitionQueue]] = {node.node_id: [] for node in nodes}
-        for queue in self._all_queues():
-            if queue.batches:
-                leader = cluster.leader_for(queue.topic_partition)
-                if leader is not None and leader.node_id in led:
-                    led[leader.node_id].append(queue)
+              sequences: SequenceKeeper | None,
+              on_unsendable: Callable[[ProducerBatch, Exception], None]) -> dict[int, list[ProducerBatch]]:
+        """Make one request's worth of batches ready for each node: compressed, numbered, with headers.
+
+        Args:
+            cluster: Who leads what.
+            nodes: Those that take a request.
+            max_size_bytes: max.request.size.
+            now_ms: Monotonic time, in ms.
+            sequences: Who keeps order and sequence numbers; None when idempotence is off.
+            on_unsendable: Told of a batch that cannot be compressed, and why; it used no number.
+        """
+        led: dict[int, list[Partition]] = {node.node_id: [] for node in nodes}
+        for partition in list(self._busy):
+            leader = cluster.leader_for(partition.topic_partition)
+            if leader is not None and leader.node_id in led and not (
+                    self._sends_one_at_a_time and partition.is_read_by_a_request):
+                led[leader.node_id].append(partition)
         drained: dict[int, list[ProducerBatch]] = {}
-        for node_id, queues in led.items():
-            if not queues:
+        for node_id, partitions in led.items():
+            if not partitions:
                 continue
-            start = self._drain_start.get(node_id, 0) % len(queues)
-            batches, self._drain_start[node_id] = drain_node(
-                queues, start, max_size_bytes, now_ms, sequences)
-            for batch in batches:
-                batch.close(self._compressor)
-                batch.write_header()
+            start = self._drain_start.get(node_id, 0) % len(partitions)
+            chosen, self._drain_start[node_id] = choose_batches(partitions, start, max_size_bytes, now_ms, sequences)
+            batches = [batch for batch in chosen if self._is_made_ready(batch, sequences, on_unsendable)]
             if batches:
                 drained[node_id] = batches
         return drained
 
-    def reenqueue(self, batch: ProducerBatch, now_ms: int, *, in_sequence: bool) -> None:
-        """Put a batch back for another attempt."""
+    def _is_made_ready(self, batch: ProducerBatch, sequences: SequenceKeeper | None,
+                       on_unsendable: Callable[[ProducerBatch, Exception], None]) -> bool:
+        try:
+            batch.close(self._compressor)
+        except Exception as cause:  # a codec's, without memory for one
+            on_unsendable(batch, cause)
+            return False
+        if sequences is not None:
+            sequences.on_drained(batch)
+        batch.write_header()
+        move(batch, BatchState.DRAINED)
+        return True
+
+    def reenqueue(self, batch: ProducerBatch, now_ms: int) -> None:
+        """Let a batch wait for another attempt, in its place."""
         batch.on_reenqueued(now_ms + self._retry_backoff.backoff_ms(batch.attempts))
-        self.put_back(batch, in_sequence=in_sequence)
+        move(batch, BatchState.RETRY)
 
-    def put_back(self, batch: ProducerBatch, *, in_sequence: bool) -> None:
-        """Put a batch back to the front of its partition."""
-        self._next_expiry_ms = 0
-        self._queues[batch.topic_partition].put_back(batch, in_sequence)
-
-    def split_and_reenqueue(self, batch: ProducerBatch, *, in_sequence: bool) -> list[ProducerBatch]:
-        """Replace a batch that was too large for the broker by smaller ones, at the front of its partition.
+    def split(self, batch: ProducerBatch) -> list[ProducerBatch]:
+        """Replace a batch that was too large for the broker by smaller ones, in its place.
 
         Returns:
             The new batches in order. They keep the sequence numbers, so the caller tracks them as in flight.
         """
         self.has_split = True
-        batches = batch.split(self._batch_size_bytes)
-        for new_batch in batches:
-            self._incomplete.add(new_batch)
-        for new_batch in reversed(batches):
-            self.put_back(new_batch, in_sequence=in_sequence)
-        self._incomplete.remove(batch)
-        self._queues[batch.topic_partition].let_go(batch)
-        return batches
+        pieces = batch.split(self._batch_size_bytes)
+        partition = self._partitions[batch.topic_partition]
+        move(batch, BatchState.SPLIT)
+        with partition.lock:
+            place = partition.batches.index(batch)
+            partition.batches[place:place + 1] = pieces  # their shares of memory sum to the batch's own
+        batch.reserved_bytes = 0
+        batch.hand_over(pieces)
+        move(batch, BatchState.DONE)
+        return pieces
 
     def expired_batches(self, now_ms: int) -> tuple[list[ProducerBatch], int]:
-        """Take out the batches whose delivery.timeout.ms passed while they waited here.
+        """Find the batches whose delivery.timeout.ms passed, wherever they are; they are sealed.
 
         Returns:
-            The batches, and how long until the next one expires, in ms.
+            The batches, and how long until the next one expires, in ms; never less than a batch opened now has.
         """
         expired: list[ProducerBatch] = []
-        if now_ms < self._next_expiry_ms:
-            return expired, self._next_expiry_ms - now_ms
-        next_expiry_ms = now_ms + self._delivery_timeout_ms  # that of a batch opened now
-        for queue in self._all_queues():
-            while queue.batches:
-                with queue.lock:
-                    if not queue.batches:
-                        break
-                    first = queue.batches[0]
-                    if not first.has_reached_delivery_timeout(self._delivery_timeout_ms, now_ms):
-                        next_expiry_ms = min(next_expiry_ms, first.created_ms + self._delivery_timeout_ms)
-                        break
-                    queue.batches.popleft()
-                    first.close_for_appends()
-                expired.append(first)
-        self._next_expiry_ms = next_expiry_ms
+        next_expiry_ms = now_ms + self._delivery_timeout_ms
+        for partition in list(self._busy):
+            for batch in list(partition.batches):
+                if batch.is_done:
+                    continue
+                if not batch.has_reached_delivery_timeout(self._delivery_timeout_ms, now_ms):
+                    # Behind it are only younger ones.
+                    next_expiry_ms = min(next_expiry_ms, batch.created_ms + self._delivery_timeout_ms)
+                    break
+                with partition.lock:
+                    batch.seal()
+                expired.append(batch)
         return expired, next_expiry_ms - now_ms
 
-    def mute(self, topic_partition: TopicPartition) -> None:
-        """Send no further batch of a partition until `unmute`: where order asks for one batch in flight."""
-        self._queues[topic_partition].is_muted = True
-
-    def unmute(self, topic_partition: TopicPartition) -> None:
-        """Let a partition be drained again."""
-        self._queues[topic_partition].is_muted = False
-
-    def unmute_all(self) -> None:
-        """Let every partition be drained again: nothing is in flight."""
-        for queue in self._all_queues():
-            queue.is_muted = False
-
-    def release(self, batch: ProducerBatch) -> None:
-        """Forget a batch that is done and not on the wire any more, and give back its memory. Once is enough."""
-        self._incomplete.remove(batch)
-        self._queues[batch.topic_partition].let_go(batch)
-        reserved_bytes, batch.reserved_bytes = batch.reserved_bytes, 0
-        if reserved_bytes:
-            self._pool.deallocate(reserved_bytes)
-
-    def forget(self, batch: ProducerBatch) -> None:
-        """Forget a batch that is done but may still be on the wire; `release` gives its memory back later."""
-        self._incomplete.remove(batch)
+    def finish(self, batch: ProducerBatch) -> None:
+        """Let a batch go that is decided, told and not read by any request: out of its list, its memory given back."""
+        if batch.state is not BatchState.DONE:
+            move(batch, BatchState.DONE)
+        partition = self._partitions[batch.topic_partition]
+        with partition.lock:
+            if batch in partition.batches:
+                partition.note_leaving(batch)
+                self._pool.release(batch, partition.batches)
+            if not partition.batches:
+                self._busy.pop(partition, None)
 
     def abort_batches(self, error: KafkaError, *, only_undrained: bool = False) -> int:
         """Fail the batches that are incomplete.
 
         Args:
             error: What their futures get; with outcome unknown where the records may be in the log.
-            only_undrained: Leave alone those that are in flight.
+            only_undrained: Leave alone those that are on the wire. Else nothing is there any more: it was discarded.
 
         Returns:
             How many records failed.
         """
         aborted = 0
-        for batch in self._incomplete.copy():
-            if only_undrained and batch.is_in_flight:
-                continue
-            queue = self._queues[batch.topic_partition]
-            with queue.lock:
-                batch.close_for_appends()
-                is_waiting = batch in queue.batches
-                if is_waiting:
-                    queue.batches.remove(batch)
-            aborted += batch.record_count
-            # One that was finished for a request and is not back may be on the wire.
-            if batch.may_be_in_log or (batch.payload is not None and not is_waiting):
-                batch.fail(partial(_with_unknown_outcome, error))
-            else:
-                batch.fail(lambda _index: error)
-            self.release(batch)
+        for partition in list(self._busy):
+            for batch in list(partition.batches):
+                if only_undrained and batch.is_in_flight:
+                    continue
+                if not batch.is_done:
+                    with partition.lock:
+                        batch.seal()
+                    aborted += batch.record_count
+                    if batch.may_be_in_log or batch.state is BatchState.ON_WIRE:
+                        batch.fail(partial(_with_unknown_outcome, error))
+                    else:
+                        batch.fail(lambda _index: error)
+                self.finish(batch)
         return aborted
 
-    def holds(self, batch: ProducerBatch) -> bool:
-        """Whether a batch waits here to be sent (again)."""
-        return batch in self._queues[batch.topic_partition].batches
+    def batches(self) -> list[ProducerBatch]:
+        """Return every batch that is not done, in order of each partition; a LATE one, too."""
+        return [batch for partition in list(self._busy) for batch in list(partition.batches)]
 
     def has_undrained(self) -> bool:
-        """Whether any partition holds a batch that is not in flight."""
-        return any(map(attrgetter("batches"), self._all_queues()))
-
-    def has_incomplete(self) -> bool:
-        """Whether any record's outcome is not known yet."""
-        return bool(self._incomplete.by_id)
-
-    def incomplete_batch_count(self) -> int:
-        """How many batches' outcomes are not known yet."""
-        return len(self._incomplete.by_id)
-
-    def take_stock(self) -> tuple[list[ProducerBatch], list[ProducerBatch]]:
-        """Return all incomplete batches, oldest first, and those of them that do not wait here to be sent."""
-        incomplete = self._incomplete.copy()
-        return incomplete, [batch for batch in incomplete if not self.holds(batch)]
-
-    def incomplete_record_count(self) -> int:
-        """How many records' outcomes are not known yet."""
-        return sum(batch.record_count for batch in self._incomplete.copy())
+        """Whether any partition holds a batch that waits to be sent."""
+        return any(partition.head() is not None for partition in list(self._busy))
 
     def batch_count(self, topic_partition: TopicPartition) -> int:
-        """How many batches of a partition wait here."""
-        queue = self._queues.get(topic_partition)
-        return 0 if queue is None else len(queue.batches)
+        """How many batches of a partition wait to be sent."""
+        partition = self._partitions.get(topic_partition)
+        return 0 if partition is None else partition.waiting_count
 
     def queue_sizes(self) -> dict[str, list[tuple[int, int]]]:
         """Return, for each topic, how many batches wait for each partition that was ever used: (partition, batches)."""
         sizes: dict[str, list[tuple[int, int]]] = {}
-        for queue in self._all_queues():
-            topic, partition = queue.topic_partition
-            sizes.setdefault(topic, []).append((partition, len(queue.batches)))
+        for partition in list(self._partitions.values()):
+            topic, number = partition.topic_partition
+            sizes.setdefault(topic, []).append((number, partition.waiting_count))
         return sizes
 
-    def _all_queues(self) -> list[PartitionQueue]:
-        return list(self._queues.values())  # a copy: callers add partitions meanwhile
+    def _count_held(self) -> int:
+        return sum(batch.reserved_bytes for partition in list(self._busy) for batch in partition.batches)
 
     def _hurry(self, batch: ProducerBatch) -> None:
         if not batch.is_hurried:
             batch.is_hurried = True
             self.on_hurried()
 
-    def _create_queue(self, topic_partition: TopicPartition) -> PartitionQueue:
+    def _create_partition(self, topic_partition: TopicPartition) -> Partition:
         with self._table_lock:
-            queue = self._queues.get(topic_partition)
-            if queue is None:
-                queue = self._queues[topic_partition] = PartitionQueue(topic_partition)
-            return queue
+            return self._partitions.setdefault(topic_partition, Partition(topic_partition))
 
-    def _append_to_new_batch(self, queue: PartitionQueue, timestamp: int, key: bytes | None, value: bytes | None,
-                             headers: Sequence[tuple[str, bytes | None]], on_completion: OnCompletion | None,
-                             max_block_ms: int) -> AppendResult:
-        record_bytes = record_size_upper_bound(key, value, headers)
-        size_bytes = max(self._batch_size_bytes, record_bytes)
-        # A partition's first batch is taken to become full of records like this one.
-        like_this = 1 + self._batch_size_bytes // (record_bytes - _SURPLUS_BYTES)
-        size_bytes = min(size_bytes + queue.bookkeeping_bytes(like_this), self._pool.total_bytes)
-        self._pool.allocate(size_bytes, max_block_ms)
-        try:
-            now_ms = self._clock.now_ms()
-            with queue.lock:
-                if self.is_closed:
-                    raise self._life.refusal()
-                # Another caller may have opened a batch while this one waited for memory.
-                future = queue.try_append(timestamp, key, value, headers, on_completion)
-                if future is not None:
-                    batch = queue.batches[-1]
-                    return AppendResult(future, batch, batch.is_full, False)
-                batch = self._new_batch(queue, size_bytes, now_ms, self._batch_size_bytes)
-                future = batch.try_append(timestamp, key, value, headers, on_completion)
-                assert future is not None, "the first record of a batch always has room"
-                size_bytes = 0
-                self._incomplete.add(batch)
-                queue.add(batch)
-                return AppendResult(future, batch, batch.is_full, True)
-        finally:
-            if size_bytes:
-                self._pool.deallocate(size_bytes)
+    def _open(self, partition: Partition, batch: ProducerBatch, place: Place | None) -> bool:
+        """Put a batch with its first records into a partition's list, if there is memory. With the lock held."""
+        self._busy[partition] = None  # first: a partition without batches does no harm there
+        return self._pool.charge(batch, partition.batches, place)
 
-    def _append_rows(self, queue: PartitionQueue, rows: BatchRows, start: int, end: int) -> AppendRowsResult | None:
+    def _append_rows(self, partition: Partition, rows: BatchRows, start: int, end: int) -> AppendRowsResult | None:
         """Add rows to the open batch, or return None where no row has room. With the partition's lock held."""
         if self.is_closed:
             raise self._life.refusal()
-        if not queue.batches:
+        last = partition.open_batch()
+        if last is None:
             return None
-        last = queue.batches[-1]
         count = last.append_rows(rows, start, end)
         if start + count < end:
-            last.close_for_appends()
+            last.seal()
         return AppendRowsResult(count, last, last.is_full, False) if count else None
 
-    def _new_batch(self, queue: PartitionQueue, size_bytes: int, now_ms: int, limit_bytes: int) -> ProducerBatch:
-        batch = ProducerBatch(queue.topic_partition, created_ms=now_ms, write_limit_bytes=limit_bytes,
-                              reserved_bytes=size_bytes, life=self._life)
+    def _new_batch(self, partition: Partition, size_bytes: int, limit_bytes: int) -> ProducerBatch:
+        batch = ProducerBatch(partition.topic_partition, created_ms=self._clock.now_ms(),
+                              write_limit_bytes=limit_bytes, reserved_bytes=size_bytes, life=self._life)
         if not self.lingers_for_waiters:
             batch.result.hurry = partial(self._hurry, batch)
         return batch

@@ -34,7 +34,6 @@ from pyproducer.producer.send_batch import LARGE_BATCH_BYTES, BatchSender
 from pyproducer.producer.serializers import resolve_serializer
 from pyproducer.record.compression import Compressor, compressor_for
 from pyproducer.sender.completion import Completion
-from pyproducer.sender.in_flight_batches import InFlightBatches
 from pyproducer.sender.io_thread import IoThread
 from pyproducer.sender.partition_load import PartitionLoad
 from pyproducer.sender.producer_id_request import ProducerIdRequest
@@ -111,24 +110,21 @@ def build_runtime(config: ProducerConfig, key_serializer: object, value_serializ
     accumulator = RecordAccumulator(
         batch_size_bytes=config.batch_size, linger_ms=config.linger_ms,
         delivery_timeout_ms=config.delivery_timeout_ms, pool=pool, compressor=compressor,
-        retry_backoff=retry_backoff, clock=clock, life=life)
+        retry_backoff=retry_backoff, clock=clock, life=life,
+        sends_one_at_a_time=config.max_in_flight_requests_per_connection == 1)
     transaction_manager = TransactionManager() if config.enable_idempotence else None
-    # Java's guaranteeMessageOrder: with one request in flight the order is kept by muting the partition.
-    mutes = config.max_in_flight_requests_per_connection == 1
-    in_flight = InFlightBatches(config.delivery_timeout_ms)
     completion = Completion(
-        accumulator=accumulator, metadata=metadata, in_flight=in_flight, transaction_manager=transaction_manager,
-        retries=config.retries, delivery_timeout_ms=config.delivery_timeout_ms, guarantees_order_by_muting=mutes,
-        metrics=metrics)
+        accumulator=accumulator, metadata=metadata, transaction_manager=transaction_manager, retries=config.retries,
+        delivery_timeout_ms=config.delivery_timeout_ms, metrics=metrics)
     producer_id_request = None if transaction_manager is None else ProducerIdRequest(
         client=client, metadata=metadata, transaction_manager=transaction_manager,
         request_timeout_ms=config.request_timeout_ms, retry_backoff=retry_backoff)
     update_load = getattr(partitioner, "update_load", None)
     sender = Sender(
-        client=client, metadata=metadata, accumulator=accumulator, completion=completion, in_flight=in_flight,
+        client=client, metadata=metadata, accumulator=accumulator, completion=completion,
         producer_id_request=producer_id_request, transaction_manager=transaction_manager, acks=config.required_acks,
         max_request_size_bytes=config.max_request_size, request_timeout_ms=config.request_timeout_ms,
-        guarantees_order_by_muting=mutes, metrics=metrics,
+        metrics=metrics,
         partition_load=None if update_load is None else PartitionLoad(accumulator, update_load))
     record_sender = RecordSender(
         metadata=metadata, accumulator=accumulator, partitioner=partitioner, key_serializer=key,

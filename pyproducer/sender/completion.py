@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from uuid import UUID
 
+from pyproducer.accumulator.batch_state import BatchState, move
 from pyproducer.accumulator.produce_result import NO_TIMESTAMP
 from pyproducer.accumulator.producer_batch import ProducerBatch
 from pyproducer.accumulator.record_accumulator import RecordAccumulator
@@ -30,7 +31,6 @@ from pyproducer.common.errors import (
 )
 from pyproducer.common.metrics import Metrics
 from pyproducer.common.printable import LONGEST_NAME, printable
-from pyproducer.sender.in_flight_batches import InFlightBatches
 from pyproducer.sender.produce_request import FIRST_VERSION_WITH_TOPIC_IDS, BatchesByPartition
 from pyproducer.transaction.transaction_manager import TransactionManager
 
@@ -45,18 +45,15 @@ _REFUSED_BY_SEQUENCE = (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOW
 class Completion:
     """Decides on each batch of an ended Produce request."""
 
-    def __init__(self, *, accumulator: RecordAccumulator, metadata: ProducerMetadata, in_flight: InFlightBatches,
+    def __init__(self, *, accumulator: RecordAccumulator, metadata: ProducerMetadata,
                  transaction_manager: TransactionManager | None, retries: int, delivery_timeout_ms: int,
-                 guarantees_order_by_muting: bool, metrics: Metrics) -> None:
+                 metrics: Metrics) -> None:
         self._accumulator = accumulator
         self._metadata = metadata
-        self._in_flight = in_flight
         self._transaction_manager = transaction_manager
         self._retries = retries
         self._delivery_timeout_ms = delivery_timeout_ms
-        self._guarantees_order_by_muting = guarantees_order_by_muting
         self._metrics = metrics
-        self._postponed: list[tuple[ProducerBatch, ApiError]] = []
 
     def on_response(self, response: ClientResponse, batches: BatchesByPartition,
                     topic_names: Mapping[UUID, str]) -> None:
@@ -67,8 +64,6 @@ class Completion:
             batches: What was in it.
             topic_names: The names of the topic ids in it.
         """
-        for batch in batches.values():
-            self._in_flight.remove(batch)
         try:
             self._settle(response, batches, topic_names)
         except Exception as bug:
@@ -78,13 +73,11 @@ class Completion:
             error.outcome = UNKNOWN
             error.__cause__ = bug
             for batch in batches.values():
-                if not batch.is_done and not self._accumulator.holds(batch):
+                if batch.state is BatchState.ON_WIRE and not batch.is_done:
                     self._fail(batch, error, None)
         for batch in batches.values():
-            if self._guarantees_order_by_muting:
-                self._accumulator.unmute(batch.topic_partition)
             if batch.is_done:
-                self._accumulator.release(batch)
+                self._accumulator.finish(batch)
 
     def _settle(self, response: ClientResponse, batches: BatchesByPartition,
                 topic_names: Mapping[UUID, str]) -> None:
@@ -120,13 +113,28 @@ class Completion:
             phase="delivery", outcome=UNKNOWN if maybe_in_log else "not_sent")
         error.__cause__ = batch.last_error
         self._settle_sequence(batch, error, may_be_in_log=maybe_in_log or batch.attempts > 0)
-        self._count_failed(batch)
-        batch.fail(lambda _index: error)
-        if batch.is_in_flight:
+        self._count_failed(batch.record_count)
+        if batch.state is BatchState.ON_WIRE:
             # The socket may still read the batch's bytes: memory is given back when the request ends.
-            self._accumulator.forget(batch)
+            batch.fail(lambda _index: error)
+            move(batch, BatchState.LATE)
         else:
-            self._accumulator.release(batch)
+            batch.fail(lambda _index: error)
+            self._accumulator.finish(batch)
+
+    def abort(self, error: KafkaError, *, only_undrained: bool = False) -> int:
+        """Fail what is left; see RecordAccumulator.abort_batches."""
+        aborted = self._accumulator.abort_batches(error, only_undrained=only_undrained)
+        self._count_failed(aborted)
+        return aborted
+
+    def on_unsendable(self, batch: ProducerBatch, cause: Exception) -> None:
+        """Fail a batch that cannot be compressed."""
+        error = KafkaError(f"{batch.record_count} record(s) for {batch.topic_partition} could not be compressed: "
+                           f"{cause!r}")
+        error.__cause__ = cause
+        self._fail(batch, error, None)
+        self._accumulator.finish(batch)
 
     def _on_answer(self, response: ClientResponse, batches: BatchesByPartition,
                    topic_names: Mapping[UUID, str]) -> None:
@@ -168,7 +176,15 @@ class Completion:
         error = error_for_code(code, message=f"{batch.topic_partition}: {error_message}" if error_message
                                else f"{batch.topic_partition}:", api="Produce", node_id=response.destination)
         if known is ErrorCode.MESSAGE_TOO_LARGE and batch.record_count > 1 and not batch.is_done:
-            self._postponed.append((batch, error))
+            self._split(batch, error)
+            return
+        if known is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and batch.parts_in_doubt:
+            # The whole was stored by an attempt whose answer was lost, before the limit was lowered: the broker knows
+            # its numbers as the whole's. In a new epoch the parts would be stored a second time.
+            for part in list(batch.parts_in_doubt):
+                self._fail(part, error, None)
+                if part is not batch:
+                    self._accumulator.finish(part)
             return
         if known is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
             # It is in the log from an earlier attempt; where, the broker does not say.
@@ -209,7 +225,7 @@ class Completion:
         if self._can_retry(batch, error, code, now_ms, log_start_offset):
             log.debug("Attempt %d for %s failed and is repeated: %s", batch.attempts + 1, batch.topic_partition, error)
             self._metrics.add("record-retry-total", batch.record_count)
-            self._accumulator.reenqueue(batch, now_ms, in_sequence=self._transaction_manager is not None)
+            self._accumulator.reenqueue(batch, now_ms)
         else:
             self._fail(batch, error, error_for)
 
@@ -227,33 +243,25 @@ class Completion:
                 return decided
         return error.retriable or isinstance(error, RemoteProtocolError)
 
-    def split_postponed(self) -> None:
-        """Split the batches that a broker found too large."""
-        while self._postponed:
-            batch, error = self._postponed[0]
-            if not batch.is_done:
-                self._split(batch, error)
-            del self._postponed[0]
-
-    def on_interrupted(self, batch: ProducerBatch, now_ms: int) -> None:
-        """Settle a batch that a turn took and did not bring to its end; see Sender.recover."""
+    def recover(self, batch: ProducerBatch, now_ms: int) -> None:
+        """Bring a batch to where it goes on, after a turn that ended half way; no connection is left."""
         if batch.resume():
-            self._accumulator.release(batch)
-        elif batch.payload is None:
-            self._accumulator.put_back(batch, in_sequence=self._transaction_manager is not None)
-        elif not any(batch is postponed for postponed, _ in self._postponed):
+            self._accumulator.finish(batch)
+        elif batch.state is BatchState.DRAINED:
+            move(batch, BatchState.RETRY)  # it never left
+        elif batch.state is BatchState.ON_WIRE:
             batch.may_be_in_log = True
             self._retry_or_fail(batch, DisconnectedError(
                 f"The connection was closed before the answer to a Produce request for {batch.topic_partition}: a turn "
                 "of the sender ended half way"), ErrorCode.NETWORK_EXCEPTION, now_ms)
             if batch.is_done:
-                self._accumulator.release(batch)
+                self._accumulator.finish(batch)
 
     def _split(self, batch: ProducerBatch, error: ApiError) -> None:
         log.warning("The broker found a batch of %d records and %d bytes for %s too large; it is split and sent again. "
                     "A batch.size below the topic's max.message.bytes avoids that: %s", batch.record_count,
                     batch.size_bytes, batch.topic_partition, error)
-        batches = self._accumulator.split_and_reenqueue(batch, in_sequence=self._transaction_manager is not None)
+        batches = self._accumulator.split(batch)
         if self._transaction_manager is not None:
             self._transaction_manager.on_split(batch, list(batches))
         self._metrics.add("batch-split-total")
@@ -262,6 +270,7 @@ class Completion:
         if self._transaction_manager is not None:
             self._transaction_manager.on_completed(batch, base_offset)
         self._metrics.add("record-send-total", batch.record_count)
+        batch.parts_in_doubt.clear()  # the whole was not stored: the broker took its numbers for a part
         if batch.attempts and log_append_time == batch.open.max_timestamp:
             # Kafka 4.1 answers a batch that it has already with the batch's own timestamp, whatever the topic's
             # timestamp type. Differs from Java, which then reports that one for every record of the batch.
@@ -273,15 +282,15 @@ class Completion:
             error.outcome = UNKNOWN
         if not batch.is_done:
             self._settle_sequence(batch, error, may_be_in_log=batch.may_be_in_log or error.outcome == UNKNOWN)
-            self._count_failed(batch)
+            self._count_failed(batch.record_count)
         batch.fail(error_for or (lambda _index: error))
 
     def _settle_sequence(self, batch: ProducerBatch, error: KafkaError, *, may_be_in_log: bool) -> None:
         if self._transaction_manager is not None:
             self._transaction_manager.on_failed(batch, error, may_be_in_log=may_be_in_log)
 
-    def _count_failed(self, batch: ProducerBatch) -> None:
-        self._metrics.add("record-error-total", batch.record_count)
+    def _count_failed(self, record_count: int) -> None:
+        self._metrics.add("record-error-total", record_count)
 
 
 def _error_by_record(error: ApiError, messages: dict[int, str | None],

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 from pyproducer.accumulator.life import Life, LifeState
 from pyproducer.accumulator.record_accumulator import RecordAccumulator
 from pyproducer.common.clock import Clock
-from pyproducer.common.errors import ProducerClosedError
+from pyproducer.common.errors import KafkaError, ProducerClosedError
 from pyproducer.common.waiting import new_cell
 
 if TYPE_CHECKING:
@@ -38,6 +38,9 @@ class SteppedSender(Protocol):
 
     def recover(self, now_ms: int) -> None:
         """Go on after a turn that ended half way."""
+
+    def abort(self, error: KafkaError) -> int:
+        """Fail what is left; return how many records that were."""
 
 
 class IoThread:
@@ -133,7 +136,7 @@ class IoThread:
         else:
             error = ProducerClosedError(f"The producer {self._life.client_id} was closed before the record was "
                                         "acknowledged")
-        aborted = self._accumulator.abort_batches(error)
+        aborted = self._sender.abort(error)
         if aborted and self._life.state is not LifeState.DEAD:
             log.warning("close() gave up on %d records that were not acknowledged in time", aborted)
 

@@ -11,15 +11,16 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from pyproducer.accumulator.batch_state import BatchState, move
 from pyproducer.accumulator.producer_batch import ProducerBatch
 from pyproducer.accumulator.record_accumulator import RecordAccumulator
 from pyproducer.client.metadata import ProducerMetadata
 from pyproducer.client.request import ClientRequest
 from pyproducer.common.cluster import Cluster, Node
+from pyproducer.common.errors import KafkaError
 from pyproducer.common.metrics import Metrics
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.sender.completion import Completion
-from pyproducer.sender.in_flight_batches import InFlightBatches
 from pyproducer.sender.partition_load import PartitionLoad
 from pyproducer.sender.produce_request import BatchesByPartition, produce_request
 from pyproducer.sender.producer_id_request import ProducerIdRequest
@@ -37,21 +38,19 @@ class Sender:
     """Moves batches from the accumulator to the brokers, one step at a time."""
 
     def __init__(self, *, client: KafkaClient, metadata: ProducerMetadata, accumulator: RecordAccumulator,
-                 completion: Completion, in_flight: InFlightBatches, producer_id_request: ProducerIdRequest | None,
+                 completion: Completion, producer_id_request: ProducerIdRequest | None,
                  transaction_manager: TransactionManager | None, acks: int, max_request_size_bytes: int,
-                 request_timeout_ms: int, guarantees_order_by_muting: bool, metrics: Metrics,
+                 request_timeout_ms: int, metrics: Metrics,
                  partition_load: PartitionLoad | None = None) -> None:
         self._client = client
         self._metadata = metadata
         self._accumulator = accumulator
         self._completion = completion
-        self._in_flight = in_flight
         self._producer_id_request = producer_id_request
         self._transaction_manager = transaction_manager
         self._acks = acks
         self._max_request_size_bytes = max_request_size_bytes
         self._request_timeout_ms = request_timeout_ms
-        self._guarantees_order_by_muting = guarantees_order_by_muting
         self._metrics = metrics
         self._partition_load = partition_load
         self._next_expiry_ms = NEVER_MS  # delay until a waiting batch expires, as of this turn
@@ -63,7 +62,6 @@ class Sender:
             now_ms: Monotonic time, in ms.
             longest_wait_ms: How long it may wait for the network at most, in ms.
         """
-        self._completion.split_postponed()
         timeout_ms = min(longest_wait_ms, self._step_producer_id(now_ms), self._send_producer_data(now_ms))
         if self._accumulator.is_closed and not self._accumulator.has_incomplete():
             timeout_ms = 0  # the last batch expired just now: nothing is left to wait for
@@ -73,20 +71,20 @@ class Sender:
         """Go on after a turn that ended half way, whatever ended it.
 
         Whatever was on its way counts as lost with its connection: it is sent again, with its sequence numbers. Only
-        what the accumulator knows is believed: each batch is in its set of incomplete ones from its first record until
-        its memory is given back.
+        the batches' states are believed: each is in its partition's list from its first record until it is done.
         """
         log.warning("A turn of the sender ended half way: all connections are made anew")
         self._client.start_over(now_ms)
-        self._in_flight.clear()
-        incomplete, taken = self._accumulator.take_stock()
         if self._transaction_manager is not None:
-            self._transaction_manager.restore(incomplete)
+            self._transaction_manager.restore(self._accumulator.incomplete())
         if self._producer_id_request is not None:
             self._producer_id_request.restart()
-        self._accumulator.unmute_all()
-        for batch in taken:
-            self._completion.on_interrupted(batch, now_ms)
+        for batch in self._accumulator.batches():
+            self._completion.recover(batch, now_ms)
+
+    def abort(self, error: KafkaError) -> int:
+        """Fail what is left, when the connections are closed; return how many records that were."""
+        return self._completion.abort(error)
 
     def _step_producer_id(self, now_ms: int) -> int:
         manager = self._transaction_manager
@@ -94,7 +92,7 @@ class Sender:
             return NEVER_MS
         if manager.fatal_error is not None:
             if self._accumulator.has_undrained():
-                self._accumulator.abort_batches(manager.fatal_error, only_undrained=True)
+                self._completion.abort(manager.fatal_error, only_undrained=True)
             return NEVER_MS
         manager.resolve_sequences()
         manager.bump_epoch_if_requested()
@@ -129,7 +127,7 @@ class Sender:
             # One request holds one batch of a partition. Several rounds fill the connection up to its limit in one
             # turn; what stays behind waits for an answer, and the answer ends the poll.
             drained = self._accumulator.drain(cluster, nodes, self._max_request_size_bytes, now_ms,
-                                              self._transaction_manager)
+                                              self._transaction_manager, self._completion.on_unsendable)
             for node_id, batches in drained.items():
                 self._send(node_id, batches, cluster, now_ms)
                 has_sent = True
@@ -139,21 +137,16 @@ class Sender:
         if has_sent:
             next_check_ms = (self._accumulator.ready(cluster, now_ms).next_ready_check_delay_ms if has_more
                              else NEVER_MS)
-        return min(next_check_ms, connect_delay_ms, self._next_expiry_ms,
-                   self._in_flight.ms_to_next_expiry(now_ms))
+        return min(next_check_ms, connect_delay_ms, self._next_expiry_ms)
 
     def _expire(self, now_ms: int) -> None:
-        for batch in self._in_flight.take_expired(now_ms):
-            self._completion.expire(batch, now_ms)
         expired, self._next_expiry_ms = self._accumulator.expired_batches(now_ms)
         for batch in expired:
             self._completion.expire(batch, now_ms)
 
     def _send(self, node_id: int, batches: Sequence[ProducerBatch], cluster: Cluster, now_ms: int) -> None:
         for batch in batches:
-            self._in_flight.add(batch)
-            if self._guarantees_order_by_muting:
-                self._accumulator.mute(batch.topic_partition)
+            move(batch, BatchState.ON_WIRE)
             self._metrics.add("batch-total")
             self._metrics.add("batch-bytes-total", batch.size_bytes)
         by_partition: BatchesByPartition = {batch.topic_partition: batch for batch in batches}

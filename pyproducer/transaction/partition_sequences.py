@@ -31,7 +31,10 @@ class SequencedBatch(Protocol):
     producer_epoch: int
     base_sequence: int
     is_sequence_reset: bool
-    is_done: bool
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the outcome of its records is decided."""
 
     @property
     def record_count(self) -> int:

@@ -21,7 +21,8 @@ LONG_SETTINGS: dict[str, dict[str, Any]] = {
     "metadata_max_age_ms": {}, "metadata_max_idle_ms": {}, "metadata_recovery_rebootstrap_trigger_ms": {},
     "metrics_sample_window_ms": {}, "partitioner_availability_timeout_ms": {"partitioner_class": "uniform_sticky"},
     "reconnect_backoff_ms": {"reconnect_backoff_max_ms": LONGEST_MS}, "reconnect_backoff_max_ms": {},
-    "retry_backoff_ms": {"retry_backoff_max_ms": LONGEST_MS}, "retry_backoff_max_ms": {},
+    # Not retry.backoff.ms: after one hiccup of a cluster the producer waits for ever, as it was told to.
+    "retry_backoff_max_ms": {},
     "socket_connection_setup_timeout_ms": {"socket_connection_setup_timeout_max_ms": LONGEST_MS},
     "socket_connection_setup_timeout_max_ms": {},
 }

@@ -143,7 +143,7 @@ class Road:
                                         large_batch_bytes=400, buffer_memory_bytes=10**7)
 
     def batches(self) -> list[Any]:
-        return [batch for _, queue in sorted(self.accumulator._queues.items()) for batch in queue.batches]
+        return [batch for _, queue in sorted(self.accumulator._partitions.items()) for batch in queue.batches]
 
     def stored(self) -> Any:
         """The records of each batch, by batch; timestamps of now are 0."""
@@ -163,7 +163,9 @@ class Road:
             if number % 3 == 2:
                 batch.fail(lambda index, number=number: ApiError(f"{number}-{index}", code=2))
             elif number == 1:
-                for part_number, part in enumerate(batch.split(150)):
+                parts = batch.split(150)
+                batch.hand_over(parts)
+                for part_number, part in enumerate(parts):
                     part.complete(5000 * (part_number + 1), 17 if part_number % 2 else -1)
             else:
                 batch.complete(100 * number, -1)

@@ -162,7 +162,7 @@ def make_sender(*, paved: bool, life: Life = UNOWNED) -> tuple[RecordSender, Rec
 
 def stored(accumulator: RecordAccumulator) -> Any:
     found = {}
-    for partition, queue in sorted(accumulator._queues.items()):
+    for partition, queue in sorted(accumulator._partitions.items()):
         found[partition] = []
         for batch in queue.batches:
             batch.close(compressor_for("none", None))

@@ -4,30 +4,33 @@ from __future__ import annotations
 
 import pytest
 
-from pyproducer.accumulator.drain import drain_node
-from pyproducer.accumulator.partition_queue import PartitionQueue
+from pyproducer.accumulator.batch_state import BatchState, move
+from pyproducer.accumulator.drain import choose_batches
+from pyproducer.accumulator.partition import Partition
 from pyproducer.accumulator.producer_batch import ProducerBatch
 from pyproducer.common.cluster import TopicPartition
 
 SIZE_BYTES = 61 + 47  # a batch of one record of 40 bytes
 
 
-def queue_of(partition: int, count: int) -> PartitionQueue:
-    queue = PartitionQueue(TopicPartition("t", partition))
+def queue_of(partition: int, count: int) -> Partition:
+    queue = Partition(TopicPartition("t", partition))
     for number in range(count):
         batch = ProducerBatch(queue.topic_partition, created_ms=0, write_limit_bytes=100, reserved_bytes=0)
         batch.try_append(0, None, bytes([number]) * 40, (), None)
-        queue.add(batch)
+        queue.batches.append(batch)
     return queue
 
 
-def queues_of(*counts: int) -> list[PartitionQueue]:
+def queues_of(*counts: int) -> list[Partition]:
     return [queue_of(partition, count) for partition, count in enumerate(counts)]
 
 
-def drained_partitions(queues: list[PartitionQueue], start: int, max_size_bytes: int) -> tuple[list[int], int]:
-    drained, following = drain_node(queues, start, max_size_bytes, 0, None)
-    return [batch.topic_partition.partition for batch in drained], following
+def drained_partitions(queues: list[Partition], start: int, max_size_bytes: int) -> tuple[list[int], int]:
+    chosen, following = choose_batches(queues, start, max_size_bytes, 0, None)
+    for batch in chosen:
+        move(batch, BatchState.DRAINED)
+    return [batch.topic_partition.partition for batch in chosen], following
 
 
 class Refusing:
@@ -35,14 +38,12 @@ class Refusing:
 
     def __init__(self, *partitions: int) -> None:
         self.partitions = partitions
-        self.drained: list[ProducerBatch] = []
 
     def can_send(self, batch: ProducerBatch) -> bool:
         return batch.topic_partition.partition not in self.partitions
 
     def on_drained(self, batch: ProducerBatch) -> None:
-        assert batch.open.is_closed
-        self.drained.append(batch)
+        raise AssertionError("it is not compressed yet")
 
 
 def test_size_when_it_is_as_the_test_says() -> None:
@@ -74,32 +75,31 @@ def test_partitions_when_requests_are_small_then_none_starves() -> None:
     assert seen == [0, 1, 2] * 3
 
 
-def test_partition_when_it_is_muted_empty_or_in_backoff_then_the_others_go() -> None:
-    queues = queues_of(2, 0, 2, 2, 1)
-    queues[0].is_muted = True
-    queues[2].batches[0].on_reenqueued(50)
-    assert drained_partitions(queues, 0, 10_000)[0] == [3, 4]
-    assert len(queues[2].batches) == 2, "nothing overtakes the one that waits"
-    queues[0].is_muted = False
-    assert [batch.topic_partition.partition for batch in drain_node(queues, 0, 10_000, 50, None)[0]] == [0, 2, 3]
+def test_partition_when_it_is_empty_or_in_backoff_then_the_others_go() -> None:
+    queues = queues_of(0, 2, 2, 1)
+    assert drained_partitions(queues[1:2], 0, 10_000)[0] == [1]
+    first = queues[1].batches[0]
+    move(first, BatchState.RETRY)
+    first.on_reenqueued(50)
+    assert drained_partitions(queues, 0, 10_000)[0] == [2, 3]
+    assert [batch.state for batch in queues[1].batches] == [BatchState.RETRY, BatchState.OPEN], "nothing overtakes it"
+    assert [batch.topic_partition.partition for batch in choose_batches(queues, 0, 10_000, 50, None)[0]] == [1, 2]
 
 
-def test_partition_when_its_sequence_must_wait_then_the_others_go_and_are_numbered_in_order() -> None:
-    keeper = Refusing(1)
+def test_partition_when_its_sequence_must_wait_then_the_others_go() -> None:
     queues = queues_of(1, 1, 1)
-    drained, _ = drain_node(queues, 0, 10_000, 7, keeper)
-    assert keeper.drained == drained
-    assert [batch.topic_partition.partition for batch in drained] == [0, 2]
-    assert [batch.drained_ms for batch in drained] == [7, 7]
-    assert len(queues[1].batches) == 1
+    chosen, _ = choose_batches(queues, 0, 10_000, 7, Refusing(1))
+    assert [batch.topic_partition.partition for batch in chosen] == [0, 2]
+    assert [batch.state for batch in queues[1].batches] == [BatchState.OPEN]
 
 
-def test_batch_when_it_was_drained_then_takes_no_record_any_more() -> None:
+def test_batch_when_it_was_chosen_then_takes_no_record_any_more_and_stays_in_its_place() -> None:
     (queue,) = queues_of(1)
-    (batch,), _ = drain_node([queue], 0, 10_000, 0, None)
+    (batch,), _ = choose_batches([queue], 0, 10_000, 0, None)
     assert batch.try_append(0, None, b"", (), None) is None
-    assert not queue.batches
+    assert queue.batches == [batch]
+    assert batch.state is BatchState.QUEUED
 
 
 def test_no_partitions_when_drained_then_nothing() -> None:
-    assert drain_node([], 0, 100, 0, None) == ([], 0)
+    assert choose_batches([], 0, 100, 0, None) == ([], 0)

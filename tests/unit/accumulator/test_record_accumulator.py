@@ -8,8 +8,9 @@ from array import array
 import pytest
 
 from pyproducer.accumulator.batch_future import BatchFuture
+from pyproducer.accumulator.batch_state import BatchState, move
 from pyproducer.accumulator.buffer_pool import BufferPool
-from pyproducer.accumulator.partition_queue import BATCH_BYTES, FUTURE_BYTES
+from pyproducer.accumulator.partition import BATCH_BYTES, FUTURE_BYTES, Partition
 from pyproducer.accumulator.producer_batch import BatchRows
 from pyproducer.accumulator.record_accumulator import RecordAccumulator
 from pyproducer.common.backoff import ExponentialBackoff
@@ -33,6 +34,10 @@ def cluster(leaders=(0, 1, 0), epoch=1):
         for index, leader in enumerate(leaders)])
 
 
+def unsendable(batch, cause):
+    raise AssertionError(f"{batch} cannot be compressed") from cause
+
+
 class Setup:
     def __init__(self, batch_size=200, linger=10, memory=100_000, delivery_timeout=1000, codec="none", clock=None):
         self.clock = clock or ManualClock()
@@ -45,8 +50,13 @@ class Setup:
     def append(self, partition=0, value=b"v" * 50, key=None, callback=None):
         return self.accumulator.append("t", partition, 1234, key, value, (), callback, 0)
 
-    def drain(self, leaders=(0, 1, 0), nodes=NODES, size=100_000):
-        return self.accumulator.drain(cluster(leaders), nodes, size, self.clock.now_ms(), None)
+    def drain(self, leaders=(0, 1, 0), nodes=NODES, size=100_000, where=None):
+        """What the sender does: drain, and hand over to the client."""
+        drained = self.accumulator.drain(where or cluster(leaders), nodes, size, self.clock.now_ms(), None, unsendable)
+        for batches in drained.values():
+            for batch in batches:
+                move(batch, BatchState.ON_WIRE)
+        return drained
 
 
 def test_append_fills_one_batch_then_opens_the_next_and_says_when_to_wake_the_sender():
@@ -132,22 +142,12 @@ def test_drain_when_the_request_is_full_goes_on_with_the_next_partition_next_tim
     assert [batch.topic_partition.partition for batch in first[0] + second[0]] == [0, 2]
 
 
-def test_drain_when_muted_leaves_the_partition_alone():
-    setup = Setup()
-    setup.append()
-    setup.accumulator.mute(TopicPartition("t", 0))
-    assert setup.drain() == {}
-    assert not setup.accumulator.ready(cluster(), 100).ready_nodes
-    setup.accumulator.unmute(TopicPartition("t", 0))
-    assert list(setup.drain()) == [0]
-
-
 def test_reenqueue_backs_off_and_comes_before_what_is_newer():
     setup = Setup()
     for _ in range(4):
         setup.append()
     batch = setup.drain()[0][0]
-    setup.accumulator.reenqueue(batch, 0, in_sequence=False)
+    setup.accumulator.reenqueue(batch, 0)
     check = setup.accumulator.ready(cluster(), 0)
     assert check.ready_nodes == {}
     assert check.next_ready_check_delay_ms == 100
@@ -162,7 +162,7 @@ def test_reenqueue_when_a_newer_leader_is_known_does_not_back_off():
     setup.clock.advance(10)
     setup.accumulator.ready(cluster(epoch=1), 10)
     batch = setup.drain()[0][0]
-    setup.accumulator.reenqueue(batch, 10, in_sequence=False)
+    setup.accumulator.reenqueue(batch, 10)
     moved = cluster((1, 1, 0), epoch=2)
     assert list(setup.accumulator.ready(moved, 10).ready_nodes) == [1]
 
@@ -177,20 +177,20 @@ def test_reenqueue_in_sequence_restores_the_order_of_several_batches():
         batch.set_producer_state(9, 0, sequence)
         batches.append(batch)
     for batch in reversed(batches[::2]):
-        setup.accumulator.reenqueue(batch, 0, in_sequence=True)
-    setup.accumulator.reenqueue(batches[1], 0, in_sequence=True)
+        setup.accumulator.reenqueue(batch, 0)
+    setup.accumulator.reenqueue(batches[1], 0)
     setup.clock.advance(100)
     assert [setup.drain()[0][0] for _ in range(3)] == batches
 
 
-def test_release_gives_memory_back_once():
+def test_finish_gives_memory_back_once():
     setup = Setup()
     setup.append()
     batch = setup.drain()[0][0]
     assert setup.pool.available_bytes == 100_000 - FIRST_BATCH_BYTES  # not at drain
     batch.complete(0)
-    setup.accumulator.release(batch)
-    setup.accumulator.release(batch)
+    setup.accumulator.finish(batch)
+    setup.accumulator.finish(batch)
     assert setup.pool.available_bytes == 100_000
     assert not setup.accumulator.has_incomplete()
 
@@ -235,29 +235,32 @@ def append_one(setup, kind):
         setup.accumulator.append_rows("t", 0, rows_of(b"r"), 0, 1, 0)
 
 
-class InterruptingClock(ManualClock):
-    """Runs something once when it is asked: what another caller does between two steps of this one."""
+class Meanwhile:
+    """What another caller does between two steps of this one: after it found no room, before it opens a batch."""
 
-    def __init__(self):
-        super().__init__()
+    def __init__(self, monkeypatch):
         self.meanwhile = None
+        real = Partition.bookkeeping_bytes
 
-    def now_ms(self):
-        meanwhile, self.meanwhile = self.meanwhile, None
-        if meanwhile is not None:
-            meanwhile()
-        return super().now_ms()
+        def bookkeeping_bytes(partition, first_future_count):
+            meanwhile, self.meanwhile = self.meanwhile, None
+            if meanwhile is not None:
+                meanwhile()
+            return real(partition, first_future_count)
 
-
-def interruptible(**how):
-    setup = Setup(clock=InterruptingClock(), **how)
-    return setup, setup.clock
+        monkeypatch.setattr(Partition, "bookkeeping_bytes", bookkeeping_bytes)
 
 
-def test_append_when_another_caller_opened_a_batch_meanwhile_then_the_record_joins_it_and_memory_is_given_back():
-    setup, clock = interruptible()
+@pytest.fixture
+def other_caller(monkeypatch):
+    return Meanwhile(monkeypatch)
+
+
+def test_append_when_another_caller_opened_a_batch_meanwhile_then_the_record_joins_it_and_memory_is_given_back(
+        other_caller):
+    setup = Setup()
     opened = []
-    clock.meanwhile = lambda: opened.append(setup.append(value=b"first"))
+    other_caller.meanwhile = lambda: opened.append(setup.append(value=b"first"))
     result = setup.append(value=b"second")
     assert result.batch is opened[0].batch
     assert (result.batch_is_full, result.new_batch_created) == (False, False)
@@ -265,20 +268,21 @@ def test_append_when_another_caller_opened_a_batch_meanwhile_then_the_record_joi
     assert result.batch.record_count == 2
 
 
-def test_append_when_the_batch_that_another_caller_opened_has_no_room_then_its_own_is_opened():
-    setup, clock = interruptible()
-    clock.meanwhile = lambda: setup.append(value=b"x" * 150)
+def test_append_when_the_batch_that_another_caller_opened_has_no_room_then_its_own_is_opened(other_caller):
+    setup = Setup()
+    other_caller.meanwhile = lambda: setup.append(value=b"x" * 150)
     result = setup.append(value=b"y" * 150)
     assert result.new_batch_created
     assert setup.accumulator.batch_count(TopicPartition("t", 0)) == 2
-    incomplete, _ = setup.accumulator.take_stock()
+    incomplete = setup.accumulator.incomplete()
     assert setup.pool.available_bytes == 100_000 - sum(batch.reserved_bytes for batch in incomplete)
 
 
-def test_append_rows_when_another_caller_opened_a_batch_meanwhile_then_rows_join_it_and_memory_is_given_back():
-    setup, clock = interruptible()
+def test_append_rows_when_another_caller_opened_a_batch_meanwhile_then_rows_join_it_and_memory_is_given_back(
+        other_caller):
+    setup = Setup()
     opened = []
-    clock.meanwhile = lambda: opened.append(setup.append(value=b"first"))
+    other_caller.meanwhile = lambda: opened.append(setup.append(value=b"first"))
     rows = rows_of(b"r" * 20, b"s" * 20)
     result = setup.accumulator.append_rows("t", 0, rows, 0, 2, 0)
     assert (result.row_count, result.batch, result.new_batch_created) == (2, opened[0].batch, False)
@@ -286,9 +290,9 @@ def test_append_rows_when_another_caller_opened_a_batch_meanwhile_then_rows_join
 
 
 @pytest.mark.parametrize("kind", ["record", "rows"])
-def test_append_when_the_producer_is_closed_meanwhile_then_raises_and_memory_is_given_back(kind):
-    setup, clock = interruptible()
-    clock.meanwhile = setup.accumulator.close
+def test_append_when_the_producer_is_closed_meanwhile_then_raises_and_memory_is_given_back(other_caller, kind):
+    setup = Setup()
+    other_caller.meanwhile = setup.accumulator.close
     with pytest.raises(ProducerClosedError):
         append_one(setup, kind)
     assert setup.pool.available_bytes == 100_000
@@ -310,13 +314,18 @@ def test_append_when_it_waited_for_memory_then_the_new_batch_is_as_old_as_its_op
         kind, monkeypatch: pytest.MonkeyPatch):
     """The wait for memory is bounded by max.block.ms; delivery.timeout.ms and linger.ms begin after it."""
     setup = Setup()
-    allocate = setup.pool.allocate
+    charge, refusals = setup.pool.charge, [False]
 
-    def allocate_late(size_bytes, max_block_ms):
-        setup.clock.advance(900)
-        allocate(size_bytes, max_block_ms)
+    class PlaceOfOneWhoWaits:
+        def wait(self):
+            setup.clock.advance(900)
 
-    monkeypatch.setattr(setup.pool, "allocate", allocate_late)
+        def leave(self):
+            pass
+
+    monkeypatch.setattr(setup.pool, "charge", lambda *arguments: refusals.pop() if refusals else charge(
+        arguments[0], arguments[1]))
+    monkeypatch.setattr(setup.pool, "enter", lambda *_: PlaceOfOneWhoWaits())
     append_one(setup, kind)
     assert setup.accumulator.ready(cluster(), 900).next_ready_check_delay_ms == 10
     assert setup.accumulator.expired_batches(1899) == ([], 1)
@@ -381,7 +390,6 @@ def test_abort_when_only_undrained_then_what_is_in_flight_stays():
     setup = Setup()
     in_flight = setup.append().future
     (batch,) = setup.drain()[0]
-    batch.is_in_flight = True
     queued = [setup.append().future, setup.append().future]
     assert setup.accumulator.abort_batches(KafkaTimeoutError("over", phase="delivery"), only_undrained=True) == 2
     assert [future.done() for future in (in_flight, *queued)] == [False, True, True]
@@ -389,19 +397,17 @@ def test_abort_when_only_undrained_then_what_is_in_flight_stays():
     assert setup.accumulator.batch_count(TopicPartition("t", 0)) == 0
 
 
-def test_stock_when_asked_then_tells_all_batches_oldest_first_and_those_that_do_not_wait_here():
+def test_batches_when_asked_then_tells_those_that_are_incomplete_wherever_they_are_in_order_of_each_partition():
     setup = Setup()
     for _ in range(4):
         setup.append()
     setup.append(partition=1)
     (taken,) = setup.drain(nodes=NODES[:1])[0]
-    incomplete, not_here = setup.accumulator.take_stock()
+    incomplete = setup.accumulator.incomplete()
     assert [batch.topic_partition.partition for batch in incomplete] == [0, 0, 1]
-    assert not_here == [taken] == incomplete[:1]
-    assert not setup.accumulator.holds(taken)
-    assert setup.accumulator.holds(incomplete[1])
-    assert setup.accumulator.incomplete_batch_count() == 3
+    assert incomplete[0] is taken
     assert setup.accumulator.incomplete_record_count() == 5
+    assert setup.accumulator.batch_count(TopicPartition("t", 0)) == 1
     assert setup.accumulator.has_undrained()
 
 
@@ -419,7 +425,7 @@ def test_ready_when_one_partition_lingers_and_another_backs_off_then_looks_again
     setup = Setup(linger=70)
     setup.append(partition=0)
     batch = setup.drain()[0][0]
-    setup.accumulator.reenqueue(batch, 0, in_sequence=False)
+    setup.accumulator.reenqueue(batch, 0)
     setup.append(partition=1)
     check = setup.accumulator.ready(cluster(), 0)
     assert (check.ready_nodes, check.next_ready_check_delay_ms) == ({}, 70)
@@ -431,18 +437,18 @@ def test_ready_when_one_partition_lingers_and_another_backs_off_then_looks_again
 def test_ready_when_a_flush_runs_then_a_batch_in_backoff_still_waits():
     setup = Setup()
     setup.append()
-    setup.accumulator.reenqueue(setup.drain()[0][0], 0, in_sequence=False)
+    setup.accumulator.reenqueue(setup.drain()[0][0], 0)
     setup.accumulator.hurry_all()
     assert setup.accumulator.ready(cluster(), 99).ready_nodes == {}
     assert list(setup.accumulator.ready(cluster(), 100).ready_nodes) == [0]
 
 
-def test_split_and_reenqueue_keeps_order_memory_and_outcomes():
+def test_split_keeps_order_memory_and_outcomes():
     setup = Setup(batch_size=400)
     futures = [setup.append(value=bytes([65 + i]) * 50).future for i in range(5)]
     batch = setup.drain()[0][0]
     batch.set_producer_state(1, 0, 0)
-    parts = setup.accumulator.split_and_reenqueue(batch, in_sequence=True)
+    parts = setup.accumulator.split(batch)
     assert len(parts) >= 2
     values = []
     offset = 0
@@ -451,7 +457,7 @@ def test_split_and_reenqueue_keeps_order_memory_and_outcomes():
             values += [record.value[:1] for read in read_batches(one.payload) for record in read]
             one.complete(offset)
             offset += one.record_count
-            setup.accumulator.release(one)
+            setup.accumulator.finish(one)
     assert values == [b"A", b"B", b"C", b"D", b"E"]
     assert [future.result(0).offset for future in futures] == [0, 1, 2, 3, 4]
     assert setup.pool.available_bytes == 100_000

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -34,13 +35,13 @@ def test_send_when_the_batch_was_drained_goes_to_the_next_one():
     sender, accumulator = make_sender(paved=True)
     futures = [sender.fast_road.send("t", b"v", key=b"k") for _ in range(3)]
     partition = futures[0]._result.topic_partition.partition
-    queue = accumulator._queues["t", partition]
-    first = queue.batches.popleft()
-    first.close_for_appends()
+    queue = accumulator._partitions["t", partition]
+    first = queue.batches[0]
+    first.seal()
     late = sender.fast_road.send("t", b"v", key=b"k")
     assert first.record_count == 3
     assert late._result is not futures[0]._result
-    assert queue.batches[0].record_count == 1
+    assert queue.batches[1].record_count == 1
 
 
 def test_a_keyless_record_takes_one_turn_even_when_the_slow_road_finishes_it():
@@ -68,7 +69,7 @@ def test_the_first_record_of_a_batch_when_no_memory_comes_fails_its_future_and_t
     sender.fast_road.send("t", b"v", key=b"k")
     sender._max_block_ms = 0
     pool = accumulator._pool
-    pool.allocate(pool.available_bytes, 0)
+    assert pool.charge(SimpleNamespace(reserved_bytes=pool.available_bytes), [])
     told = []
     future = None
     for _ in range(1000):

@@ -20,7 +20,6 @@ from pyproducer.protocol.apis import ApiKeys
 from pyproducer.record.batch_reader import read_batches
 from pyproducer.record.compression import compressor_for
 from pyproducer.sender.completion import Completion
-from pyproducer.sender.in_flight_batches import InFlightBatches
 from pyproducer.sender.partition_load import PartitionLoad, UpdateLoad
 from pyproducer.sender.producer_id_request import ProducerIdRequest
 from pyproducer.sender.sender import Sender
@@ -69,22 +68,19 @@ class SteppedProducer:
         self.accumulator = RecordAccumulator(
             batch_size_bytes=batch_size, linger_ms=linger, delivery_timeout_ms=delivery_timeout, pool=self.pool,
             compressor=compressor_for("none", None), retry_backoff=backoff, clock=self.clock,
-            life=self.life)
+            life=self.life, sends_one_at_a_time=max_in_flight == 1)
         self.manager = TransactionManager() if idempotent else None
-        self.in_flight = InFlightBatches(delivery_timeout)
-        mutes = max_in_flight == 1
-        self.completion = Completion(accumulator=self.accumulator, metadata=self.metadata, in_flight=self.in_flight,
+        self.completion = Completion(accumulator=self.accumulator, metadata=self.metadata,
                                      transaction_manager=self.manager, retries=retries,
-                                     delivery_timeout_ms=delivery_timeout, guarantees_order_by_muting=mutes,
-                                     metrics=self.metrics)
+                                     delivery_timeout_ms=delivery_timeout, metrics=self.metrics)
         producer_id_request = None if self.manager is None else ProducerIdRequest(
             client=self.client, metadata=self.metadata, transaction_manager=self.manager, request_timeout_ms=500,
             retry_backoff=backoff)
         self.sender = Sender(client=self.client, metadata=self.metadata, accumulator=self.accumulator,
-                             completion=self.completion, in_flight=self.in_flight,
+                             completion=self.completion,
                              producer_id_request=producer_id_request, transaction_manager=self.manager, acks=acks,
                              max_request_size_bytes=1_000_000, request_timeout_ms=500,
-                             guarantees_order_by_muting=mutes, metrics=self.metrics,
+                             metrics=self.metrics,
                              partition_load=update_load and PartitionLoad(self.accumulator, update_load))
 
     # What a caller does.
@@ -175,7 +171,7 @@ class SteppedProducer:
 
     def incomplete(self) -> list[ProducerBatch]:
         """All batches whose outcome is not known, oldest first."""
-        return self.accumulator.take_stock()[0]
+        return self.accumulator.incomplete()
 
     @property
     def held_bytes(self) -> int:

@@ -17,6 +17,7 @@ from pyproducer.common.errors import (
     InvalidMetadataError,
     KafkaTimeoutError,
     LocalProtocolError,
+    OutOfOrderSequenceError,
     RecordRejectedError,
     RecordTooLargeError,
     RemoteProtocolError,
@@ -509,9 +510,9 @@ def test_epoch_bump_when_batches_of_another_partition_are_on_the_wire_then_these
     producer = SteppedProducer()
     producer.start(0)
     producer.start(1)
+    producer.append_told("c", 0)
     for name in "ab":
         producer.append_told(name, 1)
-    producer.append_told("c", 0)
     producer.turn()
     first, second = producer.client.in_flight
     assert producer.batches_on_wire() == [(0, 1, 0, [b"c" * 40]), (1, 1, 0, [b"a" * 40]), (1, 2, 0, [b"b" * 40])]
@@ -523,7 +524,7 @@ def test_epoch_bump_when_batches_of_another_partition_are_on_the_wire_then_these
     producer.append_told("e", 1)
     producer.turn(advance=100)
     # Partition 0 goes on in the new epoch. In partition 1, "a" waits for nothing, and "b" is on the wire still.
-    assert producer.batches_on_wire() == [(1, 2, 0, [b"b" * 40]), (0, 0, 1, [b"d" * 40]), (1, 1, 0, [b"a" * 40])]
+    assert producer.batches_on_wire() == [(1, 2, 0, [b"b" * 40]), (1, 1, 0, [b"a" * 40]), (0, 0, 1, [b"d" * 40])]
     producer.lose(request=second)
     producer.answer_all(base_offset=7)
     producer.turn(advance=100)
@@ -532,7 +533,7 @@ def test_epoch_bump_when_batches_of_another_partition_are_on_the_wire_then_these
     producer.turn()
     assert producer.batches_on_wire() == [(1, 0, 1, [b"e" * 40])]
     producer.answer_all(base_offset=9)
-    assert producer.told_names() == ["c", "d", "a", "b", "e"]
+    assert producer.told_names() == ["c", "a", "d", "b", "e"]
 
 
 def test_epoch_bump_when_a_batch_of_the_partition_is_on_the_wire_then_its_bytes_stay_and_its_retry_has_the_new_place(
@@ -923,19 +924,34 @@ def test_expiry_when_a_retry_is_on_the_wire_then_unknown(answer: ErrorCode | Non
     assert producer.held_bytes == 0
 
 
-def test_expiry_when_a_part_of_a_split_batch_waits_then_an_unanswered_attempt_of_the_whole_counts() -> None:
+@pytest.mark.parametrize("is_stored", [True, False])
+def test_too_large_when_an_earlier_attempt_was_not_answered_then_no_part_is_stored_a_second_time(
+        *, is_stored: bool) -> None:
+    """The limit was lowered in between: the whole was stored, and in a new epoch its parts were stored again."""
     producer = started()
-    for name in "ab":
+    for name in "abcdefgh":
         producer.append_told(name)
     producer.turn()
     producer.lose()
     producer.turn(advance=100)
     producer.answer_all(code=ErrorCode.MESSAGE_TOO_LARGE)
-    producer.client.is_ready_now = False
+    producer.turn(advance=100)
+    ((_, sequence, epoch, _),) = producer.batches_on_wire()
+    assert (sequence, epoch) == (1, 0), "one part at a time, with the whole's numbers"
+    if is_stored:
+        producer.answer_all(code=ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+        producer.turn(advance=100)
+        assert producer.client.in_flight == []
+        assert_failed(producer, "abcdefgh", OutOfOrderSequenceError, "unknown")
+        return
+    producer.answer_all(base_offset=1)
     producer.turn()
-    assert len(producer.incomplete()) == 2
-    producer.turn(advance=1900)
-    assert_failed(producer, "ab", KafkaTimeoutError, "unknown")
+    producer.answer_all(code=ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)  # of another cause: it is repeated
+    while producer.accumulator.has_incomplete():
+        producer.turn(advance=100)
+        while producer.client.in_flight:
+            producer.answer_all(base_offset=100)
+    assert [error for _, _, error in producer.told] == [None] * 8
 
 
 def test_expiry_when_a_batch_waits_to_be_split_then_its_parts_expire_at_its_time() -> None:

@@ -15,6 +15,8 @@ from pyproducer.accumulator.producer_batch import ProducerBatch
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.common.errors import DisconnectedError, KafkaTimeoutError
 from pyproducer.protocol.apis import ApiKeys
+from pyproducer.sender import completion as completion_module
+from pyproducer.sender import sender as sender_module
 from tests.unit.sender.stepped_producer import SteppedProducer
 
 # The two ways to have order. Without idempotence and with more than one batch in flight it is not promised.
@@ -58,7 +60,6 @@ def stop_turn_at(producer: SteppedProducer, part: Any, method: str, *, call: int
 def recover(producer: SteppedProducer) -> None:
     producer.sender.recover(producer.clock.now_ms())
     assert producer.client.in_flight == []
-    assert len(producer.in_flight) == 0
     assert not any(batch.is_in_flight for batch in producer.incomplete())
 
 
@@ -107,14 +108,14 @@ def test_recover_when_batches_are_queued_then_they_are_sent_as_if_nothing_had_ha
 
 @CALLS
 @pytest.mark.parametrize(("part", "method"), [
-    ("batch", "close"), ("batch", "write_header"), ("in_flight", "add")])
+    ("batch", "close"), ("batch", "write_header"), ("states", "move")])
 @pytest.mark.parametrize("after", [False, True])
 def test_recover_when_a_batch_was_drained_and_not_sent_then_it_is_sent_in_its_place(
         how: dict[str, Any], call: int, part: str, method: str, after: bool) -> None:
     producer = started(**how)
     for name in "abcd":
         producer.append_told(name)
-    stop_turn_at(producer, ProducerBatch if part == "batch" else producer.in_flight, method, call=call, after=after)
+    stop_turn_at(producer, ProducerBatch if part == "batch" else sender_module, method, call=call, after=after)
     recover(producer)
     assert_stored_once(producer, "abcd")
 
@@ -220,8 +221,8 @@ def test_recover_when_a_batch_expired_on_the_wire_then_its_memory_does_not_come_
 
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize(("is_sent", "part", "method"), [
-    (True, "batch", "fail"), (True, "manager", "on_failed"), (True, "accumulator", "forget"),
-    (False, "batch", "fail"), (False, "manager", "on_failed"), (False, "accumulator", "release")])
+    (True, "batch", "fail"), (True, "manager", "on_failed"), (True, "states", "move"),
+    (False, "batch", "fail"), (False, "manager", "on_failed"), (False, "accumulator", "finish")])
 def test_recover_when_the_turn_ended_while_a_batch_expired_then_it_is_told_once_and_in_time(
         is_sent: bool, part: str, method: str, after: bool) -> None:
     producer = started()
@@ -229,27 +230,14 @@ def test_recover_when_the_turn_ended_while_a_batch_expired_then_it_is_told_once_
     producer.append_told("a")
     producer.turn()
     producer.clock.advance(2000)
-    stop_turn_at(producer, ProducerBatch if part == "batch" else getattr(producer, part), method, after=after)
+    where = {"batch": ProducerBatch, "states": completion_module}.get(part) or getattr(producer, part)
+    stop_turn_at(producer, where, method, after=after)
     recover(producer)
     producer.client.is_ready_now = False
     producer.turn()
     assert producer.told_names() == ["a"]
     assert producer.error_of("a").outcome == ("unknown" if is_sent else producer.error_of("a").outcome)
     assert not producer.accumulator.has_incomplete()
-
-
-def test_recover_when_a_batch_waits_to_be_split_then_the_senders_thread_splits_it() -> None:
-    producer = started(batch_size=1000)
-    for name in "abcd":
-        producer.append_told(name)
-    producer.turn()
-    producer.answer_all(code=ErrorCode.MESSAGE_TOO_LARGE)
-    recover(producer)
-    assert_stored_once(producer, "abcd")
-    assert producer.total("batch-split-total") == 1
-    assert producer.total("record-retry-total") == 0
-    producer.turn(advance=100)
-    assert producer.client.in_flight == [], "the whole is not sent again"
 
 
 def test_recover_when_a_batch_was_split_then_its_parts_are_sent_in_order() -> None:
@@ -276,7 +264,7 @@ def test_recover_when_a_batch_waits_for_its_retry_then_its_backoff_and_its_place
 
 
 @IN_ORDER
-@pytest.mark.parametrize(("part", "method"), [("batch", "complete"), ("accumulator", "release")])
+@pytest.mark.parametrize(("part", "method"), [("batch", "complete"), ("accumulator", "finish")])
 @pytest.mark.parametrize("after", [False, True])
 def test_recover_when_an_answer_was_being_handled_then_nobody_is_told_twice(
         how: dict[str, Any], part: str, method: str, after: bool) -> None:
@@ -370,4 +358,31 @@ def test_recover_when_several_partitions_are_on_their_way_then_each_keeps_its_ow
                 seen[partition].append((sequence, values))
             producer.answer_all(base_offset=len(producer.told))
     assert seen == {0: [(1, [b"a" * 40]), (2, [b"c" * 40])], 1: [(1, [b"b" * 40]), (2, [b"d" * 40])]}
+    assert producer.held_bytes == 0
+
+
+@pytest.mark.parametrize("how", [{}, {"idempotent": False}], ids=["sequences", "none"])
+@pytest.mark.parametrize("raised", [MemoryError(), ValueError("the codec's bug")])
+def test_codec_when_it_fails_once_then_its_batch_fails_as_not_sent_and_the_partition_goes_on(
+        how: dict[str, Any], raised: Exception) -> None:
+    """The batch was in no table between queue and wire: it was lost for ever, and its partition blocked."""
+    producer = started(**how)
+    for name in "abc":
+        producer.append_told(name)
+    compressor = producer.accumulator._compressor
+
+    class FailingOnce:
+        codec_id = 1
+
+        def __getattr__(self, name: str) -> Any:
+            producer.accumulator._compressor = compressor
+            raise raised
+
+    producer.accumulator._compressor = FailingOnce()  # type: ignore[assignment]
+    assert store_all(producer) == [b"b" * 40, b"c" * 40]
+    error = producer.error_of("a")
+    assert error.outcome == "not_sent"
+    assert error.__cause__ is raised or error.__cause__.__class__ is type(raised)
+    assert "could not be compressed" in str(error)
+    assert [told[:2] for told in producer.told if told[0] != "a"] == [("b", 1), ("c", 2)]
     assert producer.held_bytes == 0

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from pyproducer.accumulator.partition_queue import BATCH_BYTES, FUTURE_BYTES, PartitionQueue
+from pyproducer.accumulator.partition import BATCH_BYTES, FUTURE_BYTES, Partition
 from pyproducer.common.cluster import Cluster, TopicPartition
 from pyproducer.common.errors import BufferExhaustedError
-from tests.unit.accumulator.test_record_accumulator import NODES, Setup, cluster, rows_of
+from tests.unit.accumulator.test_record_accumulator import Setup, cluster, rows_of
 
 MIB = 2**20
 
@@ -20,11 +20,11 @@ def taken_bytes(setup: Setup) -> int:
 
 
 def complete_all(setup: Setup, where: Cluster | None = None) -> None:
-    while drained := setup.accumulator.drain(where or cluster(), NODES, 100 * MIB, setup.clock.now_ms(), None):
+    while drained := setup.drain(size=100 * MIB, where=where):
         for batches in drained.values():
             for batch in batches:
                 batch.complete(0)
-                setup.accumulator.release(batch)
+                setup.accumulator.finish(batch)
 
 
 def test_reservation_when_a_partition_is_new_then_is_for_a_batch_full_of_records_like_the_first():
@@ -33,7 +33,7 @@ def test_reservation_when_a_partition_is_new_then_is_for_a_batch_full_of_records
     reserved_bytes = taken_bytes(setup)
     while not setup.append(value=b"v" * 10).new_batch_created:
         pass
-    first, second = setup.accumulator._incomplete.copy()
+    first, second = setup.accumulator.incomplete()
     assert 0 <= reserved_bytes - (16384 + BATCH_BYTES + first.future_count * FUTURE_BYTES) < 200 * FUTURE_BYTES
     assert second.reserved_bytes == 16384 + BATCH_BYTES + first.future_count * FUTURE_BYTES
 
@@ -44,7 +44,7 @@ def test_reservation_when_sizes_vary_then_is_for_all_futures_but_those_of_one_ba
     draw = random.Random(3)
     for _ in range(3000):
         setup.append(value=b"v" * draw.choice((0, 0, 0, 0, 10, 1000, 20_000)))
-    batches = setup.accumulator._incomplete.copy()
+    batches = setup.accumulator.incomplete()
     held_bytes = sum(batch.size_bytes + BATCH_BYTES + batch.future_count * FUTURE_BYTES for batch in batches)
     assert len(batches) > 20
     assert taken_bytes(setup) >= held_bytes - batches[-1].future_count * FUTURE_BYTES
@@ -69,7 +69,7 @@ def test_reservation_when_the_batch_before_holds_rows_then_they_have_no_futures(
     assert taken_bytes(setup) == 200 + BATCH_BYTES  # rows were asked for, so nothing is taken for records
     setup.append(value=b"v" * 20)
     assert not setup.append(value=b"v" * 150).batch.row_count
-    first, second = setup.accumulator._incomplete.copy()
+    first, second = setup.accumulator.incomplete()
     assert (first.record_count, first.future_count) == (4, 1)
     assert second.reserved_bytes == 61 + 21 + 150 + BATCH_BYTES + FUTURE_BYTES
     complete_all(setup)
@@ -107,42 +107,43 @@ def test_reservation_when_there_are_many_partitions_then_each_remembers_its_own_
 
 def test_batch_that_was_answered_or_split_or_aborted_then_is_not_kept():
     setup = Setup()
-    queue = setup.accumulator._create_queue(TopicPartition("t", 0))
     setup.append()
     complete_all(setup)
-    assert queue._newest is None
+    partition = setup.accumulator._partitions["t", 0]
+    assert partition.batches == []
     setup.append()
     setup.append()
     batch = setup.drain()[0][0]
-    assert queue._newest == batch
+    assert partition.batches == [batch]
     reserved_bytes = batch.reserved_bytes
-    parts = setup.accumulator.split_and_reenqueue(batch, in_sequence=False)
-    assert queue._newest is None
+    parts = setup.accumulator.split(batch)
+    assert partition.batches == parts
     assert sum(part.reserved_bytes for part in parts) == reserved_bytes == taken_bytes(setup)
     setup.append()
     setup.accumulator.abort_batches(BufferExhaustedError("over"))
-    assert queue._newest is None
+    assert partition.batches == []
     assert taken_bytes(setup) == 0
 
 
-def test_reservation_when_a_caller_asks_while_the_batch_before_is_let_go_then_it_is_charged_for_its_futures():
-    """Callers ask without the partition's lock: between two lines of let_go() they must find the batch or its count."""
+def test_reservation_when_a_caller_asks_while_the_batch_before_leaves_then_it_is_charged_for_its_futures():
+    """Callers ask without the lock: between two lines of a leaving they must find the batch or its count."""
     seen: list[int] = []
 
     class Batch:
-        def __init__(self, queue: PartitionQueue) -> None:
-            self.queue = queue
+        def __init__(self, partition: Partition) -> None:
+            self.partition = partition
             self.is_asked = False
 
         @property
         def future_count(self) -> int:
-            if not self.is_asked:  # let_go() asks: just then a caller wants to open the next batch
+            if not self.is_asked:  # note_leaving() asks: just then a caller wants to open the next batch
                 self.is_asked = True
-                seen.append(self.queue.bookkeeping_bytes(1000))
+                seen.append(self.partition.bookkeeping_bytes(1000))
             return 3
 
-    queue = PartitionQueue(TopicPartition("t", 0))
-    batch: Any = Batch(queue)
-    queue.add(batch)
-    queue.let_go(batch)
-    assert seen == [queue.bookkeeping_bytes(1000)] == [BATCH_BYTES + 3 * FUTURE_BYTES]
+    partition = Partition(TopicPartition("t", 0))
+    batch: Any = Batch(partition)
+    partition.batches.append(batch)
+    partition.note_leaving(batch)
+    partition.batches.remove(batch)
+    assert seen == [partition.bookkeeping_bytes(1000)] == [BATCH_BYTES + 3 * FUTURE_BYTES]

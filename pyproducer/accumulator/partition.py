@@ -1,0 +1,98 @@
+"""The batches of one partition, from the first record of each to its end.
+
+Road:    append -> [partition] -> drain ... completion -> [partition]
+Thread:  `lock` guards the end of `batches`, where callers append, and the open batch's contents. Only the sender thread
+         takes a batch out, with the lock held, so it reads the list without.
+Source:  Java RecordAccumulator.TopicInfo (4.1). Differs from Java: a batch stays in the list while it is on the wire
+         and while it waits for a retry, so its place is its order, and nothing is put back.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+
+from pyproducer.accumulator.batch_state import READ_BY_A_REQUEST, WAITING, BatchState
+from pyproducer.accumulator.produce_result import OnCompletion
+from pyproducer.accumulator.producer_batch import ProducerBatch
+from pyproducer.common.cluster import TopicPartition
+from pyproducer.hotpath import IMPL, FutureRecordMetadata
+
+BATCH_BYTES = 1200
+"""What a batch is besides its buffer and its futures: its objects, locks and places in tables (measured)."""
+
+FUTURE_BYTES = 88 if IMPL == "native" else 176
+"""What a future is with its place in the batch's list (resident size measured); the compiled one has no ints beside."""
+
+
+class Partition:
+    """A list of batches in order of their records, with its lock; the last one may be open for appends."""
+
+    __slots__ = ("_future_count", "batches", "lock", "topic_partition")
+
+    def __init__(self, topic_partition: TopicPartition) -> None:
+        self.topic_partition = topic_partition
+        self.lock = threading.Lock()  # taken before the pool's lock
+        self.batches: list[ProducerBatch] = []
+        self._future_count: int | None = None  # of the last batch that left while it was the newest
+
+    def bookkeeping_bytes(self, first_future_count: int) -> int:
+        """Return how much of buffer.memory a new batch takes besides its buffer: itself, and a future for each record.
+
+        How many records will fit is not known before they come, and asking for memory record by record would cost each
+        of them. So a batch is charged for the futures of the batch before it. However the sizes of records vary, all
+        batches of a partition together are then charged for all their futures but those of the newest batch, and for
+        those of the one before the oldest instead.
+
+        Args:
+            first_future_count: What the partition's first batch is charged for: there is none before it.
+        """
+        try:
+            count: int | None = self.batches[-1].future_count
+        except IndexError:  # leave() wrote the count first, so whoever finds no batch finds the count
+            count = self._future_count
+        return BATCH_BYTES + FUTURE_BYTES * (first_future_count if count is None else count)
+
+    def try_append(self, timestamp: int, key: bytes | None, value: bytes | None,
+                   headers: Sequence[tuple[str, bytes | None]],
+                   on_completion: OnCompletion | None) -> FutureRecordMetadata | None:
+        """Append to the last batch, or seal it and return None. With the lock held."""
+        last = self.open_batch()
+        if last is None:
+            return None
+        future = last.try_append(timestamp, key, value, headers, on_completion)
+        if future is None:
+            last.seal()
+        return future
+
+    def open_batch(self) -> ProducerBatch | None:
+        """Return the batch that takes records, if there is one. With the lock held."""
+        if self.batches:
+            last = self.batches[-1]
+            if last.state is BatchState.OPEN:
+                return last
+        return None
+
+    # The sender's side.
+
+    def head(self) -> ProducerBatch | None:
+        """Return the first batch that waits to be sent, or None."""
+        for batch in self.batches:
+            if batch.state in WAITING:
+                return batch
+        return None
+
+    @property
+    def waiting_count(self) -> int:
+        """How many batches wait to be sent."""
+        return sum(batch.state in WAITING for batch in self.batches)
+
+    @property
+    def is_read_by_a_request(self) -> bool:
+        """Whether a request reads the bytes of any batch."""
+        return any(batch.state in READ_BY_A_REQUEST for batch in self.batches)
+
+    def note_leaving(self, batch: ProducerBatch) -> None:
+        """Keep of a batch that leaves what the next one is charged for. With the lock held."""
+        if self.batches[-1] is batch:
+            self._future_count = batch.future_count

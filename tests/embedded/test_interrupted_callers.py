@@ -1,0 +1,48 @@
+"""Exceptions from outside, out of a signal's handler, at any line of send(), result(), flush() and close()."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from pyproducer.broker import EmbeddedBroker
+from pyproducer.testing import read_topic
+
+ROOT = Path(__file__).resolve().parents[2]
+COUNTS = [1000, pytest.param(20_000, marks=pytest.mark.soak)]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="signals that interrupt are of POSIX")
+@pytest.mark.parametrize("kind", ["exception", "keyboard"])
+@pytest.mark.parametrize("count", COUNTS)
+def test_callers_when_interrupted_anywhere_then_nothing_is_swallowed_lost_doubled_or_stuck(
+        count: int, kind: str) -> None:
+    """In a caller's turn most exceptions were swallowed, and after some tens of them the producer was stuck for good.
+
+    An interrupted wait left a lock taken that the sender wanted, and a batch between two tables was never sent.
+    """
+    with EmbeddedBroker(topics={"t": 3}) as broker:
+        done = subprocess.run([sys.executable, "-m", "tests.support.interrupt_storm", broker.bootstrap_servers,
+                               str(count), kind], cwd=ROOT, capture_output=True, text=True, check=False,
+                              timeout=count / 10 + 100)
+        assert done.returncode == 0, done.stderr[-3000:]
+        told = json.loads(done.stdout)
+        stored = Counter(record.value for record in read_topic(broker.bootstrap_servers, "t"))
+    assert told["raised"] == told["caught"] >= count
+    assert told["unraisable"] == []
+    assert told["errors"] == []
+    assert told["left_bytes"] == 0, "memory is given back to the byte"
+    assert told["threads"] == []
+    numbers = {int(value): times for value, times in stored.items() if value.isdigit()}
+    missing = [number for number in told["sent"] if numbers.get(number) != 1]
+    assert missing == [], "each record whose send() returned is there once"
+    # A send() that was interrupted may have handed its record over before.
+    assert set(numbers.values()) == {1}
+    assert max(numbers) <= told["highest"]
+    assert (stored[b"first"], stored[b"last"], stored[b"too late"]) == (1, 1, 0)

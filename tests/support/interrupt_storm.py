@@ -1,0 +1,113 @@
+"""A program whose calls to a producer are interrupted by a signal, again and again, at any line.
+
+    python -m tests.support.interrupt_storm BOOTSTRAP COUNT exception|keyboard
+
+Prints one line of JSON: how many exceptions were raised and caught, what the log must hold, and what is left over.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import sys
+import threading
+from typing import Any
+
+from pyproducer import KafkaError, KafkaProducer
+
+TOPIC = "t"
+GIVE_UP_S = 60.0
+
+
+class SoftTimeLimit(Exception):
+    """What a task queue raises in the middle of a task."""
+
+
+class Storm:
+    """Raises in the main thread, after random times, one exception for each arming."""
+
+    def __init__(self, kind: type[BaseException]) -> None:
+        self.kind = kind
+        self.raised_count = 0
+        self.caught_count = 0
+        self.is_armed = False
+        self._draw = random.Random(7)
+        signal.signal(signal.SIGALRM, self._on_alarm)
+
+    def step(self, call: Any) -> None:
+        """Make a call that may be interrupted."""
+        try:
+            self.is_armed = True
+            signal.setitimer(signal.ITIMER_REAL, self._draw.choice((2e-5, 1e-4, 3e-4, 1e-3, 3e-3)) * (
+                0.5 + self._draw.random()))
+            call()
+            self.is_armed = False
+        except self.kind:
+            self.caught_count += 1
+
+    def _on_alarm(self, *_: object) -> None:
+        if self.is_armed:
+            self.is_armed = False
+            self.raised_count += 1
+            raise self.kind("from outside")
+
+
+def main(bootstrap: str, count: int, kind: str) -> None:
+    unraisable: list[str] = []
+    sys.unraisablehook = lambda told: unraisable.append(f"{told.object!r}: {told.exc_value!r}")
+    storm = Storm(KeyboardInterrupt if kind == "keyboard" else SoftTimeLimit)
+    producer = KafkaProducer({"bootstrap.servers": bootstrap, "buffer.memory": 400_000, "batch.size": 2000,
+                              "delivery.timeout.ms": 2**31 - 1})
+    producer.send(TOPIC, b"first", key=b"first").result(GIVE_UP_S)
+    futures: dict[int, Any] = {}
+    number = 0
+    errors: list[str] = []
+
+    def work() -> None:
+        nonlocal number
+        for _ in range(10):
+            number += 1
+            futures[number] = producer.send(TOPIC, b"%d" % number, key=b"%d" % (number % 7))
+        draw = number % 50
+        if draw < 20:
+            futures[number].result(GIVE_UP_S)
+        elif draw < 30:
+            producer.flush(GIVE_UP_S)
+        elif draw < 40:
+            producer.send_batch(TOPIC, [b"row"] * 20).result(GIVE_UP_S)
+
+    while storm.raised_count < count:
+        storm.step(work)
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    producer.flush(GIVE_UP_S)
+    for future in futures.values():
+        error = future.exception(GIVE_UP_S)
+        if error is not None:
+            errors.append(repr(error))
+    metrics = producer.metrics()
+    left_bytes = metrics["buffer-total-bytes"] - metrics["buffer-available-bytes"]
+    is_closed = False
+
+    def close() -> None:
+        nonlocal is_closed
+        producer.close(GIVE_UP_S)
+        is_closed = True
+
+    producer.send(TOPIC, b"last", key=b"last")
+    while not is_closed:
+        storm.step(close)
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    try:
+        producer.send(TOPIC, b"too late")
+        errors.append("a closed producer took a record")
+    except KafkaError:
+        pass
+    threads = [thread.name for thread in threading.enumerate() if "kafka-producer" in thread.name]
+    print(json.dumps({"raised": storm.raised_count, "caught": storm.caught_count, "sent": sorted(futures),
+                      "highest": number, "errors": errors[:5], "left_bytes": left_bytes, "unraisable": unraisable[:5],
+                      "threads": threads}))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]), sys.argv[3])
