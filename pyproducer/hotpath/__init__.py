@@ -81,6 +81,7 @@ if TYPE_CHECKING:
         BatchBuffer,
         FutureRecordMetadata,
         OpenBatch,
+        ProducerBase,
         encode_headers,
         encode_uvarint,
         encode_varint,
@@ -107,8 +108,12 @@ else:
     for _name in _COLUMN_NAMES:
         globals()[_name] = getattr(_columns, _name)
 
-# The whole of a plain send() as one native call. It has no Python text of its own: what it does is defined by
-# RecordSender in producer/do_send.py, to which it hands everything that is not plain.
+    _road = importlib.import_module("pyproducer.hotpath._native_road" if IMPL == "native" else
+                                    "pyproducer.hotpath._python")
+    ProducerBase = _road.ProducerBase
+
+# The whole of send() as one native call. It has no Python text of its own: what it does is defined by RecordSender in
+# producer/do_send.py, to which it hands everything that it does not take.
 FastRoad: Any = importlib.import_module("pyproducer.hotpath._native_road").FastRoad if IMPL == "native" else None
 
 # Calls to a socket without giving up the interpreter; None where they were not compiled: no Python text could do that,
@@ -128,6 +133,7 @@ __all__ = [
     "FastRoad",
     "FutureRecordMetadata",
     "OpenBatch",
+    "ProducerBase",
     "PromptSocket",
     "binary_column",
     "dictionary_column",

@@ -11,10 +11,11 @@ Source:  _python.py (fields that _native_columns shares are in _native.pxd); Jav
 
 cimport cython
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_Resize
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.object cimport PyObject, PyTypeObject
 from cpython.ref cimport Py_INCREF
-from cpython.tuple cimport PyTuple_SET_ITEM
+from cpython.tuple cimport PyTuple_Check, PyTuple_CheckExact, PyTuple_GET_ITEM, PyTuple_GET_SIZE, PyTuple_SET_ITEM
+from cpython.unicode cimport PyUnicode_CheckExact
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
@@ -56,10 +57,50 @@ def encode_varint(value):
 varint = encode_varint
 
 
+cdef extern from "Python.h":
+    const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
+
+
 def encode_headers(headers):
     """Encode a record's headers: their count, then each key and value with its length."""
+    cdef Py_ssize_t size, length
+    cdef const char *text
+    cdef uint8_t *out
+    cdef tuple pairs
+    cdef object header, key, value
     if not headers:
         return b"\x00"
+    # A tuple of tuples cannot change between the two passes.
+    pairs = headers if PyTuple_CheckExact(headers) else tuple(headers)
+    size = varint_size(len(pairs))
+    for header in pairs:
+        if not PyTuple_Check(header) or PyTuple_GET_SIZE(header) != 2:
+            return encode_other_headers(headers)
+        key, value = <object>PyTuple_GET_ITEM(header, 0), <object>PyTuple_GET_ITEM(header, 1)
+        if not PyUnicode_CheckExact(key) or not (value is None or PyBytes_CheckExact(value)):
+            return encode_other_headers(headers)
+        PyUnicode_AsUTF8AndSize(key, &length)
+        size += varint_size(length) + length
+        size += 1 if value is None else varint_size(PyBytes_GET_SIZE(value)) + PyBytes_GET_SIZE(value)
+    encoded = PyBytes_FromStringAndSize(NULL, size)
+    out = put_varint(<uint8_t *>PyBytes_AS_STRING(encoded), len(pairs))
+    for header in pairs:
+        key, value = <object>PyTuple_GET_ITEM(header, 0), <object>PyTuple_GET_ITEM(header, 1)
+        text = PyUnicode_AsUTF8AndSize(key, &length)
+        out = put_varint(out, length)
+        memcpy(out, text, length)
+        out += length
+        if value is None:
+            out[0] = 1
+            out += 1
+        else:
+            out = put_varint(out, PyBytes_GET_SIZE(value))
+            memcpy(out, PyBytes_AS_STRING(value), PyBytes_GET_SIZE(value))
+            out += PyBytes_GET_SIZE(value)
+    return encoded
+
+
+cdef bytes encode_other_headers(headers):
     parts = [encode_varint(len(headers))]
     for key, value in headers:
         key_bytes = key.encode()

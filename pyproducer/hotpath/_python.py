@@ -306,3 +306,55 @@ def run_callbacks(futures: Sequence[Any], metadata_class: type[Any], topic: str,
                 on_raised(error)
         if future._done_callbacks is not None:
             future._result.run_done_callbacks(future)
+
+
+class ProducerBase:
+    """What KafkaProducer inherits from here, because it exists compiled, too: send().
+
+    A method of a base class is found as fast as an attribute of the instance, and is a method all the same: it keeps
+    the producer alive, and a subclass, a patched class and a patched instance take its place.
+
+    Thread:  any caller.
+    """
+
+    __slots__ = ("__weakref__", "_slow")
+
+    def _pave(self, slow: Callable[..., Any], fast_road: Any) -> None:
+        """Say where records go: to the compiled road where there is one, else to `slow`."""
+        self._slow = slow
+
+    def send(self, topic: Any, value: Any = None, *, key: Any = None, partition: int | None = None,
+             timestamp: int | None = None, headers: Any = None, on_completion: Any = None) -> Any:
+        """Hand over one record: `send(record, on_completion)`, or its parts: `send(topic, value, key=...)`.
+
+        Blocks up to max.block.ms while the topic's metadata is not known or buffer.memory is exhausted; never waits for
+        the broker's answer.
+
+        Args:
+            topic: A ProducerRecord, or the topic's name.
+            value: The value; with a ProducerRecord, `on_completion` may stand here.
+            key: The key, or None.
+            partition: Index of the partition, or None to let the partitioner choose.
+            timestamp: Epoch ms, or None for now.
+            headers: Pairs of str and bytes or None.
+            on_completion: Called as `on_completion(metadata, exception)`, one of them None; see the class for
+                where.
+
+        Returns:
+            The future of the record. Timeouts of metadata and memory, and whatever the broker says, go to it.
+
+        Raises:
+            SerializationError: A serializer failed, or there is none and the data are not bytes. Not sent.
+            RecordTooLargeError: Above max.request.size or buffer.memory. Not sent.
+            TypeError: A part has the wrong type. Not sent.
+            ValueError: A part is out of range. Not sent.
+            ProducerClosedError: The producer is closed. Not sent.
+            ProducerDeadError: The producer's thread ended by an error. Not sent.
+            ForkedProducerError: The producer was made before this process was forked. Not sent.
+        """
+        try:
+            slow = self._slow
+        except AttributeError:
+            raise RuntimeError("this producer was never made: its __init__ did not run, or raised") from None
+        return slow(topic, value, key=key, partition=partition, timestamp=timestamp, headers=headers,
+                    on_completion=on_completion)

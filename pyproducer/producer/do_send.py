@@ -228,18 +228,18 @@ class RecordSender:
         if not self.interceptors and self.key_serializer is None and self.value_serializer is None and type(
                 self.partitioner) is DefaultPartitioner and isinstance(self._clock, SystemClock):
             self.fast_road = fast_road_class(self.send, self.begin_batch, self._metadata, self.max_record_bytes,
-                                             self._wakeup_sender)
+                                             self._wakeup_sender, ProducerRecord)
 
-    def begin_batch(self, topic: str, partition: int, key: bytes | None, value: bytes | None,
-                    on_completion: OnCompletion | None, size_bytes: int, cluster: Cluster,
-                    created: int) -> FutureRecordMetadata:
+    def begin_batch(self, topic: str, partition: int, timestamp: int, key: bytes | None, value: bytes | None,
+                    headers: tuple[Header, ...] | None, on_completion: OnCompletion | None, size_bytes: int,
+                    cluster: Cluster, created: int) -> FutureRecordMetadata:
         """Take a record from the compiled road, which checked it, chose its partition and found no room there."""
         max_block_ms = self._max_block_ms
         try:
             if partition not in cluster.table(topic).by_index:
                 cluster, max_block_ms = self._await_cluster(topic, partition, created, max_block_ms)
-            return self.append(topic, partition, created, key, value, NO_HEADERS, on_completion, size_bytes, cluster,
-                               created, max_block_ms)
+            return self.append(topic, partition, timestamp, key, value, headers or NO_HEADERS, on_completion,
+                               size_bytes, cluster, created, max_block_ms)
         except _TOLD_BY_THE_FUTURE as error:
             return failed_future(TopicPartition(topic, partition), error, on_completion)
 

@@ -61,7 +61,9 @@ def test_callback_when_it_raises_anything_then_the_producer_goes_on(
     class Crying:
         on_acknowledgement = cry
 
-    producer = connect(interceptor_classes=[Crying()]) if how == "interceptor" else connect()
+    # It lingers, so that no callback is added to a record that is done: then it would run in this thread.
+    how_long = {"linger_ms": 20_000, "batch_size": 100_000}
+    producer = connect(interceptor_classes=[Crying()], **how_long) if how == "interceptor" else connect(**how_long)
     witness = Witness(producer, topic)
     if how == "batch's done callback":
         producer.send_batch(topic, [b"0"] * 3, partitions=[0] * 3).add_done_callback(cry)
@@ -70,10 +72,10 @@ def test_callback_when_it_raises_anything_then_the_producer_goes_on(
         if how == "done callback":
             future.add_done_callback(cry)
     witness.send(range(1, 20))
+    producer.flush(GIVE_UP_S)
     witness.await_all()
     assert sorted(witness.metadata) == list(range(1, 20))
     assert told
-    producer.flush(GIVE_UP_S)
     producer.close()
     await_memory_back(producer)
 

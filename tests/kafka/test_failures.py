@@ -102,7 +102,7 @@ def test_topic_when_its_name_is_invalid_then_the_error_does_not_wait_for_max_blo
     with KafkaProducer({"bootstrap.servers": kafka.bootstrap_servers, "max.block.ms": PATIENT_MS}) as producer:
         error = error_of_send(producer, name, b"v")
     assert isinstance(error, InvalidTopicError), repr(error)
-    assert name in str(error)
+    assert name[:60] in str(error), "and not all of a long one"
 
 
 def test_partition_when_it_does_not_exist_then_the_error_names_it(

@@ -22,7 +22,7 @@ from pyproducer.common.backoff import ExponentialBackoff
 from pyproducer.common.clock import SystemClock
 from pyproducer.common.cluster import Cluster, Node, PartitionInfo
 from pyproducer.common.errors import RecordTooLargeError
-from pyproducer.common.records import RecordMetadata
+from pyproducer.common.records import ProducerRecord, RecordMetadata
 from pyproducer.hotpath import IMPL, FutureRecordMetadata
 from pyproducer.hotpath import _python as python
 from pyproducer.producer.do_send import RecordSender
@@ -176,7 +176,7 @@ def stored(accumulator: RecordAccumulator) -> Any:
 arguments = st.fixed_dictionaries(
     {"value": maybe_bytes | st.just(b"x" * 700) | st.just(bytearray(b"array"))},
     optional={"key": maybe_bytes, "partition": st.integers(0, 3), "timestamp": st.integers(0, 2**40),
-              "headers": headers})
+              "headers": headers, "as_record": st.booleans()})
 
 
 def sent_in_a_moment(rows: list[Any], *, paved: bool) -> Any:
@@ -186,9 +186,10 @@ def sent_in_a_moment(rows: list[Any], *, paved: bool) -> Any:
         send = sender.fast_road.send if paved else sender.send
         outcomes: list[Any] = []
         began_ns = time.monotonic_ns()
-        for row in rows:
+        for row in map(dict, rows):
             try:
-                future = send("t", **row)
+                as_record = row.pop("as_record", False)
+                future = send(ProducerRecord("t", **row)) if as_record else send("t", **row)
             except RecordTooLargeError as error:
                 outcomes.append(str(error))
             else:

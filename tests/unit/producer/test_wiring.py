@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pyproducer import ConfigError, KafkaProducer, ProducerConfig, ProducerInterceptor, hotpath
+from pyproducer import ConfigError, KafkaProducer, ProducerConfig, ProducerInterceptor, ProducerRecord, hotpath
 from pyproducer.common.backoff import ExponentialBackoff
 from pyproducer.network.channel_builder import ChannelBuilder, PlaintextChannelBuilder, SslChannelBuilder
 from pyproducer.producer import wiring
@@ -66,7 +66,7 @@ def test_fast_road_when_anything_about_records_is_the_users_then_they_do_not_tak
     assert (record_sender.fast_road is not None) == (is_paved and has_system_clock)
     if made:
         assert made == [(record_sender.send, record_sender.begin_batch, runtime.metadata, 1024 * 1024,
-                         runtime.client.wakeup)]
+                         runtime.client.wakeup, ProducerRecord)]
     record_sender.fast_road = None
 
 
