@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -265,3 +268,61 @@ def test_future_when_awaited_or_left_a_callback_then_its_record_does_not_linger(
 
     asyncio.run(one_by_one())
     assert producer.metrics()["batch-total"] >= 50
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+@pytest.mark.parametrize("how", ["returns", "exits"])
+def test_callback_when_it_forks_and_comes_back_in_the_child_then_the_child_ends_and_the_parent_goes_on(
+        cluster: Cluster, topic: str, connect: Connect, how: str) -> None:
+    """The child's copy of the sender thread went on: it took answers out of the connections that the parent reads.
+
+    sys.exit() in the child's branch was swallowed like whatever a callback raises.
+    """
+    producer = connect()
+    children: list[int] = []
+    producer.send(topic, b"", partition=0).result(GIVE_UP_S)
+
+    def fork(*_: object) -> None:
+        child = os.fork()
+        if child:
+            children.append(child)
+        elif how == "exits":
+            sys.exit()
+
+    producer.send(topic, b"", partition=0, on_completion=fork)
+    wait_until(lambda: children, "the callback has forked")
+    status = (0, 0)
+
+    def has_ended() -> bool:
+        nonlocal status
+        status = os.waitpid(children[0], os.WNOHANG)
+        return status[0] != 0
+
+    try:
+        wait_until(has_ended, "the child has ended")
+        witness = Witness(producer, topic)
+        for number in range(20):
+            witness.send(number)
+            producer.flush(GIVE_UP_S)
+        witness.await_all()
+        assert sorted(witness.metadata) == list(range(20))
+        assert os.waitstatus_to_exitcode(status[1]) == 0
+    finally:
+        if not status[0]:
+            os.kill(children[0], signal.SIGKILL)
+            os.waitpid(children[0], 0)
+
+
+@pytest.mark.parametrize("rows", [False, True])
+def test_await_in_a_callback_when_the_record_is_on_its_way_then_it_is_refused(
+        cluster: Cluster, topic: str, connect: Connect, rows: bool) -> None:
+    """An event loop inside a callback waited for the thread that it ran on, for ever."""
+    producer = connect()
+    await_known(producer, topic)
+
+    async def send_and_wait() -> None:
+        await (producer.send_batch(topic, [b""], partitions=[0]) if rows else producer.send(topic, b"", partition=0))
+
+    error = in_callback(producer, topic, lambda: asyncio.run(send_and_wait()))
+    assert isinstance(error, IllegalStateError)
+    assert "await inside a callback would wait for itself" in str(error)

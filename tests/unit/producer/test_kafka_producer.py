@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import warnings
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -610,3 +612,124 @@ def test_from_file_when_read_then_overrides_win_and_serializers_keep_their_place
     path.write_text("bootstrap.servers = broker:9092\nlinger.ms = 7\nacks = 1\n")
     Noting.from_file(path, key_serializer="string", value_serializer="json", linger_ms=9)
     assert made == [({"bootstrap.servers": "broker:9092", "linger.ms": 9, "acks": "1"}, "string", "json")]
+
+
+def test_producer_when_nobody_closed_it_and_warnings_are_errors_then_its_records_are_sent_all_the_same(
+        facades: Facades) -> None:
+    """The warning came first: the sender thread of a producer that was dropped ran for ever."""
+    facade = holding(facades)
+    future = facade.producer.send("t", b"v", partition=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(ResourceWarning, match="1 records are on their way"):
+            kafka_producer._close_dropped(facade.producer._runtime)
+    facade.broker.holds = False
+    facade.broker.wakeup()
+    assert facade.life.await_end(GIVE_UP_S)
+    assert future.result(0).offset == 100
+
+
+def test_exit_when_warnings_are_errors_then_all_producers_are_closed_and_waited_for(
+        facades: Facades, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = [facades() for _ in range(3)]
+    monkeypatch.setattr(kafka_producer, "_runtimes", {one.life: one.producer._runtime for one in made})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(ResourceWarning):
+            kafka_producer._close_all_at_exit()
+    assert all(one.life.is_over for one in made)
+
+
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
+def test_exit_when_several_producers_hang_then_they_share_the_wait(
+        facades: Facades, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each had 15 s of its own, one after the other."""
+    clock = ManualClock()
+    made = [holding(facades, clock) for _ in range(3)]
+    monkeypatch.setattr(kafka_producer, "_runtimes", {one.life: one.producer._runtime for one in made})
+    joins = Joins(monkeypatch, lambda: clock.advance(12_000))
+    kafka_producer._close_all_at_exit()
+    assert joins.timeouts == [15, 3, 3]
+
+
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
+@pytest.mark.parametrize("how", ["dropped", "closed"])
+def test_producer_when_the_collector_ends_it_on_the_sender_thread_with_a_lock_taken_then_its_records_are_sent(
+        facades: Facades, how: str) -> None:
+    """A cycle with a producer in it is collected in the middle of any line, the sender's own included.
+
+    close() took each partition's lock, and the sender thread waited for itself for ever.
+    """
+    facade = facades(**{"linger.ms": LONG_MS, "delivery.timeout.ms": 2 * LONG_MS})
+    runtime = facade.producer._runtime
+    future = facade.producer.send("t", b"v", partition=0)
+
+    def collect() -> None:
+        with runtime.accumulator._queues["t", 0].lock:
+            if how == "dropped":
+                kafka_producer._close_dropped(runtime)
+            else:
+                facade.producer.close()
+            with pytest.raises(ProducerClosedError):
+                facade.producer.send("t", b"late", key=b"k")
+
+    facade.broker.run(collect)
+    assert facade.life.await_end(GIVE_UP_S)
+    assert future.result(0).offset == 100
+    assert len(facade.broker.records) == 1
+
+
+@pytest.mark.parametrize("is_started", [False, True])
+def test_constructor_when_its_thread_cannot_be_started_or_that_is_interrupted_then_every_part_is_closed(
+        monkeypatch: pytest.MonkeyPatch, is_started: bool) -> None:
+    """After Ctrl-C a thread that nobody could reach ran on; without a thread the interceptors were never closed."""
+    closed: list[object] = []
+
+    class Part:
+        def on_send(self, record: object) -> object:
+            return record
+
+        def close(self) -> None:
+            closed.append(self)
+
+    start, threads = threading.Thread.start, []
+
+    def start_and_raise(thread: threading.Thread) -> None:
+        if is_started:
+            start(thread)
+            threads.append(thread)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(threading.Thread, "start", start_and_raise)
+    before = set(kafka_producer._runtimes)
+    with pytest.raises(KeyboardInterrupt):
+        KafkaProducer({"bootstrap.servers": "127.0.0.1:1", "interceptor.classes": [Part()]})
+    for thread in threads:
+        thread.join(GIVE_UP_S)
+        assert not thread.is_alive(), "it runs, and nobody can reach it"
+    assert len(closed) == 1
+    assert set(kafka_producer._runtimes) <= before
+
+
+@pytest.mark.parametrize("rows", [False, True])
+def test_send_when_interrupted_before_the_sender_was_woken_then_the_next_record_is_sent_at_once(
+        facades: Facades, monkeypatch: pytest.MonkeyPatch, rows: bool) -> None:
+    """The batch lay there and the sender slept; the next record joined the batch, and that wakes nobody."""
+    facade = facades(**{"linger.ms": 0})
+    facade.know()
+    facade.broker.take_turns()
+    sender = facade.producer._runtime.batch_sender if rows else facade.producer._runtime.record_sender
+    real, interrupts = sender._wakeup_sender, [KeyboardInterrupt()]
+
+    def wakeup() -> None:
+        if interrupts:
+            raise interrupts.pop()
+        real()
+
+    monkeypatch.setattr(sender, "_wakeup_sender", wakeup)
+    send = partial(facade.producer.send_batch, "t", [b"1"], partitions=[0]) if rows else partial(
+        facade.producer.send, "t", b"1", partition=0)
+    with pytest.raises(KeyboardInterrupt):
+        send()
+    assert facade.producer.send("t", b"2", partition=0).result(GIVE_UP_S).offset in (100, 101)
+    assert not facade.broker.was_forgotten

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 
 from pyproducer.accumulator.life import LifeState
@@ -130,3 +132,33 @@ def test_producer_id_when_it_is_refused_for_good_then_a_record_that_may_be_in_th
     assert [(type(producer.error_of(name)), producer.error_of(name).outcome) for name in "ac"] == [
         (AuthorizationError, "unknown"), (AuthorizationError, "rejected")]
     assert producer.held_bytes == 0
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_end_when_a_handler_of_the_log_raises_then_the_producer_is_dead_and_everything_is_closed() -> None:
+    """The error was logged first: the thread ended, and close() waited for it for ever."""
+    producer = SteppedProducer(idempotent=False)
+    producer.append_told("a")
+    closed: list[str] = []
+    io_thread = IoThread(producer.sender, producer.client, producer.accumulator, producer.life, producer.clock,
+                         producer.accumulator.close, lambda: closed.append("parts"), lambda _life: closed.append("end"))
+
+    class Raising(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            raise RuntimeError("the user's bug")
+
+    def fail() -> None:
+        raise ValueError("a bug")
+
+    producer.client.on_poll = fail
+    handler = Raising()
+    logging.getLogger("pyproducer").addHandler(handler)
+    try:
+        io_thread.start()
+        assert producer.life.await_end(GIVE_UP_SECONDS), "close() would wait for ever"
+    finally:
+        logging.getLogger("pyproducer").removeHandler(handler)
+    assert producer.life.state is LifeState.DEAD
+    assert producer.told_names() == ["a"]
+    assert producer.client.closed
+    assert closed == ["parts", "end"]
