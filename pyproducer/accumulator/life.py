@@ -78,7 +78,7 @@ class Life:
         self.cause: BaseException | None = None
         self.is_over = False
         self._clock = clock
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a finalizer may close in the middle of a move
         self._force_at_ms: int | None = None
         self._closed_by = ""
         self._over = Waiters()
@@ -134,7 +134,7 @@ class Life:
 
     def mark_forked(self) -> None:
         """In a child process. Its one thread is the caller: a lock that another one held is held for ever."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self.state = LifeState.FORKED
         self.sender_ident = _NOBODY
 

@@ -328,6 +328,8 @@ class ProducerBatch:
                 rows.fail(error_for)
             del self.ranges[0]
         outcome.notify()
+        if self._life.is_forked:  # by a callback: in the child the sender thread goes no further, see IoThread
+            raise SystemExit
 
     def __repr__(self) -> str:
         return (f"<ProducerBatch {self.topic_partition} {self._state.value} records={self.record_count} "

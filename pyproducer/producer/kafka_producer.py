@@ -76,9 +76,9 @@ class KafkaProducer(ProducerBase):
         _runtimes[self._runtime.life] = self._runtime
         try:
             self._runtime.io_thread.start()
-        except BaseException:  # no thread can be had
+        except BaseException:  # no thread can be had; or Ctrl-C, and it runs already
             self._finalizer.detach()
-            _forget(self._runtime.life)
+            self._runtime.io_thread.abandon()
             raise
 
     @classmethod
@@ -228,9 +228,9 @@ class KafkaProducer(ProducerBase):
         life = self._runtime.life
         if life.is_forked:
             return
-        self._finalizer.detach()
         if life.is_on_sender_thread:
-            self._runtime.io_thread.close("close() was called in a callback", longest)
+            self._runtime.record_sender.refuse()
+            self._runtime.io_thread.begin_close("close() was called in a callback", longest)
             return
         self._runtime.io_thread.close(f"close() was called in thread {threading.current_thread().name!r}", longest)
         _await_end(self._runtime, longest)
@@ -269,23 +269,29 @@ def _forget(life: Life) -> None:
 def _close_dropped(runtime: ProducerRuntime) -> None:
     """Close a producer whose last reference went: loudly, without losing its records, and without a wait for them."""
     if runtime.life.is_open:
-        _warn_unclosed(runtime)
-        runtime.io_thread.close("its last reference went", _EXIT_TIMEOUT_SECONDS)
+        count = runtime.accumulator.incomplete_record_count()
+        runtime.record_sender.refuse()
+        runtime.io_thread.begin_close("its last reference went", _EXIT_TIMEOUT_SECONDS)
+        _warn_unclosed(runtime, count)
 
 
 def _close_all_at_exit() -> None:
     """Close what nobody closed when the interpreter ends: the sender threads end with it."""
     left = list(_runtimes.values())
+    unclosed = [(runtime, runtime.accumulator.incomplete_record_count()) for runtime in left if runtime.life.is_open]
     for runtime in left:
-        if runtime.life.is_open:
-            _warn_unclosed(runtime)
         runtime.io_thread.close("the interpreter ended", _EXIT_TIMEOUT_SECONDS)
-    for runtime in left:
-        _await_end(runtime, _EXIT_TIMEOUT_SECONDS)
+    try:
+        for runtime, count in unclosed:
+            _warn_unclosed(runtime, count)
+    finally:
+        deadlines = [(runtime, runtime.clock.now_ms() + int(_EXIT_TIMEOUT_SECONDS * 1000)) for runtime in left]
+        for runtime, deadline_ms in deadlines:  # one for all: several that hang are waited for together
+            _await_end(runtime, (deadline_ms - runtime.clock.now_ms()) / 1000)
 
 
-def _warn_unclosed(runtime: ProducerRuntime) -> None:
-    count = runtime.accumulator.incomplete_record_count()
+def _warn_unclosed(runtime: ProducerRuntime, count: int) -> None:
+    """Say it when all that matters is done: with warnings as errors this raises."""
     warnings.warn(f"unclosed {runtime.client_id}: close() was not called, {count} records are on their way",
                   ResourceWarning, stacklevel=3)
 

@@ -8,6 +8,7 @@ Source:  Java Sender.run, KafkaThread (4.1). Differs from Java: whatever a turn 
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 from collections.abc import Callable
@@ -71,10 +72,19 @@ class IoThread:
         self._close_parts = close_parts
         self._on_end = on_end
         self._start_thread = start_thread or start_daemon
+        self._first = threading.Lock()  # taken by who comes first, for good: the thread, or who gave it up
 
     def start(self) -> None:
         """Start the thread."""
         self._start_thread(self._run, f"kafka-producer-network-thread | {self._life.client_id}")
+
+    def abandon(self) -> None:
+        """Close every part without a thread: none could be had, or the one who starts it was interrupted meanwhile."""
+        self._life.begin_closing("its constructor failed", 0)
+        if self._first.acquire(blocking=False):
+            self._end()
+        else:
+            self._client.wakeup()
 
     def close(self, by: str, timeout_s: float | None) -> None:
         """Refuse new records; send those that were accepted, then end. Again only brings the deadline nearer.
@@ -83,22 +93,33 @@ class IoThread:
             by: Who wants it.
             timeout_s: After that many seconds what is not done fails.
         """
+        self.begin_close(by, timeout_s)
+        self._refuse()  # the thread does it, too, but may be in a callback that takes long
+
+    def begin_close(self, by: str, timeout_s: float | None) -> None:
+        """Do as `close`, but leave it to the thread to refuse: takes no lock that an interrupted caller may hold.
+
+        The garbage collector runs finalizers in the middle of any line, the sender thread's with a partition's lock
+        included.
+        """
         self._life.begin_closing(by, timeout_s)
-        self._refuse()
         self._client.wakeup()
 
     def _run(self) -> None:
-        log.debug("The sender thread starts")
+        if not self._first.acquire(blocking=False):
+            return
         self._life.sender_ident = threading.get_ident()
         try:
             self._loop()
         except BaseException as cause:  # nothing ends this thread in silence
-            log.error("The sender thread of %s cannot go on: its records fail, and it takes no more",
-                      self._life.client_id, exc_info=True)
-            self._life.die(cause)
+            if not self._life.is_forked:
+                self._life.die(cause)  # first: a handler of the application's log may raise, too
+                log.error("The sender thread of %s cannot go on: its records fail, and it takes no more",
+                          self._life.client_id, exc_info=True)
         finally:
-            self._end()
-        log.debug("The sender thread ends")
+            # A callback that forked came back in the child: what is here is the parent's, sockets and all.
+            if not self._life.is_forked:
+                self._end()
 
     def _loop(self) -> None:
         failed_turns = 0
@@ -113,6 +134,8 @@ class IoThread:
                 self._sender.run_once(now_ms, NEVER_MS if forced_ms is None else forced_ms)
                 failed_turns = 0
             except BaseException:  # a bug, a codec without memory: the batches have an owner, and none is lost
+                if self._life.is_forked:
+                    raise
                 log.exception("Uncaught error in the sender thread")
                 failed_turns += 1
                 if failed_turns >= _MOST_FAILED_TURNS:
@@ -122,13 +145,14 @@ class IoThread:
 
     def _end(self) -> None:
         """Decide what is left, close every part, tell those who wait. Whatever one step raises, the next is done."""
-        for step in (self._refuse, self._client.close, self._give_up, self._close_parts):
-            try:
-                step()
-            except BaseException:
-                log.exception("Uncaught error at the end of the sender thread")
-        self._on_end(self._life)
-        self._life.end()
+        try:
+            with contextlib.ExitStack() as steps:  # the last that is named is the first that is done
+                steps.callback(self._life.end)
+                steps.callback(self._on_end, self._life)
+                for step in (self._close_parts, self._give_up, self._client.close, self._refuse):
+                    steps.callback(step)
+        except BaseException:
+            log.exception("Uncaught error at the end of the sender thread")
 
     def _give_up(self) -> None:
         if self._life.state is LifeState.DEAD:
