@@ -193,14 +193,19 @@ class RecordSender:
             created: Epoch ms of the call.
             max_block_ms: Longest wait for memory.
         """
-        result = self._accumulator.append(topic, partition, timestamp, key_bytes, value_bytes, headers, on_completion,
-                                          max_block_ms)
-        if self.fast_road is not None:
-            self._announce(topic, partition, created, cluster, result.batch)
-        if self._on_append is not None:
-            self._on_append(topic, partition, size_bytes - HEADER_SIZE_BYTES, cluster, result.batch_is_full)
-        if result.batch_is_full or result.new_batch_created:
+        try:
+            result = self._accumulator.append(topic, partition, timestamp, key_bytes, value_bytes, headers,
+                                              on_completion, max_block_ms)
+            if self.fast_road is not None:
+                self._announce(topic, partition, created, cluster, result.batch)
+            if self._on_append is not None:
+                self._on_append(topic, partition, size_bytes - HEADER_SIZE_BYTES, cluster, result.batch_is_full)
+            if result.batch_is_full or result.new_batch_created:
+                self._wakeup_sender()
+        except BaseException:
+            # Ctrl-C may leave a batch that the sender was not told of, and whoever adds to it later tells nobody.
             self._wakeup_sender()
+            raise
         return result.future
 
     def choose_partition(self, topic: str, key: Any, key_bytes: bytes | None, value: Any, value_bytes: bytes | None,

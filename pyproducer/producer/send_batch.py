@@ -87,7 +87,11 @@ class BatchSender:
                 raise sender.too_large(topic, chunk.size_upper_bound(row), f"Row {row}: ")
         future = BatchFuture(topic, columns.partitions, columns.timestamps, self._life)
         if columns.chunks:
-            self._send(topic, columns, partitions is not None, partitioner, future, created, deadline_ms)
+            try:
+                self._send(topic, columns, partitions is not None, partitioner, future, created, deadline_ms)
+            except BaseException:
+                self._wakeup_sender()  # as in RecordSender.append
+                raise
         future.on_handed_over()
         return future
 
