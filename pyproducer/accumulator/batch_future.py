@@ -159,6 +159,8 @@ class BatchFuture:
     def __await__(self) -> Generator[Any, None, BatchMetadata]:
         import asyncio
 
+        if not self._is_done:
+            self._life.ensure_may_wait("await")
         loop = asyncio.get_running_loop()
         waiter: asyncio.Future[None] = loop.create_future()
 

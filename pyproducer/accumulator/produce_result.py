@@ -144,6 +144,9 @@ class ProduceRequestResult:
         """Wait for a record in an event loop."""
         import asyncio
 
+        outcome: ProduceRequestResult = future._result
+        if not outcome.is_set:
+            outcome._life.ensure_may_wait("await")
         loop = asyncio.get_running_loop()
         waiter: asyncio.Future[None] = loop.create_future()
 
