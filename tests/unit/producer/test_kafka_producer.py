@@ -665,7 +665,7 @@ def test_producer_when_the_collector_ends_it_on_the_sender_thread_with_a_lock_ta
     future = facade.producer.send("t", b"v", partition=0)
 
     def collect() -> None:
-        with runtime.accumulator._queues["t", 0].lock:
+        with runtime.accumulator._partitions["t", 0].lock:
             if how == "dropped":
                 kafka_producer._close_dropped(runtime)
             else:
