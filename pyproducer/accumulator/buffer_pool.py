@@ -54,7 +54,9 @@ class BufferPool:
         self.count_held: Callable[[], int] = lambda: 0
         self._clock = clock
         self._life = life
-        self._lock = threading.Lock()  # guards all fields below; taken after a partition's lock, never before
+        # Guards all fields below; taken after a partition's lock, never before. Reentrant: a signal's handler that came
+        # in the middle may ask what is available.
+        self._lock = threading.RLock()
         self._held_bytes = 0
         self._is_dirty = False
         # Weak, so that who was interrupted and could not leave his place is seen to be gone.

@@ -17,7 +17,7 @@
                           waits 10 s
 
 In a callback close() moves the life and returns; what would have to wait for the sender thread, on the sender thread,
-raises IllegalStateError.
+raises IllegalStateError. The same holds for a signal's handler that came in the middle of a send().
 
 Road:    beside it; KafkaProducer, the accumulator's waits and the sender's thread ask it.
 Thread:  any; `_lock` guards every move and the deadline. Innermost.
@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import enum
 import threading
+from collections.abc import Callable
 
 from pyproducer.common.clock import Clock, SystemClock
 from pyproducer.common.errors import (
@@ -69,6 +70,7 @@ class Life:
         sender_ident: The ident of the sender thread, 0 before it runs.
         cause: Why it died, or None.
         is_over: Whether the sender thread did its last act: every outcome is decided, every part closed.
+        is_inside_append: Whether the current thread is in the middle of an append, in a signal's handler for one.
     """
 
     def __init__(self, client_id: str, clock: Clock) -> None:
@@ -77,6 +79,7 @@ class Life:
         self.sender_ident = _NOBODY
         self.cause: BaseException | None = None
         self.is_over = False
+        self.is_inside_append: Callable[[], bool] = lambda: False
         self._clock = clock
         self._lock = threading.RLock()  # a finalizer may close in the middle of a move
         self._force_at_ms: int | None = None
@@ -190,6 +193,15 @@ class Life:
         if self.is_on_sender_thread:
             raise IllegalStateError(f"{call} inside a callback would wait for itself: callbacks run on the producer's "
                                     "own thread, which does the work that it waits for. Call it from another thread")
+        if self.is_inside_append():
+            raise self.inside(call)
+
+    @staticmethod
+    def inside(call: str) -> IllegalStateError:
+        """Return the error for a call out of a signal's handler, or a finalizer, in the middle of a send()."""
+        return IllegalStateError(f"{call} was called in the middle of a send() of the same thread, by a signal's "
+                                 "handler or a finalizer, and would wait for itself: set a flag there, and call it "
+                                 "from the main program")
 
     def refusal(self) -> IllegalStateError:
         """Return the error for a call that the state does not allow."""

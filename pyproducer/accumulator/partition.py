@@ -32,7 +32,8 @@ class Partition:
 
     def __init__(self, topic_partition: TopicPartition) -> None:
         self.topic_partition = topic_partition
-        self.lock = threading.Lock()  # taken before the pool's lock
+        # Taken before the pool's lock. Reentrant only so that it can be asked who has it: see is_inside.
+        self.lock = threading.RLock()
         self.batches: list[ProducerBatch] = []
         self._future_count: int | None = None  # of the last batch that left while it was the newest
 
@@ -72,6 +73,11 @@ class Partition:
             if last.state is BatchState.OPEN:
                 return last
         return None
+
+    @property
+    def is_inside(self) -> bool:
+        """Whether the current thread has the lock: a signal's handler, or a finalizer, that came in the middle."""
+        return self.lock._is_owned()  # type: ignore[attr-defined,no-any-return]  # threading.Condition asks it, too
 
     # The sender's side.
 

@@ -88,6 +88,8 @@ class RecordAccumulator:
             ProducerClosedError: The producer is closed. Not sent.
         """
         owner = self._partitions.get((topic, partition)) or self._create_partition(TopicPartition(topic, partition))
+        if owner.is_inside:
+            raise self._life.inside("send()")
         with owner.lock:
             if self.is_closed:
                 raise self._life.refusal()
@@ -144,6 +146,8 @@ class RecordAccumulator:
             ProducerClosedError: The producer is closed. Not sent.
         """
         owner = self._partitions.get((topic, partition)) or self._create_partition(TopicPartition(topic, partition))
+        if owner.is_inside:
+            raise self._life.inside("send_batch()")
         with owner.lock:
             result = self._append_rows(owner, rows, start, end)
         if result is not None:
@@ -187,6 +191,14 @@ class RecordAccumulator:
         for partition in list(self._partitions.values()):
             with partition.lock:
                 pass
+
+    def is_inside_append(self) -> bool:
+        """Whether the current thread has a lock that the sender needs: it runs a signal's handler, or a finalizer."""
+        return any(partition.is_inside for partition in list(self._busy))
+
+    def is_inside_any_append(self) -> bool:
+        """Whether it has a lock that whoever closes needs."""
+        return any(partition.is_inside for partition in list(self._partitions.values()))
 
     def incomplete(self) -> list[ProducerBatch]:
         """Return the batches whose outcome is not decided, in order of each partition."""
@@ -263,16 +275,20 @@ class RecordAccumulator:
             The new batches in order. They keep the sequence numbers, so the caller tracks them as in flight.
         """
         self.has_split = True
-        pieces = batch.split(self._batch_size_bytes)
-        partition = self._partitions[batch.topic_partition]
+        batch.parts = batch.split(self._batch_size_bytes)
         move(batch, BatchState.SPLIT)
-        with partition.lock:
+        return self.finish_split(batch)
+
+    def finish_split(self, batch: ProducerBatch) -> list[ProducerBatch]:
+        """Let the parts take the place of a batch that is SPLIT; again, when that ended half way."""
+        partition = self._partitions[batch.topic_partition]
+        batch.hand_over()
+        with partition.lock:  # last: as long as it is in the list, recovery finds it
             place = partition.batches.index(batch)
-            partition.batches[place:place + 1] = pieces  # their shares of memory sum to the batch's own
+            partition.batches[place:place + 1] = batch.parts  # their shares of memory sum to the batch's own
         batch.reserved_bytes = 0
-        batch.hand_over(pieces)
         move(batch, BatchState.DONE)
-        return pieces
+        return batch.parts
 
     def expired_batches(self, now_ms: int) -> tuple[list[ProducerBatch], int]:
         """Find the batches whose delivery.timeout.ms passed, wherever they are; they are sealed.

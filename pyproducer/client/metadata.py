@@ -4,7 +4,7 @@ Callers add topics, read the snapshot and wait for a newer one; the sender threa
 immutable: `fetch` reads one reference and takes no lock.
 
 Road:    callers, sender <-> [ProducerMetadata] <-> metadata_updater
-Thread:  any; one condition guards all fields that are not said to be otherwise.
+Thread:  any; one lock guards all fields that are not said to be otherwise.
 Source:  Java Metadata, ProducerMetadata (4.1); KIP-526 (idle topics, partial updates), KIP-580, KIP-842 (backoff on
          answers without news), KIP-899 and KIP-1102 (rebootstrap), KIP-951.
 """
@@ -50,7 +50,7 @@ class ProducerMetadata:
         self._clock = clock
         self._allow_auto_topic_creation = allow_auto_topic_creation
         self.bootstrap_addresses = tuple(bootstrap)   # constant
-        self._condition = threading.RLock()  # guards all fields below; taken last, never around another lock
+        self._lock = threading.RLock()  # guards all fields below; taken last, never around another lock
         self._waiters = Waiters()            # callers who wait for news
         self._nodes_to_ask = bootstrap_nodes(bootstrap)
         self._cluster = Cluster(nodes=self._nodes_to_ask)   # replaced as a whole; read without the lock
@@ -122,13 +122,13 @@ class ProducerMetadata:
 
     def last_errors(self) -> dict[str, str]:
         """Return the last failure of each broker address (`host:port`) that does not work now, with its phase."""
-        with self._condition:
+        with self._lock:
             return dict(self._last_errors)
 
     def describe_failure(self, topic: str) -> str:
         """Say why the metadata of a topic is not there, for the message of a timeout."""
         parts: list[str] = []
-        with self._condition:
+        with self._lock:
             code, version, errors = self._topic_errors.get(topic), self._update_version, dict(self._last_errors)
             answered = self._last_success_ms != _LONG_AGO_MS
             count = len(self._cluster.partitions_for_topic(topic))
@@ -159,7 +159,7 @@ class ProducerMetadata:
         if topic in self._topics:
             self._topics[topic] = now_ms + self._max_idle_ms
             return False
-        with self._condition:
+        with self._lock:
             is_new = topic not in self._topics
             self._topics[topic] = now_ms + self._max_idle_ms
             if is_new:
@@ -169,12 +169,12 @@ class ProducerMetadata:
 
     def request_update(self, *, reset_equivalent_backoff: bool = False) -> int:
         """Ask for a full update as soon as the backoff allows; returns the version to wait beyond."""
-        with self._condition:
+        with self._lock:
             return self._request_full(reset_equivalent_backoff)
 
     def request_update_for_topic(self, topic: str, now_ms: int) -> int:
         """Ask for an update because a topic is needed now; returns the version to wait beyond."""
-        with self._condition:
+        with self._lock:
             if topic in self._new_topics:
                 return self._request_new_topics()
             self._topics.setdefault(topic, now_ms + self._max_idle_ms)
@@ -196,7 +196,7 @@ class ProducerMetadata:
         deadline_ms = self._clock.now_ms() + timeout_ms
         while True:
             cell = self._waiters.enter()
-            with self._condition:
+            with self._lock:
                 if self._fatal is not None and self._fatal_count > fatal_seen:
                     self._fatal_told = self._fatal_count
                     raise copy.copy(self._fatal) from self._fatal
@@ -211,7 +211,7 @@ class ProducerMetadata:
 
     def close(self, refusal: Callable[[], KafkaError]) -> None:
         """Wake everyone who waits; they get the error that `refusal` makes."""
-        with self._condition:
+        with self._lock:
             self._refusal = refusal
         self._waiters.ring()
 
@@ -219,7 +219,7 @@ class ProducerMetadata:
 
     def next_request(self, now_ms: int) -> MetadataRequest:
         """Return what to ask for now. Topics that nobody used for metadata.max.idle.ms are dropped here."""
-        with self._condition:
+        with self._lock:
             is_stale = self._last_success_ms + self._max_age_ms <= now_ms
             if not self._need_full_update and not is_stale:
                 return MetadataRequest(sorted(self._new_topics), self._request_version, True,
@@ -242,7 +242,7 @@ class ProducerMetadata:
             now_ms: When it came.
             request: What was asked; None means all topics as of now.
         """
-        with self._condition:
+        with self._lock:
             is_partial = request is not None and request.is_partial
             merged = merge_response(
                 response, api_version, previous=self._cluster, topic_errors=self._topic_errors,
@@ -272,7 +272,7 @@ class ProducerMetadata:
 
     def failed_update(self, now_ms: int, error: KafkaError | None = None) -> None:
         """An attempt failed: back off. An error is fatal for the callers who wait."""
-        with self._condition:
+        with self._lock:
             self._failed_attempts += 1
             self._refreshed(now_ms)
             if error is not None:
@@ -280,7 +280,7 @@ class ProducerMetadata:
 
     def fatal_error(self, error: KafkaError) -> None:
         """Make callers that wait for metadata raise this: waiting longer cannot help (TLS, SASL, no common version)."""
-        with self._condition:
+        with self._lock:
             self._set_fatal(error)
 
     def update_leaders(self, leaders: Mapping[TopicPartition, tuple[int, int]],
@@ -294,7 +294,7 @@ class ProducerMetadata:
         Returns:
             The partitions whose leader is newer now: they may be sent again without a backoff.
         """
-        with self._condition:
+        with self._lock:
             self._cluster, updated = with_leaders(self._cluster, leaders, nodes)
             if updated and not self.is_bootstrap:
                 self._nodes_to_ask = tuple(self._cluster.nodes.values())
@@ -310,7 +310,7 @@ class ProducerMetadata:
             forget_leaders: Drop nodes and leaders, because the connections to them are being closed (KIP-1102).
                 Otherwise the nodes are asked as well as the bootstrap addresses: some may come back first.
         """
-        with self._condition:
+        with self._lock:
             self._set_bootstrap(self.bootstrap_addresses)
             if forget_leaders:
                 self._cluster = without_leaders(self._cluster, self._nodes_to_ask)
@@ -322,7 +322,7 @@ class ProducerMetadata:
 
     def replace_bootstrap(self, addresses: Sequence[tuple[str, int]]) -> None:
         """Use other names for the bootstrap addresses from now on (canonical names)."""
-        with self._condition:
+        with self._lock:
             known = tuple(node for node in self._nodes_to_ask if node.node_id >= 0)
             if self.is_bootstrap:
                 self._set_bootstrap(addresses)
@@ -330,7 +330,7 @@ class ProducerMetadata:
 
     def note_failure(self, address: str, summary: str) -> bool:
         """Remember why an address does not work; returns whether that is news."""
-        with self._condition:
+        with self._lock:
             is_new = self._last_errors.get(address) != summary
             self._last_errors[address] = summary
             return is_new
@@ -338,7 +338,7 @@ class ProducerMetadata:
     def forget_failure(self, address: str) -> None:
         """An address works again. Cheap when there was no failure."""
         if address in self._last_errors:
-            with self._condition:
+            with self._lock:
                 self._last_errors.pop(address, None)
 
     # -- inside, with the lock held ----------------------------------------------------------------------------------

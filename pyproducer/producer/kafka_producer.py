@@ -212,7 +212,8 @@ class KafkaProducer(ProducerBase):
         """Send what was handed over, then end the background thread and the connections.
 
         Any number of calls, from any thread: each waits for the end, and the earliest deadline of all holds. Called
-        from a callback it does not wait: it only begins to close.
+        from a callback it does not wait: it only begins to close. So it does in a signal's handler that came in the
+        middle of a send(); call it again from the main program, or leave the wait to the interpreter's exit.
 
         Args:
             timeout: Longest wait in seconds; then records that are not done fail with ProducerClosedError. None waits
@@ -228,9 +229,10 @@ class KafkaProducer(ProducerBase):
         life = self._runtime.life
         if life.is_forked:
             return
-        if life.is_on_sender_thread:
+        if life.is_on_sender_thread or self._runtime.accumulator.is_inside_any_append():
+            where = "a callback" if life.is_on_sender_thread else "a signal's handler, or a finalizer, during send()"
             self._runtime.record_sender.refuse()
-            self._runtime.io_thread.begin_close("close() was called in a callback", longest)
+            self._runtime.io_thread.begin_close(f"close() was called in {where}", longest)
             return
         self._runtime.io_thread.close(f"close() was called in thread {threading.current_thread().name!r}", longest)
         _await_end(self._runtime, longest)

@@ -14,12 +14,13 @@ from pyproducer.accumulator.batch_future import BatchFuture
 from pyproducer.accumulator.life import Life
 from pyproducer.accumulator.produce_result import OnCompletion, ProduceRequestResult
 from pyproducer.common.clock import Clock
-from pyproducer.common.cluster import TopicPartition
-from pyproducer.common.errors import BufferExhaustedError, IllegalStateError
+from pyproducer.common.cluster import Cluster, TopicPartition
+from pyproducer.common.errors import BufferExhaustedError, IllegalStateError, KafkaError
 from pyproducer.common.records import ProducerRecord, RecordMetadata
 from pyproducer.hotpath import record_size_upper_bound
 from pyproducer.producer.columns import ensure_length, int_column, to_items
 from pyproducer.producer.do_send import UNKNOWN_PARTITION, RecordSender
+from pyproducer.producer.partitioners import OUR_PARTITIONERS
 
 
 class _Row(NamedTuple):
@@ -75,16 +76,20 @@ def send_rows(sender: RecordSender, topic: str, values: Any, keys: Any, headers:
     rows = _serialize(sender, records)
     future = BatchFuture(topic, places, times, life)
     for row, prepared in enumerate(rows):
+        # What is caught is what the road itself raises: any other exception comes from outside, as an alarm does, and
+        # a row that was handed over must not be told a second time.
         try:
-            result = _hand_over(sender, prepared, _on_completion(sender, future, row), clock, created, deadline_ms,
-                                places, row)
-            future.on_appended(places[row], result)
+            cluster, places[row] = _destination(sender, prepared, clock, created, deadline_ms)
+            future.on_appended(places[row], _hand_over(sender, prepared, places[row], cluster, _on_completion(
+                sender, future, row), clock, created, deadline_ms))
         except (BufferExhaustedError, IllegalStateError) as error:
             for refused in range(row, count):
                 _refuse(sender, future, refused, rows[refused].record, error)
             break
-        except Exception as error:
+        except KafkaError as error:
             _refuse(sender, future, row, prepared.record, error)
+        except _PartitionerError as failed:
+            _refuse(sender, future, row, prepared.record, failed.why)
     future.on_handed_over()
     return future
 
@@ -110,19 +115,38 @@ def _serialize(sender: RecordSender, records: Sequence[ProducerRecord]) -> list[
     return rows
 
 
-def _hand_over(sender: RecordSender, row: _Row, on_completion: OnCompletion, clock: Clock, created: int,
-               deadline_ms: int, places: Any, number: int) -> ProduceRequestResult:
-    """Hand a row over; return the outcome of the batch that it is in."""
+class _PartitionerError(Exception):
+    """The application's partitioner raised, or gave no partition."""
+
+    def __init__(self, why: Exception) -> None:
+        super().__init__(why)
+        self.why = why
+
+
+def _destination(sender: RecordSender, row: _Row, clock: Clock, created: int,
+                 deadline_ms: int) -> tuple[Cluster, int]:
+    """Return the partition of a row, and a snapshot that knows it."""
     record = row.record
     cluster = sender.known_cluster(record.topic, record.partition, created, _left_ms(clock, deadline_ms))
     partition = record.partition
     if partition is None:
         table = cluster.table(record.topic)
-        partition = sender.choose_partition(record.topic, record.key, row.key_bytes, record.value, row.value_bytes,
-                                            cluster, table.count)
+        try:
+            partition = sender.choose_partition(record.topic, record.key, row.key_bytes, record.value, row.value_bytes,
+                                                cluster, table.count)
+        except Exception as error:
+            if type(sender.partitioner) in OUR_PARTITIONERS:
+                raise  # they raise nothing: it comes from outside
+            raise _PartitionerError(error) from error
         if partition not in table.by_index:
             cluster = sender.known_cluster(record.topic, partition, created, _left_ms(clock, deadline_ms))
-    places[number] = partition
+    return cluster, partition
+
+
+def _hand_over(sender: RecordSender, row: _Row, partition: int, cluster: Cluster, on_completion: OnCompletion,
+               clock: Clock, created: int, deadline_ms: int) -> ProduceRequestResult:
+    """Hand a row over; return the outcome of the batch that it is in."""
+    record = row.record
     future = sender.append(
         record.topic, partition, created if record.timestamp is None else record.timestamp, row.key_bytes,
         row.value_bytes, record.headers, on_completion, row.size_bytes, cluster, created, _left_ms(clock, deadline_ms))

@@ -145,6 +145,7 @@ def build_runtime(config: ProducerConfig, key_serializer: object, value_serializ
                                wakeup_sender=client.wakeup, max_block_ms=config.max_block_ms,
                                batch_size_bytes=config.batch_size, large_batch_bytes=large_batch_bytes,
                                buffer_memory_bytes=config.buffer_memory)
+    life.is_inside_append = accumulator.is_inside_append
     accumulator.on_hurried = client.wakeup
     pool.on_exhausted = client.wakeup
     # A caller who waits for a record does not wait for linger.ms too, unless it was set on purpose.

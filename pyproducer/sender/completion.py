@@ -247,6 +247,8 @@ class Completion:
         """Bring a batch to where it goes on, after a turn that ended half way; no connection is left."""
         if batch.resume():
             self._accumulator.finish(batch)
+        elif batch.state is BatchState.SPLIT:
+            self._accumulator.finish_split(batch)
         elif batch.state is BatchState.DRAINED:
             move(batch, BatchState.RETRY)  # it never left
         elif batch.state is BatchState.ON_WIRE:

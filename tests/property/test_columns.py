@@ -163,9 +163,9 @@ class Road:
             if number % 3 == 2:
                 batch.fail(lambda index, number=number: ApiError(f"{number}-{index}", code=2))
             elif number == 1:
-                parts = batch.split(150)
-                batch.hand_over(parts)
-                for part_number, part in enumerate(parts):
+                batch.parts = batch.split(150)
+                batch.hand_over()
+                for part_number, part in enumerate(batch.parts):
                     part.complete(5000 * (part_number + 1), 17 if part_number % 2 else -1)
             else:
                 batch.complete(100 * number, -1)

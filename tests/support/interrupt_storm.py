@@ -12,6 +12,8 @@ import random
 import signal
 import sys
 import threading
+import traceback
+from types import FrameType
 from typing import Any
 
 from pyproducer import KafkaError, KafkaProducer
@@ -32,6 +34,8 @@ class Storm:
         self.raised_count = 0
         self.caught_count = 0
         self.is_armed = False
+        self.swallowed: list[str] = []  # where the exceptions were raised that did not come out
+        self._where = ""
         self._draw = random.Random(7)
         signal.signal(signal.SIGALRM, self._on_alarm)
 
@@ -42,12 +46,15 @@ class Storm:
             signal.setitimer(signal.ITIMER_REAL, self._draw.choice((2e-5, 1e-4, 3e-4, 1e-3, 3e-3)) * (
                 0.5 + self._draw.random()))
             call()
+            if not self.is_armed:
+                self.swallowed.append(self._where)
             self.is_armed = False
         except self.kind:
             self.caught_count += 1
 
-    def _on_alarm(self, *_: object) -> None:
+    def _on_alarm(self, _signal: int, frame: FrameType | None) -> None:
         if self.is_armed:
+            self._where = "".join(traceback.format_stack(frame, 6))
             self.is_armed = False
             self.raised_count += 1
             raise self.kind("from outside")
@@ -57,8 +64,10 @@ def main(bootstrap: str, count: int, kind: str) -> None:
     unraisable: list[str] = []
     sys.unraisablehook = lambda told: unraisable.append(f"{told.object!r}: {told.exc_value!r}")
     storm = Storm(KeyboardInterrupt if kind == "keyboard" else SoftTimeLimit)
-    producer = KafkaProducer({"bootstrap.servers": bootstrap, "buffer.memory": 400_000, "batch.size": 2000,
-                              "delivery.timeout.ms": 2**31 - 1})
+    props = {"bootstrap.servers": bootstrap, "buffer.memory": 400_000, "batch.size": 2000,
+             "delivery.timeout.ms": 2**31 - 1}
+    producer = KafkaProducer(props)
+    row_by_row = KafkaProducer({**props, "partitioner.class": "round_robin"})
     producer.send(TOPIC, b"first", key=b"first").result(GIVE_UP_S)
     futures: dict[int, Any] = {}
     number = 0
@@ -76,6 +85,9 @@ def main(bootstrap: str, count: int, kind: str) -> None:
             producer.flush(GIVE_UP_S)
         elif draw < 40:
             producer.send_batch(TOPIC, [b"row"] * 20).result(GIVE_UP_S)
+        else:
+            told = row_by_row.send_batch(TOPIC, [b"row"] * 5).result(GIVE_UP_S)
+            errors.extend(map(repr, told.errors.values()))
 
     while storm.raised_count < count:
         storm.step(work)
@@ -85,8 +97,10 @@ def main(bootstrap: str, count: int, kind: str) -> None:
         error = future.exception(GIVE_UP_S)
         if error is not None:
             errors.append(repr(error))
-    metrics = producer.metrics()
-    left_bytes = metrics["buffer-total-bytes"] - metrics["buffer-available-bytes"]
+    row_by_row.flush(GIVE_UP_S)
+    left_bytes = sum(one.metrics()["buffer-total-bytes"] - one.metrics()["buffer-available-bytes"]
+                     for one in (producer, row_by_row))
+    row_by_row.close()
     is_closed = False
 
     def close() -> None:
@@ -106,6 +120,7 @@ def main(bootstrap: str, count: int, kind: str) -> None:
     threads = [thread.name for thread in threading.enumerate() if "kafka-producer" in thread.name]
     print(json.dumps({"raised": storm.raised_count, "caught": storm.caught_count, "sent": sorted(futures),
                       "highest": number, "errors": errors[:5], "left_bytes": left_bytes, "unraisable": unraisable[:5],
+                      "swallowed": storm.swallowed[:3],
                       "threads": threads}))
 
 

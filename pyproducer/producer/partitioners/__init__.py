@@ -21,6 +21,10 @@ from pyproducer.producer.partitioners.resolve import resolve_partitioner
 from pyproducer.producer.partitioners.round_robin import RoundRobinPartitioner
 from pyproducer.producer.partitioners.uniform_sticky import UniformStickyPartitioner
 
-__all__ = ["BuiltInPartitioner", "CallablePartitioner", "Crc32Partitioner", "DefaultPartitioner", "Fnv1aPartitioner",
-           "Murmur2RandomPartitioner", "Murmur3Partitioner", "Partitioner", "RoundRobinPartitioner",
+OUR_PARTITIONERS = frozenset({Crc32Partitioner, DefaultPartitioner, Fnv1aPartitioner, Murmur2RandomPartitioner,
+                              Murmur3Partitioner, RoundRobinPartitioner, UniformStickyPartitioner})
+"""Those that raise nothing."""
+
+__all__ = ["OUR_PARTITIONERS", "BuiltInPartitioner", "CallablePartitioner", "Crc32Partitioner", "DefaultPartitioner",
+           "Fnv1aPartitioner", "Murmur2RandomPartitioner", "Murmur3Partitioner", "Partitioner", "RoundRobinPartitioner",
            "UniformStickyPartitioner", "partition_for", "resolve_partitioner"]

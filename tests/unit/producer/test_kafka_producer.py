@@ -733,3 +733,26 @@ def test_send_when_interrupted_before_the_sender_was_woken_then_the_next_record_
         send()
     assert facade.producer.send("t", b"2", partition=0).result(GIVE_UP_S).offset in (100, 101)
     assert not facade.broker.was_forgotten
+
+
+def test_call_when_a_signals_handler_makes_it_in_the_middle_of_a_send_then_it_does_not_wait_for_itself(
+        facades: Facades) -> None:
+    """close() or flush() in a handler of SIGTERM stood still for ever when that came in the middle of a send()."""
+    facade = holding(facades)
+    producer = facade.producer
+    future = producer.send("t", b"v", partition=0)
+    partitions = producer._runtime.accumulator._partitions
+    with partitions["t", 0].lock:  # as if the handler ran in the middle of an append
+        for call in (producer.flush, future.result, lambda: producer.send("t", b"w", partition=0, headers=iter(()))):
+            with pytest.raises(IllegalStateError, match="in the middle of a send"):
+                call()
+        (error,) = producer.send_batch("t", [b"w"], partitions=[0]).result(0).errors.values()
+        assert isinstance(error, IllegalStateError)
+        assert producer.metrics()["buffer-available-bytes"] > 0
+        producer.close()
+        assert "closing" in repr(producer)
+        assert not future.done()
+    facade.broker.holds = False
+    producer.close()
+    assert future.result(0).offset == 100
+    assert [values for _, _, values in facade.broker.sent] == [[b"v"]]

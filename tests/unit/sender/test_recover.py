@@ -386,3 +386,23 @@ def test_codec_when_it_fails_once_then_its_batch_fails_as_not_sent_and_the_parti
     assert "could not be compressed" in str(error)
     assert [told[:2] for told in producer.told if told[0] != "a"] == [("b", 1), ("c", 2)]
     assert producer.held_bytes == 0
+
+
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize(("part", "method"), [
+    ("batch", "split"), ("accumulator", "finish_split"), ("batch", "hand_over")])
+def test_recover_when_a_batch_was_being_split_then_its_records_are_stored_once(
+        part: str, method: str, after: bool) -> None:
+    producer = started(batch_size=1000)
+    for name in "abcdefgh":
+        producer.append_told(name)
+    producer.turn()
+
+    def answer() -> None:
+        producer.client.on_poll = None
+        producer.answer_all(code=ErrorCode.MESSAGE_TOO_LARGE)
+
+    producer.client.on_poll = answer
+    stop_turn_at(producer, ProducerBatch if part == "batch" else producer.accumulator, method, after=after)
+    recover(producer)
+    assert_stored_once(producer, "abcdefgh")
