@@ -1,0 +1,80 @@
+"""What docs/design.md lists is there, and what is there is listed: files, import order, states of a batch, locks."""
+
+from __future__ import annotations
+
+import configparser
+import re
+from pathlib import Path
+
+import pytest
+
+import pyproducer
+from pyproducer.accumulator.batch_state import _MOVES, BatchState
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = Path(pyproducer.__file__).parent
+ROAD = ("spark", "testing", "producer", "sender", "accumulator", "client", "transaction", "network", "protocol",
+        "record", "hotpath", "common")
+SUFFIXES = (".py", ".pyx", ".pxd", ".pxi")
+TEXT = (ROOT / "docs" / "design.md").read_text(encoding="ascii")
+PATH = re.compile(r"(?<![\w./*])(?:\w+/)*(?:\w+\.(?:py|pyx|pxd|pxi|cfg|md)\b|(?<=/)(?![\w/]))")
+
+
+def section(number: int) -> str:
+    """The text below a heading of the second level."""
+    return re.split(r"^## ", TEXT, flags=re.MULTILINE)[number].partition("\n")[2]
+
+
+def paths_in(text: str) -> set[str]:
+    """Every file and folder that a text names; in the file map, below the folder that stands over them."""
+    paths: set[str] = set()
+    folder = ""
+    for line in text.splitlines():
+        if re.fullmatch(r"(\w+/)+", line):
+            folder = line
+        elif not line.startswith("  "):
+            folder = ""
+        paths.update(path if "/" in path else folder + path for path in PATH.findall(line))
+    return paths
+
+
+def sources(folder: str) -> list[Path]:
+    """The source files of a folder of the package and of those in it, but for what makes them packages."""
+    return [path for path in (PACKAGE / folder).rglob("*") if path.suffix in SUFFIXES and path.name != "__init__.py"]
+
+
+def test_path_when_design_names_it_then_it_is_there() -> None:
+    paths = paths_in(TEXT)
+    assert {"setup.cfg", "broker/apis/", "accumulator/life.py", "unit/sender/stepped_producer.py"} <= paths
+    if not (PACKAGE / "hotpath/_native.pyx").exists():  # an installed package has what was compiled of it
+        paths = {path for path in paths if not path.endswith(".pyx")}
+    homes = (ROOT, PACKAGE, ROOT / "tests")
+    assert [path for path in sorted(paths) if not any((home / path).exists() for home in homes)] == []
+
+
+@pytest.mark.parametrize("folder", ROAD)
+def test_module_of_the_road_when_it_is_there_then_the_file_map_names_it(folder: str) -> None:
+    named = paths_in(section(2))
+    assert sources(folder)
+    assert [path.name for path in sources(folder) if str(path.relative_to(PACKAGE)) not in named] == []
+
+
+def test_import_order_when_compared_with_the_contract_then_it_is_the_same() -> None:
+    contract = configparser.ConfigParser()
+    contract.read(ROOT / "setup.cfg", encoding="ascii")
+    layers = contract["importlinter:contract:layers"]["layers"].split("\n")
+    assert " > ".join(filter(None, layers)) in " ".join(section(2).split())
+    assert {folder for layer in layers for folder in layer.split(" | ")} == {*ROAD, "__main__", "broker", ""}
+
+
+def test_states_of_a_batch_when_compared_with_the_table_then_they_are_the_same() -> None:
+    rows = {state: re.search(rf"^{state.name} +((?:[A-Z_]+(?:, )?)+|-)  ", section(3), re.MULTILINE)
+            for state in BatchState}
+    told = {state: row and set(re.findall(r"[A-Z_]+", row[1])) for state, row in rows.items()}
+    assert told == {state: {to.name for to in moves} for state, moves in _MOVES.items()}
+
+
+def test_file_when_it_makes_a_lock_then_the_list_of_locks_names_it() -> None:
+    makers = {str(path.relative_to(PACKAGE)) for folder in ROAD for path in sources(folder)
+              if re.search(r"threading\.R?Lock\(\)", path.read_text(encoding="ascii"))}
+    assert makers == paths_in(section(4).split("```")[1])
