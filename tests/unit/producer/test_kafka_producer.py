@@ -18,6 +18,7 @@ from pyproducer import (
     KafkaProducer,
     KafkaTimeoutError,
     ProducerClosedError,
+    ProducerDeadError,
     ProducerInterceptor,
 )
 from pyproducer.accumulator.life import Life
@@ -756,3 +757,36 @@ def test_call_when_a_signals_handler_makes_it_in_the_middle_of_a_send_then_it_do
     producer.close()
     assert future.result(0).offset == 100
     assert [values for _, _, values in facade.broker.sent] == [[b"v"]]
+
+
+def test_producer_when_recovery_fails_too_then_it_is_dead_and_says_so_to_everybody(
+        facades: Facades, caplog: pytest.LogCaptureFixture) -> None:
+    """A sender thread that ended by an error left futures pending for ever, and close() said nothing."""
+    facade = holding(facades)
+    producer = facade.producer
+    told: list[Any] = []
+    sent = producer.send("t", b"sent", partition=0, on_completion=lambda *end: told.append(end))
+    facade.broker.await_requests(1)
+    bug = RuntimeError("the wire's bug")
+
+    def fail(*_: object) -> None:
+        raise bug
+
+    facade.broker.start_over = fail  # type: ignore[method-assign]
+    facade.broker.poll = fail  # type: ignore[method-assign,assignment]
+    facade.broker.wakeup()
+    error = sent.exception(GIVE_UP_S)
+    assert isinstance(error, ProducerDeadError)
+    assert error.outcome == "unknown"
+    assert [type(end[1]) for end in told] == [ProducerDeadError]
+    assert facade.life.await_end(GIVE_UP_S)
+    for call in (lambda: producer.send("t", b"v", partition=0), lambda: producer.send_batch("t", [b"v"]),
+                 producer.flush, lambda: producer.partitions_for("t")):
+        with pytest.raises(ProducerDeadError, match="could not go on and ended: RuntimeError") as raised:
+            call()
+        assert raised.value.__cause__ is bug
+    producer.close()
+    assert "dead" in repr(producer)
+    assert facade.is_memory_whole()
+    assert "cannot go on" in caplog.text
+    assert facade.broker.is_closed
