@@ -772,8 +772,8 @@ def test_producer_when_recovery_fails_too_then_it_is_dead_and_says_so_to_everybo
     def fail(*_: object) -> None:
         raise bug
 
-    facade.broker.start_over = fail  # type: ignore[method-assign]
-    facade.broker.poll = fail  # type: ignore[method-assign,assignment]
+    facade.broker.start_over = fail  # type: ignore[assignment,method-assign]
+    facade.broker.poll = fail  # type: ignore[assignment,method-assign]
     facade.broker.wakeup()
     error = sent.exception(GIVE_UP_S)
     assert isinstance(error, ProducerDeadError)
