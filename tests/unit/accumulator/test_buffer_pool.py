@@ -308,3 +308,29 @@ def test_wait_when_max_block_is_the_longest_time_then_the_memory_that_comes_ends
     waiters.threads["patient"].join(GIVE_UP_SECONDS)
     assert waiters.served == ["patient"]
     assert waiters.errors == {}
+
+
+def test_memory_when_it_comes_back_before_the_caller_has_his_place_then_he_does_not_sleep() -> None:
+    """The give-back rang nobody, and the caller slept for max.block.ms beside free memory."""
+    pool = Pool(100, ManualClock())
+    pool.fill()
+    assert not pool.charge(Held(10), pool.held)
+    pool.deallocate(100)
+    place = pool.enter(10, FOREVER_MS)
+    assert not place.cell.locked(), "his first wait returns at once"
+
+
+def test_release_when_a_caller_was_interrupted_while_he_was_charged_then_his_batch_is_counted() -> None:
+    """The give-back said that all was counted: what the interrupted caller had put into the list was never charged."""
+    pool = Pool(100, ManualClock())
+    pool.allocate(10, 0)
+
+    class Interrupted(list[Held]):
+        def append(self, held: Held) -> None:
+            pool.held.append(held)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        pool.charge(Held(30), Interrupted())
+    pool.deallocate(10)
+    assert pool.available_bytes == 70

@@ -489,3 +489,12 @@ def test_waiting_for_a_record_keeps_the_linger_when_it_was_set_on_purpose():
     with pytest.raises(KafkaTimeoutError):
         future.result(0)
     assert not setup.accumulator.ready(cluster(), 0).ready_nodes
+
+
+def test_partition_when_its_first_record_found_no_memory_then_it_is_looked_at_no_more():
+    setup = Setup(memory=FIRST_BATCH_BYTES)
+    setup.append(0)
+    with pytest.raises(BufferExhaustedError):
+        setup.append(1)
+    setup.accumulator.expired_batches(0)
+    assert [partition.topic_partition.partition for partition in setup.accumulator._busy] == [0]

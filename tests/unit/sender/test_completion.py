@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from pyproducer.accumulator.producer_batch import ProducerBatch
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.common.errors import (
     ApiError,
@@ -952,6 +953,70 @@ def test_too_large_when_an_earlier_attempt_was_not_answered_then_no_part_is_stor
         while producer.client.in_flight:
             producer.answer_all(base_offset=100)
     assert [error for _, _, error in producer.told] == [None] * 8
+
+
+def test_too_large_when_a_part_is_split_again_and_the_whole_was_stored_then_no_part_is_stored_a_second_time() -> None:
+    """Only the parts of the part were given up; those behind it went out in a new epoch."""
+    producer = started()
+    for name in "abcdefgh":
+        producer.append_told(name)
+    producer.turn()
+    producer.lose()
+    for _ in range(2):
+        producer.turn(advance=100)
+        producer.answer_all(code=ErrorCode.MESSAGE_TOO_LARGE)
+    producer.turn(advance=100)
+    assert [len(values) for _, _, _, values in producer.batches_on_wire()] == [1]
+    producer.answer_all(code=ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+    producer.turn(advance=100)
+    assert producer.client.in_flight == []
+    assert_failed(producer, "abcdefgh", OutOfOrderSequenceError, "unknown")
+
+
+def test_too_large_when_the_whole_was_stored_then_what_was_stored_behind_it_keeps_its_numbers() -> None:
+    """The answers of both were lost; the new epoch that began for the parts had what is behind them stored twice."""
+    producer = SteppedProducer(batch_size=170)
+    producer.start()
+    for name in "abcd":
+        producer.append_told(name)
+    producer.turn()
+    assert producer.sequences_on_wire() == [(0, 1), (0, 3)]
+    producer.lose()
+    producer.lose()
+    producer.turn(advance=100)
+    producer.answer_all(code=ErrorCode.MESSAGE_TOO_LARGE)
+    producer.turn(advance=100)
+    producer.answer_all(code=ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+    producer.turn(advance=100)
+    assert producer.sequences_on_wire() == [(0, 3)], "by these numbers the broker knows it again"
+    producer.answer_all(base_offset=3)
+    producer.append_told("e")
+    producer.turn()
+    assert producer.sequences_on_wire() == [(1, 0)]
+    assert [offset for name, offset, _ in producer.told if name in "cd"] == [3, 4]
+
+
+@pytest.mark.parametrize("method", ["complete", "_tell"])
+def test_bug_while_an_outcome_is_told_then_every_record_is_told_and_nobody_waits(
+        method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The batch was let go as done: result() and flush() waited for ever."""
+    producer = started()
+    future = producer.append_told("a")
+    producer.append_told("b")
+    producer.turn()
+    real = getattr(ProducerBatch, method)
+
+    def failing_once(*arguments: Any) -> None:
+        monkeypatch.undo()
+        if method == "complete":
+            real(*arguments)
+        raise MemoryError
+
+    monkeypatch.setattr(ProducerBatch, method, failing_once)
+    producer.answer_all(base_offset=1)
+    assert [told[:2] for told in producer.told] == [("a", 1), ("b", 2)]
+    assert future._result._is_notified
+    assert producer.held_bytes == 0
 
 
 def test_expiry_when_a_batch_waits_to_be_split_then_its_parts_expire_at_its_time() -> None:

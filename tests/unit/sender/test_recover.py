@@ -11,12 +11,15 @@ from typing import Any
 
 import pytest
 
+from pyproducer.accumulator import producer_batch as producer_batch_module
+from pyproducer.accumulator import record_accumulator as accumulator_module
 from pyproducer.accumulator.producer_batch import ProducerBatch
 from pyproducer.common.error_codes import ErrorCode
-from pyproducer.common.errors import DisconnectedError, KafkaTimeoutError
+from pyproducer.common.errors import DisconnectedError, KafkaError, KafkaTimeoutError, ProducerDeadError
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.sender import completion as completion_module
 from pyproducer.sender import sender as sender_module
+from pyproducer.transaction.transaction_manager import TransactionManager
 from tests.unit.sender.stepped_producer import SteppedProducer
 
 # The two ways to have order. Without idempotence and with more than one batch in flight it is not promised.
@@ -388,21 +391,93 @@ def test_codec_when_it_fails_once_then_its_batch_fails_as_not_sent_and_the_parti
     assert producer.held_bytes == 0
 
 
-@pytest.mark.parametrize("after", [False, True])
-@pytest.mark.parametrize(("part", "method"), [
-    ("batch", "split"), ("accumulator", "finish_split"), ("batch", "hand_over")])
-def test_recover_when_a_batch_was_being_split_then_its_records_are_stored_once(
-        part: str, method: str, after: bool) -> None:
-    producer = started(batch_size=1000)
-    for name in "abcdefgh":
+def test_codec_when_it_fails_for_a_batch_then_what_waits_behind_it_goes_in_the_same_turn(
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing was sent in that turn, so nothing woke the next one: what was ready slept until it expired."""
+    producer = started()
+    for name in "ab":
         producer.append_told(name)
+    real = ProducerBatch.close
+
+    def failing_once(*arguments: Any) -> None:
+        monkeypatch.setattr(ProducerBatch, "close", real)
+        raise MemoryError
+
+    monkeypatch.setattr(ProducerBatch, "close", failing_once)
     producer.turn()
+    assert producer.told_names() == ["a"]
+    assert [values for _, _, _, values in producer.batches_on_wire()] == [[b"b" * 40]]
+
+
+SPLITTING = pytest.mark.parametrize(("part", "method", "call"), [
+    (ProducerBatch, "split", 1), (accumulator_module, "move", 1), (accumulator_module, "move", 2),
+    (ProducerBatch, "hand_over", 1), (producer_batch_module, "move_future", 4), (TransactionManager, "on_split", 1)])
+
+
+@SPLITTING
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("raised", [KeyboardInterrupt, MemoryError])
+def test_split_when_it_ended_half_way_then_each_record_is_told_once_and_what_follows_goes_on(
+        part: Any, method: str, call: int, after: bool, raised: type[BaseException],
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    """The whole was neither sent nor told, or its futures looked at it for ever, or its partition was blocked."""
+    producer = started(batch_size=1000)
+    futures = [producer.append_told(name) for name in "abcdefgh"]
+    producer.turn()
+    real, calls = getattr(part, method), 0
+
+    def stopping(*arguments: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        result = real(*arguments) if calls != call or after else None
+        if calls == call:
+            raise raised
+        return result
 
     def answer() -> None:
         producer.client.on_poll = None
         producer.answer_all(code=ErrorCode.MESSAGE_TOO_LARGE)
 
     producer.client.on_poll = answer
-    stop_turn_at(producer, ProducerBatch if part == "batch" else producer.accumulator, method, after=after)
-    recover(producer)
-    assert_stored_once(producer, "abcdefgh")
+    monkeypatch.setattr(part, method, stopping)
+    if raised is KeyboardInterrupt:
+        with pytest.raises(KeyboardInterrupt):
+            producer.turn()
+        recover(producer)
+    else:
+        producer.turn()
+    monkeypatch.undo()
+    assert calls >= call
+    is_failed = bool(producer.told)
+    if is_failed:
+        assert {error.outcome for _, _, error in producer.told if isinstance(error, KafkaError)} == {"unknown"}
+    else:
+        store_all(producer)
+        assert [told[:2] for told in producer.told] == [(name, 1 + at) for at, name in enumerate("abcdefgh")]
+    assert producer.told_names() == list("abcdefgh")
+    assert all(future.done() and future._result._is_notified for future in futures)
+    assert producer.held_bytes == 0
+    producer.append_told("z")
+    for _ in range(3):
+        producer.turn(advance=100)
+        while producer.client.in_flight:
+            producer.answer_all(base_offset=100)
+    assert producer.told[-1][:2] == ("z", 100)
+
+
+def test_abort_when_an_outcome_was_decided_and_not_told_then_it_is_told() -> None:
+    """The batch was let go as done: result() and flush() of a producer that died waited for ever."""
+    producer = started()
+    future = producer.append_told("a")
+    producer.turn()
+
+    def answer() -> None:
+        producer.client.on_poll = None
+        producer.answer_all(base_offset=1)
+
+    producer.client.on_poll = answer
+    stop_turn_at(producer, ProducerBatch, "_tell")
+    assert producer.sender.abort(ProducerDeadError("the recovery failed, too")) == 0
+    assert [told[:2] for told in producer.told] == [("a", 1)]
+    assert future._result._is_notified
+    assert producer.held_bytes == 0
