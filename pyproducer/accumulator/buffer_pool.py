@@ -103,6 +103,7 @@ class BufferPool:
     def release(self, batch: H, batches: list[H]) -> None:
         """Take a batch out of its list and its memory back, and wake the caller who waits longest."""
         with self._lock:
+            self._available()  # counts what an interrupted caller left, before the flag is set and cleared here
             self._is_dirty = True
             batches.remove(batch)
             self._held_bytes -= batch.reserved_bytes
@@ -172,6 +173,8 @@ class Place:
         self._waiter = weakref.ref(self.cell)
         with pool._lock:
             pool._waiters.append(self._waiter)
+            # What came back between the charge that failed and this line rang nobody: the first wait looks again.
+            pool._ring_first()
         pool.on_exhausted()
 
     def wait(self) -> None:
