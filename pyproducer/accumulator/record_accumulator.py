@@ -232,6 +232,9 @@ class RecordAccumulator:
             now_ms: Monotonic time, in ms.
             sequences: Who keeps order and sequence numbers; None when idempotence is off.
             on_unsendable: Told of a batch that cannot be compressed, and why; it used no number.
+
+        Returns:
+            The batches of each node for which any was chosen: none where all of them were unsendable.
         """
         led: dict[int, list[Partition]] = {node.node_id: [] for node in nodes}
         for partition in list(self._busy):
@@ -245,9 +248,9 @@ class RecordAccumulator:
                 continue
             start = self._drain_start.get(node_id, 0) % len(partitions)
             chosen, self._drain_start[node_id] = choose_batches(partitions, start, max_size_bytes, now_ms, sequences)
-            batches = [batch for batch in chosen if self._is_made_ready(batch, sequences, on_unsendable)]
-            if batches:
-                drained[node_id] = batches
+            if chosen:
+                drained[node_id] = [batch for batch in chosen
+                                    if self._is_made_ready(batch, sequences, on_unsendable)]
         return drained
 
     def _is_made_ready(self, batch: ProducerBatch, sequences: SequenceKeeper | None,

@@ -129,8 +129,9 @@ class Sender:
             drained = self._accumulator.drain(cluster, nodes, self._max_request_size_bytes, now_ms,
                                               self._transaction_manager, self._completion.on_unsendable)
             for node_id, batches in drained.items():
-                self._send(node_id, batches, cluster, now_ms)
-                has_sent = True
+                if batches:
+                    self._send(node_id, batches, cluster, now_ms)
+                    has_sent = True
             has_more = self._accumulator.has_undrained()
             nodes = [node for node in nodes if node.node_id in drained and self._client.ready(node, now_ms)
                      ] if has_more else []
