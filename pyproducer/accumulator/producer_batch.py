@@ -267,7 +267,9 @@ class ProducerBatch:
             begin = end
         batches[-1].reserved_bytes += self.reserved_bytes - share_bytes * len(batches)
         if self.may_be_in_log:
-            in_doubt = list(batches)
+            in_doubt = self.parts_in_doubt  # of a part that is split again: the same list, with its parts in its place
+            place = in_doubt.index(self) if self in in_doubt else len(in_doubt)
+            in_doubt[place:place + 1] = batches
             for batch in batches:
                 batch.parts_in_doubt = in_doubt
         return batches

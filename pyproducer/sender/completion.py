@@ -182,7 +182,7 @@ class Completion:
             # The whole was stored by an attempt whose answer was lost, before the limit was lowered: the broker knows
             # its numbers as the whole's. In a new epoch the parts would be stored a second time.
             for part in list(batch.parts_in_doubt):
-                self._fail(part, error, None)
+                self._fail(part, error, None, has_its_numbers=True)
                 if part is not batch:
                     self._accumulator.finish(part)
             return
@@ -279,17 +279,21 @@ class Completion:
             log_append_time = NO_TIMESTAMP
         batch.complete(base_offset, log_append_time)
 
-    def _fail(self, batch: ProducerBatch, error: KafkaError, error_for: Callable[[int], KafkaError] | None) -> None:
+    def _fail(self, batch: ProducerBatch, error: KafkaError, error_for: Callable[[int], KafkaError] | None, *,
+              has_its_numbers: bool = False) -> None:
         if batch.may_be_in_log and not batch.is_done:
             error.outcome = UNKNOWN
         if not batch.is_done:
-            self._settle_sequence(batch, error, may_be_in_log=batch.may_be_in_log or error.outcome == UNKNOWN)
+            self._settle_sequence(batch, error, may_be_in_log=batch.may_be_in_log or error.outcome == UNKNOWN,
+                                  has_its_numbers=has_its_numbers)
             self._count_failed(batch.record_count)
         batch.fail(error_for or (lambda _index: error))
 
-    def _settle_sequence(self, batch: ProducerBatch, error: KafkaError, *, may_be_in_log: bool) -> None:
+    def _settle_sequence(self, batch: ProducerBatch, error: KafkaError, *, may_be_in_log: bool,
+                         has_its_numbers: bool = False) -> None:
         if self._transaction_manager is not None:
-            self._transaction_manager.on_failed(batch, error, may_be_in_log=may_be_in_log)
+            self._transaction_manager.on_failed(batch, error, may_be_in_log=may_be_in_log,
+                                                has_its_numbers=has_its_numbers)
 
     def _count_failed(self, record_count: int) -> None:
         self._metrics.add("record-error-total", record_count)

@@ -151,7 +151,8 @@ class TransactionManager:
         for new_batch in new_batches:
             partition.add_in_flight(new_batch)
 
-    def on_failed(self, batch: SequencedBatch, error: KafkaError, *, may_be_in_log: bool) -> None:
+    def on_failed(self, batch: SequencedBatch, error: KafkaError, *, may_be_in_log: bool,
+                  has_its_numbers: bool = False) -> None:
         """The batch failed for good.
 
         Args:
@@ -159,6 +160,8 @@ class TransactionManager:
             error: Why.
             may_be_in_log: Whether we do not know if the broker stored it; then its partition waits until the batches
                 after it tell (`resolve_sequences`), or starts a new epoch.
+            has_its_numbers: The broker's refusal says that it has these numbers: those after it may be in the log, too,
+                and in a new epoch they would be stored a second time.
 
         Source: Java TransactionManager.handleFailedBatch, Sender.failBatch (4.1).
         """
@@ -168,7 +171,8 @@ class TransactionManager:
         if not batch.has_sequence or not is_current or self.fatal_error is not None:
             return
         code = error.code if isinstance(error, ApiError) else None
-        if may_be_in_log and code not in (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID):
+        if has_its_numbers or (may_be_in_log and code not in (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                                                              ErrorCode.UNKNOWN_PRODUCER_ID)):
             self._unresolved[batch.topic_partition] = increment_sequence(batch.last_sequence, 1)
         else:
             self._bump_requested_for.add(batch.topic_partition)
