@@ -184,8 +184,7 @@ def metadata_of(future: FutureRecordMetadata) -> RecordMetadata:
 def move_future(future: FutureRecordMetadata, outcome: ProduceRequestResult, index: int) -> None:
     """Let a future look into another outcome from now on (the batch was split)."""
     with future._result._lock:
-        future._index = index
-        future._result = outcome
+        future._index, future._result = index, outcome  # one step: who moves futures may have to do it again
 
 
 def fail_future(future: FutureRecordMetadata, error: KafkaError) -> None:

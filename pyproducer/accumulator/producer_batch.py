@@ -63,9 +63,8 @@ class ProducerBatch:
 
     __slots__ = ("_life", "_payload", "_state", "attempts", "base_sequence", "codec_id", "created_ms", "is_hurried",
                  "is_sequence_reset", "is_transactional", "last_error", "leader_epoch",
-                 "leader_epoch_at_last_attempt", "may_be_in_log", "open", "parts", "parts_in_doubt",
-                 "producer_epoch", "producer_id", "ranges", "reserved_bytes", "result", "retry_at_ms", "row_count",
-                 "topic_partition")
+                 "leader_epoch_at_last_attempt", "may_be_in_log", "open", "parts", "parts_in_doubt", "producer_epoch",
+                 "producer_id", "ranges", "reserved_bytes", "result", "retry_at_ms", "row_count", "topic_partition")
 
     def __init__(self, topic_partition: TopicPartition, *, created_ms: int, write_limit_bytes: int,
                  reserved_bytes: int, is_split_batch: bool = False, life: Life = UNOWNED) -> None:
@@ -86,7 +85,7 @@ class ProducerBatch:
         self.attempts = 0
         self.last_error: KafkaError | None = None  # of the last failed attempt; told when the delivery times out
         self.may_be_in_log = False  # an attempt ended without an answer
-        self.parts: list[ProducerBatch] = []  # what took its place, when it was SPLIT
+        self.parts: list[ProducerBatch] = []  # that take its place when it is split
         # All parts of a batch that was split and whose whole may be in the log; empty again once one of them is stored.
         self.parts_in_doubt: list[ProducerBatch] = []
         self.retry_at_ms = created_ms  # end of the backoff; drawn once for each failed attempt, jitter included
@@ -274,14 +273,17 @@ class ProducerBatch:
                 batch.parts_in_doubt = in_doubt
         return batches
 
-    def hand_over(self) -> None:
-        """Let the futures look into `parts`, which take this one's place in the list; again is no error."""
+    def hand_over(self, batches: Sequence[ProducerBatch]) -> None:
+        """Let the futures look into the batches that `split` built and that follow this one in the list.
+
+        Again, after an exception half way, is no error.
+        """
         begin = 0
-        for part in self.parts:
-            for future in part.open.futures:
+        for batch in batches:
+            for future in batch.open.futures:
                 if future._result is self.result:
-                    move_future(future, part.result, future._index - begin)
-            begin += part.record_count
+                    move_future(future, batch.result, future._index - begin)
+            begin += batch.record_count
         self.open.futures, self.ranges = [], []
         self.result.split(tuple(part.result for part in self.parts))
 

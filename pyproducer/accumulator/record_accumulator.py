@@ -280,18 +280,29 @@ class RecordAccumulator:
         self.has_split = True
         batch.parts = batch.split(self._batch_size_bytes)
         move(batch, BatchState.SPLIT)
-        return self.finish_split(batch)
-
-    def finish_split(self, batch: ProducerBatch) -> list[ProducerBatch]:
-        """Let the parts take the place of a batch that is SPLIT; again, when that ended half way."""
-        partition = self._partitions[batch.topic_partition]
-        batch.hand_over()
-        with partition.lock:  # last: as long as it is in the list, recovery finds it
-            place = partition.batches.index(batch)
-            partition.batches[place:place + 1] = batch.parts  # their shares of memory sum to the batch's own
-        batch.reserved_bytes = 0
-        move(batch, BatchState.DONE)
+        self._let_parts_follow(batch)
         return batch.parts
+
+    def take_up(self, batch: ProducerBatch) -> bool:
+        """Go on with what was decided of a batch, after an exception ended that half way; False when nothing was."""
+        if batch.state is BatchState.SPLIT:
+            self._let_parts_follow(batch)
+        elif batch.resume():
+            self.finish(batch)
+        else:
+            return False
+        return True
+
+    def _let_parts_follow(self, batch: ProducerBatch) -> None:
+        """Put the parts of a batch behind it, let the futures look there, let it go; each step may be done again."""
+        partition = self._partitions[batch.topic_partition]
+        with partition.lock:
+            if batch.parts[0] not in partition.batches:
+                place = partition.batches.index(batch) + 1
+                partition.batches[place:place] = batch.parts
+        batch.reserved_bytes = 0  # the shares of its parts sum to it
+        batch.hand_over(batch.parts)
+        self.finish(batch)
 
     def expired_batches(self, now_ms: int) -> tuple[list[ProducerBatch], int]:
         """Find the batches whose delivery.timeout.ms passed, wherever they are; they are sealed.
@@ -337,18 +348,20 @@ class RecordAccumulator:
             How many records failed.
         """
         aborted = 0
+        for batch in self.batches():
+            if not (only_undrained and batch.is_in_flight):
+                self.take_up(batch)
         for partition in list(self._busy):
             for batch in list(partition.batches):
                 if only_undrained and batch.is_in_flight:
                     continue
-                if not batch.is_done:
-                    with partition.lock:
-                        batch.seal()
-                    aborted += batch.record_count
-                    if batch.may_be_in_log or batch.state is BatchState.ON_WIRE:
-                        batch.fail(partial(_with_unknown_outcome, error))
-                    else:
-                        batch.fail(lambda _index: error)
+                with partition.lock:
+                    batch.seal()
+                aborted += batch.record_count
+                if batch.may_be_in_log or batch.state is BatchState.ON_WIRE:
+                    batch.fail(partial(_with_unknown_outcome, error))
+                else:
+                    batch.fail(lambda _index: error)
                 self.finish(batch)
         return aborted
 

@@ -73,8 +73,10 @@ class Completion:
             error.outcome = UNKNOWN
             error.__cause__ = bug
             for batch in batches.values():
-                if batch.state is BatchState.ON_WIRE and not batch.is_done:
+                if not self._accumulator.take_up(batch) and batch.state is BatchState.ON_WIRE:
                     self._fail(batch, error, None)
+            if self._transaction_manager is not None:
+                self._transaction_manager.restore(self._accumulator.incomplete())
         for batch in batches.values():
             if batch.is_done:
                 self._accumulator.finish(batch)
@@ -245,11 +247,9 @@ class Completion:
 
     def recover(self, batch: ProducerBatch, now_ms: int) -> None:
         """Bring a batch to where it goes on, after a turn that ended half way; no connection is left."""
-        if batch.resume():
-            self._accumulator.finish(batch)
-        elif batch.state is BatchState.SPLIT:
-            self._accumulator.finish_split(batch)
-        elif batch.state is BatchState.DRAINED:
+        if self._accumulator.take_up(batch):
+            return
+        if batch.state is BatchState.DRAINED:
             move(batch, BatchState.RETRY)  # it never left
         elif batch.state is BatchState.ON_WIRE:
             batch.may_be_in_log = True

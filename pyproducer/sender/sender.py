@@ -75,12 +75,12 @@ class Sender:
         """
         log.warning("A turn of the sender ended half way: all connections are made anew")
         self._client.start_over(now_ms)
-        if self._transaction_manager is not None:
-            self._transaction_manager.restore(self._accumulator.incomplete())
         if self._producer_id_request is not None:
             self._producer_id_request.restart()
         for batch in self._accumulator.batches():
             self._completion.recover(batch, now_ms)
+        if self._transaction_manager is not None:
+            self._transaction_manager.restore(self._accumulator.incomplete())
 
     def abort(self, error: KafkaError) -> int:
         """Fail what is left, when the connections are closed; return how many records that were."""
