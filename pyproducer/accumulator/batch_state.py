@@ -40,6 +40,9 @@ class BatchState(enum.Enum):
     SPLIT = "split"
     DONE = "done"
 
+    # By identity, in C: Enum's own is a Python call, and the sender asks for the state of every batch in each turn.
+    __hash__ = object.__hash__
+
 
 _MOVES: dict[BatchState, frozenset[BatchState]] = {
     BatchState.OPEN: frozenset({BatchState.QUEUED, BatchState.DONE}),

@@ -313,7 +313,15 @@ class RecordAccumulator:
         expired: list[ProducerBatch] = []
         next_expiry_ms = now_ms + self._delivery_timeout_ms
         for partition in list(self._busy):
-            for batch in list(partition.batches):
+            batches = partition.batches
+            if not batches:
+                self._rest(partition)  # a caller got no memory for its first batch
+                continue
+            expiry_ms = batches[0].created_ms + self._delivery_timeout_ms
+            if expiry_ms > now_ms:  # most turns: behind the oldest are only younger ones
+                next_expiry_ms = min(next_expiry_ms, expiry_ms)
+                continue
+            for batch in list(batches):
                 if batch.is_done:
                     continue
                 if not batch.has_reached_delivery_timeout(self._delivery_timeout_ms, now_ms):
@@ -334,6 +342,11 @@ class RecordAccumulator:
             if batch in partition.batches:
                 partition.note_leaving(batch)
                 self._pool.release(batch, partition.batches)
+        self._rest(partition)
+
+    def _rest(self, partition: Partition) -> None:
+        """Look at a partition no more, if it holds nothing."""
+        with partition.lock:
             if not partition.batches:
                 self._busy.pop(partition, None)
 
