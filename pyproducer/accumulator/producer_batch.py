@@ -273,17 +273,17 @@ class ProducerBatch:
                 batch.parts_in_doubt = in_doubt
         return batches
 
-    def hand_over(self, batches: Sequence[ProducerBatch]) -> None:
-        """Let the futures look into the batches that `split` built and that follow this one in the list.
+    def hand_over(self) -> None:
+        """Let the futures look into `parts`, which follow this batch in the list.
 
         Again, after an exception half way, is no error.
         """
         begin = 0
-        for batch in batches:
-            for future in batch.open.futures:
+        for part in self.parts:
+            for future in part.open.futures:
                 if future._result is self.result:
-                    move_future(future, batch.result, future._index - begin)
-            begin += batch.record_count
+                    move_future(future, part.result, future._index - begin)
+            begin += part.record_count
         self.open.futures, self.ranges = [], []
         self.result.split(tuple(part.result for part in self.parts))
 

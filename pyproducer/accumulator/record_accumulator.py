@@ -301,7 +301,7 @@ class RecordAccumulator:
                 place = partition.batches.index(batch) + 1
                 partition.batches[place:place] = batch.parts
         batch.reserved_bytes = 0  # the shares of its parts sum to it
-        batch.hand_over(batch.parts)
+        batch.hand_over()
         self.finish(batch)
 
     def expired_batches(self, now_ms: int) -> tuple[list[ProducerBatch], int]:
