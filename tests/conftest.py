@@ -104,6 +104,9 @@ SLOWEST_FIRST = ("spark", "kafka", "strangers", "contract", "embedded", "propert
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what takes long, unless it is asked for by `-m soak` or by its own name."""
     by_tier = {tier: number for number, tier in enumerate(SLOWEST_FIRST)}
+    for item in items:
+        if tier_of(item.path) == "spark":  # its first test starts Spark and fetches jars: minutes beside a load
+            item.add_marker(pytest.mark.timeout(1500))
     items.sort(key=lambda item: by_tier.get(tier_of(item.path) or "", 0))
     is_named = any("::" in argument for argument in config.args)
     if config.option.markexpr or is_named:
