@@ -8,7 +8,6 @@ Source:  ours. A batch of the accumulator holds ranges of rows instead of a futu
 
 from __future__ import annotations
 
-import copy
 import logging
 import threading
 from array import array
@@ -16,7 +15,7 @@ from collections.abc import Callable, Generator, Iterable
 from typing import Any, NamedTuple
 
 from pyproducer.accumulator.life import UNOWNED, Life
-from pyproducer.accumulator.produce_result import ProduceRequestResult, deadline_after
+from pyproducer.accumulator.produce_result import ProduceRequestResult, own_copy, wait_in_loop
 from pyproducer.common.errors import KafkaError, KafkaTimeoutError
 from pyproducer.common.records import ensure_callable
 from pyproducer.common.waiting import Waiters
@@ -53,7 +52,7 @@ class BatchMetadata:
             KafkaError: The error of the first row that was not; its `outcome` says what became of that row.
         """
         for error in self.errors.values():
-            raise _own_copy(error)
+            raise own_copy(error)
 
     def to_arrow(self) -> Any:
         """Return a pyarrow.RecordBatch of offset, partition and timestamp (ms) that shares the arrays' memory.
@@ -120,13 +119,10 @@ class BatchFuture:
             KafkaTimeoutError: The timeout passed first (phase "future"). Unknown: rows are still on their way.
         """
         if not self._is_done:
-            life = self._life
-            life.ensure_may_wait("result()")
-            deadline_ms = deadline_after(timeout, life.now_ms())
+            deadline_ms = self._life.begin_wait("result()", timeout)
             self._on_wait()
             cell = self._waiters.enter()
-            if not self._is_told and not life.wait(
-                    cell, None if deadline_ms is None else (deadline_ms - life.now_ms()) / 1000):
+            if not self._is_told and not self._life.wait(cell, deadline_ms):
                 raise KafkaTimeoutError(
                     f"{self._left} of {len(self)} rows for {self._metadata.topic} were not done within {timeout} s; "
                     "they are still on their way (delivery.timeout.ms decides how long they are tried)",
@@ -140,7 +136,7 @@ class BatchFuture:
             KafkaTimeoutError: The timeout passed first (phase "future"). Unknown: rows are still on their way.
         """
         for error in self.result(timeout).errors.values():
-            return _own_copy(error)
+            return own_copy(error)
         return None
 
     def add_done_callback(self, fn: Callable[[BatchFuture], object]) -> None:
@@ -157,25 +153,9 @@ class BatchFuture:
             log.exception("a done callback of %r raised", self)
 
     def __await__(self) -> Generator[Any, None, BatchMetadata]:
-        import asyncio
-
         if not self._is_done:
             self._life.ensure_may_wait("await")
-        loop = asyncio.get_running_loop()
-        waiter: asyncio.Future[None] = loop.create_future()
-
-        def release() -> None:
-            if not waiter.done():
-                waiter.set_result(None)
-
-        def wake(_: BatchFuture) -> None:
-            try:
-                loop.call_soon_threadsafe(release)
-            except RuntimeError:
-                log.debug("the event loop that awaited a batch of rows is closed")
-
-        self.add_done_callback(wake)
-        yield from waiter
+        yield from wait_in_loop(self.add_done_callback, "a batch of rows")
         return self._metadata
 
     def __repr__(self) -> str:
@@ -266,9 +246,3 @@ class RowRange(NamedTuple):
         """Note that the rows failed; `error_for` gives the error at an index of the batch."""
         self.future.on_failed(self.order[self.start:self.start + self.row_count],
                               lambda position: error_for(self.first_index + position))
-
-
-def _own_copy(error: BaseException) -> BaseException:
-    own = copy.copy(error)
-    own.__cause__ = error.__cause__ if error.__cause__ is not None else error
-    return own

@@ -37,6 +37,7 @@ from pyproducer.common.errors import (
     ProducerClosedError,
     ProducerDeadError,
 )
+from pyproducer.common.timeouts import checked_timeout
 from pyproducer.common.waiting import Cell, Waiters
 
 _NOBODY = 0
@@ -159,13 +160,21 @@ class Life:
         cell = self._over.enter()
         return self.is_over or self._clock.wait(cell, timeout_s)
 
-    def wait(self, cell: Cell, timeout_s: float | None) -> bool:
-        """Sleep until a cell opens; False when the time is over first."""
-        return self._clock.wait(cell, timeout_s)
+    def begin_wait(self, call: str, timeout: float | None) -> int | None:
+        """Return when a wait of `timeout` seconds for the sender thread is over, in ms; None for one without a limit.
 
-    def now_ms(self) -> int:
-        """Monotonic time, for deadlines of waits."""
-        return self._clock.now_ms()
+        Raises:
+            IllegalStateError: The call may not wait: see `ensure_may_wait`.
+            TypeError: The timeout is not a number.
+            ValueError: The timeout is NaN.
+        """
+        self.ensure_may_wait(call)
+        longest = checked_timeout(timeout)
+        return None if longest is None else self._clock.now_ms() + int(longest * 1000)
+
+    def wait(self, cell: Cell, deadline_ms: int | None) -> bool:
+        """Sleep until a cell opens; False when the time is over first. None is no limit."""
+        return self._clock.wait(cell, None if deadline_ms is None else (deadline_ms - self._clock.now_ms()) / 1000)
 
     # What is allowed.
 

@@ -12,13 +12,13 @@ import copy
 import logging
 import threading
 from collections.abc import Callable, Generator
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from pyproducer.accumulator.life import UNOWNED, Life
 from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.errors import KafkaError, KafkaTimeoutError
 from pyproducer.common.records import RecordMetadata, ensure_callable
-from pyproducer.common.timeouts import checked_timeout
 from pyproducer.common.waiting import Waiters
 from pyproducer.hotpath import FutureRecordMetadata
 
@@ -27,6 +27,7 @@ log = logging.getLogger(__name__)
 OnCompletion = Callable[["RecordMetadata | None", "BaseException | None"], object]
 DoneCallback = Callable[["FutureRecordMetadata"], object]
 NO_TIMESTAMP = -1
+E = TypeVar("E", bound=BaseException)
 
 
 class ProduceRequestResult:
@@ -85,8 +86,7 @@ class ProduceRequestResult:
         cell = self._waiters.enter()
         if self._is_notified:
             return True
-        life = self._life
-        return life.wait(cell, None if deadline_ms is None else (deadline_ms - life.now_ms()) / 1000)
+        return self._life.wait(cell, deadline_ms)
 
     # What the futures of the batch's records do; hotpath's FutureRecordMetadata calls these.
 
@@ -101,9 +101,7 @@ class ProduceRequestResult:
         """Wait for a record and return its error, or None when it was stored."""
         outcome: ProduceRequestResult = future._result
         if not outcome.is_set:
-            life = outcome._life
-            life.ensure_may_wait("result()")
-            deadline_ms = deadline_after(timeout, life.now_ms())
+            deadline_ms = outcome._life.begin_wait("result()", timeout)
             while not outcome.is_set:
                 outcome.on_wait()
                 if not outcome.wait(deadline_ms):
@@ -111,7 +109,7 @@ class ProduceRequestResult:
                         f"The record for {outcome.topic_partition} was not done within {timeout} s; it is still on its "
                         "way (delivery.timeout.ms decides how long it is tried)", phase="future", outcome="unknown")
                 outcome = future._result  # another one when the batch was split
-        return None if outcome.error_for is None else _own_copy(outcome.error_for(future._index))
+        return None if outcome.error_for is None else own_copy(outcome.error_for(future._index))
 
     def add_done_callback(self, future: FutureRecordMetadata, fn: DoneCallback) -> None:
         """Call `fn(future)` once a record is done; at once when it is done already."""
@@ -142,26 +140,10 @@ class ProduceRequestResult:
 
     def await_of(self, future: FutureRecordMetadata) -> Generator[Any, None, RecordMetadata]:
         """Wait for a record in an event loop."""
-        import asyncio
-
         outcome: ProduceRequestResult = future._result
         if not outcome.is_set:
             outcome._life.ensure_may_wait("await")
-        loop = asyncio.get_running_loop()
-        waiter: asyncio.Future[None] = loop.create_future()
-
-        def release() -> None:
-            if not waiter.done():
-                waiter.set_result(None)
-
-        def wake(_: FutureRecordMetadata) -> None:
-            try:
-                loop.call_soon_threadsafe(release)
-            except RuntimeError:
-                log.debug("the event loop that awaited a record is closed")
-
-        self.add_done_callback(future, wake)
-        yield from waiter
+        yield from wait_in_loop(partial(self.add_done_callback, future), "a record")
         return self.result_of(future, 0)
 
     def describe(self, future: FutureRecordMetadata) -> str:
@@ -192,7 +174,7 @@ def fail_future(future: FutureRecordMetadata, error: KafkaError) -> None:
     on_completion, future._on_completion = future._on_completion, None
     if on_completion is not None:
         try:
-            on_completion(None, _own_copy(error))
+            on_completion(None, own_copy(error))
         except BaseException as raised:  # whatever a callback raises changes nothing; no signal arrives on this thread
             log_raised(future._result.topic_partition, raised)
     if future._done_callbacks is not None:
@@ -211,24 +193,34 @@ def failed_future(topic_partition: TopicPartition, error: KafkaError,
     result.set(-1, NO_TIMESTAMP, lambda _index: error)
     if on_completion is not None:
         try:
-            on_completion(None, _own_copy(error))
+            on_completion(None, own_copy(error))
         except Exception as raised:  # what is no Exception may come from outside, as Ctrl-C does, and is the caller's
             log_raised(topic_partition, raised)
     return FutureRecordMetadata(result, 0, NO_TIMESTAMP, -1, -1, None)
 
 
-def deadline_after(timeout: float | None, now_ms: int) -> int | None:
-    """Return when a wait of `timeout` seconds that begins now is over, in ms; None for one without a limit.
+def wait_in_loop(add_done_callback: Callable[[Callable[[Any], None]], None], what: str) -> Generator[Any, None, None]:
+    """Wait in the running event loop until the callback that is added here was called; `what` is for the log."""
+    import asyncio
 
-    Raises:
-        TypeError: It is not a number.
-        ValueError: It is NaN.
-    """
-    longest = checked_timeout(timeout)
-    return None if longest is None else now_ms + int(longest * 1000)
+    loop = asyncio.get_running_loop()
+    waiter: asyncio.Future[None] = loop.create_future()
+
+    def release() -> None:
+        if not waiter.done():
+            waiter.set_result(None)
+
+    def wake(_: object) -> None:
+        try:
+            loop.call_soon_threadsafe(release)
+        except RuntimeError:
+            log.debug("the event loop that awaited %s is closed", what)
+
+    add_done_callback(wake)
+    yield from waiter
 
 
-def _own_copy(error: KafkaError) -> KafkaError:
+def own_copy(error: E) -> E:
     """Return a new exception for one caller, so that tracebacks of several threads do not pile up on one object."""
     own = copy.copy(error)
     own.__cause__ = error.__cause__ if error.__cause__ is not None else error

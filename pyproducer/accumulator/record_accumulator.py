@@ -1,8 +1,8 @@
 """The hand-over between the callers and the sender thread: open batches per partition, bounded by buffer.memory.
 
 Road:    send() -> [RecordAccumulator] | Sender
-Thread:  append, append_rows, hurry_all: any caller. All else: the sender thread. Locks, in order: the table's, then
-         one partition's, then the pool's; never two partitions at once.
+Thread:  append, append_rows, hurry_all: any caller. All else: the sender thread. Locks, in order: one
+         partition's, then the pool's; never two partitions at once.
 Source:  Java RecordAccumulator (4.1). Differs from Java: a batch stays in its partition's list until done, so what
          flush() waits for, what expires and what holds memory are the same batches; batch_state.py says where each is.
 """
@@ -10,9 +10,9 @@ Source:  Java RecordAccumulator (4.1). Differs from Java: a batch stays in its p
 from __future__ import annotations
 
 import copy
-import threading
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from typing import TypeVar
 
 from pyproducer.accumulator.append_result import AppendResult, AppendRowsResult
 from pyproducer.accumulator.batch_state import BatchState, move
@@ -33,6 +33,8 @@ from pyproducer.record.compression import Compressor
 _SURPLUS_BYTES = 75
 """What record_size_upper_bound has above the smallest record: a batch's header of 61 and 14 for longer varints."""
 
+Appended = TypeVar("Appended", AppendResult, AppendRowsResult)
+
 
 class RecordAccumulator:
     """Batches of records that wait for the sender, by partition."""
@@ -50,7 +52,6 @@ class RecordAccumulator:
         self._life = life
         # Java's guaranteeMessageOrder: with one request in flight, one batch of a partition is on the wire.
         self._sends_one_at_a_time = sends_one_at_a_time
-        self._table_lock = threading.Lock()  # guards the creation of partitions
         self._partitions: dict[tuple[str, int], Partition] = {}
         # Those that hold batches, and for a moment one that does not any more: what the sender looks at in each turn.
         # Written with the partition's lock held.
@@ -87,7 +88,7 @@ class RecordAccumulator:
             BufferExhaustedError: No memory within max_block_ms. Not sent.
             ProducerClosedError: The producer is closed. Not sent.
         """
-        owner = self._partitions.get((topic, partition)) or self._create_partition(TopicPartition(topic, partition))
+        owner = self._partitions.get((topic, partition)) or self._create_partition(topic, partition)
         if owner.is_inside:
             raise self._life.inside("send()")
         with owner.lock:
@@ -102,27 +103,21 @@ class RecordAccumulator:
         like_this = 1 + self._batch_size_bytes // (record_bytes - _SURPLUS_BYTES)
         size_bytes = min(max(self._batch_size_bytes, record_bytes) + owner.bookkeeping_bytes(like_this),
                          self._pool.total_bytes)
-        place: Place | None = None
-        try:
-            while True:
-                with owner.lock:
-                    if self.is_closed:
-                        raise self._life.refusal()
-                    # Another caller may have opened a batch while this one waited for memory.
-                    future = owner.try_append(timestamp, key, value, headers, on_completion)
-                    if future is not None:
-                        batch = owner.batches[-1]
-                        return AppendResult(future, batch, batch.is_full, False)
-                    batch = self._new_batch(owner, size_bytes, self._batch_size_bytes)
-                    future = batch.try_append(timestamp, key, value, headers, on_completion)
-                    assert future is not None, "the first record of a batch always has room"
-                    if self._open(owner, batch, place):
-                        return AppendResult(future, batch, batch.is_full, True)
-                place = place or self._pool.enter(size_bytes, max_block_ms)
-                place.wait()
-        finally:
-            if place is not None:
-                place.leave()
+
+        def attempt(place: Place | None) -> AppendResult | None:
+            if self.is_closed:
+                raise self._life.refusal()
+            # Another caller may have opened a batch while this one waited for memory.
+            future = owner.try_append(timestamp, key, value, headers, on_completion)
+            if future is not None:
+                batch = owner.batches[-1]
+                return AppendResult(future, batch, batch.is_full, False)
+            batch = self._new_batch(owner, size_bytes, self._batch_size_bytes)
+            future = batch.try_append(timestamp, key, value, headers, on_completion)
+            assert future is not None, "the first record of a batch always has room"
+            return AppendResult(future, batch, batch.is_full, True) if self._open(owner, batch, place) else None
+
+        return self._append_with_memory(owner, size_bytes, max_block_ms, attempt)
 
     def append_rows(self, topic: str, partition: int, rows: BatchRows, start: int, end: int,
                     max_block_ms: int) -> AppendRowsResult:
@@ -145,7 +140,7 @@ class RecordAccumulator:
             BufferExhaustedError: No memory within max_block_ms. Not sent.
             ProducerClosedError: The producer is closed. Not sent.
         """
-        owner = self._partitions.get((topic, partition)) or self._create_partition(TopicPartition(topic, partition))
+        owner = self._partitions.get((topic, partition)) or self._create_partition(topic, partition)
         if owner.is_inside:
             raise self._life.inside("send_batch()")
         with owner.lock:
@@ -155,25 +150,19 @@ class RecordAccumulator:
         size_bytes = max(rows.batch_size_bytes, rows.chunk.size_upper_bound(rows.order[start]))
         # Never more than there is: what fits alone must not wait for ever for what is kept beside it.
         size_bytes = min(size_bytes + owner.bookkeeping_bytes(0), self._pool.total_bytes)
-        place: Place | None = None
-        try:
-            while True:
-                with owner.lock:
-                    # Another caller may have opened a batch while this one waited for memory.
-                    result = self._append_rows(owner, rows, start, end)
-                    if result is not None:
-                        return result
-                    batch = self._new_batch(owner, size_bytes, rows.batch_size_bytes)
-                    count = batch.append_rows(rows, start, end)
-                    if start + count < end:
-                        batch.seal()
-                    if self._open(owner, batch, place):
-                        return AppendRowsResult(count, batch, batch.is_full, True)
-                place = place or self._pool.enter(size_bytes, max_block_ms)
-                place.wait()
-        finally:
-            if place is not None:
-                place.leave()
+
+        def attempt(place: Place | None) -> AppendRowsResult | None:
+            # Another caller may have opened a batch while this one waited for memory.
+            result = self._append_rows(owner, rows, start, end)
+            if result is not None:
+                return result
+            batch = self._new_batch(owner, size_bytes, rows.batch_size_bytes)
+            count = batch.append_rows(rows, start, end)
+            if start + count < end:
+                batch.seal()
+            return AppendRowsResult(count, batch, batch.is_full, True) if self._open(owner, batch, place) else None
+
+        return self._append_with_memory(owner, size_bytes, max_block_ms, attempt)
 
     def hurry_all(self) -> list[ProducerBatch]:
         """Let no batch linger of those that are not done now, and return them; the futures of some may be told."""
@@ -314,8 +303,9 @@ class RecordAccumulator:
         next_expiry_ms = now_ms + self._delivery_timeout_ms
         for partition in list(self._busy):
             batches = partition.batches
-            if not batches:
-                self._rest(partition)  # a caller got no memory for its first batch
+            if not batches:  # a caller got no memory for its first batch
+                with partition.lock:
+                    self._rest(partition)
                 continue
             expiry_ms = batches[0].created_ms + self._delivery_timeout_ms
             if expiry_ms > now_ms:  # most turns: behind the oldest are only younger ones
@@ -342,13 +332,12 @@ class RecordAccumulator:
             if batch in partition.batches:
                 partition.note_leaving(batch)
                 self._pool.release(batch, partition.batches)
-        self._rest(partition)
+            self._rest(partition)
 
     def _rest(self, partition: Partition) -> None:
-        """Look at a partition no more, if it holds nothing."""
-        with partition.lock:
-            if not partition.batches:
-                self._busy.pop(partition, None)
+        """Look at a partition no more, if it holds nothing. With its lock held."""
+        if not partition.batches:
+            self._busy.pop(partition, None)
 
     def abort_batches(self, error: KafkaError, *, only_undrained: bool = False) -> int:
         """Fail the batches that are incomplete.
@@ -407,9 +396,32 @@ class RecordAccumulator:
             batch.is_hurried = True
             self.on_hurried()
 
-    def _create_partition(self, topic_partition: TopicPartition) -> Partition:
-        with self._table_lock:
-            return self._partitions.setdefault(topic_partition, Partition(topic_partition))
+    def _create_partition(self, topic: str, partition: int) -> Partition:
+        topic_partition = TopicPartition(topic, partition)
+        return self._partitions.setdefault(topic_partition, Partition(topic_partition))  # one step: the first one stays
+
+    def _append_with_memory(self, partition: Partition, size_bytes: int, max_block_ms: int,
+                            attempt: Callable[[Place | None], Appended | None]) -> Appended:
+        """Call `attempt` with the partition's lock held, and again whenever memory may have come, until it appended.
+
+        Args:
+            partition: Where to.
+            size_bytes: How much memory a new batch takes.
+            max_block_ms: Longest wait for it.
+            attempt: Appends to the open batch, or opens one from a place among those who wait; None without memory.
+        """
+        place: Place | None = None
+        try:
+            while True:
+                with partition.lock:
+                    result = attempt(place)
+                if result is not None:
+                    return result
+                place = place or self._pool.enter(size_bytes, max_block_ms)
+                place.wait()
+        finally:
+            if place is not None:
+                place.leave()
 
     def _open(self, partition: Partition, batch: ProducerBatch, place: Place | None) -> bool:
         """Put a batch with its first records into a partition's list, if there is memory. With the lock held."""

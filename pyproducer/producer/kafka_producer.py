@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, overload
 
 from pyproducer.accumulator.batch_future import BatchFuture
 from pyproducer.accumulator.life import Life, LifeState
-from pyproducer.accumulator.produce_result import OnCompletion, deadline_after
+from pyproducer.accumulator.produce_result import OnCompletion
 from pyproducer.common.cluster import PartitionInfo
 from pyproducer.common.errors import KafkaTimeoutError
 from pyproducer.common.records import HeaderLike, ProducerRecord, to_topic
@@ -167,8 +167,7 @@ class KafkaProducer(ProducerBase):
         """
         runtime = self._runtime
         life = runtime.life
-        life.ensure_may_wait("flush()")
-        deadline_ms = deadline_after(timeout, life.now_ms())
+        deadline_ms = life.begin_wait("flush()", timeout)
         results = [batch.result for batch in runtime.accumulator.hurry_all()]
         runtime.client.wakeup()
         while results:
@@ -231,8 +230,7 @@ class KafkaProducer(ProducerBase):
             return
         if life.is_on_sender_thread or self._runtime.accumulator.is_inside_any_append():
             where = "a callback" if life.is_on_sender_thread else "a signal's handler, or a finalizer, during send()"
-            self._runtime.record_sender.refuse()
-            self._runtime.io_thread.begin_close(f"close() was called in {where}", longest)
+            self._runtime.begin_close(f"close() was called in {where}", longest)
             return
         self._runtime.io_thread.close(f"close() was called in thread {threading.current_thread().name!r}", longest)
         _await_end(self._runtime, longest)
@@ -272,8 +270,7 @@ def _close_dropped(runtime: ProducerRuntime) -> None:
     """Close a producer whose last reference went: loudly, without losing its records, and without a wait for them."""
     if runtime.life.is_open:
         count = runtime.accumulator.incomplete_record_count()
-        runtime.record_sender.refuse()
-        runtime.io_thread.begin_close("its last reference went", _EXIT_TIMEOUT_SECONDS)
+        runtime.begin_close("its last reference went", _EXIT_TIMEOUT_SECONDS)
         _warn_unclosed(runtime, count)
 
 

@@ -62,6 +62,11 @@ class ProducerRuntime:
     io_thread: IoThread
     metrics: Metrics
 
+    def begin_close(self, by: str, timeout_s: float | None) -> None:
+        """Begin to close where no lock may be taken: in a callback, a finalizer, a signal's handler during send()."""
+        self.record_sender.refuse()
+        self.io_thread.begin_close(by, timeout_s)
+
 
 def build_runtime(config: ProducerConfig, key_serializer: object, value_serializer: object,
                   on_end: Callable[[Life], None]) -> ProducerRuntime:

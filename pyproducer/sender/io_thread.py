@@ -19,6 +19,7 @@ from pyproducer.accumulator.record_accumulator import RecordAccumulator
 from pyproducer.common.clock import Clock
 from pyproducer.common.errors import KafkaError, ProducerClosedError
 from pyproducer.common.waiting import new_cell
+from pyproducer.sender.sender import NEVER_MS
 
 if TYPE_CHECKING:
     from pyproducer.client.kafka_client import KafkaClient
@@ -28,7 +29,6 @@ log = logging.getLogger(__name__)
 # After an error that nobody expected: long enough not to fill a log, short enough to be a hiccup.
 _PAUSE_AFTER_BUG_SECONDS = 0.1
 _MOST_FAILED_TURNS = 10
-NEVER_MS = 2**31 - 1
 
 
 class SteppedSender(Protocol):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import time
 from types import SimpleNamespace
@@ -12,6 +13,7 @@ from pyproducer import hotpath
 from pyproducer.accumulator.life import Life
 from pyproducer.common.clock import SystemClock
 from pyproducer.common.errors import BufferExhaustedError, ForkedProducerError, ProducerClosedError
+from pyproducer.hotpath import _python
 from tests.property.test_twins import FixedMetadata, make_sender
 
 pytestmark = pytest.mark.skipif(hotpath.FastRoad is None, reason="the compiled twin does not run here")
@@ -105,3 +107,11 @@ def test_send_when_a_route_has_no_partition_then_the_python_road_takes_the_recor
     road.send("t", b"v")
     road.send("t", b"v", key=b"k")
     assert accumulator.incomplete_record_count() == 2
+
+
+def test_send_when_looked_up_then_both_twins_say_the_same():
+    """A compiled file needs its own text of the docstring: the Python text's is not loaded beside it."""
+    twins = _python.ProducerBase.send, hotpath.ProducerBase.send
+    assert twins[0] is not twins[1]
+    assert len({inspect.getdoc(send) for send in twins}) == 1
+    assert len({tuple(inspect.signature(send).parameters) for send in twins}) == 1
