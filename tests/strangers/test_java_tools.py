@@ -106,7 +106,8 @@ def test_console_producer_and_consumer_groups_offsets_and_deleted_records(
 
 def test_kafka_transactions_lists_and_describes(broker: EmbeddedBroker) -> None:
     broker.create_topic("roots", 1)
-    producer = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "digger"})
+    producer = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "digger",
+                                         "transaction.timeout.ms": 900_000})  # a JVM may take a minute to start
     producer.init_transactions(30)
     producer.begin_transaction()
     producer.produce("roots", b"carrot")
