@@ -40,10 +40,14 @@ class ProducerMetadata:
         clock: For the callers' waits.
         bootstrap: The addresses to begin with.
         allow_auto_topic_creation: Whether asking for an unknown topic may create it, if the broker does so.
+        on_snapshot: Given each snapshot that is new, in order; called with the lock held.
+        take_used: Gives the topics that records were sent to since it was called last.
     """
 
     def __init__(self, *, refresh_backoff: ExponentialBackoff, metadata_max_age_ms: int, metadata_max_idle_ms: int,
-                 clock: Clock, bootstrap: Sequence[tuple[str, int]], allow_auto_topic_creation: bool = True) -> None:
+                 clock: Clock, bootstrap: Sequence[tuple[str, int]], allow_auto_topic_creation: bool = True,
+                 on_snapshot: Callable[[Cluster], None] = lambda _cluster: None,
+                 take_used: Callable[[], Iterable[str]] = tuple) -> None:
         self._refresh_backoff = refresh_backoff
         self._max_age_ms = metadata_max_age_ms
         self._max_idle_ms = metadata_max_idle_ms
@@ -53,7 +57,9 @@ class ProducerMetadata:
         self._lock = threading.RLock()  # guards all fields below; taken last, never around another lock
         self._waiters = Waiters()            # callers who wait for news
         self._nodes_to_ask = bootstrap_nodes(bootstrap)
-        self._cluster = Cluster(nodes=self._nodes_to_ask)   # replaced as a whole; read without the lock
+        self._on_snapshot = on_snapshot
+        self._take_used = take_used
+        self._take(Cluster(nodes=self._nodes_to_ask))
         self._is_new_start = False  # the bootstrap addresses are asked again: another cluster may answer
         self._topic_errors: dict[str, ErrorCode] = {}       # replaced as a whole; read without the lock
         # Topic -> when it is idle. Callers write the time of a known topic without the lock, see `add`.
@@ -226,6 +232,8 @@ class ProducerMetadata:
                                        self._allow_auto_topic_creation)
             if not self._need_full_update and not self._need_partial_update:
                 self._answers_without_news = 0  # Periodic: the last answers say nothing of this one.
+            for topic in self._take_used():
+                self._topics[topic] = now_ms + self._max_idle_ms
             for topic, idle_at_ms in list(self._topics.items()):
                 if idle_at_ms <= now_ms and topic not in self._new_topics:
                     del self._topics[topic]
@@ -256,7 +264,7 @@ class ProducerMetadata:
             self._need_full_update = self._need_full_update or merged.needs_refresh
             self._new_topics -= merged.topics_answered
             self._topic_errors = merged.topic_errors
-            self._cluster = merged.cluster
+            self._take(merged.cluster)
             self._nodes_to_ask = tuple(merged.cluster.nodes.values())
             self._update_version += 1
             self._failed_attempts = 0
@@ -295,7 +303,9 @@ class ProducerMetadata:
             The partitions whose leader is newer now: they may be sent again without a backoff.
         """
         with self._lock:
-            self._cluster, updated = with_leaders(self._cluster, leaders, nodes)
+            cluster, updated = with_leaders(self._cluster, leaders, nodes)
+            if cluster is not self._cluster:
+                self._take(cluster)
             if updated and not self.is_bootstrap:
                 self._nodes_to_ask = tuple(self._cluster.nodes.values())
             return updated
@@ -313,7 +323,7 @@ class ProducerMetadata:
         with self._lock:
             self._set_bootstrap(self.bootstrap_addresses)
             if forget_leaders:
-                self._cluster = without_leaders(self._cluster, self._nodes_to_ask)
+                self._take(without_leaders(self._cluster, self._nodes_to_ask))
             else:
                 known = tuple(node for node_id, node in self._cluster.nodes.items() if node_id >= 0)
                 self._nodes_to_ask += known
@@ -347,7 +357,11 @@ class ProducerMetadata:
         was_at_start = self._update_version == 0
         self._nodes_to_ask = bootstrap_nodes(addresses)
         if was_at_start:
-            self._cluster = Cluster(nodes=self._nodes_to_ask)
+            self._take(Cluster(nodes=self._nodes_to_ask))
+
+    def _take(self, cluster: Cluster) -> None:
+        self._cluster = cluster  # replaced as a whole; read without the lock
+        self._on_snapshot(cluster)
 
     def _set_fatal(self, error: KafkaError) -> None:
         self._fatal = error

@@ -7,8 +7,11 @@ Source:  Java ProducerRecord, RecordMetadata, Header (4.1).
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterable
 from typing import Any, NamedTuple, Union
+
+from pyproducer.hotpath import RecordParts
 
 MAX_PARTITION = 2**31 - 1
 
@@ -22,7 +25,7 @@ class Header(NamedTuple):
 
 HeaderLike = Union[Header, "tuple[str, bytes | None]"]
 NO_HEADERS: tuple[Header, ...] = ()
-_set = object.__setattr__
+_PARTS = frozenset({"headers", "key", "partition", "timestamp", "topic", "value"})
 
 
 def to_headers(headers: Iterable[Any] | None) -> tuple[Header, ...]:
@@ -67,11 +70,15 @@ def _refusal(headers: Any, why: str) -> TypeError:
     return TypeError(why)
 
 
-class ProducerRecord:
+def _constructor(topic: str, value: Any = None, key: Any = None, *, partition: int | None = None,
+                 timestamp: int | None = None, headers: Iterable[HeaderLike] | None = None) -> None:
+    """What ProducerRecord is called with; for its signature."""
+
+
+class ProducerRecord(RecordParts):
     """A record to send: topic and value, and what else is known of it.
 
-    What was checked when it was made cannot be changed after, as in Java; an interceptor makes another record. Only
-    `headers` can be replaced, by others that are checked too.
+    What was checked when it was made cannot be changed after; an interceptor makes another record.
 
     Args:
         topic: Name of the topic, not empty.
@@ -85,49 +92,49 @@ class ProducerRecord:
         TypeError: A part has the wrong type. Not sent.
         ValueError: A part is out of range. Not sent.
 
-    Source: Java ProducerRecord (4.1).
+    Source: Java ProducerRecord (4.1). Differs from Java: the headers cannot be changed either.
     """
 
-    __slots__ = ("headers", "key", "partition", "timestamp", "topic", "value")
-    topic: str
-    value: Any
-    key: Any
-    partition: int | None
-    timestamp: int | None
-    headers: tuple[Header, ...]
+    __slots__ = ()
+    # The constructor is inherited, compiled where that is possible, and compiled code has no signature to ask for.
+    __signature__ = inspect.signature(_constructor)
 
-    def __init__(self, topic: str, value: Any = None, key: Any = None, *, partition: int | None = None,
-                 timestamp: int | None = None, headers: Iterable[HeaderLike] | None = None) -> None:
+    @staticmethod
+    def checked(topic: str, partition: int | None, timestamp: int | None,
+                headers: Iterable[HeaderLike] | None) -> tuple[str, int | None, int | None, tuple[Header, ...]]:
+        """Return parts as they are kept, or raise; the constructor's."""
         topic = to_topic(topic)
         if partition is not None:
             ensure_partition(partition)
         if timestamp is not None:
             ensure_timestamp(timestamp)
-        _set(self, "topic", topic)
-        _set(self, "value", value)
-        _set(self, "key", key)
-        _set(self, "partition", partition)
-        _set(self, "timestamp", timestamp)
-        _set(self, "headers", to_headers(headers))
+        return topic, partition, timestamp, to_headers(headers)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name == "headers":
-            value = to_headers(value)
-        elif name in ProducerRecord.__slots__:
+        if name in _PARTS:
             raise AttributeError(f"{name} of a ProducerRecord cannot be changed: make another record with "
                                  f"{name}={value!r}")
-        _set(self, name, value)
+        object.__setattr__(self, name, value)
 
     def __delattr__(self, name: str) -> None:
-        if name in ProducerRecord.__slots__:
+        if name in _PARTS:
             raise AttributeError(f"{name} of a ProducerRecord cannot be deleted: make another record without it")
         object.__delattr__(self, name)
 
-    def __setstate__(self, state: tuple[dict[str, Any] | None, dict[str, Any]]) -> None:
-        """Take what pickle and copy kept: the attributes of a subclass, and ours."""
-        for fields in state:
-            for name, value in (fields or {}).items():
-                _set(self, name, value)
+    def __getstate__(self) -> tuple[dict[str, Any], tuple[Any, ...]]:
+        """Return what pickle and copy keep: the attributes of a subclass, and ours."""
+        own = dict(getattr(self, "__dict__", {}))
+        for kind in type(self).__mro__:
+            for name in getattr(kind, "__slots__", ()):
+                if name not in _PARTS and hasattr(self, name):
+                    own[name] = getattr(self, name)
+        return own, self._parts()
+
+    def __setstate__(self, state: tuple[dict[str, Any], tuple[Any, ...]]) -> None:
+        own, (topic, partition, timestamp, key, value, headers) = state
+        self.fill(topic, value, key, partition, timestamp, headers)
+        for name, attribute in own.items():
+            object.__setattr__(self, name, attribute)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, ProducerRecord):

@@ -5,7 +5,7 @@
 A compiled module belongs to the first interpreter of a process that imports it. In any other (mod_wsgi runs one for
 each application) the Python text runs.
 
-Road:    partitioner, accumulator -> [hotpath] -> record
+Road:    [application] -> [hotpath] -> accumulator, record
 Thread:  see _python.py, the definition.
 Source:  ours. Imports nothing of ours.
 """
@@ -21,6 +21,8 @@ _NAMES = ("BatchBuffer", "OpenBatch", "FutureRecordMetadata", "encode_headers", 
           "murmur2", "record_size_upper_bound", "run_callbacks", "varint")
 _COLUMN_NAMES = ("Column", "ColumnChunk", "binary_column", "dictionary_column", "encode_header_rows", "items_column",
                  "sort_rows", "store_rows")
+_ROAD_NAMES = ("AS_IS", "CALLED", "TEXT", "Acknowledgement", "ProducerBase", "RecordParts", "Road", "Route",
+               "RouteTable", "StickyPartition")
 _BUILT_FILES = ("_native", "_native_columns", "_native_road")
 _SOCKET_FILE = "_native_socket"
 HEADER_SIZE_BYTES = 61
@@ -81,7 +83,6 @@ if TYPE_CHECKING:
         BatchBuffer,
         FutureRecordMetadata,
         OpenBatch,
-        ProducerBase,
         encode_headers,
         encode_uvarint,
         encode_varint,
@@ -100,6 +101,18 @@ if TYPE_CHECKING:
         sort_rows,
         store_rows,
     )
+    from pyproducer.hotpath._python_road import (
+        AS_IS,
+        CALLED,
+        TEXT,
+        Acknowledgement,
+        ProducerBase,
+        RecordParts,
+        Road,
+        Route,
+        RouteTable,
+        StickyPartition,
+    )
 else:
     _twin = importlib.import_module(f"pyproducer.hotpath._{IMPL}")
     for _name in _NAMES:
@@ -108,13 +121,9 @@ else:
     for _name in _COLUMN_NAMES:
         globals()[_name] = getattr(_columns, _name)
 
-    _road = importlib.import_module("pyproducer.hotpath._native_road" if IMPL == "native" else
-                                    "pyproducer.hotpath._python")
-    ProducerBase = _road.ProducerBase
-
-# The whole of send() as one native call. It has no Python text of its own: what it does is defined by RecordSender in
-# producer/do_send.py, to which it hands everything that it does not take.
-FastRoad: Any = importlib.import_module("pyproducer.hotpath._native_road").FastRoad if IMPL == "native" else None
+    _road = importlib.import_module(f"pyproducer.hotpath._{IMPL}_road")
+    for _name in _ROAD_NAMES:
+        globals()[_name] = getattr(_road, _name)
 
 # Calls to a socket without giving up the interpreter; None where they were not compiled: no Python text could do that,
 # so socket.socket's own methods stand for PromptSocket's. Windows, whose sockets are no files, has none either.
@@ -123,18 +132,26 @@ _socket = (importlib.import_module(f"pyproducer.hotpath.{_SOCKET_FILE}")
 PromptSocket: Any = getattr(_socket, "PromptSocket", None)
 
 __all__ = [
+    "AS_IS",
+    "CALLED",
     "HEADER_SIZE_BYTES",
     "IMPL",
     "IS_FALLBACK",
     "REFUSAL",
+    "TEXT",
+    "Acknowledgement",
     "BatchBuffer",
     "Column",
     "ColumnChunk",
-    "FastRoad",
     "FutureRecordMetadata",
     "OpenBatch",
     "ProducerBase",
     "PromptSocket",
+    "RecordParts",
+    "Road",
+    "Route",
+    "RouteTable",
+    "StickyPartition",
     "binary_column",
     "dictionary_column",
     "encode_header_rows",

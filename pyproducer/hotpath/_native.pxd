@@ -63,4 +63,5 @@ cdef class OpenBatch(BatchBuffer):
     cdef public bint is_closed
 
     cdef int reserve(self, Py_ssize_t size) except -1
-    cdef object add(self, int64_t timestamp, bytes key, bytes value, headers, on_completion)
+    cdef object add(self, int64_t timestamp, bytes key, bytes value, headers, Py_ssize_t headers_bound,
+                    on_completion)

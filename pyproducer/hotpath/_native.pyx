@@ -300,10 +300,13 @@ cdef class OpenBatch(BatchBuffer):
 
     def try_append(self, int64_t timestamp, bytes key, bytes value, headers, on_completion):
         """Add a record and return its future, or None when the batch is closed or has no room."""
-        return self.add(timestamp, key, value, headers, on_completion)
+        cdef Py_ssize_t headers_bound = 0
+        if headers:
+            for header_key, header_value in headers:
+                headers_bound += 10 + 4 * len(header_key) + (0 if header_value is None else len(header_value))
+        return self.add(timestamp, key, value, headers, headers_bound, on_completion)
 
-    cdef object add(self, int64_t timestamp, bytes key, bytes value, headers, on_completion):
-        cdef Py_ssize_t needed
+    cdef object add(self, int64_t timestamp, bytes key, bytes value, headers, Py_ssize_t headers_bound, on_completion):
         cdef Py_ssize_t key_size = -1 if key is None else PyBytes_GET_SIZE(key)
         cdef Py_ssize_t value_size = -1 if value is None else PyBytes_GET_SIZE(value)
         cdef bytes encoded_headers = None
@@ -316,13 +319,9 @@ cdef class OpenBatch(BatchBuffer):
         future = FutureRecordMetadata.__new__(FutureRecordMetadata)
         if self.is_closed:
             return None
-        if self.record_count:
-            needed = OVERHEAD_BYTES + key_size + value_size
-            if headers:
-                for header_key, header_value in headers:
-                    needed += 10 + 4 * len(header_key) + (0 if header_value is None else len(header_value))
-            if self.used + needed > self.write_limit_bytes:
-                return None
+        if self.record_count and (self.used + OVERHEAD_BYTES + key_size + value_size + headers_bound
+                                  > self.write_limit_bytes):
+            return None
         future._result = self.result
         future._index = self.record_count
         future._timestamp = timestamp

@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 """The compiled twin of _python_columns.py, which is the definition: same names, same bytes, same exceptions.
 
-Looking at columns gives the GIL up; `append_to` does not, because FastRoad appends to the same batches without a lock.
+Looking at columns gives the GIL up; `append_to` does not, because the road appends to the same batches without a lock.
 
 Road:    send_batch() -> [ColumnChunk] -> OpenBatch ... completion -> [store_rows] -> BatchFuture
 Thread:  as in _python_columns.py.

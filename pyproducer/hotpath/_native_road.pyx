@@ -1,21 +1,23 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""send() as one compiled call; what it does is defined by RecordSender in producer/do_send.py.
+"""The compiled twin of _python_road.py, which is the definition: the whole of send().
 
-It runs under the GIL and gives it up only where it calls Python (the slow road, the wake-up), so that looking at a batch
-and appending to it is one step for every other thread: no lock of a partition is taken.
+It runs under the GIL and gives it up only where it calls Python (serializers, upcalls), so that looking at a batch and
+appending to it is one step for every other thread: no lock of a partition is taken. Only what opens a batch, waits or
+fails goes to the upcalls.
 
-Road:    send() -> [FastRoad] -> OpenBatch
+Road:    [application] -> send() -> [gate, interceptors, serializers, size, partition] -> OpenBatch
 Thread:  any caller.
-Source:  ours.
+Source:  _python_road.py; Java KafkaProducer.doSend (4.1).
 """
 
+cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
 from cpython.dict cimport PyDict_GetItem
 from cpython.list cimport PyList_CheckExact
 from cpython.long cimport PyLong_CheckExact
 from cpython.object cimport PyCallable_Check, PyObject
 from cpython.tuple cimport PyTuple_Check, PyTuple_CheckExact, PyTuple_GET_ITEM, PyTuple_GET_SIZE
-from cpython.unicode cimport PyUnicode_CheckExact, PyUnicode_GET_LENGTH
+from cpython.unicode cimport PyUnicode_AsUTF8String, PyUnicode_CheckExact, PyUnicode_GET_LENGTH
 from libc.stdint cimport int64_t, uint8_t
 
 from pyproducer.hotpath._native cimport HEADER_BYTES, OVERHEAD_BYTES, OpenBatch, hash_key
@@ -32,202 +34,351 @@ cdef extern from "Python.h":
     long long PyLong_AsLongLongAndOverflow(object number, int *overflow) except? -1
 
 cdef enum:
-    # metadata.max.idle.ms is minutes, so a topic in use is reported once a second; see do_send.py.
-    TOUCH_INTERVAL_MS = 1000
+    FORM_AS_IS = 0
+    FORM_TEXT = 1
+    FORM_CALLED = 2
+    POSITIVE_MASK = 0x7FFFFFFF
+    MOST_PARTITION = 0x7FFFFFFF
+
+AS_IS, TEXT, CALLED = 0, 1, 2
+
+
+@cython.auto_pickle(False)
+cdef class RecordParts:
+    """The fields of a ProducerRecord, written once; see _python_road.py."""
+
+    cdef readonly object topic
+    cdef readonly object value
+    cdef readonly object key
+    cdef readonly object partition
+    cdef readonly object timestamp
+    cdef readonly object headers
+
+    def __init__(self, topic, value=None, key=None, *, partition=None, timestamp=None, headers=None):
+        if (headers is None or is_empty_tuple(headers)) and PyUnicode_CheckExact(topic) and PyUnicode_GET_LENGTH(topic) and (
+                is_plain_partition(partition) and is_plain_timestamp(timestamp)):
+            headers = ()
+        else:
+            topic, partition, timestamp, headers = self.checked(topic, partition, timestamp, headers)
+        self.fill(topic, value, key, partition, timestamp, headers)
+
+    cpdef fill(self, topic, value, key, partition, timestamp, headers):
+        """Write all fields, of which nothing is checked: for a copy."""
+        self.topic = topic
+        self.value = value
+        self.key = key
+        self.partition = partition
+        self.timestamp = timestamp
+        self.headers = headers
+
+
+cdef class StickyPartition:
+    """The partition that a topic's records without key go to for now, and how many bytes it got."""
+
+    cdef readonly int64_t limit_bytes
+    cdef readonly int64_t partition
+    cdef readonly int64_t produced_bytes
+
+    def __init__(self, int64_t limit_bytes):
+        self.limit_bytes = limit_bytes
+        self.partition = -1
+
+    cpdef bint add(self, int64_t partition, int64_t size_bytes, bint can_switch):
+        """Count bytes that were appended; whether it is another partition's turn."""
+        if partition != self.partition:
+            return False
+        self.produced_bytes += size_bytes
+        return self.produced_bytes >= self.limit_bytes and (can_switch or self.produced_bytes >= 2 * self.limit_bytes)
+
+    def switch_to(self, int64_t partition):
+        """Go on with another partition, of which nothing is counted yet."""
+        self.partition = partition
+        self.produced_bytes = 0
 
 
 cdef class Route:
-    """What the fast road knows of one topic: its open batches by partition, and how keyless records are spread.
+    """What send() knows of one topic, as of one snapshot; besides the definition's fields its open batches."""
 
-    `count` is the highest index and one more. Partitions between may be missing: they never have an open batch, and
-    `begin` waits for them.
-    """
-
-    cdef Py_ssize_t count
-    cdef int64_t touched_ms
+    cdef readonly Py_ssize_t count
+    cdef readonly bint hashes_keys
+    cdef readonly object turns
+    cdef readonly tuple available
+    cdef readonly StickyPartition sticky
+    cdef public bint is_used
     cdef list open_batches
-    cdef object counter
-    cdef tuple available
 
-    def __init__(self, Py_ssize_t count, int64_t touched_ms, counter, tuple available):
+    def __init__(self, Py_ssize_t count, bint hashes_keys, turns=None, tuple available=(),
+                 StickyPartition sticky=None):
+        if count < 1 or (turns is not None and not available):
+            raise ValueError(f"a route to {count} partitions, {len(available)} of them available, leads nowhere")
         self.count = count
-        self.touched_ms = touched_ms
-        self.open_batches = [None] * count
-        self.counter = counter
+        self.hashes_keys = hashes_keys
+        self.turns = turns
         self.available = available
+        self.sticky = sticky
+        # Partitions that are missing never have an open batch.
+        self.open_batches = [None] * count
 
 
-cdef class FastRoad:
-    """send() as one call: bytes or None in, DefaultPartitioner or a given partition, an open batch with room.
+cdef class RouteTable:
+    """The routes of the present snapshot; see _python_road.py."""
 
-    The first record of a batch goes to `begin`, which opens it and announces it here, everything else to `slow`,
-    RecordSender.send.
+    cdef readonly object cluster
+    cdef readonly dict routes
+    cdef set used
 
-    Args:
-        slow: What does the whole of send(); called with the same arguments.
-        begin: What opens a batch for a record of which the rest is known: RecordSender.begin_batch.
-        metadata: Its `_cluster` is the snapshot that the routes belong to.
-        max_record_bytes: Records above it are the slow road's to refuse.
-        wakeup: Wakes the sender; called when a batch is full.
-        record_class: ProducerRecord, whose parts were checked when it was made.
-    """
-
-    cdef object slow
-    cdef object begin
-    cdef dict metadata_fields
-    cdef object wakeup
-    cdef type record_class
-    cdef object cluster
-    cdef dict routes
-    cdef Py_ssize_t max_record_bytes
-    cdef public bint is_closed
-
-    def __init__(self, slow, begin, metadata, Py_ssize_t max_record_bytes, wakeup, type record_class):
-        self.slow = slow
-        self.begin = begin
-        # Its dict, because one look-up in a dict is a third of an attribute's; the producer's metadata lives as long.
-        self.metadata_fields = metadata.__dict__
-        self.max_record_bytes = max_record_bytes
-        self.wakeup = wakeup
-        self.record_class = record_class
+    def __init__(self):
         self.routes = {}
-        self.is_closed = False
+        self.used = set()
 
-    def knows(self, cluster, str topic):
-        """Whether a topic of this snapshot was learned."""
-        return cluster is self.cluster and topic in self.routes
+    def renew(self, cluster):
+        """Take in a snapshot."""
+        cdef dict gone = self.routes
+        for topic, route in gone.items():
+            if (<Route>route).is_used:
+                self.used.add(topic)
+        self.cluster = cluster
+        self.routes = {}
 
-    def begin_topic(self, cluster, str topic, Py_ssize_t count, int64_t touched_ms, counter, tuple available):
-        """Learn a topic, or that it was reported as in use; forgets all topics of an older snapshot."""
-        cdef Route route
-        if cluster is not self.cluster:
-            self.routes = {}
-            self.cluster = cluster
-        route = self.routes.get(topic)
-        if route is None:
-            # Without a partition to choose, which no snapshot says of a topic that it knows, there is no route.
-            if count > 0 and (counter is None or available):
-                self.routes[topic] = Route(count, touched_ms, counter, available)
-        else:
-            route.touched_ms = touched_ms
+    def add(self, cluster, str topic, Route route not None):
+        """Keep a route, if the snapshot that it was made of is the present one."""
+        if self.cluster is cluster:
+            self.routes[topic] = route
 
     def open_batch(self, str topic, Py_ssize_t partition, OpenBatch batch not None):
-        """Learn the batch that takes a partition's next records."""
+        """Say which batch takes a partition's next records."""
         cdef Route route = self.routes.get(topic)
         if route is not None and 0 <= partition < route.count:
             route.open_batches[partition] = batch
 
-    def send(self, topic, value=None, *, key=None, partition=None, timestamp=None, headers=None, on_completion=None):
-        """Hand over one record: see ProducerBase.send."""
-        return self.hand_over(topic, value, key, partition, timestamp, headers, on_completion)
+    def take_used(self):
+        """Return the topics that records were sent to since the last call."""
+        cdef set used = self.used
+        self.used = set()
+        for topic, route in self.routes.items():
+            if (<Route>route).is_used:
+                (<Route>route).is_used = False
+                used.add(topic)
+        return used
 
-    cdef object hand_over(self, topic, value, key, partition, timestamp, headers, on_completion):
-        cdef object record
-        if type(topic) is self.record_class and key is None and partition is None and timestamp is None and (
-                headers is None and (value is None or on_completion is None)):
-            # What was checked when the record was made is what lies in it.
-            record = topic
-            future = self.take(record.topic, record.value, record.key, record.partition, record.timestamp,
-                               record.headers, on_completion if value is None else value)
-            return future if future is not None else self.slow(record, value, on_completion=on_completion)
-        future = self.take(topic, value, key, partition, timestamp, headers, on_completion)
-        return future if future is not None else self.slow(
-            topic, value, key=key, partition=partition, timestamp=timestamp, headers=headers,
-            on_completion=on_completion)
+
+cdef class Acknowledgement:
+    """What a record's future calls when interceptors are told of its outcome, too: them first."""
+
+    cdef readonly object tell
+    cdef readonly object on_completion
+
+    def __init__(self, tell, on_completion):
+        self.tell = tell
+        self.on_completion = on_completion
+
+    def __call__(self, metadata, exception):
+        self.tell(metadata, exception)
+        if self.on_completion is not None:
+            self.on_completion(metadata, exception)
+
+
+cdef class Road:
+    """send(), from its arguments to a batch; see _python_road.py."""
+
+    cdef public object gate
+    cdef object upcalls
+    cdef RouteTable routes
+    cdef type record_class
+    cdef Py_ssize_t max_record_bytes
+    cdef int key_form
+    cdef int value_form
+    cdef bint is_intercepted
+    cdef object timestamp_ms
+
+    def __init__(self, upcalls, RouteTable routes not None, *, type record_class, Py_ssize_t max_record_bytes,
+                 int key_form, int value_form, bint is_intercepted, timestamp_ms=None):
+        self.upcalls = upcalls
+        self.routes = routes
+        self.record_class = record_class
+        self.max_record_bytes = max_record_bytes
+        self.key_form = key_form
+        self.value_form = value_form
+        self.is_intercepted = is_intercepted
+        self.timestamp_ms = timestamp_ms
+
+    def send(self, topic, value=None, key=None, partition=None, timestamp=None, headers=None, on_completion=None):
+        """Take a record or its parts; see ProducerBase.send."""
+        return self.take(topic, value, key, partition, timestamp, headers, on_completion)
 
     cdef object take(self, topic, value, key, partition, timestamp, headers, on_completion):
-        """Append a record, or open a batch for it; None where the slow road must look at it."""
+        cdef RecordParts record = None
+        cdef object key_bytes, value_bytes, pairs
+        if self.gate is not None:
+            self.gate()
+        if PyUnicode_CheckExact(topic) and PyUnicode_GET_LENGTH(topic):
+            pairs = () if headers is None else plain_headers(headers)
+            if pairs is not None and is_plain_partition(partition) and is_plain_timestamp(timestamp) and (
+                    on_completion is None or PyCallable_Check(on_completion)):
+                headers = pairs
+            else:
+                record, on_completion = self.upcalls.checked(topic, value, key, partition, timestamp, headers,
+                                                             on_completion)
+        elif type(topic) is self.record_class and key is None and partition is None and timestamp is None and (
+                headers is None) and (value is None or (on_completion is None and PyCallable_Check(value))) and (
+                on_completion is None or PyCallable_Check(on_completion)):
+            record = <RecordParts>topic
+            if value is not None:
+                on_completion = value
+        else:
+            record, on_completion = self.upcalls.checked(topic, value, key, partition, timestamp, headers,
+                                                         on_completion)
+        if self.is_intercepted:
+            if record is None:
+                record = self.record_class(topic, value, key, partition=partition, timestamp=timestamp,
+                                           headers=headers)
+            record, on_completion = self.upcalls.intercept(record, on_completion)
+        if record is not None:
+            topic, value, key = record.topic, record.value, record.key
+            partition, timestamp, headers = record.partition, record.timestamp, record.headers
+        try:
+            key_bytes = plain_bytes(key, self.key_form)
+            value_bytes = plain_bytes(value, self.value_form)
+            if key_bytes is NotImplemented or value_bytes is NotImplemented:
+                key_bytes, value_bytes, headers = self.upcalls.serialize(topic, headers, key, value)
+            return self.hand_over(topic, partition, timestamp, key, key_bytes, value, value_bytes, headers,
+                                  on_completion)
+        except Exception as error:
+            return self.upcalls.failed(error, topic, partition, on_completion)
+
+    cdef object hand_over(self, topic, partition, timestamp, key, key_bytes, value, value_bytes, headers,
+                          on_completion):
         cdef Route route
         cdef OpenBatch batch
         cdef PyObject *found
-        cdef Py_ssize_t index, size
-        cdef int64_t now_ms, created_ms
+        cdef Py_ssize_t index, size, headers_bound = 0
+        cdef int64_t created_ms
         cdef timespec now
-        cdef int overflow = 0
-        if not (not self.is_closed and PyUnicode_CheckExact(topic)
-                and (value is None or PyBytes_CheckExact(value)) and (key is None or PyBytes_CheckExact(key))
-                and (on_completion is None or PyCallable_Check(on_completion))
-                and PyDict_GetItem(self.metadata_fields, "_cluster") is <PyObject *>self.cluster):
-            return None
-        found = PyDict_GetItem(self.routes, topic)
-        if found is NULL:
-            return None
-        route = <Route><object>found
-        clock_gettime(CLOCK_REALTIME, &now)
-        now_ms = <int64_t>now.tv_sec * 1000 + now.tv_nsec // 1000000
-        size = HEADER_BYTES + OVERHEAD_BYTES
-        if key is not None:
-            size += PyBytes_GET_SIZE(key)
-        if value is not None:
-            size += PyBytes_GET_SIZE(value)
-        if headers is not None:
-            if not headers:
-                headers = None
-            else:
-                if not PyTuple_CheckExact(headers):
-                    if not PyList_CheckExact(headers):
-                        return None
-                    headers = tuple(<list>headers)
-                for header in <tuple>headers:
-                    if not PyTuple_Check(header) or PyTuple_GET_SIZE(header) != 2:
-                        return None
-                    found = PyTuple_GET_ITEM(header, 0)
-                    if not PyUnicode_CheckExact(<object>found):
-                        return None
-                    size += 10 + 4 * PyUnicode_GET_LENGTH(<object>found)
-                    found = PyTuple_GET_ITEM(header, 1)
-                    if <object>found is not None:
-                        if not PyBytes_CheckExact(<object>found):
-                            return None
-                        size += PyBytes_GET_SIZE(<object>found)
-        if not (size <= self.max_record_bytes and -TOUCH_INTERVAL_MS < now_ms - route.touched_ms < TOUCH_INTERVAL_MS):
-            return None
-        created_ms = now_ms
+        cdef bint is_full
         if timestamp is not None:
-            if not PyLong_CheckExact(timestamp):
-                return None
-            created_ms = PyLong_AsLongLongAndOverflow(timestamp, &overflow)
-            if overflow or created_ms < 0:
-                return None
-        if partition is not None:
-            if not PyLong_CheckExact(partition):
-                return None
-            index = PyLong_AsLongLongAndOverflow(partition, &overflow)
-            if overflow or not 0 <= index < route.count:
-                return None
-        elif key is not None:
-            index = (hash_key(<const uint8_t *>PyBytes_AS_STRING(key), PyBytes_GET_SIZE(key))
-                     & 0x7FFFFFFF) % route.count
-        elif route.counter is None:
-            return None
+            created_ms = timestamp
+        elif self.timestamp_ms is not None:
+            created_ms = self.timestamp_ms()
         else:
-            index = <Py_ssize_t>((<object>next(route.counter)) & 0x7FFFFFFF)
+            clock_gettime(CLOCK_REALTIME, &now)
+            created_ms = <int64_t>now.tv_sec * 1000 + now.tv_nsec // 1000000
+        size = HEADER_BYTES + OVERHEAD_BYTES
+        if key_bytes is not None:
+            size += PyBytes_GET_SIZE(key_bytes)
+        if value_bytes is not None:
+            size += PyBytes_GET_SIZE(value_bytes)
+        if headers:
+            for header in <tuple>headers:
+                found = PyTuple_GET_ITEM(header, 0)
+                headers_bound += 10 + 4 * len(<str><object>found)
+                found = PyTuple_GET_ITEM(header, 1)
+                if <object>found is not None:
+                    headers_bound += len(<bytes><object>found)
+            size += headers_bound
+        else:
+            headers = None
+        if size > self.max_record_bytes:
+            raise self.upcalls.too_large(topic, size)
+        found = PyDict_GetItem(self.routes.routes, topic)
+        made = self.upcalls.find_route(topic) if found is NULL else <object>found
+        index = -1 if partition is None else partition
+        if made is None or index >= (<Route>made).count:
+            return self.upcalls.await_topic(topic, partition, created_ms, key, key_bytes, value, value_bytes,
+                                            () if headers is None else headers, on_completion, size)
+        route = <Route>made
+        route.is_used = True
+        if index >= 0:
+            pass
+        elif key_bytes is not None and route.hashes_keys:
+            index = (hash_key(<const uint8_t *>PyBytes_AS_STRING(key_bytes), PyBytes_GET_SIZE(key_bytes))
+                     & POSITIVE_MASK) % route.count
+        elif route.turns is not None:
+            index = <Py_ssize_t>((<object>next(route.turns)) & POSITIVE_MASK)
             index = route.available[index % len(route.available)]
+        elif route.sticky is not None:
+            index = route.sticky.partition
+        else:
+            index = self.upcalls.choose(topic, key, key_bytes, value, value_bytes)
         # Partitions are numbered by brokers: what they say must not decide where we read.
-        if not 0 <= index < route.count:
-            return None
-        if route.open_batches[index] is not None:
+        if 0 <= index < route.count and route.open_batches[index] is not None:
             batch = <OpenBatch>route.open_batches[index]
-            future = batch.add(created_ms, <bytes>key, <bytes>value, headers, on_completion)
+            future = batch.add(created_ms, <bytes>key_bytes, <bytes>value_bytes, headers, headers_bound, on_completion)
             if future is not None:
-                if batch.used >= batch.write_limit_bytes:
-                    self.wakeup()
+                is_full = batch.used >= batch.write_limit_bytes
+                if route.sticky is not None and route.sticky.add(index, size - HEADER_BYTES, is_full):
+                    self.upcalls.switch(topic)
+                if is_full:
+                    self.upcalls.wakeup()
                 return future
             route.open_batches[index] = None
-        return self.begin(topic, index, created_ms, key, value, headers, on_completion, size, self.cluster, now_ms)
+        return self.upcalls.append(topic, index, created_ms, key_bytes, value_bytes, () if headers is None else headers,
+                                   on_completion, size)
+
+
+cdef bint is_empty_tuple(thing):
+    return PyTuple_CheckExact(thing) and PyTuple_GET_SIZE(thing) == 0
+
+
+cdef object plain_headers(headers):
+    """Return headers as a tuple where they are pairs of exactly str and bytes or None; else None."""
+    cdef tuple pairs
+    cdef object header, value
+    if not headers:
+        return ()
+    if PyTuple_CheckExact(headers):
+        pairs = <tuple>headers
+    elif PyList_CheckExact(headers):
+        pairs = tuple(<list>headers)
+    else:
+        return None
+    for header in pairs:
+        if not PyTuple_Check(header) or PyTuple_GET_SIZE(header) != 2:
+            return None
+        if not PyUnicode_CheckExact(<object>PyTuple_GET_ITEM(header, 0)):
+            return None
+        value = <object>PyTuple_GET_ITEM(header, 1)
+        if value is not None and not PyBytes_CheckExact(value):
+            return None
+    return pairs
+
+
+cdef bint is_plain_partition(partition) except -1:
+    cdef int overflow = 0
+    if partition is None:
+        return True
+    return PyLong_CheckExact(partition) and 0 <= PyLong_AsLongLongAndOverflow(partition, &overflow) <= MOST_PARTITION
+
+
+cdef bint is_plain_timestamp(timestamp) except -1:
+    cdef int overflow = 0
+    if timestamp is None:
+        return True
+    return PyLong_CheckExact(timestamp) and PyLong_AsLongLongAndOverflow(timestamp, &overflow) >= 0
+
+
+cdef object plain_bytes(data, int form):
+    """Return the bytes of a key or value where nobody need be called for them, else NotImplemented."""
+    if data is None:
+        return None if form != FORM_CALLED else NotImplemented
+    if form == FORM_AS_IS and PyBytes_CheckExact(data):
+        return data
+    if form == FORM_TEXT and PyUnicode_CheckExact(data):
+        try:
+            return PyUnicode_AsUTF8String(data)
+        except UnicodeEncodeError:
+            return NotImplemented
+    return NotImplemented
 
 
 cdef class ProducerBase:
-    """What KafkaProducer inherits: send(), compiled; see ProducerBase in _python.py, which is the definition."""
+    """What KafkaProducer inherits: send(), compiled; see ProducerBase in _python_road.py, which is the definition."""
 
-    cdef FastRoad fast_road
-    cdef object slow
+    cdef Road road
     cdef object __weakref__
 
-    def _pave(self, slow, fast_road):
-        """Say where records go: to the compiled road where there is one, else to `slow`."""
-        self.slow = slow
-        self.fast_road = fast_road
+    def _pave(self, Road road not None):
+        """Say where records go."""
+        self.road = road
 
     def send(self, topic, value=None, *, key=None, partition=None, timestamp=None, headers=None, on_completion=None):
         """Hand over one record: `send(record, on_completion)`, or its parts: `send(topic, value, key=...)`.
@@ -257,9 +408,6 @@ cdef class ProducerBase:
             ProducerDeadError: The producer's thread ended by an error. Not sent.
             ForkedProducerError: The producer was made before this process was forked. Not sent.
         """
-        if self.fast_road is not None:
-            return self.fast_road.hand_over(topic, value, key, partition, timestamp, headers, on_completion)
-        if self.slow is None:
+        if self.road is None:
             raise RuntimeError("this producer was never made: its __init__ did not run, or raised")
-        return self.slow(topic, value, key=key, partition=partition, timestamp=timestamp, headers=headers,
-                         on_completion=on_completion)
+        return self.road.take(topic, value, key, partition, timestamp, headers, on_completion)

@@ -1,4 +1,6 @@
-"""The caller's part of the road: serialize, choose the partition, append.
+"""What a record meets between the application and the accumulator: the producer's side of send().
+
+hotpath's Road is the way itself, in two twins; what it cannot do alone is done here, once for both.
 
 Road:    send() -> [interceptors, serializers, partitioner] -> RecordAccumulator
 Thread:  any caller.
@@ -7,12 +9,12 @@ Source:  Java KafkaProducer.doSend (4.1); seed 001.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import codecs
+from collections.abc import Callable
 from typing import Any
 
 from pyproducer.accumulator.life import Life
 from pyproducer.accumulator.produce_result import OnCompletion, failed_future
-from pyproducer.accumulator.producer_batch import ProducerBatch
 from pyproducer.accumulator.record_accumulator import RecordAccumulator
 from pyproducer.client.metadata import ProducerMetadata
 from pyproducer.common.clock import Clock, SystemClock
@@ -25,191 +27,236 @@ from pyproducer.common.errors import (
     RecordTooLargeError,
     SerializationError,
 )
-from pyproducer.common.records import (
-    NO_HEADERS,
-    Header,
-    HeaderLike,
-    ProducerRecord,
-    RecordMetadata,
-    ensure_callable,
-    ensure_partition,
-    ensure_timestamp,
-    to_headers,
+from pyproducer.common.records import Header, ProducerRecord, ensure_callable, to_headers
+from pyproducer.hotpath import (
+    AS_IS,
+    CALLED,
+    HEADER_SIZE_BYTES,
+    TEXT,
+    Acknowledgement,
+    FutureRecordMetadata,
+    Road,
+    Route,
+    RouteTable,
 )
-from pyproducer.hotpath import HEADER_SIZE_BYTES, FutureRecordMetadata, record_size_upper_bound
 from pyproducer.producer.interceptors import ProducerInterceptors
-from pyproducer.producer.partitioners import DefaultPartitioner, Partitioner
-from pyproducer.producer.serializers import Serializer
+from pyproducer.producer.partitioners import (
+    DefaultPartitioner,
+    Partitioner,
+    RoundRobinPartitioner,
+    UniformStickyPartitioner,
+)
+from pyproducer.producer.serializers import BytesSerializer, Serializer, StringSerializer
 from pyproducer.producer.wait_on_metadata import wait_on_metadata
 
 UNKNOWN_PARTITION = -1
 # What send() does not raise: the record's future and callback tell it.
 _TOLD_BY_THE_FUTURE = (KafkaTimeoutError, ApiError, AuthenticationError)
-# metadata.max.idle.ms is minutes, so a topic in use is reported once a second and not for each record.
-_TOUCH_INTERVAL_MS = 1000
 
 
 class RecordSender:
-    """Takes records from callers and hands them to the accumulator."""
+    """Takes records from callers and hands them to the accumulator; the Upcalls of its `road`.
 
-    def __init__(self, *, metadata: ProducerMetadata, accumulator: RecordAccumulator, partitioner: Partitioner,
-                 key_serializer: Serializer | None, value_serializer: Serializer | None,
+    Args:
+        metadata: What is known of topics.
+        routes: The same, as `road` reads it; metadata renews it.
+        accumulator: Where records go.
+        partitioner: Chooses where a record names no partition.
+        key_serializer: None takes bytes only.
+        value_serializer: The same.
+        interceptors: Asked before serialization.
+        clock: For timestamps and waits.
+        life: The producer's.
+        wakeup_sender: Wakes the sender.
+        max_request_size_bytes: max.request.size.
+        buffer_memory_bytes: buffer.memory.
+        max_block_ms: max.block.ms.
+
+    Attributes:
+        road: What send() goes.
+    """
+
+    def __init__(self, *, metadata: ProducerMetadata, routes: RouteTable, accumulator: RecordAccumulator,
+                 partitioner: Partitioner, key_serializer: Serializer | None, value_serializer: Serializer | None,
                  interceptors: ProducerInterceptors, clock: Clock, life: Life,
                  wakeup_sender: Callable[[], None], max_request_size_bytes: int, buffer_memory_bytes: int,
                  max_block_ms: int) -> None:
         self._metadata = metadata
+        self._routes = routes
         self._accumulator = accumulator
         self.partitioner = partitioner
         self._partition = partitioner.partition
         self._on_append: Callable[..., None] | None = getattr(partitioner, "on_append", None)
+        # A partitioner of the application's that wants to hear of each record does.
+        self._is_open_batch_told = self._on_append is None or type(partitioner) is UniformStickyPartitioner
         self.key_serializer = key_serializer
         self.value_serializer = value_serializer
         self.interceptors = interceptors
         self._clock = clock
         self._life = life
-        self._wakeup_sender = wakeup_sender
+        self.wakeup = wakeup_sender
         self._max_request_size_bytes = max_request_size_bytes
         self._buffer_memory_bytes = buffer_memory_bytes
         self.max_record_bytes = min(max_request_size_bytes, buffer_memory_bytes)
         self._max_block_ms = max_block_ms
-        self._touched: dict[str, int] = {}  # topic -> when it was reported as in use; races only report twice
-        self.fast_road: Any = None  # a hotpath.FastRoad where records can take it; see `pave`
-
-    def send(self, topic: str | ProducerRecord, value: Any = None, *, key: Any = None, partition: int | None = None,
-             timestamp: int | None = None, headers: Iterable[HeaderLike] | None = None,
-             on_completion: OnCompletion | None = None) -> FutureRecordMetadata:
-        """Take one record or its parts; see KafkaProducer.send."""
-        self._life.ensure_open()
-        if on_completion is not None:
-            ensure_callable(on_completion, "on_completion")
-        if type(topic) is str and topic:
-            if partition is not None:
-                ensure_partition(partition)
-            if timestamp is not None:
-                ensure_timestamp(timestamp)
-            return self._send_parts(topic, value, key, partition, timestamp,
-                                    to_headers(headers) if headers else NO_HEADERS, on_completion)
-        if isinstance(topic, ProducerRecord):
-            record = topic
-            if value is not None:
-                if on_completion is not None or not callable(value):
-                    raise TypeError("send(record, on_completion) takes a callable as its second argument, got "
-                                    f"{type(value).__name__}; the value belongs into the ProducerRecord")
-                on_completion = value
-            if key is not None or partition is not None or timestamp is not None or headers:
-                raise TypeError("send(record) takes key, partition, timestamp and headers from the ProducerRecord")
-        else:
-            record = ProducerRecord(topic, value, key, partition=partition, timestamp=timestamp, headers=headers)
-        return self._send_parts(record.topic, record.value, record.key, record.partition, record.timestamp,
-                                record.headers, on_completion)
+        self.road = Road(
+            self, routes, record_class=ProducerRecord, max_record_bytes=self.max_record_bytes,
+            key_form=_form_of(key_serializer), value_form=_form_of(value_serializer),
+            is_intercepted=bool(interceptors),
+            timestamp_ms=None if isinstance(clock, SystemClock) else clock.timestamp_ms)
 
     def refuse(self) -> None:
-        """Take no record from now on; what `send` raises is said by the producer's life."""
-        if self.fast_road is not None:
-            self.fast_road.is_closed = True
+        """Take no record from now on; what send() raises is said by the producer's life."""
+        self.road.gate = self._life.ensure_open
 
-    def _send_parts(self, topic: str, value: Any, key: Any, partition: int | None, timestamp: int | None,
-                    headers: tuple[Header, ...], on_completion: OnCompletion | None) -> FutureRecordMetadata:
-        if self.interceptors:
-            record = ProducerRecord(topic, value, key, partition=partition, timestamp=timestamp, headers=headers)
-            return self._send_intercepted(record, on_completion)
-        try:
-            return self._do_send(topic, value, key, partition, timestamp, headers, on_completion)
-        except _TOLD_BY_THE_FUTURE as error:
-            if isinstance(error, RecordTooLargeError):
-                raise
-            return failed_future(TopicPartition(topic, UNKNOWN_PARTITION if partition is None else partition), error,
-                                 on_completion)
+    # What the road asks; see hotpath/contract.py.
 
-    def _send_intercepted(self, record: ProducerRecord, on_completion: OnCompletion | None) -> FutureRecordMetadata:
+    def checked(self, topic: Any, value: Any, key: Any, partition: Any, timestamp: Any, headers: Any,
+                on_completion: Any) -> tuple[ProducerRecord, OnCompletion | None]:
+        """Return a record, and its callback, from arguments of send() that are not plain.
+
+        Raises:
+            TypeError: A part has the wrong type. Not sent.
+            ValueError: A part is out of range. Not sent.
+        """
+        if on_completion is not None:
+            ensure_callable(on_completion, "on_completion")
+        if not isinstance(topic, ProducerRecord):
+            return ProducerRecord(topic, value, key, partition=partition, timestamp=timestamp,
+                                  headers=headers), on_completion
+        if value is not None:
+            if on_completion is not None or not callable(value):
+                raise TypeError("send(record, on_completion) takes a callable as its second argument, got "
+                                f"{type(value).__name__}; the value belongs into the ProducerRecord")
+            on_completion = value
+        if key is not None or partition is not None or timestamp is not None or headers:
+            raise TypeError("send(record) takes key, partition, timestamp and headers from the ProducerRecord")
+        return topic, on_completion
+
+    def intercept(self, record: ProducerRecord,
+                  on_completion: OnCompletion | None) -> tuple[ProducerRecord, Acknowledgement]:
+        """Return what the interceptors make of a record, and what tells them of its outcome."""
         interceptors = self.interceptors
-        record = interceptors.on_send(record)
+        return interceptors.on_send(record), Acknowledgement(interceptors.on_acknowledgement, on_completion)
 
-        def acknowledged(metadata: RecordMetadata | None, exception: BaseException | None) -> None:
-            interceptors.on_acknowledgement(metadata, exception)
-            if on_completion is not None:
-                on_completion(metadata, exception)
+    def serialize(self, topic: str, headers: tuple[Any, ...], key: Any,
+                  value: Any) -> tuple[bytes | None, bytes | None, tuple[Any, ...]]:
+        """Return the bytes of key and value, and the headers, which serializers may add to.
 
-        try:
-            return self._do_send(record.topic, record.value, record.key, record.partition, record.timestamp,
-                                 record.headers, acknowledged)
-        except _TOLD_BY_THE_FUTURE as error:
-            topic_partition = TopicPartition(record.topic,
-                                             UNKNOWN_PARTITION if record.partition is None else record.partition)
-            interceptors.on_send_error(record, topic_partition, error)
-            if isinstance(error, RecordTooLargeError):
-                raise
-            return failed_future(topic_partition, error, on_completion)
-        except Exception as error:
-            interceptors.on_send_error(record, None, error)
-            raise
+        Raises:
+            SerializationError: A serializer failed, or there is none and the data are not bytes. Not sent.
+            TypeError: A serializer left headers that are none. Not sent.
+        """
+        open_headers: list[Header] = list(to_headers(headers))
+        key_bytes = self.serialize_part(self.key_serializer, topic, open_headers, key, "key")
+        value_bytes = self.serialize_part(self.value_serializer, topic, open_headers, value, "value")
+        return key_bytes, value_bytes, to_headers(open_headers)
 
-    def _do_send(self, topic: str, value: Any, key: Any, partition: int | None, timestamp: int | None,
-                 headers: tuple[Header, ...], on_completion: OnCompletion | None) -> FutureRecordMetadata:
-        created = self._clock.timestamp_ms()
-        max_block_ms = self._max_block_ms
-        cluster = self._metadata.fetch()
-        table = cluster.table(topic)
-        if (not table.count or (partition is not None and partition not in table.by_index)
-                or abs(created - self._touched.get(topic, 0)) >= _TOUCH_INTERVAL_MS):
-            cluster, max_block_ms = self._await_cluster(topic, partition, created, max_block_ms)
-            table = cluster.table(topic)
-        key_bytes = key if self.key_serializer is None and type(key) is bytes else self.serialize(
-            self.key_serializer, topic, headers, key, "key")
-        value_bytes = value if self.value_serializer is None and type(value) is bytes else self.serialize(
-            self.value_serializer, topic, headers, value, "value")
+    def find_route(self, topic: str) -> Route | None:
+        """Make a topic's route from the present snapshot; None when that does not know the topic."""
+        cluster = self._routes.cluster
+        count = cluster.table(topic).count
+        if not count:
+            return None
+        self._metadata.add(topic, self._clock.now_ms())
+        partitioner = self.partitioner
+        if type(partitioner) in _ROUTED:
+            route: Route = partitioner.route(topic, cluster)  # type: ignore[attr-defined]  # those have it
+        else:
+            route = Route(count, False)
+        self._routes.add(cluster, topic, route)
+        return route
+
+    def await_topic(self, topic: str, partition: int | None, timestamp: int, key: Any, key_bytes: bytes | None,
+                    value: Any, value_bytes: bytes | None, headers: tuple[Any, ...],
+                    on_completion: OnCompletion | None, size_bytes: int) -> FutureRecordMetadata:
+        """Wait until a record's topic, or partition, is known, and append it."""
+        cluster, left_ms = self._await_cluster(topic, partition, self._max_block_ms)
         if partition is None:
-            partition = self.choose_partition(topic, key, key_bytes, value, value_bytes, cluster, table.count)
-            if partition not in table.by_index:
-                cluster, max_block_ms = self._await_cluster(topic, partition, created, max_block_ms)
-        size_bytes = record_size_upper_bound(key_bytes, value_bytes, headers)
-        if size_bytes > self.max_record_bytes:
-            raise self.too_large(topic, size_bytes)
-        return self.append(topic, partition, created if timestamp is None else timestamp, key_bytes, value_bytes,
-                           headers, on_completion, size_bytes, cluster, created, max_block_ms)
+            partition = self.choose_partition(topic, key, key_bytes, value, value_bytes, cluster)
+        return self.append_within(topic, partition, timestamp, key_bytes, value_bytes, headers, on_completion,
+                                  size_bytes, left_ms)
 
-    def _await_cluster(self, topic: str, partition: int | None, created: int, max_block_ms: int) -> tuple[Cluster, int]:
-        """Wait for what `known_cluster` waits for; return the snapshot, and how long may still be waited, in ms."""
-        began_ms = self._clock.now_ms()
-        cluster = self.known_cluster(topic, partition, created, max_block_ms)
-        # What the wait for metadata took is not there any more for the wait for memory.
-        return cluster, max(0, max_block_ms - (self._clock.now_ms() - began_ms))
+    def choose(self, topic: str, key: Any, key_bytes: bytes | None, value: Any, value_bytes: bytes | None) -> int:
+        """Ask the partitioner; see `choose_partition`."""
+        return self.choose_partition(topic, key, key_bytes, value, value_bytes, self._routes.cluster)
 
     def append(self, topic: str, partition: int, timestamp: int, key_bytes: bytes | None, value_bytes: bytes | None,
-               headers: tuple[Header, ...], on_completion: OnCompletion | None, size_bytes: int, cluster: Cluster,
-               created: int, max_block_ms: int) -> FutureRecordMetadata:
-        """Hand one serialized record over, and tell who wants to know; see RecordAccumulator.append.
+               headers: tuple[Any, ...], on_completion: OnCompletion | None, size_bytes: int) -> FutureRecordMetadata:
+        """Append a record, and tell the road which batch takes the next ones."""
+        try:
+            return self.append_within(topic, partition, timestamp, key_bytes, value_bytes, headers, on_completion,
+                                      size_bytes, self._max_block_ms)
+        except _TOLD_BY_THE_FUTURE as error:
+            return self.failed(error, topic, partition, on_completion)
+
+    def switch(self, topic: str) -> None:
+        """Choose another sticky partition for a topic."""
+        self.partitioner.switch(topic, self._routes.cluster)  # type: ignore[attr-defined]  # who has a sticky route
+
+    def failed(self, error: Exception, topic: str, partition: int | None,
+               on_completion: OnCompletion | None) -> FutureRecordMetadata:
+        """Tell interceptors that a record was not handed over; return a future that says so, or raise the error."""
+        topic_partition = TopicPartition(topic, UNKNOWN_PARTITION if partition is None else partition)
+        if type(on_completion) is Acknowledgement:
+            self.interceptors.on_send_error(None, topic_partition, error)
+            on_completion = on_completion.on_completion
+        if isinstance(error, _TOLD_BY_THE_FUTURE) and not isinstance(error, RecordTooLargeError):
+            return failed_future(topic_partition, error, on_completion)
+        raise error
+
+    def too_large(self, topic: str, size_bytes: int, where: str = "") -> RecordTooLargeError:
+        """Return the error for a record above `max_record_bytes`; `where` says which one it is, if not the only one."""
+        if size_bytes > self._max_request_size_bytes:
+            limit = f"max.request.size = {self._max_request_size_bytes}"
+        else:
+            limit = f"buffer.memory = {self._buffer_memory_bytes}"
+        error = RecordTooLargeError(
+            f"{where}The record for topic {topic!r} takes {size_bytes} bytes with its batch header, which is above "
+            f"{limit}. Send less in one record, or raise that setting (the topic's max.message.bytes must allow it "
+            "too)",
+            code=ErrorCode.MESSAGE_TOO_LARGE)
+        error.outcome = "not_sent"
+        return error
+
+    # What those ask who send many rows, too.
+
+    def append_within(self, topic: str, partition: int, timestamp: int, key_bytes: bytes | None,
+                      value_bytes: bytes | None, headers: tuple[Any, ...], on_completion: OnCompletion | None,
+                      size_bytes: int, max_block_ms: int) -> FutureRecordMetadata:
+        """Append one serialized record to a partition, and tell who wants to know; see RecordAccumulator.append.
 
         Args:
             topic: Its topic.
-            partition: Its partition.
+            partition: Its partition; it is waited for where metadata does not know it.
             timestamp: Epoch ms.
             key_bytes: The serialized key.
             value_bytes: The serialized value.
             headers: The headers.
             on_completion: The callback.
             size_bytes: Its `record_size_upper_bound`.
-            cluster: A snapshot that knows the partition.
-            created: Epoch ms of the call.
-            max_block_ms: Longest wait for memory.
+            max_block_ms: Longest wait.
         """
+        cluster: Cluster = self._routes.cluster
+        if partition not in cluster.table(topic).by_index:
+            cluster, max_block_ms = self._await_cluster(topic, partition, max_block_ms)
         try:
             result = self._accumulator.append(topic, partition, timestamp, key_bytes, value_bytes, headers,
                                               on_completion, max_block_ms)
-            if self.fast_road is not None:
-                self._announce(topic, partition, created, cluster, result.batch)
+            if self._is_open_batch_told:
+                self._routes.open_batch(topic, partition, result.batch.open)
             if self._on_append is not None:
                 self._on_append(topic, partition, size_bytes - HEADER_SIZE_BYTES, cluster, result.batch_is_full)
             if result.batch_is_full or result.new_batch_created:
-                self._wakeup_sender()
+                self.wakeup()
         except BaseException:
             # Ctrl-C may leave a batch that the sender was not told of, and whoever adds to it later tells nobody.
-            self._wakeup_sender()
+            self.wakeup()
             raise
         return result.future
 
     def choose_partition(self, topic: str, key: Any, key_bytes: bytes | None, value: Any, value_bytes: bytes | None,
-                         cluster: Cluster, count: int) -> int:
+                         cluster: Cluster) -> int:
         """Ask the partitioner, and check what it says.
 
         Raises:
@@ -220,54 +267,18 @@ class RecordSender:
             A partition below the count. The snapshot need not know it, where it has gaps.
         """
         partition = self._partition(topic, key, key_bytes, value, value_bytes, cluster)
+        count = cluster.table(topic).count
         if type(partition) is not int or not 0 <= partition < count:
             partition = self._checked_partition(partition, topic, count)
         return partition
 
-    def pave(self, fast_road_class: Any) -> None:
-        """Let plain records take the compiled road, where everything about them is built in.
-
-        That is: no interceptors, no serializers, DefaultPartitioner itself. What such a record meets there is the same
-        as here; the first record of each batch comes to `begin_batch`.
-        """
-        if not self.interceptors and self.key_serializer is None and self.value_serializer is None and type(
-                self.partitioner) is DefaultPartitioner and isinstance(self._clock, SystemClock):
-            self.fast_road = fast_road_class(self.send, self.begin_batch, self._metadata, self.max_record_bytes,
-                                             self._wakeup_sender, ProducerRecord)
-
-    def begin_batch(self, topic: str, partition: int, timestamp: int, key: bytes | None, value: bytes | None,
-                    headers: tuple[Header, ...] | None, on_completion: OnCompletion | None, size_bytes: int,
-                    cluster: Cluster, created: int) -> FutureRecordMetadata:
-        """Take a record from the compiled road, which checked it, chose its partition and found no room there."""
-        max_block_ms = self._max_block_ms
-        try:
-            if partition not in cluster.table(topic).by_index:
-                cluster, max_block_ms = self._await_cluster(topic, partition, created, max_block_ms)
-            return self.append(topic, partition, timestamp, key, value, headers or NO_HEADERS, on_completion,
-                               size_bytes, cluster, created, max_block_ms)
-        except _TOLD_BY_THE_FUTURE as error:
-            return failed_future(TopicPartition(topic, partition), error, on_completion)
-
-    def _announce(self, topic: str, partition: int, created: int, cluster: Cluster, batch: ProducerBatch) -> None:
-        """Tell the compiled road which batch takes the next records."""
-        counter: Iterator[int] | None = None
-        available: tuple[int, ...] = ()
-        table = cluster.table(topic)
-        if not self.fast_road.knows(cluster, topic) and isinstance(self.partitioner, DefaultPartitioner):
-            infos = table.available or table.in_order
-            counter, available = self.partitioner.counter(topic), tuple(info.partition for info in infos)
-        self.fast_road.begin_topic(cluster, topic, table.count, self._touched.get(topic, created), counter, available)
-        self.fast_road.open_batch(topic, partition, batch.open)
-
-    def known_cluster(self, topic: str, partition: int | None, timestamp: int, wait_ms: int) -> Cluster:
+    def known_cluster(self, topic: str, partition: int | None, wait_ms: int) -> Cluster:
         """Report a topic as in use, and wait until it is known; see wait_on_metadata."""
-        cluster = wait_on_metadata(self._metadata, self._wakeup_sender, self._clock, self._life, topic, partition,
-                                   self._max_block_ms, wait_ms)
-        self._touched[topic] = timestamp
-        return cluster
+        return wait_on_metadata(self._metadata, self.wakeup, self._clock, self._life, topic, partition,
+                                self._max_block_ms, wait_ms)
 
-    def serialize(self, serializer: Serializer | None, topic: str, headers: tuple[Header, ...], data: Any,
-                  part: str) -> bytes | None:
+    def serialize_part(self, serializer: Serializer | None, topic: str, headers: list[Header], data: Any,
+                       part: str) -> bytes | None:
         """Return the bytes of a part ("key" or "value") of a record.
 
         Raises:
@@ -302,17 +313,22 @@ class RecordSender:
                              f"topic has {count} partitions, so it must be from 0 to {count - 1}")
         return int(index)
 
-    def too_large(self, topic: str, size_bytes: int, where: str = "") -> RecordTooLargeError:
-        """Return the error for a record above `max_record_bytes`; `where` says which one it is, if not the only one."""
-        if size_bytes > self._max_request_size_bytes:
-            limit = f"max.request.size = {self._max_request_size_bytes}"
-        else:
-            limit = f"buffer.memory = {self._buffer_memory_bytes}"
-        error = RecordTooLargeError(
-            f"{where}The record for topic {topic!r} takes {size_bytes} bytes with its batch header, which is above "
-            f"{limit}. Send less in one record, or raise that setting (the topic's max.message.bytes must allow it "
-            "too)",
-            code=ErrorCode.MESSAGE_TOO_LARGE)
-        error.outcome = "not_sent"
-        return error
+    def _await_cluster(self, topic: str, partition: int | None, max_block_ms: int) -> tuple[Cluster, int]:
+        """Wait for what `known_cluster` waits for; return the snapshot, and how long may still be waited, in ms."""
+        began_ms = self._clock.now_ms()
+        cluster = self.known_cluster(topic, partition, max_block_ms)
+        # What the wait for metadata took is not there any more for the wait for memory.
+        return cluster, max(0, max_block_ms - (self._clock.now_ms() - began_ms))
 
+
+_ROUTED = frozenset({DefaultPartitioner, RoundRobinPartitioner, UniformStickyPartitioner})
+"""Whose choice the road makes itself; a subclass's may be another."""
+
+
+def _form_of(serializer: Serializer | None) -> int:
+    """Return how a serializer's data become bytes, as the road is told."""
+    if serializer is None or type(serializer) is BytesSerializer:
+        return AS_IS
+    if type(serializer) is StringSerializer and codecs.lookup(serializer.encoding).name == "utf-8":
+        return TEXT
+    return CALLED

@@ -58,6 +58,8 @@ class ProducerInterceptors:
 
     def __init__(self, interceptors: Iterable[Any] = ()) -> None:
         self._interceptors = tuple(interceptors)
+        self._on_send = tuple((interceptor, interceptor.on_send) for interceptor in self._interceptors
+                              if getattr(interceptor, "on_send", None) is not None)
 
     def __len__(self) -> int:
         return len(self._interceptors)
@@ -69,10 +71,7 @@ class ProducerInterceptors:
         the last that did well.
         """
         intercepted = record
-        for interceptor in self._interceptors:
-            on_send = getattr(interceptor, "on_send", None)
-            if on_send is None:
-                continue
+        for interceptor, on_send in self._on_send:
             try:
                 result = on_send(intercepted)
                 if not isinstance(result, ProducerRecord):

@@ -69,8 +69,7 @@ class KafkaProducer(ProducerBase):
                  value_serializer: object = None) -> None:
         config = ProducerConfig(props)
         self._runtime = build_runtime(config, key_serializer, value_serializer, on_end=_forget)
-        record_sender = self._runtime.record_sender
-        self._pave(record_sender.send, record_sender.fast_road)
+        self._pave(self._runtime.record_sender.road)
         self._finalizer = weakref.finalize(self, _close_dropped, self._runtime)
         self._finalizer.atexit = False  # see _close_all_at_exit
         _runtimes[self._runtime.life] = self._runtime

@@ -80,7 +80,7 @@ class BatchSender:
             return send_rows(sender, topic, values, keys, headers, timestamps, partitions, self._clock, self._life,
                              created, deadline_ms)
         columns = read_columns(values, keys, headers, timestamps, partitions, created,
-                               lambda part, data: sender.serialize(None, topic, (), data, part))
+                               lambda part, data: sender.serialize_part(None, topic, [], data, part))
         for chunk in columns.chunks:
             row = chunk.first_above(sender.max_record_bytes)
             if row >= 0:
@@ -88,29 +88,29 @@ class BatchSender:
         future = BatchFuture(topic, columns.partitions, columns.timestamps, self._life)
         if columns.chunks:
             try:
-                self._send(topic, columns, partitions is not None, partitioner, future, created, deadline_ms)
+                self._send(topic, columns, partitions is not None, partitioner, future, deadline_ms)
             except BaseException:
-                self._wakeup_sender()  # as in RecordSender.append
+                self._wakeup_sender()  # as in RecordSender.append_within
                 raise
         future.on_handed_over()
         return future
 
     def _send(self, topic: str, columns: Columns, has_partitions: bool, partitioner: DefaultPartitioner,
-              future: BatchFuture, created: int, deadline_ms: int) -> None:
+              future: BatchFuture, deadline_ms: int) -> None:
         places = columns.partitions
         try:
-            cluster = self._record_sender.known_cluster(topic, None, created, self._left_ms(deadline_ms))
+            cluster = self._record_sender.known_cluster(topic, None, self._left_ms(deadline_ms))
         except (KafkaTimeoutError, ApiError, AuthenticationError) as error:
             _fail(future, range(len(places)), error)
             return
         unknown: set[int] = set()  # partitions that stayed unknown; their rows have failed
         table = cluster.table(topic)
         if has_partitions and (max(places) >= table.count or table.has_gaps):
-            table = self._await_partitions(topic, table, future, places, unknown, created, deadline_ms)
+            table = self._await_partitions(topic, table, future, places, unknown, deadline_ms)
         self._choose_partitions(topic, columns, partitioner, table)
         if table.has_gaps:
             # A key may have been hashed to a partition that is missing.
-            table = self._await_partitions(topic, table, future, places, unknown, created, deadline_ms)
+            table = self._await_partitions(topic, table, future, places, unknown, deadline_ms)
         for number, chunk in enumerate(columns.chunks):
             order, starts = sort_rows(places, chunk.first_row, chunk.row_count, table.count)
             rows = BatchRows(future, chunk, columns.timestamps, order, self._batch_bytes(len(table.in_order)))
@@ -124,7 +124,7 @@ class BatchSender:
                 return
 
     def _await_partitions(self, topic: str, table: PartitionTable, future: BatchFuture, places: array[int],
-                          unknown: set[int], created: int, deadline_ms: int) -> PartitionTable:
+                          unknown: set[int], deadline_ms: int) -> PartitionTable:
         """Wait for the partitions of rows that are not known yet, and fail the rows of those that stay unknown.
 
         Returns:
@@ -133,8 +133,7 @@ class BatchSender:
         errors: dict[int, KafkaError] = {}
         for partition in sorted(set(places).difference(table.by_index, unknown, (UNKNOWN_PARTITION,))):
             try:
-                table = self._record_sender.known_cluster(topic, partition, created,
-                                                          self._left_ms(deadline_ms)).table(topic)
+                table = self._record_sender.known_cluster(topic, partition, self._left_ms(deadline_ms)).table(topic)
             except (KafkaTimeoutError, ApiError, AuthenticationError) as error:
                 errors[partition] = error
         if errors:

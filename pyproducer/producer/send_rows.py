@@ -1,6 +1,6 @@
 """send_batch row by row: where serializers, interceptors or another partitioner must see each record.
 
-Road:    send_batch() -> [rows] -> RecordSender.append
+Road:    send_batch() -> [rows] -> RecordSender.append_within
 Thread:  any caller.
 Source:  ours. Differs from send() in a loop: every row is serialized and checked before the first one is handed over.
 """
@@ -14,9 +14,9 @@ from pyproducer.accumulator.batch_future import BatchFuture
 from pyproducer.accumulator.life import Life
 from pyproducer.accumulator.produce_result import OnCompletion, ProduceRequestResult
 from pyproducer.common.clock import Clock
-from pyproducer.common.cluster import Cluster, TopicPartition
+from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.errors import BufferExhaustedError, IllegalStateError, KafkaError
-from pyproducer.common.records import ProducerRecord, RecordMetadata
+from pyproducer.common.records import Header, ProducerRecord, RecordMetadata
 from pyproducer.hotpath import record_size_upper_bound
 from pyproducer.producer.columns import ensure_length, int_column, to_items
 from pyproducer.producer.do_send import UNKNOWN_PARTITION, RecordSender
@@ -29,6 +29,7 @@ class _Row(NamedTuple):
     record: ProducerRecord
     key_bytes: bytes | None
     value_bytes: bytes | None
+    headers: tuple[Header, ...]
     size_bytes: int
 
 
@@ -79,8 +80,8 @@ def send_rows(sender: RecordSender, topic: str, values: Any, keys: Any, headers:
         # What is caught is what the road itself raises: any other exception comes from outside, as an alarm does, and
         # a row that was handed over must not be told a second time.
         try:
-            cluster, places[row] = _destination(sender, prepared, clock, created, deadline_ms)
-            future.on_appended(places[row], _hand_over(sender, prepared, places[row], cluster, _on_completion(
+            places[row] = _destination(sender, prepared, clock, deadline_ms)
+            future.on_appended(places[row], _hand_over(sender, prepared, places[row], _on_completion(
                 sender, future, row), clock, created, deadline_ms))
         except (BufferExhaustedError, IllegalStateError) as error:
             for refused in range(row, count):
@@ -101,9 +102,8 @@ def _serialize(sender: RecordSender, records: Sequence[ProducerRecord]) -> list[
         try:
             if sender.interceptors:
                 record = sender.interceptors.on_send(record)
-            key_bytes = sender.serialize(sender.key_serializer, record.topic, record.headers, record.key, "key")
-            value_bytes = sender.serialize(sender.value_serializer, record.topic, record.headers, record.value, "value")
-            size_bytes = record_size_upper_bound(key_bytes, value_bytes, record.headers)
+            key_bytes, value_bytes, headers = sender.serialize(record.topic, record.headers, record.key, record.value)
+            size_bytes = record_size_upper_bound(key_bytes, value_bytes, headers)
             if size_bytes > sender.max_record_bytes:
                 raise sender.too_large(record.topic, size_bytes, f"Row {number}: ")
         except Exception as error:
@@ -111,7 +111,7 @@ def _serialize(sender: RecordSender, records: Sequence[ProducerRecord]) -> list[
                 for heard in (*(row.record for row in rows), record):
                     sender.interceptors.on_send_error(heard, _place(heard), error)
             raise
-        rows.append(_Row(record, key_bytes, value_bytes, size_bytes))
+        rows.append(_Row(record, key_bytes, value_bytes, headers, size_bytes))
     return rows
 
 
@@ -123,33 +123,27 @@ class _PartitionerError(Exception):
         self.why = why
 
 
-def _destination(sender: RecordSender, row: _Row, clock: Clock, created: int,
-                 deadline_ms: int) -> tuple[Cluster, int]:
-    """Return the partition of a row, and a snapshot that knows it."""
+def _destination(sender: RecordSender, row: _Row, clock: Clock, deadline_ms: int) -> int:
+    """Return the partition of a row."""
     record = row.record
-    cluster = sender.known_cluster(record.topic, record.partition, created, _left_ms(clock, deadline_ms))
-    partition = record.partition
-    if partition is None:
-        table = cluster.table(record.topic)
-        try:
-            partition = sender.choose_partition(record.topic, record.key, row.key_bytes, record.value, row.value_bytes,
-                                                cluster, table.count)
-        except Exception as error:
-            if type(sender.partitioner) in OUR_PARTITIONERS:
-                raise  # they raise nothing: it comes from outside
-            raise _PartitionerError(error) from error
-        if partition not in table.by_index:
-            cluster = sender.known_cluster(record.topic, partition, created, _left_ms(clock, deadline_ms))
-    return cluster, partition
+    cluster = sender.known_cluster(record.topic, record.partition, _left_ms(clock, deadline_ms))
+    if record.partition is not None:
+        return record.partition
+    try:
+        return sender.choose_partition(record.topic, record.key, row.key_bytes, record.value, row.value_bytes, cluster)
+    except Exception as error:
+        if type(sender.partitioner) in OUR_PARTITIONERS:
+            raise  # they raise nothing: it comes from outside
+        raise _PartitionerError(error) from error
 
 
-def _hand_over(sender: RecordSender, row: _Row, partition: int, cluster: Cluster, on_completion: OnCompletion,
-               clock: Clock, created: int, deadline_ms: int) -> ProduceRequestResult:
+def _hand_over(sender: RecordSender, row: _Row, partition: int, on_completion: OnCompletion, clock: Clock, created: int,
+               deadline_ms: int) -> ProduceRequestResult:
     """Hand a row over; return the outcome of the batch that it is in."""
     record = row.record
-    future = sender.append(
+    future = sender.append_within(
         record.topic, partition, created if record.timestamp is None else record.timestamp, row.key_bytes,
-        row.value_bytes, record.headers, on_completion, row.size_bytes, cluster, created, _left_ms(clock, deadline_ms))
+        row.value_bytes, row.headers, on_completion, row.size_bytes, _left_ms(clock, deadline_ms))
     outcome: ProduceRequestResult = future._result
     return outcome
 

@@ -21,7 +21,7 @@ from pyproducer.common.errors import ConfigError
 from pyproducer.common.records import Header
 from pyproducer.producer.class_names import import_object, make_instance
 
-Headers = tuple[Header, ...]
+Headers = list[Header]
 
 _JAVA_PACKAGE = "org.apache.kafka.common.serialization."
 
@@ -35,7 +35,7 @@ class Serializer(Protocol):
 
         Args:
             topic: Where the record goes.
-            headers: Its headers.
+            headers: Its headers, in a list of this call's own: what is done to it is done to the record.
             data: The key or value; may be None.
         """
 

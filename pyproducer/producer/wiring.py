@@ -23,7 +23,7 @@ from pyproducer.common.backoff import ExponentialBackoff
 from pyproducer.common.clock import Clock, SystemClock
 from pyproducer.common.errors import ConfigError
 from pyproducer.common.metrics import Metrics
-from pyproducer.hotpath import FastRoad
+from pyproducer.hotpath import RouteTable
 from pyproducer.network.channel_builder import ChannelBuilder, PlaintextChannelBuilder
 from pyproducer.network.selector import Selector
 from pyproducer.producer.config import ProducerConfig
@@ -95,9 +95,11 @@ def build_runtime(config: ProducerConfig, key_serializer: object, value_serializ
     channel_builder = _channel_builder(config)
 
     retry_backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
+    routes = RouteTable()
     metadata = ProducerMetadata(
         refresh_backoff=retry_backoff, metadata_max_age_ms=config.metadata_max_age_ms,
-        metadata_max_idle_ms=config.metadata_max_idle_ms, clock=clock, bootstrap=config.bootstrap_servers)
+        metadata_max_idle_ms=config.metadata_max_idle_ms, clock=clock, bootstrap=config.bootstrap_servers,
+        on_snapshot=routes.renew, take_used=routes.take_used)
     selector = Selector(max_receive_size_bytes=_MAX_RESPONSE_BYTES,
                         connections_max_idle_ms=config.connections_max_idle_ms, channel_builder=channel_builder,
                         name=client_id)
@@ -132,7 +134,7 @@ def build_runtime(config: ProducerConfig, key_serializer: object, value_serializ
         metrics=metrics,
         partition_load=None if update_load is None else PartitionLoad(accumulator, update_load))
     record_sender = RecordSender(
-        metadata=metadata, accumulator=accumulator, partitioner=partitioner, key_serializer=key,
+        metadata=metadata, routes=routes, accumulator=accumulator, partitioner=partitioner, key_serializer=key,
         value_serializer=value, interceptors=interceptors, clock=clock, life=life, wakeup_sender=client.wakeup,
         max_request_size_bytes=config.max_request_size, buffer_memory_bytes=config.buffer_memory,
         max_block_ms=config.max_block_ms)
@@ -157,8 +159,6 @@ def build_runtime(config: ProducerConfig, key_serializer: object, value_serializ
     accumulator.lingers_for_waiters = not config.is_default("linger.ms")
     if hotpath.IS_FALLBACK:
         _say_fallback_once()
-    if FastRoad is not None:
-        record_sender.pave(FastRoad)
     metrics.gauge("buffer-total-bytes", lambda: pool.total_bytes)
     metrics.gauge("buffer-available-bytes", lambda: pool.available_bytes)
     metrics.gauge("waiting-threads", lambda: pool.queued_count)

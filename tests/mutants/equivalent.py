@@ -70,11 +70,10 @@ EQUIVALENT: tuple[Equivalent, ...] = (
                "self._request_version = 0",
                "self._request_version = (-1)",
                "compared with earlier values of itself only"),
-    Equivalent("producer/do_send.py", "RecordSender._announce",
-               "self.fast_road.begin_topic(cluster, topic, table.count, self._touched.get(topic, created), counter, "
-               "available)",
+    Equivalent("producer/do_send.py", "RecordSender.append_within",
+               "self._routes.open_batch(topic, partition, result.batch.open)",
                "pass",
-               "the Python text has no compiled road to tell; on the compiled twin tests/unit/producer notices"),
+               "the Python text asks the accumulator for each record; on the compiled twin tests/unit/hotpath notices"),
 )
 
 

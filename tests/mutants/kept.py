@@ -88,11 +88,11 @@ KEPT: tuple[Kept, ...] = (
          "    for future in futures:\n        on_completion = future._on_completion",
          "    for future in reversed(futures):\n        on_completion = future._on_completion",
          "The callbacks of a stored batch run in the reverse order of its records."),
-    Kept("interceptor-after-callback", "producer/do_send.py",
-         "            interceptors.on_acknowledgement(metadata, exception)\n            if on_completion is not None:\n"
-         "                on_completion(metadata, exception)\n",
-         "            if on_completion is not None:\n                on_completion(metadata, exception)\n"
-         "            interceptors.on_acknowledgement(metadata, exception)\n",
+    Kept("interceptor-after-callback", "hotpath/_python_road.py",
+         "        self.tell(metadata, exception)\n        if self.on_completion is not None:\n"
+         "            self.on_completion(metadata, exception)\n",
+         "        if self.on_completion is not None:\n            self.on_completion(metadata, exception)\n"
+         "        self.tell(metadata, exception)\n",
          "Interceptors hear of an outcome after the callback, and not at all when that raises."),
     # Memory.
     Kept("memory-without-order", "accumulator/buffer_pool.py",

@@ -22,6 +22,7 @@ from pyproducer.accumulator.record_accumulator import RecordAccumulator
 from pyproducer.common.backoff import ExponentialBackoff
 from pyproducer.common.cluster import Cluster, Node, PartitionInfo
 from pyproducer.common.errors import ApiError, KafkaError
+from pyproducer.hotpath import RouteTable
 from pyproducer.producer.do_send import RecordSender
 from pyproducer.producer.interceptors import ProducerInterceptors
 from pyproducer.producer.partitioners import DefaultPartitioner
@@ -47,13 +48,15 @@ PATCHED = {"pyproducer.producer.columns": ("ColumnChunk", "binary_column", "enco
            "pyproducer.producer.send_batch": ("sort_rows",),
            "pyproducer.accumulator.batch_future": ("store_rows",),
            "pyproducer.accumulator.produce_result": ("FutureRecordMetadata",),
-           "pyproducer.accumulator.producer_batch": ("OpenBatch", "run_callbacks")}
+           "pyproducer.accumulator.producer_batch": ("OpenBatch", "run_callbacks"),
+           "pyproducer.producer.do_send": ("Road",), "tests.property.test_columns": ("RouteTable",),
+           "pyproducer.producer.partitioners.default": ("Route",)}
 
 
 def parts_of(twin: str) -> ModuleType:
     """Everything that a twin has, in one namespace."""
     names = ModuleType(twin)
-    for module in (f"_{twin}", f"_{twin}_columns"):
+    for module in (f"_{twin}", f"_{twin}_columns", f"_{twin}_road"):
         names.__dict__.update(vars(importlib.import_module(f"pyproducer.hotpath.{module}")))
     return names
 
@@ -133,8 +136,10 @@ class Road:
         partitioner = DefaultPartitioner()
         partitioner._counters["t"] = itertools.count(-3)
         serializer = BytesSerializer() if serialized else None  # does nothing, but sends the rows one by one
+        metadata, routes = FixedMetadata(), RouteTable()
+        routes.renew(metadata.fetch())
         self.sender = RecordSender(
-            metadata=FixedMetadata(), accumulator=self.accumulator,  # type: ignore[arg-type]  # what send() uses of it
+            metadata=metadata, routes=routes, accumulator=self.accumulator,  # type: ignore[arg-type]  # what is used
             partitioner=partitioner, key_serializer=serializer, value_serializer=serializer,
             interceptors=ProducerInterceptors(), clock=clock, life=UNOWNED, wakeup_sender=lambda: None,
             max_request_size_bytes=600, buffer_memory_bytes=10**7, max_block_ms=0)
@@ -197,9 +202,9 @@ def outcomes_of_batch(future: Any) -> list[Any]:
 def test_send_batch_gives_what_send_gives_row_by_row(rows: list[Any], how: list[dict[str, Any]],
                                                      serialized: bool) -> None:
     expected = Road()
-    futures = [expected.sender.send("t", value, key=key, headers=headers, timestamp=timestamp, partition=partition)
+    futures = [expected.sender.road.send("t", value, key=key, headers=headers, timestamp=timestamp, partition=partition)
                for value, key, headers, timestamp, partition in rows]
-    futures.append(expected.sender.send("t", b"keyless, after them"))
+    futures.append(expected.sender.road.send("t", b"keyless, after them"))
     expected_records = expected.stored()
     expected.end()
     values, keys, headers, timestamps, partitions = map(list, zip(*rows, strict=True)) if rows else ([], [], [], [], [])
@@ -213,7 +218,7 @@ def test_send_batch_gives_what_send_gives_row_by_row(rows: list[Any], how: list[
         with running(twin):
             road = Road(serialized=serialized)
             future = road.batch_sender.send("t", shaped(values, how[0], TYPES), **columns)
-            after = road.sender.send("t", b"keyless, after them")
+            after = road.sender.road.send("t", b"keyless, after them")
             assert road.stored() == expected_records
             road.end()
             assert outcomes_of_batch(future) + outcomes_of_futures([after]) == outcomes_of_futures(futures)

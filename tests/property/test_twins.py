@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import copy
+import enum
 import importlib
 import importlib.util
 import itertools
 import os
+import random
 import shutil
 import time
+from functools import partial
 from types import ModuleType
 from typing import Any
 
@@ -21,13 +25,20 @@ from pyproducer.accumulator.record_accumulator import RecordAccumulator
 from pyproducer.common.backoff import ExponentialBackoff
 from pyproducer.common.clock import SystemClock
 from pyproducer.common.cluster import Cluster, Node, PartitionInfo
-from pyproducer.common.errors import RecordTooLargeError
+from pyproducer.common.errors import RecordTooLargeError, SerializationError
 from pyproducer.common.records import ProducerRecord, RecordMetadata
-from pyproducer.hotpath import IMPL, FutureRecordMetadata
+from pyproducer.hotpath import IMPL, FutureRecordMetadata, RouteTable
 from pyproducer.hotpath import _python as python
+from pyproducer.producer import do_send
 from pyproducer.producer.do_send import RecordSender
-from pyproducer.producer.interceptors import ProducerInterceptors
-from pyproducer.producer.partitioners import DefaultPartitioner
+from pyproducer.producer.interceptors import ProducerInterceptor, ProducerInterceptors
+from pyproducer.producer.partitioners import (
+    CallablePartitioner,
+    DefaultPartitioner,
+    RoundRobinPartitioner,
+    UniformStickyPartitioner,
+)
+from pyproducer.producer.serializers import BytesSerializer, StringSerializer
 from pyproducer.record.batch_reader import read_batches
 from pyproducer.record.compression import compressor_for
 from tests.support.compiler import why_not_built
@@ -142,21 +153,32 @@ class FixedMetadata:
     def add(self, topic: str, now_ms: int) -> bool:
         return False
 
+    def request_update_for_topic(self, topic: str, now_ms: int) -> int:
+        return 1
 
-def make_sender(*, paved: bool, life: Life = UNOWNED) -> tuple[RecordSender, RecordAccumulator]:
+    def describe_failure(self, topic: str) -> str:
+        return "nobody is asked"
+
+
+def make_sender(*, compiled: bool = IMPL == "native", life: Life = UNOWNED,
+                **parts: Any) -> tuple[RecordSender, RecordAccumulator]:
+    """A RecordSender on its own, its road in one of the twins; `parts` stand for what it is constructed with."""
     clock = SystemClock()
     accumulator = RecordAccumulator(
         batch_size_bytes=400, linger_ms=0, delivery_timeout_ms=1000, pool=BufferPool(10**7, clock),
         compressor=compressor_for("none", None), retry_backoff=ExponentialBackoff(1, 1), clock=clock)
     partitioner = DefaultPartitioner()
     partitioner._counters["t"] = itertools.count(-3)
-    sender = RecordSender(
-        metadata=FixedMetadata(), accumulator=accumulator,  # type: ignore[arg-type]  # what send() uses of it
-        partitioner=partitioner, key_serializer=None, value_serializer=None, interceptors=ProducerInterceptors(),
-        clock=clock, life=life, wakeup_sender=lambda: None, max_request_size_bytes=600,
-        buffer_memory_bytes=10**7, max_block_ms=0)
-    if paved:
-        sender.pave(importlib.import_module("pyproducer.hotpath._native_road").FastRoad)
+    routes = RouteTable()
+    routes.renew(FixedMetadata().fetch())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(do_send, "Road", importlib.import_module(
+            f"pyproducer.hotpath._{'native' if compiled else 'python'}_road").Road)
+        sender = RecordSender(**{
+            "metadata": FixedMetadata(), "routes": routes, "accumulator": accumulator, "partitioner": partitioner,
+            "key_serializer": None, "value_serializer": None, "interceptors": ProducerInterceptors(), "clock": clock,
+            "life": life, "wakeup_sender": lambda: None, "max_request_size_bytes": 600, "buffer_memory_bytes": 10**7,
+            "max_block_ms": 0, **parts})
     return sender, accumulator
 
 
@@ -173,36 +195,91 @@ def stored(accumulator: RecordAccumulator) -> Any:
     return found
 
 
+class TextEnum(str, enum.Enum):
+    """A str that is none exactly."""
+
+    T = "t"
+
+
+class Marking(ProducerInterceptor):
+    """Makes another record, and tells what it was told."""
+
+    def __init__(self) -> None:
+        self.told: list[Any] = []
+
+    def on_send(self, record: ProducerRecord) -> ProducerRecord:
+        return ProducerRecord(record.topic, record.value, record.key, partition=record.partition,
+                              timestamp=record.timestamp, headers=[*record.headers, ("seen", b"1")])
+
+    def on_acknowledgement(self, metadata: RecordMetadata | None, exception: BaseException | None) -> None:
+        self.told.append((metadata, type(exception), str(exception)))
+
+
+def adding(_topic: str, headers: list[Any], data: Any) -> Any:
+    """A serializer that writes a header, and fails on what is no bytes."""
+    headers.append(("form", b"%d" % len(headers)))
+    return None if data is None else bytes(data)
+
+
+def by_length(_topic: str, _key: Any, _key_bytes: Any, _value: Any, value_bytes: Any, _cluster: Any) -> int:
+    """A partitioner that is wrong for every fifth length."""
+    return len(value_bytes or b"") % 5
+
+
+def callback(_metadata: Any, _error: Any) -> None:
+    """Any."""
+
+
+maybe_text = st.none() | st.text(max_size=40) | st.just("\ud800") | st.binary(max_size=9)
 arguments = st.fixed_dictionaries(
-    {"value": maybe_bytes | st.just(b"x" * 700) | st.just(bytearray(b"array"))},
-    optional={"key": maybe_bytes, "partition": st.integers(0, 3), "timestamp": st.integers(0, 2**40),
-              "headers": headers, "as_record": st.booleans()})
+    {"value": maybe_bytes | st.just(b"x" * 700) | st.just(bytearray(b"array")) | maybe_text},
+    optional={"key": maybe_bytes | maybe_text, "partition": st.integers(-1, 3) | st.just(2**40) | st.just(True),
+              "timestamp": st.integers(-1, 2**40) | st.just(2**63) | st.just(1.5),
+              "headers": headers | headers.map(list) | headers.map(iter) | st.just([("a", "text")]) | st.just({"a": 1}),
+              "on_completion": st.just(callback) | st.just(5),
+              "topic": st.just(TextEnum.T) | st.just("") | st.just(7) | st.just("unknown"), "as_record": st.booleans()})
+settings = st.fixed_dictionaries({}, optional={
+    "key_serializer": st.sampled_from([BytesSerializer(), StringSerializer(), StringSerializer("latin-1"), adding]),
+    "value_serializer": st.sampled_from([BytesSerializer(), StringSerializer(), StringSerializer("UTF8"), adding]),
+    "partitioner": st.sampled_from([RoundRobinPartitioner, partial(UniformStickyPartitioner, 300),
+                                    partial(UniformStickyPartitioner, 300, ignore_keys=True),
+                                    partial(CallablePartitioner, by_length)]),
+    "interceptors": st.just(Marking)})
 
 
-def sent_in_a_moment(rows: list[Any], *, paved: bool) -> Any:
+def sent_in_a_moment(rows: list[Any], parts: dict[str, Any], *, compiled: bool) -> Any:
     """Send by one of the two roads; again when that took so long that a record's distance in time takes more bytes."""
     while True:
-        sender, accumulator = make_sender(paved=paved)
-        send = sender.fast_road.send if paved else sender.send
+        random.seed(5)
+        marking = Marking()
+        given = {name: part() if name == "partitioner" else part for name, part in parts.items()}
+        if "interceptors" in given:
+            given["interceptors"] = ProducerInterceptors([marking])
+        sender, accumulator = make_sender(compiled=compiled, **given)
         outcomes: list[Any] = []
         began_ns = time.monotonic_ns()
-        for row in map(dict, rows):
+        for row in copy.deepcopy(rows):
+            on_completion = row.pop("on_completion", None)
+            topic = row.pop("topic", "t")
             try:
-                as_record = row.pop("as_record", False)
-                future = send(ProducerRecord("t", **row)) if as_record else send("t", **row)
-            except RecordTooLargeError as error:
-                outcomes.append(str(error))
+                if row.pop("as_record", False):
+                    future = sender.road.send(ProducerRecord(topic, **row), on_completion)
+                else:
+                    future = sender.road.send(topic, **row, on_completion=on_completion)
+            except (RecordTooLargeError, SerializationError, TypeError, ValueError) as error:
+                outcomes.append((type(error), str(error)))
             else:
                 assert isinstance(future, FutureRecordMetadata)
+                error = future.exception(0) if future.done() else None
                 outcomes.append((future._result.topic_partition, future._index, future.serialized_key_size,
-                                 future.serialized_value_size))
+                                 future.serialized_value_size, type(error), str(error)))
         if time.monotonic_ns() - began_ns < 50_000_000:
-            return outcomes, stored(accumulator)
+            return outcomes, stored(accumulator), marking.told
 
 
 @pytest.mark.skipif(IMPL != "native", reason="PYPRODUCER_IMPL=python: batches are the Python text's, which the "
                     "compiled road of send() does not take")
-@given(st.lists(arguments, max_size=60))
-def test_the_compiled_road_of_send_stores_what_the_python_road_stores(rows: list[Any]) -> None:
-    results = [sent_in_a_moment(rows, paved=paved) for paved in (True, False)]
+@given(st.lists(arguments, max_size=60), settings)
+def test_the_compiled_road_of_send_stores_what_the_python_road_stores(rows: list[Any], parts: dict[str, Any]) -> None:
+    results = [sent_in_a_moment(rows, parts, compiled=compiled) for compiled in (True, False)]
     assert results[0] == results[1]

@@ -17,6 +17,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from pyproducer.common.cluster import Cluster
+from pyproducer.hotpath import StickyPartition
 from pyproducer.producer.partitioners.partitioner import partition_by_number
 
 
@@ -25,16 +26,6 @@ class PartitionLoadStats(NamedTuple):
 
     cumulative_frequency_table: tuple[int, ...]
     partition_ids: tuple[int, ...]
-
-
-class StickyPartitionInfo:
-    """The partition that is used now, and how many bytes it got."""
-
-    __slots__ = ("partition", "produced_bytes")
-
-    def __init__(self, partition: int) -> None:
-        self.partition = partition
-        self.produced_bytes = 0
 
 
 class BuiltInPartitioner:
@@ -54,10 +45,9 @@ class BuiltInPartitioner:
         if sticky_batch_size_bytes < 1:
             raise ValueError(f"sticky_batch_size_bytes must be >= 1 but got {sticky_batch_size_bytes}")
         self._topic = topic
-        self._sticky_batch_size_bytes = sticky_batch_size_bytes
         self._next_random = next_random
-        self._lock = threading.Lock()  # guards _sticky and its byte count; the last lock: nothing is taken under it
-        self._sticky: StickyPartitionInfo | None = None
+        self._lock = threading.Lock()  # guards writes of `sticky`; the last lock: nothing is taken under it
+        self.sticky = StickyPartition(sticky_batch_size_bytes)
         self._load_stats: PartitionLoadStats | None = None  # written by the sender thread, read by any: one reference
 
     @property
@@ -71,12 +61,11 @@ class BuiltInPartitioner:
         Raises:
             IllegalStateError: The cluster knows no partition of the topic. Not sent.
         """
-        sticky, known = self._sticky, cluster.table(self._topic).by_index
-        if sticky is None or sticky.partition not in known:
+        sticky, known = self.sticky, cluster.table(self._topic).by_index
+        if sticky.partition not in known:
             with self._lock:
-                sticky = self._sticky
-                if sticky is None or sticky.partition not in known:
-                    sticky = self._sticky = StickyPartitionInfo(self._next_partition(cluster))
+                if sticky.partition not in known:
+                    sticky.switch_to(self._next_partition(cluster))
         return sticky.partition
 
     def update_partition_info(self, partition: int, appended_bytes: int, cluster: Cluster, *,
@@ -90,13 +79,15 @@ class BuiltInPartitioner:
             enable_switch: False keeps the partition until twice the size, so that a batch that is not full can fill.
         """
         with self._lock:
-            sticky = self._sticky
-            if sticky is None or sticky.partition != partition:
-                return
-            sticky.produced_bytes += appended_bytes
-            size_bytes = self._sticky_batch_size_bytes
-            if (sticky.produced_bytes >= size_bytes and enable_switch) or sticky.produced_bytes >= size_bytes * 2:
-                self._sticky = StickyPartitionInfo(self._next_partition(cluster))
+            if self.sticky.add(partition, appended_bytes, enable_switch):
+                self.sticky.switch_to(self._next_partition(cluster))
+
+    def switch(self, cluster: Cluster) -> None:
+        """Go on with another partition; unless somebody else did that just now."""
+        sticky = self.sticky
+        with self._lock:
+            if sticky.produced_bytes >= sticky.limit_bytes:
+                sticky.switch_to(self._next_partition(cluster))
 
     def update_partition_load_stats(self, queue_sizes: Sequence[int] | None, partition_ids: Sequence[int],
                                     partition_count: int) -> None:

@@ -13,7 +13,7 @@ import random
 from typing import Any
 
 from pyproducer.common.cluster import Cluster
-from pyproducer.hotpath import murmur2
+from pyproducer.hotpath import Route, murmur2
 from pyproducer.producer.partitioners.partitioner import POSITIVE_MASK, partition_by_number, partition_count
 
 
@@ -35,6 +35,12 @@ class DefaultPartitioner:
             count = cluster.partition_count_for_topic(topic) or partition_count(topic, cluster)
             return (murmur2(key_bytes) & POSITIVE_MASK) % count
         return partition_by_number(next(self.counter(topic)) & POSITIVE_MASK, topic, cluster)
+
+    def route(self, topic: str, cluster: Cluster) -> Route:
+        """Return how records of a known topic are spread, for send()."""
+        table = cluster.table(topic)
+        return Route(table.count, True, self.counter(topic), tuple(
+            info.partition for info in table.available or table.in_order))
 
     def counter(self, topic: str) -> itertools.count[int]:
         """Return the counter of a topic, whose positive part modulo the available partitions is the next turn."""

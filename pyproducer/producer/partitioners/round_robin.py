@@ -12,6 +12,7 @@ import itertools
 from typing import Any
 
 from pyproducer.common.cluster import Cluster
+from pyproducer.hotpath import Route
 from pyproducer.producer.partitioners.partitioner import POSITIVE_MASK, partition_by_number
 
 
@@ -24,7 +25,16 @@ class RoundRobinPartitioner:
     def partition(self, topic: str, key: Any, key_bytes: bytes | None, value: Any, value_bytes: bytes | None,
                   cluster: Cluster) -> int:
         """Return the partition; see Partitioner."""
+        return partition_by_number(next(self._counter(topic)) & POSITIVE_MASK, topic, cluster)
+
+    def route(self, topic: str, cluster: Cluster) -> Route:
+        """Return how records of a known topic are spread, for send()."""
+        table = cluster.table(topic)
+        return Route(table.count, False, self._counter(topic), tuple(
+            info.partition for info in table.available or table.in_order))
+
+    def _counter(self, topic: str) -> itertools.count[int]:
         counter = self._counters.get(topic)
         if counter is None:
             counter = self._counters.setdefault(topic, itertools.count())
-        return partition_by_number(next(counter) & POSITIVE_MASK, topic, cluster)
+        return counter

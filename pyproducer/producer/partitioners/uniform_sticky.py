@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pyproducer.common.cluster import Cluster
-from pyproducer.hotpath import murmur2
+from pyproducer.hotpath import Route, murmur2
 from pyproducer.producer.partitioners.built_in import BuiltInPartitioner
 from pyproducer.producer.partitioners.partitioner import POSITIVE_MASK, partition_count
 
@@ -42,6 +42,16 @@ class UniformStickyPartitioner:
         if key_bytes is not None and not self._ignore_keys:
             return (murmur2(key_bytes) & POSITIVE_MASK) % partition_count(topic, cluster)
         return self._of_topic(topic).peek_current_partition(cluster)
+
+    def route(self, topic: str, cluster: Cluster) -> Route:
+        """Return how records of a known topic are spread, for send()."""
+        built_in = self._of_topic(topic)
+        built_in.peek_current_partition(cluster)
+        return Route(cluster.table(topic).count, not self._ignore_keys, sticky=built_in.sticky)
+
+    def switch(self, topic: str, cluster: Cluster) -> None:
+        """Leave a topic's sticky partition, which got enough."""
+        self._of_topic(topic).switch(cluster)
 
     def on_append(self, topic: str, partition: int, size_bytes: int, cluster: Cluster,
                   enable_switch: bool = True) -> None:

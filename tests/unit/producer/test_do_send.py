@@ -611,21 +611,20 @@ def test_send_batch_when_rows_fill_a_batch_then_it_is_sent_without_lingering(fac
 
 # Topics in use -------------------------------------------------------------------------------------------------------
 
-@pytest.mark.parametrize("with_serializer", [False, True])
-def test_send_when_a_topic_is_in_use_then_that_is_reported_once_a_second(
-        facades: Facades, monkeypatch: pytest.MonkeyPatch, *, with_serializer: bool) -> None:
-    """metadata.max.idle.ms is minutes, so the report of each record would only cost time; none would lose the topic."""
+def test_send_when_a_topic_is_in_use_then_metadata_goes_on_asking_for_it(facades: Facades) -> None:
+    """Nobody reports each record; which topics were sent to since the last request is asked when the next is made."""
     clock = ManualClock()
-    facade = facades(clock, serializers=(None, passing if with_serializer else None))
+    facade = facades(clock, **{"metadata.max.idle.ms": 5000, "metadata.max.age.ms": 4000})
     facade.know()
     metadata = facade.producer._runtime.metadata
-    reports: list[int] = []
-    real = metadata.add
-    monkeypatch.setattr(metadata, "add", lambda topic, now_ms: reports.append(now_ms) or real(topic, now_ms))
-    for _ in range(30):
+    for _ in range(6):
         facade.producer.send("t", b"v", partition=0)
-        clock.advance(100)
-    assert reports == [0, 1000, 2000]
+        clock.advance(4000)
+        assert metadata.next_request(clock.now_ms()).topics == ["t"]
+    clock.advance(4999)
+    assert metadata.next_request(clock.now_ms()).topics == ["t"]
+    clock.advance(1)
+    assert metadata.next_request(clock.now_ms()).topics == []
 
 
 def test_send_when_no_partition_has_a_leader_then_records_wait_for_one_in_turn(facades: Facades) -> None:

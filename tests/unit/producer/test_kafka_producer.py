@@ -720,14 +720,15 @@ def test_send_when_interrupted_before_the_sender_was_woken_then_the_next_record_
     facade.know()
     facade.broker.take_turns()
     sender = facade.producer._runtime.batch_sender if rows else facade.producer._runtime.record_sender
-    real, interrupts = sender._wakeup_sender, [KeyboardInterrupt()]
+    name = "_wakeup_sender" if rows else "wakeup"
+    real, interrupts = getattr(sender, name), [KeyboardInterrupt()]
 
     def wakeup() -> None:
         if interrupts:
             raise interrupts.pop()
         real()
 
-    monkeypatch.setattr(sender, "_wakeup_sender", wakeup)
+    monkeypatch.setattr(sender, name, wakeup)
     send = partial(facade.producer.send_batch, "t", [b"1"], partitions=[0]) if rows else partial(
         facade.producer.send, "t", b"1", partition=0)
     with pytest.raises(KeyboardInterrupt):
@@ -744,7 +745,7 @@ def test_call_when_a_signals_handler_makes_it_in_the_middle_of_a_send_then_it_do
     future = producer.send("t", b"v", partition=0)
     partitions = producer._runtime.accumulator._partitions
     with partitions["t", 0].lock:  # as if the handler ran in the middle of an append
-        for call in (producer.flush, future.result, lambda: producer.send("t", b"w", partition=0, headers=iter(()))):
+        for call in (producer.flush, future.result, lambda: producer.send("t", b"w" * 20_000, partition=0)):
             with pytest.raises(IllegalStateError, match="in the middle of a send"):
                 call()
         (error,) = producer.send_batch("t", [b"w"], partitions=[0]).result(0).errors.values()

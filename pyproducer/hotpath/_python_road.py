@@ -1,0 +1,320 @@
+"""The whole of send() as Python text: the definition that the compiled twin must match.
+
+Road:    [application] -> send() -> [gate, interceptors, serializers, size, partition] -> RecordAccumulator
+Thread:  any caller; takes no lock. RouteTable.renew: whoever takes in metadata, one at a time.
+Source:  Java KafkaProducer.doSend (4.1). Imports nothing of ours: what it cannot decide it asks of its Upcalls.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from pyproducer.hotpath._python import OpenBatch, murmur2, record_size_upper_bound
+
+if TYPE_CHECKING:
+    from pyproducer.hotpath.contract import Upcalls
+
+AS_IS, TEXT, CALLED = 0, 1, 2
+"""How a key or value becomes bytes: bytes stay as they are, str to UTF-8 (None passes both), or somebody is called."""
+
+_POSITIVE_MASK = 0x7FFFFFFF
+_MOST_PARTITION = 2**31 - 1
+_HEADER_BYTES = 61
+_set = object.__setattr__
+
+
+class RecordParts:
+    """The fields of a ProducerRecord, written once.
+
+    A subclass has `checked(topic, partition, timestamp, headers)`, which returns them as they are kept, or raises.
+    """
+
+    __slots__ = ("headers", "key", "partition", "timestamp", "topic", "value")
+    topic: str
+    value: Any
+    key: Any
+    partition: int | None
+    timestamp: int | None
+    headers: tuple[Any, ...]
+
+    checked: Callable[..., tuple[Any, Any, Any, Any]]
+
+    def __init__(self, topic: str, value: Any = None, key: Any = None, *, partition: int | None = None,
+                 timestamp: int | None = None, headers: Any = None) -> None:
+        topic, partition, timestamp, headers = self.checked(topic, partition, timestamp, headers)
+        self.fill(topic, value, key, partition, timestamp, headers)
+
+    def fill(self, topic: str, value: Any, key: Any, partition: int | None, timestamp: int | None,
+             headers: tuple[Any, ...]) -> None:
+        """Write all fields, of which nothing is checked: for a copy."""
+        _set(self, "topic", topic)
+        _set(self, "value", value)
+        _set(self, "key", key)
+        _set(self, "partition", partition)
+        _set(self, "timestamp", timestamp)
+        _set(self, "headers", headers)
+
+
+class StickyPartition:
+    """The partition that a topic's records without key go to for now, and how many bytes it got.
+
+    Thread:  the Python text's owner holds a lock around `add` and `switch_to`; of the compiled one each is one step.
+    """
+
+    __slots__ = ("limit_bytes", "partition", "produced_bytes")
+
+    def __init__(self, limit_bytes: int) -> None:
+        self.limit_bytes = limit_bytes
+        self.partition = -1
+        self.produced_bytes = 0
+
+    def add(self, partition: int, size_bytes: int, can_switch: bool) -> bool:
+        """Count bytes that were appended; those for another partition do not count.
+
+        Args:
+            partition: Where they went.
+            size_bytes: How many.
+            can_switch: False keeps the partition until twice the limit, so that a batch that is not full can fill.
+
+        Returns:
+            Whether it is another partition's turn.
+        """
+        if partition != self.partition:
+            return False
+        self.produced_bytes += size_bytes
+        return self.produced_bytes >= self.limit_bytes and (can_switch or self.produced_bytes >= 2 * self.limit_bytes)
+
+    def switch_to(self, partition: int) -> None:
+        """Go on with another partition, of which nothing is counted yet."""
+        self.partition = partition
+        self.produced_bytes = 0
+
+
+class Route:
+    """What send() knows of one topic, as of one snapshot of the metadata.
+
+    Args:
+        count: The highest index and one more; keys are hashed over it. Partitions between may be missing.
+        hashes_keys: A record with a key goes where its murmur2 says.
+        turns: The other records go over `available` in turns, this one's positive part modulo its length.
+        available: Indices of partitions.
+        sticky: Or they go here, until it got enough.
+    """
+
+    __slots__ = ("available", "count", "hashes_keys", "is_used", "sticky", "turns")
+
+    def __init__(self, count: int, hashes_keys: bool, turns: Iterator[int] | None = None,
+                 available: tuple[int, ...] = (), sticky: StickyPartition | None = None) -> None:
+        if count < 1 or (turns is not None and not available):
+            raise ValueError(f"a route to {count} partitions, {len(available)} of them available, leads nowhere")
+        self.count = count
+        self.hashes_keys = hashes_keys
+        self.turns = turns
+        self.available = available
+        self.sticky = sticky
+        self.is_used = False  # a record was sent since RouteTable.take_used
+
+
+class RouteTable:
+    """The routes of the present snapshot; a new snapshot has none, and the next record of each topic makes its own."""
+
+    __slots__ = ("_used", "cluster", "routes")
+
+    def __init__(self) -> None:
+        self.cluster: Any = None
+        self.routes: dict[str, Route] = {}
+        self._used: set[str] = set()  # of routes that are gone
+
+    def renew(self, cluster: Any) -> None:
+        """Take in a snapshot."""
+        for topic, route in list(self.routes.items()):
+            if route.is_used:
+                self._used.add(topic)
+        # In this order: whoever added a route and saw the old snapshot added it to the old dict.
+        self.cluster = cluster
+        self.routes = {}
+
+    def add(self, cluster: Any, topic: str, route: Route) -> None:
+        """Keep a route, if the snapshot that it was made of is the present one."""
+        routes = self.routes
+        if self.cluster is cluster:
+            routes[topic] = route
+
+    def open_batch(self, topic: str, partition: int, batch: OpenBatch) -> None:
+        """Say which batch takes a partition's next records; the Python text asks the accumulator each time."""
+
+    def take_used(self) -> set[str]:
+        """Return the topics that records were sent to since the last call."""
+        used, self._used = self._used, set()
+        for topic, route in list(self.routes.items()):
+            if route.is_used:
+                route.is_used = False
+                used.add(topic)
+        return used
+
+
+class Acknowledgement:
+    """What a record's future calls when interceptors are told of its outcome, too: them first.
+
+    Args:
+        tell: The interceptors' on_acknowledgement.
+        on_completion: The application's callback, or None.
+    """
+
+    __slots__ = ("on_completion", "tell")
+
+    def __init__(self, tell: Callable[[Any, Any], object], on_completion: Callable[[Any, Any], object] | None) -> None:
+        self.tell = tell
+        self.on_completion = on_completion
+
+    def __call__(self, metadata: Any, exception: Any) -> None:
+        self.tell(metadata, exception)
+        if self.on_completion is not None:
+            self.on_completion(metadata, exception)
+
+
+class Road:
+    """send(), from its arguments to a batch.
+
+    Args:
+        upcalls: Does what this cannot.
+        routes: What is known of topics.
+        record_class: ProducerRecord.
+        max_record_bytes: The largest record, by `record_size_upper_bound`.
+        key_form: AS_IS, TEXT or CALLED.
+        value_form: The same for values.
+        is_intercepted: Whether there are interceptors.
+        timestamp_ms: Gives the time in epoch ms; None reads the system's clock.
+    """
+
+    __slots__ = ("_is_intercepted", "_key_form", "_max_record_bytes", "_record_class", "_routes", "_timestamp_ms",
+                 "_upcalls", "_value_form", "gate")
+
+    def __init__(self, upcalls: Upcalls, routes: RouteTable, *, record_class: type[Any], max_record_bytes: int,
+                 key_form: int, value_form: int, is_intercepted: bool,
+                 timestamp_ms: Callable[[], int] | None = None) -> None:
+        # Asked before each record; it raises when no record may be sent now. None: the way is free.
+        self.gate: Callable[[], object] | None = None
+        self._upcalls = upcalls
+        self._routes = routes
+        self._record_class = record_class
+        self._max_record_bytes = max_record_bytes
+        self._key_form = key_form
+        self._value_form = value_form
+        self._is_intercepted = is_intercepted
+        self._timestamp_ms = _now_ms if timestamp_ms is None else timestamp_ms
+
+    def send(self, topic: Any, value: Any = None, key: Any = None, partition: int | None = None,
+             timestamp: int | None = None, headers: Any = None, on_completion: Any = None) -> Any:
+        """Take a record or its parts; see ProducerBase.send."""
+        if self.gate is not None:
+            self.gate()
+        upcalls = self._upcalls
+        record: Any = None
+        if (type(topic) is str and topic and not headers
+                and (partition is None or (type(partition) is int and 0 <= partition <= _MOST_PARTITION))
+                and (timestamp is None or (type(timestamp) is int and 0 <= timestamp < 2**63))
+                and (on_completion is None or callable(on_completion))):
+            headers = ()
+        else:
+            record, on_completion = upcalls.checked(topic, value, key, partition, timestamp, headers, on_completion)
+        if self._is_intercepted:
+            if record is None:
+                record = self._record_class(topic, value, key, partition=partition, timestamp=timestamp)
+            record, on_completion = upcalls.intercept(record, on_completion)
+        if record is not None:
+            topic, value, key = record.topic, record.value, record.key
+            partition, timestamp, headers = record.partition, record.timestamp, record.headers
+        try:
+            if (self._key_form == AS_IS and (key is None or type(key) is bytes)
+                    and self._value_form == AS_IS and (value is None or type(value) is bytes)):
+                key_bytes, value_bytes = key, value
+            else:
+                key_bytes, value_bytes, headers = upcalls.serialize(topic, headers, key, value)
+            return self._hand_over(topic, partition, timestamp, key, key_bytes, value, value_bytes, headers,
+                                   on_completion)
+        except Exception as error:
+            return upcalls.failed(error, topic, partition, on_completion)
+
+    def _hand_over(self, topic: str, partition: int | None, timestamp: int | None, key: Any, key_bytes: bytes | None,
+                   value: Any, value_bytes: bytes | None, headers: tuple[Any, ...], on_completion: Any) -> Any:
+        upcalls = self._upcalls
+        if timestamp is None:
+            timestamp = self._timestamp_ms()
+        size_bytes = record_size_upper_bound(key_bytes, value_bytes, headers)
+        if size_bytes > self._max_record_bytes:
+            raise upcalls.too_large(topic, size_bytes)
+        route: Route | None = self._routes.routes.get(topic)
+        if route is None:
+            route = upcalls.find_route(topic)
+        if route is None or (partition is not None and partition >= route.count):
+            return upcalls.await_topic(topic, partition, timestamp, key, key_bytes, value, value_bytes, headers,
+                                       on_completion, size_bytes)
+        route.is_used = True
+        if partition is None:
+            if key_bytes is not None and route.hashes_keys:
+                partition = (murmur2(key_bytes) & _POSITIVE_MASK) % route.count
+            elif route.turns is not None:
+                partition = route.available[(next(route.turns) & _POSITIVE_MASK) % len(route.available)]
+            elif route.sticky is not None:
+                partition = route.sticky.partition
+            else:
+                partition = upcalls.choose(topic, key, key_bytes, value, value_bytes)
+        return upcalls.append(topic, partition, timestamp, key_bytes, value_bytes, headers, on_completion, size_bytes)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class ProducerBase:
+    """What KafkaProducer inherits from here, because it exists compiled, too: send().
+
+    A method of a base class is found as fast as an attribute of the instance, and is a method all the same: it keeps
+    the producer alive, and a subclass, a patched class and a patched instance take its place.
+
+    Thread:  any caller.
+    """
+
+    __slots__ = ("__weakref__", "_road")
+
+    def _pave(self, road: Road) -> None:
+        """Say where records go."""
+        self._road = road
+
+    def send(self, topic: Any, value: Any = None, *, key: Any = None, partition: int | None = None,
+             timestamp: int | None = None, headers: Any = None, on_completion: Any = None) -> Any:
+        """Hand over one record: `send(record, on_completion)`, or its parts: `send(topic, value, key=...)`.
+
+        Blocks up to max.block.ms while the topic's metadata is not known or buffer.memory is exhausted; never waits for
+        the broker's answer.
+
+        Args:
+            topic: A ProducerRecord, or the topic's name.
+            value: The value; with a ProducerRecord, `on_completion` may stand here.
+            key: The key, or None.
+            partition: Index of the partition, or None to let the partitioner choose.
+            timestamp: Epoch ms, or None for now.
+            headers: Pairs of str and bytes or None.
+            on_completion: Called as `on_completion(metadata, exception)`, one of them None; see the class for
+                where.
+
+        Returns:
+            The future of the record. Timeouts of metadata and memory, and whatever the broker says, go to it.
+
+        Raises:
+            SerializationError: A serializer failed, or there is none and the data are not bytes. Not sent.
+            RecordTooLargeError: Above max.request.size or buffer.memory. Not sent.
+            TypeError: A part has the wrong type. Not sent.
+            ValueError: A part is out of range. Not sent.
+            ProducerClosedError: The producer is closed. Not sent.
+            ProducerDeadError: The producer's thread ended by an error. Not sent.
+            ForkedProducerError: The producer was made before this process was forked. Not sent.
+        """
+        try:
+            road = self._road
+        except AttributeError:
+            raise RuntimeError("this producer was never made: its __init__ did not run, or raised") from None
+        return road.send(topic, value, key, partition, timestamp, headers, on_completion)
