@@ -34,8 +34,8 @@ class ProduceRequest(NamedTuple):
     topic_names: Mapping[UUID, str]
 
 
-def produce_request(batches: Sequence[ProducerBatch], cluster: Cluster, *, acks: int,
-                    timeout_ms: int) -> ProduceRequest:
+def produce_request(batches: Sequence[ProducerBatch], cluster: Cluster, *, acks: int, timeout_ms: int,
+                    transactional_id: str | None = None, highest_version: int | None = None) -> ProduceRequest:
     """Describe a Produce request.
 
     Args:
@@ -43,6 +43,9 @@ def produce_request(batches: Sequence[ProducerBatch], cluster: Cluster, *, acks:
         cluster: Tells topic ids.
         acks: 0, 1 or -1.
         timeout_ms: How long the leader waits for its followers.
+        transactional_id: Of the transaction that the batches belong to; None when there is none.
+        highest_version: The highest version that is allowed; None leaves that to the topics' ids. A transaction of
+            the first version of that protocol goes no higher than 11 (KIP-890).
     """
     by_topic: dict[str, list[ProducerBatch]] = {}
     for batch in batches:
@@ -62,7 +65,8 @@ def produce_request(batches: Sequence[ProducerBatch], cluster: Cluster, *, acks:
                 topic_data.append({"topic_id": topic_ids[topic], "partition_data": partition_data})
             else:
                 topic_data.append({"name": topic, "partition_data": partition_data})
-        return {"transactional_id": None, "acks": acks, "timeout_ms": timeout_ms, "topic_data": topic_data}
+        return {"transactional_id": transactional_id, "acks": acks, "timeout_ms": timeout_ms, "topic_data": topic_data}
 
-    return ProduceRequest(build, None if len(topic_ids) == len(by_topic) else FIRST_VERSION_WITH_TOPIC_IDS - 1,
+    limits = [highest_version, None if len(topic_ids) == len(by_topic) else FIRST_VERSION_WITH_TOPIC_IDS - 1]
+    return ProduceRequest(build, min((limit for limit in limits if limit is not None), default=None),
                           {topic_id: topic for topic, topic_id in topic_ids.items()})

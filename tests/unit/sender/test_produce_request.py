@@ -42,3 +42,14 @@ def test_request_when_one_of_its_topics_has_no_id_then_all_are_named(known: str)
     build, max_version, _ = produce_request(batches_of(("a", 0), ("b", 0)), cluster, acks=1, timeout_ms=500)
     assert max_version == 12
     assert partitions_by_topic(build(12), "name") == {"a": [0], "b": [0]}
+
+
+@pytest.mark.parametrize(("known", "highest", "expected"), [
+    ("ab", 11, 11), ("a", 11, 11), ("ab", 13, 13), ("a", 13, 12), ("ab", None, None)])
+def test_request_when_a_transaction_sends_then_it_is_named_and_its_version_bounded(
+        known: str, highest: int | None, expected: int | None) -> None:
+    cluster = Cluster(topic_ids={name: IDS[name] for name in known})
+    build, max_version, _ = produce_request(batches_of(("a", 0), ("b", 0)), cluster, acks=-1, timeout_ms=500,
+                                            transactional_id="shop", highest_version=highest)
+    assert max_version == expected
+    assert build(11)["transactional_id"] == "shop"
