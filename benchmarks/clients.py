@@ -58,10 +58,14 @@ def run_pyproducer(bootstrap_servers: str, topic: str, workload: Workload, stopw
         for key, value in workload.first_records():
             send(topic, value, key=key)
         producer.flush(30)
-        records = workload.records()
+        records, headers = workload.records(), workload.headers()
         stopwatch.start()
-        for key, value in records:
-            send(topic, value, key=key, on_completion=on_completion)
+        if headers:
+            for key, value in records:
+                send(topic, value, key=key, headers=headers, on_completion=on_completion)
+        else:
+            for key, value in records:
+                send(topic, value, key=key, on_completion=on_completion)
         producer.flush()
         stopwatch.stop()
         answers.ensure_all(workload)
@@ -96,12 +100,12 @@ def run_confluent_kafka(bootstrap_servers: str, topic: str, workload: Workload, 
     for key, value in workload.first_records():
         produce(topic, value, key)
     producer.flush(30)
-    records = workload.records()
+    records, named = workload.records(), {"headers": workload.headers()} if workload.has_header else {}
     stopwatch.start()
     for number, (key, value) in enumerate(records):
         while True:
             try:
-                produce(topic, value, key, on_delivery=on_delivery)
+                produce(topic, value, key, on_delivery=on_delivery, **named)
                 break
             except BufferError:
                 poll(0.01)
@@ -130,10 +134,10 @@ def run_kafka_python(bootstrap_servers: str, topic: str, workload: Workload, sto
         for key, value in workload.first_records():
             send(topic, value, key)
         producer.flush(30)
-        records = workload.records()
+        records, headers = workload.records(), workload.headers()
         stopwatch.start()
         for key, value in records:
-            future = send(topic, value, key)
+            future = send(topic, value, key, headers)
             future.add_callback(on_success)
             future.add_errback(answers.failures.append)
         producer.flush(120)
@@ -170,10 +174,10 @@ async def _run_aiokafka(bootstrap_servers: str, topic: str, workload: Workload, 
         for key, value in workload.first_records():
             await send(topic, value, key)
         await producer.flush()
-        records = workload.records()
+        records, headers = workload.records(), workload.headers()
         stopwatch.start()
         for key, value in records:
-            (await send(topic, value, key)).add_done_callback(on_done)
+            (await send(topic, value, key, headers=headers)).add_done_callback(on_done)
         await producer.flush()
         await asyncio.sleep(0)  # callbacks of the last futures are run by the loop after flush
         stopwatch.stop()

@@ -34,6 +34,7 @@ def main() -> None:
     parser.add_argument("--records", type=int, help="default: 100 MB of values; slow clients send fewer")
     parser.add_argument("--value-size", type=int, default=Workload.value_size_bytes, help="bytes")
     parser.add_argument("--compression", default="none", choices=CODECS)
+    parser.add_argument("--header", action="store_true", help="one header of 21 bytes on each record")
     parser.add_argument("--no-keys", action="store_true", help="null keys: each client chooses partitions its own way")
     parser.add_argument("--out-of-the-box", action="store_true",
                         help="each client's own defaults; only acks=all and idempotence are forced")
@@ -45,7 +46,7 @@ def main() -> None:
     parser.add_argument("--keep", action="store_true", help="also write table and chart to benchmarks/results")
     arguments = parser.parse_args()
     workload = Workload(record_count=arguments.records or BYTES_PER_RUN // arguments.value_size,
-                        value_size_bytes=arguments.value_size, keyed=not arguments.no_keys,
+                        value_size_bytes=arguments.value_size, keyed=not arguments.no_keys, has_header=arguments.header,
                         compression=arguments.compression, out_of_the_box=arguments.out_of_the_box,
                         warm_up_s=arguments.warm_up_s)
     delay = f", {arguments.delay_ms:g} ms round trip" if arguments.delay_ms else ""

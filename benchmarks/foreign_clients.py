@@ -58,6 +58,7 @@ def foreign_arguments(mode: str, bootstrap_servers: str, topic: str, workload: W
         "value-size-bytes": workload.value_size_bytes,
         "key-count": workload.key_count,
         "keyed": int(workload.keyed),
+        "has-header": int(workload.has_header),
         "compression": workload.compression,
         "linger-ms": workload.linger_ms,
         "batch-size-bytes": workload.batch_size_bytes,

@@ -24,6 +24,7 @@ class Workload:
     value_size_bytes: int = 100
     key_count: int = 1_000
     keyed: bool = True
+    has_header: bool = False
     compression: str = "none"
     linger_ms: int = 5
     batch_size_bytes: int = 64 * 1024
@@ -50,6 +51,10 @@ class Workload:
                          for _ in range(self.value_size_bytes // 4 + 1)).encode()[:self.value_size_bytes]
                 for _ in range(self.key_count)]
 
+    def headers(self) -> list[tuple[str, bytes]]:
+        """Return the headers of every record, one list for all."""
+        return [("trace", b"0123456789abcdef")] if self.has_header else []
+
     def records(self) -> Iterator[tuple[bytes | None, bytes]]:
         """Yield (key, value) for each record; the lists are made at the first one."""
         keys: Sequence[bytes | None] = self.keys() if self.keyed else [None] * self.key_count
@@ -65,6 +70,8 @@ class Workload:
     def describe(self) -> str:
         """Return what one record is and how it is sent, for a table's title."""
         keys = f"{self.key_count:,} keys of 8 B" if self.keyed else "no keys"
+        if self.has_header:
+            keys += ", a header of 21 B"
         if self.out_of_the_box:
             return f"{self.value_size_bytes} B, {keys}, every client's own defaults but acks=all and idempotence"
         return (f"{self.value_size_bytes} B, {keys}, compression {self.compression}, acks=all, idempotent, "
@@ -73,7 +80,7 @@ class Workload:
     def slug(self) -> str:
         """Return the same for a file name."""
         return "-".join([f"{self.value_size_bytes}B", "defaults" if self.out_of_the_box else self.compression,
-                         *([] if self.keyed else ["nokeys"])])
+                         *([] if self.keyed else ["nokeys"]), *(["header"] if self.has_header else [])])
 
 
 @dataclass(frozen=True)

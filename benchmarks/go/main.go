@@ -24,6 +24,7 @@ var (
 	valueSizeBytes   = flag.Int("value-size-bytes", 0, "")
 	keyCount         = flag.Int("key-count", 0, "")
 	keyed            = flag.Int("keyed", 1, "")
+	hasHeader        = flag.Int("has-header", 0, "")
 	compression      = flag.String("compression", "none", "")
 	lingerMs         = flag.Int("linger-ms", 0, "")
 	batchSizeBytes   = flag.Int("batch-size-bytes", 0, "")
@@ -76,6 +77,15 @@ func main() {
 	}
 }
 
+// record returns one as workload.py describes it.
+func record(key, value []byte) *kgo.Record {
+	if *hasHeader == 1 {
+		return &kgo.Record{Key: key, Value: value,
+			Headers: []kgo.RecordHeader{{Key: "trace", Value: []byte("0123456789abcdef")}}}
+	}
+	return &kgo.Record{Key: key, Value: value}
+}
+
 func rate(client *kgo.Client, keys, values [][]byte) {
 	stored, failed := 0, 0
 	promise := func(_ *kgo.Record, err error) { // one goroutine runs all promises
@@ -89,7 +99,7 @@ func rate(client *kgo.Client, keys, values [][]byte) {
 	started := time.Now()
 	for i := range *recordCount {
 		row := i % len(values)
-		client.Produce(context.Background(), &kgo.Record{Key: keys[row], Value: values[row]}, promise)
+		client.Produce(context.Background(), record(keys[row], values[row]), promise)
 	}
 	check(client.Flush(context.Background()))
 	seconds := time.Since(started).Seconds()
@@ -106,7 +116,7 @@ func latency(client *kgo.Client, keys, values [][]byte) {
 	for i := range *recordCount {
 		row := i % len(values)
 		started := time.Now()
-		check(client.ProduceSync(context.Background(), &kgo.Record{Key: keys[row], Value: values[row]}).FirstErr())
+		check(client.ProduceSync(context.Background(), record(keys[row], values[row])).FirstErr())
 		waits[i] = time.Since(started)
 	}
 	slices.Sort(waits)

@@ -30,6 +30,7 @@ public class JavaClient {
     private final byte[][] values;
     private final String topic;
     private final int recordCount;
+    private final boolean hasHeader;
     private final long warmUpNs;
 
     JavaClient(String[] arguments) throws IOException {
@@ -38,6 +39,7 @@ public class JavaClient {
         }
         topic = options.get("topic");
         recordCount = Integer.parseInt(options.get("record-count"));
+        hasHeader = flag("has-header");
         warmUpNs = (long) (Double.parseDouble(options.get("warm-up-s")) * 1e9);
         int keyCount = Integer.parseInt(options.get("key-count"));
         int valueSizeBytes = Integer.parseInt(options.get("value-size-bytes"));
@@ -90,6 +92,14 @@ public class JavaClient {
             + "\"cpu_seconds\": %.6f, \"peak_memory_bytes\": %d}", recordCount, seconds, cpuSeconds, peakMemoryBytes());
     }
 
+    private ProducerRecord<byte[], byte[]> record(int row) {
+        ProducerRecord<byte[], byte[]> record = new ProducerRecord<>(topic, keys[row], values[row]);
+        if (hasHeader) {
+            record.headers().add("trace", "0123456789abcdef".getBytes(StandardCharsets.US_ASCII));
+        }
+        return record;
+    }
+
     private void sendAll(KafkaProducer<byte[], byte[]> producer, int count) {
         AtomicLong stored = new AtomicLong();
         AtomicReference<Exception> failure = new AtomicReference<>();
@@ -102,7 +112,7 @@ public class JavaClient {
         };
         for (int i = 0; i < count; i++) {
             int row = i % values.length;
-            producer.send(new ProducerRecord<>(topic, keys[row], values[row]), callback);
+            producer.send(record(row), callback);
         }
         producer.flush();
         if (stored.get() != count) {
@@ -114,13 +124,13 @@ public class JavaClient {
         long end = System.nanoTime() + warmUpNs;
         for (int i = 0; i < FIRST_COUNT || System.nanoTime() < end; i++) {
             int row = i % values.length;
-            producer.send(new ProducerRecord<>(topic, keys[row], values[row])).get();
+            producer.send(record(row)).get();
         }
         long[] waits = new long[recordCount];
         for (int i = 0; i < recordCount; i++) {
             int row = i % values.length;
             long started = System.nanoTime();
-            producer.send(new ProducerRecord<>(topic, keys[row], values[row])).get();
+            producer.send(record(row)).get();
             waits[i] = System.nanoTime() - started;
         }
         Arrays.sort(waits);
