@@ -98,3 +98,15 @@ def test_headers_when_key_and_value_are_of_a_known_type_then_taken(facades: Faca
     headers = pyarrow.array([[{"key": "h", "value": None}], None], kind)
     facade.producer.send_batch("t", [b"a", b"b"], headers=headers, partitions=[0, 0]).result(GIVE_UP_S)
     assert facade.broker.sent == [("t", 0, [b"a", b"b"])]
+
+
+@pytest.mark.parametrize(("name", "allowed"), [
+    ("timestamps", "int64 or timestamp"), ("partitions", "int32 or int64")])
+@pytest.mark.parametrize("kind", ["float64", "string", "bool_", "date32"])
+def test_numbers_when_their_type_is_another_then_refused_by_its_name(
+        facades: Facades, name: str, allowed: str, kind: str) -> None:
+    facade = facades()
+    column: dict[str, Any] = {name: pyarrow.array([None], getattr(pyarrow, kind)())}
+    with pytest.raises(TypeError, match=f"{name} must be a list of int or None, or an Arrow array of {allowed}, got"):
+        facade.producer.send_batch("t", [b"v"], **column)
+    assert facade.broker.sent == []
