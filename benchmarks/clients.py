@@ -100,7 +100,7 @@ def run_confluent_kafka(bootstrap_servers: str, topic: str, workload: Workload, 
     for key, value in workload.first_records():
         produce(topic, value, key)
     producer.flush(30)
-    records, named = workload.records(), {"headers": workload.headers()} if workload.has_header else {}
+    records, named = workload.records(), dict[str, Any]({"headers": workload.headers()} if workload.has_header else {})
     stopwatch.start()
     for number, (key, value) in enumerate(records):
         while True:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
 from pyproducer.accumulator.life import UNOWNED, Life
@@ -27,12 +27,23 @@ from pyproducer.common.waiting import Cell, new_cell
 
 
 class Holder(Protocol):
-    """What holds memory: a ProducerBatch."""
+    """What holds memory: a ProducerBatch, a WaitingRecord."""
 
     reserved_bytes: int
 
 
 H = TypeVar("H", bound=Holder)
+H_in = TypeVar("H_in", bound=Holder, contravariant=True)
+
+
+class Holders(Protocol[H_in]):
+    """Where holders are: a list, a deque."""
+
+    def append(self, holder: H_in, /) -> None:
+        """Add one at the end."""
+
+    def remove(self, holder: H_in, /) -> None:
+        """Take one out."""
 
 
 class BufferPool:
@@ -76,7 +87,7 @@ class BufferPool:
         """How many callers wait; above zero the accumulator sends every batch at once."""
         return len(self._waiters) and sum(place() is not None for place in list(self._waiters))
 
-    def charge(self, batch: H, batches: list[H], place: Place | None = None) -> bool:
+    def charge(self, batch: H, batches: Holders[H], place: Place | None = None) -> bool:
         """Put a batch into a list and take the memory that it reserves, if it is the caller's turn and there is enough.
 
         Args:
@@ -100,7 +111,7 @@ class BufferPool:
                 return True
             return False
 
-    def release(self, batch: H, batches: list[H]) -> None:
+    def release(self, batch: H, batches: Holders[H]) -> None:
         """Take a batch out of its list and its memory back, and wake the caller who waits longest."""
         with self._lock:
             self._available()  # counts what an interrupted caller left, before the flag is set and cleared here
@@ -110,6 +121,33 @@ class BufferPool:
             batch.reserved_bytes = 0
             self._is_dirty = False
             self._ring_first()
+
+    def hand_over(self, givers: Sequence[Holder], taker: H, takers: Holders[H]) -> None:
+        """Put a holder into a list that takes over what others have reserved, which then have nothing.
+
+        Args:
+            givers: They stay in their lists.
+            taker: What it reserves is the sum of theirs.
+            takers: Where it is appended.
+        """
+        with self._lock:
+            self._available()
+            self._is_dirty = True
+            takers.append(taker)
+            for giver in givers:
+                giver.reserved_bytes = 0
+            self._is_dirty = False
+
+    def take_out(self, holder: H, holders: Holders[H]) -> None:
+        """Take a holder that has nothing any more out of its list, while nobody counts the lists."""
+        with self._lock:
+            holders.remove(holder)
+
+    def move(self, holder: H, holders: Holders[H], to: Holders[H]) -> None:
+        """Take a holder out of one list into another, while nobody counts the lists."""
+        with self._lock:
+            to.append(holder)
+            holders.remove(holder)
 
     def enter(self, size_bytes: int, max_block_ms: int) -> Place:
         """Begin to wait for memory; `leave` must follow, whatever happens.

@@ -19,10 +19,12 @@ from pyproducer.accumulator.batch_state import BatchState, move
 from pyproducer.accumulator.buffer_pool import BufferPool, Place
 from pyproducer.accumulator.drain import SequenceKeeper, choose_batches
 from pyproducer.accumulator.life import UNOWNED, Life
+from pyproducer.accumulator.part_pool import PartPool
 from pyproducer.accumulator.partition import Partition
 from pyproducer.accumulator.produce_result import OnCompletion
 from pyproducer.accumulator.producer_batch import BatchRows, ProducerBatch
 from pyproducer.accumulator.ready import ReadyCheckResult, ready
+from pyproducer.accumulator.waiting_records import WaitingRecord, WaitingRecords
 from pyproducer.common.backoff import ExponentialBackoff
 from pyproducer.common.clock import Clock
 from pyproducer.common.cluster import Cluster, Node, TopicPartition
@@ -32,6 +34,10 @@ from pyproducer.record.compression import Compressor
 
 _SURPLUS_BYTES = 75
 """What record_size_upper_bound has above the smallest record: a batch's header of 61 and 14 for longer varints."""
+
+_WAITING_SHARE = 4
+"""A quarter of buffer.memory at most is for records that wait for metadata, so that a misspelt topic does not stop the
+others."""
 
 Appended = TypeVar("Appended", AppendResult, AppendRowsResult)
 
@@ -56,6 +62,8 @@ class RecordAccumulator:
         # Those that hold batches, and for a moment one that does not any more: what the sender looks at in each turn.
         # Written with the partition's lock held.
         self._busy: dict[Partition, None] = {}
+        # The records that are in no batch yet; see producer/waiting_room.py.
+        self.waiting = WaitingRecords(PartPool(pool, pool.total_bytes // _WAITING_SHARE, clock, life), life)
         pool.count_held = self._count_held
         self.is_closed = False
         # Told when a batch stops to linger, because a caller waits for it.
@@ -175,6 +183,7 @@ class RecordAccumulator:
         """Refuse records from now on; those accepted are still sent."""
         self.is_closed = True
         self._pool.close()
+        self.waiting.close()
         # A caller that saw is_closed False holds its partition's lock until its record is in a batch. Taking each lock
         # once makes sure that such a record is visible to whoever drains after close().
         for partition in list(self._partitions.values()):
@@ -183,11 +192,11 @@ class RecordAccumulator:
 
     def is_inside_append(self) -> bool:
         """Whether the current thread has a lock that the sender needs: it runs a signal's handler, or a finalizer."""
-        return any(partition.is_inside for partition in list(self._busy))
+        return self.waiting.is_inside or any(partition.is_inside for partition in list(self._busy))
 
     def is_inside_any_append(self) -> bool:
         """Whether it has a lock that whoever closes needs."""
-        return any(partition.is_inside for partition in list(self._partitions.values()))
+        return self.waiting.is_inside or any(partition.is_inside for partition in list(self._partitions.values()))
 
     def incomplete(self) -> list[ProducerBatch]:
         """Return the batches whose outcome is not decided, in order of each partition."""
@@ -195,11 +204,12 @@ class RecordAccumulator:
 
     def has_incomplete(self) -> bool:
         """Whether any record's outcome is not known yet."""
-        return any(not batch.is_done for partition in list(self._busy) for batch in list(partition.batches))
+        return self.waiting.has_any() or any(
+            not batch.is_done for partition in list(self._busy) for batch in list(partition.batches))
 
     def incomplete_record_count(self) -> int:
         """How many records' outcomes are not known yet."""
-        return sum(batch.record_count for batch in self.incomplete())
+        return len(self.waiting.incomplete()) + sum(batch.record_count for batch in self.incomplete())
 
     # The sender's side.
 
@@ -293,6 +303,17 @@ class RecordAccumulator:
         batch.hand_over()
         self.finish(batch)
 
+    def take_over(self, batch: ProducerBatch, records: Sequence[WaitingRecord]) -> None:
+        """Put a sealed batch of records that waited behind those of its partition, with the memory that they have."""
+        topic_partition = batch.topic_partition
+        partition = self._partitions.get(topic_partition) or self._create_partition(*topic_partition)
+        with partition.lock:
+            last = partition.open_batch()
+            if last is not None:  # of a time when the topic was known; what it takes now would overtake these
+                last.seal()
+            self._busy[partition] = None
+            self.waiting.memory.hand_over(records, batch, partition.batches)
+
     def expired_batches(self, now_ms: int) -> tuple[list[ProducerBatch], int]:
         """Find the batches whose delivery.timeout.ms passed, wherever they are; they are sealed.
 
@@ -340,16 +361,18 @@ class RecordAccumulator:
             self._busy.pop(partition, None)
 
     def abort_batches(self, error: KafkaError, *, only_undrained: bool = False) -> int:
-        """Fail the batches that are incomplete.
+        """Fail what is incomplete: batches, and the records that wait for metadata.
 
         Args:
             error: What their futures get; with outcome unknown where the records may be in the log.
-            only_undrained: Leave alone those that are on the wire. Else nothing is there any more: it was discarded.
+            only_undrained: Only batches that are not on the wire. Else nothing is there any more: it was discarded.
 
         Returns:
             How many records failed.
         """
         aborted = 0
+        for queue in [] if only_undrained else list(self.waiting.queues.values()):
+            self.waiting.resume(queue)  # first: a batch tells the futures that look into it
         for batch in self.batches():
             if not (only_undrained and batch.is_in_flight):
                 self.take_up(batch)
@@ -365,7 +388,7 @@ class RecordAccumulator:
                 else:
                     batch.fail(lambda _index: error)
                 self.finish(batch)
-        return aborted
+        return aborted if only_undrained else aborted + self.waiting.fail_all(error)
 
     def batches(self) -> list[ProducerBatch]:
         """Return every batch that is not done, in order of each partition; a LATE one, too."""
@@ -389,7 +412,8 @@ class RecordAccumulator:
         return sizes
 
     def _count_held(self) -> int:
-        return sum(batch.reserved_bytes for partition in list(self._busy) for batch in partition.batches)
+        return self.waiting.held_bytes() + sum(
+            batch.reserved_bytes for partition in list(self._busy) for batch in partition.batches)
 
     def _hurry(self, batch: ProducerBatch) -> None:
         if not batch.is_hurried:

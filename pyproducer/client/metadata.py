@@ -14,13 +14,14 @@ from __future__ import annotations
 import copy
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pyproducer.client.metadata_request import MetadataRequest
 from pyproducer.client.metadata_response import merge_response, with_leaders, without_leaders
 from pyproducer.common.cluster import Cluster, Node, TopicPartition
 from pyproducer.common.error_codes import ERRORS, ErrorCode, error_for_code
-from pyproducer.common.errors import KafkaError
+from pyproducer.common.errors import NOT_SENT, KafkaError
 from pyproducer.common.waiting import Waiters
 
 if TYPE_CHECKING:
@@ -28,6 +29,24 @@ if TYPE_CHECKING:
     from pyproducer.common.clock import Clock
 
 _LONG_AGO_MS = -(2**64)  # longer ago than any setting, which is a Java long, can make up for
+# A topic that is being created is not known to every broker yet; so long nobody else is asked on purpose.
+_SECOND_OPINION_AFTER_MS = 1000
+
+
+@dataclass
+class UnknownTopic:
+    """Answers in a row that do not know a topic.
+
+    Attributes:
+        first_ms: When the first of them came.
+        last_ms: When the last of them came.
+        nodes: Which brokers gave them, and when each did so last; bootstrap addresses, which may be any broker, do not
+            count.
+    """
+
+    first_ms: int
+    last_ms: int
+    nodes: dict[int, int] = field(default_factory=dict)
 
 
 class ProducerMetadata:
@@ -62,6 +81,7 @@ class ProducerMetadata:
         self._take(Cluster(nodes=self._nodes_to_ask))
         self._is_new_start = False  # the bootstrap addresses are asked again: another cluster may answer
         self._topic_errors: dict[str, ErrorCode] = {}       # replaced as a whole; read without the lock
+        self._unknown_topics: dict[str, UnknownTopic] = {}
         # Topic -> when it is idle. Callers write the time of a known topic without the lock, see `add`.
         self._topics: dict[str, int] = {}
         self._new_topics: set[str] = set()
@@ -111,11 +131,66 @@ class ProducerMetadata:
             InvalidTopicError: The name is not allowed. Not sent.
             AuthorizationError: We may not describe the topic. Not sent.
         """
-        code = self._topic_errors.get(topic)
-        if code in (ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.TOPIC_AUTHORIZATION_FAILED):
-            error = error_for_code(code, message=f"Topic {topic!r}:", api="METADATA")
-            error.outcome = "not_sent"
+        error = self.refusal(topic)
+        if error is not None:
             raise error
+
+    def refusal(self, topic: str) -> KafkaError | None:
+        """Return why the last answer refused a topic for good, an invalid name or no permission; or None."""
+        code = self._topic_errors.get(topic)
+        if code not in (ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.TOPIC_AUTHORIZATION_FAILED):
+            return None
+        error = error_for_code(code, message=f"Topic {topic!r}:", api="METADATA")
+        error.outcome = NOT_SENT
+        return error
+
+    def absence(self, topic: str, since_ms: int, longest_ms: int) -> KafkaError | None:
+        """Return the error for a topic that does not exist, as far as brokers can tell; None when it still may.
+
+        Args:
+            topic: The topic.
+            since_ms: From when on answers count.
+            longest_ms: For so long there must have been nothing but answers that do not know it, from two brokers where
+                there are two.
+        """
+        with self._lock:
+            unknown = self._unknown_topics.get(topic)
+            if unknown is None or unknown.last_ms - max(unknown.first_ms, since_ms) < longest_ms:
+                return None
+            asked = [node_id for node_id, last_ms in unknown.nodes.items() if last_ms >= since_ms]
+            if len(asked) < min(2, len(self._cluster.nodes)):
+                return None
+        error = error_for_code(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, api="METADATA", message=(
+            f"Topic {topic!r} was not known to {len(asked)} broker(s) for {longest_ms} ms:"))
+        error.outcome = NOT_SENT
+        return error
+
+    def node_without_topic(self) -> int | None:
+        """Return the node that alone said for a while that it does not know some topic, so that another is asked."""
+        if not self._unknown_topics:
+            return None
+        with self._lock:
+            for unknown in self._unknown_topics.values():
+                recent_ms = unknown.last_ms - _SECOND_OPINION_AFTER_MS
+                recent = [node_id for node_id, last_ms in unknown.nodes.items() if last_ms > recent_ms]
+                if len(recent) == 1 and unknown.first_ms <= recent_ms:
+                    return recent[0]
+        return None
+
+    @property
+    def fatal_told(self) -> int:
+        """How many errors of all metadata (see `fatal_error`) were told; for `untold_fatal`."""
+        return self._fatal_told
+
+    def untold_fatal(self, seen: int) -> KafkaError | None:
+        """Return an error of all metadata that happened after `fatal_told` was `seen`, or None."""
+        with self._lock:
+            if self._fatal is None or self._fatal_count <= seen:
+                return None
+            self._fatal_told = self._fatal_count
+            error = copy.copy(self._fatal)
+            error.__cause__ = self._fatal
+            return error
 
     def topics(self) -> set[str]:
         """Return the topics that are asked for."""
@@ -202,10 +277,10 @@ class ProducerMetadata:
         deadline_ms = self._clock.now_ms() + timeout_ms
         while True:
             cell = self._waiters.enter()
+            fatal = self.untold_fatal(fatal_seen)
+            if fatal is not None:
+                raise fatal
             with self._lock:
-                if self._fatal is not None and self._fatal_count > fatal_seen:
-                    self._fatal_told = self._fatal_count
-                    raise copy.copy(self._fatal) from self._fatal
                 if self._refusal is not None:
                     raise self._refusal()
                 if self._update_version > last_version:
@@ -241,7 +316,7 @@ class ProducerMetadata:
                                    self._allow_auto_topic_creation)
 
     def update(self, response: Mapping[str, Any], api_version: int, now_ms: int, *,
-               request: MetadataRequest | None = None) -> None:
+               request: MetadataRequest | None = None, node_id: int = -1) -> None:
         """Take in an answer and wake everyone who waits.
 
         Args:
@@ -249,6 +324,7 @@ class ProducerMetadata:
             api_version: Its version.
             now_ms: When it came.
             request: What was asked; None means all topics as of now.
+            node_id: Who answered; below 0 for a bootstrap address.
         """
         with self._lock:
             is_partial = request is not None and request.is_partial
@@ -264,6 +340,7 @@ class ProducerMetadata:
             self._need_full_update = self._need_full_update or merged.needs_refresh
             self._new_topics -= merged.topics_answered
             self._topic_errors = merged.topic_errors
+            self._note_unknown(merged.topics_answered, node_id, now_ms)
             self._take(merged.cluster)
             self._nodes_to_ask = tuple(merged.cluster.nodes.values())
             self._update_version += 1
@@ -362,6 +439,18 @@ class ProducerMetadata:
     def _take(self, cluster: Cluster) -> None:
         self._cluster = cluster  # replaced as a whole; read without the lock
         self._on_snapshot(cluster)
+
+    def _note_unknown(self, answered: Iterable[str], node_id: int, now_ms: int) -> None:
+        for topic in answered:
+            if self._topic_errors.get(topic) is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                self._unknown_topics.pop(topic, None)
+                continue
+            unknown = self._unknown_topics.setdefault(topic, UnknownTopic(now_ms, now_ms))
+            unknown.last_ms = now_ms
+            if node_id >= 0:
+                unknown.nodes[node_id] = now_ms
+        for topic in [topic for topic in self._unknown_topics if topic not in self._topics]:
+            del self._unknown_topics[topic]
 
     def _set_fatal(self, error: KafkaError) -> None:
         self._fatal = error

@@ -7,7 +7,7 @@ Source:  Java NetworkClient.DefaultMetadataUpdater.sendInternalMetadataRequest (
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyproducer.client.failures import VERSION_NEGOTIATION
@@ -34,7 +34,29 @@ class ClientMetadataTransport:
 
     def choose_node(self, now_ms: int) -> NodeChoice:
         """Return the least loaded node, and whether there is hope among the nodes that may be asked."""
-        return choose_least_loaded(self._metadata.nodes_to_ask(), self._connections, now_ms)
+        nodes = self._metadata.nodes_to_ask()
+        without_topic = self._metadata.node_without_topic()
+        if without_topic is not None:
+            second = self._second_opinion([node for node in nodes if node.node_id != without_topic], now_ms)
+            if second is not None:
+                return NodeChoice(second, True)
+        return choose_least_loaded(nodes, self._connections, now_ms)
+
+    def _second_opinion(self, nodes: Sequence[Node], now_ms: int) -> Node | None:
+        """Return one that can be asked now, where one broker alone does not know a topic.
+
+        Beside that one, which goes on being asked, begins to connect to another that was not found dead.
+        """
+        for node in nodes:
+            if self._connections.can_send_request(node.node_id, now_ms):
+                return node
+        for node in nodes:
+            state = self._connections.states.get(node.node_id)
+            if (state is None or not state.failed_attempts) and self._connections.states.can_connect(
+                    node.node_id, now_ms):
+                self._connections.initiate_connect(node, now_ms)
+                break
+        return None
 
     def can_send_request(self, node_id: int, now_ms: int) -> bool:
         """Whether a request may be sent to the node now."""

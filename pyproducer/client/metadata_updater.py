@@ -194,7 +194,7 @@ class MetadataUpdater:
             self._metadata.failed_update(now_ms)
             return
         try:
-            self._metadata.update(body, api_version, now_ms, request=request)
+            self._metadata.update(body, api_version, now_ms, request=request, node_id=node.node_id)
         except Exception as error:
             # Only this answer is refused. Its bytes were in order, so the connection and the requests on it go on.
             self._give_up_attempt(node, "the answer was refused", error, now_ms)

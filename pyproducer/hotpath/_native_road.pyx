@@ -145,6 +145,12 @@ cdef class RouteTable:
         if self.cluster is cluster:
             self.routes[topic] = route
 
+    def forget(self, str topic):
+        """Drop a topic's route: the next record looks for another."""
+        cdef Route route = self.routes.pop(topic, None)
+        if route is not None and route.is_used:
+            self.used.add(topic)
+
     def open_batch(self, str topic, Py_ssize_t partition, OpenBatch batch not None):
         """Say which batch takes a partition's next records."""
         cdef Route route = self.routes.get(topic)

@@ -142,6 +142,12 @@ class RouteTable:
         if self.cluster is cluster:
             routes[topic] = route
 
+    def forget(self, topic: str) -> None:
+        """Drop a topic's route: the next record looks for another."""
+        route = self.routes.pop(topic, None)
+        if route is not None and route.is_used:
+            self._used.add(topic)
+
     def open_batch(self, topic: str, partition: int, batch: OpenBatch) -> None:
         """Say which batch takes a partition's next records; the Python text asks the accumulator each time."""
 

@@ -43,7 +43,7 @@ class Upcalls(Protocol):
     def await_topic(self, topic: str, partition: int | None, timestamp: int, key: Any, key_bytes: bytes | None,
                     value: Any, value_bytes: bytes | None, headers: tuple[Any, ...], on_completion: Callback | None,
                     size_bytes: int) -> FutureRecordMetadata:
-        """Take a record whose topic, or partition, is not known yet."""
+        """Take a record whose topic, or partition, the road does not know; it may have to wait."""
 
     def choose(self, topic: str, key: Any, key_bytes: bytes | None, value: Any, value_bytes: bytes | None) -> int:
         """Ask the partitioner; return an index below the topic's count."""

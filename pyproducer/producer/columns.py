@@ -7,6 +7,7 @@ Source:  ours.
 
 from __future__ import annotations
 
+import itertools
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
@@ -22,11 +23,15 @@ MAX_TIMESTAMP = 2**63 - 1
 
 
 class Columns(NamedTuple):
-    """The rows of a call: chunks that follow each other, and numbers for each row (partition -1: not chosen)."""
+    """The rows of a call: chunks that follow each other, and numbers for each row (partition -1: not chosen).
+
+    `part(first_row, row_count)` makes a chunk of rows that lie within one.
+    """
 
     chunks: list[ColumnChunk]
     partitions: array[int]
     timestamps: array[int]
+    part: Callable[[int, int], ColumnChunk]
 
 
 class _Source:
@@ -80,14 +85,14 @@ def read_columns(values: Any, keys: Any, headers: Any, timestamps: Any, partitio
                         ("partitions", len(places))):
         ensure_length(name, count, length)
     cuts = sorted({end for source in sources for end in source.ends if end} - {0}) if length else []
-    chunks = []
-    first_row = 0
-    for end in cuts:
-        value_part, key_part, header_part = (source.part(first_row, end - first_row) for source in sources)
+
+    def part(first_row: int, row_count: int) -> ColumnChunk:
+        value_part, key_part, header_part = (source.part(first_row, row_count) for source in sources)
         header_column, bounds = header_part if header_part is not None else (None, None)
-        chunks.append(ColumnChunk(first_row, value_part, key_part, header_column, bounds))
-        first_row = end
-    return Columns(chunks, places, times)
+        return ColumnChunk(first_row, value_part, key_part, header_column, bounds)
+
+    chunks = [part(first_row, end - first_row) for first_row, end in itertools.pairwise((0, *cuts))]
+    return Columns(chunks, places, times, part)
 
 
 def ensure_length(name: str, count: int, row_count: int) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 from pyproducer.accumulator.life import Life
 from pyproducer.accumulator.produce_result import OnCompletion, failed_future
 from pyproducer.accumulator.record_accumulator import RecordAccumulator
+from pyproducer.accumulator.waiting_records import UNKNOWN_PARTITION
 from pyproducer.client.metadata import ProducerMetadata
 from pyproducer.common.clock import Clock, SystemClock
 from pyproducer.common.cluster import Cluster, TopicPartition
@@ -47,9 +48,8 @@ from pyproducer.producer.partitioners import (
     UniformStickyPartitioner,
 )
 from pyproducer.producer.serializers import BytesSerializer, Serializer, StringSerializer
-from pyproducer.producer.wait_on_metadata import wait_on_metadata
+from pyproducer.producer.waiting_room import Choose, WaitingRoom
 
-UNKNOWN_PARTITION = -1
 # What send() does not raise: the record's future and callback tell it.
 _TOLD_BY_THE_FUTURE = (KafkaTimeoutError, ApiError, AuthenticationError)
 
@@ -61,11 +61,12 @@ class RecordSender:
         metadata: What is known of topics.
         routes: The same, as `road` reads it; metadata renews it.
         accumulator: Where records go.
+        room: Where they wait while metadata does not know enough.
         partitioner: Chooses where a record names no partition.
         key_serializer: None takes bytes only.
         value_serializer: The same.
         interceptors: Asked before serialization.
-        clock: For timestamps and waits.
+        clock: For timestamps.
         life: The producer's.
         wakeup_sender: Wakes the sender.
         max_request_size_bytes: max.request.size.
@@ -77,13 +78,14 @@ class RecordSender:
     """
 
     def __init__(self, *, metadata: ProducerMetadata, routes: RouteTable, accumulator: RecordAccumulator,
-                 partitioner: Partitioner, key_serializer: Serializer | None, value_serializer: Serializer | None,
-                 interceptors: ProducerInterceptors, clock: Clock, life: Life,
+                 room: WaitingRoom, partitioner: Partitioner, key_serializer: Serializer | None,
+                 value_serializer: Serializer | None, interceptors: ProducerInterceptors, clock: Clock, life: Life,
                  wakeup_sender: Callable[[], None], max_request_size_bytes: int, buffer_memory_bytes: int,
                  max_block_ms: int) -> None:
         self._metadata = metadata
         self._routes = routes
         self._accumulator = accumulator
+        self.room = room
         self.partitioner = partitioner
         self._partition = partitioner.partition
         self._on_append: Callable[..., None] | None = getattr(partitioner, "on_append", None)
@@ -153,10 +155,10 @@ class RecordSender:
         return key_bytes, value_bytes, to_headers(open_headers)
 
     def find_route(self, topic: str) -> Route | None:
-        """Make a topic's route from the present snapshot; None when that does not know the topic."""
+        """Make a topic's route from the present snapshot; None when that does not know it, or records wait for it."""
         cluster = self._routes.cluster
         count = cluster.table(topic).count
-        if not count:
+        if not count or self.room.is_waiting(topic):
             return None
         self._metadata.add(topic, self._clock.now_ms())
         partitioner = self.partitioner
@@ -165,28 +167,29 @@ class RecordSender:
         else:
             route = Route(count, False)
         self._routes.add(cluster, topic, route)
+        if self.room.is_waiting(topic):  # since the look above: later records go behind those
+            self._routes.forget(topic)
+            return None
         return route
 
     def await_topic(self, topic: str, partition: int | None, timestamp: int, key: Any, key_bytes: bytes | None,
                     value: Any, value_bytes: bytes | None, headers: tuple[Any, ...],
                     on_completion: OnCompletion | None, size_bytes: int) -> FutureRecordMetadata:
-        """Wait until a record's topic, or partition, is known, and append it."""
-        cluster, left_ms = self._await_cluster(topic, partition, self._max_block_ms)
-        if partition is None:
-            partition = self.choose_partition(topic, key, key_bytes, value, value_bytes, cluster)
-        return self.append_within(topic, partition, timestamp, key_bytes, value_bytes, headers, on_completion,
-                                  size_bytes, left_ms)
+        """Hand a record over whose topic, or partition, the road does not know."""
+        return self.hand_over(topic, partition, timestamp, key, key_bytes, value, value_bytes, headers, on_completion,
+                              size_bytes, self._max_block_ms, self.choose_partition)
 
     def choose(self, topic: str, key: Any, key_bytes: bytes | None, value: Any, value_bytes: bytes | None) -> int:
         """Ask the partitioner; see `choose_partition`."""
-        return self.choose_partition(topic, key, key_bytes, value, value_bytes, self._routes.cluster)
+        cluster = self._routes.cluster
+        return self.choose_partition(topic, key, key_bytes, value, value_bytes, cluster, cluster.table(topic).count)
 
     def append(self, topic: str, partition: int, timestamp: int, key_bytes: bytes | None, value_bytes: bytes | None,
                headers: tuple[Any, ...], on_completion: OnCompletion | None, size_bytes: int) -> FutureRecordMetadata:
         """Append a record, and tell the road which batch takes the next ones."""
         try:
-            return self.append_within(topic, partition, timestamp, key_bytes, value_bytes, headers, on_completion,
-                                      size_bytes, self._max_block_ms)
+            return self.hand_over(topic, partition, timestamp, key_bytes, key_bytes, value_bytes, value_bytes, headers,
+                                  on_completion, size_bytes, self._max_block_ms, self.choose_partition)
         except _TOLD_BY_THE_FUTURE as error:
             return self.failed(error, topic, partition, on_completion)
 
@@ -221,25 +224,57 @@ class RecordSender:
 
     # What those ask who send many rows, too.
 
-    def append_within(self, topic: str, partition: int, timestamp: int, key_bytes: bytes | None,
-                      value_bytes: bytes | None, headers: tuple[Any, ...], on_completion: OnCompletion | None,
-                      size_bytes: int, max_block_ms: int) -> FutureRecordMetadata:
-        """Append one serialized record to a partition, and tell who wants to know; see RecordAccumulator.append.
+    def hand_over(self, topic: str, partition: int | None, timestamp: int, key: Any, key_bytes: bytes | None,
+                  value: Any, value_bytes: bytes | None, headers: tuple[Any, ...], on_completion: OnCompletion | None,
+                  size_bytes: int, max_block_ms: int, choose: Choose) -> FutureRecordMetadata:
+        """Put one serialized record into a batch, or into the waiting room where its partition is not known.
 
         Args:
             topic: Its topic.
-            partition: Its partition; it is waited for where metadata does not know it.
+            partition: Its partition, None to have one chosen.
             timestamp: Epoch ms.
+            key: The key as the application gave it.
             key_bytes: The serialized key.
+            value: The value as the application gave it.
             value_bytes: The serialized value.
             headers: The headers.
             on_completion: The callback.
             size_bytes: Its `record_size_upper_bound`.
-            max_block_ms: Longest wait.
+            max_block_ms: Longest wait, for memory here and for metadata in the room.
+            choose: `choose_partition`, or what does more.
         """
-        cluster: Cluster = self._routes.cluster
-        if partition not in cluster.table(topic).by_index:
-            cluster, max_block_ms = self._await_cluster(topic, partition, max_block_ms)
+        room = self.room
+        while True:
+            cluster = self._metadata.fetch()
+            table = cluster.table(topic)
+            if table.count and not room.is_waiting(topic):  # in this order: see waiting_room.py
+                if partition is None:
+                    partition = choose(topic, key, key_bytes, value, value_bytes, cluster, table.count)
+                if partition in table.by_index and not room.is_waiting(topic, partition):
+                    return self._append(topic, partition, timestamp, key_bytes, value_bytes, headers, on_completion,
+                                        size_bytes, cluster, max_block_ms)
+            began_ms = self._clock.now_ms()
+            future = self.enter_room(topic, partition, timestamp, key, key_bytes, value, value_bytes, headers,
+                                     on_completion, size_bytes, max_block_ms)
+            if future is not None:
+                return future
+            # What was waited for memory there is not there any more for the wait for memory here.
+            max_block_ms = max(0, max_block_ms - (self._clock.now_ms() - began_ms))
+
+    def enter_room(self, topic: str, partition: int | None, timestamp: int, key: Any, key_bytes: bytes | None,
+                   value: Any, value_bytes: bytes | None, headers: tuple[Any, ...],
+                   on_completion: OnCompletion | None, size_bytes: int,
+                   max_block_ms: int) -> FutureRecordMetadata | None:
+        """Let a record wait, see WaitingRoom.enter; later ones of its topic find no route, and go behind it."""
+        future = self.room.enter(topic, partition, timestamp, key, key_bytes, value, value_bytes, headers,
+                                 on_completion, size_bytes, max_block_ms)
+        if future is not None:
+            self._routes.forget(topic)
+        return future
+
+    def _append(self, topic: str, partition: int, timestamp: int, key_bytes: bytes | None, value_bytes: bytes | None,
+                headers: tuple[Any, ...], on_completion: OnCompletion | None, size_bytes: int, cluster: Cluster,
+                max_block_ms: int) -> FutureRecordMetadata:
         try:
             result = self._accumulator.append(topic, partition, timestamp, key_bytes, value_bytes, headers,
                                               on_completion, max_block_ms)
@@ -256,7 +291,7 @@ class RecordSender:
         return result.future
 
     def choose_partition(self, topic: str, key: Any, key_bytes: bytes | None, value: Any, value_bytes: bytes | None,
-                         cluster: Cluster) -> int:
+                         cluster: Cluster, count: int) -> int:
         """Ask the partitioner, and check what it says.
 
         Raises:
@@ -267,15 +302,9 @@ class RecordSender:
             A partition below the count. The snapshot need not know it, where it has gaps.
         """
         partition = self._partition(topic, key, key_bytes, value, value_bytes, cluster)
-        count = cluster.table(topic).count
         if type(partition) is not int or not 0 <= partition < count:
             partition = self._checked_partition(partition, topic, count)
         return partition
-
-    def known_cluster(self, topic: str, partition: int | None, wait_ms: int) -> Cluster:
-        """Report a topic as in use, and wait until it is known; see wait_on_metadata."""
-        return wait_on_metadata(self._metadata, self.wakeup, self._clock, self._life, topic, partition,
-                                self._max_block_ms, wait_ms)
 
     def serialize_part(self, serializer: Serializer | None, topic: str, headers: list[Header], data: Any,
                        part: str) -> bytes | None:
@@ -312,13 +341,6 @@ class RecordSender:
             raise ValueError(f"The partitioner {self.partitioner!r} gave partition {index} for topic {topic!r}: the "
                              f"topic has {count} partitions, so it must be from 0 to {count - 1}")
         return int(index)
-
-    def _await_cluster(self, topic: str, partition: int | None, max_block_ms: int) -> tuple[Cluster, int]:
-        """Wait for what `known_cluster` waits for; return the snapshot, and how long may still be waited, in ms."""
-        began_ms = self._clock.now_ms()
-        cluster = self.known_cluster(topic, partition, max_block_ms)
-        # What the wait for metadata took is not there any more for the wait for memory.
-        return cluster, max(0, max_block_ms - (self._clock.now_ms() - began_ms))
 
 
 _ROUTED = frozenset({DefaultPartitioner, RoundRobinPartitioner, UniformStickyPartitioner})

@@ -15,6 +15,7 @@ from pyproducer.accumulator.batch_future import BatchFuture
 from pyproducer.accumulator.life import Life
 from pyproducer.accumulator.producer_batch import BatchRows
 from pyproducer.accumulator.record_accumulator import RecordAccumulator
+from pyproducer.client.metadata import ProducerMetadata
 from pyproducer.common.clock import Clock
 from pyproducer.common.cluster import PartitionTable
 from pyproducer.common.errors import (
@@ -25,18 +26,23 @@ from pyproducer.common.errors import (
     KafkaError,
     KafkaTimeoutError,
 )
-from pyproducer.common.records import to_topic
-from pyproducer.hotpath import sort_rows
+from pyproducer.common.records import Header, to_headers, to_topic
+from pyproducer.hotpath import ColumnChunk, OpenBatch, sort_rows
 from pyproducer.producer.columns import Columns, read_columns
-from pyproducer.producer.do_send import UNKNOWN_PARTITION, RecordSender
+from pyproducer.producer.do_send import RecordSender
 from pyproducer.producer.partitioners import DefaultPartitioner
-from pyproducer.producer.send_rows import send_rows
+from pyproducer.producer.send_rows import row_callback, send_rows
+from pyproducer.record.batch_reader import read_batches
+from pyproducer.record.batch_writer import write_header
 
 # Rows that are there already need not be cut into 16 KiB: a request costs the sender as much as a thousand rows, and a
 # quarter of max.request.size lets a request carry several partitions. batch.size wins where it was set on purpose.
 LARGE_BATCH_BYTES = 256 * 1024
 # Each partition of a call may have a batch open while as many are on the wire as are allowed in flight, and some more.
 _BATCHES_PER_PARTITION = 8
+# Rows that wait for metadata go one by one; so many, or so many bytes of them, are looked at together.
+_ROWS_AT_ONCE = 100
+_PIECE_BYTES = 64 * 1024
 
 
 class BatchSender:
@@ -44,6 +50,7 @@ class BatchSender:
 
     Args:
         record_sender: Does the same for single records.
+        metadata: What is known.
         accumulator: Where rows go.
         clock: For the deadline.
         life: The producer's.
@@ -54,10 +61,11 @@ class BatchSender:
         buffer_memory_bytes: buffer.memory.
     """
 
-    def __init__(self, *, record_sender: RecordSender, accumulator: RecordAccumulator, clock: Clock, life: Life,
-                 wakeup_sender: Callable[[], None], max_block_ms: int, batch_size_bytes: int, large_batch_bytes: int,
-                 buffer_memory_bytes: int) -> None:
+    def __init__(self, *, record_sender: RecordSender, metadata: ProducerMetadata, accumulator: RecordAccumulator,
+                 clock: Clock, life: Life, wakeup_sender: Callable[[], None], max_block_ms: int, batch_size_bytes: int,
+                 large_batch_bytes: int, buffer_memory_bytes: int) -> None:
         self._record_sender = record_sender
+        self._metadata = metadata
         self._accumulator = accumulator
         self._clock = clock
         self._life = life
@@ -97,58 +105,104 @@ class BatchSender:
 
     def _send(self, topic: str, columns: Columns, has_partitions: bool, partitioner: DefaultPartitioner,
               future: BatchFuture, deadline_ms: int) -> None:
-        places = columns.partitions
-        try:
-            cluster = self._record_sender.known_cluster(topic, None, self._left_ms(deadline_ms))
-        except (KafkaTimeoutError, ApiError, AuthenticationError) as error:
-            _fail(future, range(len(places)), error)
-            return
-        unknown: set[int] = set()  # partitions that stayed unknown; their rows have failed
-        table = cluster.table(topic)
-        if has_partitions and (max(places) >= table.count or table.has_gaps):
-            table = self._await_partitions(topic, table, future, places, unknown, deadline_ms)
-        self._choose_partitions(topic, columns, partitioner, table)
-        if table.has_gaps:
-            # A key may have been hashed to a partition that is missing.
-            table = self._await_partitions(topic, table, future, places, unknown, deadline_ms)
-        for number, chunk in enumerate(columns.chunks):
-            order, starts = sort_rows(places, chunk.first_row, chunk.row_count, table.count)
-            rows = BatchRows(future, chunk, columns.timestamps, order, self._batch_bytes(len(table.in_order)))
-            rest = self._append(topic, rows, starts, unknown, deadline_ms)
-            if rest is not None:
-                why, refused = rest
-                if number + 1 < len(columns.chunks):
-                    refused.extend(row for row in range(columns.chunks[number + 1].first_row, len(places))
-                                   if places[row] not in unknown)
-                _fail(future, refused, why)
-                return
+        for chunk in columns.chunks:
+            row, end = chunk.first_row, chunk.first_row + chunk.row_count
+            while row < end:
+                cluster = self._metadata.fetch()
+                if not cluster.table(topic).count or self._record_sender.room.is_waiting(topic):
+                    row = self._enter_room(topic, chunk, columns, row, future, deadline_ms)
+                    if row < 0:
+                        return
+                    continue
+                rest = chunk if row == chunk.first_row else columns.part(row, end - row)
+                if not self._send_chunk(topic, rest, columns, has_partitions, partitioner, cluster.table(topic), future,
+                                        deadline_ms):
+                    return
+                row = end
 
-    def _await_partitions(self, topic: str, table: PartitionTable, future: BatchFuture, places: array[int],
-                          unknown: set[int], deadline_ms: int) -> PartitionTable:
-        """Wait for the partitions of rows that are not known yet, and fail the rows of those that stay unknown.
+    def _enter_room(self, topic: str, chunk: ColumnChunk, columns: Columns, row: int, future: BatchFuture,
+                    deadline_ms: int) -> int:
+        """Let rows of a chunk wait one by one, from `row` on, while their topic is not known.
 
         Returns:
-            The topic's partitions as they are known after the wait.
+            The first row that need not wait; below 0 when the rest of the call failed.
         """
-        errors: dict[int, KafkaError] = {}
-        for partition in sorted(set(places).difference(table.by_index, unknown, (UNKNOWN_PARTITION,))):
-            try:
-                table = self._record_sender.known_cluster(topic, partition, self._left_ms(deadline_ms)).table(topic)
-            except (KafkaTimeoutError, ApiError, AuthenticationError) as error:
-                errors[partition] = error
-        if errors:
-            unknown.update(errors)
-            rows = [row for row, partition in enumerate(places) if partition in errors]
-            future.on_failed(rows, lambda position: errors[places[rows[position]]])
-        return table
+        sender, places = self._record_sender, columns.partitions
+        end = chunk.first_row + chunk.row_count
+        while row < end:
+            for key, value, headers in rows_of(chunk, columns.timestamps, array("i", range(
+                    row, min(row + _ROWS_AT_ONCE, end)))):
+                try:
+                    entered = sender.enter_room(
+                        topic, None if places[row] < 0 else places[row], columns.timestamps[row], key, key, value,
+                        value, headers, row_callback(sender, future, row), chunk.size_upper_bound(row),
+                        self._left_ms(deadline_ms))
+                except (KafkaTimeoutError, ApiError, AuthenticationError, IllegalStateError) as error:
+                    _fail(future, range(row, len(places)), error)
+                    return -1
+                if entered is None:
+                    return row
+                row += 1
+        return row
 
-    def _choose_partitions(self, topic: str, columns: Columns, partitioner: DefaultPartitioner,
+    def _send_chunk(self, topic: str, chunk: ColumnChunk, columns: Columns, has_partitions: bool,
+                    partitioner: DefaultPartitioner, table: PartitionTable, future: BatchFuture,
+                    deadline_ms: int) -> bool:
+        """Hand the rows of a chunk over; False when the rest of the call failed."""
+        places, room = columns.partitions, self._record_sender.room
+        first, end = chunk.first_row, chunk.first_row + chunk.row_count
+        self._metadata.add(topic, self._clock.now_ms())
+        self._choose_partitions(topic, chunk, places, partitioner, table)
+        absent: set[int] = set()  # partitions that are not known, or whose earlier records still wait
+        if has_partitions or table.has_gaps or room.is_occupied:
+            absent = {partition for partition in set(places[first:end])
+                      if partition not in table.by_index or room.is_waiting(topic, partition)}
+        waiting = [row for row in range(first, end) if places[row] in absent] if absent else []
+        stopped = self._hand_over(topic, chunk, columns, waiting, future, deadline_ms)
+        order, starts = sort_rows(places, first, chunk.row_count, table.count)
+        rows = BatchRows(future, chunk, columns.timestamps, order, self._batch_bytes(len(table.in_order)))
+        if stopped is not None:
+            why, refused = stopped
+            refused.extend(row for row in range(first, end) if places[row] not in absent)
+        else:
+            rest = self._append(topic, rows, starts, absent, deadline_ms)
+            if rest is None:
+                return True
+            why, refused = rest
+        refused.extend(range(end, len(places)))
+        _fail(future, refused, why)
+        return False
+
+    def _hand_over(self, topic: str, chunk: ColumnChunk, columns: Columns, waiting: list[int], future: BatchFuture,
+                   deadline_ms: int) -> tuple[KafkaError, array[int]] | None:
+        """Hand rows over one by one whose partition is not known; one that may not wait fails alone.
+
+        Returns:
+            None when no others are concerned; else why not, and which rows were not handed over.
+        """
+        sender = self._record_sender
+        position = 0
+        while position < len(waiting):
+            for key, value, headers in rows_of(chunk, columns.timestamps, array(
+                    "i", waiting[position:position + _ROWS_AT_ONCE])):
+                row = waiting[position]
+                try:
+                    sender.hand_over(
+                        topic, columns.partitions[row], columns.timestamps[row], key, key, value, value, headers,
+                        row_callback(sender, future, row), chunk.size_upper_bound(row),
+                        self._left_ms(deadline_ms), sender.choose_partition)
+                except (BufferExhaustedError, IllegalStateError) as error:
+                    return error, array("i", waiting[position:])
+                except (KafkaTimeoutError, ApiError, AuthenticationError) as error:
+                    _fail(future, (row,), error)
+                position += 1
+        return None
+
+    def _choose_partitions(self, topic: str, chunk: ColumnChunk, places: array[int], partitioner: DefaultPartitioner,
                            table: PartitionTable) -> None:
         available = array("i", (info.partition for info in table.available or table.in_order))
-        for chunk in columns.chunks:
-            turn_count = chunk.turn_count(columns.partitions)
-            chunk.assign(columns.partitions, table.count, available,
-                         partitioner.take_turns(topic, turn_count) if turn_count else 0)
+        turn_count = chunk.turn_count(places)
+        chunk.assign(places, table.count, available, partitioner.take_turns(topic, turn_count) if turn_count else 0)
 
     def _append(self, topic: str, rows: BatchRows, starts: array[int], unknown: set[int],
                 deadline_ms: int) -> tuple[KafkaError, array[int]] | None:
@@ -187,6 +241,17 @@ class BatchSender:
 
     def _left_ms(self, deadline_ms: int) -> int:
         return max(0, deadline_ms - self._clock.now_ms())
+
+
+def rows_of(chunk: ColumnChunk, timestamps: array[int], order: array[int]
+            ) -> list[tuple[bytes | None, bytes | None, tuple[Header, ...]]]:
+    """Return key, value and headers of rows of a chunk: as many of the first ones as fit into a piece, at least one."""
+    piece = OpenBatch(None, _PIECE_BYTES)
+    chunk.append_to(piece, timestamps, order, 0, len(order))
+    write_header(piece.buffer, codec_id=0, record_count=piece.record_count, base_timestamp=piece.base_timestamp,
+                 max_timestamp=piece.max_timestamp)
+    return [(record.key, record.value, to_headers(record.headers))
+            for batch in read_batches(piece.buffer) for record in batch]
 
 
 def _fail(future: BatchFuture, rows: Iterable[int], error: KafkaError) -> None:

@@ -1,25 +1,27 @@
 """send_batch row by row: where serializers, interceptors or another partitioner must see each record.
 
-Road:    send_batch() -> [rows] -> RecordSender.append_within
+Road:    send_batch() -> [rows] -> RecordSender.hand_over
 Thread:  any caller.
 Source:  ours. Differs from send() in a loop: every row is serialized and checked before the first one is handed over.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from pyproducer.accumulator.batch_future import BatchFuture
 from pyproducer.accumulator.life import Life
 from pyproducer.accumulator.produce_result import OnCompletion, ProduceRequestResult
+from pyproducer.accumulator.waiting_records import UNKNOWN_PARTITION
 from pyproducer.common.clock import Clock
 from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.errors import BufferExhaustedError, IllegalStateError, KafkaError
 from pyproducer.common.records import Header, ProducerRecord, RecordMetadata
 from pyproducer.hotpath import record_size_upper_bound
 from pyproducer.producer.columns import ensure_length, int_column, to_items
-from pyproducer.producer.do_send import UNKNOWN_PARTITION, RecordSender
+from pyproducer.producer.do_send import RecordSender
 from pyproducer.producer.partitioners import OUR_PARTITIONERS
 
 
@@ -80,9 +82,12 @@ def send_rows(sender: RecordSender, topic: str, values: Any, keys: Any, headers:
         # What is caught is what the road itself raises: any other exception comes from outside, as an alarm does, and
         # a row that was handed over must not be told a second time.
         try:
-            places[row] = _destination(sender, prepared, clock, deadline_ms)
-            future.on_appended(places[row], _hand_over(sender, prepared, places[row], _on_completion(
-                sender, future, row), clock, created, deadline_ms))
+            outcome = _hand_over(sender, prepared, row_callback(sender, future, row), clock, created, deadline_ms,
+                                 partial(places.__setitem__, row))
+            partition = outcome.topic_partition.partition
+            if partition != UNKNOWN_PARTITION:
+                places[row] = partition
+                future.on_appended(partition, outcome)
         except (BufferExhaustedError, IllegalStateError) as error:
             for refused in range(row, count):
                 _refuse(sender, future, refused, rows[refused].record, error)
@@ -123,32 +128,31 @@ class _PartitionerError(Exception):
         self.why = why
 
 
-def _destination(sender: RecordSender, row: _Row, clock: Clock, deadline_ms: int) -> int:
-    """Return the partition of a row."""
+def _hand_over(sender: RecordSender, row: _Row, on_completion: OnCompletion, clock: Clock, created: int,
+               deadline_ms: int, on_chosen: Callable[[int], None]) -> ProduceRequestResult:
+    """Hand a row over; return the outcome of the batch that it is in, or of the row alone while it waits for one."""
     record = row.record
-    cluster = sender.known_cluster(record.topic, record.partition, _left_ms(clock, deadline_ms))
-    if record.partition is not None:
-        return record.partition
-    try:
-        return sender.choose_partition(record.topic, record.key, row.key_bytes, record.value, row.value_bytes, cluster)
-    except Exception as error:
-        if type(sender.partitioner) in OUR_PARTITIONERS:
-            raise  # they raise nothing: it comes from outside
-        raise _PartitionerError(error) from error
 
+    def choose(*arguments: Any) -> int:
+        try:
+            partition = sender.choose_partition(*arguments)
+        except Exception as error:
+            if type(sender.partitioner) in OUR_PARTITIONERS:
+                raise  # they raise nothing: it comes from outside
+            raise _PartitionerError(error) from error
+        on_chosen(partition)
+        return partition
 
-def _hand_over(sender: RecordSender, row: _Row, partition: int, on_completion: OnCompletion, clock: Clock, created: int,
-               deadline_ms: int) -> ProduceRequestResult:
-    """Hand a row over; return the outcome of the batch that it is in."""
-    record = row.record
-    future = sender.append_within(
-        record.topic, partition, created if record.timestamp is None else record.timestamp, row.key_bytes,
-        row.value_bytes, row.headers, on_completion, row.size_bytes, _left_ms(clock, deadline_ms))
+    future = sender.hand_over(
+        record.topic, record.partition, created if record.timestamp is None else record.timestamp, record.key,
+        row.key_bytes, record.value, row.value_bytes, row.headers, on_completion, row.size_bytes,
+        _left_ms(clock, deadline_ms), choose)
     outcome: ProduceRequestResult = future._result
     return outcome
 
 
-def _on_completion(sender: RecordSender, future: BatchFuture, row: int) -> OnCompletion:
+def row_callback(sender: RecordSender, future: BatchFuture, row: int) -> OnCompletion:
+    """Return the callback of a row that has a future of its own: it tells that of the call."""
     def acknowledged(metadata: RecordMetadata | None, exception: BaseException | None) -> None:
         if sender.interceptors:
             sender.interceptors.on_acknowledgement(metadata, exception)

@@ -32,6 +32,7 @@ from pyproducer.producer.interceptors import resolve_interceptors
 from pyproducer.producer.partitioners import resolve_partitioner
 from pyproducer.producer.send_batch import LARGE_BATCH_BYTES, BatchSender
 from pyproducer.producer.serializers import resolve_serializer
+from pyproducer.producer.waiting_room import WaitingRoom
 from pyproducer.record.compression import Compressor, compressor_for
 from pyproducer.sender.completion import Completion
 from pyproducer.sender.io_thread import IoThread
@@ -126,15 +127,22 @@ def build_runtime(config: ProducerConfig, key_serializer: object, value_serializ
     producer_id_request = None if transaction_manager is None else ProducerIdRequest(
         client=client, metadata=metadata, transaction_manager=transaction_manager,
         request_timeout_ms=config.request_timeout_ms, retry_backoff=retry_backoff)
+    room = WaitingRoom(
+        metadata=metadata, accumulator=accumulator, clock=clock, life=life, wakeup_sender=client.wakeup,
+        choose_partition=lambda *record: record_sender.choose_partition(*record),
+        on_append=getattr(partitioner, "on_append", None), batch_size_bytes=config.batch_size,
+        delivery_timeout_ms=config.delivery_timeout_ms, max_block_ms=config.max_block_ms,
+        count_failed=lambda count: metrics.add("record-error-total", count))
     update_load = getattr(partitioner, "update_load", None)
     sender = Sender(
         client=client, metadata=metadata, accumulator=accumulator, completion=completion,
         producer_id_request=producer_id_request, transaction_manager=transaction_manager, acks=config.required_acks,
         max_request_size_bytes=config.max_request_size, request_timeout_ms=config.request_timeout_ms,
         metrics=metrics,
-        partition_load=None if update_load is None else PartitionLoad(accumulator, update_load))
+        partition_load=None if update_load is None else PartitionLoad(accumulator, update_load), waiting_room=room)
     record_sender = RecordSender(
-        metadata=metadata, routes=routes, accumulator=accumulator, partitioner=partitioner, key_serializer=key,
+        metadata=metadata, routes=routes, accumulator=accumulator, room=room, partitioner=partitioner,
+        key_serializer=key,
         value_serializer=value, interceptors=interceptors, clock=clock, life=life, wakeup_sender=client.wakeup,
         max_request_size_bytes=config.max_request_size, buffer_memory_bytes=config.buffer_memory,
         max_block_ms=config.max_block_ms)
@@ -148,8 +156,8 @@ def build_runtime(config: ProducerConfig, key_serializer: object, value_serializ
                          lambda: _close_parts(interceptors, partitioner, key, value), on_end)
     large_batch_bytes = (min(LARGE_BATCH_BYTES, config.max_request_size // 4) if config.is_default("batch.size")
                          else config.batch_size)
-    batch_sender = BatchSender(record_sender=record_sender, accumulator=accumulator, clock=clock, life=life,
-                               wakeup_sender=client.wakeup, max_block_ms=config.max_block_ms,
+    batch_sender = BatchSender(record_sender=record_sender, metadata=metadata, accumulator=accumulator, clock=clock,
+                               life=life, wakeup_sender=client.wakeup, max_block_ms=config.max_block_ms,
                                batch_size_bytes=config.batch_size, large_batch_bytes=large_batch_bytes,
                                buffer_memory_bytes=config.buffer_memory)
     life.is_inside_append = accumulator.is_inside_append
@@ -161,7 +169,7 @@ def build_runtime(config: ProducerConfig, key_serializer: object, value_serializ
         _say_fallback_once()
     metrics.gauge("buffer-total-bytes", lambda: pool.total_bytes)
     metrics.gauge("buffer-available-bytes", lambda: pool.available_bytes)
-    metrics.gauge("waiting-threads", lambda: pool.queued_count)
+    metrics.gauge("waiting-threads", lambda: pool.queued_count + accumulator.waiting.memory.queued_count)
     metrics.gauge("requests-in-flight", client.in_flight_request_count)
     return ProducerRuntime(client_id, config, clock, life, metadata, client, accumulator, record_sender, batch_sender,
                            io_thread, metrics)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from pyproducer.accumulator.batch_state import BatchState, move
 from pyproducer.accumulator.producer_batch import ProducerBatch
@@ -34,6 +34,13 @@ log = logging.getLogger(__name__)
 NEVER_MS = 2**31 - 1
 
 
+class WaitingRoom(Protocol):
+    """Where records wait whose topic is not known yet."""
+
+    def move_on(self, now_ms: int) -> int:
+        """Let those go on whose topic is known now; return how long until this must be called again, in ms."""
+
+
 class Sender:
     """Moves batches from the accumulator to the brokers, one step at a time."""
 
@@ -41,7 +48,7 @@ class Sender:
                  completion: Completion, producer_id_request: ProducerIdRequest | None,
                  transaction_manager: TransactionManager | None, acks: int, max_request_size_bytes: int,
                  request_timeout_ms: int, metrics: Metrics,
-                 partition_load: PartitionLoad | None = None) -> None:
+                 partition_load: PartitionLoad | None = None, waiting_room: WaitingRoom | None = None) -> None:
         self._client = client
         self._metadata = metadata
         self._accumulator = accumulator
@@ -53,6 +60,7 @@ class Sender:
         self._request_timeout_ms = request_timeout_ms
         self._metrics = metrics
         self._partition_load = partition_load
+        self._waiting_room = waiting_room
         self._next_expiry_ms = NEVER_MS  # delay until a waiting batch expires, as of this turn
 
     def run_once(self, now_ms: int, longest_wait_ms: int = NEVER_MS) -> None:
@@ -62,7 +70,8 @@ class Sender:
             now_ms: Monotonic time, in ms.
             longest_wait_ms: How long it may wait for the network at most, in ms.
         """
-        timeout_ms = min(longest_wait_ms, self._step_producer_id(now_ms), self._send_producer_data(now_ms))
+        room_ms = NEVER_MS if self._waiting_room is None else self._waiting_room.move_on(now_ms)
+        timeout_ms = min(longest_wait_ms, room_ms, self._step_producer_id(now_ms), self._send_producer_data(now_ms))
         if self._accumulator.is_closed and not self._accumulator.has_incomplete():
             timeout_ms = 0  # the last batch expired just now: nothing is left to wait for
         self._client.poll(timeout_ms, now_ms)

@@ -146,42 +146,6 @@ def test_buffer_when_somebody_waits_then_a_record_that_would_fit_waits_behind(
     assert sorted(witness.metadata) == list(range(count + 2))
 
 
-def test_max_block_ms_when_both_metadata_and_memory_are_waited_for_then_they_share_it(
-        cluster: Cluster, topic: str, topic_name: str, connect: Connect, proxy: FaultProxy) -> None:
-    """One record waits first for metadata and then for memory; another, later, for memory alone: the first gives up
-    first. With the whole of max.block.ms for each wait it would give up last."""
-    block_s = 1.5
-    producer = connect(through=proxy, max_block_ms=int(block_s * 1000), **SMALL_BUFFER)
-    await_known(producer, topic)
-    other = cluster.new_topic(f"{topic_name}-other")
-    proxy.on("Produce", times=None).hold_request()
-    metadata = proxy.on("Metadata", times=None).hold_answer()
-    ended: list[str] = []
-    errors: dict[str, BaseException | None] = {}
-
-    def send(name: str, to: str) -> None:
-        errors[name] = producer.send(to, b"x" * 2 * RECORD).exception(GIVE_UP_S)
-        ended.append(name)
-
-    both = threading.Thread(target=send, args=("both", other))
-    memory = threading.Thread(target=send, args=("memory", topic))
-    both.start()
-    metadata.await_count()
-    begun = time.monotonic()  # or earlier
-    fill(producer, Witness(producer, topic))  # after the question: on one connection it would stand behind
-    time.sleep(max(0.0, begun + 0.4 * block_s - time.monotonic()))  # the second begins when 0.4 are gone
-    memory.start()
-    await_waiting(producer, 1)
-    time.sleep(max(0.0, begun + 0.8 * block_s - time.monotonic()))  # and 0.8 are spent on metadata
-    metadata.release()
-    for thread in (both, memory):
-        thread.join(GIVE_UP_S)
-    assert isinstance(errors["memory"], BufferExhaustedError)
-    assert errors["both"] is not None
-    assert errors["both"].outcome == "not_sent"
-    assert ended == ["both", "memory"]
-
-
 def test_record_when_larger_than_buffer_memory_then_it_is_refused_without_waiting(
         cluster: Cluster, topic: str, connect: Connect) -> None:
     producer = connect(buffer_memory=MEMORY, max_request_size=1_000_000, max_block_ms=10 * 60 * 1000)

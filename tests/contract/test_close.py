@@ -127,18 +127,15 @@ def test_with_block_when_it_ends_then_everything_is_delivered(
 
 
 @pytest.mark.needs(Can.REFUSE_UNKNOWN_TOPICS)
-def test_close_when_a_send_waits_for_metadata_then_it_ends_with_an_error(
+def test_close_when_a_record_waits_for_metadata_then_it_ends_with_an_error(
         topic: str, topic_name: str, connect: Connect, proxy: FaultProxy) -> None:
     producer = connect(through=proxy)
     producer.send(topic, b"v").result(GIVE_UP_S)
     asked = len(proxy.requests("Metadata"))
-    ended: list[BaseException | None] = []
-    thread = threading.Thread(target=lambda: ended.append(_error_of(lambda: producer.send(f"{topic_name}-x", b"v"))))
-    thread.start()
+    future = producer.send(f"{topic_name}-x", b"v")
     wait_until(lambda: len(proxy.requests("Metadata")) > asked, "the unknown topic is asked for")
-    producer.close()
-    thread.join(GIVE_UP_S)
-    (error,) = ended
+    producer.close(0)
+    error = future.exception(0)
     assert isinstance(error, ProducerClosedError)
     assert error.outcome == "not_sent"
 

@@ -139,7 +139,7 @@ def test_interceptors_when_the_topic_is_unknown_then_they_are_told_before_the_ca
     events: Events = []
     signer = Signer("a", events)
     producer = connect(interceptor_classes=[signer], max_block_ms=100)
-    producer.send(topic_name, b"v", on_completion=callback(events))
+    assert producer.send(topic_name, b"v", on_completion=callback(events)).exception(GIVE_UP_S) is not None
     assert events == [("a", "send"), ("a", "acknowledged"), ("callback", "failed")]
     ((metadata, _),) = signer.told
     assert metadata is None or (metadata.topic, metadata.offset) == (topic_name, -1)

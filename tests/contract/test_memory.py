@@ -119,11 +119,12 @@ def test_memory_when_send_refuses_a_record_then_none_is_taken(topic: str, connec
 
 
 @pytest.mark.needs(Can.REFUSE_UNKNOWN_TOPICS)
-def test_memory_when_the_topic_is_unknown_then_none_is_taken(
+def test_memory_when_the_topic_stays_unknown_then_it_comes_back(
         cluster: Cluster, topic_name: str, connect: Connect) -> None:
     producer = connect(max_block_ms=100)
     free = free_bytes(producer)
-    assert producer.send(topic_name, b"v").exception(0) is not None
+    assert producer.send(topic_name, b"v").exception(GIVE_UP_S) is not None
+    await_memory_back(producer)
     assert free_bytes(producer) == free
 
 

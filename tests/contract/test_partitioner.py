@@ -6,7 +6,7 @@ import pytest
 
 from tests.contract.clusters import GIVE_UP_S, PARTITIONS, Cluster
 from tests.contract.conftest import Connect
-from tests.contract.witness import Witness, free_bytes
+from tests.contract.witness import Witness, await_known, free_bytes
 
 
 class Fixed:
@@ -28,6 +28,7 @@ def test_partitioner_when_it_names_no_partition_of_the_topic_then_send_refuses_a
     """A partitioner that gives the count is off by one: its record went to a partition that nobody drains."""
     partitioner = Fixed(wrong)
     producer = connect(partitioner_class=partitioner)
+    await_known(producer, topic)
     free = free_bytes(producer)
     called: list[object] = []
     with pytest.raises(ValueError, match=str(wrong)) as caught:
@@ -48,6 +49,7 @@ def test_partitioner_when_it_raises_then_send_does_and_nothing_is_accepted(
         raise ZeroDivisionError("in the partitioner")
 
     producer = connect(partitioner_class=choose)
+    await_known(producer, topic)
     free = free_bytes(producer)
     with pytest.raises(ZeroDivisionError):
         producer.send(topic, b"v")

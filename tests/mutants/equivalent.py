@@ -70,7 +70,7 @@ EQUIVALENT: tuple[Equivalent, ...] = (
                "self._request_version = 0",
                "self._request_version = (-1)",
                "compared with earlier values of itself only"),
-    Equivalent("producer/do_send.py", "RecordSender.append_within",
+    Equivalent("producer/do_send.py", "RecordSender._append",
                "self._routes.open_batch(topic, partition, result.batch.open)",
                "pass",
                "the Python text asks the accumulator for each record; on the compiled twin tests/unit/hotpath notices"),

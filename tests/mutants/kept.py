@@ -110,10 +110,6 @@ KEPT: tuple[Kept, ...] = (
          "self.max_record_bytes = min(max_request_size_bytes, buffer_memory_bytes)",
          "self.max_record_bytes = max_request_size_bytes",
          "A record above buffer.memory and below max.request.size is not refused."),
-    Kept("max-block-not-shared", "producer/do_send.py",
-         "return cluster, max(0, max_block_ms - (self._clock.now_ms() - began_ms))",
-         "return cluster, self._max_block_ms",
-         "send() blocks for max.block.ms twice: once for metadata, once for memory."),
     # Counters, order, time of the caller.
     Kept("errors-not-counted", "sender/completion.py",
          'self._metrics.add("record-error-total", record_count)', "pass",

@@ -33,6 +33,7 @@ from pyproducer.record.compression import compressor_for
 from tests.conftest import refuse
 from tests.support.clock import ManualClock
 from tests.support.compiler import why_not_built
+from tests.support.rooms import make_room
 
 if importlib.util.find_spec("pyarrow") is None:
     refuse("the package pyarrow is not installed: pip install -e '.[spark,test]'", whole_module=True)
@@ -136,16 +137,17 @@ class Road:
         partitioner = DefaultPartitioner()
         partitioner._counters["t"] = itertools.count(-3)
         serializer = BytesSerializer() if serialized else None  # does nothing, but sends the rows one by one
-        metadata, routes = FixedMetadata(), RouteTable()
+        metadata: Any = FixedMetadata()  # what send() uses of it
+        routes = RouteTable()
         routes.renew(metadata.fetch())
         self.sender = RecordSender(
-            metadata=metadata, routes=routes, accumulator=self.accumulator,  # type: ignore[arg-type]  # what is used
+            metadata=metadata, routes=routes, accumulator=self.accumulator, room=make_room(metadata, self.accumulator),
             partitioner=partitioner, key_serializer=serializer, value_serializer=serializer,
             interceptors=ProducerInterceptors(), clock=clock, life=UNOWNED, wakeup_sender=lambda: None,
             max_request_size_bytes=600, buffer_memory_bytes=10**7, max_block_ms=0)
-        self.batch_sender = BatchSender(record_sender=self.sender, accumulator=self.accumulator, clock=clock,
-                                        life=UNOWNED, wakeup_sender=lambda: None, max_block_ms=0, batch_size_bytes=400,
-                                        large_batch_bytes=400, buffer_memory_bytes=10**7)
+        self.batch_sender = BatchSender(record_sender=self.sender, metadata=metadata, accumulator=self.accumulator,
+                                        clock=clock, life=UNOWNED, wakeup_sender=lambda: None, max_block_ms=0,
+                                        batch_size_bytes=400, large_batch_bytes=400, buffer_memory_bytes=10**7)
 
     def batches(self) -> list[Any]:
         return [batch for _, queue in sorted(self.accumulator._partitions.items()) for batch in queue.batches]

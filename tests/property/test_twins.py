@@ -42,6 +42,7 @@ from pyproducer.producer.serializers import BytesSerializer, StringSerializer
 from pyproducer.record.batch_reader import read_batches
 from pyproducer.record.compression import compressor_for
 from tests.support.compiler import why_not_built
+from tests.support.rooms import make_room
 
 _BUILT = importlib.util.find_spec("pyproducer.hotpath._native") is not None
 if not _BUILT and os.environ.get("CI") == "true" and shutil.which(os.environ.get("CC", "cc")):
@@ -169,13 +170,15 @@ def make_sender(*, compiled: bool = IMPL == "native", life: Life = UNOWNED,
         compressor=compressor_for("none", None), retry_backoff=ExponentialBackoff(1, 1), clock=clock)
     partitioner = DefaultPartitioner()
     partitioner._counters["t"] = itertools.count(-3)
+    metadata: Any = FixedMetadata()  # what send() uses of it
     routes = RouteTable()
-    routes.renew(FixedMetadata().fetch())
+    routes.renew(metadata.fetch())
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(do_send, "Road", importlib.import_module(
             f"pyproducer.hotpath._{'native' if compiled else 'python'}_road").Road)
         sender = RecordSender(**{
-            "metadata": FixedMetadata(), "routes": routes, "accumulator": accumulator, "partitioner": partitioner,
+            "metadata": metadata, "routes": routes, "accumulator": accumulator,
+            "room": make_room(metadata, accumulator), "partitioner": partitioner,
             "key_serializer": None, "value_serializer": None, "interceptors": ProducerInterceptors(), "clock": clock,
             "life": life, "wakeup_sender": lambda: None, "max_request_size_bytes": 600, "buffer_memory_bytes": 10**7,
             "max_block_ms": 0, **parts})

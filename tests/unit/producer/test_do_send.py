@@ -65,6 +65,12 @@ def in_manual_time(facades: Facades, **props: Any) -> tuple[Facade, CallerWaits]
     return facade, CallerWaits(clock, facade.broker.wakeup)
 
 
+def pass_time(facade: Facade, ms: int) -> None:
+    """Move the clock, and let the sender see it."""
+    facade.clock.advance(ms)
+    facade.broker.take_turns()
+
+
 def fill_memory(facade: Facade) -> None:
     """Take all of buffer.memory; the batch waits for its answer."""
     facade.producer.send("t", b"first", partition=0)
@@ -130,6 +136,7 @@ def test_send_when_a_partitioner_wants_to_know_then_it_is_told_of_each_append(fa
     watching = Watching()
     facade = facades(**{"partitioner.class": watching, "linger.ms": LONG_MS, "delivery.timeout.ms": 2 * LONG_MS,
                         "batch.size": 200})
+    facade.know()
     size_bytes = record_size_upper_bound(None, b"v" * 60, ()) - 61
     for _ in range(2):
         facade.producer.send("t", b"v" * 60)
@@ -141,42 +148,40 @@ def test_send_when_a_partitioner_wants_to_know_then_it_is_told_of_each_append(fa
 @pytest.mark.parametrize("partition", [2, 3])
 def test_send_when_the_caller_names_a_partition_that_is_not_there_then_it_fails_after_the_whole_wait(
         facades: Facades, partition: int) -> None:
-    facade, waits = in_manual_time(facades)
+    facade, _ = in_manual_time(facades)
     facade.producer.send("t", b"v", partition=1)  # the topic is in use, so send() looks no further than it must
     facade.broker.await_requests(1)
     facade.broker.answer()
     told: list[Any] = []
-    with waits:
-        future = facade.producer.send("t", b"v", partition=partition, on_completion=lambda *what: told.append(what))
+    future = facade.producer.send("t", b"v", partition=partition, on_completion=lambda *what: told.append(what))
+    pass_time(facade, 999)
+    assert not future.done()
+    pass_time(facade, 1)
     error = future.exception(0)
     assert isinstance(error, KafkaTimeoutError)
     assert (error.phase, error.outcome) == ("metadata", "not_sent")
     assert f"Partition {partition} of topic 't'" in str(error)
     assert "the topic has 2 partitions, so the index must be from 0 to 1" in str(error)
-    assert facade.clock.now_ms() == 1000
     assert [(metadata, type(exception)) for metadata, exception in told] == [(None, KafkaTimeoutError)]
     assert facade.is_memory_whole()
 
 
 def test_send_batch_when_rows_name_a_partition_that_is_not_there_then_only_those_fail(facades: Facades) -> None:
-    facade, waits = in_manual_time(facades)
-    with waits:
-        future = facade.producer.send_batch("t", [b"a", b"b", b"c"], partitions=[1, 2, 0])
-    assert facade.clock.now_ms() == 1000
+    facade, _ = in_manual_time(facades)
     facade.broker.holds = False
-    facade.broker.wakeup()
+    future = facade.producer.send_batch("t", [b"a", b"b", b"c"], partitions=[1, 2, 0])
+    pass_time(facade, 1000)
     metadata = future.result(GIVE_UP_S)
     assert {row: type(error) for row, error in metadata.errors.items()} == {1: KafkaTimeoutError}
     assert sorted(facade.broker.sent) == [("t", 0, [b"c"]), ("t", 1, [b"a"])]
 
 
 def test_send_when_the_named_partition_appears_during_the_wait_then_it_goes_there(facades: Facades) -> None:
-    facade, waits = in_manual_time(facades)
+    facade, _ = in_manual_time(facades)
     facade.broker.holds = False
-    waits.at(300, lambda: facade.broker.tell_topics(t=3))
-    with waits:
-        future = facade.producer.send("t", b"v", partition=2)
-    assert facade.clock.now_ms() == 300
+    future = facade.producer.send("t", b"v", partition=2)
+    pass_time(facade, 300)
+    facade.broker.tell_topics(t=3)
     assert future.result(GIVE_UP_S).partition == 2
 
 
@@ -285,14 +290,14 @@ def test_send_batch_when_partitions_are_missing_then_only_rows_for_those_fail(
 @pytest.mark.parametrize("serializer", [None, passing])
 def test_send_when_the_missing_partition_appears_during_the_wait_then_it_goes_there(
         facades: Facades, serializer: Any, *, as_rows: bool) -> None:
-    facade, waits = in_manual_time(facades, serializers=(None, serializer))
+    facade, _ = in_manual_time(facades, serializers=(None, serializer))
     facade.broker.tell_topics(t=SPARSE)
     facade.broker.holds = False
-    waits.at(300, lambda: facade.broker.tell_topics(t=(0, HOLE, 60)))
-    with waits:
-        future: Any = (facade.producer.send_batch("t", [b"v"], keys=[KEY_OF_A_HOLE]) if as_rows
-                       else facade.producer.send("t", b"v", key=KEY_OF_A_HOLE))
-    assert facade.clock.now_ms() == 300
+    future: Any = (facade.producer.send_batch("t", [b"v"], keys=[KEY_OF_A_HOLE]) if as_rows
+                   else facade.producer.send("t", b"v", key=KEY_OF_A_HOLE))
+    pass_time(facade, 300)
+    assert not future.done()
+    facade.broker.tell_topics(t=(0, HOLE, 60))
     assert future.exception(GIVE_UP_S) is None
     assert facade.broker.sent == [("t", HOLE, [b"v"])]
 
@@ -348,27 +353,30 @@ def test_send_batch_when_headers_make_a_row_too_large_then_refused(facades: Faca
 # Waiting: max.block.ms -----------------------------------------------------------------------------------------------
 
 def test_send_when_the_topic_stays_unknown_then_it_fails_after_max_block_ms(facades: Facades) -> None:
-    facade, waits = in_manual_time(facades)
+    facade, _ = in_manual_time(facades)
     told: list[Any] = []
-    with waits:
-        future = facade.producer.send("other", b"v", on_completion=lambda *what: told.append(what))
+    future = facade.producer.send("other", b"v", on_completion=lambda *what: told.append(what))
+    pass_time(facade, 999)
+    assert not future.done()
+    pass_time(facade, 1)
     error = future.exception(0)
     assert isinstance(error, KafkaTimeoutError)
     assert (error.phase, error.outcome) == ("metadata", "not_sent")
     assert "Topic 'other' was not known within max.block.ms = 1000 ms" in str(error)
-    assert facade.clock.now_ms() == 1000
     assert [(metadata, type(exception)) for metadata, exception in told] == [(None, KafkaTimeoutError)]
 
 
 @pytest.mark.parametrize("with_serializer", [False, True])
 def test_send_batch_when_the_topic_stays_unknown_then_every_row_fails_after_max_block_ms(
         facades: Facades, *, with_serializer: bool) -> None:
-    facade, waits = in_manual_time(facades, serializers=(None, passing if with_serializer else None))
-    with waits:
-        metadata = facade.producer.send_batch("other", [b"a", b"b"]).result(0)
+    facade, _ = in_manual_time(facades, serializers=(None, passing if with_serializer else None))
+    future = facade.producer.send_batch("other", [b"a", b"b"])
+    pass_time(facade, 999)
+    assert not future.done()
+    pass_time(facade, 1)
+    metadata = future.result(0)
     assert {row: type(error) for row, error in metadata.errors.items()} == dict.fromkeys((0, 1), KafkaTimeoutError)
     assert list(metadata.partitions) == list(metadata.offsets) == [-1, -1]
-    assert facade.clock.now_ms() == 1000
     assert facade.is_memory_whole()
 
 
@@ -382,7 +390,7 @@ def test_partitions_for_when_the_topic_stays_unknown_then_it_raises_after_max_bl
 def test_send_when_the_broker_refuses_the_topic_for_good_then_it_fails_at_once(facades: Facades) -> None:
     facade = facades()
     facade.broker.topic_errors["odd"] = 17
-    error = facade.producer.send("odd", b"v").exception(0)
+    error = facade.producer.send("odd", b"v").exception(GIVE_UP_S)
     assert isinstance(error, InvalidTopicError)
     assert error.outcome == "not_sent"
     with pytest.raises(InvalidTopicError):
@@ -482,16 +490,19 @@ def test_send_when_memory_stays_exhausted_then_it_fails_after_max_block_ms(facad
 
 @pytest.mark.parametrize("with_serializer", [False, True])
 @pytest.mark.parametrize("as_rows", [False, True])
-def test_send_when_it_waits_for_metadata_and_for_memory_then_both_share_max_block_ms(
+def test_send_when_it_waits_for_memory_and_then_for_metadata_then_both_share_max_block_ms(
         facades: Facades, *, as_rows: bool, with_serializer: bool) -> None:
     facade, waits = in_manual_time(facades, **FULL, serializers=(None, passing if with_serializer else None))
     fill_memory(facade)
-    waits.at(600, lambda: facade.broker.tell_topics(late=1))
+    waits.at(600, facade.broker.answer)
     with waits:
         future: Any = (facade.producer.send_batch("late", [b"v"]) if as_rows else facade.producer.send("late", b"v"))
-    assert type(future.exception(0)) is BufferExhaustedError
-    assert waits.timeouts == [1.0, 0.4], "first for metadata, then the rest for memory"
-    assert facade.clock.now_ms() == 1000
+    assert facade.clock.now_ms() == 600
+    pass_time(facade, 399)
+    assert not future.done()
+    pass_time(facade, 1)
+    assert future.exception(0).phase == "metadata"
+    assert facade.is_memory_whole()
 
 
 @pytest.mark.parametrize("with_serializer", [False, True])
@@ -522,7 +533,7 @@ def test_send_batch_when_rows_find_no_memory_then_partitions_are_told_as_far_as_
 
 def test_send_batch_when_a_later_chunk_names_an_unknown_partition_and_memory_is_full_then_each_row_fails_once(
         facades: Facades) -> None:
-    """Rows of unknown partitions have failed already when memory refuses the rest: they keep their own error."""
+    """Rows of unknown partitions need memory to wait in; the others that had been handed over failed twice."""
     pyarrow = pytest.importorskip(
         "pyarrow", reason="the package pyarrow is not installed: pip install -e '.[spark,test]'")
     facade, waits = in_manual_time(facades, **FULL)
@@ -530,10 +541,9 @@ def test_send_batch_when_a_later_chunk_names_an_unknown_partition_and_memory_is_
     values = pyarrow.chunked_array([[b"a"], [b"b", b"c"], [b"d"]], pyarrow.binary())
     with waits:
         future = facade.producer.send_batch("t", values, partitions=[0, 5, 1, 6])
-    assert {row: type(error) for row, error in future.result(0).errors.items()} == {
-        0: BufferExhaustedError, 1: KafkaTimeoutError, 2: BufferExhaustedError, 3: KafkaTimeoutError}
-    assert [getattr(error, "phase", None) for error in future.result(0).errors.values()] == [
-        "buffer", "metadata", "buffer", "metadata"]
+    assert {row: type(error) for row, error in future.result(0).errors.items()} == dict.fromkeys(
+        range(4), BufferExhaustedError)
+    assert facade.clock.now_ms() == 1000
 
 
 def test_send_when_memory_comes_back_during_the_wait_then_it_is_accepted_at_that_moment(facades: Facades) -> None:
@@ -583,6 +593,7 @@ def test_send_when_a_batch_is_full_then_it_is_sent_without_lingering(facades: Fa
                                                                      with_serializer: bool) -> None:
     facade = facades(serializers=(None, passing if with_serializer else None),
                      **{"linger.ms": LONG_MS, "delivery.timeout.ms": 2 * LONG_MS, "batch.size": 400})
+    facade.know()
     facade.producer.send("t", b"v" * 100, partition=0)
     facade.broker.take_turns()
     assert facade.broker.sent == [], "it lingers for company"
@@ -778,10 +789,11 @@ def test_interceptor_when_the_broker_refuses_a_record_then_it_is_told_before_the
 
 def test_interceptor_when_the_topic_stays_unknown_then_it_is_told_before_the_callback(facades: Facades) -> None:
     events: list[Any] = []
-    facade, waits = in_manual_time(facades, **{"interceptor.classes": [Seeing(events)]})
-    with waits:
-        facade.producer.send("other", b"v", on_completion=calling_back(events))
-    assert events == [("interceptor", ("other", -1, -1), KafkaTimeoutError), ("callback", None, KafkaTimeoutError)]
+    facade, _ = in_manual_time(facades, **{"interceptor.classes": [Seeing(events)]})
+    facade.producer.send("other", b"v", on_completion=calling_back(events))
+    assert events == []
+    pass_time(facade, 1000)
+    assert events == [("interceptor", None, KafkaTimeoutError), ("callback", None, KafkaTimeoutError)]
 
 
 def test_interceptor_when_send_raises_then_it_is_told_and_the_callback_is_not_called(facades: Facades) -> None:

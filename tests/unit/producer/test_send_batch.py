@@ -17,9 +17,9 @@ from pyproducer.producer.send_batch import BatchSender
 
 
 def sender(*, has_split=False, large=262_144, memory=32 << 20):
-    return BatchSender(record_sender=None, accumulator=SimpleNamespace(has_split=has_split), clock=None, life=UNOWNED,
-                       wakeup_sender=lambda: None, max_block_ms=0, batch_size_bytes=16_384, large_batch_bytes=large,
-                       buffer_memory_bytes=memory)
+    return BatchSender(record_sender=None, metadata=None, accumulator=SimpleNamespace(has_split=has_split), clock=None,
+                       life=UNOWNED, wakeup_sender=lambda: None, max_block_ms=0, batch_size_bytes=16_384,
+                       large_batch_bytes=large, buffer_memory_bytes=memory)
 
 
 @pytest.mark.parametrize(("how", "partition_count", "expected"), [

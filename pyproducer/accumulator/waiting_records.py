@@ -1,0 +1,233 @@
+"""The records in the waiting room: charged and in order, but not in a batch, for their partition is not known yet.
+
+Road:    send() -> [waiting records] -> batches
+Thread:  `lock` guards who enters, and which queues there are; taken before the locks of the memory. Only the sender
+         thread takes a record out, so it reads the queues without.
+Source:  ours; Java's send() waits for metadata itself. producer/waiting_room.py says when records come and go.
+
+A record is in its queue from the moment it is charged until it is in a batch, or failed and told. As with batches,
+nothing else holds it, so flush(), expiry, memory and recovery all walk the same queues. Whoever was interrupted while
+he took a record on finds it where it was, and does the rest again:
+
+    waiting   reserved_bytes > 0, outcome not set
+    moved     reserved_bytes == 0: its batch is in the partition's list and has its charge; the future goes over next
+    failed    outcome set; its callback is told next, then its waiters, then its memory comes back
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from typing import Any, Union
+
+from pyproducer.accumulator.life import Life
+from pyproducer.accumulator.part_pool import PartPool
+from pyproducer.accumulator.partition import BATCH_BYTES, FUTURE_BYTES
+from pyproducer.accumulator.produce_result import (
+    NO_TIMESTAMP,
+    OnCompletion,
+    ProduceRequestResult,
+    fail_future,
+    move_future,
+)
+from pyproducer.accumulator.producer_batch import ProducerBatch
+from pyproducer.common.cluster import TopicPartition
+from pyproducer.common.errors import KafkaError
+from pyproducer.common.records import Header
+from pyproducer.hotpath import HEADER_SIZE_BYTES, FutureRecordMetadata
+
+UNKNOWN_PARTITION = -1
+CHARGE_BYTES = BATCH_BYTES + FUTURE_BYTES
+"""What a record is charged for besides its bytes: as if it were alone in its batch, which it may come to be. That is
+more than what is kept beside it while it waits: its outcome, and the objects that are its parts (measured)."""
+
+Key = Union[str, "tuple[str, int]"]
+"""What a queue waits for: a topic, or one partition of it."""
+
+
+class WaitingRecord:
+    """One record that waits, with all that a partitioner and a batch want of it."""
+
+    __slots__ = ("batch", "deadline_ms", "future", "headers", "index", "key", "key_bytes", "outcome", "partition",
+                 "reserved_bytes", "sent_ms", "size_bytes", "timestamp", "topic", "value", "value_bytes")
+
+    def __init__(self, topic: str, partition: int | None, timestamp: int, key: Any, key_bytes: bytes | None, value: Any,
+                 value_bytes: bytes | None, headers: tuple[Header, ...], on_completion: OnCompletion | None,
+                 size_bytes: int, sent_ms: int, deadline_ms: int, life: Life) -> None:
+        self.topic = topic
+        self.partition = partition  # None until it is chosen
+        self.timestamp = timestamp
+        self.key = key
+        self.key_bytes = key_bytes
+        self.value = value
+        self.value_bytes = value_bytes
+        self.headers = headers
+        self.size_bytes = size_bytes - HEADER_SIZE_BYTES  # of a batch that it shares
+        self.sent_ms = sent_ms
+        self.deadline_ms = deadline_ms
+        self.reserved_bytes = size_bytes + CHARGE_BYTES
+        self.outcome = ProduceRequestResult(
+            TopicPartition(topic, UNKNOWN_PARTITION if partition is None else partition), life)
+        self.future = FutureRecordMetadata(
+            self.outcome, 0, timestamp, -1 if key_bytes is None else len(key_bytes),
+            -1 if value_bytes is None else len(value_bytes), on_completion)
+        self.batch: ProducerBatch | None = None
+        self.index = 0  # in the batch
+
+    @property
+    def is_moved(self) -> bool:
+        """Whether its batch is in its partition's list."""
+        return not self.reserved_bytes
+
+
+class WaitingQueue:
+    """The records that wait for one topic, or one partition of it, in order.
+
+    Attributes:
+        topic: The topic.
+        partition: The partition, None for the topic as a whole.
+        records: First come, first served.
+        opened_ms: When it was made, or all that waited was failed.
+        metadata_version: Metadata has news for it above this one; -1 before it was asked.
+        fatal_seen: Errors of all metadata up to this one are not for those who wait here.
+        doom: Why the first `doomed_count` records fail.
+        doomed_count: How many do.
+        is_in_order: Whether deadlines only grow.
+        is_torn: Whether the sender is in the middle of its work on it, or an exception ended that.
+        is_leaving: Whether what it waits for is known, and there were more records than one turn moves.
+    """
+
+    __slots__ = ("doom", "doomed_count", "fatal_seen", "is_in_order", "is_leaving", "is_torn",
+                 "metadata_version", "opened_ms", "partition", "records", "topic")
+
+    def __init__(self, topic: str, partition: int | None, now_ms: int) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.records: deque[WaitingRecord] = deque()
+        self.opened_ms = now_ms
+        self.metadata_version = -1
+        self.fatal_seen = 0
+        self.doom: KafkaError | None = None
+        self.doomed_count = 0
+        self.is_in_order = True
+        self.is_torn = False
+        self.is_leaving = False
+
+    @property
+    def key(self) -> Key:
+        """Where it is among the queues."""
+        return self.topic if self.partition is None else (self.topic, self.partition)
+
+
+class WaitingRecords:
+    """All queues of a producer.
+
+    Args:
+        memory: The part of buffer.memory for them.
+        life: The producer's.
+    """
+
+    def __init__(self, memory: PartPool, life: Life) -> None:
+        self.memory = memory
+        self._life = life
+        self.lock = threading.RLock()  # reentrant only so that it can be asked who has it: see is_inside
+        self.queues: dict[Key, WaitingQueue] = {}
+        memory.count_held = self.held_bytes
+
+    @property
+    def is_inside(self) -> bool:
+        """Whether the current thread has the lock: a signal's handler, or a finalizer, that came in the middle."""
+        return self.lock._is_owned()  # type: ignore[attr-defined,no-any-return]  # threading.Condition asks it, too
+
+    def has_any(self) -> bool:
+        """Whether a record is here."""
+        return bool(self.queues) and any(queue.records for queue in list(self.queues.values()))
+
+    def incomplete(self) -> list[WaitingRecord]:
+        """Return the records that are in no batch, and whose outcome is not decided."""
+        return [] if not self.queues else [
+            record for record in self._all() if not record.is_moved and not record.outcome.is_set]
+
+    def outcomes(self) -> list[ProduceRequestResult]:
+        """Return the outcomes of all records that are here; those that move on have successors."""
+        return [record.outcome for record in self._all()] if self.queues else []
+
+    def held_bytes(self) -> int:
+        """Return what they have reserved, counted; with the pool's lock held, under which they come and go."""
+        return sum(record.reserved_bytes for record in self._all()) if self.queues else 0
+
+    def close(self) -> None:
+        """Let nobody in any more; when it returns, whoever was let in is in a queue."""
+        self.memory.close()
+        with self.lock:
+            pass
+
+    # The sender's side.
+
+    def resume(self, queue: WaitingQueue) -> None:
+        """Do the rest for records that were moved or failed when an exception ended that half way."""
+        if not queue.is_torn:
+            return
+        for record in list(queue.records):
+            if record.is_moved:
+                self.let_go(queue, record)
+            elif record.outcome.is_set:
+                self._tell(queue, record)
+
+    def let_go(self, queue: WaitingQueue, record: WaitingRecord) -> None:
+        """Let a record's future look into its batch, which is in its partition's list, and forget the record.
+
+        Each step may be done again.
+        """
+        batch = record.batch
+        assert batch is not None, "who is moved has a batch"
+        if record.future._result is record.outcome:
+            move_future(record.future, batch.result, record.index)
+        record.outcome.split((batch.result,))
+        self.memory.whole.take_out(record, queue.records)
+
+    def fail(self, queue: WaitingQueue, record: WaitingRecord, error: KafkaError) -> None:
+        """Fail a record: its callback is told, then those who wait; then its memory comes back."""
+        record.outcome.set(-1, NO_TIMESTAMP, lambda _index: error)
+        self._tell(queue, record)
+
+    def _tell(self, queue: WaitingQueue, record: WaitingRecord) -> None:
+        error_for = record.outcome.error_for
+        assert error_for is not None, "nobody is stored here"
+        fail_future(record.future, error_for(0))
+        record.outcome.notify()
+        self.memory.release(record, queue.records)
+        if self._life.is_forked:  # by a callback: in the child the sender thread goes no further, see IoThread
+            raise SystemExit
+
+    def move_to(self, queue: WaitingQueue, record: WaitingRecord, partition: int) -> None:
+        """Let a record wait for its partition, now that its topic is known."""
+        partition_queue = self.queues.get((queue.topic, partition))
+        if partition_queue is None:
+            with self.lock:
+                partition_queue = self.queues.setdefault(
+                    (queue.topic, partition), WaitingQueue(queue.topic, partition, queue.opened_ms))
+        self.memory.move(record, queue.records, partition_queue.records)
+
+    def remove_if_empty(self, queue: WaitingQueue) -> bool:
+        """Have later records go past, if nobody waits here; one step against whoever enters."""
+        with self.lock:
+            if queue.records:
+                return False
+            if self.queues.get(queue.key) is queue:
+                del self.queues[queue.key]
+            return True
+
+    def fail_all(self, error: KafkaError) -> int:
+        """Fail all records that wait; return how many."""
+        failed = 0
+        for queue in list(self.queues.values()):
+            self.resume(queue)
+            while queue.records:
+                self.fail(queue, queue.records[0], error)
+                failed += 1
+            self.remove_if_empty(queue)
+        return failed
+
+    def _all(self) -> list[WaitingRecord]:
+        return [record for queue in list(self.queues.values()) for record in list(queue.records)]

@@ -1,0 +1,416 @@
+"""Where records wait whose topic, or partition, metadata does not know yet; so send() does not.
+
+Road:    send(), send_batch() -> [waiting room] -> batches
+Thread:  enter, is_waiting: any caller. move_on: the sender thread, in each turn before it drains.
+Source:  ours. Differs from Java, whose send() waits for metadata up to max.block.ms: here only buffer.memory makes a
+         caller wait. So partitioners run on the sender thread for such records, and what they raise fails the future.
+
+Order. All records of an unknown topic wait in one queue, those for a partition that is missing in one of its own. Who
+enters makes the queue first and looks at metadata then. Who has seen metadata that knows the topic looks for the queue
+then. So of a caller who enters by old metadata and one who passes by new metadata, the second sees the first's queue,
+and comes in behind him. The sender takes a queue away when it is empty, in one step against `enter`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from itertools import islice
+from typing import Any
+
+from pyproducer.accumulator.buffer_pool import Place
+from pyproducer.accumulator.life import Life
+from pyproducer.accumulator.produce_result import OnCompletion
+from pyproducer.accumulator.producer_batch import ProducerBatch
+from pyproducer.accumulator.record_accumulator import RecordAccumulator
+from pyproducer.accumulator.waiting_records import WaitingQueue, WaitingRecord
+from pyproducer.client.metadata import ProducerMetadata
+from pyproducer.client.not_known import not_known
+from pyproducer.common.clock import Clock
+from pyproducer.common.cluster import Cluster, TopicPartition
+from pyproducer.common.errors import KafkaError
+from pyproducer.common.records import Header
+from pyproducer.common.topic_name import ensure_topic_name
+from pyproducer.common.waiting import Waiters
+from pyproducer.hotpath import HEADER_SIZE_BYTES, FutureRecordMetadata
+
+log = logging.getLogger(__name__)
+
+NEVER_MS = 2**31 - 1
+UNKNOWN_TOPIC_MS = 10_000
+"""So long brokers may say that they do not know a topic: enough for one that is created just now, and for
+auto-creation, which says so first. Java waits for max.block.ms in any case."""
+_MOST_RECORDS_A_TURN = 1000  # some ms of work; then requests and answers have their turn
+_MOST_DOOR_MS = 100
+# A batch expires with its oldest record, so records share one only if they were sent close to each other: within this
+# part of delivery.timeout.ms.
+_SPREAD_DIVISOR = 64
+
+Choose = Callable[[str, Any, "bytes | None", Any, "bytes | None", Cluster, int], int]
+OnAppend = Callable[[str, int, int, Cluster, bool], object]
+
+
+class WaitingRoom:
+    """Takes records that cannot go on yet, and lets them go on, fails or expires them.
+
+    Args:
+        metadata: What is known, and asked for.
+        accumulator: Where the records are, and where they go.
+        clock: For deadlines.
+        life: The producer's.
+        wakeup_sender: Wakes the sender.
+        choose_partition: Asks the partitioner, and checks what it says.
+        on_append: The partitioner's; told of each record.
+        batch_size_bytes: batch.size.
+        delivery_timeout_ms: delivery.timeout.ms.
+        max_block_ms: max.block.ms.
+        count_failed: Told how many records failed.
+    """
+
+    def __init__(self, *, metadata: ProducerMetadata, accumulator: RecordAccumulator, clock: Clock, life: Life,
+                 wakeup_sender: Callable[[], None], choose_partition: Choose, on_append: OnAppend | None,
+                 batch_size_bytes: int, delivery_timeout_ms: int, max_block_ms: int,
+                 count_failed: Callable[[int], None] = lambda _count: None) -> None:
+        self._metadata = metadata
+        self._accumulator = accumulator
+        self._waiting = accumulator.waiting
+        self._clock = clock
+        self._life = life
+        self._wakeup_sender = wakeup_sender
+        self._choose_partition = choose_partition
+        self._on_append = on_append
+        self._batch_size_bytes = batch_size_bytes
+        self._delivery_timeout_ms = delivery_timeout_ms
+        self._max_block_ms = max_block_ms
+        self._count_failed = count_failed
+        self._door = Waiters()  # who would enter a queue that is being emptied
+
+    # The callers' side.
+
+    def is_waiting(self, topic: str, partition: int | None = None) -> bool:
+        """Whether records wait for a topic, or for a partition of one that is known: later ones go behind them.
+
+        To be asked after metadata was read; see the order above.
+        """
+        queues = self._waiting.queues
+        return bool(queues) and (topic if partition is None else (topic, partition)) in queues
+
+    @property
+    def is_occupied(self) -> bool:
+        """Whether anybody waits."""
+        return bool(self._waiting.queues)
+
+    def enter(self, topic: str, partition: int | None, timestamp: int, key: Any, key_bytes: bytes | None, value: Any,
+              value_bytes: bytes | None, headers: tuple[Header, ...], on_completion: OnCompletion | None,
+              size_bytes: int, max_block_ms: int) -> FutureRecordMetadata | None:
+        """Let a serialized record wait for its topic, or its partition.
+
+        Blocks the caller while the room's part of buffer.memory, or all of it, is used up; never for metadata.
+
+        Args:
+            topic: Its topic.
+            partition: Its partition, None while it is not chosen.
+            timestamp: Epoch ms.
+            key: The key as the application gave it, for the partitioner.
+            key_bytes: The serialized key.
+            value: The value as the application gave it.
+            value_bytes: The serialized value.
+            headers: The headers.
+            on_completion: The callback.
+            size_bytes: Its `record_size_upper_bound`.
+            max_block_ms: How long it may wait from now on, for memory and then in the room.
+
+        Returns:
+            Its future; None when nothing is in its way by now, so that it goes by the road.
+
+        Raises:
+            KafkaTimeoutError: It may not wait at all (phase "metadata"). Not sent.
+            BufferExhaustedError: No memory within max_block_ms. Not sent.
+            InvalidTopicError: The name is not allowed. Not sent.
+            ProducerClosedError: The producer is closed. Not sent.
+        """
+        if self._waiting.is_inside:
+            raise self._life.inside("send()")
+        if not self._metadata.fetch().table(topic).count:
+            ensure_topic_name(topic)
+        now_ms = self._clock.now_ms()
+        if max_block_ms <= 0:
+            if not self._must_wait(topic, partition):
+                return None
+            self._metadata.add(topic, now_ms)
+            self._metadata.request_update_for_topic(topic, now_ms)
+            self._wakeup_sender()
+            raise not_known(self._metadata, topic, partition, self._limit)
+        self._wait_at_the_door(topic, max_block_ms)
+        record = WaitingRecord(topic, partition, timestamp, key, key_bytes, value, value_bytes, headers, on_completion,
+                               size_bytes, now_ms, now_ms + min(max_block_ms, self._delivery_timeout_ms), self._life)
+        memory = self._waiting.memory
+        record.reserved_bytes = min(record.reserved_bytes, memory.whole.total_bytes)
+        place: Place | None = None
+        place_in_whole: Place | None = None
+        try:
+            while True:
+                with self._waiting.lock:
+                    if self._accumulator.is_closed:
+                        raise self._life.refusal()
+                    queue = self._queue_to_wait_in(topic, partition, now_ms)
+                    if queue is None:
+                        return None
+                    if memory.charge(record, queue.records, place, place_in_whole):
+                        is_first = len(queue.records) == 1
+                        if not is_first and queue.records[-2].deadline_ms > record.deadline_ms:
+                            queue.is_in_order = False
+                            is_first = True
+                        break
+                left_ms = max(0, record.sent_ms + max_block_ms - self._clock.now_ms())
+                if place is None:
+                    place = memory.enter(record.reserved_bytes, left_ms)
+                elif place_in_whole is None and memory.has_room(record.reserved_bytes, place):
+                    place_in_whole = memory.whole.enter(record.reserved_bytes, left_ms)
+                else:
+                    (place_in_whole or place).wait()
+            if is_first:
+                self._wakeup_sender()
+        except BaseException:
+            self._wakeup_sender()  # Ctrl-C may leave a record that the sender was not told of
+            raise
+        finally:
+            if place_in_whole is not None:
+                place_in_whole.leave()
+            if place is not None:
+                place.leave()
+        return record.future
+
+    def _must_wait(self, topic: str, partition: int | None) -> bool:
+        table = self._metadata.fetch().table(topic)
+        return self.is_waiting(topic) or not table.count or (
+            partition is not None and (partition not in table.by_index or self.is_waiting(topic, partition)))
+
+    def _queue_to_wait_in(self, topic: str, partition: int | None, now_ms: int) -> WaitingQueue | None:
+        """Return the queue that a record belongs into, None where nothing is in its way. With the room's lock held."""
+        queues = self._waiting.queues
+        queue = queues.get(topic)
+        if queue is None:
+            queue = queues[topic] = WaitingQueue(topic, None, now_ms)  # first; then the look, see the order above
+        if queue.records or not self._metadata.fetch().table(topic).count:
+            return queue
+        del queues[topic]
+        if partition is None:
+            return None
+        key = (topic, partition)
+        queue = queues.get(key)
+        if queue is None:
+            queue = queues[key] = WaitingQueue(topic, partition, now_ms)
+        if queue.records or partition not in self._metadata.fetch().table(topic).by_index:
+            return queue
+        del queues[key]
+        return None
+
+    def _wait_at_the_door(self, topic: str, max_block_ms: int) -> None:
+        """Let the sender empty a queue of many records before more come in; else it might never be empty.
+
+        The wait is short, and happens once for a record: the sender may run a callback that waits for this caller.
+        """
+        queue = self._waiting.queues.get(topic)
+        if queue is None or not queue.is_leaving or self._life.is_on_sender_thread:
+            return
+        cell = self._door.enter()
+        if queue.is_leaving and self._waiting.queues.get(topic) is queue:
+            self._clock.wait(cell, min(max_block_ms, _MOST_DOOR_MS) / 1000)
+
+    @property
+    def _limit(self) -> str:
+        if self._delivery_timeout_ms < self._max_block_ms:
+            return f"delivery.timeout.ms = {self._delivery_timeout_ms} ms"
+        return f"max.block.ms = {self._max_block_ms} ms"
+
+    # The sender's side.
+
+    def move_on(self, now_ms: int) -> int:
+        """Let go on what can, fail what has no hope, ask for what is not known.
+
+        Whatever raises here, nothing is lost: a record is in its queue until it is in a batch, or told.
+
+        Returns:
+            How long until this must be called again, in ms; news of metadata end the sender's sleep anyway.
+        """
+        queues = list(self._waiting.queues.values())
+        if not queues:
+            return NEVER_MS
+        share = max(1, _MOST_RECORDS_A_TURN // len(queues))
+        return max(0, min(self._step(queue, now_ms, share) for queue in queues))
+
+    def _step(self, queue: WaitingQueue, now_ms: int, share: int) -> int:
+        """Do the work of a turn for one queue, at most `share` records each way; return when to come again."""
+        self._waiting.resume(queue)
+        queue.is_torn = True
+        self._expire(queue, now_ms, share)
+        self._fail_the_doomed(queue, share)
+        is_known = queue.doom is None and self._is_known(queue)
+        if is_known:
+            self._let_go_on(queue, share)
+        queue.is_torn = False
+        if self._waiting.remove_if_empty(queue):
+            if queue.is_leaving:
+                queue.is_leaving = False
+                self._door.ring()
+            return NEVER_MS
+        queue.is_leaving = is_known
+        if is_known or queue.doom is not None or self._is_doomed(queue, now_ms):
+            return 0
+        return self._first_deadline_ms(queue) - now_ms
+
+    def _is_known(self, queue: WaitingQueue) -> bool:
+        table = self._metadata.fetch().table(queue.topic)
+        return bool(table.count) if queue.partition is None else queue.partition in table.by_index
+
+    @staticmethod
+    def _first_deadline_ms(queue: WaitingQueue) -> int:
+        if queue.is_in_order:
+            return queue.records[0].deadline_ms
+        return min(record.deadline_ms for record in list(queue.records))
+
+    def _expire(self, queue: WaitingQueue, now_ms: int, share: int) -> None:
+        if not queue.records or self._first_deadline_ms(queue) > now_ms:
+            return
+        due = [record for record in islice(list(queue.records), share if queue.is_in_order else None)
+               if record.deadline_ms <= now_ms]
+        for record in due[:share]:
+            self._fail(queue, record, not_known(self._metadata, queue.topic, queue.partition, self._limit))
+
+    def _fail_the_doomed(self, queue: WaitingQueue, share: int) -> None:
+        doom = queue.doom
+        if doom is None:
+            return
+        for _ in range(min(share, queue.doomed_count, len(queue.records))):
+            self._fail(queue, queue.records[0], doom)
+            queue.doomed_count -= 1
+        if queue.doomed_count <= 0 or not queue.records:
+            queue.doom = None
+
+    def _fail(self, queue: WaitingQueue, record: WaitingRecord, error: KafkaError) -> None:
+        self._count_failed(1)
+        self._waiting.fail(queue, record, error)
+
+    def _is_doomed(self, queue: WaitingQueue, now_ms: int) -> bool:
+        """Ask for what a queue waits for; whether the last answer says that to wait has no sense."""
+        metadata = self._metadata
+        is_new = queue.metadata_version < 0
+        if is_new:
+            queue.fatal_seen = metadata.fatal_told
+        error = metadata.untold_fatal(queue.fatal_seen)
+        if error is None:
+            if queue.metadata_version == metadata.version():
+                return False
+            if not is_new:
+                error = metadata.refusal(queue.topic) or metadata.absence(queue.topic, queue.opened_ms,
+                                                                          UNKNOWN_TOPIC_MS)
+        if error is None:
+            metadata.add(queue.topic, now_ms)
+            queue.metadata_version = metadata.request_update_for_topic(queue.topic, now_ms)
+            return False
+        # Who comes in from now on is told by the next answer.
+        queue.doomed_count, queue.opened_ms, queue.metadata_version = len(queue.records), now_ms, -1
+        queue.doom = error
+        return True
+
+    def _let_go_on(self, queue: WaitingQueue, share: int) -> None:
+        """Move records from the head of a queue into batches of their partitions, in order."""
+        cluster = self._metadata.fetch()
+        table = cluster.table(queue.topic)
+        cargo = _Cargo(self._batch_size_bytes, self._delivery_timeout_ms // _SPREAD_DIVISOR)
+        for record in list(islice(queue.records, share)):
+            error = None if record.partition is not None else self._choose(record, cluster, table.count)
+            partition = record.partition
+            if partition is not None and partition in table.by_index and (
+                    queue.partition is not None or not self.is_waiting(queue.topic, partition)):
+                is_full = cargo.add(partition, record)
+                self._tell_partitioner(record, partition, cluster, is_full=is_full)
+                continue
+            self._move(queue, cargo)
+            if error is not None:
+                self._fail(queue, record, error)
+            else:
+                assert partition is not None, "chosen, or there is an error"
+                self._waiting.move_to(queue, record, partition)
+        self._move(queue, cargo)
+
+    def _choose(self, record: WaitingRecord, cluster: Cluster, count: int) -> KafkaError | None:
+        """Choose the partition of a record; return what the partitioner raised, for its future."""
+        try:
+            record.partition = self._choose_partition(record.topic, record.key, record.key_bytes, record.value,
+                                                      record.value_bytes, cluster, count)
+            return None
+        except BaseException as raised:  # the application's; no signal arrives on this thread
+            self._ensure_not_forked()
+            if isinstance(raised, Exception):
+                return raised  # type: ignore[return-value]  # what send() would have raised
+            error = KafkaError(f"The partitioner raised {raised!r} for a record for topic {record.topic!r}")
+            error.__cause__ = raised
+            return error
+
+    def _tell_partitioner(self, record: WaitingRecord, partition: int, cluster: Cluster, *, is_full: bool) -> None:
+        if self._on_append is None:
+            return
+        try:
+            self._on_append(record.topic, partition, record.size_bytes, cluster, is_full)
+        except BaseException:  # the application's; the record goes its way
+            self._ensure_not_forked()
+            log.exception("on_append of the partitioner raised")
+
+    def _ensure_not_forked(self) -> None:
+        if self._life.is_forked:  # in the child the sender thread goes no further, see IoThread
+            raise SystemExit
+
+    def _move(self, queue: WaitingQueue, cargo: _Cargo) -> None:
+        """Put what was gathered into its partitions' lists; then the head of the queue is gone."""
+        for partition, records in cargo.unload():
+            self._accumulator.take_over(self._batch_of(TopicPartition(queue.topic, partition), records), records)
+        while queue.records and queue.records[0].is_moved:
+            self._waiting.let_go(queue, queue.records[0])
+
+    def _batch_of(self, topic_partition: TopicPartition, records: Sequence[WaitingRecord]) -> ProducerBatch:
+        """Build a sealed batch of records, on the memory that they have; their futures do not look into it yet."""
+        batch = ProducerBatch(
+            topic_partition, created_ms=min(record.sent_ms for record in records),
+            write_limit_bytes=HEADER_SIZE_BYTES + sum(record.size_bytes for record in records),
+            reserved_bytes=sum(record.reserved_bytes for record in records), life=self._life)
+        for index, record in enumerate(records):
+            future = batch.try_append(record.timestamp, record.key_bytes, record.value_bytes, record.headers, None)
+            assert future is not None, "the batch is made as large as its records"
+            record.batch, record.index = batch, index
+        batch.open.futures = [record.future for record in records]
+        batch.seal()
+        return batch
+
+
+class _Cargo:
+    """Records that go on together, by partition, cut into batches.
+
+    Args:
+        batch_size_bytes: How large a batch of several records may be.
+        spread_ms: How far apart they may have been sent: a batch expires with its oldest.
+    """
+
+    def __init__(self, batch_size_bytes: int, spread_ms: int) -> None:
+        self._batch_size_bytes = batch_size_bytes
+        self._spread_ms = spread_ms
+        self._batches: list[tuple[int, list[WaitingRecord]]] = []
+        self._open: dict[int, tuple[list[WaitingRecord], int]] = {}  # by partition: the last batch, and its bytes
+
+    def add(self, partition: int, record: WaitingRecord) -> bool:
+        """Add a record at the end of its partition; return whether its batch is full with it."""
+        records, size_bytes = self._open.get(partition, ([], 0))
+        if not records or size_bytes + record.size_bytes > self._batch_size_bytes or (
+                abs(record.sent_ms - records[0].sent_ms) > self._spread_ms):
+            records, size_bytes = [], HEADER_SIZE_BYTES
+            self._batches.append((partition, records))
+        records.append(record)
+        size_bytes += record.size_bytes
+        self._open[partition] = records, size_bytes
+        return size_bytes >= self._batch_size_bytes
+
+    def unload(self) -> list[tuple[int, list[WaitingRecord]]]:
+        """Return the batches, in order of each partition, and forget them."""
+        batches, self._batches, self._open = self._batches, [], {}
+        return batches
