@@ -129,12 +129,6 @@ class InFlightRequests:
         self._unanswerable_count -= sum(not request.request.expect_response for request in queue)
         return list(queue)
 
-    def reset(self) -> None:
-        """Forget all requests of all nodes."""
-        self._requests.clear()
-        self._count = self._unanswerable_count = 0
-        self._earliest_deadline_ms = NO_DEADLINE_MS
-
     def requests(self, node_id: int) -> tuple[InFlightRequest, ...]:
         """Return the requests in flight to a node, oldest first."""
         return tuple(self._requests.get(node_id, ()))

@@ -1,7 +1,7 @@
 """What the sender needs of the network: requests to nodes, and turns in which their answers come.
 
 Road:    Sender -> [KafkaClient] -> NetworkClient, or a test's MockClient
-Thread:  sender thread only, except `wakeup`.
+Thread:  sender thread only.
 Source:  Java KafkaClient (4.1), the part that a producer uses.
 """
 
@@ -26,8 +26,12 @@ class KafkaClient(Protocol):
     def least_loaded_node(self, now_ms: int) -> Node | None:
         """Return the node with the fewest requests in flight, or None when none can be used now."""
 
-    def has_in_flight_requests(self, node_id: int | None = None) -> bool:
-        """Whether any request is unanswered."""
+    def in_flight_request_count(self, node_id: int | None = None) -> int:
+        """Return the number of unanswered requests to a node, or to all."""
+
+    @property
+    def requests_sent(self) -> int:
+        """How many requests were handed to connections."""
 
     def send(self, request: ClientRequest, now_ms: int) -> None:
         """Hand a request to the connection of its node, which must be ready.
@@ -39,11 +43,5 @@ class KafkaClient(Protocol):
     def poll(self, timeout_ms: int, now_ms: int) -> list[ClientResponse]:
         """Do one turn of at most `timeout_ms`; return the requests that ended, after `on_complete` of each."""
 
-    def wakeup(self) -> None:
-        """End a poll that sleeps. Any thread."""
-
-    def start_over(self, now_ms: int) -> None:
-        """Close all connections and forget every request; none is completed."""
-
     def close(self) -> None:
-        """Close all connections. Requests in flight are not completed: whoever closes knows them."""
+        """Close all connections, whatever an exception left undone. Requests in flight are not completed."""

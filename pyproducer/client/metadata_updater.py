@@ -84,8 +84,9 @@ class MetadataUpdater:
         self._reconnect_backoff_ms = reconnect_backoff_ms
         self._recovers = recovery_strategy == REBOOTSTRAP
         self._rebootstrap_trigger_ms = rebootstrap_trigger_ms
-        self._needs_canonical_names = dns_lookup == RESOLVE_CANONICAL_BOOTSTRAP_SERVERS_ONLY
-        self._uses_canonical_names = self._needs_canonical_names
+        self._uses_canonical_names = dns_lookup == RESOLVE_CANONICAL_BOOTSTRAP_SERVERS_ONLY
+        # Not where another updater before this one was told of the cluster's nodes.
+        self._needs_canonical_names = self._uses_canonical_names and metadata.is_bootstrap
         self._next_canonical_ms = 0
         self._canonical_lookups: dict[tuple[str, int], Lookup[str]] = {}  # by bootstrap address, while they are awaited
         self._canonical_deadline_ms = 0
@@ -210,12 +211,6 @@ class MetadataUpdater:
         _LOG.log(logging.WARNING if is_new else logging.DEBUG, "%s: metadata: %s: %s", node, what, why,
                  exc_info=not isinstance(error, RemoteProtocolError))  # the peer's nonsense has no place in our code
         self._metadata.failed_update(now_ms)
-
-    def forget_request(self, now_ms: int) -> None:
-        """All connections were closed: a request under way will not be answered."""
-        if self._in_progress is not None:
-            self.handle_failed_request(now_ms)
-        self._metadata.request_update()
 
     def handle_failed_request(self, now_ms: int, error: KafkaError | None = None) -> None:
         """The request under way will not be answered; an error is fatal for callers who wait."""

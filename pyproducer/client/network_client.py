@@ -4,7 +4,7 @@
     poll()       one turn: metadata, sockets, answers, ends of connections, timeouts
 
 Road:    sender -> [NetworkClient] -> Selector
-Thread:  sender thread only, but for `wakeup`. Calls the clock only after the selector slept or the resolver answered.
+Thread:  sender thread only. Calls the clock only after the selector slept or the resolver answered.
 Source:  Java NetworkClient (4.1); seed 001; KIP-35, KIP-219, KIP-511, KIP-601, KIP-602, KIP-899, KIP-1102.
 """
 
@@ -157,10 +157,6 @@ class NetworkClient:
         """How many requests were handed to connections, ours included."""
         return self._connections.requests_sent
 
-    def wakeup(self) -> None:
-        """End a poll that sleeps. Any thread."""
-        self._selector.wakeup()
-
     def disconnect(self, node_id: int) -> None:
         """Close the connection to a node; its requests complete as disconnected in the next poll."""
         state = self._states.get(node_id)
@@ -168,23 +164,13 @@ class NetworkClient:
             self._connections.close_connection(self._aborted, state, self._clock.now_ms(), "closed by the client")
 
     def close(self) -> None:
-        """Close all connections. Requests in flight are not completed: whoever closes knows them."""
+        """Close all connections, whatever an exception left undone; the client is of no use after that.
+
+        Requests in flight are not completed: whoever closes knows them.
+        """
         if not self._is_closed:
             self._is_closed = True
             self._selector.close_all()
-
-    def start_over(self, now_ms: int) -> None:
-        """Close all connections and forget every request, whatever state an interrupted turn left them in.
-
-        No request is completed: whoever calls this knows what was on its way. Nodes are connected again when needed.
-        """
-        self._selector.start_over()
-        for node_id in self._states.node_ids():
-            self.api_versions.remove(node_id)
-            self._states.disconnected(node_id, now_ms, None)
-        self._in_flight.reset()
-        self._aborted = []
-        self._updater.forget_request(now_ms)
 
     # -- sending -----------------------------------------------------------------------------------------------------
 

@@ -1,7 +1,7 @@
 """What NetworkClient needs of a selector: the seam between requests and sockets.
 
 Road:    NetworkClient -> [Selectable] -> network.Selector, or a test's MockSelector
-Thread:  sender thread only, but for `wakeup`.
+Thread:  sender thread only.
 Source:  Java org.apache.kafka.common.network.Selectable (4.1).
 """
 
@@ -51,17 +51,11 @@ class Selectable(Protocol):
         Somebody may await an answer from one connection and from no other.
         """
 
-    def wakeup(self) -> None:
-        """End a `poll` that waits, or the next one. Any thread."""
-
     def close(self, connection_id: str) -> None:
         """Close one connection without telling of it; harmless when there is none."""
 
-    def start_over(self) -> None:
-        """Close every connection without telling of it, and go on with none."""
-
     def close_all(self) -> None:
-        """Close everything."""
+        """Close everything, whatever an exception left undone."""
 
     def is_channel_ready(self, connection_id: str) -> bool:
         """Whether handshakes are done, so that requests can be sent."""

@@ -1,7 +1,7 @@
 """Which sockets are watched for what, and the one call that sleeps.
 
 Road:    Selector.poll -> [interest] -> the operating system's select
-Thread:  the thread that polls; `wakeup` from any.
+Thread:  the thread that polls.
 Source:  Java SelectionKey.interestOps (seeds 001, 004). Differs from Java: Python's `selectors` has no empty interest,
          so a socket without one is unregistered, which is what Java's epoll selector does inside.
 """
@@ -21,19 +21,18 @@ WRITE = selectors.EVENT_WRITE
 class Interest:
     """The watched sockets.
 
+    Args:
+        waker: Ends the sleep; it is not closed here.
+
     Attributes:
         select_count: How often select was called.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, waker: Wakeup) -> None:
         self.select_count = 0
-        self._waker = Wakeup()
+        self._waker = waker
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._waker.receiver, READ, None)
-
-    def wakeup(self) -> None:
-        """Let the select that sleeps, or else the next one, return at once. Thread: any."""
-        self._waker.wakeup()
 
     def update(self, channel: KafkaChannel) -> None:
         """Watch a channel's socket for what the channel waits for now."""
@@ -77,16 +76,8 @@ class Interest:
             self._waker.end_sleep(drain=drain)
         return ready
 
-    def start_over(self, channels: Iterable[KafkaChannel]) -> None:
-        """Watch nothing any more, whatever of these channels was watched; their sockets may be closed then."""
+    def close(self, channels: Iterable[KafkaChannel]) -> None:
+        """Watch nothing any more, whatever of these channels is watched; their sockets may be closed then."""
         for channel in channels:
             channel.registered_events = 0
         self._selector.close()
-        self._selector = selectors.DefaultSelector()
-        self._selector.register(self._waker.receiver, READ, None)
-        self._waker.end_sleep(drain=True)
-
-    def close(self) -> None:
-        """Stop watching everything."""
-        self._selector.close()
-        self._waker.close()

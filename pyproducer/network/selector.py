@@ -30,6 +30,7 @@ from pyproducer.network.receive import NetworkReceive
 from pyproducer.network.send import NetworkSend
 from pyproducer.network.socket_options import configure_socket, start_connect
 from pyproducer.network.transport import socket_address_text
+from pyproducer.network.wakeup import Wakeup
 
 _logger = logging.getLogger(__name__)
 
@@ -43,6 +44,7 @@ class Selector:
             that is muted or in the middle of a frame is not idle.
         channel_builder: Makes channels of sockets.
         name: For logs.
+        wakeup: Ends its sleep and is its maker's to close; without one it has its own.
         one_receive_per_poll: The broker's way: at most one frame per channel and poll, in order, and the frames that
             are complete when the peer hangs up are handed out one by one before the connection counts as ended.
 
@@ -55,7 +57,8 @@ class Selector:
     """
 
     def __init__(self, *, max_receive_size_bytes: int | None, connections_max_idle_ms: int,
-                 channel_builder: ChannelBuilder, name: str, one_receive_per_poll: bool = False) -> None:
+                 channel_builder: ChannelBuilder, name: str, wakeup: Wakeup | None = None,
+                 one_receive_per_poll: bool = False) -> None:
         self.completed_sends: list[NetworkSend] = []
         self.completed_receives: list[NetworkReceive] = []
         self.connected: list[str] = []
@@ -74,7 +77,9 @@ class Selector:
         self._idle = IdleExpiry(connections_max_idle_ms)
         self._closed_bytes_read = 0
         self._closed_bytes_written = 0
-        self.interest = Interest()
+        self._wakeup = wakeup or Wakeup()
+        self._owns_wakeup = wakeup is None
+        self.interest = Interest(self._wakeup)
 
     # ---- connections
 
@@ -148,18 +153,16 @@ class Selector:
             channel.phase = ChannelPhase.LOCAL_CLOSE
             self._release(channel)
 
-    def start_over(self) -> None:
-        """Close all connections and go on with none, whatever an exception from outside left undone; client only."""
-        self.interest.start_over(self._channels.values())
-        for connection_id in [*self._channels]:
-            self.close(connection_id)
-        self._early_sends, self._failed_sends, self._failed_connects, self._buffered = [], {}, {}, {}
-
     def close_all(self) -> None:
-        """Close all connections and the selector itself. Thread: the polling one, or any when that has ended."""
+        """Close all connections and the selector itself, whatever an exception from anywhere left undone.
+
+        Thread: the polling one, or any when that has ended.
+        """
+        self.interest.close(self._channels.values())  # first: what is watched need not be what the channels believe
         for connection_id in [*self._channels, *self._closing]:
             self.close(connection_id)
-        self.interest.close()
+        if self._owns_wakeup:
+            self._wakeup.close()
 
     def channel(self, connection_id: str) -> KafkaChannel | None:
         """Return an open channel."""
@@ -190,7 +193,7 @@ class Selector:
 
     def wakeup(self) -> None:
         """Let the poll that sleeps, or else the next one, return at once. Thread: any; cheap to call often."""
-        self.interest.wakeup()
+        self._wakeup.wakeup()
 
     # ---- sending and muting
 

@@ -170,7 +170,7 @@ class KafkaProducer(ProducerBase):
         # In this order: a record that leaves the waiting room meanwhile has its batch's outcome as a successor.
         results = runtime.accumulator.waiting.outcomes()
         results.extend(batch.result for batch in runtime.accumulator.hurry_all())
-        runtime.client.wakeup()
+        runtime.wire.wakeup()
         while results:
             result = results.pop()
             if not result.wait(deadline_ms):
@@ -195,7 +195,7 @@ class KafkaProducer(ProducerBase):
         runtime = self._runtime
         runtime.life.ensure_open()
         runtime.life.ensure_may_wait("partitions_for()")
-        cluster = wait_on_metadata(runtime.metadata, runtime.client.wakeup, runtime.clock, topic,
+        cluster = wait_on_metadata(runtime.metadata, runtime.wire.wakeup, runtime.clock, topic,
                                    runtime.config.max_block_ms)
         return list(cluster.partitions_for_topic(topic))
 

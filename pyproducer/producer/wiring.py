@@ -19,6 +19,7 @@ from pyproducer.accumulator.record_accumulator import RecordAccumulator
 from pyproducer.client.metadata import ProducerMetadata
 from pyproducer.client.network_client import NetworkClient
 from pyproducer.client.resolver import ThreadedResolver
+from pyproducer.client.wire import Wire
 from pyproducer.common.backoff import ExponentialBackoff
 from pyproducer.common.clock import Clock, SystemClock
 from pyproducer.common.errors import ConfigError
@@ -26,6 +27,7 @@ from pyproducer.common.metrics import Metrics
 from pyproducer.hotpath import RouteTable
 from pyproducer.network.channel_builder import ChannelBuilder, PlaintextChannelBuilder
 from pyproducer.network.selector import Selector
+from pyproducer.network.wakeup import Wakeup
 from pyproducer.producer.config import ProducerConfig
 from pyproducer.producer.do_send import RecordSender
 from pyproducer.producer.interceptors import resolve_interceptors
@@ -56,7 +58,7 @@ class ProducerRuntime:
     clock: Clock
     life: Life
     metadata: ProducerMetadata
-    client: NetworkClient
+    wire: Wire
     accumulator: RecordAccumulator
     record_sender: RecordSender
     batch_sender: BatchSender
@@ -101,11 +103,12 @@ def build_runtime(config: ProducerConfig, key_serializer: object, value_serializ
         refresh_backoff=retry_backoff, metadata_max_age_ms=config.metadata_max_age_ms,
         metadata_max_idle_ms=config.metadata_max_idle_ms, clock=clock, bootstrap=config.bootstrap_servers,
         on_snapshot=routes.renew, take_used=routes.take_used)
-    selector = Selector(max_receive_size_bytes=_MAX_RESPONSE_BYTES,
-                        connections_max_idle_ms=config.connections_max_idle_ms, channel_builder=channel_builder,
-                        name=client_id)
-    client = NetworkClient(
-        selector, metadata, resolver=ThreadedResolver(selector.wakeup), client_id=client_id, clock=clock,
+    wakeup = Wakeup()
+    make_selector = functools.partial(
+        Selector, max_receive_size_bytes=_MAX_RESPONSE_BYTES, connections_max_idle_ms=config.connections_max_idle_ms,
+        channel_builder=channel_builder, name=client_id, wakeup=wakeup)
+    make_client = functools.partial(
+        NetworkClient, metadata=metadata, resolver=ThreadedResolver(wakeup.wakeup), client_id=client_id, clock=clock,
         max_in_flight_requests_per_connection=config.max_in_flight_requests_per_connection,
         reconnect_backoff=ExponentialBackoff(config.reconnect_backoff_ms, config.reconnect_backoff_max_ms),
         connection_setup_timeout=ExponentialBackoff(config.socket_connection_setup_timeout_ms,
@@ -114,6 +117,7 @@ def build_runtime(config: ProducerConfig, key_serializer: object, value_serializ
         receive_buffer_bytes=config.receive_buffer_bytes, dns_lookup=config.client_dns_lookup,
         metadata_recovery_strategy=config.metadata_recovery_strategy,
         metadata_recovery_rebootstrap_trigger_ms=config.metadata_recovery_rebootstrap_trigger_ms)
+    wire = Wire(lambda: make_client(make_selector()), wakeup)
     pool = BufferPool(config.buffer_memory, clock, life)
     accumulator = RecordAccumulator(
         batch_size_bytes=config.batch_size, linger_ms=config.linger_ms,
@@ -125,25 +129,25 @@ def build_runtime(config: ProducerConfig, key_serializer: object, value_serializ
         accumulator=accumulator, metadata=metadata, transaction_manager=transaction_manager, retries=config.retries,
         delivery_timeout_ms=config.delivery_timeout_ms, metrics=metrics)
     producer_id_request = None if transaction_manager is None else ProducerIdRequest(
-        client=client, metadata=metadata, transaction_manager=transaction_manager,
+        wire=wire, metadata=metadata, transaction_manager=transaction_manager,
         request_timeout_ms=config.request_timeout_ms, retry_backoff=retry_backoff)
     room = WaitingRoom(
-        metadata=metadata, accumulator=accumulator, clock=clock, life=life, wakeup_sender=client.wakeup,
+        metadata=metadata, accumulator=accumulator, clock=clock, life=life, wakeup_sender=wire.wakeup,
         choose_partition=lambda *record: record_sender.choose_partition(*record),
         on_append=getattr(partitioner, "on_append", None), batch_size_bytes=config.batch_size,
         delivery_timeout_ms=config.delivery_timeout_ms, max_block_ms=config.max_block_ms,
         count_failed=lambda count: metrics.add("record-error-total", count))
     update_load = getattr(partitioner, "update_load", None)
     sender = Sender(
-        client=client, metadata=metadata, accumulator=accumulator, completion=completion,
+        wire=wire, metadata=metadata, accumulator=accumulator, completion=completion,
         producer_id_request=producer_id_request, transaction_manager=transaction_manager, acks=config.required_acks,
         max_request_size_bytes=config.max_request_size, request_timeout_ms=config.request_timeout_ms,
         metrics=metrics,
         partition_load=None if update_load is None else PartitionLoad(accumulator, update_load), waiting_room=room)
     record_sender = RecordSender(
         metadata=metadata, routes=routes, accumulator=accumulator, room=room, partitioner=partitioner,
-        key_serializer=key,
-        value_serializer=value, interceptors=interceptors, clock=clock, life=life, wakeup_sender=client.wakeup,
+        key_serializer=key, value_serializer=value, interceptors=interceptors, clock=clock, life=life,
+        wakeup_sender=wire.wakeup,
         max_request_size_bytes=config.max_request_size, buffer_memory_bytes=config.buffer_memory,
         max_block_ms=config.max_block_ms)
 
@@ -152,17 +156,17 @@ def build_runtime(config: ProducerConfig, key_serializer: object, value_serializ
         accumulator.close()
         metadata.close(life.refusal)
 
-    io_thread = IoThread(sender, client, accumulator, life, clock, refuse,
+    io_thread = IoThread(sender, wire, accumulator, life, clock, refuse,
                          lambda: _close_parts(interceptors, partitioner, key, value), on_end)
     large_batch_bytes = (min(LARGE_BATCH_BYTES, config.max_request_size // 4) if config.is_default("batch.size")
                          else config.batch_size)
     batch_sender = BatchSender(record_sender=record_sender, metadata=metadata, accumulator=accumulator, clock=clock,
-                               life=life, wakeup_sender=client.wakeup, max_block_ms=config.max_block_ms,
+                               life=life, wakeup_sender=wire.wakeup, max_block_ms=config.max_block_ms,
                                batch_size_bytes=config.batch_size, large_batch_bytes=large_batch_bytes,
                                buffer_memory_bytes=config.buffer_memory)
     life.is_inside_append = accumulator.is_inside_append
-    accumulator.on_hurried = client.wakeup
-    pool.on_exhausted = client.wakeup
+    accumulator.on_hurried = wire.wakeup
+    pool.on_exhausted = wire.wakeup
     # A caller who waits for a record does not wait for linger.ms too, unless it was set on purpose.
     accumulator.lingers_for_waiters = not config.is_default("linger.ms")
     if hotpath.IS_FALLBACK:
@@ -170,8 +174,8 @@ def build_runtime(config: ProducerConfig, key_serializer: object, value_serializ
     metrics.gauge("buffer-total-bytes", lambda: pool.total_bytes)
     metrics.gauge("buffer-available-bytes", lambda: pool.available_bytes)
     metrics.gauge("waiting-threads", lambda: pool.queued_count + accumulator.waiting.memory.queued_count)
-    metrics.gauge("requests-in-flight", client.in_flight_request_count)
-    return ProducerRuntime(client_id, config, clock, life, metadata, client, accumulator, record_sender, batch_sender,
+    metrics.gauge("requests-in-flight", lambda: wire.client.in_flight_request_count())
+    return ProducerRuntime(client_id, config, clock, life, metadata, wire, accumulator, record_sender, batch_sender,
                            io_thread, metrics)
 
 

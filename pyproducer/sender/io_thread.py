@@ -22,7 +22,7 @@ from pyproducer.common.waiting import new_cell
 from pyproducer.sender.sender import NEVER_MS
 
 if TYPE_CHECKING:
-    from pyproducer.client.kafka_client import KafkaClient
+    from pyproducer.client.wire import Wire
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ class IoThread:
 
     Args:
         sender: Takes the turns.
-        client: Closed at the end.
+        wire: Woken to close, and closed at the end.
         accumulator: What is left in it at the end fails.
         life: The producer's.
         clock: For the turns.
@@ -59,12 +59,12 @@ class IoThread:
         start_thread: Starts a function on a thread of its own with a name, and returns the thread.
     """
 
-    def __init__(self, sender: SteppedSender, client: KafkaClient, accumulator: RecordAccumulator, life: Life,
+    def __init__(self, sender: SteppedSender, wire: Wire, accumulator: RecordAccumulator, life: Life,
                  clock: Clock, refuse: Callable[[], None], close_parts: Callable[[], None] = lambda: None,
                  on_end: Callable[[Life], None] = lambda _life: None,
                  start_thread: Callable[[Callable[[], None], str], object] | None = None) -> None:
         self._sender = sender
-        self._client = client
+        self._wire = wire
         self._accumulator = accumulator
         self._life = life
         self._clock = clock
@@ -84,7 +84,7 @@ class IoThread:
         if self._first.acquire(blocking=False):
             self._end()
         else:
-            self._client.wakeup()
+            self._wire.wakeup()
 
     def close(self, by: str, timeout_s: float | None) -> None:
         """Refuse new records; send those that were accepted, then end. Again only brings the deadline nearer.
@@ -103,7 +103,7 @@ class IoThread:
         included.
         """
         self._life.begin_closing(by, timeout_s)
-        self._client.wakeup()
+        self._wire.wakeup()
 
     def _run(self) -> None:
         if not self._first.acquire(blocking=False):
@@ -149,7 +149,7 @@ class IoThread:
             with contextlib.ExitStack() as steps:  # the last that is named is the first that is done
                 steps.callback(self._life.end)
                 steps.callback(self._on_end, self._life)
-                for step in (self._close_parts, self._give_up, self._client.close, self._refuse):
+                for step in (self._close_parts, self._give_up, self._wire.close, self._refuse):
                     steps.callback(step)
         except BaseException:
             log.exception("Uncaught error at the end of the sender thread")

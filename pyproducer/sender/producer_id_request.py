@@ -22,6 +22,7 @@ from pyproducer.transaction.transaction_manager import TransactionManager
 
 if TYPE_CHECKING:
     from pyproducer.client.kafka_client import KafkaClient
+    from pyproducer.client.wire import Wire
 
 log = logging.getLogger(__name__)
 
@@ -32,14 +33,14 @@ NO_TRANSACTION_TIMEOUT_MS = 2**31 - 1  # what Java sends without a transactional
 class ProducerIdRequest:
     """Keeps one InitProducerId request on its way while an id is needed."""
 
-    def __init__(self, *, client: KafkaClient, metadata: ProducerMetadata, transaction_manager: TransactionManager,
+    def __init__(self, *, wire: Wire, metadata: ProducerMetadata, transaction_manager: TransactionManager,
                  request_timeout_ms: int, retry_backoff: ExponentialBackoff) -> None:
-        self._client = client
+        self._wire = wire
         self._metadata = metadata
         self._transaction_manager = transaction_manager
         self._request_timeout_ms = request_timeout_ms
         self._retry_backoff = retry_backoff
-        self._is_pending = False
+        self._asked_by: KafkaClient | None = None  # the client that has the request on its way
         self._attempts = 0
         self._retry_at_ms = 0
 
@@ -49,27 +50,25 @@ class ProducerIdRequest:
         Returns:
             How long until this should be called again, in ms, when nothing else happens.
         """
-        if not self._transaction_manager.needs_producer_id or self._is_pending:
+        client = self._wire.client
+        # What a client had on its way when it was thrown away, nobody will tell.
+        if not self._transaction_manager.needs_producer_id or self._asked_by is client:
             return NEVER_MS
         if now_ms < self._retry_at_ms:
             return self._retry_at_ms - now_ms
-        node = self._client.least_loaded_node(now_ms)
+        node = client.least_loaded_node(now_ms)
         if node is None:
             return self._retry_backoff.initial_ms
-        if not self._client.ready(node, now_ms):
-            return self._client.poll_delay_ms(node, now_ms)
-        self._client.send(ClientRequest(node.node_id, ApiKeys.INIT_PRODUCER_ID, _build, expect_response=True,
-                                        timeout_ms=self._request_timeout_ms, on_complete=self._on_response,
-                                        created_ms=now_ms), now_ms)
-        self._is_pending = True
+        if not client.ready(node, now_ms):
+            return client.poll_delay_ms(node, now_ms)
+        client.send(ClientRequest(node.node_id, ApiKeys.INIT_PRODUCER_ID, _build, expect_response=True,
+                                  timeout_ms=self._request_timeout_ms, on_complete=self._on_response,
+                                  created_ms=now_ms), now_ms)
+        self._asked_by = client
         return NEVER_MS
 
-    def restart(self) -> None:
-        """Forget the request on its way: its connection is closed, and nobody will tell."""
-        self._is_pending = False
-
     def _on_response(self, response: ClientResponse) -> None:
-        self._is_pending = False
+        self._asked_by = None
         if response.version_mismatch is not None:
             self._transaction_manager.on_fatal_error(response.version_mismatch)
             return

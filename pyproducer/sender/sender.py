@@ -27,7 +27,7 @@ from pyproducer.sender.producer_id_request import ProducerIdRequest
 from pyproducer.transaction.transaction_manager import TransactionManager
 
 if TYPE_CHECKING:
-    from pyproducer.client.kafka_client import KafkaClient
+    from pyproducer.client.wire import Wire
 
 log = logging.getLogger(__name__)
 
@@ -44,12 +44,12 @@ class WaitingRoom(Protocol):
 class Sender:
     """Moves batches from the accumulator to the brokers, one step at a time."""
 
-    def __init__(self, *, client: KafkaClient, metadata: ProducerMetadata, accumulator: RecordAccumulator,
+    def __init__(self, *, wire: Wire, metadata: ProducerMetadata, accumulator: RecordAccumulator,
                  completion: Completion, producer_id_request: ProducerIdRequest | None,
                  transaction_manager: TransactionManager | None, acks: int, max_request_size_bytes: int,
                  request_timeout_ms: int, metrics: Metrics,
                  partition_load: PartitionLoad | None = None, waiting_room: WaitingRoom | None = None) -> None:
-        self._client = client
+        self._wire = wire
         self._metadata = metadata
         self._accumulator = accumulator
         self._completion = completion
@@ -74,18 +74,17 @@ class Sender:
         timeout_ms = min(longest_wait_ms, room_ms, self._step_producer_id(now_ms), self._send_producer_data(now_ms))
         if self._accumulator.is_closed and not self._accumulator.has_incomplete():
             timeout_ms = 0  # the last batch expired just now: nothing is left to wait for
-        self._client.poll(timeout_ms, now_ms)
+        self._wire.client.poll(timeout_ms, now_ms)
 
     def recover(self, now_ms: int) -> None:
         """Go on after a turn that ended half way, whatever ended it.
 
-        Whatever was on its way counts as lost with its connection: it is sent again, with its sequence numbers. Only
-        the batches' states are believed: each is in its partition's list from its first record until it is done.
+        Whatever was on its way counts as lost with the wire: it is sent again, with its sequence numbers. Only the
+        batches' states are believed: each is in its partition's list from its first record until it is done.
         """
         log.warning("A turn of the sender ended half way: all connections are made anew")
-        self._client.start_over(now_ms)
-        if self._producer_id_request is not None:
-            self._producer_id_request.restart()
+        self._wire.renew()
+        self._metadata.request_update()
         for batch in self._accumulator.batches():
             self._completion.recover(batch, now_ms)
         if self._transaction_manager is not None:
@@ -120,16 +119,17 @@ class Sender:
             for topic in check.unknown_leader_topics:
                 self._metadata.add(topic, now_ms)
             self._metadata.request_update()
+        client = self._wire.client
         nodes: list[Node] = []
         connect_delay_ms = NEVER_MS
         for node in check.ready_nodes.values():
-            can_drain = self._client.ready(node, now_ms)
+            can_drain = client.ready(node, now_ms)
             if self._partition_load is not None:
                 self._partition_load.on_ready_node(node.node_id, now_ms, can_drain=can_drain)
             if can_drain:
                 nodes.append(node)
             else:
-                connect_delay_ms = min(connect_delay_ms, self._client.poll_delay_ms(node, now_ms))
+                connect_delay_ms = min(connect_delay_ms, client.poll_delay_ms(node, now_ms))
         next_check_ms = check.next_ready_check_delay_ms
         has_sent = has_more = False
         while nodes:
@@ -142,7 +142,7 @@ class Sender:
                     self._send(node_id, batches, cluster, now_ms)
                     has_sent = True
             has_more = self._accumulator.has_undrained()
-            nodes = [node for node in nodes if node.node_id in drained and self._client.ready(node, now_ms)
+            nodes = [node for node in nodes if node.node_id in drained and client.ready(node, now_ms)
                      ] if has_more else []
         if has_sent:
             next_check_ms = (self._accumulator.ready(cluster, now_ms).next_ready_check_delay_ms if has_more
@@ -162,7 +162,7 @@ class Sender:
         by_partition: BatchesByPartition = {batch.topic_partition: batch for batch in batches}
         request = produce_request(batches, cluster, acks=self._acks, timeout_ms=self._request_timeout_ms)
         self._metrics.add("request-total")
-        self._client.send(ClientRequest(
+        self._wire.client.send(ClientRequest(
             node_id, ApiKeys.PRODUCE, request.build, expect_response=self._acks != 0,
             timeout_ms=self._request_timeout_ms,
             on_complete=lambda response: self._completion.on_response(response, by_partition, request.topic_names),

@@ -127,7 +127,7 @@ class Lived:
             raise RuntimeError("a bug")
 
         was_over = self.life.is_over
-        self.facade.broker.start_over = fail  # type: ignore[assignment,method-assign]
+        self.facade.broker.on_renewal = fail
         self.facade.broker.poll = fail  # type: ignore[assignment,method-assign]
         self.facade.broker.wakeup()
         assert self.life.await_end(GIVE_UP_S)

@@ -1,6 +1,6 @@
 """A NetworkClient without a network: nodes are ready unless the test says otherwise, and the test answers requests.
 
-Thread:  whoever takes the sender's turns; `wakeup` any.
+Thread:  whoever takes the sender's turns.
 """
 
 from __future__ import annotations
@@ -40,9 +40,12 @@ class MockClient:
         self.on_poll: Callable[[], None] | None = None
         self.is_ready_now = True
         self.unready_nodes: set[int] = set()
-        self.wakeup_count = 0
-        self.start_over_times: list[int] = []
         self.closed = False
+
+    def meet_network_of(self, other: MockClient) -> None:
+        """Take over what is not a client's but what it meets: who can be reached, what happens in its calls."""
+        self.node, self.is_ready_now, self.unready_nodes = other.node, other.is_ready_now, other.unready_nodes
+        self.poll_delay, self.on_send, self.on_poll = other.poll_delay, other.on_send, other.on_poll
 
     def ready(self, node: Node, now_ms: int) -> bool:
         return self._can_send(node.node_id)
@@ -55,6 +58,13 @@ class MockClient:
 
     def has_in_flight_requests(self, node_id: int | None = None) -> bool:
         return any(node_id in (None, request.destination) for request in self.in_flight)
+
+    def in_flight_request_count(self, node_id: int | None = None) -> int:
+        return sum(node_id in (None, request.destination) for request in self.in_flight)
+
+    @property
+    def requests_sent(self) -> int:
+        return len(self.sent)
 
     def send(self, request: ClientRequest, now_ms: int) -> None:
         if self.closed or not self._can_send(request.destination):
@@ -75,13 +85,6 @@ class MockClient:
         if self.on_poll is not None:
             self.on_poll()
         return []
-
-    def wakeup(self) -> None:
-        self.wakeup_count += 1
-
-    def start_over(self, now_ms: int) -> None:
-        self.start_over_times.append(now_ms)
-        self.in_flight.clear()
 
     def close(self) -> None:
         self.closed = True
@@ -106,6 +109,20 @@ class MockClient:
 
     def _version_of(self, request: ClientRequest) -> int:
         return self.version if request.max_version is None else min(self.version, request.max_version)
+
+
+class MockWakeup:
+    """PollWakeup that counts."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.is_closed = False
+
+    def wakeup(self) -> None:
+        self.count += 1
+
+    def close(self) -> None:
+        self.is_closed = True
 
 
 def _as_kafka_client(client: MockClient) -> KafkaClient:

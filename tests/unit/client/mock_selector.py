@@ -64,7 +64,7 @@ class MockSelector:
         self.timeouts: list[int] = []
         self.open: set[str] = set()
         self.closed: list[str] = []
-        self.wakeups = 0
+        self.is_closed = False
         self._connecting: list[str] = []
         self._early_sends: list[NetworkSend] = []
         self._unwritten: list[NetworkSend] = []
@@ -154,20 +154,14 @@ class MockSelector:
         if self.sleeps and quiet:
             self.clock.advance(timeout_ms)
 
-    def wakeup(self) -> None:
-        self.wakeups += 1
-
     def close(self, connection_id: str) -> None:
         self.open.discard(connection_id)
         self.closed.append(connection_id)
         if connection_id in self._connecting:
             self._connecting.remove(connection_id)
 
-    def start_over(self) -> None:
-        self.close_all()
-        self._connecting, self._early_sends, self._unwritten, self._receives, self._ends = [], [], [], [], {}
-
     def close_all(self) -> None:
+        self.is_closed = True
         for connection_id in sorted(self.open):
             self.close(connection_id)
 

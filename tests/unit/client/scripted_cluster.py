@@ -10,10 +10,12 @@ from pyproducer.client.metadata import ProducerMetadata
 from pyproducer.client.network_client import NetworkClient
 from pyproducer.client.request import ClientResponse
 from pyproducer.client.resolver import ThreadedResolver
+from pyproducer.client.wire import Wire
 from pyproducer.common.backoff import ExponentialBackoff
 from pyproducer.common.cluster import Node
 from pyproducer.protocol.apis import ApiKeys
 from tests.support.clock import ManualClock
+from tests.support.mock_client import MockWakeup
 from tests.unit.client.mock_selector import MockSelector, Request
 from tests.unit.client.stepped_threads import SteppedThreads
 
@@ -83,18 +85,29 @@ class Setup:
                  jitter: float = 0.0, resolve: Any = None, **options: Any) -> None:
         self.clock = ManualClock(now_ms=1_000)
         self.cluster = ScriptedCluster()
-        self.selector = MockSelector(self.clock, answer=self.cluster)
+        self.selectors: list[MockSelector] = []  # the present one is the last
         self.metadata = ProducerMetadata(
             refresh_backoff=ExponentialBackoff(100, 1_000, jitter=jitter), metadata_max_age_ms=300_000,
             metadata_max_idle_ms=60_000, clock=self.clock, bootstrap=bootstrap)
         self.threads = SteppedThreads()
-        resolver = ThreadedResolver(self.selector.wakeup, resolve=resolve or resolve_test_name,
+        self.wakeup = MockWakeup()
+        resolver = ThreadedResolver(self.wakeup.wakeup, resolve=resolve or resolve_test_name,
                                     start_thread=self.threads)
-        self.client = NetworkClient(
-            self.selector, self.metadata, resolver=resolver, client_id="test", clock=self.clock,
-            max_in_flight_requests_per_connection=max_in_flight,
-            reconnect_backoff=ExponentialBackoff(50, 1_000, jitter=jitter),
-            connection_setup_timeout=ExponentialBackoff(10_000, 30_000, jitter=jitter), **options)
+
+        def make_client() -> NetworkClient:
+            self.selectors.append(MockSelector(self.clock, answer=self.cluster))
+            self.client = NetworkClient(
+                self.selector, self.metadata, resolver=resolver, client_id="test", clock=self.clock,
+                max_in_flight_requests_per_connection=max_in_flight,
+                reconnect_backoff=ExponentialBackoff(50, 1_000, jitter=jitter),
+                connection_setup_timeout=ExponentialBackoff(10_000, 30_000, jitter=jitter), **options)
+            return self.client
+
+        self.wire = Wire(make_client, self.wakeup)
+
+    @property
+    def selector(self) -> MockSelector:
+        return self.selectors[-1]
 
     @property
     def now_ms(self) -> int:

@@ -93,9 +93,9 @@ def test_dns_when_a_name_is_being_resolved_then_all_others_are_served_and_its_en
         assert not setup.client.ready(slow, setup.now_ms)
     assert [response.disconnected for response in ended] == [False] * 3
     assert not setup.client.connection_failed(slow)
-    setup.selector.wakeups = 0
+    setup.wakeup.count = 0
     setup.threads.end_lookup("host-2")
-    assert setup.selector.wakeups == 1
+    assert setup.wakeup.count == 1
     setup.poll()
     assert setup.selector.connects[-1].connection_id == "2"
     setup.make_ready(2)
@@ -177,14 +177,28 @@ def test_dns_when_the_lookup_fails_after_its_attempt_then_the_next_one_asks_agai
     assert setup.threads.names.count("kafka-producer-resolver | host-2") == 2
 
 
-def test_dns_when_the_client_starts_over_or_disconnects_then_the_end_of_a_lookup_changes_nothing():
+@pytest.mark.parametrize("is_renewed", [False, True])
+def test_dns_when_the_wire_is_renewed_or_the_client_disconnects_then_the_end_of_a_lookup_connects_nothing(
+        *, is_renewed: bool):
     setup = with_slow_node()
-    setup.client.disconnect(2)
-    setup.client.start_over(setup.now_ms)
+    if is_renewed:
+        setup.wire.renew()
+    else:
+        setup.client.disconnect(2)
     connects = len(setup.selector.connects)
     setup.threads.end_lookup("host-2")
     setup.poll()
     assert "2" not in {connect.connection_id for connect in setup.selector.connects[connects:]}
+
+
+def test_dns_when_the_wire_is_renewed_during_a_lookup_then_the_next_client_joins_it():
+    setup = with_slow_node()
+    setup.wire.renew()
+    assert not setup.client.ready(setup.metadata.fetch().nodes[2], setup.now_ms)
+    setup.threads.end_lookup("host-2")
+    setup.poll()
+    assert "2" in {connect.connection_id for connect in setup.selector.connects}
+    assert setup.threads.names.count("kafka-producer-resolver | host-2") == 1
 
 
 def test_dns_when_the_node_has_another_name_by_the_next_attempt_then_the_answer_to_the_old_one_is_dropped():

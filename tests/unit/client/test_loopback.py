@@ -38,11 +38,11 @@ class Loopback:
         self.metadata = ProducerMetadata(
             refresh_backoff=ExponentialBackoff(20, 100), metadata_max_age_ms=300_000, metadata_max_idle_ms=300_000,
             clock=CLOCK, bootstrap=addresses)
-        selector = Selector(max_receive_size_bytes=1 << 20, connections_max_idle_ms=540_000,
-                            channel_builder=builder or PlaintextChannelBuilder(), name="test")
+        self.selector = Selector(max_receive_size_bytes=1 << 20, connections_max_idle_ms=540_000,
+                                 channel_builder=builder or PlaintextChannelBuilder(), name="test")
         self.client = NetworkClient(
-            selector, self.metadata, resolver=ThreadedResolver(selector.wakeup), client_id="test", clock=CLOCK,
-            max_in_flight_requests_per_connection=5,
+            self.selector, self.metadata, resolver=ThreadedResolver(self.selector.wakeup), client_id="test",
+            clock=CLOCK, max_in_flight_requests_per_connection=5,
             reconnect_backoff=ExponentialBackoff(20, 100),
             connection_setup_timeout=ExponentialBackoff(5_000, 5_000), **options)
 
@@ -114,7 +114,7 @@ def test_await_when_another_thread_waits_for_a_topic_then_it_is_woken_by_the_pol
             running.metadata.add("t", CLOCK.now_ms())
             while not running.metadata.fetch().partitions_for_topic("t"):
                 version = running.metadata.request_update_for_topic("t", CLOCK.now_ms())
-                running.client.wakeup()
+                running.selector.wakeup()
                 assert running.metadata.await_update(version, 10_000)
             found.append(running.metadata.fetch())
 

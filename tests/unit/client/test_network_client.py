@@ -343,13 +343,6 @@ def test_close_when_called_then_connections_close_and_polls_refuse():
         setup.client.send(find_coordinator(setup), setup.now_ms)
 
 
-def test_wakeup_when_called_then_the_selector_is_woken():
-    setup = ready_setup()
-    setup.selector.wakeups = 0  # by the lookups of names
-    setup.client.wakeup()
-    assert setup.selector.wakeups == 1
-
-
 def test_least_loaded_node_when_connections_differ():
     setup = ready_setup()
     setup.make_ready(2)
@@ -373,45 +366,6 @@ def test_encode_when_the_error_is_35_then_the_layout_of_version_0():
     setup = ready_setup()
     sent = setup.selector.asked(ApiKeys.API_VERSIONS)[0]
     assert len(encode(sent, {"error_code": 35, "api_keys": []})) == 4 + 2 + 4
-
-
-def test_start_over_when_requests_are_under_way_then_all_are_forgotten_and_nodes_are_connected_again():
-    setup, ended = ready_setup(), []
-    setup.make_ready(2)
-    for node_id in (1, 2):
-        setup.client.send(find_coordinator(setup, ended, node_id=node_id), setup.now_ms)
-    late = setup.selector.requests[-1]
-    setup.client.start_over(setup.now_ms)
-    assert setup.selector.open == set()
-    assert not setup.client.has_in_flight_requests()
-    assert not setup.client.is_ready(1, setup.now_ms)
-    assert not setup.client.is_ready(2, setup.now_ms)
-    assert setup.client.api_version(1, ApiKeys.PRODUCE) is None
-    assert setup.metadata.time_to_next_update(setup.now_ms) <= 100
-    node = setup.metadata.fetch().nodes[2]
-    assert not setup.client.ready(node, setup.now_ms), "as after a disconnect, its backoff comes first"
-    setup.clock.advance(50)
-    setup.make_ready(2)
-    setup.selector.respond(late, COORDINATOR)
-    setup.poll()
-    assert ended == [], "an answer to what was forgotten, on a connection that is new, answers nothing"
-
-
-def test_start_over_when_metadata_was_asked_for_then_it_is_asked_again():
-    setup = ready_setup()
-    setup.cluster.answers_metadata = False
-    setup.metadata.request_update()
-    setup.clock.advance(100)
-    setup.poll()
-    asked = len(setup.selector.asked(ApiKeys.METADATA))
-    setup.client.start_over(setup.now_ms)
-    setup.cluster.answers_metadata = True
-    version = setup.metadata.version()
-    for _ in range(8):
-        setup.clock.advance(100)
-        setup.poll()
-    assert len(setup.selector.asked(ApiKeys.METADATA)) == asked + 1
-    assert setup.metadata.version() == version + 1
 
 
 def test_api_versions_when_a_caller_asks_for_them_then_the_caller_is_answered():

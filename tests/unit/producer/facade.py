@@ -69,6 +69,8 @@ class ScriptedBroker:
         self.nodes: dict[int, Node] = {}  # that the producer wanted to talk to, at their newest addresses
         self.was_forgotten = False  # a poll was left to sleep until it gave up
         self.is_closed = False
+        self.renewals = 0
+        self.on_renewal: Callable[[], None] = lambda: None
         self._metadata = metadata
         self._changed = threading.Condition()  # guards what is below and `requests`
         self._is_woken = False
@@ -92,8 +94,9 @@ class ScriptedBroker:
     def in_flight_request_count(self, node_id: int | None = None) -> int:
         return len(self._unanswered)
 
-    def has_in_flight_requests(self, node_id: int | None = None) -> bool:
-        return bool(self._unanswered)
+    @property
+    def requests_sent(self) -> int:
+        return len(self.requests)
 
     def send(self, request: ClientRequest, now_ms: int) -> None:
         version = PRODUCE_VERSION if request.max_version is None else min(PRODUCE_VERSION, request.max_version)
@@ -135,14 +138,16 @@ class ScriptedBroker:
             self._is_woken = True
             self._changed.notify_all()
 
-    def start_over(self, now_ms: int) -> None:
-        raise AssertionError("nobody was interrupted")
-
     def close(self) -> None:
         self.is_closed = True
-        for request, _, sent_ms in self._unanswered:
-            self._complete(request, None, sent_ms, disconnected=True)
         self._unanswered = []
+
+    def renew(self) -> None:
+        """Stand for the next client: the one before was thrown away."""
+        assert self.is_closed
+        self.on_renewal()
+        self.is_closed = False
+        self.renewals += 1
 
     # What tests call, from any thread but the sender's.
 
@@ -398,12 +403,17 @@ class Facades:
         brokers: list[ScriptedBroker] = []
 
         def make_broker(_selector: object, metadata: ProducerMetadata, **_settings: object) -> ScriptedBroker:
-            brokers.append(ScriptedBroker(metadata))
+            if brokers:
+                brokers[0].renew()
+            else:
+                brokers.append(ScriptedBroker(metadata))
             return brokers[0]
 
         with self._monkeypatch.context() as patch:
             patch.setattr(wiring, "NetworkClient", make_broker)
-            patch.setattr(wiring, "Selector", lambda **_settings: SimpleNamespace(wakeup=lambda: None))
+            patch.setattr(wiring, "Selector", lambda **_settings: None)
+            patch.setattr(wiring, "Wakeup", lambda: SimpleNamespace(wakeup=lambda: brokers[0].wakeup(),
+                                                                    close=lambda: None))
             if clock is not None:
                 patch.setattr(wiring, "SystemClock", lambda: clock)
             producer = KafkaProducer({"bootstrap.servers": "broker:9092", "enable.idempotence": False,

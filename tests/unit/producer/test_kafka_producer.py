@@ -756,6 +756,31 @@ def test_call_when_a_signals_handler_makes_it_in_the_middle_of_a_send_then_it_do
     assert [values for _, _, values in facade.broker.sent] == [[b"v"]]
 
 
+def test_producer_when_a_turn_ends_half_way_then_the_wire_is_made_anew_and_each_record_is_told_once(
+        facades: Facades, monkeypatch: pytest.MonkeyPatch) -> None:
+    facade = holding(facades)
+    producer = facade.producer
+    told: list[Any] = []
+    first = producer.send("t", b"first", partition=0, on_completion=lambda *end: told.append(end))
+    facade.broker.await_requests(1)
+    assert producer.metrics()["requests-in-flight"] == 1
+
+    def fail_once(*_: object) -> None:
+        monkeypatch.undo()
+        raise RuntimeError("the wire's bug")
+
+    facade.broker.holds = False
+    monkeypatch.setattr(facade.broker, "poll", fail_once)
+    facade.broker.wakeup()
+    second = producer.send("t", b"second", partition=0)
+    producer.flush(GIVE_UP_S)
+    assert (first.result(0).offset, second.result(0).offset) == (100, 101)
+    assert [end[0].offset for end in told] == [100]
+    assert facade.broker.renewals == 1
+    assert producer.metrics()["requests-in-flight"] == 0
+    assert facade.is_memory_whole()
+
+
 def test_producer_when_recovery_fails_too_then_it_is_dead_and_says_so_to_everybody(
         facades: Facades, caplog: pytest.LogCaptureFixture) -> None:
     """A sender thread that ended by an error left futures pending for ever, and close() said nothing."""
@@ -769,7 +794,7 @@ def test_producer_when_recovery_fails_too_then_it_is_dead_and_says_so_to_everybo
     def fail(*_: object) -> None:
         raise bug
 
-    facade.broker.start_over = fail  # type: ignore[assignment,method-assign]
+    facade.broker.on_renewal = fail
     facade.broker.poll = fail  # type: ignore[assignment,method-assign]
     facade.broker.wakeup()
     error = sent.exception(GIVE_UP_S)

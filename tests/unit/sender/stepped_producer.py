@@ -12,6 +12,7 @@ from pyproducer.accumulator.producer_batch import ProducerBatch
 from pyproducer.accumulator.record_accumulator import RecordAccumulator
 from pyproducer.client.metadata import ProducerMetadata
 from pyproducer.client.request import ClientRequest
+from pyproducer.client.wire import Wire
 from pyproducer.common.backoff import ExponentialBackoff
 from pyproducer.common.cluster import Node
 from pyproducer.common.metrics import Metrics
@@ -25,7 +26,7 @@ from pyproducer.sender.producer_id_request import ProducerIdRequest
 from pyproducer.sender.sender import Sender
 from pyproducer.transaction.transaction_manager import TransactionManager
 from tests.support.clock import ManualClock
-from tests.support.mock_client import MockClient
+from tests.support.mock_client import MockClient, MockWakeup
 
 NODE = Node(1, "127.0.0.1", 9092)
 TOPIC_ID = uuid.UUID(int=77)
@@ -57,7 +58,17 @@ class SteppedProducer:
         self.metrics = Metrics()
         self.told: list[tuple[Any, int | None, BaseException | None]] = []
         backoff = ExponentialBackoff(100, 1000, jitter=0)
-        self.client = MockClient(NODE, max_in_flight=max_in_flight, version=version)
+        self.clients: list[MockClient] = []  # the present one is the last
+
+        def make_client() -> MockClient:
+            client = MockClient(NODE, max_in_flight=max_in_flight, version=version)
+            if self.clients:
+                client.meet_network_of(self.clients[-1])
+            self.clients.append(client)
+            return client
+
+        self.wakeup = MockWakeup()
+        self.wire = Wire(make_client, self.wakeup)
         self.metadata = ProducerMetadata(refresh_backoff=backoff, metadata_max_age_ms=300_000,
                                          metadata_max_idle_ms=300_000, clock=self.clock,
                                          bootstrap=[("127.0.0.1", 9092)])
@@ -74,14 +85,19 @@ class SteppedProducer:
                                      transaction_manager=self.manager, retries=retries,
                                      delivery_timeout_ms=delivery_timeout, metrics=self.metrics)
         producer_id_request = None if self.manager is None else ProducerIdRequest(
-            client=self.client, metadata=self.metadata, transaction_manager=self.manager, request_timeout_ms=500,
+            wire=self.wire, metadata=self.metadata, transaction_manager=self.manager, request_timeout_ms=500,
             retry_backoff=backoff)
-        self.sender = Sender(client=self.client, metadata=self.metadata, accumulator=self.accumulator,
+        self.sender = Sender(wire=self.wire, metadata=self.metadata, accumulator=self.accumulator,
                              completion=self.completion,
                              producer_id_request=producer_id_request, transaction_manager=self.manager, acks=acks,
                              max_request_size_bytes=1_000_000, request_timeout_ms=500,
                              metrics=self.metrics,
                              partition_load=update_load and PartitionLoad(self.accumulator, update_load))
+
+    @property
+    def client(self) -> MockClient:
+        """The present one: a recovery makes another."""
+        return self.clients[-1]
 
     # What a caller does.
 

@@ -21,7 +21,7 @@ class Thread:
 
     def __init__(self, producer: SteppedProducer) -> None:
         self.life = producer.life
-        self.io_thread = IoThread(producer.sender, producer.client, producer.accumulator, producer.life,
+        self.io_thread = IoThread(producer.sender, producer.wire, producer.accumulator, producer.life,
                                   producer.clock, producer.accumulator.close)
 
     def run_to_the_end(self, timeout_s: float | None = None) -> None:
@@ -140,7 +140,7 @@ def test_end_when_a_handler_of_the_log_raises_then_the_producer_is_dead_and_ever
     producer = SteppedProducer(idempotent=False)
     producer.append_told("a")
     closed: list[str] = []
-    io_thread = IoThread(producer.sender, producer.client, producer.accumulator, producer.life, producer.clock,
+    io_thread = IoThread(producer.sender, producer.wire, producer.accumulator, producer.life, producer.clock,
                          producer.accumulator.close, lambda: closed.append("parts"), lambda _life: closed.append("end"))
 
     class Raising(logging.Handler):

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from pyproducer.client.metadata import ProducerMetadata
+from pyproducer.client.wire import Wire
 from pyproducer.common.backoff import ExponentialBackoff
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.common.errors import ApiError, UnsupportedVersionError
@@ -15,19 +16,20 @@ from pyproducer.protocol.apis import ApiKeys
 from pyproducer.sender.producer_id_request import NEVER_MS, ProducerIdRequest
 from pyproducer.transaction.transaction_manager import TransactionManager
 from tests.support.clock import ManualClock
-from tests.support.mock_client import MockClient
+from tests.support.mock_client import MockClient, MockWakeup
 from tests.unit.sender.stepped_producer import NODE, metadata_response
 
 
 class Parts:
     def __init__(self) -> None:
         self.client = MockClient(NODE)
+        self.wire = Wire(lambda: self.client, MockWakeup())
         self.manager = TransactionManager()
         backoff = ExponentialBackoff(100, 1000, jitter=0)
         self.metadata = ProducerMetadata(refresh_backoff=backoff, metadata_max_age_ms=1000, metadata_max_idle_ms=1000,
                                          clock=ManualClock(), bootstrap=[("127.0.0.1", 9092)])
         self.metadata.update(metadata_response(), 13, 0)
-        self.request = ProducerIdRequest(client=self.client, metadata=self.metadata, transaction_manager=self.manager,
+        self.request = ProducerIdRequest(wire=self.wire, metadata=self.metadata, transaction_manager=self.manager,
                                          request_timeout_ms=500, retry_backoff=backoff)
 
     def answer(self, code: int = 0, producer_id: int = 7, epoch: int = 3, **how: Any) -> None:
@@ -142,11 +144,15 @@ def test_answer_when_the_broker_has_no_such_api_then_the_producer_is_told() -> N
     assert parts.request.step(10_000) == NEVER_MS
 
 
-def test_restart_when_a_request_is_on_its_way_then_another_is_sent() -> None:
+def test_step_when_the_client_that_asked_was_thrown_away_then_the_next_one_asks() -> None:
     parts = Parts()
     parts.request.step(0)
-    parts.client.start_over(0)
-    parts.request.restart()
+    thrown_away, parts.client = parts.client, MockClient(NODE)
+    parts.wire.renew()
+    assert thrown_away.closed
     parts.request.step(0)
-    assert len(parts.client.in_flight) == 1
-    assert len(parts.client.sent) == 2
+    assert [request.api_key for request in parts.client.in_flight] == [ApiKeys.INIT_PRODUCER_ID]
+    assert parts.request.step(1) == NEVER_MS
+    assert len(parts.client.sent) == 1, "one at a time"
+    parts.answer()
+    assert parts.manager.producer_id_and_epoch == (7, 3)

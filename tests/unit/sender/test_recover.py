@@ -91,11 +91,16 @@ def assert_stored_once(producer: SteppedProducer, names: str) -> None:
 
 def test_recover_when_nothing_is_on_its_way_then_connections_are_made_anew_and_all_goes_on() -> None:
     producer = started()
-    producer.clock.advance(33)
+    before, sent = producer.client, producer.wire.requests_sent
     recover(producer)
-    assert producer.client.start_over_times == [33]
+    assert before.closed
+    assert producer.client is not before
+    assert not producer.client.closed
+    assert not producer.wakeup.is_closed
+    assert producer.metadata.time_to_next_update(0) == 100, "asked again after the backoff: an answer may be lost"
     producer.append_told("a")
     assert_stored_once(producer, "a")
+    assert producer.wire.requests_sent == sent + 1
 
 
 @IN_ORDER

@@ -1,0 +1,73 @@
+"""The wire: the client of now, which is thrown away and made anew when a turn ended half way.
+
+    Wire --> NetworkClient --> Selector, connection states, requests in flight, metadata updater, versions of nodes
+
+Nobody knows what an exception from anywhere left in these, so nothing of it is repaired. What must outlive them is not
+in them: batches and their states, metadata and its last errors, sequence numbers, lookups of names, and the wake-up.
+
+Road:    Sender, ProducerIdRequest, IoThread -> [wire] -> NetworkClient
+Thread:  the sender thread; `wakeup` any. `client` may be read by any thread, to look at.
+Source:  ours. Java's NetworkClient lives as long as its producer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from pyproducer.client.kafka_client import KafkaClient
+
+
+class PollWakeup(Protocol):
+    """Ends the sleep of whichever client polls: network.Wakeup, or a test's."""
+
+    def wakeup(self) -> None:
+        """End a poll that sleeps, or else the next one. Any thread; harmless when closed."""
+
+    def close(self) -> None:
+        """Close what it consists of."""
+
+
+class Wire:
+    """Holds the present client.
+
+    Args:
+        make_client: Makes one without connections, whose selector sleeps until `wakeup`.
+        wakeup: The sender's; closed with the wire. One for all clients: a caller who rings while they change rings the
+            next poll, whichever client polls.
+
+    Attributes:
+        client: The present one. Whoever keeps it beyond a turn may have one that is closed.
+        wakeup: Ends a poll that sleeps, or the next one. Any thread.
+    """
+
+    __slots__ = ("_make_client", "_requests_sent_before", "_wakeup", "client", "wakeup")
+
+    def __init__(self, make_client: Callable[[], KafkaClient], wakeup: PollWakeup) -> None:
+        self._make_client = make_client
+        self._wakeup = wakeup
+        self._requests_sent_before = 0
+        self.wakeup = wakeup.wakeup
+        self.client = make_client()
+
+    @property
+    def requests_sent(self) -> int:
+        """How many requests were handed to connections in all, the client's own included."""
+        return self._requests_sent_before + self.client.requests_sent
+
+    def renew(self) -> None:
+        """Throw the client away, with its connections and requests, and make another.
+
+        No request is completed: whoever calls this knows what was on its way.
+        """
+        self.client.close()  # first: the new one may need the file descriptors
+        self._requests_sent_before += self.client.requests_sent
+        self.client = self._make_client()
+
+    def close(self) -> None:
+        """Close the client and the wake-up. Requests in flight are not completed: whoever closes knows them."""
+        try:
+            self.client.close()
+        finally:
+            self._wakeup.close()
