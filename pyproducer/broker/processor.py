@@ -20,6 +20,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from pyproducer.broker.channel_mute import ChannelMuteEvent, ChannelMuteState
 from pyproducer.broker.listener import EndPoint
 from pyproducer.broker.request_channel import (
     CloseConnectionResponse,
@@ -32,11 +33,11 @@ from pyproducer.broker.request_channel import (
     StartThrottlingResponse,
     TornResponse,
 )
+from pyproducer.broker.server_selector import ServerSelector
 from pyproducer.common.clock import Clock
 from pyproducer.common.errors import AuthenticationError, InvalidReceiveError, InvalidRequestError
-from pyproducer.network.channel import ChannelMuteEvent, KafkaChannel
+from pyproducer.network.channel import KafkaChannel
 from pyproducer.network.receive import NetworkReceive
-from pyproducer.network.selector import Selector
 from pyproducer.network.send import NetworkSend
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.buffer import ByteReader
@@ -81,7 +82,7 @@ class Processor:
         name: Of the thread.
     """
 
-    def __init__(self, processor_id: int, *, end_point: EndPoint, channel: RequestChannel, selector: Selector,
+    def __init__(self, processor_id: int, *, end_point: EndPoint, channel: RequestChannel, selector: ServerSelector,
                  gate: ApiGate, clock: Clock, socket_options: Callable[[socket.socket], None], name: str) -> None:
         self.processor_id = processor_id
         self._end_point = end_point
@@ -145,6 +146,10 @@ class Processor:
     def channels(self) -> list[KafkaChannel]:
         """Return the connections of this moment, to look at only."""
         return self._selector.channels()
+
+    def mute_state(self, channel: KafkaChannel) -> ChannelMuteState:
+        """Return whether a connection is read from, and what it waits for if not."""
+        return self._selector.mute_state(channel.id)
 
     @property
     def bytes_read(self) -> int:
@@ -240,13 +245,12 @@ class Processor:
 
     def _throttle(self, connection_id: str, response: Response) -> None:
         """Begin or end a throttle; the connection is read again when its response is sent and no throttle is left."""
-        channel = self._open_or_closing_channel(connection_id)
-        if channel is None:
+        if self._open_or_closing_channel(connection_id) is None:
             return
         if isinstance(response, StartThrottlingResponse):
-            channel.handle_channel_mute_event(ChannelMuteEvent.THROTTLE_STARTED)
+            self._selector.handle_channel_mute_event(connection_id, ChannelMuteEvent.THROTTLE_STARTED)
         elif isinstance(response, EndThrottlingResponse):
-            channel.handle_channel_mute_event(ChannelMuteEvent.THROTTLE_ENDED)
+            self._selector.handle_channel_mute_event(connection_id, ChannelMuteEvent.THROTTLE_ENDED)
             self._selector.unmute(connection_id)
 
     def _process_completed_receives(self) -> None:
@@ -258,7 +262,7 @@ class Processor:
                 request = self._parse(receive, channel)
                 # Mute first: a response may be here before the next line of this loop.
                 self._selector.mute(receive.source)
-                channel.handle_channel_mute_event(ChannelMuteEvent.REQUEST_RECEIVED)
+                self._selector.handle_channel_mute_event(receive.source, ChannelMuteEvent.REQUEST_RECEIVED)
                 self._channel.send_request(request)
             except InvalidRequestError as error:
                 self._close_after_exception(receive.source, "Exception while processing request", error)
@@ -296,9 +300,8 @@ class Processor:
 
     def _response_done(self, connection_id: str) -> None:
         """Read the connection's next request, unless it is still throttled."""
-        channel = self._open_or_closing_channel(connection_id)
-        if channel is not None:
-            channel.handle_channel_mute_event(ChannelMuteEvent.RESPONSE_SENT)
+        if self._open_or_closing_channel(connection_id) is not None:
+            self._selector.handle_channel_mute_event(connection_id, ChannelMuteEvent.RESPONSE_SENT)
             self._selector.unmute(connection_id)
 
     def _process_disconnected(self) -> None:

@@ -18,10 +18,10 @@ from pyproducer.broker.listener import EndPoint
 from pyproducer.broker.observations import ConnectionInfo
 from pyproducer.broker.processor import ApiGate, Processor
 from pyproducer.broker.request_channel import RequestChannel
+from pyproducer.broker.server_selector import ServerSelector
 from pyproducer.common.clock import Clock
 from pyproducer.common.errors import ConfigError
 from pyproducer.network.channel_builder import ChannelBuilder, PlaintextChannelBuilder, SslChannelBuilder
-from pyproducer.network.selector import Selector
 from pyproducer.network.ssl_context import build_server_ssl_context
 
 
@@ -82,7 +82,7 @@ class SocketServer:
     def connections(self) -> list[ConnectionInfo]:
         """Return the open connections of this moment."""
         return [ConnectionInfo(self._node_id, name, processor.processor_id, channel.id, channel.remote_address,
-                               channel.principal_name, channel.mute_state.name)
+                               channel.principal_name, processor.mute_state(channel).name)
                 for name, acceptor in self._acceptors.items() for processor in acceptor.processors
                 for channel in processor.channels()]
 
@@ -131,10 +131,10 @@ class SocketServer:
         processor_id = self._next_processor_id
         self._next_processor_id += 1
         name = f"data-plane-kafka-network-thread-{self._node_id}-{end_point.listener_name}-{processor_id}"
-        selector = Selector(
+        selector = ServerSelector(
             max_receive_size_bytes=self._config.number("socket.request.max.bytes"),
             connections_max_idle_ms=self._config.number("connections.max.idle.ms"),
-            channel_builder=self._builders[end_point.listener_name], name=name, one_receive_per_poll=True)
+            channel_builder=self._builders[end_point.listener_name])
         processor = Processor(
             processor_id, end_point=end_point, channel=self._channel, selector=selector, gate=self._gate,
             clock=self._clock, socket_options=_socket_options(self._config.number("socket.send.buffer.bytes")),

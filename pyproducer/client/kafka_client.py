@@ -41,7 +41,10 @@ class KafkaClient(Protocol):
         """
 
     def poll(self, timeout_ms: int, now_ms: int) -> list[ClientResponse]:
-        """Do one turn of at most `timeout_ms`; return the requests that ended, after `on_complete` of each."""
+        """Do one turn of at most `timeout_ms`; return the requests that ended, after `on_complete` of each.
+
+        What it raises leaves a client that is of no use: see Wire.
+        """
 
     def close(self) -> None:
         """Close all connections, whatever an exception left undone. Requests in flight are not completed."""

@@ -16,7 +16,14 @@ from pyproducer.client.addresses import RESOLVE_CANONICAL_BOOTSTRAP_SERVERS_ONLY
 from pyproducer.client.failures import dns_failure
 from pyproducer.common.cluster import address_text
 from pyproducer.common.error_codes import ErrorCode
-from pyproducer.common.errors import AuthenticationError, KafkaError, RemoteProtocolError, UnsupportedVersionError
+from pyproducer.common.errors import (
+    AuthenticationError,
+    KafkaError,
+    LocalProtocolError,
+    ProtocolError,
+    RemoteProtocolError,
+    UnsupportedVersionError,
+)
 
 if TYPE_CHECKING:
     from pyproducer.client.metadata import ProducerMetadata
@@ -128,8 +135,7 @@ class MetadataUpdater:
             self._in_progress = request
             try:
                 mismatch = self._transport.send_metadata_request(node, request.body(), now_ms)
-            except Exception as error:
-                # Whatever it is: a request that is not on its way must not look as if it were.
+            except LocalProtocolError as error:  # a topic's name that no version of the protocol can say
                 self._give_up_attempt(node, "the request could not be made", error, now_ms)
                 return self._metadata.time_to_next_update(now_ms)
             if mismatch is not None:
@@ -196,19 +202,18 @@ class MetadataUpdater:
             return
         try:
             self._metadata.update(body, api_version, now_ms, request=request, node_id=node.node_id)
-        except Exception as error:
+        except ProtocolError as error:
             # Only this answer is refused. Its bytes were in order, so the connection and the requests on it go on.
             self._give_up_attempt(node, "the answer was refused", error, now_ms)
             return
         self._attempt_started_ms = None
         self._metadata.forget_failure(address_text(node.host, node.port))
 
-    def _give_up_attempt(self, node: Node, what: str, error: Exception, now_ms: int) -> None:
+    def _give_up_attempt(self, node: Node, what: str, error: ProtocolError, now_ms: int) -> None:
         """Ask again after the backoff, and tell callers who wait why it takes so long."""
         self._in_progress = None
-        why = str(error) if isinstance(error, KafkaError) else repr(error)
-        is_new = self._metadata.note_failure(address_text(node.host, node.port), f"metadata: {what}: {why}")
-        _LOG.log(logging.WARNING if is_new else logging.DEBUG, "%s: metadata: %s: %s", node, what, why,
+        is_new = self._metadata.note_failure(address_text(node.host, node.port), f"metadata: {what}: {error}")
+        _LOG.log(logging.WARNING if is_new else logging.DEBUG, "%s: metadata: %s: %s", node, what, error,
                  exc_info=not isinstance(error, RemoteProtocolError))  # the peer's nonsense has no place in our code
         self._metadata.failed_update(now_ms)
 

@@ -218,6 +218,8 @@ class NetworkClient:
 
         Raises:
             IllegalStateError: The client is closed; no record is concerned.
+            BaseException: A bug, or what an `on_complete` raises. The other requests that ended may be told to nobody,
+                so the client is of no use after that: see Wire.
         """
         if self._is_closed:
             raise IllegalStateError("The network client is closed")
@@ -256,10 +258,7 @@ class NetworkClient:
         for response in responses:
             on_complete = response.request.on_complete
             if on_complete is not None:
-                try:
-                    on_complete(response)
-                except Exception:
-                    _LOG.exception("Uncaught error in the completion of %r", response)
+                on_complete(response)
         return responses
 
     def _handle_completed_sends(self, responses: list[ClientResponse], now_ms: int) -> None:

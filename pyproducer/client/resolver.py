@@ -119,12 +119,12 @@ class ThreadedResolver:
         return lookup
 
     def _run(self, lookup: Lookup[AnswerT], ask: Callable[[], list[AnswerT]]) -> None:
-        outcome: list[AnswerT] | OSError = OSError("the lookup was broken off")  # by what is no Exception
+        outcome: list[AnswerT] | OSError = OSError("the lookup was broken off")  # by what is told by nobody else
         try:
             outcome = ask()
         except OSError as error:
             outcome = error
-        except Exception as error:  # whatever a patched resolver raises is told like any failure of a name
+        except (ValueError, OverflowError) as error:  # a name that cannot be asked for, such as one with a null byte
             outcome = OSError(f"{type(error).__name__}: {error}")
             outcome.__cause__ = error
         finally:

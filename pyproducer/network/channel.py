@@ -1,4 +1,4 @@
-"""One connection: a transport, who is behind it, at most one send, the frames that arrive, the mute state.
+"""One connection: a transport, who is behind it, at most one send, the frames that arrive.
 
 Road:    NetworkClient / Processor -> Selector -> [channel] -> TransportLayer
 Thread:  the thread that polls the selector owns every field.
@@ -13,14 +13,11 @@ import socket
 
 from pyproducer.common.errors import AuthenticationError, IllegalStateError, InvalidReceiveError
 from pyproducer.network.authenticator import Authenticator
-from pyproducer.network.channel_mute import ChannelMuteEvent, ChannelMuteState, next_mute_state
 from pyproducer.network.channel_state import ChannelPhase
 from pyproducer.network.frame_reader import SCRATCH_BYTES, FrameReader
 from pyproducer.network.receive import NetworkReceive
 from pyproducer.network.send import NetworkSend
 from pyproducer.network.transport import TransportLayer, socket_address_text
-
-__all__ = ["ChannelMuteEvent", "ChannelMuteState", "KafkaChannel"]
 
 
 class KafkaChannel:
@@ -35,12 +32,13 @@ class KafkaChannel:
         phase: How far the connection has come.
         ready: Connected, handshake done, authenticated: `read` and `write` are allowed.
         remote_address: `host:port` of the peer.
+        is_muted: Nothing may be read. Written by a broker's selector only; see broker/channel_mute.py.
         last_active_ms: When it last did something, for the selector's idle check.
         registered_events: What the selector watches it for; 0 when it is not registered.
         bytes_written: All bytes that the transport accepted, sizes included.
     """
 
-    __slots__ = ("_authenticator", "_mute_state", "_reader", "_send", "bytes_written", "id", "last_active_ms", "phase",
+    __slots__ = ("_authenticator", "_reader", "_send", "bytes_written", "id", "is_muted", "last_active_ms", "phase",
                  "ready", "registered_events", "remote_address", "transport")
 
     def __init__(self, connection_id: str, transport: TransportLayer, authenticator: Authenticator) -> None:
@@ -49,11 +47,11 @@ class KafkaChannel:
         self.phase = ChannelPhase.NOT_CONNECTED
         self.ready = False
         self.remote_address = ""
+        self.is_muted = False
         self.last_active_ms = 0
         self.registered_events = 0
         self.bytes_written = 0
         self._authenticator = authenticator
-        self._mute_state = ChannelMuteState.NOT_MUTED
         self._send: NetworkSend | None = None
         self._reader: FrameReader | None = None
 
@@ -202,37 +200,6 @@ class KafkaChannel:
         """All bytes that came in, sizes included."""
         return 0 if self._reader is None else self._reader.bytes_read
 
-    # ---- mute state
-
-    @property
-    def mute_state(self) -> ChannelMuteState:
-        """Return the mute state."""
-        return self._mute_state
-
-    @property
-    def is_muted(self) -> bool:
-        """Whether nothing may be read."""
-        return self._mute_state is not ChannelMuteState.NOT_MUTED
-
-    def mute(self) -> None:
-        """Stop reading; no effect on a channel that is muted in any way."""
-        if self._mute_state is ChannelMuteState.NOT_MUTED:
-            self._mute_state = ChannelMuteState.MUTED
-
-    def maybe_unmute(self) -> bool:
-        """Read again unless a response or a throttle is pending; return whether the channel is not muted now."""
-        if self._mute_state is ChannelMuteState.MUTED:
-            self._mute_state = ChannelMuteState.NOT_MUTED
-        return self._mute_state is ChannelMuteState.NOT_MUTED
-
-    def handle_channel_mute_event(self, event: ChannelMuteEvent) -> None:
-        """Change the mute state.
-
-        Raises:
-            IllegalStateError: The event makes no sense in this state, which stays. Not sent.
-        """
-        self._mute_state = next_mute_state(self._mute_state, event)
-
     # ---- end
 
     def close(self) -> None:
@@ -242,4 +209,4 @@ class KafkaChannel:
         self.transport.close()
 
     def __repr__(self) -> str:
-        return f"KafkaChannel({self.id!r}, {self.phase.value}, {self._mute_state.name})"
+        return f"KafkaChannel({self.id!r}, {self.phase.value}{', muted' if self.is_muted else ''})"

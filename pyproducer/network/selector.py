@@ -1,5 +1,7 @@
 """Many channels, one thread: one poll writes what can be written, reads what has arrived, and says what happened.
 
+What a broker does besides (accept, pause, hand out what a peer left behind) is broker/server_selector.py.
+
 Road:    NetworkClient / Processor -> [selector] -> KafkaChannel -> socket
 Thread:  one thread polls and calls everything else; only `wakeup` may be called from others.
 Source:  Java Selector (4.1); seeds 001 (poll, buffered reads), 003 and 004 (interest, one receive at a time).
@@ -14,7 +16,6 @@ a list kept in order.
 
 from __future__ import annotations
 
-import logging
 import socket
 from typing import Any
 
@@ -22,7 +23,6 @@ from pyproducer.common.errors import AuthenticationError, IllegalStateError, Kaf
 from pyproducer.network.channel import KafkaChannel
 from pyproducer.network.channel_builder import ChannelBuilder
 from pyproducer.network.channel_state import ChannelPhase, ChannelState
-from pyproducer.network.closing import ClosingChannels
 from pyproducer.network.frame_reader import SCRATCH_BYTES
 from pyproducer.network.idle import IdleExpiry
 from pyproducer.network.interest import READ, WRITE, Interest
@@ -31,8 +31,6 @@ from pyproducer.network.send import NetworkSend
 from pyproducer.network.socket_options import configure_socket, start_connect
 from pyproducer.network.transport import socket_address_text
 from pyproducer.network.wakeup import Wakeup
-
-_logger = logging.getLogger(__name__)
 
 
 class Selector:
@@ -43,10 +41,7 @@ class Selector:
         connections_max_idle_ms: A connection on which nothing happens for so long is closed; negative for never. One
             that is muted or in the middle of a frame is not idle.
         channel_builder: Makes channels of sockets.
-        name: For logs.
         wakeup: Ends its sleep and is its maker's to close; without one it has its own.
-        one_receive_per_poll: The broker's way: at most one frame per channel and poll, in order, and the frames that
-            are complete when the peer hangs up are handed out one by one before the connection counts as ended.
 
     Attributes:
         completed_sends: Frames written since the poll before.
@@ -56,20 +51,18 @@ class Selector:
         interest: Which sockets are watched for what, to look at.
     """
 
+    _ONE_RECEIVE_PER_POLL = False
+
     def __init__(self, *, max_receive_size_bytes: int | None, connections_max_idle_ms: int,
-                 channel_builder: ChannelBuilder, name: str, wakeup: Wakeup | None = None,
-                 one_receive_per_poll: bool = False) -> None:
+                 channel_builder: ChannelBuilder, wakeup: Wakeup | None = None) -> None:
         self.completed_sends: list[NetworkSend] = []
         self.completed_receives: list[NetworkReceive] = []
         self.connected: list[str] = []
         self.disconnected: dict[str, ChannelState] = {}
         self._max_receive_size_bytes = max_receive_size_bytes
         self._channel_builder = channel_builder
-        self._name = name
-        self._one_receive_per_poll = one_receive_per_poll
         self._scratch = memoryview(bytearray(SCRATCH_BYTES))
         self._channels: dict[str, KafkaChannel] = {}
-        self._closing = ClosingChannels()
         self._buffered: dict[KafkaChannel, None] = {}  # bytes to read that select does not announce; never muted ones
         self._early_sends: list[NetworkSend] = []  # completed since the last poll, inside send()
         self._failed_sends: dict[KafkaChannel, Exception] = {}  # failed inside send()
@@ -117,27 +110,12 @@ class Selector:
         channel.remote_address = socket_address_text(address)
         self._add(channel, now_ms)
 
-    def register(self, connection_id: str, sock: socket.socket, now_ms: int) -> None:
-        """Take over a socket that was accepted.
-
-        Raises:
-            IllegalStateError: The id is in use; the socket is still the caller's. Not sent.
-            OSError: The peer has gone; the socket is still the caller's. Not sent.
-        """
-        self._ensure_new(connection_id)
-        configure_socket(sock)
-        channel = self._channel_builder.build(connection_id, sock, server_side=True, server_hostname=None)
-        channel.on_connected()
-        if channel.transport.ready:
-            channel.prepare()
-        self._add(channel, now_ms)
-
     def _ensure_new(self, connection_id: str) -> None:
-        if connection_id in self._channels or connection_id in self._closing:
+        if connection_id in self._channels:
             raise IllegalStateError(f"There is already a connection for id {connection_id}")
 
     def _add(self, channel: KafkaChannel, now_ms: int) -> None:
-        channel.set_reader(max_size_bytes=self._max_receive_size_bytes, one_at_a_time=self._one_receive_per_poll,
+        channel.set_reader(max_size_bytes=self._max_receive_size_bytes, one_at_a_time=self._ONE_RECEIVE_PER_POLL,
                            scratch=self._scratch)
         self._channels[channel.id] = channel
         self._idle.add(channel, now_ms)
@@ -146,8 +124,6 @@ class Selector:
     def close(self, connection_id: str) -> None:
         """Close a connection now; it is not reported as disconnected. No effect for an id that is not known."""
         channel = self._channels.pop(connection_id, None)
-        if channel is None:
-            channel = self._closing.pop(connection_id)
         self._failed_connects.pop(connection_id, None)
         if channel is not None:
             channel.phase = ChannelPhase.LOCAL_CLOSE
@@ -159,7 +135,7 @@ class Selector:
         Thread: the polling one, or any when that has ended.
         """
         self.interest.close(self._channels.values())  # first: what is watched need not be what the channels believe
-        for connection_id in [*self._channels, *self._closing]:
+        for connection_id in list(self._channels):
             self.close(connection_id)
         if self._owns_wakeup:
             self._wakeup.close()
@@ -167,10 +143,6 @@ class Selector:
     def channel(self, connection_id: str) -> KafkaChannel | None:
         """Return an open channel."""
         return self._channels.get(connection_id)
-
-    def closing_channel(self, connection_id: str) -> KafkaChannel | None:
-        """Return a channel whose peer is gone and whose frames are not all handed out."""
-        return self._closing.get(connection_id)
 
     def is_channel_ready(self, connection_id: str) -> bool:
         """Whether frames can be sent to a connection."""
@@ -195,7 +167,7 @@ class Selector:
         """Let the poll that sleeps, or else the next one, return at once. Thread: any; cheap to call often."""
         self._wakeup.wakeup()
 
-    # ---- sending and muting
+    # ---- sending
 
     def send(self, send: NetworkSend) -> None:
         """Write a frame, or begin to. A connection that breaks here is found so by the next poll.
@@ -205,17 +177,12 @@ class Selector:
         """
         channel = self._channels.get(send.destination)
         if channel is None or not channel.ready:
-            if send.destination not in self._closing:
-                raise IllegalStateError(f"Attempt to send to a connection that is not ready, id {send.destination}")
-            # The peer is gone. The frame ends like one that the kernel took just before that: nobody reads it, and
-            # whoever waits for its end goes on to the next frame that the peer left behind.
-            self._early_sends.append(send)
-            return
+            raise IllegalStateError(f"Attempt to send to a connection that is not ready, id {send.destination}")
         channel.set_send(send)
         self._idle.touched.append(channel)
         try:
             done = channel.write()
-        except Exception as error:
+        except (OSError, KafkaError) as error:
             self._failed_sends[channel] = error
             return
         if done is not None:
@@ -231,47 +198,6 @@ class Selector:
         """
         taken, self._early_sends = self._early_sends, []
         return taken
-
-    def mute(self, connection_id: str) -> None:
-        """Stop reading from a connection.
-
-        Raises:
-            IllegalStateError: No such connection. Not sent.
-        """
-        channel = self._open_or_closing(connection_id)
-        channel.mute()
-        if connection_id in self._channels:
-            self._buffered.pop(channel, None)
-            self.interest.update(channel)
-
-    def unmute(self, connection_id: str) -> bool:
-        """Read from a connection again, unless a response or a throttle is pending; return whether it is.
-
-        Raises:
-            IllegalStateError: No such connection. Not sent.
-        """
-        channel = self._open_or_closing(connection_id)
-        is_unmuted = channel.maybe_unmute()
-        if is_unmuted and connection_id in self._channels:
-            self.interest.update(channel)
-            if channel.has_buffered:
-                self._buffered[channel] = None
-        return is_unmuted
-
-    def is_muted(self, connection_id: str) -> bool:
-        """Whether a connection is muted.
-
-        Raises:
-            IllegalStateError: No such connection. Not sent.
-        """
-        return self._open_or_closing(connection_id).is_muted
-
-    def _open_or_closing(self, connection_id: str) -> KafkaChannel:
-        channel = self._channels.get(connection_id) or self._closing.get(connection_id)
-        if channel is None:
-            raise IllegalStateError("Attempt to retrieve channel for which there is no connection. "
-                                    f"Connection id {connection_id}")
-        return channel
 
     # ---- the poll
 
@@ -308,10 +234,6 @@ class Selector:
         if self._failed_connects:
             self.disconnected.update(self._failed_connects)
             self._failed_connects.clear()
-        if self._closing:
-            self.completed_receives, ended = self._closing.go_on()
-            for channel, reason in ended:
-                self._end(channel, reason)
         if self._failed_sends:
             failed, self._failed_sends = self._failed_sends, {}
             for channel, error in failed.items():
@@ -342,7 +264,7 @@ class Selector:
                 if done is not None:
                     self.completed_sends.append(done)
                 self.interest.update(channel)
-        except Exception as error:
+        except (OSError, KafkaError) as error:
             self._on_failure(channel, error, is_sending=is_sending)
 
     def _bring_up(self, channel: KafkaChannel) -> bool:
@@ -358,31 +280,24 @@ class Selector:
     # ---- how connections end
 
     def _on_failure(self, channel: KafkaChannel, error: Exception, *, is_sending: bool) -> None:
-        if not isinstance(error, (OSError, KafkaError)):
-            _logger.error("[%s] unexpected error on connection %s, which is closed", self._name, channel.id,
-                          exc_info=error)
         if isinstance(error, AuthenticationError):
             channel.phase = ChannelPhase.AUTHENTICATION_FAILED
         elif is_sending and channel.ready:
-            lost = channel.take_send()
-            if not self._one_receive_per_poll:
-                receives, error = channel.read_last_words(error)
-                self.completed_receives += receives
-            elif lost is not None:
-                self.completed_sends.append(lost)  # see send(): nobody will read it, and the next request waits
+            error = self._on_lost_send(channel, channel.take_send(), error)
         self._retire(channel, error)
 
+    def _on_lost_send(self, channel: KafkaChannel, _lost: NetworkSend | None, error: Exception) -> Exception:
+        """A frame could not be written to its end; return the better reason, if the peer left one."""
+        receives, error = channel.read_last_words(error)
+        self.completed_receives += receives
+        return error
+
     def _retire(self, channel: KafkaChannel, error: Exception | None) -> None:
-        """Take an ended channel out; on the broker's side its complete frames come first."""
+        """Take an ended channel out."""
         self.interest.forget(channel)
         self._channels.pop(channel.id, None)
         self._buffered.pop(channel, None)
-        if self._one_receive_per_poll and channel.phase is ChannelPhase.READY and (
-                channel.is_muted or channel.has_buffered
-                or any(receive.source == channel.id for receive in self.completed_receives)):
-            self._closing.add(channel, error)
-        else:
-            self._end(channel, error)
+        self._end(channel, error)
 
     def _end(self, channel: KafkaChannel, error: Exception | None) -> None:
         self.disconnected[channel.id] = ChannelState(channel.phase, error, channel.remote_address)

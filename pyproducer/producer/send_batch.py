@@ -98,7 +98,7 @@ class BatchSender:
             try:
                 self._send(topic, columns, partitions is not None, partitioner, future, deadline_ms)
             except BaseException:
-                self._wakeup_sender()  # as in RecordSender.append_within
+                self._wakeup_sender()  # as in RecordSender
                 raise
         future.on_handed_over()
         return future

@@ -106,7 +106,7 @@ def build_runtime(config: ProducerConfig, key_serializer: object, value_serializ
     wakeup = Wakeup()
     make_selector = functools.partial(
         Selector, max_receive_size_bytes=_MAX_RESPONSE_BYTES, connections_max_idle_ms=config.connections_max_idle_ms,
-        channel_builder=channel_builder, name=client_id, wakeup=wakeup)
+        channel_builder=channel_builder, wakeup=wakeup)
     make_client = functools.partial(
         NetworkClient, metadata=metadata, resolver=ThreadedResolver(wakeup.wakeup), client_id=client_id, clock=clock,
         max_in_flight_requests_per_connection=config.max_in_flight_requests_per_connection,

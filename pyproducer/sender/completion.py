@@ -59,30 +59,14 @@ class Completion:
                     topic_names: Mapping[UUID, str]) -> None:
         """Handle the end of a request, whatever it was.
 
+        What this raises leaves batches that are told and not finished, or not told at all. All of them are in their
+        partitions' lists, and `recover` goes on with each from the state that it is in.
+
         Args:
             response: How it ended.
             batches: What was in it.
             topic_names: The names of the topic ids in it.
         """
-        try:
-            self._settle(response, batches, topic_names)
-        except Exception as bug:
-            # Nothing below may leave a batch behind that nobody ever completes: flush() would wait for it for ever.
-            log.exception("Uncaught error while a Produce response of node %s was handled", response.destination)
-            error = LocalProtocolError(f"A Produce response could not be handled: {bug!r}")
-            error.outcome = UNKNOWN
-            error.__cause__ = bug
-            for batch in batches.values():
-                if not self._accumulator.take_up(batch) and batch.state is BatchState.ON_WIRE:
-                    self._fail(batch, error, None)
-            if self._transaction_manager is not None:
-                self._transaction_manager.restore(self._accumulator.incomplete())
-        for batch in batches.values():
-            if batch.is_done:
-                self._accumulator.finish(batch)
-
-    def _settle(self, response: ClientResponse, batches: BatchesByPartition,
-                topic_names: Mapping[UUID, str]) -> None:
         if response.body is not None:
             self._on_answer(response, batches, topic_names)
         elif response.version_mismatch is not None:
@@ -100,6 +84,9 @@ class Completion:
             # acks=0: the bytes are written, and nobody will ever tell more.
             for batch in batches.values():
                 self._complete(batch, NO_OFFSET, -1)
+        for batch in batches.values():
+            if batch.is_done:
+                self._accumulator.finish(batch)
 
     def expire(self, batch: ProducerBatch, now_ms: int) -> None:
         """Fail a batch whose delivery.timeout.ms passed, on the wire or not."""

@@ -84,6 +84,7 @@ class Sender:
         """
         log.warning("A turn of the sender ended half way: all connections are made anew")
         self._wire.renew()
+        self._metadata.failed_update(now_ms)  # what was asked for may be lost, and a bug is not to be met without pause
         self._metadata.request_update()
         for batch in self._accumulator.batches():
             self._completion.recover(batch, now_ms)

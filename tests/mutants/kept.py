@@ -164,11 +164,13 @@ KEPT: tuple[Kept, ...] = (
     # The broker.
     Kept("mute-after-queueing", "broker/processor.py",
          "                self._selector.mute(receive.source)\n"
-         "                channel.handle_channel_mute_event(ChannelMuteEvent.REQUEST_RECEIVED)\n"
+         "                self._selector.handle_channel_mute_event(receive.source, "
+         "ChannelMuteEvent.REQUEST_RECEIVED)\n"
          "                self._channel.send_request(request)\n",
          "                self._channel.send_request(request)\n"
          "                self._selector.mute(receive.source)\n"
-         "                channel.handle_channel_mute_event(ChannelMuteEvent.REQUEST_RECEIVED)\n",
+         "                self._selector.handle_channel_mute_event(receive.source, "
+         "ChannelMuteEvent.REQUEST_RECEIVED)\n",
          "A handler may answer before the connection is muted, which then stays muted."),
     Kept("append-guard-without-lock", "broker/coordinator/transaction/append_guard.py",
          "self._lock = coordinator.lock_of(transactional_id)", "self._lock = None",

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from types import TracebackType
 
+from pyproducer.broker.server_selector import ServerSelector
 from pyproducer.network.channel import KafkaChannel
 from pyproducer.network.channel_builder import ChannelBuilder, PlaintextChannelBuilder
 from pyproducer.network.receive import NetworkReceive
@@ -17,11 +18,17 @@ CLIENT = "client"
 BROKER = "broker"
 
 
-def make_selector(*, is_broker: bool = False, max_receive_size_bytes: int | None = 100 * 1024 * 1024,
+def make_selector(*, max_receive_size_bytes: int | None = 100 * 1024 * 1024,
                   connections_max_idle_ms: int = -1, channel_builder: ChannelBuilder | None = None) -> Selector:
     return Selector(max_receive_size_bytes=max_receive_size_bytes, connections_max_idle_ms=connections_max_idle_ms,
-                    channel_builder=channel_builder or PlaintextChannelBuilder(),
-                    name=BROKER if is_broker else CLIENT, one_receive_per_poll=is_broker)
+                    channel_builder=channel_builder or PlaintextChannelBuilder())
+
+
+def make_server_selector(*, max_receive_size_bytes: int | None = 100 * 1024 * 1024, connections_max_idle_ms: int = -1,
+                         channel_builder: ChannelBuilder | None = None) -> ServerSelector:
+    return ServerSelector(
+        max_receive_size_bytes=max_receive_size_bytes, connections_max_idle_ms=connections_max_idle_ms,
+        channel_builder=channel_builder or PlaintextChannelBuilder())
 
 
 def poll_until(selector: Selector, is_done: Callable[[], object], *, now_ms: int = 0, within_s: float = 30.0) -> None:
@@ -35,10 +42,10 @@ def poll_until(selector: Selector, is_done: Callable[[], object], *, now_ms: int
 class SelectorPair:
     """Two selectors and one connection between them, whose id is CLIENT on one side and BROKER on the other."""
 
-    def __init__(self, *, client: Selector | None = None, broker: Selector | None = None,
+    def __init__(self, *, client: Selector | None = None, broker: ServerSelector | None = None,
                  server_hostname: str | None = None, wait: bool = True, receive_buffer_bytes: int = -1) -> None:
         self.client = client or make_selector()
-        self.broker = broker or make_selector(is_broker=True)
+        self.broker = broker or make_server_selector()
         with socket.create_server(("127.0.0.1", 0)) as listener:
             self.client.connect(CLIENT, listener.getsockname(), now_ms=0, server_hostname=server_hostname,
                                 receive_buffer_bytes=receive_buffer_bytes)

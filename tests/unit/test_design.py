@@ -78,3 +78,10 @@ def test_file_when_it_makes_a_lock_then_the_list_of_locks_names_it() -> None:
     makers = {str(path.relative_to(PACKAGE)) for folder in ROAD for path in sources(folder)
               if re.search(r"threading\.R?Lock\(\)", path.read_text(encoding="ascii"))}
     assert makers == paths_in(section(4).split("```")[1])
+
+
+def test_broad_except_when_below_callers_then_only_the_loop_has_it() -> None:
+    """One that logs and goes on hides a failure from the one recovery."""
+    broad = {str(path.relative_to(PACKAGE)) for folder in ("sender", "client", "network") for path in sources(folder)
+             if re.search(r"except( \(?(Base)?Exception\b.*)?:", path.read_text(encoding="ascii"))}
+    assert broad == {"sender/io_thread.py"}

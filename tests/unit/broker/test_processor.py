@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import pytest
 
+from pyproducer.broker.channel_mute import ChannelMuteState
 from pyproducer.broker.listener import EndPoint
 from pyproducer.broker.processor import ApiGate, Processor
 from pyproducer.broker.request_channel import (
@@ -22,14 +23,13 @@ from pyproducer.broker.request_channel import (
     StartThrottlingResponse,
     TornResponse,
 )
+from pyproducer.broker.server_selector import ServerSelector
 from pyproducer.common.clock import SystemClock
 from pyproducer.network.channel import KafkaChannel
-from pyproducer.network.channel_mute import ChannelMuteState
-from pyproducer.network.selector import Selector
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.header import parse_response_correlation_id
 from tests.support.raw_client import RawClient, framed, metadata_body, request_bytes
-from tests.support.selector_pair import make_selector
+from tests.support.selector_pair import make_server_selector
 
 ANSWER = {"brokers": [], "controller_id": 1, "topics": []}
 MAX_TURNS = 100  # a turn that waits in vain takes 0.3 s, so half a minute: far more than any test needs
@@ -49,7 +49,7 @@ class Queued(NamedTuple):
 class WatchingChannel(RequestChannel):
     """A request channel that notes what it is given, and whose handler answers before the queueing is over."""
 
-    def __init__(self, selector: Selector) -> None:
+    def __init__(self, selector: ServerSelector) -> None:
         super().__init__(100)
         self._selector = selector
         self.queued: list[Queued] = []
@@ -57,9 +57,8 @@ class WatchingChannel(RequestChannel):
         self.answer_at_once: Callable[[Request], None] | None = None
 
     def send_request(self, request: Request) -> bool:
-        channel = self._selector.channel(request.context.connection_id)
-        assert channel is not None
-        self.queued.append(Queued(request.header.correlation_id, channel.mute_state))
+        self.queued.append(Queued(request.header.correlation_id,
+                                  self._selector.mute_state(request.context.connection_id)))
         self.requests.append(request)
         if self.answer_at_once is not None:
             self.answer_at_once(request)
@@ -74,7 +73,7 @@ class Stage:
     """A processor without a thread of its own, and the clients that are connected to it."""
 
     def __init__(self) -> None:
-        self.selector = make_selector(is_broker=True)
+        self.selector = make_server_selector()
         self.channel = WatchingChannel(self.selector)
         self.processor = Processor(
             0, end_point=EndPoint("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 0), channel=self.channel,
@@ -104,7 +103,7 @@ class Stage:
         self.processor.run_once(0)
 
     def mute_states(self) -> list[ChannelMuteState]:
-        return [channel.mute_state for channel in self.processor.channels()]
+        return [self.processor.mute_state(channel) for channel in self.processor.channels()]
 
     def answer(self, request: Request) -> None:
         self.channel.send_body(request, ANSWER)

@@ -39,7 +39,7 @@ class Loopback:
             refresh_backoff=ExponentialBackoff(20, 100), metadata_max_age_ms=300_000, metadata_max_idle_ms=300_000,
             clock=CLOCK, bootstrap=addresses)
         self.selector = Selector(max_receive_size_bytes=1 << 20, connections_max_idle_ms=540_000,
-                                 channel_builder=builder or PlaintextChannelBuilder(), name="test")
+                                 channel_builder=builder or PlaintextChannelBuilder())
         self.client = NetworkClient(
             self.selector, self.metadata, resolver=ThreadedResolver(self.selector.wakeup), client_id="test",
             clock=CLOCK, max_in_flight_requests_per_connection=5,

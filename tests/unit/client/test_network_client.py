@@ -114,7 +114,8 @@ def test_send_when_a_value_does_not_fit_then_an_error_and_the_connection_stays()
     assert setup.client.is_ready(1, setup.now_ms)
 
 
-def test_on_complete_when_it_raises_then_logged_and_the_others_are_called(caplog):
+def test_on_complete_when_it_raises_then_the_poll_does():
+    """It was logged, and what it had half done was as good as done."""
     setup, ended = ready_setup(), []
     first = find_coordinator(setup)
 
@@ -126,9 +127,9 @@ def test_on_complete_when_it_raises_then_logged_and_the_others_are_called(caplog
     setup.client.send(find_coordinator(setup, ended), setup.now_ms)
     for sent in setup.selector.asked(ApiKeys.FIND_COORDINATOR):
         setup.selector.respond(sent, COORDINATOR)
-    assert len(setup.poll()) == 2
-    assert len(ended) == 1
-    assert "ZeroDivisionError" in caplog.text
+    with pytest.raises(ZeroDivisionError):
+        setup.poll()
+    assert ended == [], "the other answer is lost; whoever asked recovers, see Wire"
 
 
 @pytest.mark.parametrize("limit", [1, 5])

@@ -85,23 +85,26 @@ def test_lookup_when_the_name_does_not_resolve_then_the_outcome_is_the_error():
     assert asked.wakeups == 1
 
 
-def test_lookup_when_something_else_is_raised_then_told_as_a_failure_of_the_name():
+@pytest.mark.parametrize("error", [ValueError("embedded null byte"), OverflowError("port must be 0-65535")])
+def test_lookup_when_the_name_cannot_be_asked_for_then_told_as_a_failure_of_it(error: Exception):
     def fail() -> Any:
-        raise ValueError("embedded null byte")
+        raise error
 
     outcome = Asked(answer=fail).resolver.lookup("bad", 9092).outcome
     assert isinstance(outcome, OSError)
-    assert str(outcome) == "ValueError: embedded null byte"
-    assert isinstance(outcome.__cause__, ValueError)
+    assert str(outcome) == f"{type(error).__name__}: {error}"
+    assert outcome.__cause__ is error
 
 
-def test_lookup_when_its_thread_is_ended_from_outside_then_it_ends_and_can_be_asked_for_again():
+@pytest.mark.parametrize("raised", [SystemExit, ZeroDivisionError])
+def test_lookup_when_its_thread_ends_by_anything_else_then_it_ends_and_can_be_asked_for_again(
+        raised: type[BaseException]):
     def fail() -> Any:
-        raise SystemExit
+        raise raised
 
     asked = Asked("bad", answer=fail)
     lookup = asked.resolver.lookup("bad", 9092)
-    with pytest.raises(SystemExit):
+    with pytest.raises(raised):
         asked.threads.end_lookup("bad")
     assert isinstance(lookup.outcome, OSError)
     assert asked.wakeups == 1

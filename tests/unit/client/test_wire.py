@@ -103,7 +103,7 @@ class Poller:
     requests_sent = 0
 
     def __init__(self, wakeup: Wakeup) -> None:
-        self.selector = Selector(max_receive_size_bytes=None, connections_max_idle_ms=-1, name="test", wakeup=wakeup,
+        self.selector = Selector(max_receive_size_bytes=None, connections_max_idle_ms=-1, wakeup=wakeup,
                                  channel_builder=PlaintextChannelBuilder())
 
     def close(self) -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from pyproducer.network.channel_state import ChannelPhase
 from tests.support.clock import ManualClock
-from tests.support.selector_pair import BROKER, CLIENT, SelectorPair, make_selector
+from tests.support.selector_pair import BROKER, CLIENT, SelectorPair, make_selector, make_server_selector
 from tests.unit.network.watching import watch_sleeps
 
 
@@ -37,7 +37,7 @@ def test_idle_when_the_poll_slept_for_long_then_what_happened_in_it_counts_as_la
 
 
 def test_idle_when_muted_or_mid_frame_then_not_idle() -> None:
-    broker = make_selector(is_broker=True, connections_max_idle_ms=1000)
+    broker = make_server_selector(connections_max_idle_ms=1000)
     with SelectorPair(broker=broker):
         broker.mute(BROKER)
         for now_ms in (1000, 2000, 3000):

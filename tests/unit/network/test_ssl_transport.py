@@ -19,7 +19,7 @@ from pyproducer.network.send import NetworkSend
 from pyproducer.network.ssl_context import build_client_ssl_context, build_server_ssl_context
 from pyproducer.network.transport import Buffer
 from tests.support.certificates import Certificates, Identity
-from tests.support.selector_pair import BROKER, CLIENT, SelectorPair, make_selector, poll_until
+from tests.support.selector_pair import BROKER, CLIENT, SelectorPair, make_selector, make_server_selector, poll_until
 from tests.unit.network.watching import await_delivery
 
 
@@ -37,7 +37,7 @@ def tls_pair(certificates: Certificates, settings: dict[str, Any] | None = None,
     context = build_server_ssl_context(
         keystore_location=str((server or certificates.server).keystore), client_auth=client_auth,
         truststore_location=str(certificates.ca))
-    broker = make_selector(is_broker=True, channel_builder=SslChannelBuilder(context))
+    broker = make_server_selector(channel_builder=SslChannelBuilder(context))
     return SelectorPair(client=client_selector(settings or trusting(certificates)), broker=broker,
                         server_hostname=host, wait=wait)
 
@@ -259,7 +259,7 @@ def test_handshake_when_no_version_is_common_then_the_error_says_so(certificates
     context = build_server_ssl_context(keystore_location=str(certificates.server.keystore))
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     client = client_selector(trusting(certificates, ssl_enabled_protocols="TLSv1.2"))
-    broker = make_selector(is_broker=True, channel_builder=SslChannelBuilder(context))
+    broker = make_server_selector(channel_builder=SslChannelBuilder(context))
     with SelectorPair(client=client, broker=broker, server_hostname="localhost", wait=False) as pair:
         client_state, broker_state = how_it_ended(pair)
         for state in (client_state, broker_state):
@@ -268,7 +268,7 @@ def test_handshake_when_no_version_is_common_then_the_error_says_so(certificates
 
 def test_client_when_the_listener_is_plaintext_then_the_hang_up_is_explained(certificates: Certificates) -> None:
     client = client_selector(trusting(certificates))
-    broker = make_selector(is_broker=True, max_receive_size_bytes=1 << 20)
+    broker = make_server_selector(max_receive_size_bytes=1 << 20)
     with SelectorPair(client=client, broker=broker, server_hostname="localhost", wait=False) as pair:
         client_state, broker_state = how_it_ended(pair)
         assert client_state.phase is ChannelPhase.AUTHENTICATING
@@ -304,7 +304,7 @@ def test_client_when_the_peer_answers_in_another_protocol_then_the_error_says_so
 
 def test_broker_when_the_client_speaks_plaintext_then_it_is_told_apart(certificates: Certificates) -> None:
     builder = SslChannelBuilder(build_server_ssl_context(keystore_location=str(certificates.server.keystore)))
-    broker = make_selector(is_broker=True, channel_builder=builder)
+    broker = make_server_selector(channel_builder=builder)
     with SelectorPair(broker=broker, wait=False) as pair:
         poll_until(pair.client, lambda: pair.client.is_channel_ready(CLIENT))
         pair.request(b"question")

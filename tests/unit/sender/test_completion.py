@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from pyproducer.accumulator.producer_batch import ProducerBatch
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.common.errors import (
     ApiError,
@@ -286,37 +285,6 @@ def test_request_that_cannot_be_written_then_the_records_fail_at_once_as_not_sen
     producer.client.answer(None, error=error, was_sent=False)
     assert_failed(producer, "ab", LocalProtocolError, "not_sent")
     assert "field x does not fit" in str(producer.error_of("a"))
-
-
-def test_bug_while_an_answer_is_handled_then_every_batch_of_the_request_is_failed_and_none_is_left() -> None:
-    producer = started()
-    producer.append_told("a", 0)
-    producer.append_told("b", 1)
-    producer.turn()
-    body = producer.produce_body(base_offset=1)
-    del body["responses"][0]["partition_responses"][0]["base_offset"]
-    producer.client.answer(body)
-    assert_failed(producer, "ab", LocalProtocolError, "unknown")
-
-
-def test_bug_while_an_answer_is_handled_then_a_batch_that_is_to_be_retried_already_is() -> None:
-    producer = started()
-    producer.append_told("a", 0)
-    producer.append_told("b", 1)
-    producer.turn()
-    body = producer.produce_body(base_offset=1)
-    rows = body["responses"][0]["partition_responses"]
-    rows[0].update(error_code=ErrorCode.NOT_ENOUGH_REPLICAS)
-    del rows[1]["base_offset"]
-    producer.client.answer(body, received_ms=producer.clock.now_ms())
-    (told,) = producer.told_names()
-    assert told == ("b" if rows[0]["index"] == 0 else "a")
-    producer.turn(advance=100)
-    producer.answer_all(base_offset=1)
-    assert len(producer.told) == 2
-    assert producer.told[1][1] == 1
-    assert producer.total("record-error-total") == 1
-    assert producer.held_bytes == 0
 
 
 def test_callback_that_raises_when_its_batch_fails_then_all_others_are_told(caplog: pytest.LogCaptureFixture) -> None:
@@ -994,29 +962,6 @@ def test_too_large_when_the_whole_was_stored_then_what_was_stored_behind_it_keep
     producer.turn()
     assert producer.sequences_on_wire() == [(1, 0)]
     assert [offset for name, offset, _ in producer.told if name in "cd"] == [3, 4]
-
-
-@pytest.mark.parametrize("method", ["complete", "_tell"])
-def test_bug_while_an_outcome_is_told_then_every_record_is_told_and_nobody_waits(
-        method: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The batch was let go as done: result() and flush() waited for ever."""
-    producer = started()
-    future = producer.append_told("a")
-    producer.append_told("b")
-    producer.turn()
-    real = getattr(ProducerBatch, method)
-
-    def failing_once(*arguments: Any) -> None:
-        monkeypatch.undo()
-        if method == "complete":
-            real(*arguments)
-        raise MemoryError
-
-    monkeypatch.setattr(ProducerBatch, method, failing_once)
-    producer.answer_all(base_offset=1)
-    assert [told[:2] for told in producer.told] == [("a", 1), ("b", 2)]
-    assert future._result._is_notified
-    assert producer.held_bytes == 0
 
 
 def test_expiry_when_a_batch_waits_to_be_split_then_its_parts_expire_at_its_time() -> None:

@@ -10,8 +10,8 @@
 
 A request mutes its connection; it is read again when the response is written *and* the throttling is over.
 
-Road:    Processor -> [mute state] -> Selector (interest in reading)
-Thread:  the thread that polls the selector.
+Road:    Processor -> ServerSelector -> [mute state]
+Thread:  pure.
 Source:  Java KafkaChannel.ChannelMuteState, ChannelMuteEvent, handleChannelMuteEvent (4.1); KIP-219.
 """
 
