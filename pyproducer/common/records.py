@@ -8,8 +8,8 @@ Source:  Java ProducerRecord, RecordMetadata, Header (4.1).
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable
-from typing import Any, NamedTuple, Union
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple, Union
 
 from pyproducer.hotpath import RecordParts
 
@@ -52,7 +52,8 @@ def to_headers(headers: Iterable[Any] | None) -> tuple[Header, ...]:
             value = bytes(value)
         elif value is not None and not isinstance(value, bytes):
             raise _refusal(headers, f"the value of header {key!r} must be bytes or None, got {type(value).__name__}")
-        checked.append(Header(key, value))
+        # A subclass may have a length of its own, which compiled code does not ask for.
+        checked.append(Header(key if type(key) is str else str.__str__(key), value))
     return tuple(checked)
 
 
@@ -68,6 +69,25 @@ def _refusal(headers: Any, why: str) -> TypeError:
         return TypeError(f"headers must be a list of pairs (str, bytes or None), got {type(headers).__name__}: "
                          f"{headers!r}")
     return TypeError(why)
+
+
+class _Signature:
+    """The signature of the constructor; a subclass with another constructor has that one's."""
+
+    def __get__(self, _record: object, kind: type[RecordParts]) -> inspect.Signature:
+        if kind.__init__ is not RecordParts.__init__:
+            raise AttributeError("__signature__")
+        return inspect.signature(_constructor)
+
+
+def _slots(kind: type[Any]) -> Iterator[str]:
+    """Name the slots of a subclass, as its instances have them."""
+    for base in kind.__mro__:
+        names = base.__dict__.get("__slots__", ())
+        for name in [names] if isinstance(names, str) else names:
+            is_private = name.startswith("__") and not name.endswith("__")
+            if name not in _PARTS and name not in ("__dict__", "__weakref__"):
+                yield f"_{base.__name__.lstrip('_')}{name}" if is_private else name
 
 
 def _constructor(topic: str, value: Any = None, key: Any = None, *, partition: int | None = None,
@@ -97,17 +117,25 @@ class ProducerRecord(RecordParts):
 
     __slots__ = ()
     # The constructor is inherited, compiled where that is possible, and compiled code has no signature to ask for.
-    __signature__ = inspect.signature(_constructor)
+    __signature__ = _Signature()
+
+    if TYPE_CHECKING:  # of what is inherited, in words that it does not know
+        headers: tuple[Header, ...]
+
+        def __init__(self, topic: str, value: Any = None, key: Any = None, *, partition: int | None = None,
+                     timestamp: int | None = None, headers: Iterable[HeaderLike] | None = None) -> None: ...
 
     @staticmethod
-    def checked(topic: str, partition: int | None, timestamp: int | None,
+    def _checked(topic: str, partition: int | None, timestamp: int | None,
                 headers: Iterable[HeaderLike] | None) -> tuple[str, int | None, int | None, tuple[Header, ...]]:
         """Return parts as they are kept, or raise; the constructor's."""
         topic = to_topic(topic)
         if partition is not None:
             ensure_partition(partition)
+            partition = int.__index__(partition)  # a plain int: a subclass (an Enum) may have a str() of its own
         if timestamp is not None:
             ensure_timestamp(timestamp)
+            timestamp = int.__index__(timestamp)
         return topic, partition, timestamp, to_headers(headers)
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -124,15 +152,16 @@ class ProducerRecord(RecordParts):
     def __getstate__(self) -> tuple[dict[str, Any], tuple[Any, ...]]:
         """Return what pickle and copy keep: the attributes of a subclass, and ours."""
         own = dict(getattr(self, "__dict__", {}))
-        for kind in type(self).__mro__:
-            for name in getattr(kind, "__slots__", ()):
-                if name not in _PARTS and hasattr(self, name):
-                    own[name] = getattr(self, name)
+        own.update((name, getattr(self, name)) for name in _slots(type(self)) if hasattr(self, name))
         return own, self._parts()
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        # The protocols before 2 know no compiled base class, and would call its constructor with the record.
+        return super().__reduce_ex__(max(protocol, 2))
 
     def __setstate__(self, state: tuple[dict[str, Any], tuple[Any, ...]]) -> None:
         own, (topic, partition, timestamp, key, value, headers) = state
-        self.fill(topic, value, key, partition, timestamp, headers)
+        RecordParts.__init__(self, topic, value, key, partition=partition, timestamp=timestamp, headers=headers)
         for name, attribute in own.items():
             object.__setattr__(self, name, attribute)
 

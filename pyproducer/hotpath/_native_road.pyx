@@ -59,11 +59,7 @@ cdef class RecordParts:
                 is_plain_partition(partition) and is_plain_timestamp(timestamp)):
             headers = ()
         else:
-            topic, partition, timestamp, headers = self.checked(topic, partition, timestamp, headers)
-        self.fill(topic, value, key, partition, timestamp, headers)
-
-    cpdef fill(self, topic, value, key, partition, timestamp, headers):
-        """Write all fields, of which nothing is checked: for a copy."""
+            topic, partition, timestamp, headers = self._checked(topic, partition, timestamp, headers)
         self.topic = topic
         self.value = value
         self.key = key
@@ -199,6 +195,8 @@ cdef class Road:
 
     def __init__(self, upcalls, RouteTable routes not None, *, type record_class, Py_ssize_t max_record_bytes,
                  int key_form, int value_form, bint is_intercepted, timestamp_ms=None):
+        if not issubclass(record_class, RecordParts):
+            raise TypeError(f"record_class must derive from RecordParts, got {record_class!r}")
         self.upcalls = upcalls
         self.routes = routes
         self.record_class = record_class
@@ -274,7 +272,10 @@ cdef class Road:
         if value_bytes is not None:
             size += PyBytes_GET_SIZE(value_bytes)
         if headers:
-            for header in <tuple>headers:
+            # Checked before they came here, and once more: nothing else may be read as a pair.
+            for header in <tuple?>headers:
+                if not PyTuple_Check(header) or PyTuple_GET_SIZE(header) != 2:
+                    raise TypeError(f"a header must be a pair (str, bytes or None), got {header!r}")
                 found = PyTuple_GET_ITEM(header, 0)
                 headers_bound += 10 + 4 * len(<str><object>found)
                 found = PyTuple_GET_ITEM(header, 1)
@@ -288,7 +289,7 @@ cdef class Road:
         found = PyDict_GetItem(self.routes.routes, topic)
         made = self.upcalls.find_route(topic) if found is NULL else <object>found
         index = -1 if partition is None else partition
-        if made is None or index >= (<Route>made).count:
+        if made is None or index >= (<Route?>made).count:
             return self.upcalls.await_topic(topic, partition, created_ms, key, key_bytes, value, value_bytes,
                                             () if headers is None else headers, on_completion, size)
         route = <Route>made
@@ -301,20 +302,23 @@ cdef class Road:
         elif route.turns is not None:
             index = <Py_ssize_t>((<object>next(route.turns)) & POSITIVE_MASK)
             index = route.available[index % len(route.available)]
-        elif route.sticky is not None:
+        elif route.sticky is not None and 0 <= route.sticky.partition < route.count:
             index = route.sticky.partition
         else:
             index = self.upcalls.choose(topic, key, key_bytes, value, value_bytes)
+            if index < 0:
+                return self.upcalls.await_topic(topic, None, created_ms, key, key_bytes, value, value_bytes,
+                                                () if headers is None else headers, on_completion, size)
         # Partitions are numbered by brokers: what they say must not decide where we read.
         if 0 <= index < route.count and route.open_batches[index] is not None:
             batch = <OpenBatch>route.open_batches[index]
             future = batch.add(created_ms, <bytes>key_bytes, <bytes>value_bytes, headers, headers_bound, on_completion)
             if future is not None:
                 is_full = batch.used >= batch.write_limit_bytes
-                if route.sticky is not None and route.sticky.add(index, size - HEADER_BYTES, is_full):
-                    self.upcalls.switch(topic)
                 if is_full:
                     self.upcalls.wakeup()
+                if route.sticky is not None and route.sticky.add(index, size - HEADER_BYTES, is_full):
+                    self.upcalls.switch(topic)
                 return future
             route.open_batches[index] = None
         return self.upcalls.append(topic, index, created_ms, key_bytes, value_bytes, () if headers is None else headers,
@@ -414,6 +418,7 @@ cdef class ProducerBase:
             ProducerDeadError: The producer's thread ended by an error. Not sent.
             ForkedProducerError: The producer was made before this process was forked. Not sent.
         """
-        if self.road is None:
+        # Called by way of the class, `self` may be anything: compiled code does not look.
+        if not isinstance(self, ProducerBase) or self.road is None:
             raise RuntimeError("this producer was never made: its __init__ did not run, or raised")
         return self.road.take(topic, value, key, partition, timestamp, headers, on_completion)

@@ -28,7 +28,7 @@ _set = object.__setattr__
 class RecordParts:
     """The fields of a ProducerRecord, written once.
 
-    A subclass has `checked(topic, partition, timestamp, headers)`, which returns them as they are kept, or raises.
+    A subclass has `_checked(topic, partition, timestamp, headers)`, which returns them as they are kept, or raises.
     """
 
     __slots__ = ("headers", "key", "partition", "timestamp", "topic", "value")
@@ -39,16 +39,11 @@ class RecordParts:
     timestamp: int | None
     headers: tuple[Any, ...]
 
-    checked: Callable[..., tuple[Any, Any, Any, Any]]
+    _checked: Callable[..., tuple[Any, Any, Any, Any]]
 
     def __init__(self, topic: str, value: Any = None, key: Any = None, *, partition: int | None = None,
                  timestamp: int | None = None, headers: Any = None) -> None:
-        topic, partition, timestamp, headers = self.checked(topic, partition, timestamp, headers)
-        self.fill(topic, value, key, partition, timestamp, headers)
-
-    def fill(self, topic: str, value: Any, key: Any, partition: int | None, timestamp: int | None,
-             headers: tuple[Any, ...]) -> None:
-        """Write all fields, of which nothing is checked: for a copy."""
+        topic, partition, timestamp, headers = self._checked(topic, partition, timestamp, headers)
         _set(self, "topic", topic)
         _set(self, "value", value)
         _set(self, "key", key)
@@ -264,10 +259,13 @@ class Road:
                 partition = (murmur2(key_bytes) & _POSITIVE_MASK) % route.count
             elif route.turns is not None:
                 partition = route.available[(next(route.turns) & _POSITIVE_MASK) % len(route.available)]
-            elif route.sticky is not None:
+            elif route.sticky is not None and 0 <= route.sticky.partition < route.count:
                 partition = route.sticky.partition
-            else:
+            else:  # also where somebody with another snapshot chose a sticky partition that is not there
                 partition = upcalls.choose(topic, key, key_bytes, value, value_bytes)
+                if partition < 0:
+                    return upcalls.await_topic(topic, None, timestamp, key, key_bytes, value, value_bytes, headers,
+                                               on_completion, size_bytes)
         return upcalls.append(topic, partition, timestamp, key_bytes, value_bytes, headers, on_completion, size_bytes)
 
 

@@ -46,7 +46,7 @@ class Upcalls(Protocol):
         """Take a record whose topic, or partition, the road does not know; it may have to wait."""
 
     def choose(self, topic: str, key: Any, key_bytes: bytes | None, value: Any, value_bytes: bytes | None) -> int:
-        """Ask the partitioner; return an index below the topic's count."""
+        """Ask the partitioner; return an index below the topic's count, or -1 where the topic is gone by now."""
 
     def append(self, topic: str, partition: int, timestamp: int, key_bytes: bytes | None, value_bytes: bytes | None,
                headers: tuple[Any, ...], on_completion: Callback | None, size_bytes: int) -> FutureRecordMetadata:

@@ -10,6 +10,7 @@ Source:  Java KafkaProducer.doSend (4.1); seed 001.
 from __future__ import annotations
 
 import codecs
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -149,9 +150,12 @@ class RecordSender:
             SerializationError: A serializer failed, or there is none and the data are not bytes. Not sent.
             TypeError: A serializer left headers that are none. Not sent.
         """
-        open_headers: list[Header] = list(to_headers(headers))
+        given = tuple([header if type(header) is Header else Header(*header) for header in headers])
+        open_headers = list(given)
         key_bytes = self.serialize_part(self.key_serializer, topic, open_headers, key, "key")
         value_bytes = self.serialize_part(self.value_serializer, topic, open_headers, value, "value")
+        if len(open_headers) == len(given) and all(map(operator.is_, open_headers, given)):
+            return key_bytes, value_bytes, given  # checked before
         return key_bytes, value_bytes, to_headers(open_headers)
 
     def find_route(self, topic: str) -> Route | None:
@@ -180,9 +184,12 @@ class RecordSender:
                               size_bytes, self._max_block_ms, self.choose_partition)
 
     def choose(self, topic: str, key: Any, key_bytes: bytes | None, value: Any, value_bytes: bytes | None) -> int:
-        """Ask the partitioner; see `choose_partition`."""
+        """Ask the partitioner, see `choose_partition`; below 0 where the topic is not known any more."""
         cluster = self._routes.cluster
-        return self.choose_partition(topic, key, key_bytes, value, value_bytes, cluster, cluster.table(topic).count)
+        count = cluster.table(topic).count
+        if not count:  # a newer snapshot than the route's: a partitioner is asked of known topics
+            return UNKNOWN_PARTITION
+        return self.choose_partition(topic, key, key_bytes, value, value_bytes, cluster, count)
 
     def append(self, topic: str, partition: int, timestamp: int, key_bytes: bytes | None, value_bytes: bytes | None,
                headers: tuple[Any, ...], on_completion: OnCompletion | None, size_bytes: int) -> FutureRecordMetadata:
@@ -195,7 +202,10 @@ class RecordSender:
 
     def switch(self, topic: str) -> None:
         """Choose another sticky partition for a topic."""
-        self.partitioner.switch(topic, self._routes.cluster)  # type: ignore[attr-defined]  # who has a sticky route
+        cluster = self._routes.cluster
+        # The record is in its batch: where a newer snapshot has no partition to go on with, that is the next one's.
+        if cluster.table(topic).count:
+            self.partitioner.switch(topic, cluster)  # type: ignore[attr-defined]  # who has a sticky route
 
     def failed(self, error: Exception, topic: str, partition: int | None,
                on_completion: OnCompletion | None) -> FutureRecordMetadata:
@@ -206,7 +216,10 @@ class RecordSender:
             on_completion = on_completion.on_completion
         if isinstance(error, _TOLD_BY_THE_FUTURE) and not isinstance(error, RecordTooLargeError):
             return failed_future(topic_partition, error, on_completion)
-        raise error
+        try:
+            raise error
+        finally:
+            del error  # else it and this frame hold each other, and what the record was, until the collector comes
 
     def too_large(self, topic: str, size_bytes: int, where: str = "") -> RecordTooLargeError:
         """Return the error for a record above `max_record_bytes`; `where` says which one it is, if not the only one."""
@@ -351,6 +364,11 @@ def _form_of(serializer: Serializer | None) -> int:
     """Return how a serializer's data become bytes, as the road is told."""
     if serializer is None or type(serializer) is BytesSerializer:
         return AS_IS
-    if type(serializer) is StringSerializer and codecs.lookup(serializer.encoding).name == "utf-8":
-        return TEXT
-    return CALLED
+    return TEXT if type(serializer) is StringSerializer and _is_utf_8(serializer.encoding) else CALLED
+
+
+def _is_utf_8(encoding: str) -> bool:
+    try:
+        return codecs.lookup(encoding).name == "utf-8"
+    except (LookupError, TypeError, ValueError):  # no codec's name: what the serializer raises says so
+        return False

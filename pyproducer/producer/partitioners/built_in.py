@@ -46,7 +46,9 @@ class BuiltInPartitioner:
             raise ValueError(f"sticky_batch_size_bytes must be >= 1 but got {sticky_batch_size_bytes}")
         self._topic = topic
         self._next_random = next_random
-        self._lock = threading.Lock()  # guards writes of `sticky`; the last lock: nothing is taken under it
+        # Guards writes of `sticky`; the last lock: nothing is taken under it. An RLock, because a signal's handler may
+        # send in the middle of a switch; then both switch.
+        self._lock = threading.RLock()
         self.sticky = StickyPartition(sticky_batch_size_bytes)
         self._load_stats: PartitionLoadStats | None = None  # written by the sender thread, read by any: one reference
 

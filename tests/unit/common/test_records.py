@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import enum
 import inspect
 import pickle
+import weakref
 from types import MappingProxyType
 
 import pytest
@@ -72,7 +74,7 @@ def test_record_when_a_checked_part_is_changed_then_refused_and_nothing_happened
 
 @pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, *(
     lambda record, protocol=protocol: pickle.loads(pickle.dumps(record, protocol))
-    for protocol in range(2, pickle.HIGHEST_PROTOCOL + 1))], ids=["copy", "deepcopy", 2, 3, 4, 5])
+    for protocol in range(pickle.HIGHEST_PROTOCOL + 1))], ids=["copy", "deepcopy", 0, 1, 2, 3, 4, 5])
 def test_record_when_copied_or_pickled_then_it_is_equal_and_as_firm(again):
     other = again(RECORD)
     assert other == RECORD
@@ -85,6 +87,97 @@ def test_record_when_copied_or_pickled_then_it_is_equal_and_as_firm(again):
     marked.mark = "other"
     with pytest.raises(AttributeError):
         marked.topic = "u"
+
+
+class Slotted(ProducerRecord):
+    """A record with slots as they may be written: private, and for weak references."""
+
+    __slots__ = ("__hidden", "__weakref__", "mark")
+
+    def hide(self, what):
+        self.__hidden = what
+
+    def hidden(self):
+        return self.__hidden
+
+
+class OneSlot(ProducerRecord):
+    """A record whose slots are one name."""
+
+    __slots__ = "mark"
+
+
+@pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, lambda record: pickle.loads(pickle.dumps(record))])
+def test_record_when_a_subclass_has_slots_then_a_copy_has_what_is_in_them(again):
+    """They were looked up by the names in the source: a private one was lost, `__weakref__` could not be written."""
+    record = Slotted("t", b"v")
+    record.hide(1)
+    record.mark = 2
+    seen = weakref.ref(record)
+    other = again(record)
+    assert (other, other.hidden(), other.mark, seen()) == (record, 1, 2, record)
+    short = OneSlot("t", b"v")
+    short.mark = 3
+    assert again(short).mark == 3
+
+
+def test_record_when_a_subclass_has_methods_of_any_name_then_they_are_its_own():
+    """The constructor called public methods of its own, `checked` and `fill`, and a subclass's took their place."""
+    class Named(ProducerRecord):
+        def checked(self):
+            return "mine"
+
+        def fill(self, glass):
+            return glass
+
+    record = Named("t", b"v", headers=[("a", b"1")])
+    assert (record.topic, record.headers, record.checked(), record.fill(7)) == ("t", RECORD.headers, "mine", 7)
+    assert {name for name in dir(ProducerRecord) if not name.startswith("_")} == {
+        "topic", "value", "key", "partition", "timestamp", "headers"}
+
+
+@pytest.mark.parametrize("headers", [5, (5,), ((),), (("a",),), (("a", "text"),)])
+def test_record_when_its_state_is_no_records_then_it_is_refused(headers):
+    """Compiled code read them as pairs: the process died (SIGSEGV) when the record was sent."""
+    with pytest.raises(TypeError):
+        copy.copy(RECORD).__setstate__(({}, ("t", None, None, b"k", b"v", headers)))
+
+
+class Level(enum.IntEnum):
+    """An int that is none exactly."""
+
+    TWO = 2
+
+
+class Odd(str):
+    """A str whose length is another."""
+
+    __slots__ = ()
+
+    def __len__(self):
+        return 3
+
+
+def test_record_when_its_parts_are_of_subclasses_then_they_are_kept_plain():
+    """The twins told different partitions (2 and Level.TWO) and sizes."""
+    record = ProducerRecord("t", partition=Level.TWO, timestamp=Level.TWO, headers=[(Odd("k"), b"1")])
+    assert [type(part) for part in (record.partition, record.timestamp, record.headers[0].key)] == [int, int, str]
+
+
+def test_record_when_a_subclass_has_a_constructor_then_that_ones_signature_is_told():
+    class Plain(ProducerRecord):
+        pass
+
+    assert list(inspect.signature(Marked).parameters) == ["topic", "mark"]
+    assert inspect.signature(Plain) == inspect.signature(ProducerRecord)
+
+
+def test_record_when_headers_are_none_then_a_type_checker_says_so_before() -> None:
+    """The constructor was inherited with `headers: Any`; an ignore that is not needed is an error of mypy."""
+    with pytest.raises(TypeError):
+        ProducerRecord("t", headers=5)  # type: ignore[arg-type]  # the point
+    key: str = RECORD.headers[0].key
+    assert key == "a"
 
 
 def test_record_when_asked_for_its_signature_then_it_tells_its_parts():

@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import importlib
 import inspect
 import itertools
+import weakref
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from pyproducer import hotpath
 from pyproducer.accumulator.life import Life
 from pyproducer.common.clock import SystemClock
+from pyproducer.common.cluster import Cluster, Node, PartitionInfo
 from pyproducer.common.errors import (
     BufferExhaustedError,
     ForkedProducerError,
     KafkaTimeoutError,
     ProducerClosedError,
+    SerializationError,
 )
-from tests.property.test_twins import make_sender
+from pyproducer.producer import do_send
+from pyproducer.producer.partitioners import CallablePartitioner, UniformStickyPartitioner
+from pyproducer.producer.serializers import StringSerializer
+from tests.property.test_twins import make_sender, stored
 
 TWINS = ["python", "native"] if hotpath.IMPL == "native" else ["python"]
 
@@ -158,3 +167,135 @@ def test_send_when_looked_up_then_both_twins_say_the_same():
     twins = [importlib.import_module(f"pyproducer.hotpath._{twin}_road").ProducerBase.send for twin in TWINS]
     assert len({inspect.getdoc(send) for send in twins}) == 1
     assert len({tuple(inspect.signature(send).parameters) for send in twins}) == 1
+
+
+ONE_NODE = Node(0, "127.0.0.1", 1)
+
+
+def snapshot(*indices, topic="t"):
+    return Cluster(nodes=[ONE_NODE], partitions=[PartitionInfo(topic, index, ONE_NODE) for index in indices])
+
+
+def test_send_when_the_topic_is_gone_at_the_switch_then_the_record_that_is_in_its_batch_is_not_said_to_have_failed(
+        monkeypatch):
+    """A snapshot may be replaced between the append and the choice of the next sticky partition.
+
+    That choice raised IllegalStateError out of send(), "Not sent", of a record that was sent.
+    """
+    sender, accumulator = make_sender(partitioner=UniformStickyPartitioner(100))
+    switched = []
+
+    def renew_and_switch(topic):
+        sender._routes.renew(snapshot(0, topic="other"))
+        switched.append(topic)
+        type(sender).switch(sender, topic)
+
+    monkeypatch.setattr(sender, "switch", renew_and_switch)
+    for sent in range(1, 20):
+        if sender._routes.cluster is not sender._metadata.fetch():
+            sender._routes.renew(sender._metadata.fetch())
+        sender.road.send("t", b"v" * 70)
+        assert accumulator.incomplete_record_count() == sent
+    assert (len(switched) > 0) == (hotpath.IMPL == "native")  # the Python text has the snapshot in its hand
+
+
+@pytest.mark.parametrize("left", [49, -1])
+def test_send_when_the_sticky_partition_is_not_in_the_snapshot_then_another_is_chosen(left):
+    """Chosen with an older snapshot in the moment of its end, or by another producer that has the same partitioner.
+
+    Each record without a key waited max.block.ms for that partition and failed.
+    """
+    sender, accumulator = make_sender(partitioner=UniformStickyPartitioner(300))
+    sender.road.send("t", b"v")
+    sender.partitioner._of_topic("t").sticky.switch_to(left)
+    for _ in range(5):
+        assert not sender.road.send("t", b"v").done()
+    assert accumulator.incomplete_record_count() == 6
+
+
+def test_send_when_the_topic_is_gone_before_the_partitioner_is_asked_then_it_is_waited_for(monkeypatch):
+    """The partitioner was asked of a topic without partitions, which its contract excludes: ZeroDivisionError."""
+    asked = []
+
+    def partition(topic, key, key_bytes, value, value_bytes, cluster):
+        asked.append(cluster.partition_count_for_topic(topic))
+        return 7 % asked[-1]
+
+    sender, accumulator = make_sender(partitioner=CallablePartitioner(partition))
+    sender.road.send("t", b"v")
+    monkeypatch.setattr(sender, "find_route", lambda _topic: hotpath.Route(4, False))
+    known, sender._metadata._cluster = sender._metadata._cluster, snapshot(0, topic="other")
+    sender._routes.renew(sender._metadata._cluster)
+    assert isinstance(sender.road.send("t", b"v").exception(0), KafkaTimeoutError)
+    sender._metadata._cluster = known
+    sender.road.send("t", b"v")
+    assert asked == [4, 4]
+    assert accumulator.incomplete_record_count() == 2
+
+
+@pytest.mark.parametrize("parts", [{}, {"value_serializer": StringSerializer()}])
+def test_send_when_it_raises_then_nobody_holds_the_record_after(parts):
+    """The error and the frame that raised it held each other, and the value with them, until the collector came."""
+    class Value:
+        pass
+
+    sender, _ = make_sender(**parts)
+    gc.collect()
+    gc.disable()
+    try:
+        value = Value()
+        seen = weakref.ref(value)
+        with contextlib.suppress(SerializationError):
+            sender.road.send("t", value)
+        del value
+        assert seen() is None
+    finally:
+        gc.enable()
+
+
+def test_serialize_when_nothing_was_added_then_headers_are_not_checked_again(monkeypatch):
+    """They were checked three times for each record; on the Python text a header cost a third more."""
+    checks = []
+    real = do_send.to_headers
+    monkeypatch.setattr(do_send, "to_headers", lambda headers: checks.append(headers) or real(headers))
+    sender, accumulator = make_sender(value_serializer=lambda _topic, headers, data: headers[0].value + data)
+    sender.road.send("t", b"v", headers=[("a", b"1")])
+    sender.road.send("t", b"v", headers=[("a", b"1")])
+    assert checks == []
+    assert [value for batches in stored(accumulator).values() for batch in batches
+            for _key, value, _headers in batch] == [b"1v"] * 2
+
+
+@pytest.mark.parametrize("twin", TWINS)
+@pytest.mark.parametrize("of", [5, object(), "x" * 500])
+def test_send_when_called_by_way_of_the_class_for_no_producer_then_refused(twin, of):
+    """Compiled code read it as one: the process died (SIGSEGV)."""
+    send = importlib.import_module(f"pyproducer.hotpath._{twin}_road").ProducerBase.send
+    with pytest.raises(RuntimeError, match="never made"):
+        send(of, "t", b"v")
+
+
+@pytest.mark.parametrize("headers", [[("a", b"1")], (5,), ((),), (("a",),), 5])
+def test_send_when_an_upcall_gives_headers_that_are_none_then_they_are_not_read(headers, monkeypatch):
+    """A list, or a pair that was none, was read as a tuple: the process died (SIGSEGV), or took what it found there."""
+    sender, accumulator = make_sender()
+    monkeypatch.setattr(sender, "serialize", lambda *_parts: (b"k", b"v", headers))
+    if hotpath.IMPL == "python" and headers == [("a", b"1")]:
+        sender.road.send("t", "text")
+        return
+    with pytest.raises((TypeError, ValueError)):
+        sender.road.send("t", "text")
+    assert accumulator.incomplete_record_count() == 0
+
+
+@pytest.mark.skipif(hotpath.IMPL != "native", reason="PYPRODUCER_IMPL=python: the Python text looks at no types")
+def test_road_when_its_parts_are_others_then_they_are_refused():
+    """Compiled code read them as what they should be: the process died (SIGSEGV)."""
+    sender, _ = make_sender()
+    with pytest.raises(TypeError, match="must derive from RecordParts"):
+        hotpath.Road(sender, sender._routes, record_class=list, max_record_bytes=1, key_form=0, value_form=0,
+                     is_intercepted=False)
+    routes: dict[str, Any] = sender._routes.routes
+    routes["t"] = 5
+    with pytest.raises(TypeError, match="Route"):
+        sender.road.send("t", b"v")

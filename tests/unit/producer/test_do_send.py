@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import itertools
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +18,7 @@ from pyproducer import (
     ProducerRecord,
     RecordTooLargeError,
     SerializationError,
+    StringSerializer,
 )
 from pyproducer.hotpath import record_size_upper_bound
 from pyproducer.producer.partitioners import partition_for
@@ -864,3 +866,36 @@ def test_compression_level_when_set_then_the_bytes_on_the_wire_are_fewer(
         sizes[level] = facade.broker.payload_sizes[0]
     assert sizes[small] < sizes[fast] < len(text)
     assert sizes[small] <= sizes[None] <= sizes[fast]
+
+
+# What is the application's ------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize(("encoding", "words"), [("utf-9", "unknown encoding: utf-9"), ("\0", "null"), (None, "str")])
+def test_send_when_the_serializers_encoding_is_none_then_send_says_so(
+        facades: Facades, encoding: Any, words: str) -> None:
+    """The constructor looked it up and raised LookupError; nobody closed the interceptors that it had configured."""
+    facade = facades(serializers=(None, StringSerializer(encoding)))
+    facade.know()
+    with pytest.raises(SerializationError, match=words):
+        facade.producer.send("t", "text", partition=0)
+
+
+def test_send_when_a_signals_handler_sends_in_the_middle_of_a_switch_then_it_does_not_wait_for_itself(
+        facades: Facades) -> None:
+    """The sticky partition's lock was one that its owner cannot take again: the main thread stood still for ever."""
+    facade = facades(**{"partitioner.class": "uniform_sticky", "batch.size": 100})
+    facade.know()
+    facade.producer.send("t", b"v").result(GIVE_UP_S)
+    partitioner = facade.producer._runtime.record_sender.partitioner
+    sent: list[Any] = []
+
+    def handle() -> None:
+        with partitioner._of_topic("t")._lock:  # type: ignore[attr-defined]  # as if it came in the middle
+            sent.extend(facade.producer.send("t", b"v" * 60) for _ in range(10))
+
+    thread = threading.Thread(target=handle, daemon=True)
+    thread.start()
+    thread.join(GIVE_UP_S)
+    assert len(sent) == 10
+    for future in sent:
+        future.result(GIVE_UP_S)
