@@ -222,7 +222,10 @@ def wait_in_loop(add_done_callback: Callable[[Callable[[Any], None]], None], wha
 
 def own_copy(error: E) -> E:
     """Return a new exception for one caller, so that tracebacks of several threads do not pile up on one object."""
-    own = copy.copy(error)
+    try:
+        own = copy.copy(error)
+    except Exception:  # a partitioner's own class, which cannot be made of its `args`
+        return error
     own.__cause__ = error.__cause__ if error.__cause__ is not None else error
     return own
 

@@ -195,8 +195,6 @@ cdef class Road:
 
     def __init__(self, upcalls, RouteTable routes not None, *, type record_class, Py_ssize_t max_record_bytes,
                  int key_form, int value_form, bint is_intercepted, timestamp_ms=None):
-        if not issubclass(record_class, RecordParts):
-            raise TypeError(f"record_class must derive from RecordParts, got {record_class!r}")
         self.upcalls = upcalls
         self.routes = routes
         self.record_class = record_class
@@ -226,7 +224,7 @@ cdef class Road:
         elif type(topic) is self.record_class and key is None and partition is None and timestamp is None and (
                 headers is None) and (value is None or (on_completion is None and PyCallable_Check(value))) and (
                 on_completion is None or PyCallable_Check(on_completion)):
-            record = <RecordParts>topic
+            record = <RecordParts?>topic
             if value is not None:
                 on_completion = value
         else:
@@ -393,8 +391,10 @@ cdef class ProducerBase:
     def send(self, topic, value=None, *, key=None, partition=None, timestamp=None, headers=None, on_completion=None):
         """Hand over one record: `send(record, on_completion)`, or its parts: `send(topic, value, key=...)`.
 
-        Blocks up to max.block.ms while the topic's metadata is not known or buffer.memory is exhausted; never waits for
-        the broker's answer.
+        Blocks up to max.block.ms while buffer.memory is exhausted; never waits for a broker. A record whose topic, or
+        partition, is not known yet waits for it after the call, up to max.block.ms, and later ones behind it; its
+        partitioner runs on the producer's own thread then, and what that raises goes to the future. A quarter of
+        buffer.memory at most is for such records.
 
         Args:
             topic: A ProducerRecord, or the topic's name.

@@ -292,8 +292,10 @@ class ProducerBase:
              timestamp: int | None = None, headers: Any = None, on_completion: Any = None) -> Any:
         """Hand over one record: `send(record, on_completion)`, or its parts: `send(topic, value, key=...)`.
 
-        Blocks up to max.block.ms while the topic's metadata is not known or buffer.memory is exhausted; never waits for
-        the broker's answer.
+        Blocks up to max.block.ms while buffer.memory is exhausted; never waits for a broker. A record whose topic, or
+        partition, is not known yet waits for it after the call, up to max.block.ms, and later ones behind it; its
+        partitioner runs on the producer's own thread then, and what that raises goes to the future. A quarter of
+        buffer.memory at most is for such records.
 
         Args:
             topic: A ProducerRecord, or the topic's name.

@@ -120,8 +120,9 @@ class KafkaProducer(ProducerBase):
         The result is that of send() row by row, in order. Arrow arrays are encoded without a Python object for a row;
         serializers, interceptors and other partitioners than DefaultPartitioner go through the rows one by one.
 
-        Blocks up to max.block.ms in all while the topic's metadata is not known or buffer.memory is exhausted. Rows
-        that were accepted by then stay accepted; the others have a BufferExhaustedError in the result's `errors`.
+        Blocks up to max.block.ms in all while buffer.memory is exhausted. Rows that were accepted by then stay
+        accepted; the others have a BufferExhaustedError in the result's `errors`. As with send(), rows for a topic that
+        is not known yet wait for it after the call.
 
         Args:
             topic: The topic's name.

@@ -273,9 +273,10 @@ class WaitingRoom:
     def _expire(self, queue: WaitingQueue, now_ms: int, share: int) -> None:
         if not queue.records or self._first_deadline_ms(queue) > now_ms:
             return
-        due = [record for record in islice(list(queue.records), share if queue.is_in_order else None)
-               if record.deadline_ms <= now_ms]
-        for record in due[:share]:
+        # Copied in one call of C: callers append meanwhile.
+        looked_at = list(islice(queue.records, share if queue.is_in_order else None))
+        due = (record for record in looked_at if record.deadline_ms <= now_ms)
+        for record in islice(due, share):
             self._fail(queue, record, not_known(self._metadata, queue.topic, queue.partition, self._limit))
 
     def _fail_the_doomed(self, queue: WaitingQueue, share: int) -> None:

@@ -103,6 +103,8 @@ def build_runtime(config: ProducerConfig, key_serializer: object, value_serializ
         refresh_backoff=retry_backoff, metadata_max_age_ms=config.metadata_max_age_ms,
         metadata_max_idle_ms=config.metadata_max_idle_ms, clock=clock, bootstrap=config.bootstrap_servers,
         on_snapshot=routes.renew, take_used=routes.take_used)
+    for topic in config.pyproducer_prefetch_topics:
+        metadata.add(topic, clock.now_ms())
     wakeup = Wakeup()
     make_selector = functools.partial(
         Selector, max_receive_size_bytes=_MAX_RESPONSE_BYTES, connections_max_idle_ms=config.connections_max_idle_ms,

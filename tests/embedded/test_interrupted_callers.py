@@ -34,6 +34,8 @@ def test_callers_when_interrupted_anywhere_then_nothing_is_swallowed_lost_double
         assert done.returncode == 0, done.stderr[-3000:]
         told = json.loads(done.stdout)
         stored = Counter(record.value for record in read_topic(broker.bootstrap_servers, "t"))
+        new = {topic: [int(record.value or b"") for record in read_topic(broker.bootstrap_servers, topic)]
+               for topic in told["new"]}
     assert told["swallowed"] == told["unraisable"] == []
     assert told["raised"] == told["caught"] >= count
     assert told["errors"] == []
@@ -42,6 +44,10 @@ def test_callers_when_interrupted_anywhere_then_nothing_is_swallowed_lost_double
     numbers = {int(value): times for value, times in stored.items() if value.isdigit()}
     missing = [number for number in told["sent"] if numbers.get(number) != 1]
     assert missing == [], "each record whose send() returned is there once"
+    for topic, numbers_sent in told["new"].items():
+        assert new[topic] == sorted(set(new[topic])), "each once, in order"
+        assert set(numbers_sent) <= set(new[topic]), "each record that waited for its topic is there"
+    assert told["phases"] == ["metadata"]
     # A send() that was interrupted may have handed its record over before.
     assert set(numbers.values()) == {1}
     assert max(numbers) <= told["highest"]

@@ -52,7 +52,7 @@ def test_host_name_when_it_does_not_resolve_then_the_error_says_so() -> None:
 
 def check_refusal(address: str, words: tuple[str, ...]) -> None:
     props = {"bootstrap.servers": address, "max.block.ms": MAX_BLOCK_MS, "request.timeout.ms": 1000,
-             "delivery.timeout.ms": 2000, "socket.connection.setup.timeout.ms": 1000}
+             "delivery.timeout.ms": 2 * MAX_BLOCK_MS, "socket.connection.setup.timeout.ms": 1000}
     with KafkaProducer(props) as producer:
         started = time.monotonic()
         error = error_of_send(producer, "orders", b"value")

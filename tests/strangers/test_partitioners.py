@@ -105,7 +105,9 @@ def test_empty_key_when_hashed_then_always_the_same_partition(theirs: str) -> No
     (Murmur2RandomPartitioner(), "murmur2_random", None), (Fnv1aPartitioner(), "fnv1a_random", None)])
 def test_no_key_when_partitioned_then_both_spread_at_random(ours: Partitioner, theirs: str, key: bytes | None) -> None:
     keys = [key] * 2000
-    for partitions in (partitions_of_librdkafka(theirs, keys), partitions_of_ours(ours, keys, MOCK_PARTITION_COUNT)):
+    # Of the stranger only that it leaves none out: on a loaded machine one of its partitions had a third of all.
+    for partitions, least, most in ((partitions_of_librdkafka(theirs, keys), 100, 1700),
+                                    (partitions_of_ours(ours, keys, MOCK_PARTITION_COUNT), 350, 650)):
         counts = Counter(partitions)
         assert set(counts) == set(range(MOCK_PARTITION_COUNT))
-        assert all(350 < count < 650 for count in counts.values()), counts
+        assert all(least < count < most for count in counts.values()), counts

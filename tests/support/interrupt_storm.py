@@ -20,6 +20,7 @@ from pyproducer import KafkaError, KafkaProducer
 
 TOPIC = "t"
 GIVE_UP_S = 60.0
+_RECORDS_OF_A_TOPIC = 600  # then the next one is new
 
 
 class SoftTimeLimit(Exception):
@@ -68,10 +69,15 @@ def main(bootstrap: str, count: int, kind: str) -> None:
              "delivery.timeout.ms": 2**31 - 1}
     producer = KafkaProducer(props)
     row_by_row = KafkaProducer({**props, "partitioner.class": "round_robin"})
+    # Its records wait: for a partition that never comes, and for topics that nobody knew before.
+    waiting = KafkaProducer({**props, "max.block.ms": 20_000})
+    hopeless = KafkaProducer({**props, "max.block.ms": 20, "partitioner.class": lambda *_: 0})
     producer.send(TOPIC, b"first", key=b"first").result(GIVE_UP_S)
     futures: dict[int, Any] = {}
     number = 0
     errors: list[str] = []
+    new: dict[str, dict[int, Any]] = {}
+    given_up: list[Any] = []
 
     def work() -> None:
         nonlocal number
@@ -79,6 +85,10 @@ def main(bootstrap: str, count: int, kind: str) -> None:
             number += 1
             futures[number] = producer.send(TOPIC, b"%d" % number, key=b"%d" % (number % 7))
         draw = number % 50
+        topic = f"new-{number // _RECORDS_OF_A_TOPIC}"
+        new.setdefault(topic, {})[number] = waiting.send(topic, b"%d" % number, key=b"k")
+        given_up.append(hopeless.send(TOPIC, b"never", partition=99))
+        hopeless.send_batch(TOPIC, [b"never"] * 3, partitions=[98] * 3)
         if draw < 20:
             futures[number].result(GIVE_UP_S)
         elif draw < 30:
@@ -97,10 +107,17 @@ def main(bootstrap: str, count: int, kind: str) -> None:
         error = future.exception(GIVE_UP_S)
         if error is not None:
             errors.append(repr(error))
-    row_by_row.flush(GIVE_UP_S)
+    for one in (row_by_row, waiting, hopeless):
+        one.flush(GIVE_UP_S)
+    for told in (future for futures_of in new.values() for future in futures_of.values()):
+        error = told.exception(GIVE_UP_S)
+        if error is not None:
+            errors.append(repr(error))
+    phases = {getattr(future.exception(GIVE_UP_S), "phase", None) for future in given_up}
+    for one in (row_by_row, waiting, hopeless):
+        one.close()  # memory comes back after the futures are told
     left_bytes = sum(one.metrics()["buffer-total-bytes"] - one.metrics()["buffer-available-bytes"]
-                     for one in (producer, row_by_row))
-    row_by_row.close()
+                     for one in (producer, row_by_row, waiting, hopeless))
     is_closed = False
 
     def close() -> None:
@@ -119,6 +136,8 @@ def main(bootstrap: str, count: int, kind: str) -> None:
         pass
     threads = [thread.name for thread in threading.enumerate() if "kafka-producer" in thread.name]
     print(json.dumps({"raised": storm.raised_count, "caught": storm.caught_count, "sent": sorted(futures),
+                      "new": {topic: sorted(numbers) for topic, numbers in new.items()},
+                      "phases": sorted(map(str, phases)),
                       "highest": number, "errors": errors[:5], "left_bytes": left_bytes, "unraisable": unraisable[:5],
                       "swallowed": storm.swallowed[:3],
                       "threads": threads}))

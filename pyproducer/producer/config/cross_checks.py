@@ -14,6 +14,7 @@ from collections.abc import Set
 from typing import Any
 
 from pyproducer.common.errors import ConfigError
+from pyproducer.common.topic_name import topic_name_fault
 from pyproducer.producer.config.rows_delivery import MAX_INT
 
 log = logging.getLogger(__name__)
@@ -38,6 +39,7 @@ def cross_check(values: dict[str, Any], explicit: Set[str]) -> None:
     _check_idempotence(values, explicit)
     _check_two_phase_commit(values, explicit)
     _adjust_delivery_timeout(values, explicit)
+    _check_prefetched(values)
     _fill_client_id(values)
 
 
@@ -51,6 +53,13 @@ def _adjust_backoffs(values: dict[str, Any], explicit: Set[str]) -> None:
         if values[first] > values[ceiling]:
             log.warning("%s = %d is above %s = %d: the wait will not grow", first, values[first], ceiling,
                         values[ceiling])
+
+
+def _check_prefetched(values: dict[str, Any]) -> None:
+    for topic in values["pyproducer.prefetch.topics"]:
+        if topic_name_fault(topic) is not None:
+            raise ConfigError("pyproducer.prefetch.topics", topic, "a topic's name has 1 to 249 characters out of a-z, "
+                              "A-Z, 0-9, '.', '_' and '-', and is not '.' or '..'")
 
 
 def _check_sasl_mechanism(values: dict[str, Any]) -> None:

@@ -39,6 +39,8 @@ class Support(Enum):
     """Only a JVM can use it: accepted, warned of, without effect."""
     VALIDATOR_ONLY = "validator"
     """Only a broker that checks tokens uses it: accepted, warned of, without effect."""
+    OURS = "ours"
+    """Java has no such setting; its key begins with `pyproducer.`."""
 
 
 class Allowed(Protocol):

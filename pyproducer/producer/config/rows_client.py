@@ -31,6 +31,10 @@ CLIENT: tuple[Setting, ...] = (
             OneOf(("rebootstrap", "none"), is_case_insensitive=True)),
     Setting("metadata.recovery.rebootstrap.trigger.ms", Type.LONG, 300000,
             "Start over from bootstrap.servers when there was no metadata for so long.", _NOT_NEGATIVE),
+    Setting("pyproducer.prefetch.topics", Type.LIST, (),
+            "Topics whose metadata are asked for when the producer starts, so that first records need not wait for "
+            "them; brokers that create topics automatically create these. Differs from Java, which has no such "
+            "setting.", support=Support.OURS),
     Setting("receive.buffer.bytes", Type.INT, 32768, "SO_RCVBUF; -1 is the system's default.", _BUFFER),
     Setting("send.buffer.bytes", Type.INT, 131072, "SO_SNDBUF; -1 is the system's default.", _BUFFER),
     Setting("reconnect.backoff.ms", Type.LONG, 50,

@@ -37,7 +37,8 @@ DELIVERY: tuple[Setting, ...] = (
             "Number the batches, so that retries neither duplicate nor reorder."),
     Setting("linger.ms", Type.LONG, 5, "How long a batch that is not full waits for more records.", _NOT_NEGATIVE),
     Setting("max.block.ms", Type.LONG, 60000,
-            "Longest wait inside send() and partitions_for(), for metadata and memory together.", _NOT_NEGATIVE),
+            "Longest wait of a record for memory, inside send(), and for metadata, after it; of partitions_for() for "
+            "metadata. Differs from Java: send() itself does not wait for metadata.", _NOT_NEGATIVE),
     Setting("max.in.flight.requests.per.connection", Type.INT, 5,
             "Unanswered requests per broker; at most 5 with idempotence.", Range(1)),
     Setting("max.request.size", Type.INT, 1048576,

@@ -1,7 +1,7 @@
 """What a partitioner is, and what several of them need.
 
 Road:    serializers -> [partitioner] -> accumulator
-Thread:  any caller, several at once.
+Thread:  any caller, several at once; for records that waited for their topic the sender thread, one after the other.
 Source:  Java Partitioner, Utils.toPositive (4.1).
 """
 

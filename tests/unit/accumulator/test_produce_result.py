@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from pyproducer.accumulator.produce_result import failed_future
+from pyproducer.accumulator.produce_result import failed_future, own_copy
 from pyproducer.accumulator.producer_batch import ProducerBatch
 from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.errors import DisconnectedError, KafkaTimeoutError, RecordTooLargeError
@@ -43,6 +43,15 @@ def test_result_when_acks_is_0_has_no_offset():
     batch.complete(-1)
     assert [future.result(0).offset for future in futures] == [-1, -1]
     assert not futures[0].result(0).has_offset
+
+
+def test_own_copy_when_an_exception_cannot_be_copied_then_it_is_the_same():
+    class Odd(Exception):
+        def __init__(self, *, why):
+            super().__init__("odd", why)
+
+    odd = Odd(why=1)
+    assert own_copy(odd) is odd
 
 
 def test_result_when_failed_raises_an_own_copy_with_the_cause():

@@ -69,6 +69,49 @@ def test_unknown_topic_when_it_appears_then_learned_with_growing_pauses():
     assert all(request.body["allow_auto_topic_creation"] for request in setup.selector.asked(ApiKeys.METADATA))
 
 
+def ask_for_a_topic_that_is_not_there(setup: Setup, for_ms: int) -> int:
+    """Go on for a while; return when that began."""
+    setup.metadata.add("late", setup.now_ms)
+    setup.selector.sleeps = True
+    started_ms = setup.now_ms
+    while setup.now_ms < started_ms + for_ms:
+        setup.poll(1000)
+    return started_ms
+
+
+def asked_nodes(setup: Setup) -> set[int]:
+    return {int(request.connection_id) for request in setup.selector.asked(ApiKeys.METADATA)}
+
+
+def test_unknown_topic_when_one_broker_alone_does_not_know_it_then_another_is_asked_too():
+    """The broker with a connection was asked again and again, though another might know the topic."""
+    setup = up()
+    started_ms = ask_for_a_topic_that_is_not_there(setup, 9_000)
+    assert {1, 2} <= asked_nodes(setup)
+    assert setup.metadata.absence("late", started_ms, 10_000) is None
+    while setup.now_ms < started_ms + 13_000:
+        setup.poll(1000)
+    error = setup.metadata.absence("late", started_ms, 10_000)
+    assert (error.code, error.outcome) == (3, "not_sent")
+    assert "not known to 2 broker(s) for 10000 ms" in str(error)
+    assert setup.metadata.absence("late", setup.now_ms, 10_000) is None, "from then on nobody was asked"
+
+
+def test_unknown_topic_when_the_other_broker_is_dead_then_the_first_is_asked_on_and_nothing_is_sure():
+    setup = up()
+    setup.metadata.add("late", setup.now_ms)
+    setup.poll(times=4)
+    (first,) = (int(connection_id) for connection_id in setup.selector.open if int(connection_id) > 0)
+    setup.selector.accepts = lambda connection_id: REFUSED
+    connects = len(setup.selector.connects)
+    count = len(setup.selector.asked(ApiKeys.METADATA))
+    started_ms = ask_for_a_topic_that_is_not_there(setup, 20_000)
+    assert asked_nodes(setup) <= {-1, first}
+    assert len(setup.selector.asked(ApiKeys.METADATA)) > count + 15
+    assert len(setup.selector.connects) <= connects + 2, "who was found dead is left alone"
+    assert setup.metadata.absence("late", started_ms, 10_000) is None
+
+
 def test_response_without_brokers_when_received_then_asked_again():
     setup = Setup(bootstrap=ONE)
     nodes, setup.cluster.nodes = setup.cluster.nodes, []

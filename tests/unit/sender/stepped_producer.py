@@ -16,7 +16,7 @@ from pyproducer.client.wire import Wire
 from pyproducer.common.backoff import ExponentialBackoff
 from pyproducer.common.cluster import Node
 from pyproducer.common.metrics import Metrics
-from pyproducer.hotpath import FutureRecordMetadata
+from pyproducer.hotpath import FutureRecordMetadata, record_size_upper_bound
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.record.batch_reader import read_batches
 from pyproducer.record.compression import compressor_for
@@ -27,6 +27,7 @@ from pyproducer.sender.sender import Sender
 from pyproducer.transaction.transaction_manager import TransactionManager
 from tests.support.clock import ManualClock
 from tests.support.mock_client import MockClient, MockWakeup
+from tests.support.rooms import make_room
 
 NODE = Node(1, "127.0.0.1", 9092)
 TOPIC_ID = uuid.UUID(int=77)
@@ -45,7 +46,9 @@ def metadata_response(partitions: int = 2, leader: int = 1, epoch: int = 1,
 
 
 class SteppedProducer:
-    """Records go in by `append`, `turn` steps the sender, `answer_all` and `lose` end requests.
+    """Records go in by `append`, those for topics that are not known by `enter`.
+
+    `turn` steps the sender; `answer_all` and `lose` end requests, `tell` answers for metadata.
 
     Attributes:
         told: What the callbacks of `append_told` were told, in order: (name, offset or None, exception or None).
@@ -53,7 +56,8 @@ class SteppedProducer:
 
     def __init__(self, *, idempotent: bool = True, acks: int = -1, batch_size: int = 120, retries: int = 2**31 - 1,
                  max_in_flight: int = 5, linger: int = 0, version: int = 12, delivery_timeout: int = 2000,
-                 partitions: int = 2, update_load: UpdateLoad | None = None) -> None:
+                 partitions: int = 2, update_load: UpdateLoad | None = None, memory: int = MEMORY,
+                 **room: Any) -> None:
         self.clock = ManualClock()
         self.metrics = Metrics()
         self.told: list[tuple[Any, int | None, BaseException | None]] = []
@@ -75,7 +79,7 @@ class SteppedProducer:
         self.metadata.add("t", 0)
         self.metadata.update(metadata_response(partitions), 13, 0)
         self.life = Life("c", self.clock)
-        self.pool = BufferPool(MEMORY, self.clock, self.life)
+        self.pool = BufferPool(memory, self.clock, self.life)
         self.accumulator = RecordAccumulator(
             batch_size_bytes=batch_size, linger_ms=linger, delivery_timeout_ms=delivery_timeout, pool=self.pool,
             compressor=compressor_for("none", None), retry_backoff=backoff, clock=self.clock,
@@ -87,12 +91,16 @@ class SteppedProducer:
         producer_id_request = None if self.manager is None else ProducerIdRequest(
             wire=self.wire, metadata=self.metadata, transaction_manager=self.manager, request_timeout_ms=500,
             retry_backoff=backoff)
+        self.room = make_room(self.metadata, self.accumulator, clock=self.clock, life=self.life, **{
+            "batch_size_bytes": batch_size, "delivery_timeout_ms": delivery_timeout, "max_block_ms": 1000,
+            "wakeup_sender": self.wire.wakeup, **room})
         self.sender = Sender(wire=self.wire, metadata=self.metadata, accumulator=self.accumulator,
                              completion=self.completion,
                              producer_id_request=producer_id_request, transaction_manager=self.manager, acks=acks,
                              max_request_size_bytes=1_000_000, request_timeout_ms=500,
                              metrics=self.metrics,
-                             partition_load=update_load and PartitionLoad(self.accumulator, update_load))
+                             partition_load=update_load and PartitionLoad(self.accumulator, update_load),
+                             waiting_room=self.room)
 
     @property
     def client(self) -> MockClient:
@@ -104,6 +112,15 @@ class SteppedProducer:
     def append(self, partition: int = 0, value: bytes = b"v" * 40,
                on_completion: Callable[[Any, BaseException | None], object] | None = None) -> FutureRecordMetadata:
         return self.accumulator.append("t", partition, 1000, None, value, (), on_completion, 0).future
+
+    def enter(self, value: bytes = b"v", topic: str = "u", partition: int | None = None, *, key: bytes | None = None,
+              on_completion: Callable[[Any, BaseException | None], object] | None = None, max_block_ms: int = 1000
+              ) -> FutureRecordMetadata:
+        """Let a record wait in the room; fails the test when it need not."""
+        future = self.room.enter(topic, partition, 1000, key, key, value, value, (), on_completion,
+                                 record_size_upper_bound(key, value, ()), max_block_ms)
+        assert future is not None, "nothing is in its way"
+        return future
 
     def append_told(self, name: Any, partition: int = 0, value: bytes | None = None, *,
                     raising: BaseException | None = None) -> FutureRecordMetadata:
@@ -168,6 +185,20 @@ class SteppedProducer:
         self.client.answer(None, request=request, disconnected=True, timed_out=timed_out, was_sent=was_sent,
                            received_ms=self.clock.now_ms())
 
+    def tell(self, partitions: int | Sequence[int] = 0, *, topic: str = "u", code: int = 0, node_id: int = 1,
+             advance: int = 0) -> None:
+        """Answer a metadata request with what it is to say of a topic; topic t stays as it is."""
+        self.clock.advance(advance)
+        indices = range(partitions) if isinstance(partitions, int) else partitions
+        body = metadata_response()
+        rows = [{**row, "partition_index": index} for index, row in
+                ((index, body["topics"][0]["partitions"][0]) for index in indices)]
+        body["topics"].append({"error_code": code, "name": topic, "topic_id": uuid.uuid5(TOPIC_ID, topic),
+                               "is_internal": False, "partitions": rows})
+        now_ms = self.clock.now_ms()
+        self.metadata.add(topic, now_ms)
+        self.metadata.update(body, 13, now_ms, request=self.metadata.next_request(now_ms), node_id=node_id)
+
     # What a test looks at.
 
     def batches_on_wire(self) -> list[tuple[int, int, int, list[bytes | None]]]:
@@ -192,7 +223,7 @@ class SteppedProducer:
     @property
     def held_bytes(self) -> int:
         """How much of buffer.memory is given out."""
-        return MEMORY - self.pool.available_bytes
+        return self.pool.total_bytes - self.pool.available_bytes
 
     def total(self, name: str) -> float:
         """A metric; 0 when nothing was counted."""

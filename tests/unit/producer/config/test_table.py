@@ -10,9 +10,11 @@ from pyproducer.producer.config.parse import parse_value
 from pyproducer.producer.config.table import KEY_OF_ATTRIBUTE, _by_key
 
 
-def test_table_when_counted_then_it_has_all_settings_of_kafka_4_1() -> None:
-    assert len(CONFIG_TABLE) == 112
-    assert len(KEY_OF_ATTRIBUTE) == 112
+def test_table_when_counted_then_it_has_all_settings_of_kafka_4_1_and_those_of_ours() -> None:
+    ours = [key for key, setting in CONFIG_TABLE.items() if setting.support is Support.OURS]
+    assert ours == [key for key in CONFIG_TABLE if key.startswith("pyproducer.")] == ["pyproducer.prefetch.topics"]
+    assert len(CONFIG_TABLE) == 112 + len(ours)
+    assert len(KEY_OF_ATTRIBUTE) == len(CONFIG_TABLE)
 
 
 def test_rows_when_read_then_every_one_has_a_doc_and_its_own_key() -> None:

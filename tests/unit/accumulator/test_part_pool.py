@@ -1,0 +1,150 @@
+"""A part of buffer.memory: charged with the whole in one step, counted anew when that was interrupted."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+import pytest
+
+from pyproducer.accumulator.buffer_pool import BufferPool
+from pyproducer.accumulator.part_pool import PartPool
+from pyproducer.common.errors import IllegalStateError
+from tests.support.clock import ManualClock
+
+
+class Holder:
+    def __init__(self, reserved_bytes: int) -> None:
+        self.reserved_bytes = reserved_bytes
+
+
+class Pools:
+    def __init__(self, total: int = 1000, part: int = 250) -> None:
+        clock = ManualClock()
+        self.whole = BufferPool(total, clock)
+        self.part = PartPool(self.whole, part, clock)
+        self.inside: deque[Holder] = deque()
+        self.outside: list[Holder] = []
+        self.part.count_held = lambda: sum(holder.reserved_bytes for holder in self.inside)
+        self.whole.count_held = lambda: self.part.count_held() + sum(holder.reserved_bytes for holder in self.outside)
+
+    def charge(self, size_bytes: int) -> Holder | None:
+        holder = Holder(size_bytes)
+        return holder if self.part.charge(holder, self.inside) else None
+
+    @property
+    def available(self) -> tuple[int, int]:
+        return self.part.available_bytes, self.whole.available_bytes
+
+
+def test_charge_when_the_part_has_room_then_both_are_charged_and_given_back() -> None:
+    pools = Pools()
+    holder = pools.charge(100)
+    assert holder is not None
+    assert (pools.available, list(pools.inside)) == ((150, 900), [holder])
+    pools.part.release(holder, pools.inside)
+    assert (pools.available, list(pools.inside), holder.reserved_bytes) == ((250, 1000), [], 0)
+
+
+def test_charge_when_the_part_is_used_up_then_nothing_is_charged_and_the_whole_serves_others() -> None:
+    pools = Pools()
+    pools.charge(200)
+    assert pools.charge(51) is None
+    assert not pools.part.has_room(51, None)
+    assert pools.available == (50, 800)
+    assert pools.whole.charge(Holder(800), pools.outside)
+
+
+def test_charge_when_the_whole_is_used_up_then_nothing_is_charged_and_the_part_says_that_it_has_room() -> None:
+    pools = Pools()
+    assert pools.whole.charge(Holder(950), pools.outside)
+    assert pools.charge(51) is None
+    assert pools.part.has_room(51, None)
+    assert pools.available == (250, 50)
+    assert not pools.inside
+
+
+def test_charge_when_a_holder_is_larger_than_the_part_then_it_is_let_in_alone() -> None:
+    pools = Pools()
+    small = pools.charge(10)
+    assert pools.charge(400) is None
+    pools.part.release(small, pools.inside)
+    assert pools.charge(400) is not None
+    assert pools.charge(1) is None
+    assert pools.whole.available_bytes == 600
+
+
+def test_hand_over_when_some_leave_the_part_then_the_whole_holds_the_same() -> None:
+    pools = Pools()
+    givers = [giver for giver in (pools.charge(100), pools.charge(50)) if giver is not None]
+    batch = Holder(150)
+    pools.part.hand_over(givers, batch, pools.outside)
+    assert (pools.available, pools.outside) == ((250, 850), [batch])
+    assert [giver.reserved_bytes for giver in givers] == [0, 0]
+    pools.whole.take_out(pools.inside[0], pools.inside)
+    assert pools.available == (250, 850)
+    pools.whole.release(batch, pools.outside)
+    assert pools.available == (250, 1000)
+
+
+def test_callers_when_they_wait_for_the_part_then_the_first_comes_first_and_the_whole_has_no_line() -> None:
+    pools = Pools()
+    holder = pools.charge(250)
+    first, second = pools.part.enter(100, 1000), pools.part.enter(100, 1000)
+    assert (pools.part.queued_count, pools.whole.queued_count) == (2, 0)
+    pools.part.release(holder, pools.inside)
+    assert not pools.part.charge(Holder(100), pools.inside, second)
+    assert pools.part.charge(Holder(100), pools.inside, first)
+    first.leave()
+    assert pools.part.charge(Holder(100), pools.inside, second)
+    second.leave()
+    assert pools.available == (50, 800)
+
+
+def test_charge_when_closed_then_the_lifes_refusal() -> None:
+    pools = Pools()
+    pools.whole.close()
+    pools.part.close()
+    with pytest.raises(IllegalStateError):
+        pools.charge(1)
+    assert pools.available == (250, 1000)
+
+
+class Torn(deque[Any]):
+    """A list in which an append or a removal is interrupted, before or after it was done."""
+
+    def __init__(self, is_after: bool) -> None:
+        super().__init__()
+        self.is_after = is_after
+        self.is_armed = False
+
+    def _do(self, change: Any, holder: Any) -> None:
+        if self.is_armed and not self.is_after:
+            raise KeyboardInterrupt
+        change(holder)
+        if self.is_armed:
+            raise KeyboardInterrupt
+
+    def append(self, holder: Any) -> None:
+        self._do(super().append, holder)
+
+    def remove(self, holder: Any) -> None:
+        self._do(super().remove, holder)
+
+
+@pytest.mark.parametrize("is_after", [False, True])
+@pytest.mark.parametrize("step", ["charge", "release", "hand_over"])
+def test_step_when_interrupted_then_both_count_what_the_lists_hold(step: str, *, is_after: bool) -> None:
+    pools = Pools()
+    pools.inside = torn = Torn(is_after)
+    outside = Torn(is_after)
+    pools.outside = outside  # type: ignore[assignment]  # it is walked like a list
+    holder = Holder(100)
+    pools.part.charge(holder, torn)
+    torn.is_armed = outside.is_armed = True
+    steps = {"charge": lambda: pools.charge(60), "release": lambda: pools.part.release(holder, torn),
+             "hand_over": lambda: pools.part.hand_over([holder], Holder(100), outside)}
+    with pytest.raises(KeyboardInterrupt):
+        steps[step]()
+    inside = sum(one.reserved_bytes for one in torn)
+    assert pools.available == (250 - inside, 1000 - inside - sum(one.reserved_bytes for one in outside))

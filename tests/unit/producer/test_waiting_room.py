@@ -1,0 +1,708 @@
+"""Records whose topic, or partition, is not known yet: step by step, in manual time."""
+
+from __future__ import annotations
+
+import linecache
+import os
+import sys
+import threading
+from typing import Any
+
+import pytest
+
+from pyproducer.accumulator.batch_state import BatchState
+from pyproducer.common.error_codes import ErrorCode
+from pyproducer.common.errors import (
+    AuthenticationError,
+    AuthorizationError,
+    BufferExhaustedError,
+    IllegalStateError,
+    InvalidTopicError,
+    KafkaError,
+    KafkaTimeoutError,
+    ProducerClosedError,
+    UnknownTopicOrPartitionError,
+)
+from pyproducer.producer import waiting_room
+from tests.unit.sender.stepped_producer import SteppedProducer
+
+UNKNOWN = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+NEVER_MS = 2**31 - 1
+
+
+def stepped(**settings: Any) -> SteppedProducer:
+    return SteppedProducer(**{"idempotent": False, "batch_size": 10_000, "delivery_timeout": 120_000, **settings})
+
+
+def values_of(producer: SteppedProducer, partition: int | None = None) -> list[bytes]:
+    """What is on the wire, in order; of one partition, or of all."""
+    return [value for place, _, _, values in producer.batches_on_wire() if partition in (None, place)
+            for value in values if value is not None]
+
+
+# Going on ------------------------------------------------------------------------------------------------------------
+
+def test_record_when_its_topic_becomes_known_then_it_is_sent_and_its_future_done() -> None:
+    producer = stepped()
+    future = producer.enter(b"v", partition=1)
+    assert repr(future) == "<FutureRecordMetadata u-1 pending>"
+    producer.turn()
+    assert "u" in producer.metadata.topics()
+    assert not producer.client.in_flight
+    producer.tell(2)
+    producer.turn()
+    assert values_of(producer) == [b"v"]
+    producer.answer_all(7)
+    assert future.result(0).offset == 7
+    assert (future.result(0).topic, future.result(0).partition, future.result(0).timestamp) == ("u", 1, 1000)
+    assert producer.held_bytes == 0
+    assert not producer.room.is_occupied
+
+
+def test_records_when_the_topic_becomes_known_then_each_partition_has_its_own_in_order() -> None:
+    producer = stepped(batch_size=200)
+    keys = [b"%d" % (number % 3) for number in range(30)]
+    futures = [producer.enter(b"%d" % number, key=key) for number, key in enumerate(keys)]
+    producer.tell(3)
+    order: dict[int, list[bytes]] = {}
+    for _ in range(30):
+        producer.turn()
+        for partition, _, _, values in producer.batches_on_wire():
+            order.setdefault(partition, []).extend(values)  # type: ignore[arg-type]
+        while producer.client.in_flight:
+            producer.answer_all()
+    assert all(future.done() for future in futures)
+    places = {key: future.result(0).partition for key, future in zip(keys, futures, strict=True)}
+    for partition, sent in order.items():
+        assert sent == [b"%d" % number for number, key in enumerate(keys) if places[key] == partition]
+    assert producer.held_bytes == 0
+
+
+def test_record_when_an_earlier_one_of_its_topic_waits_then_it_goes_behind_it_though_the_topic_is_known() -> None:
+    producer = stepped()
+    producer.enter(b"first", partition=0)
+    producer.tell(1)
+    assert producer.room.is_waiting("u")
+    producer.enter(b"second", partition=0)
+    producer.turn()
+    assert values_of(producer) == [b"first", b"second"]
+    assert not producer.room.is_waiting("u")
+    assert producer.room.enter("u", 0, 0, None, None, None, b"v", (), None, 100, 1000) is None, "it goes by the road"
+    assert not producer.room.is_occupied
+
+
+def test_record_when_a_partition_is_missing_then_it_waits_alone_and_the_others_of_the_topic_go_on() -> None:
+    producer = stepped()
+    missing = producer.enter(b"missing", partition=4)
+    there = producer.enter(b"there", partition=0)
+    producer.tell(2)
+    producer.turn()
+    assert values_of(producer) == [b"there"]
+    assert not producer.room.is_waiting("u")
+    assert producer.room.is_waiting("u", 4)
+    producer.enter(b"behind", partition=4)
+    producer.answer_all()
+    assert there.done()
+    producer.tell(5)
+    producer.turn()
+    assert values_of(producer) == [b"missing", b"behind"]
+    producer.answer_all(3)
+    assert missing.result(0).offset == 3
+
+
+def test_record_when_older_ones_still_wait_for_its_partition_then_it_goes_behind_them(
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waiting_room, "_MOST_RECORDS_A_TURN", 2)
+    producer = stepped()
+    producer.tell(1)
+    for value in (b"1", b"2"):
+        producer.enter(value, partition=1)
+    producer.tell(code=UNKNOWN)  # the topic is deleted; one of its name is made
+    producer.enter(b"3", partition=1)
+    producer.tell(2)
+    for _ in range(3):
+        producer.turn()
+    assert values_of(producer) == [b"1", b"2", b"3"]
+
+
+def test_records_when_there_are_more_than_a_turn_takes_then_the_next_turn_comes_at_once(
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    """A room of 100,000 records would hold the sender for a second: nothing is sent or answered meanwhile."""
+    monkeypatch.setattr(waiting_room, "_MOST_RECORDS_A_TURN", 10)
+    producer = stepped()
+    futures = [producer.enter(b"%d" % number, partition=0) for number in range(25)]
+    producer.tell(1)
+    assert producer.turn() == 0
+    assert len(values_of(producer)) == 10
+    assert producer.turn() == 0
+    assert len(values_of(producer)) == 20
+    assert producer.turn() > 0
+    assert values_of(producer) == [b"%d" % number for number in range(25)]
+    while producer.client.in_flight:
+        producer.answer_all()
+    assert all(future.done() for future in futures)
+    assert producer.held_bytes == 0
+
+
+def test_caller_when_a_long_queue_is_being_emptied_then_he_waits_at_the_door_until_it_is(
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    """Callers who add records as fast as the sender moves them would keep the room for ever."""
+    monkeypatch.setattr(waiting_room, "_MOST_RECORDS_A_TURN", 2)
+    producer = stepped()
+    waits: list[float] = []
+
+    def wait(cell: Any, timeout_s: float) -> bool:
+        waits.append(timeout_s)
+        producer.turn()
+        return cell.acquire(blocking=False)
+
+    monkeypatch.setattr(producer.clock, "wait", wait)
+    for number in range(3):
+        producer.enter(b"%d" % number, partition=0)
+    producer.tell(1)
+    assert not waits
+    producer.turn()
+    assert producer.room.enter("u", 0, 0, None, None, None, b"v", (), None, 100, 1000) is None
+    assert waits == [0.1]
+    assert values_of(producer) == [b"0", b"1", b"2"]
+
+
+def test_batches_of_the_room_when_made_then_they_hold_what_their_records_held_and_are_full_at_batch_size() -> None:
+    producer = stepped(batch_size=300)
+    for _ in range(5):
+        producer.enter(b"v" * 90, partition=0)
+    held = producer.held_bytes
+    assert held > 5 * 90
+    producer.tell(1)
+    producer.room.move_on(0)
+    batches = producer.incomplete()
+    assert [batch.record_count for batch in batches] == [2, 2, 1]
+    assert {batch.state for batch in batches} == {BatchState.QUEUED}
+    assert producer.held_bytes == sum(batch.reserved_bytes for batch in batches) == held
+    assert all(batch.reserved_bytes >= len(batch.open.buffer) for batch in batches)
+
+
+def test_records_when_sent_far_apart_then_they_do_not_share_a_batch_that_expires_with_the_oldest() -> None:
+    producer = stepped(delivery_timeout=6400, max_block_ms=6000)
+    for _ in range(3):
+        producer.enter(partition=0, max_block_ms=6000)
+        producer.clock.advance(80)
+    producer.tell(1)
+    producer.room.move_on(producer.clock.now_ms())
+    assert [batch.created_ms for batch in producer.incomplete()] == [0, 160]
+
+
+def test_record_when_it_waited_then_delivery_timeout_counts_from_its_send() -> None:
+    producer = stepped(delivery_timeout=2000)
+    future = producer.enter(partition=0)
+    producer.tell(1, advance=900)
+    producer.turn()
+    producer.turn(advance=1099)
+    assert not future.done()
+    producer.turn(advance=1)
+    assert future.exception(0).phase == "delivery"
+
+
+def test_open_batch_of_before_when_records_waited_meanwhile_then_nothing_is_added_to_it_any_more() -> None:
+    producer = stepped(linger=10_000)
+    producer.append(0, b"old")
+    batch = producer.incomplete()[0]
+    assert batch.state is BatchState.OPEN
+    producer.accumulator.waiting.queues.clear()
+    producer.metadata.update({**_no_topics(), "topics": [_row("t", UNKNOWN)]}, 13, 0)
+    future = producer.enter(b"waited", topic="t", partition=0)
+    producer.tell(1, topic="t")
+    producer.room.move_on(0)
+    assert batch.state is BatchState.QUEUED
+    producer.append(0, b"new")
+    assert [batch.open.record_count for batch in producer.incomplete()] == [1, 1, 1]
+    assert future._result is producer.incomplete()[1].result
+
+
+def _no_topics() -> dict[str, Any]:
+    return {"throttle_time_ms": 0, "cluster_id": "c", "controller_id": 1, "error_code": 0, "topics": [],
+            "brokers": [{"node_id": 1, "host": "127.0.0.1", "port": 9092, "rack": None},
+                        {"node_id": 2, "host": "127.0.0.1", "port": 9093, "rack": None}]}
+
+
+def _row(topic: str, code: int) -> dict[str, Any]:
+    return {"error_code": code, "name": topic, "topic_id": None, "is_internal": False, "partitions": []}
+
+
+# Partitioners --------------------------------------------------------------------------------------------------------
+
+def test_partitioner_when_records_waited_then_it_is_asked_on_the_senders_turn_in_order() -> None:
+    asked: list[Any] = []
+
+    def choose(topic: str, key: Any, key_bytes: Any, value: Any, value_bytes: Any, cluster: Any, count: int) -> int:
+        asked.append((topic, key, key_bytes, value, value_bytes, cluster.partition_count_for_topic(topic), count))
+        return count - 1
+
+    producer = stepped(choose=choose)
+    for value in (b"a", b"b"):
+        producer.enter(value, key=b"k")
+    assert asked == []
+    producer.tell(3)
+    producer.turn()
+    assert asked == [("u", b"k", b"k", value, value, 3, 3) for value in (b"a", b"b")]
+    assert values_of(producer, 2) == [b"a", b"b"]
+
+
+@pytest.mark.parametrize("raised", [ZeroDivisionError("mine"), SystemExit(3), MemoryError()])
+def test_partitioner_when_it_raises_then_that_record_fails_and_the_others_go_on(raised: BaseException) -> None:
+    def choose(_topic: str, _key: Any, _key_bytes: Any, value: bytes, *_: Any) -> int:
+        if value == b"bad":
+            raise raised
+        return 0
+
+    producer = stepped(choose=choose)
+    told: list[Any] = []
+    futures = [producer.enter(value, on_completion=lambda *what: told.append(what)) for value in (b"a", b"bad", b"b")]
+    producer.tell(1)
+    producer.turn()
+    error = futures[1].exception(0)
+    if isinstance(raised, Exception):
+        assert type(error) is type(raised)
+    else:
+        assert (type(error), error.outcome, error.__cause__) == (KafkaError, "not_sent", raised)
+    assert [(metadata, type(exception)) for metadata, exception in told] == [(None, type(error))]
+    assert values_of(producer) == [b"a", b"b"]
+    while producer.client.in_flight:
+        producer.answer_all()
+    assert futures[0].done()
+    assert futures[2].done()
+    assert producer.held_bytes == 0
+
+
+def test_partitioner_when_it_wants_to_know_then_it_is_told_of_each_record_and_what_it_raises_is_logged(
+        caplog: pytest.LogCaptureFixture) -> None:
+    told: list[Any] = []
+
+    def on_append(topic: str, partition: int, size_bytes: int, _cluster: object, is_full: bool) -> None:
+        told.append((topic, partition, size_bytes, is_full))
+        raise SystemExit
+
+    producer = stepped(on_append=on_append, batch_size=61 + 2 * 80)
+    futures = [producer.enter(b"v" * 59, partition=0) for _ in range(3)]
+    producer.tell(1)
+    producer.turn()
+    assert told == [("u", 0, 80, False), ("u", 0, 80, True), ("u", 0, 80, False)]
+    assert [len(values) for _, _, _, values in producer.batches_on_wire()] == [2, 1]
+    assert "on_append of the partitioner raised" in caplog.text
+    assert not any(future.done() for future in futures)
+
+
+def test_partitioner_when_it_names_a_missing_partition_then_the_record_waits_for_that() -> None:
+    producer = stepped(choose=lambda *_: 1)
+    future = producer.enter(b"v")
+    producer.tell([0, 2])
+    producer.turn()
+    assert producer.room.is_waiting("u", 1)
+    assert not producer.room.is_waiting("u")
+    producer.tell(3)
+    producer.turn()
+    assert values_of(producer, 1) == [b"v"]
+    producer.answer_all()
+    assert future.done()
+
+
+# Failing -------------------------------------------------------------------------------------------------------------
+
+def test_record_when_the_topic_stays_unknown_then_it_fails_after_max_block_ms() -> None:
+    producer = stepped()
+    told: list[Any] = []
+    future = producer.enter(on_completion=lambda *what: told.append(what))
+    assert producer.turn() == 1000
+    assert producer.turn(advance=999) == 1
+    assert not future.done()
+    assert producer.turn(advance=1) == NEVER_MS or future.done()
+    error = future.exception(0)
+    assert isinstance(error, KafkaTimeoutError)
+    assert (error.phase, error.outcome) == ("metadata", "not_sent")
+    assert "Topic 'u' was not known within max.block.ms = 1000 ms" in str(error)
+    assert [(metadata, type(exception)) for metadata, exception in told] == [(None, KafkaTimeoutError)]
+    assert producer.held_bytes == 0
+    assert not producer.room.is_occupied
+    assert producer.total("record-error-total") == 0
+
+
+def test_record_when_delivery_timeout_is_the_smaller_then_that_ends_its_wait() -> None:
+    producer = stepped(delivery_timeout=400)
+    future = producer.enter()
+    producer.turn(advance=399)
+    assert not future.done()
+    producer.turn(advance=1)
+    assert "delivery.timeout.ms = 400 ms" in str(future.exception(0))
+
+
+def test_records_when_one_waited_for_memory_before_then_each_ends_at_its_own_time() -> None:
+    producer = stepped()
+    long = producer.enter(max_block_ms=1000)
+    short = producer.enter(max_block_ms=300)
+    assert producer.client.wakeup_count == 2, "the sender sleeps until the first one's end"
+    assert producer.turn() == 300
+    producer.turn(advance=300)
+    assert short.done()
+    assert not long.done()
+    producer.turn(advance=700)
+    assert long.done()
+    assert producer.held_bytes == 0
+
+
+def test_enter_when_max_block_is_0_then_it_fails_at_once_and_asks() -> None:
+    producer = stepped()
+    for partition in (None, 5):
+        with pytest.raises(KafkaTimeoutError) as caught:
+            producer.enter(partition=partition, max_block_ms=0)
+        assert (caught.value.phase, caught.value.outcome) == ("metadata", "not_sent")
+    assert "u" in producer.metadata.topics()
+    assert producer.metadata.time_to_next_update(0) == 0
+    producer.tell(2)
+    with pytest.raises(KafkaTimeoutError, match="Partition 5 of topic 'u' was not known"):
+        producer.enter(partition=5, max_block_ms=0)
+    assert producer.room.enter("u", 1, 0, None, None, None, b"v", (), None, 100, 0) is None
+    assert not producer.room.is_occupied
+
+
+@pytest.mark.parametrize(("code", "error_type"), [
+    (ErrorCode.INVALID_TOPIC_EXCEPTION, InvalidTopicError), (ErrorCode.TOPIC_AUTHORIZATION_FAILED, AuthorizationError)])
+def test_record_when_the_topic_is_refused_then_the_first_answer_fails_it(
+        code: ErrorCode, error_type: type[KafkaError]) -> None:
+    producer = stepped(max_block_ms=10**9)
+    for _ in range(2):  # the second send is not told by the first one's answer
+        future = producer.enter(max_block_ms=10**9)
+        producer.turn()
+        assert not future.done()
+        producer.tell(code=int(code))
+        producer.turn()
+        producer.turn()
+        error = future.exception(0)
+        assert type(error) is error_type
+        assert error.outcome == "not_sent"
+        assert "'u'" in str(error)
+        assert producer.held_bytes == 0
+
+
+def test_record_when_nobody_can_be_asked_then_the_error_of_all_metadata_fails_it_at_once() -> None:
+    producer = stepped()
+    futures = [producer.enter(), producer.enter(topic="w")]
+    producer.turn()
+    producer.metadata.fatal_error(AuthenticationError("no certificate"))
+    producer.turn()
+    producer.turn()
+    for future in futures:
+        assert type(future.exception(0)) is AuthenticationError
+    later = producer.enter()
+    producer.turn()
+    producer.turn()
+    assert not later.done(), "that error was told"
+
+
+def test_topic_when_two_brokers_do_not_know_it_for_ten_seconds_then_its_records_fail() -> None:
+    producer = stepped(max_block_ms=60_000)
+    future = producer.enter(max_block_ms=60_000)
+    for second in range(10):
+        producer.turn()
+        producer.tell(code=UNKNOWN, node_id=1 + second % 2, advance=1000)
+    producer.turn()
+    assert not future.done(), "nine seconds lie between the first answer and the last"
+    producer.tell(code=UNKNOWN, advance=1000)
+    producer.turn()
+    producer.turn()
+    error = future.exception(0)
+    assert type(error) is UnknownTopicOrPartitionError
+    assert error.outcome == "not_sent"
+    assert "Topic 'u'" in str(error)
+    assert producer.held_bytes == 0
+    later = producer.enter(max_block_ms=60_000)
+    producer.tell(code=UNKNOWN, node_id=2, advance=1000)
+    producer.turn()
+    producer.turn()
+    assert not later.done(), "ten seconds begin anew"
+
+
+def test_topic_when_one_of_two_brokers_does_not_know_it_then_its_records_wait_on() -> None:
+    producer = stepped(max_block_ms=60_000)
+    future = producer.enter(max_block_ms=60_000)
+    for _ in range(30):
+        producer.turn()
+        producer.tell(code=UNKNOWN, node_id=1, advance=1000)
+    producer.turn()
+    producer.turn()
+    assert not future.done()
+
+
+def test_topic_when_another_answer_comes_between_then_ten_seconds_begin_anew() -> None:
+    producer = stepped(max_block_ms=60_000)
+    future = producer.enter(max_block_ms=60_000)
+    for second in range(18):
+        code = int(ErrorCode.LEADER_NOT_AVAILABLE) if second == 9 else UNKNOWN
+        producer.tell(code=code, node_id=1 + second % 2, advance=1000)
+        producer.turn()
+    producer.turn()
+    assert not future.done()
+    producer.tell(1)
+    producer.turn()
+    assert values_of(producer) == [b"v"]
+
+
+def test_enter_when_the_name_is_not_allowed_then_invalid_topic_error() -> None:
+    producer = stepped()
+    with pytest.raises(InvalidTopicError):
+        producer.enter(topic="a b")
+    assert not producer.room.is_occupied
+
+
+# Memory --------------------------------------------------------------------------------------------------------------
+
+def pass_waits(monkeypatch: pytest.MonkeyPatch, producer: SteppedProducer) -> None:
+    """Callers' waits move the clock, and nothing comes meanwhile."""
+    def wait(cell: Any, timeout_s: float) -> bool:
+        producer.clock.advance(round(timeout_s * 1000))
+        return cell.acquire(blocking=False)
+
+    monkeypatch.setattr(producer.clock, "wait", wait)
+
+
+def fill_room(producer: SteppedProducer, topic: str = "u") -> list[Any]:
+    """Let records in as long as no caller would have to wait for memory."""
+    futures = []
+    while producer.accumulator.waiting.memory.available_bytes >= 3000:
+        futures.append(producer.enter(b"v" * 1000, topic=topic))
+    return futures
+
+
+def test_room_when_its_quarter_is_used_up_then_who_enters_waits_and_known_topics_go_on(
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    producer = stepped(memory=400_000)
+    pass_waits(monkeypatch, producer)
+    futures = fill_room(producer)
+    assert 95_000 < producer.held_bytes <= 100_000
+    with pytest.raises(BufferExhaustedError, match=r"the part of buffer\.memory for records whose topic") as caught:
+        producer.enter(b"v" * 2000, max_block_ms=1)
+    assert caught.value.outcome == "not_sent"
+    producer.append(0)
+    assert len(producer.incomplete()) == 1
+    producer.turn(advance=2000)
+    assert all(future.done() for future in futures)
+    producer.enter(b"v" * 1000)
+
+
+def test_room_when_a_record_is_above_its_part_then_it_is_let_in_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    producer = stepped(memory=40_000)
+    pass_waits(monkeypatch, producer)
+    producer.enter(b"v" * 20_000)
+    with pytest.raises(BufferExhaustedError):
+        producer.enter(max_block_ms=1)
+    producer.turn(advance=1000)
+    assert producer.held_bytes == 0
+
+
+def test_caller_when_he_waits_for_the_room_and_it_is_emptied_then_he_enters(monkeypatch: pytest.MonkeyPatch) -> None:
+    producer = stepped(memory=40_000)
+    fill_room(producer, "w")
+
+    def wait(cell: Any, timeout_s: float) -> bool:
+        producer.turn(advance=1000)  # those in the room expire
+        return cell.acquire(blocking=False)
+
+    monkeypatch.setattr(producer.clock, "wait", wait)
+    future = producer.enter(b"v" * 2000, max_block_ms=5000)
+    assert not future.done()
+    assert [record.future for record in producer.accumulator.waiting.incomplete()] == [future]
+    assert producer.accumulator.waiting.memory.queued_count == producer.pool.queued_count == 0
+
+
+def test_caller_when_it_is_all_memory_that_lacks_then_he_waits_for_that_and_enters(
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    producer = stepped(memory=40_000, batch_size=37_000)
+    producer.append(0)
+    producer.turn()
+    waits: list[int] = []
+
+    def wait(cell: Any, timeout_s: float) -> bool:
+        waits.append(producer.pool.queued_count)
+        if producer.client.in_flight:
+            producer.answer_all()
+        return cell.acquire(blocking=False)
+
+    monkeypatch.setattr(producer.clock, "wait", wait)
+    future = producer.enter(b"v" * 2000)
+    assert waits == [1], "in the line of all, with the others"
+    assert not future.done()
+    assert producer.accumulator.waiting.memory.queued_count == producer.pool.queued_count == 0
+
+
+def test_enter_when_the_room_is_full_inside_a_callback_then_it_fails_at_once() -> None:
+    producer = stepped(memory=40_000)
+    fill_room(producer)
+    producer.life.sender_ident = threading.get_ident()
+    with pytest.raises(BufferExhaustedError, match="a callback cannot wait"):
+        producer.enter(b"v" * 2000)
+
+
+# Exceptions in a turn ------------------------------------------------------------------------------------------------
+
+class Failing:
+    """Raises at the n-th call of any of some methods, as an allocation may."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, producer: SteppedProducer, at: int) -> None:
+        self.left = at
+        waiting, memory = producer.accumulator.waiting, producer.accumulator.waiting.memory
+        for owner, name in ((producer.accumulator, "take_over"), (waiting, "let_go"), (memory, "hand_over"),
+                            (memory.whole, "take_out"), (waiting, "move_to"), (memory, "release"),
+                            (waiting, "remove_if_empty"), (memory, "move")):
+            monkeypatch.setattr(owner, name, self._failing(getattr(owner, name)))
+
+    def _failing(self, real: Any) -> Any:
+        def call(*arguments: Any) -> Any:
+            self.left -= 1
+            if self.left == 0:
+                raise MemoryError
+            result = real(*arguments)
+            self.left -= 1
+            if self.left == 0:
+                raise MemoryError
+            return result
+        return call
+
+
+@pytest.mark.parametrize("at", range(1, 101))
+def test_turn_when_it_ends_half_way_then_every_record_is_stored_or_told_once_and_memory_comes_back(
+        monkeypatch: pytest.MonkeyPatch, at: int) -> None:
+    def choose(_topic: str, _key: Any, _key_bytes: Any, value: bytes, *_: Any) -> int:
+        if value == b"3":
+            raise ZeroDivisionError
+        return 9 if value == b"5" else int(value) % 2
+
+    producer = stepped(choose=choose)
+    told: list[int] = []
+    futures = [producer.enter(b"%d" % number, on_completion=lambda *_, number=number: told.append(number))
+               for number in range(8)]
+    producer.tell(2)
+    failing = Failing(monkeypatch, producer, at)
+    sent: dict[int, list[bytes]] = {0: [], 1: []}
+    for _ in range(30):
+        try:
+            producer.turn()
+        except MemoryError:
+            producer.sender.recover(producer.clock.now_ms())
+        for partition, _, _, values in producer.batches_on_wire():
+            sent[partition].extend(values)  # type: ignore[arg-type]
+        while producer.client.in_flight:
+            producer.answer_all()
+    assert failing.left <= 0, "it was raised"
+    failing.left = -1
+    producer.turn(advance=1000)  # number 5's partition never came
+    producer.turn()
+    assert all(future.done() for future in futures)
+    assert sorted(told) == list(range(8)), "each is told once"
+    assert sent == {0: [b"0", b"2", b"4", b"6"], 1: [b"1", b"7"]}
+    assert isinstance(futures[3].exception(0), ZeroDivisionError)
+    assert futures[5].exception(0).phase == "metadata"
+    assert producer.held_bytes == 0
+    assert producer.accumulator.waiting.memory.available_bytes == producer.accumulator.waiting.memory.total_bytes
+    assert not producer.room.is_occupied
+
+
+def test_abort_when_records_wait_then_they_fail_and_their_memory_is_back() -> None:
+    producer = stepped()
+    futures = [producer.enter(partition=partition) for partition in (0, None, 5)]
+    producer.tell(1)
+    producer.turn()
+    assert producer.accumulator.incomplete_record_count() == 3
+    producer.sender.abort(ProducerClosedError("closed"))
+    assert [type(future.exception(0)) for future in futures[2:]] == [ProducerClosedError]
+    assert all(future.done() for future in futures)
+    assert producer.held_bytes == 0
+    assert producer.accumulator.incomplete_record_count() == 0
+    assert not producer.accumulator.has_incomplete()
+
+
+def test_abort_when_a_move_ended_half_way_then_its_records_are_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    producer = stepped()
+    told: list[Any] = []
+    future = producer.enter(partition=0, on_completion=lambda *what: told.append(what))
+    producer.tell(1)
+    Failing(monkeypatch, producer, 4)  # the batch is in its list, the future does not look there
+    with pytest.raises(MemoryError):
+        producer.turn()
+    assert producer.sender.abort(ProducerClosedError("closed")) == 1
+    assert isinstance(future.exception(0), ProducerClosedError)
+    assert len(told) == 1
+    assert producer.held_bytes == 0
+
+
+def test_enter_when_closed_then_the_refusal_of_the_producers_life() -> None:
+    producer = stepped()
+    producer.life.begin_closing("the test", None)
+    producer.accumulator.close()
+    with pytest.raises(ProducerClosedError):
+        producer.enter()
+    assert not producer.accumulator.has_incomplete()
+
+
+def test_enter_when_a_signals_handler_comes_in_the_middle_of_it_then_illegal_state_error() -> None:
+    producer = stepped()
+    with producer.accumulator.waiting.lock:
+        assert producer.accumulator.is_inside_append()
+        assert producer.accumulator.is_inside_any_append()
+        with pytest.raises(IllegalStateError, match="in the middle of a send"):
+            producer.enter()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_result_when_a_record_waits_and_the_process_forks_then_forked_in_the_child() -> None:
+    producer = stepped()
+    future = producer.enter()
+    producer.life.mark_forked()
+    with pytest.raises(IllegalStateError, match="before the process was forked"):
+        future.result(0)
+
+
+# Interrupted callers -------------------------------------------------------------------------------------------------
+
+def test_enter_when_interrupted_at_any_line_then_nothing_is_stuck() -> None:
+    """Ctrl-C at each line in turn: the record is in the room or it is not, and memory says the same."""
+    done = False
+    at = 0
+    while not done:
+        at += 1
+        assert at < 1000
+        producer = stepped()
+        producer.enter(b"before")
+        left = at
+
+        def trace(frame: Any, event: str, _argument: Any) -> Any:
+            nonlocal left
+            # The end of a `with` counts as its line, too; no signal arrives between that and the lock's release.
+            if event == "line" and "/pyproducer/" in frame.f_code.co_filename.replace(os.sep, "/") and not (
+                    linecache.getline(frame.f_code.co_filename, frame.f_lineno).lstrip().startswith("with ")):
+                left -= 1
+                if left == 0:
+                    raise KeyboardInterrupt
+            return trace
+
+        woken = producer.client.wakeup_count
+        before = sys.gettrace()
+        sys.settrace(trace)
+        try:
+            producer.enter(b"interrupted", topic="other")
+            done = True
+        except KeyboardInterrupt:
+            pass
+        finally:
+            sys.settrace(before)
+        waiting = producer.accumulator.waiting
+        assert not waiting.lock._is_owned()  # type: ignore[attr-defined]
+        records = waiting.incomplete()
+        assert producer.held_bytes == sum(record.reserved_bytes for record in records)
+        assert waiting.memory.total_bytes - waiting.memory.available_bytes == producer.held_bytes
+        if len(records) == 2 and not done:
+            assert producer.client.wakeup_count > woken, f"line {at}: nobody tells the sender"
+        producer.enter(b"after", topic="other")
+        producer.turn(advance=1000)
+        assert producer.held_bytes == 0
+        assert waiting.memory.queued_count == producer.pool.queued_count == 0
+        assert not producer.room.is_occupied
+    assert at > 40, "the lines of enter() were traced"
