@@ -295,6 +295,10 @@ def test_rows_are_sorted_alike(partitions: list[int], count: int, data: Any) -> 
         twin.OpenBatch("result", 99), array("q", [0]), array("i", [3]), 0, 1),
     lambda twin: twin.ColumnChunk(1, twin.items_column((b"a",), 0, 1), None, None, None).assign(
         array("i", [0]), 1, array("i", [0]), 0),
+    lambda twin: twin.ColumnChunk(0, twin.items_column((b"a",), 0, 1), None, None, None).assign(
+        array("i", [-1]), 0, array("i", [0]), 0),
+    lambda twin: twin.ColumnChunk(0, twin.items_column((b"a",), 0, 1), None, None, None).assign(
+        array("i", [-1]), 1, array("i"), 0),
 ])
 def test_wrong_arguments_raise_the_same_exception(call: Any) -> None:
     errors = []

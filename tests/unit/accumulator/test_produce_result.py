@@ -191,6 +191,20 @@ def test_batch_when_it_is_done_then_takes_no_record_any_more(how):
     assert batch.try_append(1, None, b"late", (), None) is None
 
 
+@pytest.mark.parametrize("how", ["stored", "failed"])
+def test_batch_when_it_is_done_then_it_lets_go_of_its_futures(how):
+    """The road holds the last batch of each partition, however long nothing is sent there."""
+    batch, futures = make_batch(3)
+    assert len(batch.open.futures) == 3
+    if how == "stored":
+        batch.complete(1)
+    else:
+        batch.fail(lambda index: DisconnectedError("gone"))
+    assert batch.open.futures == []
+    assert batch.future_count == 3
+    assert all(future.done() for future in futures)
+
+
 def test_split_when_the_new_size_changes_nothing_halves_instead():
     batch = ProducerBatch(TP, created_ms=0, write_limit_bytes=10_000, reserved_bytes=0)
     for i in range(4):

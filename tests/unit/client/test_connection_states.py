@@ -86,6 +86,14 @@ def test_backoff_when_the_connection_was_ready_then_starts_again_small():
     assert connections.connection_delay_ms(1, 20_000) == 50
 
 
+def test_throttle_when_the_node_was_never_connected_then_nothing_is_kept():
+    connections = states()
+    connections.throttle(7, 400)
+    assert connections.throttle_delay_ms(7, 0) == 0
+    assert connections.get(7) is None
+    assert connections.can_connect(7, 0)
+
+
 def test_setup_timeout_when_connecting_fails_then_grows_and_resets():
     connections, timeouts = states(), []
     for attempt in range(4):

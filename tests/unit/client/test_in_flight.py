@@ -90,6 +90,15 @@ def test_timed_out_nodes_when_the_answer_is_one_ms_late():
     assert requests.nodes_with_timed_out_requests(151) == [2]
 
 
+def test_timed_out_nodes_when_an_earlier_request_was_answered_then_the_next_is_not_late_at_its_deadline():
+    requests = InFlightRequests(5)
+    requests.add(in_flight(1, sent_ms=0, timeout_ms=100))
+    requests.add(in_flight(2, sent_ms=0, timeout_ms=200))
+    requests.complete_next(1)
+    assert requests.nodes_with_timed_out_requests(200) == []
+    assert requests.nodes_with_timed_out_requests(201) == [2]
+
+
 def test_timed_out_nodes_when_a_later_request_has_the_shorter_timeout():
     requests = InFlightRequests(5)
     requests.add(in_flight(sent_ms=0, timeout_ms=1000))

@@ -103,6 +103,23 @@ def test_add_when_a_request_is_under_way_then_asked_again():
     assert (following.topics, following.is_partial) == (["b"], True)
 
 
+def test_request_update_when_a_new_topic_is_asked_for_then_its_answer_does_not_stand_for_all():
+    """A leader that moved would be looked for again only after metadata.max.age.ms."""
+    md = metadata()
+    md.add("old", 0)
+    answer(md, 0, topic_row("old", 1))
+    md.add("new", 1000)
+    request = md.next_request(1000)
+    assert request.is_partial
+    md.request_update()
+    cluster = ScriptedCluster()
+    cluster.topics = {"new": topic_row("new", 1)}
+    md.update(cluster.metadata(request.body()), 13, 1000, request=request)
+    assert md.time_to_next_update(1000) == 100
+    following = md.next_request(1100)
+    assert (following.topics, following.is_partial) == (["new", "old"], False)
+
+
 def test_answers_without_news_when_repeated_then_the_backoff_grows():
     md, now_ms, waits = metadata(), 0, []
     md.add("missing", 0)
@@ -300,6 +317,16 @@ def test_rebootstrap_when_soft_then_partitions_and_leaders_stay():
     assert [node.node_id for node in md.nodes_to_ask()] == [-1, -2, 1, 2]
     assert md.fetch().leader_for(TopicPartition("t", 0)) is not None
     assert md.time_to_next_update(200) == 0
+
+
+def test_rebootstrap_when_soft_and_a_node_has_the_id_0_then_it_is_asked_as_well():
+    """Kafka's own examples number brokers from 0 on."""
+    md, cluster = metadata(), ScriptedCluster()
+    cluster.nodes = [Node(0, "host-0", 9092), Node(1, "host-1", 9092)]
+    request = md.next_request(0)
+    md.update(cluster.metadata(request.body()), 13, 0, request=request)
+    md.rebootstrap(forget_leaders=False)
+    assert [node.node_id for node in md.nodes_to_ask()] == [-1, -2, 0, 1]
 
 
 def test_rebootstrap_when_hard_then_partitions_stay_without_leaders_and_lower_epochs_count():

@@ -75,6 +75,19 @@ def test_send_when_the_node_is_not_ready_then_illegal_state():
         setup.client.send(find_coordinator(setup, node_id=2), setup.now_ms)
 
 
+@pytest.mark.parametrize("why", ["full", "throttled"])
+def test_send_when_a_connected_node_takes_no_more_requests_then_illegal_state_and_nothing_is_sent(why):
+    setup = ready_setup(max_in_flight=1)
+    setup.client.send(find_coordinator(setup), setup.now_ms)
+    if why == "throttled":
+        setup.selector.respond(setup.selector.requests[-1], {"throttle_time_ms": 400, "coordinators": []})
+        setup.poll()
+    sent, in_flight = len(setup.selector.requests), setup.client.in_flight_request_count()
+    with pytest.raises(IllegalStateError, match="Attempt to send a request to node 1 which is not ready"):
+        setup.client.send(find_coordinator(setup), setup.now_ms)
+    assert (len(setup.selector.requests), setup.client.in_flight_request_count()) == (sent, in_flight)
+
+
 def test_send_when_no_version_is_in_common_then_the_response_says_so_and_nothing_is_sent():
     setup, ended = Setup(), []
     setup.cluster.versions[ApiKeys.FIND_COORDINATOR] = (9, 9)

@@ -110,3 +110,38 @@ def test_numbers_when_their_type_is_another_then_refused_by_its_name(
     with pytest.raises(TypeError, match=f"{name} must be a list of int or None, or an Arrow array of {allowed}, got"):
         facade.producer.send_batch("t", [b"v"], **column)
     assert facade.broker.sent == []
+
+
+class BrokenArray:
+    """An array of another library that cannot be handed over."""
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    def __arrow_c_array__(self, _requested_schema: object = None) -> object:
+        raise self._error
+
+
+class BrokenStream:
+    """The same in chunks."""
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    def __arrow_c_stream__(self, _requested_schema: object = None) -> object:
+        raise self._error
+
+
+@pytest.mark.parametrize("serializer", [None, lambda _topic, _headers, data: data], ids=["columns", "rows"])
+@pytest.mark.parametrize("error", [
+    TypeError("no"), pyarrow.ArrowInvalid("no"), pyarrow.ArrowNotImplementedError("no")], ids=repr)
+@pytest.mark.parametrize("make", [BrokenArray, BrokenStream])
+@pytest.mark.parametrize("name", ["values", "keys", "headers", "timestamps", "partitions"])
+def test_array_when_its_library_cannot_hand_it_over_then_refused_by_the_name_of_its_type(
+        facades: Facades, name: str, make: type[Any], error: Exception, serializer: Any) -> None:
+    facade = facades(serializers=(None, serializer))
+    words = f"^{name} must be a list or an Arrow array, got {make.__name__}$"
+    with pytest.raises(TypeError, match=words) as refused:
+        facade.producer.send_batch("t", **{"values": [b"v"], name: make(error)})
+    assert refused.value.__cause__ is error
+    assert facade.broker.sent == []

@@ -116,6 +116,31 @@ def test_send_when_the_partitioner_gives_the_first_or_the_last_partition_then_it
         assert facade.broker.sent == [("t", given, [b"v"])]
 
 
+def test_send_when_records_have_keys_then_a_partitioner_of_the_applications_is_asked_for_each(
+        facades: Facades) -> None:
+    asked: list[bytes] = []
+
+    def choose(_topic: str, key: bytes, *_arguments: object) -> int:
+        asked.append(key)
+        return 1 - partition_for(key, 2)  # never where the hash of the key would lead
+
+    facade = facades(**{"partitioner.class": choose})
+    facade.know()
+    keys = [b"key-%d" % number for number in range(6)]
+    sends = [lambda key: facade.producer.send("t", b"v", key=key),
+             lambda key: facade.producer.send(ProducerRecord("t", b"v", key, headers=[("h", b"1")])),
+             lambda key: facade.producer.send_batch("t", [b"v"], keys=[key])]
+    for send in sends:
+        asked.clear()
+        facade.broker.records.clear()
+        facade.broker.sent.clear()
+        for key in keys:
+            send(key).result(GIVE_UP_S)
+        assert asked == keys
+        assert [record.key for record in facade.broker.records] == keys
+        assert [partition for _, partition, _ in facade.broker.sent] == [1 - partition_for(key, 2) for key in keys]
+
+
 def test_send_batch_when_the_partitioner_fails_for_one_row_then_the_others_are_sent(facades: Facades) -> None:
     facade = facades(**{"partitioner.class": lambda _topic, key, *_arguments: int(key)})
     metadata = facade.producer.send_batch("t", [b"a", b"b", b"c"], keys=[b"1", b"2", b"0"]).result(GIVE_UP_S)
@@ -838,6 +863,19 @@ def test_interceptor_when_rows_find_no_memory_then_it_is_told_of_each(facades: F
         future = facade.producer.send_batch("t", [b"a", b"b"], partitions=[1, 1])
     assert len(future.result(0).errors) == 2
     assert events == [("interceptor", ("t", 1, -1), BufferExhaustedError)] * 2
+
+
+def test_interceptor_when_the_partitioner_fails_for_a_row_then_it_is_told_of_an_unknown_partition(
+        facades: Facades) -> None:
+    def choose(*_arguments: object) -> int:
+        raise LookupError("nowhere")
+
+    events: list[Any] = []
+    facade = facades(**{"interceptor.classes": [Seeing(events)], "partitioner.class": choose})
+    facade.know()
+    metadata = facade.producer.send_batch("t", [b"a", b"b"]).result(GIVE_UP_S)
+    assert {row: type(error) for row, error in metadata.errors.items()} == {0: LookupError, 1: LookupError}
+    assert events == [("interceptor", ("t", -1, -1), LookupError)] * 2
 
 
 def test_interceptor_when_it_changes_the_record_then_that_is_sent(facades: Facades) -> None:

@@ -14,6 +14,7 @@ from pyproducer.accumulator.life import UNOWNED
 from pyproducer.common.errors import ApiError
 from pyproducer.producer.columns import int_column, to_items
 from pyproducer.producer.send_batch import BatchSender
+from tests.unit.producer.facade import GIVE_UP_S
 
 
 def sender(*, has_split=False, large=262_144, memory=32 << 20):
@@ -88,3 +89,38 @@ def test_pyarrow_is_not_imported_for_lists(monkeypatch):
 def test_int_column_when_an_item_is_wrong_then_the_row_is_named(name, column, error, words):
     with pytest.raises(error, match=words):
         int_column(name, column, len(column), -1)
+
+
+def passing(_topic, _headers, data):
+    """A serializer that is there, so that rows are sent one by one."""
+    return data
+
+
+ROADS = pytest.mark.parametrize("serializer", [None, passing], ids=["columns", "rows"])
+
+
+@ROADS
+@pytest.mark.parametrize("count", [0, 1, 3])
+@pytest.mark.parametrize(("name", "item"), [
+    ("keys", b"k"), ("headers", [("h", b"1")]), ("timestamps", 5), ("partitions", 0)])
+def test_columns_when_one_is_not_as_long_as_the_values_then_refused_by_its_name(
+        facades, serializer, name, item, count):
+    facade = facades(serializers=(None, serializer))
+    with pytest.raises(ValueError, match=f"^{name} has {count} rows and values has 2: every column must have one item"):
+        facade.producer.send_batch("t", [b"a", b"b"], **{name: [item] * count})
+    facade.producer.flush(GIVE_UP_S)
+    assert facade.broker.sent == []
+    assert facade.is_memory_whole()
+
+
+@ROADS
+@pytest.mark.parametrize("column", ["ab", b"ab", bytearray(b"ab"), memoryview(b"ab"), {0: 1, 1: 2}, 5],
+                         ids=lambda column: type(column).__name__)
+@pytest.mark.parametrize("name", ["values", "keys", "headers", "timestamps", "partitions"])
+def test_columns_when_one_is_a_single_value_then_refused_and_not_taken_item_by_item(
+        facades, serializer, name, column):
+    facade = facades(serializers=(None, serializer))
+    with pytest.raises(TypeError, match=f"^{name} must be a list or an Arrow array, got {type(column).__name__}$"):
+        facade.producer.send_batch("t", **{"values": [b"a", b"b"], name: column})
+    facade.producer.flush(GIVE_UP_S)
+    assert facade.broker.sent == []

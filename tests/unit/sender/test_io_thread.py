@@ -8,9 +8,11 @@ import pytest
 
 from pyproducer.accumulator.life import LifeState
 from pyproducer.common.error_codes import ErrorCode
-from pyproducer.common.errors import AuthorizationError, ProducerClosedError
+from pyproducer.common.errors import AuthorizationError, KafkaError, ProducerClosedError
+from pyproducer.common.waiting import Cell
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.sender.io_thread import IoThread
+from tests.support.clock import ManualClock
 from tests.unit.sender.stepped_producer import SteppedProducer
 
 GIVE_UP_SECONDS = 60
@@ -69,6 +71,39 @@ def test_close_when_a_turn_raises_then_the_thread_goes_on_with_the_next(caplog: 
     thread.run_to_the_end()
     assert sorted(producer.told_names()) == ["a", "b"]
     assert "Uncaught error in the sender thread" in caplog.text
+
+
+@pytest.mark.parametrize("good_turns", [0, 1, 2])
+def test_turns_when_ten_in_a_row_raise_then_the_producer_is_dead_however_many_did_well_before(good_turns: int) -> None:
+    producer = SteppedProducer(idempotent=False)
+    turns: list[str] = []
+
+    class Failing:
+        """Nine turns raise, then one or more do well, and from then on each raises."""
+
+        def run_once(self, now_ms: int, longest_wait_ms: int = 0) -> None:
+            is_good = 9 <= len(turns) < 9 + good_turns
+            turns.append("good" if is_good else "bad")
+            if not is_good:
+                raise RuntimeError("a bug")
+
+        def recover(self, now_ms: int) -> None:
+            """Nothing is on its way."""
+
+        def abort(self, error: KafkaError) -> int:
+            return 0
+
+    class Hasty(ManualClock):
+        """The thread does not pause after a failed turn."""
+
+        def wait(self, cell: Cell, timeout_s: float | None) -> bool:
+            return False
+
+    IoThread(Failing(), producer.client, producer.accumulator, producer.life, Hasty(),
+             producer.accumulator.close).start()
+    assert producer.life.await_end(GIVE_UP_SECONDS), "the thread did not end"
+    assert producer.life.state is LifeState.DEAD
+    assert turns == ["bad"] * 9 + (["good"] * good_turns + ["bad"] * 10 if good_turns else ["bad"])
 
 
 def test_forced_close_when_records_are_left_then_the_outcome_of_each_says_whether_it_may_be_in_the_log() -> None:

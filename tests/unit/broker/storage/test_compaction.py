@@ -106,6 +106,26 @@ def test_compact_merges_small_neighbours(open_log: LogMaker) -> None:
     assert [record.value for record in stored(log)] == [b"99" * 50, b"segment"]
 
 
+def test_compact_when_the_log_begins_far_from_0_then_small_neighbours_are_merged_too(
+        open_log: LogMaker, tmp_path: Path) -> None:
+    directory = tmp_path / "far-0"
+    directory.mkdir()
+    (directory / f"{2**40:020d}.log").touch()
+    log = open_log(directory)
+    for number in range(30):
+        append(log, (b"key-%d" % number, b"%d" % number * 20))
+    roll(log)
+    append(log, (b"key-0", b"newer"))
+    roll(log)
+    assert log.log_start_offset == 2**40
+    before = len(list(directory.glob("*.log")))
+    log.config = log.config._replace(segment_bytes=100_000)
+    assert compact(log, LATER_MS) > 0
+    assert before > 3
+    assert len(list(directory.glob("*.log"))) == 2, "one that is compacted, and the active one"
+    assert len(stored(log)) == 32
+
+
 def test_compact_when_it_is_done_then_the_new_files_have_their_indexes(open_log: LogMaker) -> None:
     """Kafka's tools read them beside a broker that runs; the old ones would point into records that moved."""
     log = open_log(index_interval_bytes=200)
@@ -211,6 +231,23 @@ def test_aborted_records_go_and_hide_nothing(open_log: LogMaker) -> None:
     again = open_log()
     assert again.last_stable_offset == again.log_end_offset
     assert stored(again) == seen
+
+
+@pytest.mark.parametrize("control_type", [ControlRecordType.ABORT, ControlRecordType.COMMIT])
+def test_compact_when_a_key_has_the_bytes_of_a_markers_key_then_the_marker_does_not_hide_its_record(
+        open_log: LogMaker, control_type: ControlRecordType) -> None:
+    log = open_log()
+    key = bytes([0, 0, 0, control_type])
+    append(log, (key, b"the application's"))
+    append(log, (b"k", b"older"))
+    append(log, (b"k", b"1"), producer_id=9, producer_epoch=1, base_sequence=0, is_transactional=True)
+    log.append_marker(control_type, producer_id=9, producer_epoch=1, coordinator_epoch=0, leader_epoch=0,
+                      timestamp_ms=START_MS)
+    append(log, (b"k", b"newest"))
+    roll(log)
+    assert compact(log, LATER_MS) > 0
+    assert [(record.key, record.value) for record in stored(log)[:2]] == [
+        (key, b"the application's"), (b"k", b"newest")]
 
 
 def test_death_at_any_step_of_the_swap_loses_and_doubles_nothing(open_log: LogMaker, tmp_path: Path) -> None:

@@ -309,6 +309,27 @@ def test_close_writes_kafkas_index_files(logs: Logs) -> None:
             for at in range(0, len(times), 12)] == [(START_MS + 1001, 3), (START_MS + 2001, 5)]
 
 
+def test_close_when_batches_share_the_largest_timestamp_then_the_time_index_names_the_first(logs: Logs) -> None:
+    """As Kafka's: who looks for that time must not begin behind records that have it."""
+    log = logs.open()
+    for number in (0, 1, 1, 0):
+        append(log, number)
+    log.close()
+    times = (logs.directory / "00000000000000000000.timeindex").read_bytes()
+    assert [(int.from_bytes(times[:8], "big"), int.from_bytes(times[8:], "big"))] == [(START_MS + 1001, 3)]
+
+
+def test_close_when_somebody_still_has_a_segment_then_its_file_is_closed_all_the_same(logs: Logs) -> None:
+    log = logs.open(segment_bytes=300)
+    fill(log, 3)
+    segments = list(log._view[0])
+    assert len(segments) > 1
+    log.close()
+    for segment in segments:
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            segment.file.read(0, 1)
+
+
 def test_delete_removes_the_folder_and_readers_keep_what_they_have(logs: Logs) -> None:
     log = logs.open()
     fill(log, 3)

@@ -9,6 +9,10 @@ import pytest
 
 from pyproducer.common.errors import ConfigError
 from pyproducer.producer.config import CONFIG_TABLE, ProducerConfig
+from pyproducer.producer.config.rows_client import CLIENT
+from pyproducer.producer.config.rows_delivery import DELIVERY
+from pyproducer.producer.config.rows_sasl import SASL
+from pyproducer.producer.config.rows_tls import TLS
 
 SERVERS = {"bootstrap.servers": "localhost:9092"}
 
@@ -18,6 +22,13 @@ def test_config_when_only_servers_are_given_then_every_setting_has_its_default()
     changed = {"bootstrap.servers": (("localhost", 9092),), "acks": "-1", "client.id": config.client_id}
     assert dict(config) == {key: setting.default for key, setting in CONFIG_TABLE.items()} | changed
     assert len(config) == 112 + 1
+
+
+def test_config_when_it_is_walked_then_the_settings_come_section_by_section() -> None:
+    """Who prints the settings of a producer has first what decides its delivery, and the same order each time."""
+    keys = [row.key for section in (DELIVERY, CLIENT, TLS, SASL) for row in section]
+    config = ProducerConfig({"linger.ms": 9, **SERVERS})
+    assert [key for key in config if key in keys] == keys
 
 
 def test_values_when_read_by_key_or_attribute_then_the_same() -> None:

@@ -72,6 +72,18 @@ NUMBERS: dict[str, tuple[float | None, float | None, float | None]] = {
 }
 
 
+# The same of each setting that is on or off.
+SWITCHES = {
+    "enable.idempotence": True,
+    "partitioner.adaptive.partitioning.enable": True,
+    "partitioner.ignore.keys": False,
+    "transaction.two.phase.commit.enable": False,
+    "enable.metrics.push": True,
+    "sasl.oauthbearer.assertion.claim.jti.include": False,
+    "sasl.oauthbearer.header.urlencode": False,
+}
+
+
 def test_numbers_when_read_then_defaults_and_bounds_are_those_of_java() -> None:
     found = {}
     for key, setting in CONFIG_TABLE.items():
@@ -79,6 +91,11 @@ def test_numbers_when_read_then_defaults_and_bounds_are_those_of_java() -> None:
         if type(setting.default) in (int, float) or isinstance(setting.allowed, Range):
             found[key] = (setting.default, bounds.low, bounds.high)
     assert found == NUMBERS
+
+
+def test_switches_when_read_then_defaults_are_those_of_java() -> None:
+    found = {key: setting.default for key, setting in CONFIG_TABLE.items() if setting.type is Type.BOOLEAN}
+    assert found == SWITCHES
 
 
 def test_rows_when_read_then_every_part_is_of_its_kind() -> None:

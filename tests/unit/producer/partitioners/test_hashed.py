@@ -24,6 +24,7 @@ def partition(partitioner: Partitioner, key: bytes | None, count: int = 10007) -
 @pytest.mark.parametrize(("data", "expected"), [
     (b"", 2**32 - 0x811C9DC5), (b"a", 2**32 - 0xE40C292C), (b"foobar", 2**32 - 0xBF9CF968), (b"b", 2**32 - 0xE70C2DE5),
     (b"foo", 2**32 - 0xA9F37ED7), (b"foob", 0x3F5076EF), (b"fooba", 0x39AAA18A),
+    (b"fo", 0x6222E842),
 ])
 def test_fnv1a_when_hashed_then_the_absolute_value_of_the_signed_hash(data: bytes, expected: int) -> None:
     assert fnv1a(data) == expected
