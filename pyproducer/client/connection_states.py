@@ -147,7 +147,6 @@ class NodeConnectionState:
     def forget_addresses(self) -> None:
         """Resolve again on the next connect: the addresses of a broker that was reached may have changed."""
         self._addresses = []
-        self._next_address = 0
 
 
 class ClusterConnectionStates:
@@ -239,7 +238,6 @@ class ClusterConnectionStates:
         state.failed_setups = 0
         state.reconnect_backoff_ms = self._reconnect_backoff.backoff_ms(0)
         state.setup_timeout_ms = self._setup_timeout.backoff_ms(0)
-        state.setup_deadline_ms = NEVER_MS
         self._preparing.pop(node_id, None)
 
     def disconnected(self, node_id: int, now_ms: int, error: Exception | None = None) -> None:
