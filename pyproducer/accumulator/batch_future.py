@@ -9,7 +9,6 @@ Source:  ours. A batch of the accumulator holds ranges of rows instead of a futu
 from __future__ import annotations
 
 import logging
-import threading
 from array import array
 from collections.abc import Callable, Generator, Iterable
 from typing import Any, NamedTuple
@@ -83,7 +82,7 @@ class BatchFuture:
 
     def __init__(self, topic: str, partitions: array[int], timestamps: array[int], life: Life = UNOWNED) -> None:
         count = len(partitions)
-        self._lock = threading.Lock()  # guards _left, _told, _errors, _is_done, _callbacks; innermost
+        self._lock = life.locks.lock()  # guards _left, _told, _errors, _is_done, _callbacks; innermost
         self._left = count + 1  # the call itself is the one more, so that no future is done while rows are handed over
         # By a range's first row: how many rows it told of. Who failed half way in telling tells again, and its rows
         # count once. `_untold` is what is left for ranges to tell.
@@ -93,7 +92,7 @@ class BatchFuture:
         self._callbacks: list[Callable[[BatchFuture], object]] = []
         self._is_told = False  # the done callbacks ran
         self._life = life
-        self._waiters = Waiters()
+        self._waiters = Waiters(life.locks.cell)
         # By partition: the outcome of the batch that holds the last rows. The caller's until hand-over ends.
         self._hurry: dict[int, ProduceRequestResult] = {}
         self._metadata = BatchMetadata(topic, array("q", (-1,)) * count, partitions, timestamps, {})

@@ -14,7 +14,6 @@ the pool is dirty, and whoever finds it so counts the lists.
 
 from __future__ import annotations
 
-import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -23,7 +22,7 @@ from typing import Protocol, TypeVar
 from pyproducer.accumulator.life import UNOWNED, Life
 from pyproducer.common.clock import Clock
 from pyproducer.common.errors import BufferExhaustedError
-from pyproducer.common.waiting import Cell, new_cell
+from pyproducer.common.waiting import Cell
 
 
 class Holder(Protocol):
@@ -53,21 +52,20 @@ class BufferPool:
         total_bytes: buffer.memory.
         clock: For deadlines.
         life: The producer's: its sender thread does not wait for memory that only it can give back.
-
-    Attributes:
-        on_exhausted: Told when a caller begins to wait: what lingers should go now.
         count_held: Counts what all lists hold, in bytes.
+        on_exhausted: Told when a caller begins to wait: what lingers should go now.
     """
 
-    def __init__(self, total_bytes: int, clock: Clock, life: Life = UNOWNED) -> None:
+    def __init__(self, total_bytes: int, clock: Clock, life: Life = UNOWNED, *,
+                 count_held: Callable[[], int], on_exhausted: Callable[[], None] = lambda: None) -> None:
         self.total_bytes = total_bytes
-        self.on_exhausted: Callable[[], None] = lambda: None
-        self.count_held: Callable[[], int] = lambda: 0
+        self._count_held = count_held
+        self._on_exhausted = on_exhausted
         self._clock = clock
         self._life = life
         # Guards all fields below; taken after a partition's lock, never before. Reentrant: a signal's handler that came
         # in the middle may ask what is available.
-        self._lock = threading.RLock()
+        self._lock = life.locks.rlock()
         self._held_bytes = 0
         self._is_dirty = False
         # Weak, so that who was interrupted and could not leave his place is seen to be gone.
@@ -175,7 +173,7 @@ class BufferPool:
 
     def _available(self) -> int:
         if self._is_dirty:
-            self._held_bytes = self.count_held()
+            self._held_bytes = self._count_held()
             self._is_dirty = False
         return self.total_bytes - self._held_bytes
 
@@ -207,13 +205,13 @@ class Place:
         self._size_bytes = size_bytes
         self._max_block_ms = max_block_ms
         self._deadline_ms = pool._clock.now_ms() + max_block_ms
-        self.cell = new_cell()
+        self.cell = pool._life.locks.cell()
         self._waiter = weakref.ref(self.cell)
         with pool._lock:
             pool._waiters.append(self._waiter)
             # What came back between the charge that failed and this line rang nobody: the first wait looks again.
             pool._ring_first()
-        pool.on_exhausted()
+        pool._on_exhausted()
 
     def wait(self) -> None:
         """Wait until it is worth to ask for memory again.

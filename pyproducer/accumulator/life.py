@@ -38,7 +38,7 @@ from pyproducer.common.errors import (
     ProducerDeadError,
 )
 from pyproducer.common.timeouts import checked_timeout
-from pyproducer.common.waiting import Cell, Waiters
+from pyproducer.common.waiting import SYSTEM_LOCKS, Cell, Locks, Waiters
 
 _NOBODY = 0
 
@@ -65,8 +65,15 @@ _MOVES: dict[LifeState, tuple[LifeState, ...]] = {
 class Life:
     """One producer's life.
 
+    Args:
+        client_id: Whose.
+        clock: For deadlines, and where callers wait.
+        locks: Makes the locks and cells of all that has this life.
+        is_inside_append: See the attribute.
+
     Attributes:
         client_id: Whose.
+        locks: What was given.
         state: Where it is; written here only.
         sender_ident: The ident of the sender thread, 0 before it runs.
         cause: Why it died, or None.
@@ -74,18 +81,20 @@ class Life:
         is_inside_append: Whether the current thread is in the middle of an append, in a signal's handler for one.
     """
 
-    def __init__(self, client_id: str, clock: Clock) -> None:
+    def __init__(self, client_id: str, clock: Clock, locks: Locks = SYSTEM_LOCKS,
+                 is_inside_append: Callable[[], bool] = lambda: False) -> None:
         self.client_id = client_id
+        self.locks = locks
         self.state = LifeState.OPEN
         self.sender_ident = _NOBODY
         self.cause: BaseException | None = None
         self.is_over = False
-        self.is_inside_append: Callable[[], bool] = lambda: False
+        self.is_inside_append = is_inside_append
         self._clock = clock
-        self._lock = threading.RLock()  # a finalizer may close in the middle of a move
+        self._lock = locks.rlock()  # a finalizer may close in the middle of a move
         self._force_at_ms: int | None = None
         self._closed_by = ""
-        self._over = Waiters()
+        self._over = Waiters(locks.cell)
 
     @property
     def is_open(self) -> bool:
@@ -138,7 +147,7 @@ class Life:
 
     def mark_forked(self) -> None:
         """In a child process. Its one thread is the caller: a lock that another one held is held for ever."""
-        self._lock = threading.RLock()
+        self._lock = self.locks.rlock()
         self.state = LifeState.FORKED
         self.sender_ident = _NOBODY
 

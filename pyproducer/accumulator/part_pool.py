@@ -11,7 +11,7 @@ whoever finds either dirty counts the lists.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from pyproducer.accumulator.buffer_pool import BufferPool, H, Holder, Holders, Place
 from pyproducer.accumulator.life import UNOWNED, Life
@@ -26,10 +26,12 @@ class PartPool(BufferPool):
         total_bytes: The part.
         clock: For deadlines.
         life: The producer's.
+        count_held: Counts what the part's lists hold, in bytes.
     """
 
-    def __init__(self, whole: BufferPool, total_bytes: int, clock: Clock, life: Life = UNOWNED) -> None:
-        super().__init__(total_bytes, clock, life)
+    def __init__(self, whole: BufferPool, total_bytes: int, clock: Clock, life: Life = UNOWNED, *,
+                 count_held: Callable[[], int]) -> None:
+        super().__init__(total_bytes, clock, life, count_held=count_held)
         self.whole = whole
 
     def charge(self, batch: H, batches: Holders[H], place: Place | None = None,

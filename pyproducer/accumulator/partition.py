@@ -9,8 +9,8 @@ Source:  Java RecordAccumulator.TopicInfo (4.1). Differs from Java: a batch stay
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Sequence
+from _thread import RLock
+from collections.abc import Callable, Sequence
 
 from pyproducer.accumulator.batch_state import READ_BY_A_REQUEST, WAITING, BatchState
 from pyproducer.accumulator.produce_result import OnCompletion
@@ -30,10 +30,10 @@ class Partition:
 
     __slots__ = ("_future_count", "batches", "lock", "topic_partition")
 
-    def __init__(self, topic_partition: TopicPartition) -> None:
+    def __init__(self, topic_partition: TopicPartition, make_lock: Callable[[], RLock]) -> None:
         self.topic_partition = topic_partition
         # Taken before the pool's lock. Reentrant only so that it can be asked who has it: see is_inside.
-        self.lock = threading.RLock()
+        self.lock = make_lock()
         self.batches: list[ProducerBatch] = []
         self._future_count: int | None = None  # of the last batch that left while it was the newest
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import copy
 import logging
-import threading
 from collections.abc import Callable, Generator
 from functools import partial
 from typing import Any, TypeVar
@@ -51,8 +50,8 @@ class ProduceRequestResult:
         self._life = life
         self._is_notified = False
         # Guards the adding of done callbacks against `set` and `split`; innermost, never held while calling out.
-        self._lock = threading.Lock()
-        self._waiters = Waiters()
+        self._lock = life.locks.lock()
+        self._waiters = Waiters(life.locks.cell)
 
     def set(self, base_offset: int, log_append_time: int, error_for: Callable[[int], KafkaError] | None) -> None:
         """Write the outcome. Waiters are woken by `notify`, after the callbacks ran."""

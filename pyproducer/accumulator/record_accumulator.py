@@ -19,7 +19,6 @@ from pyproducer.accumulator.batch_state import BatchState, move
 from pyproducer.accumulator.buffer_pool import BufferPool, Place
 from pyproducer.accumulator.drain import SequenceKeeper, choose_batches
 from pyproducer.accumulator.life import UNOWNED, Life
-from pyproducer.accumulator.part_pool import PartPool
 from pyproducer.accumulator.partition import Partition
 from pyproducer.accumulator.produce_result import OnCompletion
 from pyproducer.accumulator.producer_batch import BatchRows, ProducerBatch
@@ -47,7 +46,8 @@ class RecordAccumulator:
 
     def __init__(self, *, batch_size_bytes: int, linger_ms: int, delivery_timeout_ms: int, pool: BufferPool,
                  compressor: Compressor, retry_backoff: ExponentialBackoff, clock: Clock, life: Life = UNOWNED,
-                 sends_one_at_a_time: bool = False) -> None:
+                 sends_one_at_a_time: bool = False, lingers_for_waiters: bool = True,
+                 on_hurried: Callable[[], None] = lambda: None) -> None:
         self._batch_size_bytes = batch_size_bytes
         self._linger_ms = linger_ms
         self._delivery_timeout_ms = delivery_timeout_ms
@@ -63,12 +63,11 @@ class RecordAccumulator:
         # Written with the partition's lock held.
         self._busy: dict[Partition, None] = {}
         # The records that are in no batch yet; see producer/waiting_room.py.
-        self.waiting = WaitingRecords(PartPool(pool, pool.total_bytes // _WAITING_SHARE, clock, life), life)
-        pool.count_held = self._count_held
+        self.waiting = WaitingRecords(pool, pool.total_bytes // _WAITING_SHARE, clock, life)
         self.is_closed = False
         # Told when a batch stops to linger, because a caller waits for it.
-        self.on_hurried: Callable[[], None] = lambda: None
-        self.lingers_for_waiters = True  # a batch that somebody waits for lingers all the same
+        self._on_hurried = on_hurried
+        self.lingers_for_waiters = lingers_for_waiters  # a batch that somebody waits for lingers all the same
         self.has_split = False  # a broker found a batch too large; written by the sender thread
         # Sender thread only: per node, where the next drain begins.
         self._drain_start: dict[int, int] = {}
@@ -411,18 +410,20 @@ class RecordAccumulator:
             sizes.setdefault(topic, []).append((number, partition.waiting_count))
         return sizes
 
-    def _count_held(self) -> int:
+    def count_held(self) -> int:
+        """Count what the batches in all lists, and the records that wait, reserve of buffer.memory, in bytes."""
         return self.waiting.held_bytes() + sum(
             batch.reserved_bytes for partition in list(self._busy) for batch in partition.batches)
 
     def _hurry(self, batch: ProducerBatch) -> None:
         if not batch.is_hurried:
             batch.is_hurried = True
-            self.on_hurried()
+            self._on_hurried()
 
     def _create_partition(self, topic: str, partition: int) -> Partition:
         topic_partition = TopicPartition(topic, partition)
-        return self._partitions.setdefault(topic_partition, Partition(topic_partition))  # one step: the first one stays
+        # One step: the first one stays.
+        return self._partitions.setdefault(topic_partition, Partition(topic_partition, self._life.locks.rlock))
 
     def _append_with_memory(self, partition: Partition, size_bytes: int, max_block_ms: int,
                             attempt: Callable[[Place | None], Appended | None]) -> Appended:

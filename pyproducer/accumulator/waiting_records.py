@@ -16,10 +16,10 @@ he took a record on finds it where it was, and does the rest again:
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from typing import Any, Union
 
+from pyproducer.accumulator.buffer_pool import BufferPool
 from pyproducer.accumulator.life import Life
 from pyproducer.accumulator.part_pool import PartPool
 from pyproducer.accumulator.partition import BATCH_BYTES, FUTURE_BYTES
@@ -31,6 +31,7 @@ from pyproducer.accumulator.produce_result import (
     move_future,
 )
 from pyproducer.accumulator.producer_batch import ProducerBatch
+from pyproducer.common.clock import Clock
 from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.errors import KafkaError
 from pyproducer.common.records import Header
@@ -123,16 +124,17 @@ class WaitingRecords:
     """All queues of a producer.
 
     Args:
-        memory: The part of buffer.memory for them.
+        whole: The producer's memory.
+        memory_bytes: The part of it for them.
+        clock: For those who wait for it.
         life: The producer's.
     """
 
-    def __init__(self, memory: PartPool, life: Life) -> None:
-        self.memory = memory
+    def __init__(self, whole: BufferPool, memory_bytes: int, clock: Clock, life: Life) -> None:
+        self.memory = PartPool(whole, memory_bytes, clock, life, count_held=self.held_bytes)
         self._life = life
-        self.lock = threading.RLock()  # reentrant only so that it can be asked who has it: see is_inside
+        self.lock = life.locks.rlock()  # reentrant only so that it can be asked who has it: see is_inside
         self.queues: dict[Key, WaitingQueue] = {}
-        memory.count_held = self.held_bytes
 
     @property
     def is_inside(self) -> bool:

@@ -11,8 +11,8 @@ Source:  Java NetworkClient: initiateConnect, handleConnections, handleInitiateA
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from pyproducer.client.connection_end import explain_end
 from pyproducer.client.connection_states import ClusterConnectionStates, ConnectionState, NodeConnectionState
@@ -47,16 +47,6 @@ _READY = ConnectionState.READY
 _MAX_CORRELATION_ID = 2**31 - 1
 
 
-class ConnectionListener(Protocol):
-    """Who is told when connections end: the metadata updater."""
-
-    def handle_disconnect(self, now_ms: int, error: Exception | None) -> None:
-        """A connection ended."""
-
-    def handle_failed_request(self, now_ms: int) -> None:
-        """The metadata request that was under way will not be answered."""
-
-
 class Connections:
     """All connections, with their states and the requests in flight on them.
 
@@ -72,14 +62,15 @@ class Connections:
         request_timeout_ms: Longest wait for the answer to ApiVersions.
         send_buffer_bytes: SO_SNDBUF, -1 for the system's default.
         receive_buffer_bytes: SO_RCVBUF, -1 for the system's default.
+        on_disconnect: Told when a connection ended, with the time and why.
+        on_failed_metadata: Told when the metadata request that was under way will not be answered, with the time.
     """
-
-    listener: ConnectionListener   # set once, right after construction: the two need each other
 
     def __init__(self, selector: Selectable, metadata: ProducerMetadata, states: ClusterConnectionStates,
                  api_versions: ApiVersions, *, resolver: Resolver, client_id: str, clock: Clock,
                  max_in_flight_requests_per_connection: int, request_timeout_ms: int, send_buffer_bytes: int,
-                 receive_buffer_bytes: int) -> None:
+                 receive_buffer_bytes: int, on_disconnect: Callable[[int, Exception | None], None],
+                 on_failed_metadata: Callable[[int], None]) -> None:
         self.states = states
         self.in_flight = InFlightRequests(max_in_flight_requests_per_connection)
         self.api_versions = api_versions
@@ -92,6 +83,8 @@ class Connections:
         self._request_timeout_ms = request_timeout_ms
         self._send_buffer_bytes = send_buffer_bytes
         self._receive_buffer_bytes = receive_buffer_bytes
+        self._on_disconnect = on_disconnect
+        self._on_failed_metadata = on_failed_metadata
         self._correlation_id = 0
 
     # -- sending -----------------------------------------------------------------------------------------------------
@@ -162,7 +155,7 @@ class Connections:
         now_ms = self._clock.now_ms()
         self._note(state, failure)
         self.states.disconnected(state.node.node_id, now_ms, failure.error)
-        self.listener.handle_disconnect(now_ms, failure.error)
+        self._on_disconnect(now_ms, failure.error)
 
     def handle_connected(self, node_id: int) -> None:
         """TCP is connected. A handshake may follow; ApiVersions is sent once the channel is ready."""
@@ -221,7 +214,7 @@ class Connections:
         if in_flight or state.state is not _READY or channel_state.phase is not ChannelPhase.READY:
             self._note(state, failure)
         self._end(responses, state, now_ms, failure.error)
-        self.listener.handle_disconnect(now_ms, failure.error)
+        self._on_disconnect(now_ms, failure.error)
 
     def break_off(self, responses: list[ClientResponse], state: NodeConnectionState, now_ms: int, *,
                   cause: ProtocolError | None = None, waited_ms: int | None = None) -> None:
@@ -234,7 +227,7 @@ class Connections:
         self._note(state, failure)
         self._selector.close(state.connection_id)
         self._end(responses, state, now_ms, error, timed_out=waited_ms is not None)
-        self.listener.handle_disconnect(now_ms, error)
+        self._on_disconnect(now_ms, error)
 
     def close_connection(self, responses: list[ClientResponse], state: NodeConnectionState, now_ms: int,
                          reason: str) -> None:
@@ -255,7 +248,7 @@ class Connections:
             if not request.internal:
                 responses.append(request.disconnected(now_ms, timed_out=timed_out, error=error))
             elif request.request.api_key is ApiKeys.METADATA:
-                self.listener.handle_failed_request(now_ms)
+                self._on_failed_metadata(now_ms)
 
     def _note(self, state: NodeConnectionState, failure: Failure) -> None:
         where = address_text(state.node.host, state.node.port)

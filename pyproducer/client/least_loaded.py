@@ -1,14 +1,13 @@
 """Which node to ask when any will do.
 
 Road:    metadata_updater -> [choice] -> NetworkClient
-Thread:  sender thread only; pure but for the random start.
+Thread:  sender thread only; pure but for where the search starts.
 Source:  Java NetworkClient.leastLoadedNode (4.1), KIP-899 (whether there is hope).
 """
 
 from __future__ import annotations
 
-import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from pyproducer.client.metadata_updater import NodeChoice
@@ -23,7 +22,8 @@ if TYPE_CHECKING:
 FAILURES_OF_A_DEAD_NODE = 2
 
 
-def choose_least_loaded(nodes: Sequence[Node], connections: Connections, now_ms: int) -> NodeChoice:
+def choose_least_loaded(nodes: Sequence[Node], connections: Connections, now_ms: int,
+                        next_random: Callable[[], int]) -> NodeChoice:
     """Choose the node with the fewest requests in flight.
 
     Established connections come first, then one that is being built, then the node whose last attempt is the longest
@@ -36,7 +36,7 @@ def choose_least_loaded(nodes: Sequence[Node], connections: Connections, now_ms:
     connectable_attempt_ms = 0
     fewest = 2**31
     any_hope = False
-    start = random.randrange(len(nodes)) if nodes else 0
+    start = next_random()
     for index in range(len(nodes)):
         node = nodes[(start + index) % len(nodes)]
         node_id = node.node_id

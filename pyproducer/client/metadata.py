@@ -12,7 +12,6 @@ Source:  Java Metadata, ProducerMetadata (4.1); KIP-526 (idle topics, partial up
 from __future__ import annotations
 
 import copy
-import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -22,7 +21,7 @@ from pyproducer.client.metadata_response import merge_response, with_leaders, wi
 from pyproducer.common.cluster import Cluster, Node, TopicPartition
 from pyproducer.common.error_codes import ERRORS, ErrorCode, error_for_code
 from pyproducer.common.errors import NOT_SENT, KafkaError
-from pyproducer.common.waiting import Waiters
+from pyproducer.common.waiting import SYSTEM_LOCKS, Locks, Waiters
 
 if TYPE_CHECKING:
     from pyproducer.common.backoff import ExponentialBackoff
@@ -58,13 +57,15 @@ class ProducerMetadata:
         metadata_max_idle_ms: When to forget a topic that nobody sends to.
         clock: For the callers' waits.
         bootstrap: The addresses to begin with.
+        locks: Makes its lock, and the cells of callers who wait for news.
         allow_auto_topic_creation: Whether asking for an unknown topic may create it, if the broker does so.
         on_snapshot: Given each snapshot that is new, in order; called with the lock held.
         take_used: Gives the topics that records were sent to since it was called last.
     """
 
     def __init__(self, *, refresh_backoff: ExponentialBackoff, metadata_max_age_ms: int, metadata_max_idle_ms: int,
-                 clock: Clock, bootstrap: Sequence[tuple[str, int]], allow_auto_topic_creation: bool = True,
+                 clock: Clock, bootstrap: Sequence[tuple[str, int]], locks: Locks = SYSTEM_LOCKS,
+                 allow_auto_topic_creation: bool = True,
                  on_snapshot: Callable[[Cluster], None] = lambda _cluster: None,
                  take_used: Callable[[], Iterable[str]] = tuple) -> None:
         self._refresh_backoff = refresh_backoff
@@ -73,8 +74,8 @@ class ProducerMetadata:
         self._clock = clock
         self._allow_auto_topic_creation = allow_auto_topic_creation
         self.bootstrap_addresses = tuple(bootstrap)   # constant
-        self._lock = threading.RLock()  # guards all fields below; taken last, never around another lock
-        self._waiters = Waiters()            # callers who wait for news
+        self._lock = locks.rlock()  # guards all fields below; taken last, never around another lock
+        self._waiters = Waiters(locks.cell)  # callers who wait for news
         self._nodes_to_ask = bootstrap_nodes(bootstrap)
         self._on_snapshot = on_snapshot
         self._take_used = take_used

@@ -7,7 +7,7 @@ Source:  Java NetworkClient.DefaultMetadataUpdater.sendInternalMetadataRequest (
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyproducer.client.failures import VERSION_NEGOTIATION
@@ -27,10 +27,12 @@ if TYPE_CHECKING:
 class ClientMetadataTransport:
     """The `MetadataTransport` of NetworkClient."""
 
-    def __init__(self, connections: Connections, metadata: ProducerMetadata, request_timeout_ms: int) -> None:
+    def __init__(self, connections: Connections, metadata: ProducerMetadata, request_timeout_ms: int,
+                 next_random: Callable[[], int]) -> None:
         self._connections = connections
         self._metadata = metadata
         self._request_timeout_ms = request_timeout_ms
+        self._next_random = next_random
 
     def choose_node(self, now_ms: int) -> NodeChoice:
         """Return the least loaded node, and whether there is hope among the nodes that may be asked."""
@@ -40,7 +42,7 @@ class ClientMetadataTransport:
             second = self._second_opinion([node for node in nodes if node.node_id != without_topic], now_ms)
             if second is not None:
                 return NodeChoice(second, True)
-        return choose_least_loaded(nodes, self._connections, now_ms)
+        return choose_least_loaded(nodes, self._connections, now_ms, self._next_random)
 
     def _second_opinion(self, nodes: Sequence[Node], now_ms: int) -> Node | None:
         """Return one that can be asked now, where one broker alone does not know a topic.

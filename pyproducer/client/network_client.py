@@ -11,6 +11,8 @@ Source:  Java NetworkClient (4.1); seed 001; KIP-35, KIP-219, KIP-511, KIP-601, 
 from __future__ import annotations
 
 import logging
+import random
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from pyproducer.client.addresses import USE_ALL_DNS_IPS
@@ -64,6 +66,7 @@ class NetworkClient:
         metadata_recovery_strategy: "rebootstrap" or "none".
         metadata_recovery_rebootstrap_trigger_ms: See MetadataUpdater.
         api_versions: Where the nodes' versions are kept; shared with whoever needs the finalized features.
+        next_random: Gives a number from 0 to 2**31 - 1: where the search for a node begins.
     """
 
     def __init__(self, selector: Selectable, metadata: ProducerMetadata, *, resolver: Resolver, client_id: str,
@@ -72,7 +75,8 @@ class NetworkClient:
                  send_buffer_bytes: int = 131_072, receive_buffer_bytes: int = 32_768,
                  dns_lookup: str = USE_ALL_DNS_IPS, metadata_recovery_strategy: str = REBOOTSTRAP,
                  metadata_recovery_rebootstrap_trigger_ms: int = 300_000,
-                 api_versions: ApiVersions | None = None) -> None:
+                 api_versions: ApiVersions | None = None,
+                 next_random: Callable[[], int] = lambda: random.getrandbits(31)) -> None:
         self.api_versions = api_versions or ApiVersions()
         self._selector = selector
         self._metadata = metadata
@@ -83,16 +87,17 @@ class NetworkClient:
             self.api_versions, resolver=resolver, client_id=client_id, clock=clock,
             max_in_flight_requests_per_connection=max_in_flight_requests_per_connection,
             request_timeout_ms=request_timeout_ms, send_buffer_bytes=send_buffer_bytes,
-            receive_buffer_bytes=receive_buffer_bytes)
+            receive_buffer_bytes=receive_buffer_bytes,
+            on_disconnect=lambda now_ms, error: self._updater.handle_disconnect(now_ms, error),
+            on_failed_metadata=lambda now_ms: self._updater.handle_failed_request(now_ms))
         self._states = self._connections.states
         self._in_flight = self._connections.in_flight
-        self._transport = ClientMetadataTransport(self._connections, metadata, request_timeout_ms)
+        self._transport = ClientMetadataTransport(self._connections, metadata, request_timeout_ms, next_random)
         self._updater = MetadataUpdater(
             metadata, self._transport, resolver=resolver, lookup_timeout_ms=connection_setup_timeout.initial_ms,
             request_timeout_ms=request_timeout_ms, reconnect_backoff_ms=max(reconnect_backoff.initial_ms, 1),
             recovery_strategy=metadata_recovery_strategy,
             rebootstrap_trigger_ms=metadata_recovery_rebootstrap_trigger_ms, dns_lookup=dns_lookup)
-        self._connections.listener = self._updater
         self._aborted: list[ClientResponse] = []     # ended outside a poll; the next one hands them out
         self._is_closed = False
 

@@ -17,7 +17,6 @@ Source:  ours. Differs from Java, whose one network thread resolves: there a slo
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
 
@@ -30,10 +29,10 @@ from pyproducer.client.addresses import (
     resolve_host,
     resolve_literal,
 )
+from pyproducer.common.threads import StartThread, start_daemon
 
 _LOG = logging.getLogger("pyproducer.client")
 AnswerT = TypeVar("AnswerT")
-StartThread = Callable[[Callable[[], None], str], None]
 
 
 class Lookup(Generic[AnswerT]):
@@ -62,11 +61,6 @@ class Resolver(Protocol):
         """Begin to look for the names that a host's addresses have in reverse DNS, or join who does."""
 
 
-def start_daemon_thread(run: Callable[[], None], name: str) -> None:
-    """Run something on a thread of its own that nobody waits for."""
-    threading.Thread(target=run, name=name, daemon=True).start()
-
-
 class ThreadedResolver:
     """The `Resolver` of a producer.
 
@@ -79,7 +73,7 @@ class ThreadedResolver:
 
     def __init__(self, wakeup: Callable[[], None], *, resolve: HostResolver = resolve_host,
                  name_of: CanonicalNameResolver = canonical_name,
-                 start_thread: StartThread = start_daemon_thread) -> None:
+                 start_thread: StartThread = start_daemon) -> None:
         self._wakeup = wakeup
         self._resolve = resolve
         self._name_of = name_of

@@ -8,6 +8,7 @@ Source:  Java org.apache.kafka.common.utils.ExponentialBackoff (4.1), KIP-580.
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
 
 class ExponentialBackoff:
@@ -15,13 +16,22 @@ class ExponentialBackoff:
 
     Shape: initial_ms * multiplier ** attempts, at most max_ms, times a random factor in [1 - jitter, 1 + jitter].
     An initial wait that is not below the ceiling stays constant, without doubling, as in Java.
+
+    Args:
+        initial_ms: The first wait.
+        max_ms: The ceiling.
+        multiplier: How much longer each wait is than the one before.
+        jitter: How far the factor may be from 1.
+        uniform: Draws the factor, from a lowest to a highest.
     """
 
-    def __init__(self, initial_ms: int, max_ms: int, *, multiplier: int = 2, jitter: float = 0.2) -> None:
+    def __init__(self, initial_ms: int, max_ms: int, *, multiplier: int = 2, jitter: float = 0.2,
+                 uniform: Callable[[float, float], float] = random.uniform) -> None:
         self.initial_ms = min(initial_ms, max_ms)
         self.max_ms = max_ms
         self._multiplier = multiplier
         self._jitter = jitter
+        self._uniform = uniform
         # Beyond this many attempts the ceiling is reached; keeps the power small.
         self._max_attempts = 64 if initial_ms > 0 else 0
 
@@ -32,5 +42,5 @@ class ExponentialBackoff:
         wait_ms = self.initial_ms * self._multiplier ** min(max(attempts, 0), self._max_attempts)
         bounded_ms = min(wait_ms, self.max_ms)
         if self._jitter:
-            bounded_ms *= random.uniform(1 - self._jitter, 1 + self._jitter)
+            bounded_ms *= self._uniform(1 - self._jitter, 1 + self._jitter)
         return int(min(bounded_ms, self.max_ms))

@@ -20,7 +20,9 @@ from __future__ import annotations
 
 import threading
 import weakref
-from _thread import LockType, allocate_lock
+from _thread import LockType, RLock, allocate_lock
+from collections.abc import Callable
+from dataclasses import dataclass
 
 LONGEST_WAIT_S = threading.TIMEOUT_MAX
 Cell = LockType
@@ -34,17 +36,40 @@ def new_cell() -> Cell:
     return cell
 
 
+@dataclass(frozen=True)
+class Locks:
+    """What makes the locks and cells of a producer.
+
+    Attributes:
+        lock: Makes a lock.
+        rlock: Makes one that its owner may take again, and that can be asked whether this very thread has it.
+        cell: Makes a cell, closed.
+    """
+
+    lock: Callable[[], LockType] = allocate_lock
+    rlock: Callable[[], RLock] = threading.RLock
+    cell: Callable[[], Cell] = new_cell
+
+
+SYSTEM_LOCKS = Locks()
+
+
 class Waiters:
-    """Those who wait for one thing."""
+    """Those who wait for one thing.
 
-    __slots__ = ("_cells",)
+    Args:
+        make_cell: See Locks.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_cells", "_make_cell")
+
+    def __init__(self, make_cell: Callable[[], Cell] = new_cell) -> None:
+        self._make_cell = make_cell
         self._cells: set[weakref.ref[Cell]] = set()
 
     def enter(self) -> Cell:
         """Return a cell that the next ring opens. Look whether the thing happened meanwhile before waiting in it."""
-        cell = new_cell()
+        cell = self._make_cell()
         self._cells.add(weakref.ref(cell, self._cells.discard))
         return cell
 

@@ -42,8 +42,8 @@ def import_object(key: str, name: str) -> object:
     return found
 
 
-def make_instance(key: str, value: object) -> object:
-    """Call a class without arguments; return anything else as it is.
+def make_instance(key: str, value: object, **arguments: object) -> object:
+    """Call a class, the user's own without arguments; return anything else as it is.
 
     Raises:
         ConfigError: The class cannot be made without arguments. Nothing was started.
@@ -51,7 +51,7 @@ def make_instance(key: str, value: object) -> object:
     if not isinstance(value, type):
         return value
     try:
-        return value()
+        return value(**arguments)
     except Exception as cause:  # foreign code, which may raise anything
         raise ConfigError(key, value, f"{value.__name__}() failed ({type(cause).__name__}: {cause}): give an "
                                       "instance, or a class that can be made without arguments") from cause

@@ -83,7 +83,7 @@ class WaitingRoom:
         self._delivery_timeout_ms = delivery_timeout_ms
         self._max_block_ms = max_block_ms
         self._count_failed = count_failed
-        self._door = Waiters()  # who would enter a queue that is being emptied
+        self._door = Waiters(life.locks.cell)  # who would enter a queue that is being emptied
 
     # The callers' side.
 

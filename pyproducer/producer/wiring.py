@@ -18,22 +18,21 @@ from pyproducer.accumulator.life import Life
 from pyproducer.accumulator.record_accumulator import RecordAccumulator
 from pyproducer.client.metadata import ProducerMetadata
 from pyproducer.client.network_client import NetworkClient
-from pyproducer.client.resolver import ThreadedResolver
 from pyproducer.client.wire import Wire
 from pyproducer.common.backoff import ExponentialBackoff
-from pyproducer.common.clock import Clock, SystemClock
+from pyproducer.common.clock import Clock
 from pyproducer.common.errors import ConfigError
 from pyproducer.common.metrics import Metrics
+from pyproducer.common.waiting import Locks
 from pyproducer.hotpath import RouteTable
 from pyproducer.network.channel_builder import ChannelBuilder, PlaintextChannelBuilder
-from pyproducer.network.selector import Selector
-from pyproducer.network.wakeup import Wakeup
 from pyproducer.producer.config import ProducerConfig
 from pyproducer.producer.do_send import RecordSender
 from pyproducer.producer.interceptors import resolve_interceptors
 from pyproducer.producer.partitioners import resolve_partitioner
 from pyproducer.producer.send_batch import LARGE_BATCH_BYTES, BatchSender
 from pyproducer.producer.serializers import resolve_serializer
+from pyproducer.producer.surroundings import Surroundings
 from pyproducer.producer.waiting_room import WaitingRoom
 from pyproducer.record.compression import Compressor, compressor_for
 from pyproducer.sender.completion import Completion
@@ -72,7 +71,7 @@ class ProducerRuntime:
 
 
 def build_runtime(config: ProducerConfig, key_serializer: object, value_serializer: object,
-                  on_end: Callable[[Life], None]) -> ProducerRuntime:
+                  on_end: Callable[[Life], None], surroundings: Surroundings | None = None) -> ProducerRuntime:
     """Construct all parts of a producer.
 
     Args:
@@ -80,52 +79,60 @@ def build_runtime(config: ProducerConfig, key_serializer: object, value_serializ
         key_serializer: What KafkaProducer was given.
         value_serializer: The same.
         on_end: Told when the sender thread did everything else.
+        surroundings: Time, chance, threads, locks, names and sockets; the real ones unless given.
 
     Raises:
         ConfigError: A setting asks for what this version does not do. Nothing was started.
     """
     _refuse_what_is_missing(config)
-    clock = SystemClock()
+    surroundings = surroundings or Surroundings()
+    clock, locks, start_thread = surroundings.clock, surroundings.locks, surroundings.start_thread
     metrics = Metrics()
     client_id = config.client_id
-    life = Life(client_id, clock)
+    life = Life(client_id, clock, locks, is_inside_append=lambda: accumulator.is_inside_append())
     key = resolve_serializer(key_serializer if key_serializer is not None else config.key_serializer, "key.serializer")
     value = resolve_serializer(value_serializer if value_serializer is not None else config.value_serializer,
                                "value.serializer")
     interceptors = resolve_interceptors(config.interceptor_classes, config.originals)
-    partitioner = resolve_partitioner(config.partitioner_class, config)
-    compressor = _compressor(config)
+    partitioner = resolve_partitioner(config.partitioner_class, config, next_random=surroundings.next_random,
+                                      make_lock=locks.rlock)
+    compressor = _compressor(config, locks)
     channel_builder = _channel_builder(config)
 
-    retry_backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
+    backoff = functools.partial(ExponentialBackoff, uniform=surroundings.random.uniform)
+    retry_backoff = backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
     routes = RouteTable()
     metadata = ProducerMetadata(
         refresh_backoff=retry_backoff, metadata_max_age_ms=config.metadata_max_age_ms,
         metadata_max_idle_ms=config.metadata_max_idle_ms, clock=clock, bootstrap=config.bootstrap_servers,
-        on_snapshot=routes.renew, take_used=routes.take_used)
+        locks=locks, on_snapshot=routes.renew, take_used=routes.take_used)
     for topic in config.pyproducer_prefetch_topics:
         metadata.add(topic, clock.now_ms())
-    wakeup = Wakeup()
+    wakeup = surroundings.make_wakeup()
     make_selector = functools.partial(
-        Selector, max_receive_size_bytes=_MAX_RESPONSE_BYTES, connections_max_idle_ms=config.connections_max_idle_ms,
-        channel_builder=channel_builder, wakeup=wakeup)
+        surroundings.make_selector, max_receive_size_bytes=_MAX_RESPONSE_BYTES,
+        connections_max_idle_ms=config.connections_max_idle_ms, channel_builder=channel_builder, wakeup=wakeup)
     make_client = functools.partial(
-        NetworkClient, metadata=metadata, resolver=ThreadedResolver(wakeup.wakeup), client_id=client_id, clock=clock,
+        NetworkClient, metadata=metadata, resolver=surroundings.make_resolver(wakeup.wakeup, start_thread),
+        client_id=client_id, clock=clock, next_random=surroundings.next_random,
         max_in_flight_requests_per_connection=config.max_in_flight_requests_per_connection,
-        reconnect_backoff=ExponentialBackoff(config.reconnect_backoff_ms, config.reconnect_backoff_max_ms),
-        connection_setup_timeout=ExponentialBackoff(config.socket_connection_setup_timeout_ms,
-                                                    config.socket_connection_setup_timeout_max_ms),
+        reconnect_backoff=backoff(config.reconnect_backoff_ms, config.reconnect_backoff_max_ms),
+        connection_setup_timeout=backoff(config.socket_connection_setup_timeout_ms,
+                                         config.socket_connection_setup_timeout_max_ms),
         request_timeout_ms=config.request_timeout_ms, send_buffer_bytes=config.send_buffer_bytes,
         receive_buffer_bytes=config.receive_buffer_bytes, dns_lookup=config.client_dns_lookup,
         metadata_recovery_strategy=config.metadata_recovery_strategy,
         metadata_recovery_rebootstrap_trigger_ms=config.metadata_recovery_rebootstrap_trigger_ms)
     wire = Wire(lambda: make_client(make_selector()), wakeup)
-    pool = BufferPool(config.buffer_memory, clock, life)
+    pool = BufferPool(config.buffer_memory, clock, life, count_held=lambda: accumulator.count_held(),
+                      on_exhausted=wire.wakeup)
     accumulator = RecordAccumulator(
         batch_size_bytes=config.batch_size, linger_ms=config.linger_ms,
         delivery_timeout_ms=config.delivery_timeout_ms, pool=pool, compressor=compressor,
         retry_backoff=retry_backoff, clock=clock, life=life,
-        sends_one_at_a_time=config.max_in_flight_requests_per_connection == 1)
+        sends_one_at_a_time=config.max_in_flight_requests_per_connection == 1,
+        # A caller who waits for a record does not wait for linger.ms too, unless it was set on purpose.
+        lingers_for_waiters=not config.is_default("linger.ms"), on_hurried=wire.wakeup)
     transaction_manager = TransactionManager() if config.enable_idempotence else None
     completion = Completion(
         accumulator=accumulator, metadata=metadata, transaction_manager=transaction_manager, retries=config.retries,
@@ -159,18 +166,13 @@ def build_runtime(config: ProducerConfig, key_serializer: object, value_serializ
         metadata.close(life.refusal)
 
     io_thread = IoThread(sender, wire, accumulator, life, clock, refuse,
-                         lambda: _close_parts(interceptors, partitioner, key, value), on_end)
+                         lambda: _close_parts(interceptors, partitioner, key, value), on_end, start_thread)
     large_batch_bytes = (min(LARGE_BATCH_BYTES, config.max_request_size // 4) if config.is_default("batch.size")
                          else config.batch_size)
     batch_sender = BatchSender(record_sender=record_sender, metadata=metadata, accumulator=accumulator, clock=clock,
                                life=life, wakeup_sender=wire.wakeup, max_block_ms=config.max_block_ms,
                                batch_size_bytes=config.batch_size, large_batch_bytes=large_batch_bytes,
                                buffer_memory_bytes=config.buffer_memory)
-    life.is_inside_append = accumulator.is_inside_append
-    accumulator.on_hurried = wire.wakeup
-    pool.on_exhausted = wire.wakeup
-    # A caller who waits for a record does not wait for linger.ms too, unless it was set on purpose.
-    accumulator.lingers_for_waiters = not config.is_default("linger.ms")
     if hotpath.IS_FALLBACK:
         _say_fallback_once()
     metrics.gauge("buffer-total-bytes", lambda: pool.total_bytes)
@@ -213,11 +215,11 @@ def _refuse_what_is_missing(config: ProducerConfig) -> None:
                           "SASL is not in this version; use PLAINTEXT, or SSL with a client certificate")
 
 
-def _compressor(config: ProducerConfig) -> Compressor:
+def _compressor(config: ProducerConfig, locks: Locks) -> Compressor:
     name = config.compression_type
     levels = {"gzip": config.compression_gzip_level, "lz4": config.compression_lz4_level,
               "zstd": config.compression_zstd_level}
-    return compressor_for(name, levels.get(name))
+    return compressor_for(name, levels.get(name), locks.lock)
 
 
 def _channel_builder(config: ProducerConfig) -> ChannelBuilder:

@@ -13,8 +13,9 @@ Source:  Java org.apache.kafka.common.compress (4.1), KIP-390 for the levels.
 
 from __future__ import annotations
 
-import threading
 import zlib
+from _thread import LockType, allocate_lock
+from collections.abc import Callable
 from typing import Protocol
 
 from pyproducer.common.errors import ConfigError
@@ -130,15 +131,16 @@ class ZstdCompressor:
 
     Args:
         level: -131072 to 22.
+        make_lock: Makes its lock.
     """
 
     codec_id = 4
     name = "zstd"
 
-    def __init__(self, level: int = 3) -> None:
+    def __init__(self, level: int = 3, make_lock: Callable[[], LockType] = allocate_lock) -> None:
         import zstandard
 
-        self._lock = threading.Lock()  # guards _compressor, which must not be entered twice
+        self._lock = make_lock()  # guards _compressor, which must not be entered twice
         self._compressor = zstandard.ZstdCompressor(level=level)
 
     def compress(self, data: Buffer) -> bytes:
@@ -154,23 +156,25 @@ def _ensure_level(key: str, level: int, lowest: int, highest: int, *, extra: int
     return level
 
 
-def compressor_for(name: str, level: int | None = None) -> Compressor:
+def compressor_for(name: str, level: int | None = None,
+                   make_lock: Callable[[], LockType] = allocate_lock) -> Compressor:
     """Return a compressor by its name in compression.type.
 
     Args:
         name: none, gzip, snappy, lz4 or zstd.
         level: What compression.<name>.level says in Java, or None for Java's default; none and snappy have none.
+        make_lock: Makes the lock of the one that needs one, zstd.
 
     Raises:
         ConfigError: The name is unknown, the level out of range, or the codec's library cannot be loaded. Not sent.
     """
     try:
-        return _make_compressor(name, level)
+        return _make_compressor(name, level, make_lock)
     except ImportError as cause:
         raise ConfigError("compression.type", name, f"its library cannot be loaded: {cause}") from cause
 
 
-def _make_compressor(name: str, level: int | None) -> Compressor:
+def _make_compressor(name: str, level: int | None, make_lock: Callable[[], LockType]) -> Compressor:
     if name == "none":
         return NoCompressor()
     if name == "gzip":
@@ -181,5 +185,6 @@ def _make_compressor(name: str, level: int | None) -> Compressor:
         return Lz4Compressor(JAVA_LZ4_DEFAULT_LEVEL if level is None
                              else _ensure_level("compression.lz4.level", level, 1, 17))
     if name == "zstd":
-        return ZstdCompressor(3 if level is None else _ensure_level("compression.zstd.level", level, -131072, 22))
+        return ZstdCompressor(3 if level is None else _ensure_level("compression.zstd.level", level, -131072, 22),
+                              make_lock)
     raise ConfigError("compression.type", name, "must be one of none, gzip, snappy, lz4, zstd")

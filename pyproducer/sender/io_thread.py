@@ -18,7 +18,7 @@ from pyproducer.accumulator.life import Life, LifeState
 from pyproducer.accumulator.record_accumulator import RecordAccumulator
 from pyproducer.common.clock import Clock
 from pyproducer.common.errors import KafkaError, ProducerClosedError
-from pyproducer.common.waiting import new_cell
+from pyproducer.common.threads import StartThread, start_daemon
 from pyproducer.sender.sender import NEVER_MS
 
 if TYPE_CHECKING:
@@ -56,13 +56,13 @@ class IoThread:
         refuse: Has every road take no more records. When it returns, what was accepted is in the accumulator.
         close_parts: Closes what the application gave.
         on_end: Told when everything else is done.
-        start_thread: Starts a function on a thread of its own with a name, and returns the thread.
+        start_thread: Starts the thread.
     """
 
     def __init__(self, sender: SteppedSender, wire: Wire, accumulator: RecordAccumulator, life: Life,
                  clock: Clock, refuse: Callable[[], None], close_parts: Callable[[], None] = lambda: None,
                  on_end: Callable[[Life], None] = lambda _life: None,
-                 start_thread: Callable[[Callable[[], None], str], object] | None = None) -> None:
+                 start_thread: StartThread = start_daemon) -> None:
         self._sender = sender
         self._wire = wire
         self._accumulator = accumulator
@@ -71,8 +71,9 @@ class IoThread:
         self._refuse = refuse
         self._close_parts = close_parts
         self._on_end = on_end
-        self._start_thread = start_thread or start_daemon
-        self._first = threading.Lock()  # taken by who comes first, for good: the thread, or who gave it up
+        self._start_thread = start_thread
+        self._failed_turns = 0  # in a row; the sender thread's
+        self._first = life.locks.lock()  # taken by who comes first, for good: the thread, or who gave it up
 
     def start(self) -> None:
         """Start the thread."""
@@ -110,7 +111,8 @@ class IoThread:
             return
         self._life.sender_ident = threading.get_ident()
         try:
-            self._loop()
+            while self.take_turn():
+                pass
         except BaseException as cause:  # nothing ends this thread in silence
             if not self._life.is_forked:
                 self._life.die(cause)  # first: a handler of the application's log may raise, too
@@ -121,27 +123,31 @@ class IoThread:
             if not self._life.is_forked:
                 self._end()
 
-    def _loop(self) -> None:
-        failed_turns = 0
-        while True:
-            now_ms = self._clock.now_ms()
-            forced_ms = self._life.ms_to_forced_end(now_ms)
-            if not self._life.is_open:
-                self._refuse()  # who closes may not have come so far
-                if forced_ms == 0 or not self._accumulator.has_incomplete():
-                    return
-            try:
-                self._sender.run_once(now_ms, NEVER_MS if forced_ms is None else forced_ms)
-                failed_turns = 0
-            except BaseException:  # a bug, a codec without memory: the batches have an owner, and none is lost
-                if self._life.is_forked:
-                    raise
-                log.exception("Uncaught error in the sender thread")
-                failed_turns += 1
-                if failed_turns >= _MOST_FAILED_TURNS:
-                    raise
-                self._sender.recover(self._clock.now_ms())
-                self._clock.wait(new_cell(), _PAUSE_AFTER_BUG_SECONDS)
+    def take_turn(self) -> bool:
+        """Take one turn of the loop, and recover where it ends half way; False when none is left to be taken.
+
+        Raises:
+            BaseException: Ten turns in a row failed, or the recovery did. The records' outcomes are decided by the end.
+        """
+        now_ms = self._clock.now_ms()
+        forced_ms = self._life.ms_to_forced_end(now_ms)
+        if not self._life.is_open:
+            self._refuse()  # who closes may not have come so far
+            if forced_ms == 0 or not self._accumulator.has_incomplete():
+                return False
+        try:
+            self._sender.run_once(now_ms, NEVER_MS if forced_ms is None else forced_ms)
+            self._failed_turns = 0
+        except BaseException:  # a bug, a codec without memory: the batches have an owner, and none is lost
+            if self._life.is_forked:
+                raise
+            log.exception("Uncaught error in the sender thread")
+            self._failed_turns += 1
+            if self._failed_turns >= _MOST_FAILED_TURNS:
+                raise
+            self._sender.recover(self._clock.now_ms())
+            self._clock.wait(self._life.locks.cell(), _PAUSE_AFTER_BUG_SECONDS)
+        return True
 
     def _end(self) -> None:
         """Decide what is left, close every part, tell those who wait. Whatever one step raises, the next is done."""
@@ -163,10 +169,3 @@ class IoThread:
         aborted = self._sender.abort(error)
         if aborted and self._life.state is not LifeState.DEAD:
             log.warning("close() gave up on %d records that were not acknowledged in time", aborted)
-
-
-def start_daemon(run: Callable[[], None], name: str) -> threading.Thread:
-    """Start a function on a daemon thread."""
-    thread = threading.Thread(target=run, name=name, daemon=True)
-    thread.start()
-    return thread

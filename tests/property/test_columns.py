@@ -133,7 +133,8 @@ class Road:
     def __init__(self, *, serialized: bool = False) -> None:
         clock = ManualClock(timestamp_ms=NOW_MS)
         self.accumulator = RecordAccumulator(
-            batch_size_bytes=400, linger_ms=0, delivery_timeout_ms=1000, pool=BufferPool(10**7, clock),
+            batch_size_bytes=400, linger_ms=0, delivery_timeout_ms=1000,
+        pool=BufferPool(10**7, clock, count_held=lambda: 0),
             compressor=compressor_for("none", None), retry_backoff=ExponentialBackoff(1, 1), clock=clock)
         partitioner = DefaultPartitioner()
         partitioner._counters["t"] = itertools.count(-3)

@@ -166,7 +166,8 @@ def make_sender(*, compiled: bool = IMPL == "native", life: Life = UNOWNED,
     """A RecordSender on its own, its road in one of the twins; `parts` stand for what it is constructed with."""
     clock = SystemClock()
     accumulator = RecordAccumulator(
-        batch_size_bytes=400, linger_ms=0, delivery_timeout_ms=1000, pool=BufferPool(10**7, clock),
+        batch_size_bytes=400, linger_ms=0, delivery_timeout_ms=1000,
+        pool=BufferPool(10**7, clock, count_held=lambda: 0),
         compressor=compressor_for("none", None), retry_backoff=ExponentialBackoff(1, 1), clock=clock)
     partitioner = DefaultPartitioner()
     partitioner._counters["t"] = itertools.count(-3)

@@ -76,7 +76,7 @@ def test_states_of_a_batch_when_compared_with_the_table_then_they_are_the_same()
 
 def test_file_when_it_makes_a_lock_then_the_list_of_locks_names_it() -> None:
     makers = {str(path.relative_to(PACKAGE)) for folder in ROAD for path in sources(folder)
-              if re.search(r"threading\.R?Lock\(\)", path.read_text(encoding="ascii"))}
+              if re.search(r"locks\.r?lock\(\)|make_lock\(\)|threading\.R?Lock\(\)", path.read_text(encoding="ascii"))}
     assert makers == paths_in(section(4).split("```")[1])
 
 

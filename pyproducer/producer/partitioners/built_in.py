@@ -9,8 +9,7 @@ Source:  Java BuiltInPartitioner (4.1), KIP-794. Differs from Java: switching is
 
 from __future__ import annotations
 
-import random
-import threading
+from _thread import RLock
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from itertools import accumulate
@@ -18,7 +17,7 @@ from typing import NamedTuple
 
 from pyproducer.common.cluster import Cluster
 from pyproducer.hotpath import StickyPartition
-from pyproducer.producer.partitioners.partitioner import partition_by_number
+from pyproducer.producer.partitioners.partitioner import NextRandom, any_number, partition_by_number
 
 
 class PartitionLoadStats(NamedTuple):
@@ -34,21 +33,22 @@ class BuiltInPartitioner:
     Args:
         topic: The topic.
         sticky_batch_size_bytes: How much goes to a partition before the next; at least 1.
-        next_random: Gives a random number from 0 to 2**31 - 1; tests give their own.
+        next_random: Gives a random number from 0 to 2**31 - 1.
+        make_lock: Makes its lock.
 
     Raises:
         ValueError: sticky_batch_size_bytes is below 1.
     """
 
     def __init__(self, topic: str, sticky_batch_size_bytes: int,
-                 next_random: Callable[[], int] = lambda: random.getrandbits(31)) -> None:
+                 next_random: NextRandom = any_number, make_lock: Callable[[], RLock] = RLock) -> None:
         if sticky_batch_size_bytes < 1:
             raise ValueError(f"sticky_batch_size_bytes must be >= 1 but got {sticky_batch_size_bytes}")
         self._topic = topic
         self._next_random = next_random
-        # Guards writes of `sticky`; the last lock: nothing is taken under it. An RLock, because a signal's handler may
+        # Guards writes of `sticky`; the last lock: nothing is taken under it. Reentrant, because a signal's handler may
         # send in the middle of a switch; then both switch.
-        self._lock = threading.RLock()
+        self._lock = make_lock()
         self.sticky = StickyPartition(sticky_batch_size_bytes)
         self._load_stats: PartitionLoadStats | None = None  # written by the sender thread, read by any: one reference
 

@@ -9,21 +9,30 @@ from __future__ import annotations
 
 import collections
 import itertools
-import random
 from typing import Any
 
 from pyproducer.common.cluster import Cluster
 from pyproducer.hotpath import Route, murmur2
-from pyproducer.producer.partitioners.partitioner import POSITIVE_MASK, partition_by_number, partition_count
+from pyproducer.producer.partitioners.partitioner import (
+    POSITIVE_MASK,
+    NextRandom,
+    any_number,
+    partition_by_number,
+    partition_count,
+)
 
 
 class DefaultPartitioner:
     """With a key: toPositive(murmur2(key)) modulo the number of partitions, led or not. Without: round-robin.
 
     Round-robin goes over the partitions that have a leader (over all when none has), per topic, from a random start.
+
+    Args:
+        next_random: Gives that start.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, next_random: NextRandom = any_number) -> None:
+        self._next_random = next_random
         # next() of an itertools.count is one call in C, so two callers never get the same number and need no lock.
         # Two that both make a topic's counter: setdefault lets one win, and both use that one.
         self._counters: dict[str, itertools.count[int]] = {}
@@ -47,7 +56,7 @@ class DefaultPartitioner:
         counter = self._counters.get(topic)
         if counter is None:
             # Java's AtomicInteger wraps at 32 bits; the mask above makes an endless count the same.
-            counter = self._counters.setdefault(topic, itertools.count(random.randrange(-(2**31), 2**31)))
+            counter = self._counters.setdefault(topic, itertools.count(self._next_random()))
         return counter
 
     def take_turns(self, topic: str, count: int) -> int:

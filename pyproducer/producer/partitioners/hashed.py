@@ -7,7 +7,6 @@ Source:  librdkafka rd_kafka_msg_partitioner_{consistent,murmur2,fnv1a}_random, 
 
 from __future__ import annotations
 
-import random
 import zlib
 from collections.abc import Callable
 from typing import Any
@@ -15,7 +14,13 @@ from typing import Any
 from pyproducer.common.cluster import Cluster
 from pyproducer.hotpath import murmur2
 from pyproducer.producer.partitioners.default import DefaultPartitioner
-from pyproducer.producer.partitioners.partitioner import POSITIVE_MASK, partition_by_number, partition_count
+from pyproducer.producer.partitioners.partitioner import (
+    POSITIVE_MASK,
+    NextRandom,
+    any_number,
+    partition_by_number,
+    partition_count,
+)
 
 _FNV_OFFSET = 0x811C9DC5
 _FNV_PRIME = 0x01000193
@@ -30,41 +35,50 @@ def fnv1a(data: bytes) -> int:
     return h if h < 2**31 else 2**32 - h
 
 
-def random_partition(topic: str, cluster: Cluster) -> int:
-    """Return any partition that has a leader, or any at all when none has."""
-    return partition_by_number(random.getrandbits(31), topic, cluster)
+class _HashOrRandom:
+    """What a record without key gets: any partition that has a leader, or any at all when none has.
+
+    Args:
+        next_random: Gives a random number from 0 to 2**31 - 1.
+    """
+
+    def __init__(self, next_random: NextRandom = any_number) -> None:
+        self._next_random = next_random
+
+    def _any(self, topic: str, cluster: Cluster) -> int:
+        return partition_by_number(self._next_random(), topic, cluster)
 
 
-class Crc32Partitioner:
+class Crc32Partitioner(_HashOrRandom):
     """CRC-32 of the key; without a key, or with an empty one, at random. librdkafka's default, consistent_random."""
 
     def partition(self, topic: str, key: Any, key_bytes: bytes | None, value: Any, value_bytes: bytes | None,
                   cluster: Cluster) -> int:
         """Return the partition; see Partitioner."""
         if not key_bytes:
-            return random_partition(topic, cluster)
+            return self._any(topic, cluster)
         return zlib.crc32(key_bytes) % partition_count(topic, cluster)
 
 
-class Fnv1aPartitioner:
+class Fnv1aPartitioner(_HashOrRandom):
     """FNV-1a of the key; without a key at random. librdkafka's fnv1a_random, Sarama's hash partitioner."""
 
     def partition(self, topic: str, key: Any, key_bytes: bytes | None, value: Any, value_bytes: bytes | None,
                   cluster: Cluster) -> int:
         """Return the partition; see Partitioner."""
         if key_bytes is None:
-            return random_partition(topic, cluster)
+            return self._any(topic, cluster)
         return fnv1a(key_bytes) % partition_count(topic, cluster)
 
 
-class Murmur2RandomPartitioner:
+class Murmur2RandomPartitioner(_HashOrRandom):
     """Java's murmur2 of the key; without a key at random. librdkafka's murmur2_random."""
 
     def partition(self, topic: str, key: Any, key_bytes: bytes | None, value: Any, value_bytes: bytes | None,
                   cluster: Cluster) -> int:
         """Return the partition; see Partitioner."""
         if key_bytes is None:
-            return random_partition(topic, cluster)
+            return self._any(topic, cluster)
         return (murmur2(key_bytes) & POSITIVE_MASK) % partition_count(topic, cluster)
 
 
@@ -75,10 +89,10 @@ class Murmur3Partitioner(DefaultPartitioner):
         ImportError: mmh3 cannot be loaded; not every interpreter of a process can.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, next_random: NextRandom = any_number) -> None:
         import mmh3  # here: where it cannot be loaded, all else works
 
-        super().__init__()
+        super().__init__(next_random)
         self._hash: Callable[..., int] = mmh3.hash
 
     def partition(self, topic: str, key: Any, key_bytes: bytes | None, value: Any, value_bytes: bytes | None,

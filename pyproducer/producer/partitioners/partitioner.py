@@ -7,6 +7,8 @@ Source:  Java Partitioner, Utils.toPositive (4.1).
 
 from __future__ import annotations
 
+import random
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from pyproducer.common.cluster import Cluster
@@ -14,6 +16,15 @@ from pyproducer.common.errors import IllegalStateError
 
 POSITIVE_MASK = 0x7FFFFFFF
 """Java's Utils.toPositive: clears the sign of a 32-bit number."""
+
+
+NextRandom = Callable[[], int]
+"""Gives a random number from 0 to 2**31 - 1; called by any caller."""
+
+
+def any_number() -> int:
+    """Return a random number: the NextRandom of who is given none."""
+    return random.getrandbits(31)
 
 
 class Partitioner(Protocol):

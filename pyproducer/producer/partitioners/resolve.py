@@ -8,7 +8,8 @@ Source:  Java KafkaProducer's constructor (4.1). Differs from Java: unset is Def
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from _thread import RLock
+from collections.abc import Callable, Mapping
 from inspect import isclass
 from typing import Any, cast
 
@@ -22,7 +23,7 @@ from pyproducer.producer.partitioners.hashed import (
     Murmur2RandomPartitioner,
     Murmur3Partitioner,
 )
-from pyproducer.producer.partitioners.partitioner import Partitioner
+from pyproducer.producer.partitioners.partitioner import NextRandom, Partitioner, any_number
 from pyproducer.producer.partitioners.round_robin import RoundRobinPartitioner
 from pyproducer.producer.partitioners.uniform_sticky import UniformStickyPartitioner
 
@@ -40,6 +41,7 @@ _NAMES: dict[str, type[Any]] = {
     "fnv1a_random": Fnv1aPartitioner,
     "fnv1a": Fnv1aPartitioner,
 }
+_DRAWING = (DefaultPartitioner, Murmur2RandomPartitioner, Murmur3Partitioner, Crc32Partitioner, Fnv1aPartitioner)
 _JAVA_NAMES: dict[str, type[Any]] = {
     _JAVA_PACKAGE + "RoundRobinPartitioner": RoundRobinPartitioner,
     _JAVA_PACKAGE + "UniformStickyPartitioner": UniformStickyPartitioner,
@@ -48,7 +50,9 @@ _JAVA_NAMES: dict[str, type[Any]] = {
 _CLASS_NAMES: dict[str, type[Any]] = {cls.__name__: cls for cls in _NAMES.values()}
 
 
-def resolve_partitioner(value: object, config: Mapping[str, Any] | None = None) -> Partitioner:
+def resolve_partitioner(value: object, config: Mapping[str, Any] | None = None, *,
+                        next_random: NextRandom = any_number,
+                        make_lock: Callable[[], RLock] = RLock) -> Partitioner:
     """Return the partitioner that a setting means.
 
     Args:
@@ -56,6 +60,8 @@ def resolve_partitioner(value: object, config: Mapping[str, Any] | None = None) 
             instance with `partition`; or a callable with the arguments of Partitioner.partition.
         config: The producer's settings, for partitioners that need some (UniformStickyPartitioner) and for those of the
             user that have `configure(props)`.
+        next_random: Given to those of ours that draw a number.
+        make_lock: Given to those of ours that need a lock.
 
     Raises:
         ConfigError: There is no such partitioner. Nothing was started.
@@ -68,11 +74,12 @@ def resolve_partitioner(value: object, config: Mapping[str, Any] | None = None) 
         return UniformStickyPartitioner(
             config["batch.size"], is_adaptive=config["partitioner.adaptive.partitioning.enable"],
             availability_timeout_ms=config["partitioner.availability.timeout.ms"],
-            ignore_keys=config["partitioner.ignore.keys"])
+            ignore_keys=config["partitioner.ignore.keys"], next_random=next_random, make_lock=make_lock)
     if isclass(value) and not hasattr(value, "partition"):
         raise ConfigError(KEY, value, "a partitioner class must have partition(topic, key, key_bytes, value, "
                                       "value_bytes, cluster)")
-    instance: Any = make_instance(KEY, value)
+    draws = isclass(value) and value in _DRAWING
+    instance: Any = make_instance(KEY, value, **({"next_random": next_random} if draws else {}))
     if callable(getattr(instance, "partition", None)):
         _configure(instance, config)
         return cast("Partitioner", instance)

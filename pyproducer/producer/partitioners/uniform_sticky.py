@@ -8,13 +8,14 @@ Source:  Java KafkaProducer.partition, RecordAccumulator.partitionReady, BuiltIn
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from _thread import RLock
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from pyproducer.common.cluster import Cluster
 from pyproducer.hotpath import Route, murmur2
 from pyproducer.producer.partitioners.built_in import BuiltInPartitioner
-from pyproducer.producer.partitioners.partitioner import POSITIVE_MASK, partition_count
+from pyproducer.producer.partitioners.partitioner import POSITIVE_MASK, NextRandom, any_number, partition_count
 
 
 class UniformStickyPartitioner:
@@ -26,14 +27,19 @@ class UniformStickyPartitioner:
         availability_timeout_ms: `partitioner.availability.timeout.ms`: leave out partitions whose leader took nothing
             for longer; 0 leaves out none.
         ignore_keys: `partitioner.ignore.keys`: treat every record as one without key.
+        next_random: Gives a random number from 0 to 2**31 - 1: which partition is next.
+        make_lock: Makes the lock of each topic.
     """
 
     def __init__(self, batch_size_bytes: int = 16384, *, is_adaptive: bool = True, availability_timeout_ms: int = 0,
-                 ignore_keys: bool = False) -> None:
+                 ignore_keys: bool = False, next_random: NextRandom = any_number,
+                 make_lock: Callable[[], RLock] = RLock) -> None:
         self._batch_size_bytes = max(1, batch_size_bytes)
         self.is_adaptive = is_adaptive
         self._availability_timeout_ms = availability_timeout_ms
         self._ignore_keys = ignore_keys
+        self._next_random = next_random
+        self._make_lock = make_lock
         self._by_topic: dict[str, BuiltInPartitioner] = {}
 
     def partition(self, topic: str, key: Any, key_bytes: bytes | None, value: Any, value_bytes: bytes | None,
@@ -93,5 +99,6 @@ class UniformStickyPartitioner:
     def _of_topic(self, topic: str) -> BuiltInPartitioner:
         built_in = self._by_topic.get(topic)
         if built_in is None:
-            built_in = self._by_topic.setdefault(topic, BuiltInPartitioner(topic, self._batch_size_bytes))
+            built_in = self._by_topic.setdefault(topic, BuiltInPartitioner(
+                topic, self._batch_size_bytes, self._next_random, self._make_lock))
         return built_in

@@ -30,9 +30,10 @@ class Pool(BufferPool):
     """A pool whose memory is asked for as the accumulator does it, and given back by the byte."""
 
     def __init__(self, total_bytes: int, clock: ManualClock) -> None:
-        super().__init__(total_bytes, clock)
         self.held: list[Held] = []
-        self.count_held = lambda: sum(held.reserved_bytes for held in self.held)
+        self.lists: list[list[Held]] = [self.held]
+        super().__init__(total_bytes, clock, count_held=lambda: sum(
+            held.reserved_bytes for one in self.lists for held in one))
 
     def allocate(self, size_bytes: int, max_block_ms: int) -> None:
         held, place = Held(size_bytes), None
@@ -153,8 +154,8 @@ def test_pool_when_a_caller_is_interrupted_between_two_writes_then_the_lists_are
 
     pool = Pool(100, ManualClock())
     pool.allocate(30, 0)
-    lists = [pool.held, Interrupting()]
-    pool.count_held = lambda: sum(held.reserved_bytes for one in lists for held in one)
+    lists = pool.lists
+    lists.append(Interrupting())
     with pytest.raises(KeyboardInterrupt):
         pool.charge(Held(50), lists[1])
     assert pool.available_bytes == 20

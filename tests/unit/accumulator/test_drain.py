@@ -9,12 +9,13 @@ from pyproducer.accumulator.drain import choose_batches
 from pyproducer.accumulator.partition import Partition
 from pyproducer.accumulator.producer_batch import ProducerBatch
 from pyproducer.common.cluster import TopicPartition
+from pyproducer.common.waiting import SYSTEM_LOCKS
 
 SIZE_BYTES = 61 + 47  # a batch of one record of 40 bytes
 
 
 def queue_of(partition: int, count: int) -> Partition:
-    queue = Partition(TopicPartition("t", partition))
+    queue = Partition(TopicPartition("t", partition), SYSTEM_LOCKS.rlock)
     for number in range(count):
         batch = ProducerBatch(queue.topic_partition, created_ms=0, write_limit_bytes=100, reserved_bytes=0)
         batch.try_append(0, None, bytes([number]) * 40, (), None)

@@ -10,6 +10,7 @@ import pytest
 from pyproducer.accumulator.partition import BATCH_BYTES, FUTURE_BYTES, Partition
 from pyproducer.common.cluster import Cluster, TopicPartition
 from pyproducer.common.errors import BufferExhaustedError
+from pyproducer.common.waiting import SYSTEM_LOCKS
 from tests.unit.accumulator.test_record_accumulator import Setup, cluster, rows_of
 
 MIB = 2**20
@@ -141,7 +142,7 @@ def test_reservation_when_a_caller_asks_while_the_batch_before_leaves_then_it_is
                 seen.append(self.partition.bookkeeping_bytes(1000))
             return 3
 
-    partition = Partition(TopicPartition("t", 0))
+    partition = Partition(TopicPartition("t", 0), SYSTEM_LOCKS.rlock)
     batch: Any = Batch(partition)
     partition.batches.append(batch)
     partition.note_leaving(batch)

@@ -39,13 +39,14 @@ def unsendable(batch, cause):
 
 
 class Setup:
-    def __init__(self, batch_size=200, linger=10, memory=100_000, delivery_timeout=1000, codec="none", clock=None):
+    def __init__(self, batch_size=200, linger=10, memory=100_000, delivery_timeout=1000, codec="none", clock=None,
+                 **how):
         self.clock = clock or ManualClock()
-        self.pool = BufferPool(memory, self.clock)
+        self.pool = BufferPool(memory, self.clock, count_held=lambda: self.accumulator.count_held())
         self.accumulator = RecordAccumulator(
             batch_size_bytes=batch_size, linger_ms=linger, delivery_timeout_ms=delivery_timeout, pool=self.pool,
             compressor=compressor_for(codec, None), retry_backoff=ExponentialBackoff(100, 1000, jitter=0),
-            clock=self.clock)
+            clock=self.clock, **how)
 
     def append(self, partition=0, value=b"v" * 50, key=None, callback=None):
         return self.accumulator.append("t", partition, 1234, key, value, (), callback, 0)
@@ -470,10 +471,8 @@ def result_in_vain(future):
 
 @pytest.mark.parametrize("wait", [result_in_vain, lambda future: future.add_done_callback(id)])
 def test_waiting_for_a_record_ends_the_linger_of_its_batch_and_tells_the_sender_so_once(wait):
-    setup = Setup(linger=1000)
     told = []
-    setup.accumulator.lingers_for_waiters = False
-    setup.accumulator.on_hurried = lambda: told.append("hurried")
+    setup = Setup(linger=1000, lingers_for_waiters=False, on_hurried=lambda: told.append("hurried"))
     future = setup.append().future
     assert not setup.accumulator.ready(cluster(), 0).ready_nodes
     for _ in range(2):
@@ -483,8 +482,7 @@ def test_waiting_for_a_record_ends_the_linger_of_its_batch_and_tells_the_sender_
 
 
 def test_waiting_for_a_record_keeps_the_linger_when_it_was_set_on_purpose():
-    setup = Setup(linger=1000)
-    setup.accumulator.on_hurried = lambda: pytest.fail("it lingers")
+    setup = Setup(linger=1000, on_hurried=lambda: pytest.fail("it lingers"))
     future = setup.append().future
     with pytest.raises(KafkaTimeoutError):
         future.result(0)

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from pyproducer.client.addresses import ResolvedAddress
-from pyproducer.client.resolver import ThreadedResolver, start_daemon_thread
+from pyproducer.client.resolver import ThreadedResolver
+from pyproducer.common.threads import start_daemon
 from tests.unit.client.stepped_threads import SteppedThreads
 
 ADDRESS = ResolvedAddress(socket.AF_INET, ("10.0.0.1", 9092))
@@ -127,7 +128,7 @@ def test_thread_when_started_then_it_is_a_daemon():
         seen.append(threading.current_thread())
         ended.set()
 
-    start_daemon_thread(run, "a name")
+    start_daemon(run, "a name")
     assert ended.wait(30)
     assert (seen[0].daemon, seen[0].name) == (True, "a name")
     seen[0].join(30)

@@ -28,9 +28,11 @@ from pyproducer import KafkaProducer, KafkaTimeoutError
 from pyproducer.accumulator.life import Life
 from pyproducer.client.metadata import ProducerMetadata
 from pyproducer.client.request import ClientRequest, ClientResponse
+from pyproducer.common.clock import SystemClock
 from pyproducer.common.cluster import Node
 from pyproducer.common.waiting import Cell
 from pyproducer.producer import wiring
+from pyproducer.producer.surroundings import Surroundings
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.record.batch_reader import read_batches
 from pyproducer.record.record_reader import Record
@@ -409,13 +411,13 @@ class Facades:
                 brokers.append(ScriptedBroker(metadata))
             return brokers[0]
 
+        def make_wakeup() -> Any:
+            return SimpleNamespace(wakeup=lambda: brokers[0].wakeup(), close=lambda: None)
+
         with self._monkeypatch.context() as patch:
             patch.setattr(wiring, "NetworkClient", make_broker)
-            patch.setattr(wiring, "Selector", lambda **_settings: None)
-            patch.setattr(wiring, "Wakeup", lambda: SimpleNamespace(wakeup=lambda: brokers[0].wakeup(),
-                                                                    close=lambda: None))
-            if clock is not None:
-                patch.setattr(wiring, "SystemClock", lambda: clock)
+            patch.setattr(wiring, "Surroundings", lambda: Surroundings(
+                clock=clock or SystemClock(), make_wakeup=make_wakeup, make_selector=lambda **_settings: None))
             producer = KafkaProducer({"bootstrap.servers": "broker:9092", "enable.idempotence": False,
                                       "retry.backoff.ms": 0, **props}, *serializers)
         facade = Facade(producer, brokers[0], clock)

@@ -9,7 +9,9 @@ import pytest
 from pyproducer import ConfigError, KafkaProducer, ProducerConfig, hotpath
 from pyproducer.common.backoff import ExponentialBackoff
 from pyproducer.network.channel_builder import ChannelBuilder, PlaintextChannelBuilder, SslChannelBuilder
+from pyproducer.network.selector import Selector
 from pyproducer.producer import wiring
+from pyproducer.producer.surroundings import Surroundings
 
 PROPS = {"bootstrap.servers": "127.0.0.1:1"}
 
@@ -55,7 +57,8 @@ def test_network_when_settings_are_given_then_each_comes_to_the_part_that_it_is_
             return kind(*parts, **settings)
         return make
 
-    for name in ("Selector", "NetworkClient", "ProducerMetadata", "RecordAccumulator"):
+    monkeypatch.setattr(wiring, "Surroundings", lambda: Surroundings(make_selector=noting(Selector)))
+    for name in ("NetworkClient", "ProducerMetadata", "RecordAccumulator"):
         monkeypatch.setattr(wiring, name, noting(getattr(wiring, name)))
     KafkaProducer({
         **PROPS, "connections.max.idle.ms": 11_000, "metadata.max.idle.ms": 12_000, "metadata.max.age.ms": 13_000,

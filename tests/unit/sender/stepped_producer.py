@@ -79,7 +79,7 @@ class SteppedProducer:
         self.metadata.add("t", 0)
         self.metadata.update(metadata_response(partitions), 13, 0)
         self.life = Life("c", self.clock)
-        self.pool = BufferPool(memory, self.clock, self.life)
+        self.pool = BufferPool(memory, self.clock, self.life, count_held=lambda: self.accumulator.count_held())
         self.accumulator = RecordAccumulator(
             batch_size_bytes=batch_size, linger_ms=linger, delivery_timeout_ms=delivery_timeout, pool=self.pool,
             compressor=compressor_for("none", None), retry_backoff=backoff, clock=self.clock,

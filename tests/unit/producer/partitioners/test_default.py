@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import random
 import sys
 import threading
 from collections import Counter
@@ -56,23 +55,14 @@ def test_no_key_when_none_has_a_leader_then_round_robin_over_all() -> None:
     assert Counter(without_key(partitioner, cluster) for _ in range(30)) == dict.fromkeys(range(3), 10)
 
 
-def test_counter_when_it_passes_javas_largest_int_then_it_wraps_as_in_java(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(random, "randrange", lambda low, high: high - 2)
-    partitioner, cluster = DefaultPartitioner(), cluster_of(10)
+def test_counter_when_it_passes_javas_largest_int_then_it_wraps_as_in_java() -> None:
+    partitioner, cluster = DefaultPartitioner(lambda: 2**31 - 2), cluster_of(10)
     # Java: 2147483646, 2147483647, then -2147483648 and -2147483647, which toPositive makes 0 and 1.
     assert [without_key(partitioner, cluster) for _ in range(4)] == [6, 7, 0, 1]
 
 
-def test_counter_when_it_starts_below_zero_then_the_sign_is_cleared(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(random, "randrange", lambda low, high: -2)
-    partitioner, cluster = DefaultPartitioner(), cluster_of(10)
-    # Without their signs -2 and -1 are 2147483646 and 2147483647.
-    assert [without_key(partitioner, cluster) for _ in range(4)] == [6, 7, 0, 1]
-
-
-def test_topics_when_several_then_each_counts_for_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(random, "randrange", lambda low, high: 0)
-    partitioner = DefaultPartitioner()
+def test_topics_when_several_then_each_counts_for_itself() -> None:
+    partitioner = DefaultPartitioner(lambda: 0)
     cluster = cluster_of(3)
     assert [without_key(partitioner, cluster) for _ in range(2)] == [0, 1]
     with pytest.raises(IllegalStateError, match="no partition of topic 'other'"):
