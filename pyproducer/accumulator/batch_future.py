@@ -77,8 +77,19 @@ class BatchFuture:
     Thread:  any. Done callbacks run on the sender thread, or at once in the caller's when all rows are done already.
     """
 
-    __slots__ = ("_callbacks", "_hurry", "_is_done", "_is_told", "_left", "_life", "_lock", "_metadata", "_told",
-                 "_untold", "_waiters")
+    __slots__ = (
+        "_callbacks",
+        "_is_done",
+        "_is_told",
+        "_last_results",
+        "_left",
+        "_life",
+        "_lock",
+        "_metadata",
+        "_told",
+        "_untold",
+        "_waiters",
+    )
 
     def __init__(self, topic: str, partitions: array[int], timestamps: array[int], life: Life = UNOWNED) -> None:
         count = len(partitions)
@@ -94,7 +105,7 @@ class BatchFuture:
         self._life = life
         self._waiters = Waiters(life.locks.cell)
         # By partition: the outcome of the batch that holds the last rows. The caller's until hand-over ends.
-        self._hurry: dict[int, ProduceRequestResult] = {}
+        self._last_results: dict[int, ProduceRequestResult] = {}
         self._metadata = BatchMetadata(topic, array("q", (-1,)) * count, partitions, timestamps, {})
 
     def __len__(self) -> int:
@@ -164,7 +175,7 @@ class BatchFuture:
 
     def on_appended(self, partition: int, result: ProduceRequestResult) -> None:
         """Remember the outcome of the batch that holds a partition's last rows; the caller's, during hand-over."""
-        self._hurry[partition] = result
+        self._last_results[partition] = result
 
     def on_handed_over(self) -> None:
         """Say that no more rows come; the caller's, once."""
@@ -210,7 +221,7 @@ class BatchFuture:
             if self._metadata.errors:
                 self._metadata.errors = dict(sorted(self._metadata.errors.items()))
             self._is_done = True
-            self._hurry = {}
+            self._last_results = {}
         while self._callbacks:
             fn = self._callbacks.pop(0)
             try:
@@ -221,7 +232,7 @@ class BatchFuture:
         self._waiters.ring()
 
     def _on_wait(self) -> None:
-        for result in list(self._hurry.values()):
+        for result in list(self._last_results.values()):
             result.on_wait()
 
 

@@ -20,12 +20,12 @@ from pyproducer.common.errors import KafkaError, KafkaTimeoutError
 from pyproducer.common.records import RecordMetadata, ensure_callable
 from pyproducer.common.waiting import Waiters
 from pyproducer.hotpath import FutureRecordMetadata
+from pyproducer.record.layout import NO_TIMESTAMP
 
 log = logging.getLogger(__name__)
 
 OnCompletion = Callable[["RecordMetadata | None", "BaseException | None"], object]
 DoneCallback = Callable[["FutureRecordMetadata"], object]
-NO_TIMESTAMP = -1
 E = TypeVar("E", bound=BaseException)
 
 
@@ -35,8 +35,19 @@ class ProduceRequestResult:
     The fields are written before `is_set` becomes true and never after, so a reader that saw `is_set` needs no lock.
     """
 
-    __slots__ = ("_is_notified", "_life", "_lock", "_waiters", "base_offset", "error_for", "hurry", "is_set",
-                 "log_append_time", "successors", "topic_partition")
+    __slots__ = (
+        "_is_notified",
+        "_life",
+        "_lock",
+        "_waiters",
+        "base_offset",
+        "end_linger",
+        "error_for",
+        "is_set",
+        "log_append_time",
+        "successors",
+        "topic_partition",
+    )
 
     def __init__(self, topic_partition: TopicPartition, life: Life = UNOWNED) -> None:
         self.topic_partition = topic_partition
@@ -46,7 +57,7 @@ class ProduceRequestResult:
         self.is_set = False
         self.successors: tuple[ProduceRequestResult, ...] = ()  # where the futures went when the batch was split
         # Told when somebody begins to wait: to linger for company then only costs time.
-        self.hurry: Callable[[], None] | None = None
+        self.end_linger: Callable[[], None] | None = None
         self._life = life
         self._is_notified = False
         # Guards the adding of done callbacks against `set` and `split`; innermost, never held while calling out.
@@ -58,7 +69,7 @@ class ProduceRequestResult:
         self.base_offset = base_offset
         self.log_append_time = log_append_time
         self.error_for = error_for
-        self.hurry = None
+        self.end_linger = None
         # Under the lock: whoever adds a done callback and saw no outcome has added it when this returns, so the
         # callbacks can be run without a lock for each record.
         with self._lock:
@@ -76,9 +87,9 @@ class ProduceRequestResult:
 
     def on_wait(self) -> None:
         """Somebody begins to wait, however he does it: what he waits for does not linger for company."""
-        hurry = self.hurry
-        if hurry is not None:
-            hurry()
+        end_linger = self.end_linger
+        if end_linger is not None:
+            end_linger()
 
     def wait(self, deadline_ms: int | None) -> bool:
         """Wait until the callbacks ran or the futures moved; False when the time is over first. None is no limit."""

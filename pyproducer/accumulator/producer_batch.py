@@ -17,7 +17,6 @@ from pyproducer.accumulator.batch_future import BatchFuture, RowRange
 from pyproducer.accumulator.batch_state import READ_BY_A_REQUEST, BatchState, move
 from pyproducer.accumulator.life import UNOWNED, Life
 from pyproducer.accumulator.produce_result import (
-    NO_TIMESTAMP,
     OnCompletion,
     ProduceRequestResult,
     fail_future,
@@ -31,12 +30,7 @@ from pyproducer.hotpath import ColumnChunk, FutureRecordMetadata, OpenBatch, run
 from pyproducer.record.batch_reader import read_batches
 from pyproducer.record.batch_writer import close_records, write_header
 from pyproducer.record.compression import Compressor
-from pyproducer.transaction.producer_id import (
-    NO_PRODUCER_EPOCH,
-    NO_PRODUCER_ID,
-    NO_SEQUENCE,
-    increment_sequence,
-)
+from pyproducer.record.layout import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP, increment_sequence
 
 
 @dataclass(frozen=True)
@@ -61,10 +55,33 @@ class BatchRows:
 class ProducerBatch:
     """Records of one partition that travel, succeed and fail together."""
 
-    __slots__ = ("_life", "_payload", "_state", "attempts", "base_sequence", "codec_id", "created_ms", "is_hurried",
-                 "is_sequence_reset", "is_transactional", "last_error", "leader_epoch",
-                 "leader_epoch_at_last_attempt", "may_be_in_log", "open", "parts", "parts_in_doubt", "producer_epoch",
-                 "producer_id", "ranges", "reserved_bytes", "result", "retry_at_ms", "row_count", "topic_partition")
+    __slots__ = (
+        "_life",
+        "_payload",
+        "_state",
+        "attempts",
+        "base_sequence",
+        "codec_id",
+        "created_ms",
+        "is_sequence_reset",
+        "is_transactional",
+        "last_error",
+        "leader_epoch",
+        "leader_epoch_at_last_attempt",
+        "may_be_in_log",
+        "open",
+        "parts",
+        "parts_in_doubt",
+        "producer_epoch",
+        "producer_id",
+        "ranges",
+        "reserved_bytes",
+        "result",
+        "retry_at_ms",
+        "row_count",
+        "skips_linger",
+        "topic_partition",
+    )
 
     def __init__(self, topic_partition: TopicPartition, *, created_ms: int, write_limit_bytes: int,
                  reserved_bytes: int, is_split_batch: bool = False, life: Life = UNOWNED) -> None:
@@ -80,7 +97,7 @@ class ProducerBatch:
         self.open = OpenBatch(self.result, write_limit_bytes)
         self.ranges: list[RowRange] = []  # rows of send_batch; the other records have futures
         self.row_count = 0  # how many rows that is; known when the batch is done, too
-        self.is_hurried = False  # somebody waits for a record of it: it does not linger
+        self.skips_linger = False  # somebody waits for a record of it: it does not linger
         self.is_transactional = False
         self.attempts = 0
         self.last_error: KafkaError | None = None  # of the last failed attempt; told when the delivery times out

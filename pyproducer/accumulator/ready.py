@@ -11,9 +11,8 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from pyproducer.accumulator.partition import Partition
+from pyproducer.common.clock import NEVER_MS
 from pyproducer.common.cluster import Cluster, Node
-
-NEVER_MS = 2**31 - 1
 
 
 class ReadyCheckResult(NamedTuple):
@@ -56,7 +55,7 @@ def ready(partitions: Iterable[Partition], cluster: Cluster, now_ms: int, *, lin
         first.leader_epoch = info.leader_epoch
         if first.attempts > 0:
             wait_ms = first.backoff_left_ms(now_ms)
-        elif is_full or is_exhausted or is_closing or first.is_hurried:
+        elif is_full or is_exhausted or is_closing or first.skips_linger:
             wait_ms = 0
         else:
             wait_ms = first.created_ms + linger_ms - now_ms

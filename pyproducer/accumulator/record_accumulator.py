@@ -47,7 +47,7 @@ class RecordAccumulator:
     def __init__(self, *, batch_size_bytes: int, linger_ms: int, delivery_timeout_ms: int, pool: BufferPool,
                  compressor: Compressor, retry_backoff: ExponentialBackoff, clock: Clock, life: Life = UNOWNED,
                  sends_one_at_a_time: bool = False, lingers_for_waiters: bool = True,
-                 on_hurried: Callable[[], None] = lambda: None) -> None:
+                 on_linger_ended: Callable[[], None] = lambda: None) -> None:
         self._batch_size_bytes = batch_size_bytes
         self._linger_ms = linger_ms
         self._delivery_timeout_ms = delivery_timeout_ms
@@ -66,7 +66,7 @@ class RecordAccumulator:
         self.waiting = WaitingRecords(pool, pool.total_bytes // _WAITING_SHARE, clock, life)
         self.is_closed = False
         # Told when a batch stops to linger, because a caller waits for it.
-        self._on_hurried = on_hurried
+        self._on_linger_ended = on_linger_ended
         self.lingers_for_waiters = lingers_for_waiters  # a batch that somebody waits for lingers all the same
         self.has_split = False  # a broker found a batch too large; written by the sender thread
         # Sender thread only: per node, where the next drain begins.
@@ -175,7 +175,7 @@ class RecordAccumulator:
         """Let no batch linger of those that are not done now, and return them; the futures of some may be told."""
         batches = self.batches()
         for batch in batches:
-            batch.is_hurried = True
+            batch.skips_linger = True
         return batches
 
     def close(self) -> None:
@@ -415,10 +415,10 @@ class RecordAccumulator:
         return self.waiting.held_bytes() + sum(
             batch.reserved_bytes for partition in list(self._busy) for batch in partition.batches)
 
-    def _hurry(self, batch: ProducerBatch) -> None:
-        if not batch.is_hurried:
-            batch.is_hurried = True
-            self._on_hurried()
+    def _end_linger(self, batch: ProducerBatch) -> None:
+        if not batch.skips_linger:
+            batch.skips_linger = True
+            self._on_linger_ended()
 
     def _create_partition(self, topic: str, partition: int) -> Partition:
         topic_partition = TopicPartition(topic, partition)
@@ -469,7 +469,7 @@ class RecordAccumulator:
         batch = ProducerBatch(partition.topic_partition, created_ms=self._clock.now_ms(),
                               write_limit_bytes=limit_bytes, reserved_bytes=size_bytes, life=self._life)
         if not self.lingers_for_waiters:
-            batch.result.hurry = partial(self._hurry, batch)
+            batch.result.end_linger = partial(self._end_linger, batch)
         return batch
 
 

@@ -23,19 +23,14 @@ from pyproducer.accumulator.buffer_pool import BufferPool
 from pyproducer.accumulator.life import Life
 from pyproducer.accumulator.part_pool import PartPool
 from pyproducer.accumulator.partition import BATCH_BYTES, FUTURE_BYTES
-from pyproducer.accumulator.produce_result import (
-    NO_TIMESTAMP,
-    OnCompletion,
-    ProduceRequestResult,
-    fail_future,
-    move_future,
-)
+from pyproducer.accumulator.produce_result import OnCompletion, ProduceRequestResult, fail_future, move_future
 from pyproducer.accumulator.producer_batch import ProducerBatch
 from pyproducer.common.clock import Clock
 from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.errors import KafkaError
 from pyproducer.common.records import Header
 from pyproducer.hotpath import HEADER_SIZE_BYTES, FutureRecordMetadata
+from pyproducer.record.layout import NO_TIMESTAMP
 
 UNKNOWN_PARTITION = -1
 CHARGE_BYTES = BATCH_BYTES + FUTURE_BYTES

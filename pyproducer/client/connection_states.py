@@ -20,6 +20,7 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING
 
 from pyproducer.client.addresses import ResolvedAddress
+from pyproducer.common.clock import NEVER_MS
 from pyproducer.common.errors import IllegalStateError
 
 if TYPE_CHECKING:
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from pyproducer.common.backoff import ExponentialBackoff
     from pyproducer.common.cluster import Node
 
-NEVER_MS = 2**62
 # An answer that came after its attempt had ended is used by the next attempt for so long: what a JVM caches names for.
 FRESH_LOOKUP_MS = 30_000
 # A resolver that works has answered by then (glibc repeats its first question after 5 s). Who only needs any broker

@@ -11,12 +11,12 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from pyproducer.client.request import ClientRequest, ClientResponse
+from pyproducer.common.clock import NEVER_MS
 from pyproducer.common.errors import IllegalStateError
 
 if TYPE_CHECKING:
     from pyproducer.network.send import NetworkSend
 
-NO_DEADLINE_MS = 2**62
 
 
 class InFlightRequest:
@@ -63,7 +63,7 @@ class InFlightRequests:
         self._count = 0
         self._unanswerable_count = 0
         # Not above the earliest deadline of all requests; lets a poll in which nothing can be late skip the search.
-        self._earliest_deadline_ms = NO_DEADLINE_MS
+        self._earliest_deadline_ms = NEVER_MS
 
     def add(self, request: InFlightRequest) -> None:
         """Append a request that is handed to its connection now."""
@@ -149,7 +149,7 @@ class InFlightRequests:
         if now_ms <= self._earliest_deadline_ms:
             return []
         late: list[int] = []
-        earliest_ms = NO_DEADLINE_MS
+        earliest_ms = NEVER_MS
         for node_id, queue in self._requests.items():
             if queue:
                 deadline_ms = min(request.deadline_ms for request in queue)
@@ -163,4 +163,4 @@ class InFlightRequests:
 
     def ms_to_next_deadline(self, now_ms: int) -> int:
         """Return an upper bound of how long a poll may sleep before a request can be late, in ms."""
-        return max(self._earliest_deadline_ms + 1 - now_ms, 0) if self._count else NO_DEADLINE_MS
+        return max(self._earliest_deadline_ms + 1 - now_ms, 0) if self._count else NEVER_MS

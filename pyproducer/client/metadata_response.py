@@ -23,7 +23,7 @@ ZERO_UUID = UUID(int=0)
 FIRST_VERSION_WITH_RELIABLE_EPOCHS = 9
 # Callers and compiled code keep tables by index, so one number in an answer would decide over gigabytes. No cluster
 # comes near it: Kafka's own limit is far below a million partitions in all.
-MAX_PARTITION = 999_999
+HIGHEST_PARTITION = 999_999
 _NO_NODE_PORT = -1
 _NOTHING = PartitionTable(())
 
@@ -144,10 +144,10 @@ class _Merge:
         for row in rows:
             # A partition with an error is taken in as well, to catch new epochs.
             index, code = row["partition_index"], row["error_code"]
-            if not 0 <= index <= MAX_PARTITION:
+            if not 0 <= index <= HIGHEST_PARTITION:
                 raise RemoteProtocolError(
                     f"the Metadata answer tells of partition {index} of topic {topic!r}: a partition's index must be "
-                    f"from 0 to {MAX_PARTITION}")
+                    f"from 0 to {HIGHEST_PARTITION}")
             if code:
                 self._note_error(code)
             epoch = row.get("leader_epoch", -1) if self.reliable_epochs else -1

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from pyproducer.client.addresses import RESOLVE_CANONICAL_BOOTSTRAP_SERVERS_ONLY
 from pyproducer.client.failures import dns_failure
+from pyproducer.common.clock import NEVER_MS
 from pyproducer.common.cluster import address_text
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.common.errors import (
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger("pyproducer.client")
 REBOOTSTRAP = "rebootstrap"
-NEVER_MS = 2**62
 
 
 class NodeChoice(NamedTuple):

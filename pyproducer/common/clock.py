@@ -12,6 +12,9 @@ from typing import Protocol
 
 from pyproducer.common.waiting import LONGEST_WAIT_S, Cell
 
+NEVER_MS = 2**62
+"""Longer than any wait: nothing is due, or an event will tell."""
+
 
 class Clock(Protocol):
     """Two clocks: one that only goes forward, for waiting, and the wall's, for records."""

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from pyproducer.common.clock import NEVER_MS
 from pyproducer.network.channel import KafkaChannel
-
-NEVER_MS = 2**62
 
 
 class IdleExpiry:

@@ -16,12 +16,12 @@ from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.errors import ConfigError
 from pyproducer.common.records import ProducerRecord, RecordMetadata
 from pyproducer.producer.class_names import import_object, make_instance
+from pyproducer.record.layout import NO_TIMESTAMP
 
 log = logging.getLogger(__name__)
 
 KEY = "interceptor.classes"
 UNKNOWN_PARTITION = -1
-NO_TIMESTAMP = -1
 
 
 class ProducerInterceptor:

@@ -26,7 +26,7 @@ from pyproducer.accumulator.record_accumulator import RecordAccumulator
 from pyproducer.accumulator.waiting_records import WaitingQueue, WaitingRecord
 from pyproducer.client.metadata import ProducerMetadata
 from pyproducer.client.not_known import not_known
-from pyproducer.common.clock import Clock
+from pyproducer.common.clock import NEVER_MS, Clock
 from pyproducer.common.cluster import Cluster, TopicPartition
 from pyproducer.common.errors import KafkaError
 from pyproducer.common.records import Header
@@ -36,7 +36,6 @@ from pyproducer.hotpath import HEADER_SIZE_BYTES, FutureRecordMetadata
 
 log = logging.getLogger(__name__)
 
-NEVER_MS = 2**31 - 1
 UNKNOWN_TOPIC_MS = 10_000
 """So long brokers may say that they do not know a topic: enough for one that is created just now, and for
 auto-creation, which says so first. Java waits for max.block.ms in any case."""

@@ -132,7 +132,7 @@ def build_runtime(config: ProducerConfig, key_serializer: object, value_serializ
         retry_backoff=retry_backoff, clock=clock, life=life,
         sends_one_at_a_time=config.max_in_flight_requests_per_connection == 1,
         # A caller who waits for a record does not wait for linger.ms too, unless it was set on purpose.
-        lingers_for_waiters=not config.is_default("linger.ms"), on_hurried=wire.wakeup)
+        lingers_for_waiters=not config.is_default("linger.ms"), on_linger_ended=wire.wakeup)
     transaction_manager = TransactionManager() if config.enable_idempotence else None
     completion = Completion(
         accumulator=accumulator, metadata=metadata, transaction_manager=transaction_manager, retries=config.retries,

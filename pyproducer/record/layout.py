@@ -82,6 +82,7 @@ NO_PRODUCER_EPOCH = -1
 NO_SEQUENCE = -1
 NO_PARTITION_LEADER_EPOCH = -1
 MAX_SEQUENCE = 2**31 - 1
+MAX_EPOCH = 2**15 - 1  # of a producer id
 
 
 def increment_sequence(sequence: int, increment: int) -> int:

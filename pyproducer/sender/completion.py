@@ -13,7 +13,6 @@ from typing import Any
 from uuid import UUID
 
 from pyproducer.accumulator.batch_state import BatchState, move
-from pyproducer.accumulator.produce_result import NO_TIMESTAMP
 from pyproducer.accumulator.producer_batch import ProducerBatch
 from pyproducer.accumulator.record_accumulator import RecordAccumulator
 from pyproducer.client.metadata import ProducerMetadata
@@ -31,6 +30,7 @@ from pyproducer.common.errors import (
 )
 from pyproducer.common.metrics import Metrics
 from pyproducer.common.printable import LONGEST_NAME, printable
+from pyproducer.record.layout import NO_TIMESTAMP
 from pyproducer.sender.produce_request import FIRST_VERSION_WITH_TOPIC_IDS, BatchesByPartition
 from pyproducer.transaction.transaction_manager import TransactionManager
 

@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING, Protocol
 
 from pyproducer.accumulator.life import Life, LifeState
 from pyproducer.accumulator.record_accumulator import RecordAccumulator
-from pyproducer.common.clock import Clock
+from pyproducer.common.clock import NEVER_MS, Clock
 from pyproducer.common.errors import KafkaError, ProducerClosedError
 from pyproducer.common.threads import StartThread, start_daemon
-from pyproducer.sender.sender import NEVER_MS
 
 if TYPE_CHECKING:
     from pyproducer.client.wire import Wire

@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Any
 from pyproducer.client.metadata import ProducerMetadata
 from pyproducer.client.request import ClientRequest, ClientResponse
 from pyproducer.common.backoff import ExponentialBackoff
+from pyproducer.common.clock import NEVER_MS
 from pyproducer.common.cluster import address_text
 from pyproducer.common.error_codes import error_for_code
 from pyproducer.protocol.apis import ApiKeys
-from pyproducer.transaction.producer_id import MAX_EPOCH, ProducerIdAndEpoch
+from pyproducer.record.layout import MAX_EPOCH
+from pyproducer.transaction.producer_id import ProducerIdAndEpoch
 from pyproducer.transaction.transaction_manager import TransactionManager
 
 if TYPE_CHECKING:
@@ -26,7 +28,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-NEVER_MS = 2**31 - 1
 NO_TRANSACTION_TIMEOUT_MS = 2**31 - 1  # what Java sends without a transactional id
 
 

@@ -16,6 +16,7 @@ from pyproducer.accumulator.producer_batch import ProducerBatch
 from pyproducer.accumulator.record_accumulator import RecordAccumulator
 from pyproducer.client.metadata import ProducerMetadata
 from pyproducer.client.request import ClientRequest
+from pyproducer.common.clock import NEVER_MS
 from pyproducer.common.cluster import Cluster, Node
 from pyproducer.common.errors import KafkaError
 from pyproducer.common.metrics import Metrics
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-NEVER_MS = 2**31 - 1
 
 
 class WaitingRoom(Protocol):

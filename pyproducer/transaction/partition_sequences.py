@@ -11,13 +11,8 @@ from collections import deque
 from typing import Protocol
 
 from pyproducer.common.cluster import TopicPartition
-from pyproducer.transaction.producer_id import (
-    NO_SEQUENCE,
-    NONE,
-    ProducerIdAndEpoch,
-    increment_sequence,
-    is_earlier,
-)
+from pyproducer.record.layout import NO_SEQUENCE, increment_sequence
+from pyproducer.transaction.producer_id import NONE, ProducerIdAndEpoch, is_earlier
 
 # Java ProducerStateEntry.NUM_BATCHES_TO_RETAIN: of how many batches a broker knows that it has them already.
 BATCHES_THAT_BROKERS_KNOW = 5

@@ -1,19 +1,15 @@
-"""A producer id with its epoch, and the arithmetic of sequence numbers.
+"""A producer id with its epoch, and which of two sequence numbers comes first.
 
 Road:    transaction -> [producer id] -> batch header
 Thread:  values.
-Source:  Java ProducerIdAndEpoch, DefaultRecordBatch.incrementSequence (4.1).
+Source:  Java ProducerIdAndEpoch (4.1). The arithmetic of sequence numbers is record/layout.py's.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-NO_PRODUCER_ID = -1
-NO_PRODUCER_EPOCH = -1
-NO_SEQUENCE = -1
-MAX_SEQUENCE = 2**31 - 1
-MAX_EPOCH = 2**15 - 1
+from pyproducer.record.layout import MAX_SEQUENCE, NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 
 class ProducerIdAndEpoch(NamedTuple):
@@ -29,18 +25,6 @@ class ProducerIdAndEpoch(NamedTuple):
 
 
 NONE = ProducerIdAndEpoch(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
-
-
-def increment_sequence(sequence: int, increment: int) -> int:
-    """Return the sequence number `increment` further on; after 2147483647 comes 0."""
-    if sequence > MAX_SEQUENCE - increment:
-        return increment - (MAX_SEQUENCE - sequence) - 1
-    return sequence + increment
-
-
-def decrement_sequence(sequence: int, decrement: int) -> int:
-    """Return the sequence number `decrement` before; before 0 comes 2147483647."""
-    return MAX_SEQUENCE - (decrement - sequence) + 1 if sequence < decrement else sequence - decrement
 
 
 def is_earlier(first: int, second: int) -> bool:

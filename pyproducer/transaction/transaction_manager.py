@@ -13,16 +13,9 @@ from collections.abc import Iterable
 from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.common.errors import ApiError, KafkaError
+from pyproducer.record.layout import MAX_EPOCH, NO_SEQUENCE, decrement_sequence, increment_sequence
 from pyproducer.transaction.partition_sequences import PartitionSequences, SequencedBatch
-from pyproducer.transaction.producer_id import (
-    MAX_EPOCH,
-    NO_SEQUENCE,
-    NONE,
-    ProducerIdAndEpoch,
-    decrement_sequence,
-    increment_sequence,
-    is_earlier,
-)
+from pyproducer.transaction.producer_id import NONE, ProducerIdAndEpoch, is_earlier
 
 log = logging.getLogger(__name__)
 

@@ -163,7 +163,7 @@ KEPT: tuple[Kept, ...] = (
          'life.begin_wait("flush()", timeout)', 'Life("", runtime.clock).begin_wait("flush()", timeout)',
          "flush() inside a callback waits for itself for ever."),
     Kept("flush-hurries-nothing", "accumulator/record_accumulator.py",
-         "        for batch in batches:\n            batch.is_hurried = True\n", "",
+         "        for batch in batches:\n            batch.skips_linger = True\n", "",
          "flush() waits until what it waits for has lingered."),
     Kept("close-forgets-its-timeout", "sender/io_thread.py",
          "self._life.begin_closing(by, timeout_s)", "self._life.begin_closing(by, None)",

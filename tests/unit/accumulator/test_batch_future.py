@@ -112,7 +112,7 @@ def test_result_when_another_thread_ends_the_last_range_then_wakes_the_waiter() 
 def waited(told: list[int], partition: int) -> ProduceRequestResult:
     """Return a batch's outcome that notes when somebody waits."""
     outcome = ProduceRequestResult(TopicPartition("t", partition))
-    outcome.hurry = lambda: told.append(partition)
+    outcome.end_linger = lambda: told.append(partition)
     return outcome
 
 
@@ -120,7 +120,7 @@ def test_result_when_batches_linger_then_those_of_the_last_rows_are_told_that_so
     future = future_of()
     told: list[int] = []
     replaced, first, second, done = (waited(told, number) for number in range(4))
-    done.hurry = None
+    done.end_linger = None
     future.on_appended(0, replaced)
     future.on_appended(0, first)
     future.on_appended(1, second)

@@ -472,7 +472,7 @@ def result_in_vain(future):
 @pytest.mark.parametrize("wait", [result_in_vain, lambda future: future.add_done_callback(id)])
 def test_waiting_for_a_record_ends_the_linger_of_its_batch_and_tells_the_sender_so_once(wait):
     told = []
-    setup = Setup(linger=1000, lingers_for_waiters=False, on_hurried=lambda: told.append("hurried"))
+    setup = Setup(linger=1000, lingers_for_waiters=False, on_linger_ended=lambda: told.append("hurried"))
     future = setup.append().future
     assert not setup.accumulator.ready(cluster(), 0).ready_nodes
     for _ in range(2):
@@ -482,7 +482,7 @@ def test_waiting_for_a_record_ends_the_linger_of_its_batch_and_tells_the_sender_
 
 
 def test_waiting_for_a_record_keeps_the_linger_when_it_was_set_on_purpose():
-    setup = Setup(linger=1000, on_hurried=lambda: pytest.fail("it lingers"))
+    setup = Setup(linger=1000, on_linger_ended=lambda: pytest.fail("it lingers"))
     future = setup.append().future
     with pytest.raises(KafkaTimeoutError):
         future.result(0)

@@ -6,7 +6,6 @@ import pytest
 from pyproducer.client.addresses import ResolvedAddress
 from pyproducer.client.connection_states import (
     FRESH_LOOKUP_MS,
-    NEVER_MS,
     SLOW_LOOKUP_MS,
     TRANSITIONS,
     ClusterConnectionStates,
@@ -16,6 +15,7 @@ from pyproducer.client.connection_states import (
 )
 from pyproducer.client.resolver import Lookup
 from pyproducer.common.backoff import ExponentialBackoff
+from pyproducer.common.clock import NEVER_MS
 from pyproducer.common.cluster import Node
 from pyproducer.common.errors import AuthenticationError, DisconnectedError, IllegalStateError
 

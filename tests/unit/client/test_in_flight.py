@@ -1,7 +1,8 @@
 import pytest
 
-from pyproducer.client.in_flight import NO_DEADLINE_MS, InFlightRequest, InFlightRequests
+from pyproducer.client.in_flight import InFlightRequest, InFlightRequests
 from pyproducer.client.request import ClientRequest
+from pyproducer.common.clock import NEVER_MS
 from pyproducer.common.errors import IllegalStateError
 from pyproducer.network.send import NetworkSend
 from pyproducer.protocol.apis import ApiKeys
@@ -110,7 +111,7 @@ def test_ms_to_next_deadline_when_nothing_is_in_flight():
     requests = InFlightRequests(5)
     requests.add(in_flight())
     requests.complete_next(1)
-    assert requests.ms_to_next_deadline(0) == NO_DEADLINE_MS
+    assert requests.ms_to_next_deadline(0) == NEVER_MS
 
 
 def test_disconnected_when_the_frame_was_not_written_completely_then_the_broker_cannot_have_acted():

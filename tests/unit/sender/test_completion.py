@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from pyproducer.common.clock import NEVER_MS
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.common.errors import (
     ApiError,
@@ -25,7 +26,6 @@ from pyproducer.common.errors import (
     UnsupportedVersionError,
 )
 from pyproducer.protocol.apis import ApiKeys
-from pyproducer.sender.sender import NEVER_MS
 from tests.unit.sender.stepped_producer import TOPIC_ID, SteppedProducer, metadata_response
 
 LARGE = 1000  # a batch of this size takes all records of a test

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import pytest
 
+from pyproducer.common.clock import NEVER_MS
 from pyproducer.common.error_codes import ErrorCode
-from pyproducer.sender.sender import NEVER_MS
 from tests.unit.sender.stepped_producer import SteppedProducer
 
 TIMEOUT_MS = 2000

@@ -10,10 +10,11 @@ import pytest
 from pyproducer.client.metadata import ProducerMetadata
 from pyproducer.client.wire import Wire
 from pyproducer.common.backoff import ExponentialBackoff
+from pyproducer.common.clock import NEVER_MS
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.common.errors import ApiError, UnsupportedVersionError
 from pyproducer.protocol.apis import ApiKeys
-from pyproducer.sender.producer_id_request import NEVER_MS, ProducerIdRequest
+from pyproducer.sender.producer_id_request import ProducerIdRequest
 from pyproducer.transaction.transaction_manager import TransactionManager
 from tests.support.clock import ManualClock
 from tests.support.mock_client import MockClient, MockWakeup

@@ -7,7 +7,8 @@ import pytest
 from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.error_codes import ErrorCode, error_for_code
 from pyproducer.common.errors import KafkaTimeoutError
-from pyproducer.transaction.producer_id import MAX_SEQUENCE, decrement_sequence, increment_sequence, is_earlier
+from pyproducer.record.layout import MAX_SEQUENCE, decrement_sequence, increment_sequence
+from pyproducer.transaction.producer_id import is_earlier
 from pyproducer.transaction.transaction_manager import TransactionManager
 
 TP = TopicPartition("t", 0)

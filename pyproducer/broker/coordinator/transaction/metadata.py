@@ -20,9 +20,8 @@ from pyproducer.broker.coordinator.transaction.state import (
 )
 from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.error_codes import ErrorCode
-from pyproducer.record.layout import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from pyproducer.record.layout import MAX_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
-MAX_EPOCH = 2**15 - 1
 # The last epoch that a producer is given: the coordinator needs one more to fence it.
 LAST_EPOCH = MAX_EPOCH - 1
 # From this level of the feature transaction.version on, ending a transaction gives a new epoch (KIP-890).
