@@ -19,13 +19,12 @@ import socket
 
 from pyproducer.broker.channel_mute import ChannelMuteEvent, ChannelMuteState, next_mute_state
 from pyproducer.common.errors import IllegalStateError
-from pyproducer.network.channel import KafkaChannel
+from pyproducer.network.channel import ChannelPhase, KafkaChannel
 from pyproducer.network.channel_builder import ChannelBuilder
-from pyproducer.network.channel_state import ChannelPhase
 from pyproducer.network.receive import NetworkReceive
 from pyproducer.network.selector import Selector
 from pyproducer.network.send import NetworkSend
-from pyproducer.network.socket_options import configure_socket
+from pyproducer.network.transport import configure_socket
 
 _logger = logging.getLogger(__name__)
 _NOT_MUTED = ChannelMuteState.NOT_MUTED

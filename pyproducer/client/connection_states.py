@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from enum import Enum, auto
 from typing import TYPE_CHECKING
 
-from pyproducer.client.addresses import ResolvedAddress
+from pyproducer.client.resolver import ResolvedAddress
 from pyproducer.common.clock import NEVER_MS
 from pyproducer.common.errors import IllegalStateError
 

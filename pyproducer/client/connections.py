@@ -11,15 +11,14 @@ Source:  Java NetworkClient: initiateConnect, handleConnections, handleInitiateA
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
-from pyproducer.client.connection_end import explain_end
+from pyproducer.client.api_versions import LATEST_VERSION, api_versions_body, read_api_versions
 from pyproducer.client.connection_states import ClusterConnectionStates, ConnectionState, NodeConnectionState
-from pyproducer.client.failures import REQUEST, Failure, connect_failure, dns_failure
+from pyproducer.client.failures import REQUEST, Failure, connect_failure, dns_failure, explain_end
 from pyproducer.client.in_flight import InFlightRequest, InFlightRequests
 from pyproducer.client.request import ClientRequest, ClientResponse
-from pyproducer.client.version_fetch import LATEST_VERSION, api_versions_body, read_api_versions
 from pyproducer.common.cluster import address_text
 from pyproducer.common.errors import (
     AuthenticationError,
@@ -28,19 +27,66 @@ from pyproducer.common.errors import (
     LocalProtocolError,
     ProtocolError,
 )
-from pyproducer.network.channel_state import ChannelPhase, ChannelState
+from pyproducer.network.channel import ChannelPhase, ChannelState
 from pyproducer.network.send import NetworkSend
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.header import build_request
 
 if TYPE_CHECKING:
-    from pyproducer.client.addresses import ResolvedAddress
     from pyproducer.client.api_versions import ApiVersions
     from pyproducer.client.metadata import ProducerMetadata
-    from pyproducer.client.resolver import Resolver
-    from pyproducer.client.selectable import Selectable
+    from pyproducer.client.resolver import ResolvedAddress, Resolver
     from pyproducer.common.clock import Clock
     from pyproducer.common.cluster import Node
+    from pyproducer.network.channel import ChannelState
+    from pyproducer.network.receive import NetworkReceive
+    from pyproducer.network.send import NetworkSend
+
+
+class Selectable(Protocol):
+    """Connections by id, moved forward by `poll`, whose results stay until the next `poll`."""
+
+    @property
+    def completed_sends(self) -> Sequence[NetworkSend]:
+        """Frames that were written completely in the last poll."""
+
+    @property
+    def completed_receives(self) -> Sequence[NetworkReceive]:
+        """Frames that arrived completely in the last poll, in order per connection."""
+
+    @property
+    def connected(self) -> Sequence[str]:
+        """Connections whose TCP connect succeeded in the last poll."""
+
+    @property
+    def disconnected(self) -> Mapping[str, ChannelState]:
+        """Connections that ended in the last poll, with how."""
+
+    def connect(self, connection_id: str, address: tuple[Any, ...], *, family: int, send_buffer_bytes: int,
+                receive_buffer_bytes: int, now_ms: int, server_hostname: str | None = None) -> None:
+        """Begin to connect; OSError when the operating system refuses at once."""
+
+    def send(self, send: NetworkSend) -> None:
+        """Hand a frame to its connection."""
+
+    def take_completed_sends(self) -> Sequence[NetworkSend]:
+        """Return and forget the frames that `send` wrote at once; else the next poll does not sleep but tells them."""
+
+    def poll(self, timeout_ms: int, now_ms: int) -> None:
+        """Wait for something to happen, at most timeout_ms, and do all that can be done without waiting.
+
+        Somebody may await an answer from one connection and from no other.
+        """
+
+    def close(self, connection_id: str) -> None:
+        """Close one connection without telling of it; harmless when there is none."""
+
+    def close_all(self) -> None:
+        """Close everything, whatever an exception left undone."""
+
+    def is_channel_ready(self, connection_id: str) -> bool:
+        """Whether handshakes are done, so that requests can be sent."""
+
 
 _LOG = logging.getLogger("pyproducer.client")
 _READY = ConnectionState.READY

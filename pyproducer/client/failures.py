@@ -2,9 +2,10 @@
 
     DNS -> connect -> TLS / authentication -> version negotiation -> first metadata -> requests
 
-Road:    NetworkClient (a connection ended) -> [failure] -> ProducerMetadata.last_errors -> the caller's timeout message
+Road:    Connections (a connection ended) -> [failure] -> ProducerMetadata.last_errors -> the caller's timeout message
 Thread:  pure.
 Source:  ours; the hints follow the threads in which users of other clients asked what "no brokers available" means.
+         Java NetworkClient.processDisconnection (4.1) logs a sentence per case; here the caller gets it.
 """
 
 from __future__ import annotations
@@ -12,8 +13,11 @@ from __future__ import annotations
 import errno
 import re
 import ssl
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from pyproducer.client.connection_states import ConnectionState, NodeConnectionState
+from pyproducer.common.cluster import address_text
 from pyproducer.common.errors import (
     AuthenticationError,
     DisconnectedError,
@@ -21,9 +25,12 @@ from pyproducer.common.errors import (
     KafkaError,
     TransportError,
 )
+from pyproducer.network.channel import ChannelPhase
+from pyproducer.protocol.apis import ApiKeys
 
 if TYPE_CHECKING:
-    from pyproducer.client.addresses import ResolvedAddress
+    from pyproducer.client.in_flight import InFlightRequest
+    from pyproducer.client.resolver import ResolvedAddress
 
 DNS = "DNS"
 CONNECT = "connect"
@@ -33,7 +40,7 @@ VERSION_NEGOTIATION = "version negotiation"
 METADATA = "metadata"
 REQUEST = "request"
 
-_SPEAKS = re.compile(r"seems to speak (\w+)")  # network/peer_guess.py
+_SPEAKS = re.compile(r"seems to speak (\w+)")  # network/receive.py
 _FOREIGN_HINTS = {
     "TLS": "set security.protocol to SSL or SASL_SSL, or use the port of the plaintext listener",
     "HTTP": "it is a web server or a proxy",
@@ -176,3 +183,35 @@ def request_failure(where: str, cause: BaseException | None, *, in_flight: str, 
 def _is_plain_end(cause: BaseException | None) -> bool:
     """Whether the connection just ended, without bytes that make no sense."""
     return cause is None or isinstance(cause, (DisconnectedError, OSError, EOFError))
+
+
+def explain_end(connection: NodeConnectionState, *, in_flight: Sequence[InFlightRequest], now_ms: int,
+                phase: ChannelPhase | None = None, cause: BaseException | None = None,
+                waited_ms: int | None = None) -> Failure:
+    """Return why a connection ended.
+
+    Args:
+        connection: Its state before the end.
+        in_flight: The requests that were not answered.
+        now_ms: When it ended.
+        phase: How far the selector saw it come; None when we ended the connection.
+        cause: The selector's or our exception.
+        waited_ms: The timeout that passed, when that is why we ended it.
+    """
+    where = address_text(connection.node.host, connection.node.port)
+    if connection.is_resolving and waited_ms is not None:
+        return dns_failure(where, None, waited_ms=waited_ms)
+    if phase is ChannelPhase.NOT_CONNECTED or connection.state is ConnectionState.CONNECTING:
+        return connect_failure(where, connection.current_address, cause, waited_ms=waited_ms)
+    if phase in (ChannelPhase.AUTHENTICATING, ChannelPhase.AUTHENTICATION_FAILED):
+        return authentication_failure(where, cause, refused=phase is ChannelPhase.AUTHENTICATION_FAILED)
+    if connection.state is ConnectionState.CHECKING_API_VERSIONS:
+        if phase is ChannelPhase.READY and not connection.versions_requested:
+            return early_end(where, cause)
+        if not connection.versions_requested:
+            return authentication_failure(where, cause, waited_ms=waited_ms)
+        return negotiation_failure(where, cause, waited_ms=waited_ms)
+    first_metadata = not connection.answered and any(
+        request.internal and request.request.api_key is ApiKeys.METADATA for request in in_flight)
+    return request_failure(where, cause, in_flight=", ".join(request.describe(now_ms) for request in in_flight),
+                           first_metadata=first_metadata, waited_ms=waited_ms)

@@ -8,9 +8,7 @@ Source:  Java NetworkClient.leastLoadedNode (4.1), KIP-899 (whether there is hop
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
-
-from pyproducer.client.metadata_updater import NodeChoice
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from pyproducer.client.connections import Connections
@@ -20,6 +18,13 @@ if TYPE_CHECKING:
 # after it does. Differs from Java, where there is hope while the backoff of any node is over; with two brokers or more
 # that is nearly always so, however dead they are.
 FAILURES_OF_A_DEAD_NODE = 2
+
+
+class NodeChoice(NamedTuple):
+    """The least loaded node, and whether any node is connected, being connected, or was not found dead yet."""
+
+    node: Node | None
+    any_hope: bool
 
 
 def choose_least_loaded(nodes: Sequence[Node], connections: Connections, now_ms: int,

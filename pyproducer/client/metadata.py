@@ -14,9 +14,8 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pyproducer.client.metadata_request import MetadataRequest
 from pyproducer.client.metadata_response import merge_response, with_leaders, without_leaders
 from pyproducer.common.cluster import Cluster, Node, TopicPartition
 from pyproducer.common.error_codes import ERRORS, ErrorCode, error_for_code
@@ -26,6 +25,21 @@ from pyproducer.common.waiting import SYSTEM_LOCKS, Locks, Waiters
 if TYPE_CHECKING:
     from pyproducer.common.backoff import ExponentialBackoff
     from pyproducer.common.clock import Clock
+
+
+class MetadataRequest(NamedTuple):
+    """What to ask for: the topics, and whether the answer replaces all or is merged into what is known."""
+
+    topics: list[str]
+    request_version: int
+    is_partial: bool
+    allow_auto_topic_creation: bool
+
+    def body(self) -> Mapping[str, Any]:
+        """Return the body of the request. No topics means none (from v1 on): brokers and controller only."""
+        return {"topics": [{"name": topic} for topic in self.topics],
+                "allow_auto_topic_creation": self.allow_auto_topic_creation}
+
 
 _LONG_AGO_MS = -(2**64)  # longer ago than any setting, which is a Java long, can make up for
 # A topic that is being created is not known to every broker yet; so long nobody else is asked on purpose.

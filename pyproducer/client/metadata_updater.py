@@ -1,6 +1,6 @@
 """When metadata is asked for, of whom, and what follows from the answer, from silence and from nobody being there.
 
-Road:    NetworkClient.poll -> [updater] -> NetworkClient (send, connect), Resolver ... -> ProducerMetadata.update
+Road:    NetworkClient.poll -> [updater] -> Connections, Resolver ... -> ProducerMetadata.update
 Thread:  sender thread only; calls no clock.
 Source:  Java NetworkClient.DefaultMetadataUpdater (4.1); KIP-899 (rebootstrap when no broker is left), KIP-1102
          (rebootstrap after too long without an answer, or when the broker asks for it).
@@ -10,25 +10,31 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any
 
-from pyproducer.client.addresses import RESOLVE_CANONICAL_BOOTSTRAP_SERVERS_ONLY
-from pyproducer.client.failures import dns_failure
+from pyproducer.client.failures import VERSION_NEGOTIATION, dns_failure
+from pyproducer.client.least_loaded import NodeChoice, choose_least_loaded
+from pyproducer.client.request import ClientRequest
+from pyproducer.client.resolver import RESOLVE_CANONICAL_BOOTSTRAP_SERVERS_ONLY
 from pyproducer.common.clock import NEVER_MS
 from pyproducer.common.cluster import address_text
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.common.errors import (
     AuthenticationError,
+    IllegalStateError,
     KafkaError,
     LocalProtocolError,
     ProtocolError,
     RemoteProtocolError,
     UnsupportedVersionError,
 )
+from pyproducer.protocol.apis import ApiKeys
 
 if TYPE_CHECKING:
-    from pyproducer.client.metadata import ProducerMetadata
-    from pyproducer.client.metadata_request import MetadataRequest
+    from collections.abc import Callable, Sequence
+
+    from pyproducer.client.connections import Connections
+    from pyproducer.client.metadata import MetadataRequest, ProducerMetadata
     from pyproducer.client.resolver import Lookup, Resolver
     from pyproducer.common.cluster import Node
 
@@ -36,41 +42,12 @@ _LOG = logging.getLogger("pyproducer.client")
 REBOOTSTRAP = "rebootstrap"
 
 
-class NodeChoice(NamedTuple):
-    """The least loaded node, and whether any node is connected, being connected, or was not found dead yet."""
-
-    node: Node | None
-    any_hope: bool
-
-
-class MetadataTransport(Protocol):
-    """What the updater needs of NetworkClient."""
-
-    def choose_node(self, now_ms: int) -> NodeChoice:
-        """Return the least loaded node, and whether there is hope among the nodes that may be asked."""
-
-    def can_send_request(self, node_id: int, now_ms: int) -> bool:
-        """Whether a request may be sent to the node now."""
-
-    def can_connect(self, node_id: int, now_ms: int) -> bool:
-        """Whether a connect may be tried now."""
-
-    def is_anyone_preparing(self, now_ms: int) -> bool:
-        """Whether a connection is being built, and not held up by a slow name."""
-
-    def initiate_connect(self, node: Node, now_ms: int) -> None:
-        """Begin to connect."""
-
-    def send_metadata_request(self, node: Node, body: Mapping[str, Any], now_ms: int) -> UnsupportedVersionError | None:
-        """Send it; returns the error when the node has no version of Metadata in common with us."""
-
-
 class MetadataUpdater:
     """Keeps ProducerMetadata fresh.
 
     Args:
         metadata: What is kept fresh.
-        transport: The way to the brokers.
+        connections: The way to the brokers, over the same connections as everything else.
         resolver: Finds the canonical names of the bootstrap addresses.
         lookup_timeout_ms: Longest wait for them.
         request_timeout_ms: Upper bound of a poll while a request is under way.
@@ -78,13 +55,15 @@ class MetadataUpdater:
         recovery_strategy: "rebootstrap" or "none" (metadata.recovery.strategy).
         rebootstrap_trigger_ms: Longest time without an answer before starting over from the bootstrap addresses.
         dns_lookup: client.dns.lookup.
+        next_random: Gives a number from 0 to 2**31 - 1: where the search for a node begins.
     """
 
-    def __init__(self, metadata: ProducerMetadata, transport: MetadataTransport, *, resolver: Resolver,
+    def __init__(self, metadata: ProducerMetadata, connections: Connections, *, resolver: Resolver,
                  lookup_timeout_ms: int, request_timeout_ms: int, reconnect_backoff_ms: int, recovery_strategy: str,
-                 rebootstrap_trigger_ms: int, dns_lookup: str) -> None:
+                 rebootstrap_trigger_ms: int, dns_lookup: str, next_random: Callable[[], int]) -> None:
         self._metadata = metadata
-        self._transport = transport
+        self._connections = connections
+        self._next_random = next_random
         self._resolver = resolver
         self._lookup_timeout_ms = lookup_timeout_ms
         self._request_timeout_ms = request_timeout_ms
@@ -100,6 +79,32 @@ class MetadataUpdater:
         self._in_progress: MetadataRequest | None = None
         self._attempt_started_ms: int | None = None
         self._rebootstrap_demanded = False
+
+    def choose_node(self, now_ms: int) -> NodeChoice:
+        """Return the least loaded node, and whether there is hope among the nodes that may be asked."""
+        nodes = self._metadata.nodes_to_ask()
+        without_topic = self._metadata.node_without_topic()
+        if without_topic is not None:
+            second = self._second_opinion([node for node in nodes if node.node_id != without_topic], now_ms)
+            if second is not None:
+                return NodeChoice(second, True)
+        return choose_least_loaded(nodes, self._connections, now_ms, self._next_random)
+
+    def _second_opinion(self, nodes: Sequence[Node], now_ms: int) -> Node | None:
+        """Return one that can be asked now, where one broker alone does not know a topic.
+
+        Beside that one, which goes on being asked, begins to connect to another that was not found dead.
+        """
+        connections = self._connections
+        for node in nodes:
+            if connections.can_send_request(node.node_id, now_ms):
+                return node
+        for node in nodes:
+            state = connections.states.get(node.node_id)
+            if (state is None or not state.failed_attempts) and connections.states.can_connect(node.node_id, now_ms):
+                connections.initiate_connect(node, now_ms)
+                break
+        return None
 
     def is_update_due(self, now_ms: int) -> bool:
         """Whether a request should be sent before anything else."""
@@ -120,21 +125,21 @@ class MetadataUpdater:
             self._attempt_started_ms = now_ms
         if self._needs_canonical_names and not self._find_canonical_names(now_ms):
             return self._reconnect_backoff_ms
-        choice = self._transport.choose_node(now_ms)
+        choice = self.choose_node(now_ms)
         if self._recovers and not choice.any_hope and not self._metadata.is_bootstrap:
             _LOG.info("No node of the cluster can be reached: asking the bootstrap servers as well")
             self._start_over(now_ms, forget_leaders=False)
-            choice = self._transport.choose_node(now_ms)
+            choice = self.choose_node(now_ms)
         if choice.node is None:
             return self._reconnect_backoff_ms
         return self._ask(choice.node, now_ms)
 
     def _ask(self, node: Node, now_ms: int) -> int:
-        if self._transport.can_send_request(node.node_id, now_ms):
+        if self._connections.can_send_request(node.node_id, now_ms):
             request = self._metadata.next_request(now_ms)
             self._in_progress = request
             try:
-                mismatch = self._transport.send_metadata_request(node, request.body(), now_ms)
+                mismatch = self._send(node, request.body(), now_ms)
             except LocalProtocolError as error:  # a topic's name that no version of the protocol can say
                 self._give_up_attempt(node, "the request could not be made", error, now_ms)
                 return self._metadata.time_to_next_update(now_ms)
@@ -142,14 +147,29 @@ class MetadataUpdater:
                 self.handle_failed_request(now_ms, mismatch)
                 return self._metadata.time_to_next_update(now_ms)
             return self._request_timeout_ms
-        if self._transport.is_anyone_preparing(now_ms):
+        if self._connections.states.is_anyone_preparing(now_ms):
             # Wait for it rather than connect to further nodes.
             return self._reconnect_backoff_ms
-        if self._transport.can_connect(node.node_id, now_ms):
-            self._transport.initiate_connect(node, now_ms)
+        if self._connections.states.can_connect(node.node_id, now_ms):
+            self._connections.initiate_connect(node, now_ms)
             return self._reconnect_backoff_ms
         # Connected but busy: its answer wakes the poll.
         return NEVER_MS
+
+    def _send(self, node: Node, body: Mapping[str, Any], now_ms: int) -> UnsupportedVersionError | None:
+        """Send a request; return the error when the node has no version of Metadata in common with us."""
+        versions = self._connections.api_versions.get(node.node_id)
+        if versions is None:
+            raise IllegalStateError(f"{node} is not ready")
+        try:
+            version = versions.latest_usable_version(ApiKeys.METADATA)
+            self._connections.send(
+                ClientRequest(node.node_id, ApiKeys.METADATA, lambda _: body, timeout_ms=self._request_timeout_ms,
+                              created_ms=now_ms), version, body, now_ms, internal=True)
+        except UnsupportedVersionError as error:
+            self._metadata.note_failure(address_text(node.host, node.port), f"{VERSION_NEGOTIATION}: {error}")
+            return error
+        return None
 
     def _find_canonical_names(self, now_ms: int) -> bool:
         """Replace each bootstrap address by the canonical names of all its addresses, each name once.

@@ -15,13 +15,12 @@ import random
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from pyproducer.client.addresses import USE_ALL_DNS_IPS
 from pyproducer.client.api_versions import ApiVersions
 from pyproducer.client.connection_states import ClusterConnectionStates, ConnectionState
 from pyproducer.client.connections import Connections
-from pyproducer.client.metadata_transport import ClientMetadataTransport
 from pyproducer.client.metadata_updater import REBOOTSTRAP, MetadataUpdater
 from pyproducer.client.request import ClientRequest, ClientResponse
+from pyproducer.client.resolver import USE_ALL_DNS_IPS
 from pyproducer.common.cluster import address_text
 from pyproducer.common.errors import (
     CorrelationIdMismatchError,
@@ -35,9 +34,9 @@ from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.header import parse_response, parse_response_correlation_id
 
 if TYPE_CHECKING:
+    from pyproducer.client.connections import Selectable
     from pyproducer.client.metadata import ProducerMetadata
     from pyproducer.client.resolver import Resolver
-    from pyproducer.client.selectable import Selectable
     from pyproducer.common.backoff import ExponentialBackoff
     from pyproducer.common.clock import Clock
     from pyproducer.common.cluster import Node
@@ -92,12 +91,12 @@ class NetworkClient:
             on_failed_metadata=lambda now_ms: self._updater.handle_failed_request(now_ms))
         self._states = self._connections.states
         self._in_flight = self._connections.in_flight
-        self._transport = ClientMetadataTransport(self._connections, metadata, request_timeout_ms, next_random)
         self._updater = MetadataUpdater(
-            metadata, self._transport, resolver=resolver, lookup_timeout_ms=connection_setup_timeout.initial_ms,
+            metadata, self._connections, resolver=resolver, lookup_timeout_ms=connection_setup_timeout.initial_ms,
             request_timeout_ms=request_timeout_ms, reconnect_backoff_ms=max(reconnect_backoff.initial_ms, 1),
             recovery_strategy=metadata_recovery_strategy,
-            rebootstrap_trigger_ms=metadata_recovery_rebootstrap_trigger_ms, dns_lookup=dns_lookup)
+            rebootstrap_trigger_ms=metadata_recovery_rebootstrap_trigger_ms, dns_lookup=dns_lookup,
+            next_random=next_random)
         self._aborted: list[ClientResponse] = []     # ended outside a poll; the next one hands them out
         self._is_closed = False
 
@@ -147,7 +146,7 @@ class NetworkClient:
 
     def least_loaded_node(self, now_ms: int) -> Node | None:
         """Return the node with the fewest requests in flight, or None when none can be used now."""
-        return self._transport.choose_node(now_ms).node
+        return self._updater.choose_node(now_ms).node
 
     def in_flight_request_count(self, node_id: int | None = None) -> int:
         """Return the number of unanswered requests to a node, or to all."""

@@ -1,35 +1,107 @@
-"""Host names are resolved beside the sender's thread, so that a slow name holds up nobody but its own broker.
+"""From host names to addresses, beside the sender's thread, so that a slow name holds up nobody but its own broker.
 
     sender thread   lookup("slow", 9092) -> Lookup, no outcome ... turns for all others ... poll ends: outcome, connect
     lookup thread                           getaddrinfo .......................... outcome is set, wakeup
 
-Each name that is asked for has a thread of its own while the question lasts, and whoever asks for the same name
-meanwhile joins it. There is no bound on the threads but the number of names: behind one, slow names would starve the
-others again. Nothing is cached: an answer belongs to those who hold its Lookup.
+The operating system offers no call that can be polled. Each name that is asked for has a thread of its own while the
+question lasts, and whoever asks for the same name meanwhile joins it. There is no bound on the threads but the number
+of names: behind one, slow names would starve the others again. Nothing is cached: an answer belongs to those who hold
+its Lookup.
 
-Road:    Connections, metadata_updater -> [resolver] -> addresses
+Road:    Connections, metadata_updater -> [resolver] -> the system's resolver
 Thread:  `lookup` and `canonical_names` are the sender's. A lookup's thread sets one field, once, and wakes the sender;
          so there is no lock, nothing that a forked child could find taken, and nobody ever waits for such a thread:
-         it is a daemon, and what it finds after close() is dropped.
-Source:  ours. Differs from Java, whose one network thread resolves: there a slow name stops all brokers.
+         it is a daemon, and what it finds after close() is dropped. Functions are any thread's.
+Source:  Java ClientUtils.resolve, DefaultHostResolver, ClientDnsLookup (4.1); KIP-235, KIP-302, KIP-602. Differs from
+         Java, whose one network thread resolves: there a slow name stops all brokers.
 """
 
 from __future__ import annotations
 
 import logging
+import socket
 from collections.abc import Callable
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
-from pyproducer.client.addresses import (
-    CanonicalNameResolver,
-    HostResolver,
-    ResolvedAddress,
-    canonical_name,
-    canonical_names,
-    resolve_host,
-    resolve_literal,
-)
+from pyproducer.common.printable import LONGEST_NAME, printable
 from pyproducer.common.threads import StartThread, start_daemon
+
+USE_ALL_DNS_IPS = "use_all_dns_ips"
+RESOLVE_CANONICAL_BOOTSTRAP_SERVERS_ONLY = "resolve_canonical_bootstrap_servers_only"
+
+
+class ResolvedAddress(NamedTuple):
+    """One address of a host: the socket family, and what `socket.connect` takes."""
+
+    family: int
+    address: tuple[Any, ...]
+
+    def with_port(self, port: int) -> ResolvedAddress:
+        """Return the same address with another port."""
+        return ResolvedAddress(self.family, (self.address[0], port, *self.address[2:]))
+
+
+HostResolver = Callable[[str, int], "list[ResolvedAddress]"]
+CanonicalNameResolver = Callable[[ResolvedAddress], "str | None"]
+
+
+def resolve_literal(host: str, port: int) -> list[ResolvedAddress]:
+    """Return the address that an IP literal names, without asking anybody; empty when the host is a name."""
+    try:
+        return _unique(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST))
+    except (OSError, UnicodeError):
+        return []
+
+
+def resolve_host(host: str, port: int) -> list[ResolvedAddress]:
+    """Return all addresses of a host, at least one, IPv4 first, each once.
+
+    Differs from Java, which keeps only the addresses of the first one's family: here IPv6 addresses follow, so that a
+    host with both is reached while one family is broken.
+
+    Raises:
+        OSError: The name does not resolve (socket.gaierror). Not sent.
+    """
+    literal = resolve_literal(host, port)
+    if literal:
+        return literal
+    try:
+        resolved = _unique(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+    except UnicodeError as cause:  # A label that is empty or too long fails in the idna codec, before any query.
+        raise socket.gaierror(socket.EAI_NONAME, f"'{printable(host, LONGEST_NAME)}' is not a valid host name: "
+                              f"{printable(str(cause))}") from cause
+    if not resolved:
+        raise socket.gaierror(socket.EAI_NONAME, f"'{printable(host, LONGEST_NAME)}' has no IPv4 or IPv6 address")
+    return resolved
+
+
+def _unique(found: list[tuple[Any, ...]]) -> list[ResolvedAddress]:
+    unique = dict.fromkeys(ResolvedAddress(int(family), tuple(address)) for family, _, _, _, address in found
+                           if family in (socket.AF_INET, socket.AF_INET6))
+    return sorted(unique, key=lambda resolved: resolved.family != socket.AF_INET)
+
+
+def canonical_name(resolved: ResolvedAddress) -> str | None:
+    """Return the name that an address has in reverse DNS, or None when it has none."""
+    try:
+        return socket.getnameinfo(resolved.address, socket.NI_NAMEREQD)[0]
+    except OSError:
+        return None
+
+
+def canonical_names(host: str, port: int, *, resolve: HostResolver = resolve_host,
+                    name_of: CanonicalNameResolver = canonical_name) -> list[str]:
+    """Return the canonical names of all addresses of a host (Kerberos needs those names).
+
+    An address without a name in reverse DNS stays a literal address.
+
+    Raises:
+        OSError: The host does not resolve. Not sent.
+
+    Source: Java ClientUtils.parseAndValidateAddresses with RESOLVE_CANONICAL_BOOTSTRAP_SERVERS_ONLY.
+    """
+    return [name_of(resolved) or str(resolved.address[0]) for resolved in resolve(host, port)]
+
 
 _LOG = logging.getLogger("pyproducer.client")
 AnswerT = TypeVar("AnswerT")

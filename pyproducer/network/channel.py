@@ -1,8 +1,19 @@
-"""One connection: a transport, who is behind it, at most one send, the frames that arrive.
+"""One connection: a transport, who is behind it, at most one send, the frames that arrive; and how it ended.
+
+    NOT_CONNECTED -> AUTHENTICATING -> READY
+          |                |             |
+          |                v             +-> EXPIRED (idle), LOCAL_CLOSE (we wanted it)
+          |      AUTHENTICATION_FAILED
+          v
+    (a connect that failed stays NOT_CONNECTED)
+
+The authenticator is the seam between a transport that is ready and a channel that is: the place for SASL.
 
 Road:    NetworkClient / Processor -> Selector -> [channel] -> TransportLayer
 Thread:  the thread that polls the selector owns every field.
-Source:  Java KafkaChannel (4.1); seed 001 (setSend, write, send).
+Source:  Java KafkaChannel, ChannelState, Authenticator, PlaintextAuthenticator, SslPrincipalMapper's default rule
+         (4.1); seed 001 (setSend, write, send). Differs from Java: the exception is kept whatever the phase, and
+         FAILED_SEND is READY with an error.
 """
 
 from __future__ import annotations
@@ -10,14 +21,92 @@ from __future__ import annotations
 import errno
 import os
 import socket
+from enum import Enum
+from typing import NamedTuple, Protocol
 
 from pyproducer.common.errors import AuthenticationError, IllegalStateError, InvalidReceiveError
-from pyproducer.network.authenticator import Authenticator
-from pyproducer.network.channel_state import ChannelPhase
-from pyproducer.network.frame_reader import SCRATCH_BYTES, FrameReader
-from pyproducer.network.receive import NetworkReceive
+from pyproducer.network.receive import SCRATCH_BYTES, FrameReader, NetworkReceive
 from pyproducer.network.send import NetworkSend
 from pyproducer.network.transport import TransportLayer, socket_address_text
+
+
+class ChannelPhase(str, Enum):
+    """The phase; equal to its lower-case name."""
+
+    NOT_CONNECTED = "not_connected"
+    AUTHENTICATING = "authenticating"
+    AUTHENTICATION_FAILED = "authentication_failed"
+    READY = "ready"
+    EXPIRED = "expired"
+    LOCAL_CLOSE = "local_close"
+
+
+class ChannelState(NamedTuple):
+    """The end of a connection.
+
+    Attributes:
+        phase: How far it had come.
+        error: Why it ended: an OSError from the socket, a DisconnectedError where the peer hung up, an
+            AuthenticationError, an InvalidReceiveError; None where nobody is to blame.
+        remote_address: `host:port` of the peer.
+    """
+
+    phase: ChannelPhase
+    error: Exception | None = None
+    remote_address: str = ""
+
+
+ANONYMOUS = "User:ANONYMOUS"
+
+
+class Authenticator(Protocol):
+    """Proves to the peer who we are, or asks it who it is, once the transport is ready.
+
+    Attributes:
+        complete: Nothing is left to do.
+        wants_write: Waits to write, not to read.
+    """
+
+    complete: bool
+    wants_write: bool
+
+    def authenticate(self) -> None:
+        """Go on as far as the socket allows; sets `complete` at the end.
+
+        Reads with NetworkReceive.read_from, which takes no byte beyond a frame: what follows is the channel's.
+
+        Raises:
+            AuthenticationError: The peer refused us, or we refuse the peer. Not sent.
+            OSError: The connection is broken. Not sent.
+        """
+
+    @property
+    def principal_name(self) -> str:
+        """Return who the peer is, as `type:name`."""
+
+    def close(self) -> None:
+        """Forget what was negotiated."""
+
+
+class PlaintextAuthenticator:
+    """No authentication: the peer is who its TLS certificate says, or anonymous."""
+
+    def __init__(self, transport: TransportLayer) -> None:
+        self._transport = transport
+        self.complete = True
+        self.wants_write = False
+
+    def authenticate(self) -> None:
+        """Do nothing."""
+
+    @property
+    def principal_name(self) -> str:
+        """Return the subject of the peer's certificate, or User:ANONYMOUS."""
+        subject = self._transport.principal_name
+        return ANONYMOUS if subject is None else f"User:{subject}"
+
+    def close(self) -> None:
+        """Do nothing."""
 
 
 class KafkaChannel:

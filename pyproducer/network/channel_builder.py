@@ -12,8 +12,7 @@ import ssl
 from typing import Protocol
 
 from pyproducer.common.errors import ConfigError
-from pyproducer.network.authenticator import PlaintextAuthenticator
-from pyproducer.network.channel import KafkaChannel
+from pyproducer.network.channel import KafkaChannel, PlaintextAuthenticator
 from pyproducer.network.ssl_transport import SslTransportLayer
 from pyproducer.network.transport import PlaintextTransportLayer
 

@@ -1,21 +1,54 @@
-"""One frame on its way in, whole or in parts: four bytes of size, then exactly that many.
+"""Frames in: one whose bytes come in parts, all that one read brings, and what a peer speaks whose bytes are no frames.
 
-Road:    TransportLayer -> [receive] -> NetworkClient / Processor
-Thread:  the thread that polls the selector, until the frame is complete.
-Source:  Java NetworkReceive (4.1); seed 003 (BoundedByteBufferReceive).
+    scratch (64 KiB, the selector's) <- one recv
+      whole frames                      copied out as bytes
+      the beginning of a frame          copied into a NetworkReceive, whose rest is then received in place
+      what is behind the first frame    one at a time only: held back until the channel is unmuted
 
-    size (4 bytes, signed)  -> checked before anything is allocated
-    payload (size bytes)    -> into memory that grows with what has really arrived, so that a peer that announces
-                               100 MB and sends nothing costs one step, not 100 MB
+    NetworkReceive
+      size (4 bytes, signed)  -> checked before anything is allocated
+      payload (size bytes)    -> into memory that grows with what has really arrived, so that a peer that announces
+                                 100 MB and sends nothing costs one step, not 100 MB
+
+Road:    TransportLayer -> [receive] -> KafkaChannel.read -> NetworkClient / Processor
+Thread:  the thread that polls the selector, until a frame is complete.
+Source:  Java NetworkReceive, KafkaChannel.read/receive (4.1), which read the size and then the payload with two calls
+         per frame; seed 003 (BoundedByteBufferReceive). Differs from Java: reads ahead into a buffer that all channels
+         of a selector share, because a system call through Python costs as much as the rest of a small frame. The
+         guess is ours; RFC 8446 5.1 for the TLS record header, seen as "Invalid receive (size = 352518912)".
 """
 
 from __future__ import annotations
 
 import struct
 
-from pyproducer.common.errors import InvalidReceiveError
-from pyproducer.network.peer_guess import guess_sentence
+from pyproducer.common.errors import DisconnectedError, InvalidReceiveError
 from pyproducer.network.transport import END_OF_STREAM, TransportLayer
+
+_METHODS = frozenset({b"GET ", b"POST", b"PUT ", b"HEAD", b"OPTI", b"CONN", b"DELE", b"PATC", b"PRI "})
+_TLS_RECORD_TYPES = frozenset({0x14, 0x15, 0x16, 0x17})
+
+
+def speaks_tls(first_bytes: bytes) -> bool:
+    """Whether the bytes begin a TLS record: its type, then major version 3."""
+    return len(first_bytes) >= 2 and first_bytes[0] in _TLS_RECORD_TYPES and first_bytes[1] == 3
+
+
+def guess_protocol(first_bytes: bytes) -> str | None:
+    """Return `TLS`, `HTTP` or `SSH` when the first four bytes tell, else None."""
+    first_bytes = bytes(first_bytes[:4])
+    if speaks_tls(first_bytes):
+        return "TLS"
+    if first_bytes == b"HTTP" or first_bytes in _METHODS:
+        return "HTTP"
+    return "SSH" if first_bytes == b"SSH-" else None
+
+
+def guess_sentence(size: int, peer: str) -> str:
+    """Return a sentence about a size that is none, with a leading space, or nothing."""
+    protocol = guess_protocol((size & 0xFFFFFFFF).to_bytes(4, "big"))
+    return "" if protocol is None else f" The peer at {peer} seems to speak {protocol}, not the Kafka protocol."
+
 
 _SIZE = struct.Struct(">i")
 # Covers nearly every frame in one step: the default of max.request.size is 1 MiB, of fetch.max.bytes more.
@@ -150,3 +183,118 @@ class NetworkReceive:
         if self._filled_bytes == self._size_bytes:
             self.payload = memoryview(self._buffer)
             self.complete = True
+
+
+_NOTHING = memoryview(b"")
+# One read takes several Produce responses or one default batch; larger frames are received in place anyway.
+SCRATCH_BYTES = 64 * 1024
+# Reads of one channel in one poll: bounds what one busy peer takes from the others (1 MiB when it fills the scratch).
+MAX_READS_PER_POLL = 16
+
+
+class FrameReader:
+    """The reading half of a channel.
+
+    Args:
+        source: Connection id, for the receives.
+        peer: `host:port`, for messages.
+        max_size_bytes: Largest payload; None for no limit.
+        one_at_a_time: Hand out at most one frame per read and hold back what lies behind it.
+        scratch: Memory to read into; shared, nothing in it survives a call.
+
+    Attributes:
+        ended: Why nothing more will come: the end of the stream or a size that makes no sense; None while it may.
+        bytes_read: All bytes so far, sizes included.
+    """
+
+    __slots__ = ("_current", "_held", "_max_size_bytes", "_one_at_a_time", "_peer", "_scratch", "_source",
+                 "bytes_read", "ended")
+
+    def __init__(self, source: str, *, peer: str, max_size_bytes: int | None, one_at_a_time: bool,
+                 scratch: memoryview) -> None:
+        self._source = source
+        self._peer = peer
+        self._max_size_bytes = max_size_bytes
+        self._one_at_a_time = one_at_a_time
+        self._scratch = scratch
+        self._current: NetworkReceive | None = None
+        self._held = _NOTHING
+        self.ended: Exception | None = None
+        self.bytes_read = 0
+
+    @property
+    def has_held(self) -> bool:
+        """Whether bytes were read ahead that no frame was cut from yet."""
+        return len(self._held) > 0
+
+    @property
+    def is_mid_frame(self) -> bool:
+        """Whether a frame has begun and is not complete."""
+        return self._current is not None
+
+    def read(self, transport: TransportLayer) -> list[NetworkReceive]:
+        """Read what is there, within a bound, and return the frames that are complete.
+
+        Sets `ended` at the end of the stream and at an invalid size; the frames before it are still returned.
+
+        Raises:
+            OSError: The connection is broken. Unknown.
+            AuthenticationError: TLS only: the peer's refusal came after the handshake. Not sent.
+        """
+        receives: list[NetworkReceive] = []
+        if self._held:
+            self._held = self._cut(self._held, receives)
+        scratch = self._scratch
+        for _ in range(MAX_READS_PER_POLL):
+            if self.ended is not None or (receives and self._one_at_a_time):
+                return receives
+            current = self._current
+            if current is not None and (wanted := current.missing_bytes) > 0:
+                count = current.read_payload_from(transport)
+                if current.complete:
+                    receives.append(current)
+                    self._current = None
+            else:
+                wanted = len(scratch)
+                count = transport.read_into(scratch)
+                if count > 0 and (rest := self._cut(scratch[:count], receives)):
+                    self._held = memoryview(bytes(rest))
+            if count < 0:
+                self.ended = DisconnectedError(f"{self._peer} closed the connection")
+                return receives
+            self.bytes_read += count
+            # Fewer than asked for: the socket is empty, so do not pay for a call that says so. (TLS gives a record at
+            # a time, and says itself whether there may be another.)
+            if count < wanted and not transport.has_pending_reads:
+                return receives
+        return receives
+
+    def _cut(self, data: memoryview, receives: list[NetworkReceive]) -> memoryview:
+        """Cut frames out of some bytes; return what is left behind the one that may be handed out."""
+        position = 0
+        end = len(data)
+        try:
+            while position < end:
+                current = self._current
+                if current is None:
+                    start = position + 4
+                    if start <= end:
+                        size: int = _SIZE.unpack_from(data, position)[0]
+                        check_size(size, self._max_size_bytes, allow_empty=False, peer=self._peer)
+                        if start + size <= end:
+                            position = start + size
+                            receives.append(NetworkReceive(self._source, payload=bytes(data[start:position])))
+                            if self._one_at_a_time:
+                                break
+                            continue
+                    current = self._current = NetworkReceive(self._source, self._max_size_bytes, False, self._peer)
+                position += current.feed(data[position:])
+                if current.complete:
+                    receives.append(current)
+                    self._current = None
+                    if self._one_at_a_time:
+                        break
+        except InvalidReceiveError as error:
+            self.ended = error
+            return _NOTHING
+        return data[position:]

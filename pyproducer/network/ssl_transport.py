@@ -1,27 +1,146 @@
-"""TLS over one socket, without ever blocking.
+"""TLS over one socket, without ever blocking; who the peer is by its certificate, and why a handshake failed.
 
     recv -> incoming BIO -> SSLObject -> read_into
     write_chunks -> SSLObject -> outgoing BIO -> pending -> send
 
+    [size 4][header 60][batch 16 k][header 60][batch 16 k]  ->  16 k + 16 k + ...   never a record of four bytes
+
 Road:    KafkaChannel -> [TLS transport] -> socket
 Thread:  the thread that polls the selector.
-Source:  Java SslTransportLayer (4.1). Ours: over ssl.MemoryBIO, because one socket call then carries many records, the
-         socket stays the selector's, and a peer that does not speak TLS is recognised by its first bytes.
+Source:  Java SslTransportLayer (4.1), maybeThrowSslAuthenticationException for which failures count as authentication;
+         RFC 2253, Java X500Principal.getName() for names: most specific part first, `CN=client,OU=team,O=org`; RFC 8446
+         5.1: a record carries at most 2^14 bytes. Ours: over ssl.MemoryBIO, because one socket call then carries many
+         records, the socket stays the selector's, and a peer that does not speak TLS is recognised by its first bytes.
 """
 
 from __future__ import annotations
 
 import socket
 import ssl
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
-from pyproducer.common.errors import TransportError
-from pyproducer.network.distinguished_name import distinguished_name
-from pyproducer.network.peer_guess import speaks_tls
-from pyproducer.network.tls_failure import hung_up, not_tls, tls_failure
-from pyproducer.network.tls_records import coalesce
+from pyproducer.common.errors import AuthenticationError, DisconnectedError, TransportError
+from pyproducer.common.printable import LONGEST_NAME, printable
+from pyproducer.network.receive import guess_protocol, speaks_tls
 from pyproducer.network.transport import END_OF_STREAM, Buffer, socket_address_text
+
+_SHORT = {
+    "commonName": "CN", "organizationalUnitName": "OU", "organizationName": "O", "localityName": "L",
+    "stateOrProvinceName": "ST", "countryName": "C", "streetAddress": "STREET", "domainComponent": "DC",
+    "userId": "UID",
+}
+_SPECIAL = frozenset(',+"\\<>;')
+
+
+def distinguished_name(subject: Iterable[Iterable[tuple[str, str]]]) -> str:
+    """Return the name of a subject as `ssl.SSLSocket.getpeercert` gives it."""
+    parts = ["+".join(f"{_SHORT.get(key, key)}={_escape(value)}" for key, value in part) for part in subject]
+    return ",".join(reversed(parts))
+
+
+def _escape(value: str) -> str:
+    text = "".join(f"\\{char}" if char in _SPECIAL else char for char in value)
+    if text.startswith(("#", " ")):
+        text = "\\" + text
+    return text[:-1] + "\\ " if text.endswith(" ") and len(text) > 1 else text
+
+
+RECORD_BYTES = 16 * 1024
+
+
+def coalesce(chunks: Sequence[Buffer], max_total_bytes: int) -> Iterator[Buffer]:
+    """Yield the bytes of the chunks, at most so many, in pieces that fill a record where they can.
+
+    Shape: a long chunk is passed on in slices, uncopied; short ones are joined, together with the beginning of a long
+    one behind them. Every piece but the last has exactly RECORD_BYTES.
+    """
+    joined = bytearray()
+    left = max_total_bytes
+    for chunk in chunks:
+        view = memoryview(chunk)[:left]
+        left -= len(view)
+        position = 0
+        if joined:
+            position = min(RECORD_BYTES - len(joined), len(view))
+            joined += view[:position]
+            if len(joined) == RECORD_BYTES:
+                yield joined
+                joined = bytearray()
+        while len(view) - position >= RECORD_BYTES:
+            yield view[position:position + RECORD_BYTES]
+            position += RECORD_BYTES
+        if position < len(view):
+            joined += view[position:]
+        if not left:
+            break
+    if joined:
+        yield joined
+
+
+# OpenSSL's X509_V_ERR_* that a setting of ours can cure.
+_VERIFY_HINTS = {
+    10: "renew it, or check this machine's clock",
+    18: "put it into ssl.truststore.location or ssl.truststore.certificates",
+    19: "put the authority's certificate into ssl.truststore.location or ssl.truststore.certificates",
+    20: "put the authority's certificate into ssl.truststore.location or ssl.truststore.certificates",
+    62: "connect by a name that it shows, or set ssl.endpoint.identification.algorithm= (empty) to trust any name",
+    64: "connect by a name that it shows, or set ssl.endpoint.identification.algorithm= (empty) to trust any name",
+}
+# Parts of OpenSSL's reason, which is the name of the alert that the peer sent, or of what we found.
+_REASONS = (
+    ("CERTIFICATE_REQUIRED", "the peer requires a certificate from us: set ssl.keystore.location or ssl.keystore.key"),
+    ("PEER_DID_NOT_RETURN_A_CERTIFICATE", "the peer shows no certificate, and ssl.client.auth=required"),
+    ("ALERT_UNKNOWN_CA", "the peer does not trust the authority that signed our certificate"),
+    ("ALERT_BAD_CERTIFICATE", "the peer refuses our certificate, or requires one and got none"),
+    ("ALERT_CERTIFICATE_EXPIRED", "the peer says that our certificate has expired"),
+    ("ALERT_CERTIFICATE_REVOKED", "the peer says that our certificate is revoked"),
+    ("ALERT_CERTIFICATE_UNKNOWN", "the peer does not accept our certificate"),
+    ("ALERT_ACCESS_DENIED", "the peer denies us access"),
+    ("ALERT_PROTOCOL_VERSION", "no TLS version in common with the peer: see ssl.enabled.protocols"),
+    ("UNSUPPORTED_PROTOCOL", "no TLS version in common with the peer: see ssl.enabled.protocols"),
+    ("NO_SHARED_CIPHER", "no cipher suite in common with the peer: see ssl.cipher.suites"),
+    ("ALERT_HANDSHAKE_FAILURE", "the peer refuses: no cipher suite in common (ssl.cipher.suites), or it requires a "
+                                "certificate from us (ssl.keystore.location)"),
+    ("UNRECOGNIZED_NAME", "the peer does not know the host name that we asked for"),
+    ("WRONG_VERSION_NUMBER", "the peer does not answer in TLS: its listener may be a plaintext one"),
+    ("HTTP_REQUEST", "the peer sends plain HTTP"),
+)
+
+
+def _where(peer: str, server_hostname: str | None) -> str:
+    if server_hostname is None or server_hostname in peer:
+        return peer
+    return f"{printable(server_hostname, LONGEST_NAME)} ({peer})"
+
+
+def tls_failure(error: ssl.SSLError, *, peer: str, server_hostname: str | None) -> AuthenticationError:
+    """Return the error for a failed handshake, or for a refusal that came after ours was done (TLS 1.3)."""
+    where = _where(peer, server_hostname)
+    if isinstance(error, ssl.SSLCertVerificationError):
+        hint = _VERIFY_HINTS.get(error.verify_code)
+        found = printable(error.verify_message.rstrip("."))  # it repeats the name that a broker told
+        why = f"certificate verify failed: {found}" + (f" ({hint})" if hint else "")
+    else:
+        reason = error.reason or str(error)
+        sentence = next((sentence for part, sentence in _REASONS if part in reason.upper()), None)
+        why = reason if sentence is None else f"{sentence} ({reason})"
+    return AuthenticationError(f"TLS handshake with {where} failed: {why}")
+
+
+def not_tls(first_bytes: bytes, *, peer: str) -> AuthenticationError:
+    """Return the error for a peer whose first bytes are no TLS record."""
+    protocol = guess_protocol(first_bytes)
+    speaks = "does not speak TLS" if protocol is None else f"seems to speak {protocol}, not TLS"
+    return AuthenticationError(f"TLS handshake failed: the peer at {peer} {speaks}; it began with {first_bytes[:8]!r}")
+
+
+def hung_up(*, peer: str, server_hostname: str | None, server_side: bool) -> DisconnectedError:
+    """Return the error for a peer that closed the connection during the handshake."""
+    hint = "" if server_side else ("; its listener may not speak TLS (security.protocol), or it requires a certificate "
+                                   "from us (ssl.keystore.location)")
+    return DisconnectedError(f"{_where(peer, server_hostname)} closed the connection during the TLS handshake{hint}")
+
 
 # Four full records: what one recv usually brings, and what a channel with nothing to do does not keep.
 READ_BYTES = 64 * 1024

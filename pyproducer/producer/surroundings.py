@@ -22,8 +22,8 @@ from pyproducer.network.selector import Selector
 from pyproducer.network.wakeup import Wakeup
 
 if TYPE_CHECKING:
+    from pyproducer.client.connections import Selectable
     from pyproducer.client.resolver import Resolver
-    from pyproducer.client.selectable import Selectable
     from pyproducer.network.channel_builder import ChannelBuilder
 
 

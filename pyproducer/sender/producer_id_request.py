@@ -23,8 +23,7 @@ from pyproducer.transaction.producer_id import ProducerIdAndEpoch
 from pyproducer.transaction.transaction_manager import TransactionManager
 
 if TYPE_CHECKING:
-    from pyproducer.client.kafka_client import KafkaClient
-    from pyproducer.client.wire import Wire
+    from pyproducer.client.wire import KafkaClient, Wire
 
 log = logging.getLogger(__name__)
 

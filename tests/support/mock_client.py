@@ -14,7 +14,7 @@ from pyproducer.common.cluster import Node
 from pyproducer.common.errors import IllegalStateError
 
 if TYPE_CHECKING:
-    from pyproducer.client.kafka_client import KafkaClient
+    from pyproducer.client.wire import KafkaClient
 
 
 class MockClient:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from pyproducer.common.errors import DisconnectedError, IllegalStateError
-from pyproducer.network.channel_state import ChannelPhase, ChannelState
+from pyproducer.network.channel import ChannelPhase, ChannelState
 from pyproducer.network.receive import NetworkReceive
 from pyproducer.network.send import NetworkSend
 from pyproducer.protocol.apis import ApiKeys

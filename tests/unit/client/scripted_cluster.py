@@ -142,6 +142,6 @@ class Setup:
 
 def resolve_test_name(host: str, port: int) -> list[Any]:
     """One address per name, derived from it."""
-    from pyproducer.client.addresses import ResolvedAddress  # keeps the double importable without sockets
+    from pyproducer.client.resolver import ResolvedAddress  # keeps the double importable without sockets
 
     return [ResolvedAddress(2, (f"10.0.0.{int(host.rpartition('-')[2])}", port))]

@@ -1,8 +1,22 @@
+from __future__ import annotations
+
+import re
+
 import pytest
 
-from pyproducer.client.api_versions import ApiVersions, FinalizedFeatures, NodeApiVersions, VersionRange
+from pyproducer.client import api_versions
+from pyproducer.client.api_versions import (
+    CLIENT_SOFTWARE_VERSION,
+    ApiVersions,
+    FinalizedFeatures,
+    NodeApiVersions,
+    VersionRange,
+    api_versions_body,
+    read_api_versions,
+)
 from pyproducer.common.errors import UnsupportedVersionError
 from pyproducer.protocol.apis import ApiKeys
+from tests.unit.client.scripted_cluster import Setup
 
 
 def node(*, produce: tuple[int, int] = (0, 11), epoch: int = -1, **levels: int) -> NodeApiVersions:
@@ -66,3 +80,92 @@ def test_response_when_it_is_of_an_old_version_then_no_features():
     versions = NodeApiVersions.from_response({"api_keys": []})
     assert versions.supported_features == {}
     assert versions.finalized_features == FinalizedFeatures(-1, {})
+
+
+# Apache Kafka releases -> Produce, Metadata, InitProducerId, FindCoordinator, AddPartitionsToTxn, AddOffsetsToTxn,
+# TxnOffsetCommit, EndTxn and ApiVersions: the broker's maxima, then what a client of Kafka 4.1 ends up using.
+APIS = (ApiKeys.PRODUCE, ApiKeys.METADATA, ApiKeys.INIT_PRODUCER_ID, ApiKeys.FIND_COORDINATOR,
+        ApiKeys.ADD_PARTITIONS_TO_TXN, ApiKeys.ADD_OFFSETS_TO_TXN, ApiKeys.TXN_OFFSET_COMMIT, ApiKeys.END_TXN,
+        ApiKeys.API_VERSIONS)
+RELEASES = {
+    "2.1": ((7, 7, 1, 2, 1, 1, 2, 1, 2), (7, 7, 1, 2, 1, 1, 2, 1, 0)),
+    "2.2": ((7, 7, 1, 2, 1, 1, 2, 1, 2), (7, 7, 1, 2, 1, 1, 2, 1, 0)),
+    "2.3": ((7, 8, 1, 2, 1, 1, 2, 1, 2), (7, 8, 1, 2, 1, 1, 2, 1, 0)),
+    "2.4": ((8, 9, 2, 3, 1, 1, 2, 1, 3), (8, 9, 2, 3, 1, 1, 2, 1, 3)),
+    "2.5": ((8, 9, 3, 3, 1, 1, 3, 1, 3), (8, 9, 3, 3, 1, 1, 3, 1, 3)),
+    "2.6": ((8, 9, 3, 3, 1, 1, 3, 1, 3), (8, 9, 3, 3, 1, 1, 3, 1, 3)),
+    "2.7": ((8, 9, 4, 3, 2, 2, 3, 2, 3), (8, 9, 4, 3, 2, 2, 3, 2, 3)),
+    "2.8": ((9, 11, 4, 3, 3, 3, 3, 3, 3), (9, 11, 4, 3, 3, 3, 3, 3, 3)),
+    "3.0": ((9, 11, 4, 4, 3, 3, 3, 3, 3), (9, 11, 4, 4, 3, 3, 3, 3, 3)),
+    "3.2": ((9, 12, 4, 4, 3, 3, 3, 3, 3), (9, 12, 4, 4, 3, 3, 3, 3, 3)),
+    "3.6": ((9, 12, 4, 4, 4, 3, 3, 3, 3), (9, 12, 4, 4, 3, 3, 3, 3, 3)),
+    "3.7": ((10, 12, 4, 4, 4, 3, 3, 3, 3), (10, 12, 4, 4, 3, 3, 3, 3, 3)),
+    "3.8": ((11, 12, 5, 5, 5, 4, 4, 4, 3), (11, 12, 5, 5, 3, 4, 4, 4, 3)),
+    "3.9": ((11, 12, 5, 6, 5, 4, 4, 4, 4), (11, 12, 5, 6, 3, 4, 4, 4, 4)),
+    "4.0": ((12, 13, 5, 6, 5, 4, 5, 5, 4), (12, 13, 5, 6, 3, 4, 5, 5, 4)),
+    "4.1": ((13, 13, 6, 6, 5, 4, 5, 5, 4), (13, 13, 5, 6, 3, 4, 5, 5, 4)),
+    "4.3": ((13, 13, 6, 6, 5, 4, 5, 5, 5), (13, 13, 5, 6, 3, 4, 5, 5, 4)),
+}
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_negotiation_when_the_broker_is_of_a_release_then_the_versions_of_the_table_are_reached(release):
+    maxima, reached = RELEASES[release]
+    setup = Setup()
+    setup.cluster.versions = {api: (0, maximum) for api, maximum in zip(APIS, maxima, strict=True)}
+    setup.bring_up()
+    setup.make_ready(1)
+    fetches = [request.version for request in setup.selector.asked(ApiKeys.API_VERSIONS)
+               if request.connection_id == "1"]
+    usable = tuple(setup.client.api_version(1, api) for api in APIS[:-1])
+    assert (*usable, fetches[-1]) == reached
+    assert len(fetches) == (1 if maxima[-1] >= 4 else 2)
+    assert setup.selector.asked(ApiKeys.METADATA)[0].version == reached[1]
+
+
+def test_body_when_the_version_is_old_then_empty():
+    assert api_versions_body(2) == {}
+    assert api_versions_body(3)["client_software_name"] == "pyproducer"
+    assert re.fullmatch(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?", CLIENT_SOFTWARE_VERSION)
+
+
+@pytest.mark.parametrize(("installed", "told"), [
+    ("1.2.3", "1.2.3"), ("1.2.3.dev4+g1a2b", "1.2.3.dev4-g1a2b"), ("+1.0-", "1.0"), ("+", "0"), (None, "0"),
+])
+def test_software_version_when_told_then_only_what_brokers_accept(monkeypatch, installed, told):
+    def version(name):
+        if installed is None:
+            raise api_versions.distributions.PackageNotFoundError(name)
+        return installed
+
+    monkeypatch.setattr(api_versions.distributions, "version", version)
+    assert api_versions._software_version() == told
+
+
+@pytest.mark.parametrize(("sent", "offered", "retry"), [(4, 3, 3), (4, 4, 0), (4, 99, 0), (4, None, 0), (3, 2, 2),
+                                                        (3, -1, 0)])
+def test_unsupported_version_when_answered_then_the_next_try_is_strictly_lower(sent, offered, retry):
+    rows = [] if offered is None else [{"api_key": 18, "min_version": 0, "max_version": offered}]
+    result = read_api_versions({"error_code": 35, "api_keys": rows}, sent, "host:1")
+    assert result.retry_version == retry
+    assert result.error is None
+
+
+def test_unsupported_version_when_answered_to_version_0_then_an_error():
+    result = read_api_versions({"error_code": 35, "api_keys": []}, 0, "host:1")
+    assert isinstance(result.error, UnsupportedVersionError)
+    assert str(result.error) == "host:1 answered ApiVersions v0 with error UNSUPPORTED_VERSION (35)"
+
+
+def test_other_error_when_answered_then_an_error():
+    result = read_api_versions({"error_code": 42, "api_keys": []}, 4, "host:1")
+    assert "INVALID_REQUEST (42)" in str(result.error)
+
+
+def test_peer_that_answers_35_for_ever_when_connected_then_given_up():
+    setup = Setup(bootstrap=(("boot-1", 9092),))
+    setup.cluster.api_versions = lambda version: {"error_code": 35, "api_keys": []}  # type: ignore[method-assign]
+    setup.poll(times=8)
+    assert [request.version for request in setup.selector.requests] == [4, 0]
+    assert "UNSUPPORTED_VERSION" in setup.metadata.last_errors()["boot-1:9092"]
+    assert setup.selector.closed == ["-1"]

@@ -3,7 +3,6 @@ import socket
 
 import pytest
 
-from pyproducer.client.addresses import ResolvedAddress
 from pyproducer.client.connection_states import (
     FRESH_LOOKUP_MS,
     SLOW_LOOKUP_MS,
@@ -13,7 +12,7 @@ from pyproducer.client.connection_states import (
     ConnectionState,
     NodeConnectionState,
 )
-from pyproducer.client.resolver import Lookup
+from pyproducer.client.resolver import Lookup, ResolvedAddress
 from pyproducer.common.backoff import ExponentialBackoff
 from pyproducer.common.clock import NEVER_MS
 from pyproducer.common.cluster import Node

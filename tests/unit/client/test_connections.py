@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from pyproducer.client.addresses import ResolvedAddress
 from pyproducer.client.request import ClientRequest
+from pyproducer.client.resolver import ResolvedAddress
 from pyproducer.common.clock import SystemClock
 from pyproducer.common.cluster import Node
 from pyproducer.common.errors import AuthenticationError, DisconnectedError, InvalidReceiveError
-from pyproducer.network.channel_state import ChannelPhase
+from pyproducer.network.channel import ChannelPhase
 from pyproducer.protocol.apis import ApiKeys
 from tests.unit.client.mock_selector import HANG_UP
 from tests.unit.client.scripted_cluster import Setup, resolve_test_name, topic_row

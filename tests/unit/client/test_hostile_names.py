@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from pyproducer.client.addresses import ResolvedAddress, resolve_host
+from pyproducer.client.resolver import ResolvedAddress, resolve_host
 from pyproducer.common.cluster import Node
-from pyproducer.network.tls_failure import hung_up, tls_failure
+from pyproducer.network.ssl_transport import hung_up, tls_failure
 from tests.unit.client.scripted_cluster import Setup, resolve_test_name, topic_row
 
 EVIL = "evil\n2026-01-01 CRITICAL root fake\x1b[31m"

@@ -4,9 +4,8 @@ import socket
 
 import pytest
 
-from pyproducer.client.addresses import RESOLVE_CANONICAL_BOOTSTRAP_SERVERS_ONLY, ResolvedAddress, resolve_host
-from pyproducer.client.metadata import ProducerMetadata
-from pyproducer.client.metadata_request import MetadataRequest
+from pyproducer.client.metadata import MetadataRequest, ProducerMetadata
+from pyproducer.client.resolver import RESOLVE_CANONICAL_BOOTSTRAP_SERVERS_ONLY, ResolvedAddress, resolve_host
 from pyproducer.common.cluster import Node, TopicPartition
 from pyproducer.protocol.apis import ApiKeys
 from tests.unit.client.mock_selector import HANG_UP

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from pyproducer.client import version_fetch
+from pyproducer.client import api_versions
 from pyproducer.client.request import ClientRequest, ClientResponse
 from pyproducer.common.errors import (
     CorrelationIdMismatchError,
@@ -337,7 +337,7 @@ def test_ready_when_metadata_is_due_then_false_for_all():
 
 
 def test_idle_connection_when_closed_by_the_selector_then_no_failure_is_noted_and_metadata_stays():
-    from pyproducer.network.channel_state import ChannelPhase
+    from pyproducer.network.channel import ChannelPhase
 
     setup = ready_setup()
     setup.selector.end("1", ChannelPhase.EXPIRED)
@@ -385,7 +385,7 @@ def test_encode_when_the_error_is_35_then_the_layout_of_version_0():
 def test_api_versions_when_a_caller_asks_for_them_then_the_caller_is_answered():
     setup, ended = ready_setup(), []
     setup.cluster.versions = dict(setup.cluster.versions)
-    request = ClientRequest(1, ApiKeys.API_VERSIONS, version_fetch.api_versions_body, timeout_ms=1000,
+    request = ClientRequest(1, ApiKeys.API_VERSIONS, api_versions.api_versions_body, timeout_ms=1000,
                             on_complete=ended.append, created_ms=setup.now_ms)
     setup.client.send(request, setup.now_ms)
     setup.poll(times=2)

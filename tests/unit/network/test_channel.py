@@ -5,9 +5,7 @@ import socket
 import pytest
 
 from pyproducer.common.errors import IllegalStateError
-from pyproducer.network.authenticator import PlaintextAuthenticator
-from pyproducer.network.channel import KafkaChannel
-from pyproducer.network.channel_state import ChannelPhase
+from pyproducer.network.channel import ChannelPhase, KafkaChannel, PlaintextAuthenticator
 from pyproducer.network.send import NetworkSend
 from pyproducer.network.transport import PlaintextTransportLayer, socket_address_text
 from tests.support.transports import ScriptedTransport

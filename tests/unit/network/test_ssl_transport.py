@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import random
 import socket
 import ssl
 import struct
@@ -12,11 +13,12 @@ from typing import Any
 import pytest
 
 from pyproducer.common.errors import AuthenticationError, DisconnectedError, InvalidReceiveError
+from pyproducer.network.channel import ChannelPhase, ChannelState
 from pyproducer.network.channel_builder import SslChannelBuilder
-from pyproducer.network.channel_state import ChannelPhase, ChannelState
 from pyproducer.network.selector import Selector
 from pyproducer.network.send import NetworkSend
 from pyproducer.network.ssl_context import build_client_ssl_context, build_server_ssl_context
+from pyproducer.network.ssl_transport import RECORD_BYTES, coalesce, distinguished_name
 from pyproducer.network.transport import Buffer
 from tests.support.certificates import Certificates, Identity
 from tests.support.selector_pair import BROKER, CLIENT, SelectorPair, make_selector, make_server_selector, poll_until
@@ -334,3 +336,41 @@ def test_connect_when_the_context_checks_names_and_none_is_given_then_disconnect
         assert state.phase is ChannelPhase.NOT_CONNECTED
         assert state.error is not None
     client.close_all()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_coalesce_when_chunks_have_any_sizes_then_full_records_in_order(seed: int) -> None:
+    rng = random.Random(seed)
+    sizes = [rng.choice([0, 1, 4, 60, 16_000, RECORD_BYTES - 1, RECORD_BYTES, RECORD_BYTES + 1, 50_000])
+             for _ in range(12)]
+    chunks: list[Buffer] = [rng.randbytes(size) for size in sizes]
+    pieces = [bytes(piece) for piece in coalesce(chunks, 10**9)]
+    assert b"".join(pieces) == b"".join(chunks)
+    assert all(len(piece) == RECORD_BYTES for piece in pieces[:-1])
+    assert all(pieces)
+
+
+def test_coalesce_when_bounded_then_it_stops_there() -> None:
+    chunks: list[Buffer] = [b"a" * 10, b"b" * 100_000, b"c"]
+    pieces = [bytes(piece) for piece in coalesce(chunks, 40_000)]
+    assert b"".join(pieces) == b"".join(chunks)[:40_000]
+
+
+def test_coalesce_when_a_chunk_is_long_then_it_is_not_copied() -> None:
+    chunk = bytearray(3 * RECORD_BYTES)
+    pieces = list(coalesce([chunk], 10**9))
+    assert all(isinstance(piece, memoryview) and piece.obj is chunk for piece in pieces)
+
+
+def test_coalesce_when_there_is_nothing_then_nothing() -> None:
+    assert list(coalesce([], 100)) == list(coalesce([b"", b""], 100)) == []
+
+
+def test_name_when_it_has_parts_then_the_most_specific_comes_first() -> None:
+    subject = ((("countryName", "DE"),), (("organizationName", "Acme, Inc."),), (("commonName", "client"),))
+    assert distinguished_name(subject) == r"CN=client,O=Acme\, Inc.,C=DE"
+
+
+def test_name_when_values_are_odd_then_escaped() -> None:
+    subject = ((("commonName", " a"), ("userId", "#b")), (("emailAddress", "c "),))
+    assert distinguished_name(subject) == "emailAddress=c\\ ,CN=\\ a+UID=\\#b"

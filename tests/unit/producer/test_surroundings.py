@@ -127,8 +127,7 @@ class Numbers:
     """A Resolver of a world that has no names but the bootstrap addresses' numbers and two hosts."""
 
     def lookup(self, host: str, port: int) -> Any:
-        from pyproducer.client.addresses import ResolvedAddress
-        from pyproducer.client.resolver import Lookup
+        from pyproducer.client.resolver import Lookup, ResolvedAddress
 
         return Lookup([ResolvedAddress(2, (f"10.0.0.{host[-1]}", port))])
 
