@@ -119,7 +119,7 @@ def test_columns_when_one_is_not_as_long_as_the_values_then_refused_by_its_name(
 @pytest.mark.parametrize("name", ["values", "keys", "headers", "timestamps", "partitions"])
 def test_columns_when_one_is_a_single_value_then_refused_and_not_taken_item_by_item(
         facades, serializer, name, column):
-    facade = facades(serializers=(None, serializer))
+    facade = facades(serializers=(None, serializer), **{"max.block.ms": 0})  # no wait for a partition 97
     with pytest.raises(TypeError, match=f"^{name} must be a list or an Arrow array, got {type(column).__name__}$"):
         facade.producer.send_batch("t", **{"values": [b"a", b"b"], name: column})
     facade.producer.flush(GIVE_UP_S)
