@@ -138,7 +138,7 @@ KEPT: tuple[Kept, ...] = (
     Kept("absent-for-one-broker", "client/metadata.py",
          "if len(asked) < min(2, len(self._cluster.nodes)):", "if not asked:",
          "A topic that one lagging broker does not know fails after ten seconds."),
-    Kept("one-broker-asked-for-ever", "client/metadata_transport.py",
+    Kept("one-broker-asked-for-ever", "client/metadata_updater.py",
          "if without_topic is not None:", "if False:",
          "The broker with a connection is asked for an unknown topic again and again, no other one is."),
     # Counters, order, time of the caller.

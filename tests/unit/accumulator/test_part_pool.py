@@ -21,12 +21,12 @@ class Holder:
 class Pools:
     def __init__(self, total: int = 1000, part: int = 250) -> None:
         clock = ManualClock()
-        self.whole = BufferPool(total, clock)
-        self.part = PartPool(self.whole, part, clock)
         self.inside: deque[Holder] = deque()
         self.outside: list[Holder] = []
-        self.part.count_held = lambda: sum(holder.reserved_bytes for holder in self.inside)
-        self.whole.count_held = lambda: self.part.count_held() + sum(holder.reserved_bytes for holder in self.outside)
+        self.whole = BufferPool(total, clock, count_held=lambda: sum(
+            holder.reserved_bytes for holder in (*self.inside, *self.outside)))
+        self.part = PartPool(self.whole, part, clock, count_held=lambda: sum(
+            holder.reserved_bytes for holder in self.inside))
 
     def charge(self, size_bytes: int) -> Holder | None:
         holder = Holder(size_bytes)

@@ -339,7 +339,7 @@ def test_records_when_one_waited_for_memory_before_then_each_ends_at_its_own_tim
     producer = stepped()
     long = producer.enter(max_block_ms=1000)
     short = producer.enter(max_block_ms=300)
-    assert producer.client.wakeup_count == 2, "the sender sleeps until the first one's end"
+    assert producer.wakeup.count == 2, "the sender sleeps until the first one's end"
     assert producer.turn() == 300
     producer.turn(advance=300)
     assert short.done()
@@ -683,7 +683,7 @@ def test_enter_when_interrupted_at_any_line_then_nothing_is_stuck() -> None:
                     raise KeyboardInterrupt
             return trace
 
-        woken = producer.client.wakeup_count
+        woken = producer.wakeup.count
         before = sys.gettrace()
         sys.settrace(trace)
         try:
@@ -699,7 +699,7 @@ def test_enter_when_interrupted_at_any_line_then_nothing_is_stuck() -> None:
         assert producer.held_bytes == sum(record.reserved_bytes for record in records)
         assert waiting.memory.total_bytes - waiting.memory.available_bytes == producer.held_bytes
         if len(records) == 2 and not done:
-            assert producer.client.wakeup_count > woken, f"line {at}: nobody tells the sender"
+            assert producer.wakeup.count > woken, f"line {at}: nobody tells the sender"
         producer.enter(b"after", topic="other")
         producer.turn(advance=1000)
         assert producer.held_bytes == 0

@@ -99,7 +99,7 @@ def test_turns_when_ten_in_a_row_raise_then_the_producer_is_dead_however_many_di
         def wait(self, cell: Cell, timeout_s: float | None) -> bool:
             return False
 
-    IoThread(Failing(), producer.client, producer.accumulator, producer.life, Hasty(),
+    IoThread(Failing(), producer.wire, producer.accumulator, producer.life, Hasty(),
              producer.accumulator.close).start()
     assert producer.life.await_end(GIVE_UP_SECONDS), "the thread did not end"
     assert producer.life.state is LifeState.DEAD
