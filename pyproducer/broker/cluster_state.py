@@ -8,12 +8,14 @@ Source:  Java MetadataCache, ReplicaManager, ReplicationControlManager and Produ
 
 from __future__ import annotations
 
+import logging
 import shutil
 import threading
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pyproducer.broker.api_version_overrides import ApiVersionOverrides
 from pyproducer.broker.authorizer import Authorizer, allow_everything
@@ -29,8 +31,10 @@ from pyproducer.broker.listener import EndPoint
 from pyproducer.broker.log_manager import LogManager
 from pyproducer.broker.observations import RequestLog
 from pyproducer.broker.partition import NO_LEADER, Leadership, Partition
+from pyproducer.broker.storage.damage import damaged
 from pyproducer.broker.storage.log import Log
-from pyproducer.broker.storage.start_offsets import StartOffsets
+from pyproducer.broker.storage.offset_checkpoint import END_OFFSETS_FILE, START_OFFSETS_FILE, OffsetCheckpoint
+from pyproducer.broker.storage.segment import segment_file_name
 from pyproducer.broker.timer import Timer
 from pyproducer.broker.topic_config import TopicConfig, topic_config
 from pyproducer.broker.topic_name import INTERNAL_TOPICS
@@ -38,6 +42,7 @@ from pyproducer.common.clock import Clock
 from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.errors import ConfigError
 
+_logger = logging.getLogger(__name__)
 # Java ProducerIdsBlock.PRODUCER_ID_BLOCK_SIZE: ids are reserved on disk in blocks, and the rest of a block is lost
 # when the broker stops.
 PRODUCER_ID_BLOCK_SIZE = 1000
@@ -77,6 +82,9 @@ class ClusterState:
         config: The settings of all brokers.
         clock: The clocks.
         node_ids: The brokers that there will be; leaders are spread over them.
+
+    Raises:
+        ConfigError: Something in the data directory is damaged, or another broker uses it.
     """
 
     def __init__(self, data_dir: Path, config: BrokerConfig, clock: Clock, *, node_ids: tuple[int, ...] = (1,)) -> None:
@@ -99,8 +107,12 @@ class ClusterState:
         self._topics: dict[str, TopicState] = {}
         self._topics_by_id: dict[uuid.UUID, TopicState] = {}
         self._brokers: dict[int, BrokerInfo] = {}
+        self._is_closed = False
         try:
-            self.start_offsets = StartOffsets(data_dir)
+            self.start_offsets = OffsetCheckpoint(data_dir, START_OFFSETS_FILE)
+            if not self.data_dir.was_clean:  # then they tell nothing
+                (data_dir / END_OFFSETS_FILE).unlink(missing_ok=True)
+            self._end_offsets = OffsetCheckpoint(data_dir, END_OFFSETS_FILE)
             self._file = read_cluster_file(data_dir)
             config.alter(self._file.dynamic_config())
             self._next_producer_id = self._file.next_producer_id
@@ -172,10 +184,14 @@ class ClusterState:
         with self._lock:
             if name in self._topics:
                 return None
+            self.start_offsets.forget(name)  # when there was no space to do so as another of this name was deleted
             entry = TopicEntry(uuid.uuid4(), [0] * partition_count, dict(config.overrides))
-            topic = self._open_topic(name, entry)
-            self._file.topics[name] = entry
-            write_cluster_file(self.data_dir.path, self._file)
+            topic = self._open_topic(name, entry, is_new=True)
+            try:
+                self._save(topics={**self._file.topics, name: entry})
+            except BaseException:
+                _discard(topic.partitions)
+                raise
             self._enter(topic)
             return topic
 
@@ -187,9 +203,13 @@ class ClusterState:
                 return False
             entry = self._file.topics[name]
             leader_epochs = [*entry.leader_epochs, *[0] * (partition_count - len(topic.partitions))]
-            partitions = self._open_partitions(name, leader_epochs, topic.config, first=len(topic.partitions))
-            entry.leader_epochs = leader_epochs
-            write_cluster_file(self.data_dir.path, self._file)
+            partitions = self._open_partitions(name, leader_epochs, topic.config, first=len(topic.partitions),
+                                               is_new=True)
+            try:
+                self._save_topics({name: replace(entry, leader_epochs=leader_epochs)})
+            except BaseException:
+                _discard(partitions)
+                raise
             topic.partitions = (*topic.partitions, *partitions)
         return True
 
@@ -204,8 +224,7 @@ class ClusterState:
             topic = self._topics.get(name)
             if topic is None:
                 return False
-            self._file.topics[name].configs = dict(config.overrides)
-            write_cluster_file(self.data_dir.path, self._file)
+            self._save_topics({name: replace(self._file.topics[name], configs=dict(config.overrides))})
             topic.configure(config)
         return True
 
@@ -225,14 +244,13 @@ class ClusterState:
             ConfigError: A setting cannot be altered or is wrong; nothing was changed.
         """
         with self._lock:
-            before = self._file.broker_configs
-            self._file.broker_configs = {**before, broker: dict(configs)}
+            altered = {**self._file.broker_configs, broker: dict(configs)}
+            self.config.alter(replace(self._file, broker_configs=altered).dynamic_config())
             try:
+                self._save(broker_configs=altered)
+            except BaseException:
                 self.config.alter(self._file.dynamic_config())
-            except ConfigError:
-                self._file.broker_configs = before
                 raise
-            write_cluster_file(self.data_dir.path, self._file)
             for topic in self._topics.values():
                 topic.configure(topic_config(topic.config.overrides, self.config))
 
@@ -242,11 +260,10 @@ class ClusterState:
             topic = self._topics.get(name)
             if topic is None:
                 return False
+            self._save(topics={key: entry for key, entry in self._file.topics.items() if key != name})
             self._topics = {key: value for key, value in self._topics.items() if key != name}
             self._topics_by_id = {state.topic_id: state for state in self._topics.values()}
             self.start_offsets.forget(name)
-            del self._file.topics[name]
-            write_cluster_file(self.data_dir.path, self._file)
         for partition in topic.partitions:
             partition.log.delete()
             self.delayed_fetches.check_and_complete(partition.topic_partition)
@@ -262,21 +279,25 @@ class ClusterState:
             ConfigError: There is no such partition; nothing was changed.
         """
         with self._lock:
-            partitions = {}
+            partitions: dict[Partition, Leadership] = {}
             for topic_partition, leader_id in leader_ids.items():
                 partition = self.partition(*topic_partition)
                 if partition is None:
                     raise ConfigError("partition", str(topic_partition), "there is no such partition")
-                partitions[partition] = leader_id
-            for partition, leader_id in partitions.items():
+                partitions[partition] = Leadership(leader_id, partition.leadership.leader_epoch + 1)
+            entries: dict[str, TopicEntry] = {}
+            for partition, leadership in partitions.items():
                 topic, index = partition.topic_partition
-                leader_epoch = partition.leadership.leader_epoch + 1
-                self._file.topics[topic].leader_epochs[index] = leader_epoch
-                partition.leadership = Leadership(leader_id, leader_epoch)
-                if leader_id != NO_LEADER:
-                    partition.last_leader_id = leader_id
-            if partitions:
-                write_cluster_file(self.data_dir.path, self._file)
+                entry = entries.get(topic) or replace(self._file.topics[topic], leader_epochs=list(
+                    self._file.topics[topic].leader_epochs))
+                entry.leader_epochs[index] = leadership.leader_epoch
+                entries[topic] = entry
+            if entries:
+                self._save_topics(entries)
+            for partition, leadership in partitions.items():
+                partition.leadership = leadership
+                if leadership.leader_id != NO_LEADER:
+                    partition.last_leader_id = leadership.leader_id
         for partition in partitions:
             self.delayed_fetches.check_and_complete(partition.topic_partition)
 
@@ -287,8 +308,7 @@ class ClusterState:
         with self._lock:
             producer_id = self._next_producer_id
             if producer_id >= self._file.next_producer_id:
-                self._file.next_producer_id = producer_id + PRODUCER_ID_BLOCK_SIZE
-                write_cluster_file(self.data_dir.path, self._file)
+                self._save(next_producer_id=producer_id + PRODUCER_ID_BLOCK_SIZE)
             self._next_producer_id = producer_id + 1
             return producer_id
 
@@ -303,45 +323,80 @@ class ClusterState:
 
     def close(self) -> None:
         """Stop the timer, close every log, give the directory back; harmless when closed. No handler may be running."""
+        if self._is_closed:
+            return
+        self._is_closed = True
         self.log_manager.stop()
         self.timer.stop()
-        self._close_logs()
-        self.data_dir.close(clean=True)
+        is_clean = self._close_logs()
+        if is_clean:
+            try:
+                self._end_offsets.replace({partition.topic_partition: partition.log.log_end_offset
+                                           for topic in self._topics.values() for partition in topic.partitions})
+            except OSError as error:
+                is_clean = False
+                _logger.warning("Where the logs end was not written, so the next start looks at each: %s", error)
+        self.data_dir.close(clean=is_clean)
 
-    def _close_logs(self) -> None:
-        for topic in self._topics.values():
-            for partition in topic.partitions:
-                partition.log.close()
+    def _close_logs(self) -> bool:
+        """Close all logs; return whether all of them end with their last batch."""
+        are_whole = [partition.log.close() for topic in self._topics.values() for partition in topic.partitions]
+        return all(are_whole)
+
+    def _save(self, **changes: Any) -> None:
+        """Write the cluster file with some of its fields changed.
+
+        Raises:
+            OSError: It cannot be written; nothing has changed.
+        """
+        changed = replace(self._file, **changes)
+        write_cluster_file(self.data_dir.path, changed)
+        self._file = changed
+
+    def _save_topics(self, entries: Mapping[str, TopicEntry]) -> None:
+        self._save(topics={**self._file.topics, **entries})
 
     def _enter(self, topic: TopicState) -> None:
         self._topics = {**self._topics, topic.name: topic}
         self._topics_by_id = {**self._topics_by_id, topic.topic_id: topic}
 
-    def _open_topic(self, name: str, entry: TopicEntry) -> TopicState:
+    def _open_topic(self, name: str, entry: TopicEntry, *, is_new: bool = False) -> TopicState:
         """Open the logs of a topic; on failure none of them is left open."""
         config = topic_config(entry.configs, self.config)
-        return TopicState(name, entry.topic_id, config, tuple(self._open_partitions(name, entry.leader_epochs, config)))
+        return TopicState(name, entry.topic_id, config, tuple(
+            self._open_partitions(name, entry.leader_epochs, config, is_new=is_new)))
 
     def _open_partitions(self, name: str, leader_epochs: list[int], config: TopicConfig, *,
-                         first: int = 0) -> list[Partition]:
+                         first: int = 0, is_new: bool) -> list[Partition]:
         """Open the logs of the partitions from `first` on; on failure none of them is left open."""
         node_ids = tuple(sorted(self._brokers)) or self.node_ids  # before the brokers start, all count as living
-        known_count = len(self._file.topics[name].leader_epochs) if name in self._file.topics else 0
         partitions: list[Partition] = []
         try:
             for index, leader_epoch in enumerate(leader_epochs[first:], first):
                 topic_partition = TopicPartition(name, index)
                 directory = self.data_dir.path / str(topic_partition)
-                if index >= known_count:
+                if is_new:
                     # Left by a broker that died between making the logs and entering the topic, or while deleting.
                     shutil.rmtree(directory, ignore_errors=True)
-                log = Log(directory, config.log, log_start_offset=self.start_offsets.get(topic_partition))
+                elif not any(directory.glob("*.log")):  # they are made before the topic is entered, and never all go
+                    raise damaged(directory / segment_file_name(0, ".log"),
+                                  "neither this file nor any other segment of the log is there")
+                log = Log(directory, config.log, log_start_offset=self.start_offsets.get(topic_partition) or 0,
+                          log_end_offset=None if is_new else self._end_offsets.get(topic_partition))
                 leadership = Leadership(node_ids[index % len(node_ids)], leader_epoch)
                 partitions.append(Partition(topic_partition, leadership, log, config))
         except BaseException:
-            for partition in partitions:
-                partition.log.close()
-                if partition.topic_partition.partition >= known_count:
-                    shutil.rmtree(partition.log.directory, ignore_errors=True)
+            if is_new:
+                _discard(partitions)
+            else:
+                for partition in partitions:
+                    partition.log.close()
             raise
         return partitions
+
+
+def _discard(partitions: Iterable[Partition]) -> None:
+    """Remove the logs of partitions that nobody has seen."""
+    for partition in partitions:
+        partition.log.close()
+        shutil.rmtree(partition.log.directory, ignore_errors=True)

@@ -7,6 +7,7 @@ Source:  Java LogManager: .lock and .kafka_cleanshutdown (4.1).
 
 from __future__ import annotations
 
+import logging
 import os
 from pathlib import Path
 
@@ -18,9 +19,14 @@ try:
 except ImportError:  # pragma: no cover - not on Windows
     fcntl = None  # type: ignore[assignment]  # the lock is then left out
 
+_logger = logging.getLogger(__name__)
+
 
 class DataDir:
     """Owns a data directory.
+
+    Attributes:
+        was_clean: Whether the broker that had it before was stopped in order.
 
     Raises:
         ConfigError: The directory cannot be made, or another broker has it.
@@ -40,6 +46,8 @@ class DataDir:
                 os.close(self._lock_fd)
                 raise ConfigError("data_dir", str(path), "another broker uses this directory") from None
 
+        self.was_clean = (path / CLEAN_SHUTDOWN_FILE).exists()
+
     def opened(self) -> None:
         """All logs are open: from now on, without `close`, the next start must look for a torn tail."""
         (self.path / CLEAN_SHUTDOWN_FILE).unlink(missing_ok=True)
@@ -48,7 +56,11 @@ class DataDir:
         """Give the directory back; `clean` when every log was closed."""
         if self._lock_fd < 0:
             return
-        if clean:
-            (self.path / CLEAN_SHUTDOWN_FILE).write_text('{"version":0}', "utf-8")
-        os.close(self._lock_fd)
-        self._lock_fd = -1
+        try:
+            if clean:
+                (self.path / CLEAN_SHUTDOWN_FILE).write_text('{"version":0}', "utf-8")
+        except OSError as error:
+            _logger.warning("%s could not be marked as left in order: %s", self.path, error)
+        finally:
+            os.close(self._lock_fd)
+            self._lock_fd = -1

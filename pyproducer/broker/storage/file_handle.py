@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from pyproducer.record.layout import Buffer
@@ -22,6 +23,7 @@ class FileHandle:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o644)
+        self._has_leftovers = False  # a write failed, and what it left could not be cut yet
 
     def size_bytes(self) -> int:
         """Return the file's size now."""
@@ -42,17 +44,37 @@ class FileHandle:
         return b"".join(pieces)
 
     def write(self, position: int, chunks: Sequence[Buffer], size_bytes: int) -> None:
-        """Write all chunks from `position`, which is the end of what is valid.
+        """Write all chunks from `position`, which is the end of what is valid, or nothing.
 
-        A write that fails half-way (disk full) leaves bytes after `position`; the next write starts at the
-        same position, and recovery cuts what is left of them.
+        What a write that fails half-way has left is cut at once; where that fails too, nothing is written any more
+        until it can be cut: bytes in the middle of a log would end it for whoever reads it at the next start.
+
+        Raises:
+            OSError: Nothing was written.
         """
-        os.lseek(self._fd, position, os.SEEK_SET)
-        written = os.writev(self._fd, chunks)
-        if written != size_bytes:
-            rest = memoryview(b"".join(chunks))[written:]
-            while rest:
-                rest = rest[os.write(self._fd, rest):]
+        self.cut_leftovers(position)
+        try:
+            os.lseek(self._fd, position, os.SEEK_SET)
+            written = os.writev(self._fd, chunks)
+            if written != size_bytes:
+                rest = memoryview(b"".join(chunks))[written:]
+                while rest:
+                    rest = rest[os.write(self._fd, rest):]
+        except BaseException:
+            self._has_leftovers = True
+            with suppress(OSError):  # another time, before anything else is done
+                self.cut_leftovers(position)
+            raise
+
+    def cut_leftovers(self, size_bytes: int) -> None:
+        """Cut what a failed write has left behind the valid bytes, if that could not be done at once.
+
+        Raises:
+            OSError: It cannot be done now either.
+        """
+        if self._has_leftovers:
+            self.truncate(size_bytes)
+            self._has_leftovers = False
 
     def truncate(self, size_bytes: int) -> None:
         """Cut the file."""

@@ -11,6 +11,7 @@ Source:  Java UnifiedLog, LocalLog (4.1).
 
 from __future__ import annotations
 
+import logging
 import shutil
 import struct
 import threading
@@ -34,10 +35,13 @@ from pyproducer.record.control import ControlRecordType, EndTransactionMarker
 from pyproducer.record.layout import HEADER_SIZE_BYTES, NO_PRODUCER_ID, Buffer
 from pyproducer.record.validation import BatchFault
 
+_logger = logging.getLogger(__name__)
 # The first 16 bytes of a batch, none of which the checksum covers: base offset, length, leader epoch.
 _PATCH = struct.Struct(">qii")
 # Offsets inside a segment are int32 in its index.
 _MAX_RELATIVE_OFFSET = 2**31 - 1
+# Who still has the partition of a topic that is being deleted must not write: the name may be another topic's by now.
+_DELETED = BatchFault(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the topic was deleted")
 
 
 class AppendResult(NamedTuple):
@@ -55,9 +59,14 @@ class Log:
         directory: <data_dir>/<topic>-<partition>; made when it is missing.
         config: Its settings; may be replaced at any time.
         log_start_offset: Where DeleteRecords had moved the start to, as the checkpoint says.
+        log_end_offset: Where it ended when it was closed in order, as the checkpoint says; None when that is not known.
+
+    Raises:
+        ConfigError: Records that were acknowledged are damaged or gone; no file was changed.
     """
 
-    def __init__(self, directory: Path, config: LogConfig, *, log_start_offset: int = 0) -> None:
+    def __init__(self, directory: Path, config: LogConfig, *, log_start_offset: int = 0,
+                 log_end_offset: int | None = None) -> None:
         self.directory = directory
         self.config = config
         self._is_closed = False
@@ -69,7 +78,8 @@ class Log:
         self._leader_epoch = -1  # of the last append: the epochs are looked at only when it changes
         directory.mkdir(parents=True, exist_ok=True)
         recovered = recover_segments(directory, self.producers, self.epochs, self.transactions,
-                                     index_interval_bytes=config.index_interval_bytes)
+                                     index_interval_bytes=config.index_interval_bytes,
+                                     is_compacted=config.is_compacted, expected_end_offset=log_end_offset)
         # Both grow in place and are replaced together when segments go; a reader takes one pair.
         self._view = (recovered.segments, [segment.base_offset for segment in recovered.segments])
         self.log_end_offset = recovered.log_end_offset
@@ -112,6 +122,8 @@ class Log:
         new_header = stamped_header(batch, log_append_time_ms)
         timestamp = batch.max_timestamp if log_append_time_ms is None else log_append_time_ms
         with self._lock:
+            if self._is_closed:
+                return _DELETED
             if batch.producer_id != NO_PRODUCER_ID:
                 duplicate = self.producers.find_duplicate(batch)
                 if duplicate is not None:
@@ -144,6 +156,8 @@ class Log:
         batch = RecordBatch(build_control_batch(control_type, producer_id=producer_id, producer_epoch=producer_epoch,
                                                 coordinator_epoch=coordinator_epoch, timestamp=timestamp_ms))
         with self._lock:
+            if self._is_closed:
+                return _DELETED
             error_code = self.producers.check_marker(producer_id, producer_epoch, coordinator_epoch)
             if error_code is not ErrorCode.NONE:
                 return BatchFault(error_code, f"a marker of producer {producer_id} with epoch {producer_epoch} from a "
@@ -249,7 +263,7 @@ class Log:
             offset: At most the high watermark; one before the present start changes nothing.
         """
         with self._lock:
-            if offset > self.log_start_offset:
+            if offset > self.log_start_offset and not self._is_closed:
                 self.log_start_offset = min(offset, self.log_end_offset)
                 self._forget_before_start()
         self.delete_old_segments(None)
@@ -270,14 +284,19 @@ class Log:
             if not count:
                 return 0
             if count == len(segments):
-                self._roll()
+                try:
+                    self._roll()
+                except OSError:  # the disk may be full: the space of the others comes first
+                    count -= 1
+                    if not count:
+                        raise
             removed, kept = segments[:count], segments[count:]
             # First: a reader that finds the old start in the new view would read from somewhere else.
             self.log_start_offset = max(self.log_start_offset, kept[0].base_offset)
             self._view = (kept, [segment.base_offset for segment in kept])
-            self._forget_before_start()
             for segment in removed:
                 segment.delete()
+            self._forget_before_start()  # writes: where the disk is full, the space comes first
         return count
 
     # ---- compaction
@@ -314,14 +333,24 @@ class Log:
             self._view = (kept, [segment.base_offset for segment in kept])
         return True
 
-    def close(self) -> None:
-        """Write the indexes and close the files; harmless when closed. Nobody may use the log any more."""
+    def close(self) -> bool:
+        """Write the indexes and close the files; harmless when closed. Nobody may use the log any more.
+
+        Returns:
+            Whether the files end where the log does: False when what a failed write has left could not be cut.
+        """
         with self._lock:
-            if not self._is_closed:
-                self._is_closed = True
-                for segment in self._view[0]:
-                    segment.close()
+            if self._is_closed:
+                return True
+            self._is_closed = True
+            is_whole = True
+            for segment in self._view[0]:
+                is_whole &= segment.close()
+            try:
                 self._write_transaction_index()
+            except OSError as error:
+                _logger.warning("The index of aborted transactions in %s was not written: %s", self.directory, error)
+        return is_whole
 
     def delete(self) -> None:
         """Remove the directory. A reader that is under way finishes with the files it has."""
@@ -331,11 +360,16 @@ class Log:
             self.log_end_offset = self.log_start_offset = 0
 
     def _write(self, batch: RecordBatch, new_header: bytes | None, timestamp: int, leader_epoch: int) -> int:
-        """Write a batch at the end; return its offset. `log_end_offset` stays, for the caller to publish the batch."""
+        """Write a batch at the end; return its offset. `log_end_offset` stays, for the caller to publish the batch.
+
+        All that can fail comes before the batch is counted: what raises has written nothing.
+        """
         data = batch.data
         size_bytes = len(data)
         base_offset = self.log_end_offset
         segment = self._segment_for(size_bytes, base_offset + batch.last_offset_delta, timestamp)
+        if leader_epoch != self._leader_epoch:
+            self._begin_epoch(leader_epoch, base_offset)
         chunks: list[Buffer] = [_PATCH.pack(base_offset, batch.batch_length, leader_epoch)]
         if new_header is None:
             chunks.append(data[_PATCH.size:])
@@ -344,8 +378,6 @@ class Log:
             chunks.append(data[HEADER_SIZE_BYTES:])
         segment.append(chunks, size_bytes=size_bytes, base_offset=base_offset,
                        last_offset=base_offset + batch.last_offset_delta, max_timestamp=timestamp)
-        if leader_epoch != self._leader_epoch:
-            self._begin_epoch(leader_epoch, base_offset)
         return base_offset
 
     def _published_end(self, segment: LogSegment) -> int:
@@ -369,6 +401,7 @@ class Log:
     def _roll(self) -> LogSegment:
         """Begin a new segment at the end of the log."""
         segments, base_offsets = self._view
+        segments[-1].cut_leftovers()
         segments[-1].write_indexes()
         self._write_transaction_index()
         fresh = LogSegment(self.directory, self.log_end_offset, index_interval_bytes=self.config.index_interval_bytes)
@@ -388,9 +421,9 @@ class Log:
         self.epochs.write()
 
     def _begin_epoch(self, leader_epoch: int, base_offset: int) -> None:
-        self._leader_epoch = leader_epoch
         self.epochs.assign(leader_epoch, base_offset)
         self.epochs.write()
+        self._leader_epoch = leader_epoch  # last: what failed is done again
 
 
 def _sequence_reason(batch: RecordBatch) -> str:

@@ -10,6 +10,7 @@ Source:  Java LogSegment, OffsetIndex, TimeIndex, FileRecords (4.1).
 
 from __future__ import annotations
 
+import logging
 import struct
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
@@ -19,6 +20,7 @@ from pyproducer.broker.storage.batch_header import OVERHEAD_STRUCT, BatchHeader,
 from pyproducer.broker.storage.file_handle import FileHandle
 from pyproducer.record.layout import HEADER_SIZE_BYTES, LOG_OVERHEAD_BYTES, Buffer
 
+_logger = logging.getLogger(__name__)
 # Reading headers one by one costs a system call each; 64 KiB at once holds several batches of the usual 16 KiB
 # and hundreds of small ones.
 SCAN_CHUNK_BYTES = 64 * 1024
@@ -129,9 +131,10 @@ class LogSegment:
         length: int = OVERHEAD_STRUCT.unpack(self.file.read(position, LOG_OVERHEAD_BYTES))[1]
         return length + LOG_OVERHEAD_BYTES
 
-    def headers(self, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
-        """Walk the batch headers from `position` to the known end of the segment."""
-        end = self.size_bytes
+    def headers(self, position: int = 0, end: int | None = None) -> Iterator[tuple[int, BatchHeader]]:
+        """Walk the batch headers from `position` to `end`, without it to the known end of the segment."""
+        if end is None:
+            end = self.size_bytes
         chunk_start, chunk = position, b""
         while position + HEADER_SIZE_BYTES <= end:
             if position + HEADER_SIZE_BYTES > chunk_start + len(chunk):
@@ -184,7 +187,25 @@ class LogSegment:
         """Remove the files; the log file's bytes stay while somebody reads them."""
         remove_segment_files(self.directory, self.base_offset)
 
-    def close(self) -> None:
-        """Write the indexes and close the file."""
-        self.write_indexes()
+    def cut_leftovers(self) -> None:
+        """Cut what a failed write has left behind the last batch.
+
+        Raises:
+            OSError: It cannot be done now.
+        """
+        self.file.cut_leftovers(self.size_bytes)
+
+    def close(self) -> bool:
+        """Write the indexes and close the file; return whether it ends with its last batch."""
+        is_whole = True
+        try:
+            self.cut_leftovers()
+        except OSError as error:
+            is_whole = False
+            _logger.warning("What a failed write has left in %s could not be cut: %s", self.path, error)
+        try:
+            self.write_indexes()
+        except OSError as error:  # the next start makes them anew
+            _logger.warning("The indexes of %s were not written: %s", self.path, error)
         self.file.close()
+        return is_whole

@@ -5,6 +5,8 @@
                          at start those are removed and it takes its place
     <base>.log           has taken its place
 
+Before the first swap a log's directory gets a file, `compacted`, which says that offsets may be missing in it.
+
 Road:    compaction -> [swap] -> disk; at start: [swap] -> recovery
 Thread:  under the log's lock, or before anybody else has the log.
 Source:  Java LocalLog.replaceSegments, LogLoader.completeSwapOperations (4.1).
@@ -16,18 +18,22 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from pyproducer.broker.storage.batch_header import OVERHEAD_STRUCT, read_header
+from pyproducer.broker.storage.batch_header import checksum, read_header
+from pyproducer.broker.storage.damage import damaged
 from pyproducer.broker.storage.segment import remove_segment_files, segment_file_name
-from pyproducer.record.layout import HEADER_SIZE_BYTES
+from pyproducer.record.layout import HEADER_SIZE_BYTES, MAGIC
 
 CLEANED_SUFFIX = ".log.cleaned"
 SWAP_SUFFIX = ".log.swap"
+# Ours: else offsets that are missing mean that records are lost.
+COMPACTED_FILE = "compacted"
 
 
 def swap_in(directory: Path, base_offsets: Sequence[int]) -> None:
     """Put the cleaned file of the first of these segments in the place of all of them."""
     first = base_offsets[0]
     swap = directory / segment_file_name(first, SWAP_SUFFIX)
+    (directory / COMPACTED_FILE).touch()
     os.replace(directory / segment_file_name(first, CLEANED_SUFFIX), swap)
     for base_offset in base_offsets:
         remove_segment_files(directory, base_offset)
@@ -35,7 +41,11 @@ def swap_in(directory: Path, base_offsets: Sequence[int]) -> None:
 
 
 def finish_swaps(directory: Path) -> None:
-    """Finish or undo what a broker was doing when it died."""
+    """Finish or undo what a broker was doing when it died.
+
+    Raises:
+        ConfigError: A file that is to take the place of others is damaged; no file was changed.
+    """
     for path in directory.glob(f"*{CLEANED_SUFFIX}"):
         path.unlink()
     for swap in directory.glob(f"*{SWAP_SUFFIX}"):
@@ -53,9 +63,15 @@ def _next_offset(path: Path, first: int) -> int:
     next_offset, position = first, 0
     size_bytes = path.stat().st_size
     with path.open("rb") as file:
-        while position + HEADER_SIZE_BYTES <= size_bytes:
+        while position < size_bytes:
             file.seek(position)
-            header = file.read(HEADER_SIZE_BYTES)
-            next_offset = read_header(header).last_offset + 1
-            position += OVERHEAD_STRUCT.size + OVERHEAD_STRUCT.unpack_from(header)[1]
+            batch = file.read(HEADER_SIZE_BYTES)
+            header = read_header(batch) if len(batch) == HEADER_SIZE_BYTES else None
+            if header is not None and HEADER_SIZE_BYTES <= header.size_bytes <= size_bytes - position:
+                batch += file.read(header.size_bytes - HEADER_SIZE_BYTES)
+            if (header is None or len(batch) != header.size_bytes or header.base_offset < next_offset
+                    or header.magic != MAGIC or header.crc != checksum(batch)):
+                raise damaged(path, f"at byte {position} there is no sound batch")
+            next_offset = header.last_offset + 1
+            position += header.size_bytes
     return next_offset

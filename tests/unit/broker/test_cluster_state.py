@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import errno
+import os
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -8,6 +11,7 @@ import pytest
 from pyproducer.broker.cluster_state import PRODUCER_ID_BLOCK_SIZE, ClusterState
 from pyproducer.broker.config import BrokerConfig
 from pyproducer.broker.storage.log import AppendResult
+from pyproducer.broker.storage.offset_checkpoint import OffsetCheckpoint
 from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.errors import ConfigError
 from pyproducer.record.batch_reader import RecordBatch
@@ -158,7 +162,7 @@ def test_start_offsets_survive_a_restart_and_go_with_their_topic(open_state: Ope
     assert state.start_offsets.get(TopicPartition("orders", 0)) == 7
     assert (state.data_dir.path / "log-start-offset-checkpoint").read_text() == "0\n1\norders 0 7\n"
     state.delete_topic("orders")
-    assert open_state().start_offsets.get(TopicPartition("orders", 0)) == 0
+    assert open_state().start_offsets.get(TopicPartition("orders", 0)) is None
 
 
 def test_log_manager_deletes_what_retention_lets_go(open_state: Open) -> None:
@@ -171,3 +175,182 @@ def test_log_manager_deletes_what_retention_lets_go(open_state: Open) -> None:
         assert isinstance(partition.log.append(batch, leader_epoch=0), AppendResult)
     assert state.log_manager.run_retention(1001) == 1
     assert (partition.log.log_start_offset, partition.log.log_end_offset) == (1, 3)
+
+
+# ---- files that are damaged, and a disk that is full
+
+def append(state: ClusterState, partition: int = 0, *, topic: str = "orders") -> None:
+    found = state.partition(topic, partition)
+    assert found is not None
+    batch = RecordBatch(build_batch([(1, b"key", b"value", ())]))
+    assert isinstance(found.log.append(batch, leader_epoch=0), AppendResult)
+
+
+def test_start_when_the_last_batches_are_gone_after_a_clean_stop_then_it_is_refused(open_state: Open) -> None:
+    state = open_state()
+    state.create_topic("orders", 2, {})
+    for _ in range(3):
+        append(state, 1)
+    state.close()
+    assert (state.data_dir.path / "recovery-point-offset-checkpoint").read_text() == "0\n2\norders 0 0\norders 1 3\n"
+    path = state.data_dir.path / "orders-1" / "00000000000000000000.log"
+    whole = path.read_bytes()
+    path.write_bytes(whole[:len(whole) // 3 * 2])
+    with pytest.raises(ConfigError, match=f"{path} is damaged: the log ends at offset 2, .* it ended at 3"):
+        open_state()
+    path.write_bytes(whole)
+    partition = open_state().partition("orders", 1)
+    assert partition is not None
+    assert partition.log.log_end_offset == 3
+
+
+def test_start_when_the_broker_was_killed_then_where_logs_ended_before_counts_for_nothing(
+        open_state: Open, tmp_path: Path) -> None:
+    state = open_state()
+    state.create_topic("orders", 1, {})
+    append(state)
+    state = open_state()
+    append(state)
+    copy = tmp_path / "killed"
+    shutil.copytree(state.data_dir.path, copy)  # as a kill leaves it
+    (copy / "recovery-point-offset-checkpoint").write_text("0\n1\norders 0 1\n")
+    again = ClusterState(copy, BrokerConfig(), ManualClock())
+    partition = again.partition("orders", 0)
+    assert partition is not None
+    assert partition.log.log_end_offset == 2
+    again.close()
+
+
+def test_start_when_a_partitions_files_are_gone_then_it_is_refused(open_state: Open) -> None:
+    """The partition was opened as an empty one."""
+    state = open_state()
+    state.create_topic("orders", 2, {})
+    append(state, 1)
+    state.close()
+    directory = state.data_dir.path / "orders-1"
+    kept = directory.rename(state.data_dir.path / "kept")
+    with pytest.raises(ConfigError, match=f"{directory}/0{{20}}.log is damaged: neither this file nor any other"):
+        open_state()
+    assert not directory.exists()
+    kept.rename(directory)
+    assert open_state().partition("orders", 1) is not None
+
+
+def test_close_when_a_log_has_leftovers_of_a_failed_write_then_the_stop_is_no_clean_one(
+        open_state: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    state = open_state()
+    state.create_topic("orders", 1, {})
+    append(state)
+    write = os.write
+
+    def fail(_fd: int, *_: object) -> int:
+        raise OSError(errno.EIO, "Input/output error")
+
+    def fail_half_way(fd: int, chunks: list[bytes]) -> int:
+        write(fd, b"".join(chunks)[:30])
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "writev", fail_half_way)
+        patch.setattr(os, "ftruncate", fail)
+        with pytest.raises(OSError, match="No space"):
+            append(state)
+        state.close()
+    assert not (state.data_dir.path / ".kafka_cleanshutdown").exists()
+    partition = open_state().partition("orders", 0)
+    assert partition is not None
+    assert partition.log.log_end_offset == 1
+
+
+class FullDisk:
+    """Leaves no space for the small files, while it is full."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.is_full = False
+        write_text = Path.write_text
+
+        def write(path: Path, text: str, *arguments: str) -> int:
+            if self.is_full:
+                write_text(path, text[:len(text) // 2], *arguments)
+                raise OSError(errno.ENOSPC, "No space left on device")
+            return write_text(path, text, *arguments)
+
+        monkeypatch.setattr(Path, "write_text", write)
+
+    def refuses(self, operation: Callable[[], object]) -> None:
+        self.is_full = True
+        with pytest.raises(OSError, match="No space"):
+            operation()
+        self.is_full = False
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> FullDisk:
+    return FullDisk(monkeypatch)
+
+
+def test_producer_ids_when_there_is_no_space_to_reserve_them_then_none_is_given(
+        open_state: Open, disk: FullDisk) -> None:
+    """The second call gave ids of a block that was not reserved: after a restart others got the same ones."""
+    state = open_state()
+    for _ in range(2):
+        disk.refuses(state.next_producer_id)
+    given = [state.next_producer_id() for _ in range(3)]
+    assert open_state().next_producer_id() not in given
+
+
+def test_topics_when_there_is_no_space_for_a_change_then_it_is_not_made(open_state: Open, disk: FullDisk) -> None:
+    state = open_state()
+    orders = TopicPartition("orders", 0)
+    state.create_topic("orders", 1, {"retention.ms": "5"})
+    append(state)
+    disk.refuses(lambda: state.create_topic("other", 1, {}))
+    disk.refuses(lambda: state.create_partitions("orders", 3))
+    disk.refuses(lambda: state.alter_topic_configs("orders", {"retention.ms": "6"}))
+    disk.refuses(lambda: state.alter_broker_configs("", {"log.retention.bytes": "1000"}))
+    disk.refuses(lambda: state.change_leaders({orders: 1}))
+    disk.refuses(lambda: state.delete_topic("orders"))
+    assert sorted(path.name for path in state.data_dir.path.iterdir() if path.is_dir()) == ["orders-0"]
+    for seen in (state, open_state()):
+        assert list(seen.topics) == ["orders"]
+        topic = seen.topics["orders"]
+        assert (len(topic.partitions), topic.config.log.retention_ms, topic.config.log.retention_bytes) == (1, 5, -1)
+        assert topic.partitions[0].leadership.leader_epoch == 0
+        assert topic.partitions[0].log.log_end_offset == 1
+        assert not any(seen.dynamic_configs.values())
+    again = open_state()
+    assert again.create_topic("other", 1, {}) is not None
+    assert again.create_partitions("orders", 2)
+    assert again.delete_topic("orders")
+
+
+def test_delete_topic_when_its_start_offset_cannot_be_forgotten_then_one_of_its_name_begins_at_0_all_the_same(
+        open_state: Open, disk: FullDisk, monkeypatch: pytest.MonkeyPatch) -> None:
+    state = open_state()
+    state.create_topic("orders", 1, {})
+    state.start_offsets.put(TopicPartition("orders", 0), 2)
+    forget = OffsetCheckpoint.forget
+    monkeypatch.setattr(OffsetCheckpoint, "forget", lambda checkpoint, topic: disk.refuses(
+        lambda: forget(checkpoint, topic)))
+    assert state.delete_topic("orders")
+    monkeypatch.undo()
+    state.create_topic("orders", 1, {})
+    for _ in range(3):
+        append(state)
+    partition = open_state().partition("orders", 0)
+    assert partition is not None
+    assert (partition.log.log_start_offset, partition.log.log_end_offset) == (0, 3)
+
+
+def test_close_when_the_disk_is_full_then_the_directory_is_given_back_and_the_next_start_finds_all(
+        open_state: Open, disk: FullDisk) -> None:
+    state = open_state()
+    state.create_topic("orders", 1, {})
+    append(state)
+    disk.is_full = True
+    state.close()
+    disk.is_full = False
+    assert not (state.data_dir.path / ".kafka_cleanshutdown").exists()
+    partition = open_state().partition("orders", 0)
+    assert partition is not None
+    assert partition.log.log_end_offset == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -92,3 +93,60 @@ def test_close_when_closed_already_then_no_other_files_descriptor_is_closed(hand
         del handle
         other.write(b"still open")
         other.flush()
+
+
+class FailingDisk:
+    """Takes some bytes of each write, then fails; cuts only when it is told to."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, taken_bytes: int) -> None:
+        self.is_failing = True
+        self.can_cut = True
+        write, ftruncate = os.write, os.ftruncate
+
+        def writev(fd: int, chunks: list[bytes]) -> int:
+            data = b"".join(chunks)
+            if not self.is_failing:
+                return write(fd, data)
+            return write(fd, data[:taken_bytes]) if taken_bytes else self._fail()
+
+        def truncate(fd: int, size_bytes: int) -> None:
+            if not self.can_cut:
+                self._fail()
+            ftruncate(fd, size_bytes)
+
+        monkeypatch.setattr(os, "writev", writev)
+        monkeypatch.setattr(os, "write", lambda fd, data: self._fail() if self.is_failing else write(fd, data))
+        monkeypatch.setattr(os, "ftruncate", truncate)
+
+    def _fail(self) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+@pytest.mark.parametrize("taken_bytes", [0, 1, 19])
+def test_write_when_it_fails_half_way_then_nothing_of_it_stays(
+        handle: FileHandle, monkeypatch: pytest.MonkeyPatch, taken_bytes: int) -> None:
+    """The next batch may go to another file; torn bytes in the middle of a log ended it at the next start."""
+    FailingDisk(monkeypatch, taken_bytes)
+    with pytest.raises(OSError, match="No space"):
+        handle.write(100, [b"0123456789", b"abcdefghij"], 20)
+    assert (handle.size_bytes(), handle.read(0, 200)) == (100, TEXT)
+
+
+def test_write_when_the_last_one_could_not_be_cut_then_it_is_refused_until_that_can_be_done(
+        handle: FileHandle, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = FailingDisk(monkeypatch, 7)
+    disk.can_cut = False
+    with pytest.raises(OSError, match="No space"):
+        handle.write(100, [b"0123456789"], 10)
+    assert handle.size_bytes() == 107
+    disk.is_failing = False
+    for attempt in (lambda: handle.write(100, [b"xyz"], 3), lambda: handle.cut_leftovers(100)):
+        with pytest.raises(OSError, match="No space"):
+            attempt()
+    assert handle.size_bytes() == 107
+    disk.can_cut = True
+    handle.write(100, [b"xyz"], 3)
+    assert (handle.size_bytes(), handle.read(100, 10)) == (103, b"xyz")
+    disk.can_cut = False
+    handle.cut_leftovers(100)
+    assert handle.size_bytes() == 103, "nothing is left to cut"

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import errno
+import os
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,6 +13,7 @@ from pyproducer.broker.storage.log import AppendResult, Log
 from pyproducer.broker.storage.log_config import LogConfig
 from pyproducer.broker.storage.segment import LogSegment
 from pyproducer.common.error_codes import ErrorCode
+from pyproducer.common.errors import ConfigError
 from pyproducer.record.batch_reader import RecordBatch, read_batches
 from pyproducer.record.batch_writer import build_batch
 from pyproducer.record.control import ControlRecordType
@@ -159,20 +162,18 @@ def test_segments_are_named_by_their_first_offset_and_read_across(logs: Logs) ->
     assert log.bytes_after(12, 1 << 20) == 0
 
 
-def test_segment_when_its_offsets_would_not_fit_into_its_index_then_a_new_one_is_begun(logs: Logs) -> None:
-    """The index has distances of 32 bits. Compaction can leave a segment that spans more offsets than bytes."""
+def test_segment_when_its_offsets_would_not_fit_into_its_index_then_a_new_one_is_begun(
+        logs: Logs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The index has distances of 32 bits; here, of two."""
+    monkeypatch.setattr("pyproducer.broker.storage.log._MAX_RELATIVE_OFFSET", 3)
     log = logs.open()
     append(log, 0)
-    log.close()
-    path = logs.directory / "00000000000000000000.log"
-    path.write_bytes((2**31 - 3).to_bytes(8, "big") + path.read_bytes()[8:])  # the checksum leaves the offset out
-    log = logs.open()
-    assert append(log, 1, count=1) == 2**31 - 1, "the last that fits"
+    assert append(log, 1) == 2, "the last that fits"
     assert [path.name for path in logs.directory.glob("*.log")] == ["00000000000000000000.log"]
-    assert append(log, 2, count=1) == 2**31
+    assert append(log, 2, count=1) == 4
     assert sorted(path.name for path in logs.directory.glob("*.log")) == [
-        "00000000000000000000.log", "00000000002147483648.log"]
-    assert offsets(log.read(2**31, 1 << 20, at_least_one=True)) == [2**31]
+        "00000000000000000000.log", "00000000000000000004.log"]
+    assert offsets(log.read(4, 1 << 20, at_least_one=True)) == [4]
 
 
 def test_segment_when_it_is_too_old_by_the_time_of_its_records_then_a_new_one_is_begun(logs: Logs) -> None:
@@ -260,7 +261,7 @@ def test_open_again_cuts_a_tail_torn_at_any_byte(logs: Logs) -> None:
         again.close()
 
 
-def test_open_again_cuts_at_a_wrong_checksum_in_the_last_segment(logs: Logs) -> None:
+def test_open_again_when_a_batch_of_the_last_segment_is_damaged_then_it_is_refused(logs: Logs) -> None:
     log = logs.open()
     fill(log, 5)
     log.close()
@@ -268,7 +269,9 @@ def test_open_again_cuts_at_a_wrong_checksum_in_the_last_segment(logs: Logs) -> 
     data = bytearray(path.read_bytes())
     data[3 * batch(0).size_bytes + 100] ^= 0xFF
     path.write_bytes(bytes(data))
-    assert logs.open().log_end_offset == 6
+    with pytest.raises(ConfigError, match=f"{path} is damaged"):
+        logs.open()
+    assert path.read_bytes() == data
 
 
 @pytest.mark.parametrize("garbage", [bytes(40), bytes(4096), b"\xff" * 100, b"garbage" * 50],
@@ -284,17 +287,145 @@ def test_open_again_cuts_garbage_behind_the_last_batch(logs: Logs, garbage: byte
     assert append(again, 5) == 10
 
 
-def test_open_again_removes_segments_behind_a_damaged_one(logs: Logs) -> None:
+def test_open_again_when_a_segment_in_the_middle_is_damaged_then_it_is_refused_and_every_file_stays(
+        logs: Logs) -> None:
     log = logs.open(segment_bytes=1000)
     fill(log, 12)
     log.close()
-    first, second, *later = sorted(logs.directory.glob("*.log"))
+    _, second, *_ = sorted(logs.directory.glob("*.log"))
     with second.open("r+b") as file:
         file.truncate(second.stat().st_size - 1)
-    again = logs.open(segment_bytes=1000)
-    assert not any(path.exists() for path in later)
-    assert again.log_end_offset == int(second.stem) + 2 * (second.stat().st_size // batch(0).size_bytes)
-    assert first.exists()
+    before = {path: path.read_bytes() for path in logs.directory.iterdir()}
+    with pytest.raises(ConfigError, match=f"{second} is damaged"):
+        logs.open(segment_bytes=1000)
+    assert {path: path.read_bytes() for path in logs.directory.iterdir()} == before
+
+
+# ---- a disk that is full
+
+class FullDisk:
+    """Stands before what is written: takes part of each batch and of each small file, then fails, while it is full."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.is_full = False
+        self.can_cut = True
+        self.takes_batches = False
+        self._write, self._ftruncate = os.write, os.ftruncate
+        self._write_bytes = Path.write_bytes
+        monkeypatch.setattr(os, "writev", self._writev)
+        monkeypatch.setattr(os, "ftruncate", self._cut)
+        monkeypatch.setattr(Path, "write_bytes", lambda path, data: self._file(path, data))
+        monkeypatch.setattr(Path, "write_text", lambda path, text, *_: self._file(path, text.encode()))
+
+    def _writev(self, fd: int, chunks: list[bytes]) -> int:
+        data = b"".join(chunks)
+        if not self.is_full or self.takes_batches:
+            return self._write(fd, data)
+        self._write(fd, data[:len(data) // 2])
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    def _cut(self, fd: int, size_bytes: int) -> None:
+        if not self.can_cut:
+            raise OSError(errno.EIO, "Input/output error")
+        self._ftruncate(fd, size_bytes)
+
+    def _file(self, path: Path, data: bytes) -> int:
+        if not self.is_full:
+            return self._write_bytes(path, data)
+        self._write_bytes(path, data[:len(data) // 2])
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> FullDisk:
+    return FullDisk(monkeypatch)
+
+
+@pytest.mark.parametrize("can_cut", [True, False], ids=["cut at once", "cut later"])
+@pytest.mark.parametrize("is_clean", [True, False], ids=["closed", "killed"])
+def test_append_when_it_failed_half_way_and_the_next_one_rolls_then_all_that_was_acknowledged_is_there(
+        logs: Logs, disk: FullDisk, can_cut: bool, is_clean: bool) -> None:
+    """The torn bytes stayed in a segment that is not the last one, and the next start removed all behind it."""
+    log = logs.open(segment_bytes=2000)
+    fill(log, 4)
+    disk.is_full, disk.can_cut = True, can_cut
+    for _ in range(2):
+        with pytest.raises(OSError, match=r"No space left on device|Input/output error"):
+            append(log, 4)
+    disk.is_full, disk.can_cut = False, True
+    assert append(log, 5, value_bytes=1500) == 8, "does not fit into the first segment"
+    fill(log, 3)
+    assert len(list(logs.directory.glob("*.log"))) > 1
+    if is_clean:
+        assert log.close()
+    again = logs.open(segment_bytes=2000)
+    assert again.log_end_offset == 16
+    found = [offset for start in (8, 10) for offset in offsets(again.read(start, 1 << 20, at_least_one=True))]
+    assert found == [8, 9, 10, 11, 12, 13, 14, 15]
+
+
+def test_roll_when_what_a_failed_write_left_cannot_be_cut_then_nothing_is_appended(logs: Logs, disk: FullDisk) -> None:
+    log = logs.open(segment_bytes=2000)
+    fill(log, 4)
+    disk.is_full, disk.can_cut = True, False
+    with pytest.raises(OSError, match="No space"):
+        append(log, 4)
+    disk.is_full = False
+    with pytest.raises(OSError, match="Input/output error"):
+        append(log, 5, value_bytes=1500)
+    assert len(list(logs.directory.glob("*.log"))) == 1
+    assert not log.close(), "the next start must look for the torn bytes"
+    disk.can_cut = True
+    assert logs.open(segment_bytes=2000).log_end_offset == 8
+
+
+def test_append_when_its_epoch_cannot_be_written_then_nothing_is_appended(logs: Logs, disk: FullDisk) -> None:
+    """The batch was in the file, counted by its segment, but not by the log: the next one got the same offset."""
+    log = logs.open()
+    append(log, 0)
+    disk.is_full, disk.takes_batches = True, True
+    with pytest.raises(OSError, match="No space"):
+        log.append(batch(1), leader_epoch=4)
+    disk.is_full = False
+    assert log.append(batch(2), leader_epoch=4) == AppendResult(2)
+    assert offsets(log.read(0, 1 << 20, at_least_one=True)) == [0, 1, 2, 3]
+    assert log.epochs.entries == ((3, 0), (4, 2))
+    log.close()
+    assert (logs.directory / "leader-epoch-checkpoint").read_text() == "0\n2\n3 0\n4 2\n"
+    assert logs.open().log_end_offset == 4
+
+
+def test_roll_when_the_index_cannot_be_written_then_the_append_fails_and_later_ones_do_not(
+        logs: Logs, disk: FullDisk) -> None:
+    log = logs.open(segment_bytes=1000)
+    fill(log, 3)
+    disk.is_full, disk.takes_batches = True, True
+    with pytest.raises(OSError, match="No space"):
+        append(log, 3)
+    disk.is_full = False
+    assert append(log, 3) == 6
+    log.close()
+    assert logs.open(segment_bytes=1000).log_end_offset == 8
+
+
+def test_close_when_the_disk_is_full_then_the_log_is_closed_all_the_same(logs: Logs, disk: FullDisk) -> None:
+    """Indexes are made anew at the next start."""
+    log = logs.open(segment_bytes=1000)
+    fill(log, 5)
+    disk.is_full = True
+    assert log.close(), "all records are there"
+    disk.is_full = False
+    assert logs.open(segment_bytes=1000).log_end_offset == 10
+
+
+def test_delete_old_segments_when_the_disk_is_full_then_their_space_is_free(logs: Logs, disk: FullDisk) -> None:
+    """The new start of the epochs is written, too, and there was no space for that: so none was ever made."""
+    log = logs.open(segment_bytes=1000, retention_bytes=0)
+    fill(log, 8)
+    disk.is_full = True
+    with pytest.raises(OSError, match="No space"):
+        log.delete_old_segments(START_MS)
+    assert len(list(logs.directory.glob("*.log"))) == 1
 
 
 def test_close_writes_kafkas_index_files(logs: Logs) -> None:
