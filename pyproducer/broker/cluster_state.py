@@ -9,7 +9,6 @@ Source:  Java MetadataCache, ReplicaManager, ReplicationControlManager and Produ
 from __future__ import annotations
 
 import logging
-import shutil
 import threading
 import uuid
 from collections.abc import Iterable, Mapping
@@ -103,6 +102,8 @@ class ClusterState:
         self.group_coordinator = GroupCoordinator(self)
         self.transactions = TransactionCoordinator(self)
         self.log_manager = LogManager(self)
+        # One topic is made, grown or deleted at a time, so that each directory has one owner; taken before _lock.
+        self._life_lock = threading.Lock()
         self._lock = threading.Lock()  # guards every change below, and the cluster file
         self._topics: dict[str, TopicState] = {}
         self._topics_by_id: dict[uuid.UUID, TopicState] = {}
@@ -116,6 +117,7 @@ class ClusterState:
             self._file = read_cluster_file(data_dir)
             config.alter(self._file.dynamic_config())
             self._next_producer_id = self._file.next_producer_id
+            self.data_dir.remove_deleted()
             for name, entry in self._file.topics.items():
                 self._enter(self._open_topic(name, entry))
             write_cluster_file(data_dir, self._file)
@@ -181,7 +183,7 @@ class ClusterState:
             ConfigError: A setting of the topic is unknown or wrong; nothing was created.
         """
         config = topic_config(configs, self.config)
-        with self._lock:
+        with self._life_lock, self._lock:
             if name in self._topics:
                 return None
             self.start_offsets.forget(name)  # when there was no space to do so as another of this name was deleted
@@ -197,7 +199,7 @@ class ClusterState:
 
     def create_partitions(self, name: str, partition_count: int) -> bool:
         """Give a topic more partitions; return False when it is gone or has as many already."""
-        with self._lock:
+        with self._life_lock, self._lock:
             topic = self._topics.get(name)
             if topic is None or len(topic.partitions) >= partition_count:
                 return False
@@ -254,21 +256,47 @@ class ClusterState:
             for topic in self._topics.values():
                 topic.configure(topic_config(topic.config.overrides, self.config))
 
-    def delete_topic(self, name: str) -> bool:
-        """Delete a topic and its files; return whether it existed."""
-        with self._lock:
-            topic = self._topics.get(name)
-            if topic is None:
-                return False
-            self._save(topics={key: entry for key, entry in self._file.topics.items() if key != name})
-            self._topics = {key: value for key, value in self._topics.items() if key != name}
-            self._topics_by_id = {state.topic_id: state for state in self._topics.values()}
-            self.start_offsets.forget(name)
+    def delete_topic(self, name: str, topic_id: uuid.UUID | None = None) -> bool:
+        """Delete a topic and its files; return whether it existed.
+
+        Another one of the same name may be made as soon as this one has left the tables, and before its files are
+        gone: so its directories leave their names first, and nobody removes what has the name of a topic.
+
+        Args:
+            name: Its name.
+            topic_id: Its id; another topic that has the name meanwhile is left alone.
+
+        Raises:
+            OSError: The cluster file could not be written; nothing was changed.
+        """
+        with self._life_lock:
+            with self._lock:
+                topic = self._topics.get(name)
+                if topic is None or topic_id not in (None, topic.topic_id):
+                    return False
+                self._save(topics={key: entry for key, entry in self._file.topics.items() if key != name})
+                self._topics = {key: value for key, value in self._topics.items() if key != name}
+                self._topics_by_id = {state.topic_id: state for state in self._topics.values()}
+                try:
+                    self.start_offsets.forget(name)
+                except OSError as error:  # done again before another topic gets the name
+                    _logger.warning("Where %s begins could not be forgotten: %s", name, error)
+            for partition in topic.partitions:
+                partition.log.set_aside(self.data_dir.deleted_directory(partition.topic_partition))
+            try:
+                self.group_coordinator.on_topic_deleted(name)
+            except OSError:  # in memory they are forgotten
+                _logger.exception("Error while writing that groups have no offsets in %s any more", name)
         for partition in topic.partitions:
             partition.log.delete()
             self.delayed_fetches.check_and_complete(partition.topic_partition)
-        self.group_coordinator.on_topic_deleted(name)
         return True
+
+    def checkpoint_start(self, partition: Partition, offset: int) -> None:
+        """Write where the log of a partition begins from now on, if its topic was not deleted meanwhile."""
+        with self._lock:
+            if self.partition(*partition.topic_partition) is partition:
+                self.start_offsets.put(partition.topic_partition, offset)
 
     def change_leaders(self, leader_ids: Mapping[TopicPartition, int]) -> None:
         """Begin a new leader epoch for some partitions, led by these brokers or by NO_LEADER.
@@ -374,10 +402,9 @@ class ClusterState:
         try:
             for index, leader_epoch in enumerate(leader_epochs[first:], first):
                 topic_partition = TopicPartition(name, index)
-                directory = self.data_dir.path / str(topic_partition)
+                directory = self.data_dir.log_directory(topic_partition)
                 if is_new:
-                    # Left by a broker that died between making the logs and entering the topic, or while deleting.
-                    shutil.rmtree(directory, ignore_errors=True)
+                    self.data_dir.make_room(topic_partition)
                 elif not any(directory.glob("*.log")):  # they are made before the topic is entered, and never all go
                     raise damaged(directory / segment_file_name(0, ".log"),
                                   "neither this file nor any other segment of the log is there")
@@ -399,4 +426,4 @@ def _discard(partitions: Iterable[Partition]) -> None:
     """Remove the logs of partitions that nobody has seen."""
     for partition in partitions:
         partition.log.close()
-        shutil.rmtree(partition.log.directory, ignore_errors=True)
+        partition.log.delete()

@@ -1,17 +1,25 @@
-"""The directory of a cluster: locked while it is in use, marked when it was left in order.
+"""The directory of a cluster: locked while it is in use, marked when it was left in order; the logs' directories in it.
+
+    <topic>-<partition>                    a log
+    <topic>-<partition>.<32 hex>-delete    of a topic that was deleted, and nobody's; removed, at the next start at last
+    <topic>-<partition>.<32 hex>-stray     a log of no topic that the broker knows; kept, and not looked at
 
 Road:    EmbeddedBroker -> [data dir] -> logs
-Thread:  the one that starts and stops the broker.
-Source:  Java LogManager: .lock and .kafka_cleanshutdown (4.1).
+Thread:  the one that starts and stops the broker; a topic's directories under the lock of topics' life.
+Source:  Java LogManager: .lock and .kafka_cleanshutdown; LocalLog.logDeleteDirName, logStrayDirName (4.1).
 """
 
 from __future__ import annotations
 
 import logging
 import os
+import re
+import shutil
+import uuid
 from pathlib import Path
 
 from pyproducer.broker.storage.recovery import CLEAN_SHUTDOWN_FILE
+from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.errors import ConfigError
 
 try:
@@ -20,6 +28,10 @@ except ImportError:  # pragma: no cover - not on Windows
     fcntl = None  # type: ignore[assignment]  # the lock is then left out
 
 _logger = logging.getLogger(__name__)
+_DELETE_SUFFIX = "-delete"
+_STRAY_SUFFIX = "-stray"
+_DELETED_NAME = re.compile(r"-\d+\.[0-9a-f]{32}-delete$")
+_MOST_CHARACTERS = 255  # of a file's name
 
 
 class DataDir:
@@ -47,6 +59,40 @@ class DataDir:
                 raise ConfigError("data_dir", str(path), "another broker uses this directory") from None
 
         self.was_clean = (path / CLEAN_SHUTDOWN_FILE).exists()
+
+    def log_directory(self, topic_partition: TopicPartition) -> Path:
+        """Return where the log of a partition lies."""
+        return self.path / str(topic_partition)
+
+    def deleted_directory(self, topic_partition: TopicPartition) -> Path:
+        """Return a name that nobody has, for the log of a topic that is being deleted."""
+        return self._unique(topic_partition, _DELETE_SUFFIX)
+
+    def make_room(self, topic_partition: TopicPartition) -> None:
+        """Give the directory of a partition that is about to be made its name: whatever has it goes out of the way.
+
+        A broker leaves files there when it dies between making the logs and entering the topic, or while it deletes
+        one. Records are kept all the same: somebody may have put them there.
+        """
+        directory = self.log_directory(topic_partition)
+        if not directory.exists():
+            return
+        if any(path.stat().st_size for path in directory.glob("*.log")):
+            stray = self._unique(topic_partition, _STRAY_SUFFIX)
+            directory.rename(stray)
+            _logger.warning("%s has records of no topic that the broker knows: it is kept as %s", directory, stray.name)
+        else:
+            shutil.rmtree(directory)
+
+    def remove_deleted(self) -> None:
+        """Remove what is left of topics that were deleted when the broker died."""
+        for path in self.path.iterdir():
+            if _DELETED_NAME.search(path.name):
+                shutil.rmtree(path, ignore_errors=True)
+
+    def _unique(self, topic_partition: TopicPartition, suffix: str) -> Path:
+        suffix = f"-{topic_partition.partition}.{uuid.uuid4().hex}{suffix}"
+        return self.path / (topic_partition.topic[:_MOST_CHARACTERS - len(suffix)] + suffix)
 
     def opened(self) -> None:
         """All logs are open: from now on, without `close`, the next start must look for a torn tail."""

@@ -56,7 +56,7 @@ def _delete(services: Services, topic_name: str, asked: Struct) -> dict[str, Any
     if not 0 <= offset <= log.high_watermark:
         return _answer(asked, ErrorCode.OFFSET_OUT_OF_RANGE)
     low_watermark = log.increment_log_start_offset(offset)
-    cluster.start_offsets.put(partition.topic_partition, low_watermark)
+    cluster.checkpoint_start(partition, low_watermark)
     return _answer(asked, ErrorCode.NONE, low_watermark)
 
 

@@ -64,7 +64,7 @@ def _delete(services: Services, name: str | None, topic_id: uuid.UUID) -> dict[s
             return _result(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name, _ZERO_ID)
     if topic.is_internal:
         return _result(ErrorCode.INVALID_TOPIC_EXCEPTION, topic.name, topic.topic_id)
-    deleted = cluster.delete_topic(topic.name)
+    deleted = cluster.delete_topic(topic.name, topic.topic_id)
     return _result(ErrorCode.NONE if deleted else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, topic.name, topic.topic_id)
 
 

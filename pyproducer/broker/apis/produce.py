@@ -81,6 +81,8 @@ def _append_all(services: Services, request: Request, data: Struct, guard: Appen
                 leaders.add(partition.leadership.leader_id)
             else:
                 answer = _append(services, partition, partition_data["records"], version, timestamp_ms, guard)
+                if answer["error_code"] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and version >= _TOPIC_ID_FROM:
+                    answer["error_code"] = ErrorCode.UNKNOWN_TOPIC_ID  # deleted under our hands
             failed |= answer["error_code"] != 0
             answers.append(answer)
         topic["partition_responses"] = answers

@@ -41,7 +41,7 @@ _PATCH = struct.Struct(">qii")
 # Offsets inside a segment are int32 in its index.
 _MAX_RELATIVE_OFFSET = 2**31 - 1
 # Who still has the partition of a topic that is being deleted must not write: the name may be another topic's by now.
-_DELETED = BatchFault(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the topic was deleted")
+_DELETED = BatchFault(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the log is closed: its topic was deleted")
 
 
 class AppendResult(NamedTuple):
@@ -351,6 +351,22 @@ class Log:
             except OSError as error:
                 _logger.warning("The index of aborted transactions in %s was not written: %s", self.directory, error)
         return is_whole
+
+    def set_aside(self, directory: Path) -> None:
+        """Take nothing any more, and leave the name of the directory to a topic that is made anew.
+
+        Args:
+            directory: The new name, which nobody else has.
+        """
+        with self._lock:
+            self._is_closed = True
+            self.log_end_offset = self.log_start_offset = 0
+            try:
+                self.directory.rename(directory)
+                self.directory = directory
+            except OSError as error:  # what must not be is that the files stay under this name
+                _logger.warning("%s could not be renamed, and is removed at once: %s", self.directory, error)
+                shutil.rmtree(self.directory, ignore_errors=True)
 
     def delete(self) -> None:
         """Remove the directory. A reader that is under way finishes with the files it has."""

@@ -10,12 +10,15 @@ import pytest
 
 from pyproducer.broker.cluster_state import PRODUCER_ID_BLOCK_SIZE, ClusterState
 from pyproducer.broker.config import BrokerConfig
-from pyproducer.broker.storage.log import AppendResult
+from pyproducer.broker.storage.log import AppendResult, Log
 from pyproducer.broker.storage.offset_checkpoint import OffsetCheckpoint
 from pyproducer.common.cluster import TopicPartition
+from pyproducer.common.error_codes import ErrorCode
 from pyproducer.common.errors import ConfigError
 from pyproducer.record.batch_reader import RecordBatch
 from pyproducer.record.batch_writer import build_batch
+from pyproducer.record.control import ControlRecordType
+from pyproducer.record.validation import BatchFault
 from tests.support.clock import ManualClock
 
 Open = Callable[[], ClusterState]
@@ -354,3 +357,161 @@ def test_close_when_the_disk_is_full_then_the_directory_is_given_back_and_the_ne
     partition = open_state().partition("orders", 0)
     assert partition is not None
     assert partition.log.log_end_offset == 1
+
+
+# ---- a topic is deleted, and another one of its name is made meanwhile
+
+def test_delete_topic_when_its_name_is_taken_before_the_files_are_gone_then_the_new_files_stay(
+        open_state: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The new topic's logs were opened in the old directories, which were then removed: what it acknowledged was
+    written to files without a name, and gone at the next start."""
+    state = open_state()
+    state.create_topic("orders", 2, {})
+    append(state)
+    rmtree = shutil.rmtree
+    made: list[object] = []
+
+    def remove(path: Path, **arguments: bool) -> None:
+        if not made:
+            made.append(state.create_topic("orders", 3, {}))
+            for partition in range(3):
+                append(state, partition)
+        rmtree(path, **arguments)
+
+    monkeypatch.setattr(shutil, "rmtree", remove)
+    assert state.delete_topic("orders")
+    assert made[0] is state.topic("orders") is not None
+    for seen in (state, open_state()):
+        assert sorted(path.name for path in seen.data_dir.path.iterdir() if path.is_dir()) == [
+            "orders-0", "orders-1", "orders-2"]
+        topic = seen.topics["orders"]
+        assert [partition.log.log_end_offset for partition in topic.partitions] == [1, 1, 1]
+
+
+def test_delete_topic_when_it_is_not_done_then_the_name_is_not_free(
+        open_state: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Groups forget their offsets in the old topic: those in the new one must not be there yet."""
+    state = open_state()
+    state.create_topic("orders", 1, {})
+    is_taken: list[bool] = []
+    monkeypatch.setattr(state.group_coordinator, "on_topic_deleted",
+                        lambda _: is_taken.append(state._life_lock.locked()))
+    assert state.delete_topic("orders")
+    assert is_taken == [True]
+    assert not state._life_lock.locked()
+
+
+@pytest.mark.parametrize("operation", [
+    pytest.param(lambda log: log.append(RecordBatch(build_batch([(1, None, b"v" * 500, ())])), leader_epoch=9),
+                 id="append"),
+    pytest.param(lambda log: log.append_marker(ControlRecordType.ABORT, producer_id=5, producer_epoch=0,
+                                               coordinator_epoch=0, leader_epoch=9, timestamp_ms=1), id="marker"),
+    pytest.param(lambda log: log.increment_log_start_offset(1), id="delete records"),
+    pytest.param(lambda log: log.delete_old_segments(1 << 60), id="retention"),
+    pytest.param(lambda log: log.close(), id="close"),
+    pytest.param(lambda log: log.delete(), id="delete again"),
+])
+def test_log_when_its_topic_was_deleted_then_what_still_comes_leaves_the_new_topics_files_alone(
+        open_state: Open, operation: Callable[[Log], object]) -> None:
+    """A request that found the partition before was carried out after: in the directory of the new topic."""
+    state = open_state()
+    state.create_topic("orders", 1, {"segment.bytes": "100"})
+    for _ in range(3):
+        append(state)
+    old = state.topics["orders"].partitions[0].log
+    state.delete_topic("orders")
+    state.create_topic("orders", 1, {})
+    append(state)
+    directory = state.data_dir.path / "orders-0"
+    before = {path.name: path.read_bytes() for path in directory.iterdir()}
+    answer = operation(old)
+    assert {path.name: path.read_bytes() for path in directory.iterdir()} == before
+    assert (old.log_start_offset, old.log_end_offset) == (0, 0)
+    if isinstance(answer, BatchFault):
+        assert answer.error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    else:
+        assert not isinstance(answer, AppendResult)
+
+
+def test_delete_records_when_the_topic_was_made_anew_meanwhile_then_the_new_one_begins_at_0(open_state: Open) -> None:
+    state = open_state()
+    state.create_topic("orders", 1, {})
+    old = state.topics["orders"].partitions[0]
+    state.checkpoint_start(old, 2)
+    assert state.start_offsets.get(TopicPartition("orders", 0)) == 2
+    state.delete_topic("orders")
+    state.create_topic("orders", 1, {})
+    state.checkpoint_start(old, 2)
+    assert state.start_offsets.get(TopicPartition("orders", 0)) is None
+
+
+def test_delete_topic_by_id_when_the_name_has_another_topic_by_now_then_that_stays(open_state: Open) -> None:
+    state = open_state()
+    first = state.create_topic("orders", 1, {})
+    assert first is not None
+    assert state.delete_topic("orders", first.topic_id)
+    second = state.create_topic("orders", 1, {})
+    assert second is not None
+    assert not state.delete_topic("orders", first.topic_id)
+    assert state.topic("orders") is second
+    assert state.delete_topic("orders", second.topic_id)
+
+
+def test_topic_when_its_name_is_as_long_as_can_be_then_it_can_be_deleted(
+        open_state: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    state = open_state()
+    renamed: list[Path] = []
+    rename = Path.rename
+    monkeypatch.setattr(Path, "rename", lambda path, target: (renamed.append(target), rename(path, target)))
+    name = "x" * 249
+    state.create_topic(name, 12, {})
+    assert state.delete_topic(name)
+    assert len(set(renamed)) == 12
+    assert {len(path.name) for path in renamed} == {255}
+    assert not [path for path in state.data_dir.path.iterdir() if path.is_dir()]
+
+
+def test_delete_topic_when_the_directory_cannot_be_renamed_then_it_is_removed_before_the_name_is_free(
+        open_state: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    state = open_state()
+    state.create_topic("orders", 1, {})
+
+    def fail(_path: Path, _target: Path) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    there: list[bool] = []
+    monkeypatch.setattr(Path, "rename", fail)
+    monkeypatch.setattr(state.group_coordinator, "on_topic_deleted",
+                        lambda _: there.append((state.data_dir.path / "orders-0").exists()))
+    assert state.delete_topic("orders")
+    assert there == [False]
+
+
+def test_start_when_the_broker_died_while_it_deleted_then_the_rest_is_removed_and_nothing_else(
+        open_state: Open) -> None:
+    state = open_state()
+    state.create_topic("a.0123456789abcdef0123456789abcdef-delete", 1, {})
+    path = state.data_dir.path
+    for name in ("orders-0.0123456789abcdef0123456789abcdef-delete", "orders-1.0123456789abcdef0123456789abcdef-stray",
+                 "my-delete", "orders-0-delete"):
+        (path / name).mkdir()
+        (path / name / "00000000000000000000.log").write_bytes(b"records")
+    open_state()
+    assert sorted(found.name for found in path.iterdir() if found.is_dir()) == [
+        "a.0123456789abcdef0123456789abcdef-delete-0", "my-delete", "orders-0-delete",
+        "orders-1.0123456789abcdef0123456789abcdef-stray"]
+
+
+@pytest.mark.parametrize("data", [b"records that somebody put there", b""], ids=["records", "nothing"])
+def test_create_topic_when_there_is_a_directory_of_its_name_then_records_in_it_are_kept_aside(
+        open_state: Open, caplog: pytest.LogCaptureFixture, data: bytes) -> None:
+    """They were deleted without a word."""
+    state = open_state()
+    directory = state.data_dir.path / "orders-0"
+    directory.mkdir()
+    (directory / "00000000000000000000.log").write_bytes(data)
+    assert state.create_topic("orders", 1, {}) is not None
+    kept = [path for path in state.data_dir.path.iterdir() if path.name.endswith("-stray")]
+    assert [(path / "00000000000000000000.log").read_bytes() for path in kept] == ([data] if data else [])
+    assert [kept[0].name in record.getMessage() for record in caplog.records] == ([True] if data else [])
+    assert state.topics["orders"].partitions[0].log.log_end_offset == 0
