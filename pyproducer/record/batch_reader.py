@@ -11,6 +11,7 @@ Source:  Java ByteBufferLogInputStream, DefaultRecordBatch (4.1).
 from __future__ import annotations
 
 from collections.abc import Iterator
+from struct import Struct
 
 from crc32c import crc32c
 
@@ -20,6 +21,7 @@ from pyproducer.record.layout import (
     ATTRIBUTES_OFFSET,
     CODEC_MASK,
     CONTROL_MASK,
+    CRC_OFFSET,
     DELETE_HORIZON_MASK,
     HEADER,
     HEADER_SIZE_BYTES,
@@ -28,6 +30,7 @@ from pyproducer.record.layout import (
     LOG_OVERHEAD_BYTES,
     MAGIC,
     MAGIC_OFFSET,
+    MAX_TIMESTAMP_OFFSET,
     MINIMUM_BATCH_LENGTH,
     NO_PRODUCER_ID,
     NO_SEQUENCE,
@@ -39,7 +42,10 @@ from pyproducer.record.layout import (
 )
 from pyproducer.record.record_reader import Record, decode_records
 
-__all__ = ["Record", "RecordBatch", "frame_size", "read_batches"]
+__all__ = ["Record", "RecordBatch", "frame_size", "read_batches", "with_max_timestamp"]
+
+_CRC = Struct(">I")
+_TIMESTAMP = Struct(">q")
 
 
 class RecordBatch:
@@ -196,6 +202,14 @@ class RecordBatch:
         return (f"RecordBatch(offsets {self.base_offset}..{self.last_offset}, {self.record_count}{kind} records, "
                 f"{self.size_bytes} bytes, {codec}, producer {self.producer_id}/{self.producer_epoch}, "
                 f"sequence {self.base_sequence})")
+
+
+def with_max_timestamp(batch: RecordBatch, max_timestamp: int) -> RecordBatch:
+    """Return a copy of a batch with another largest timestamp in its header."""
+    data = bytearray(batch.data)
+    _TIMESTAMP.pack_into(data, MAX_TIMESTAMP_OFFSET, max_timestamp)
+    _CRC.pack_into(data, CRC_OFFSET, crc32c(memoryview(data)[ATTRIBUTES_OFFSET:]))
+    return RecordBatch(bytes(data))
 
 
 def frame_size(data: Buffer, position: int) -> int | None:

@@ -1,8 +1,8 @@
 """Whether the records of a batch are beyond doubt, without decoding them: what a broker asks of every batch.
 
-A yes is the usual answer and takes a third of the time that decoding does. A no only means that the records have to be
-decoded: they may be odd (numbers of five bytes, thousands of records) and still be right, and what is wrong with
-them must be told in detail.
+A yes is the usual answer and takes a third of the time that decoding does; it comes as the largest timestamp, which the
+header of the batch must have. A no (None) only means that the records have to be decoded: they may be odd (numbers of
+five bytes, thousands of records) and still be right, and what is wrong with them must be told in detail.
 
 Road:    Produce -> validation -> [scan]; on a no -> record_reader
 Thread:  pure function.
@@ -18,9 +18,9 @@ from pyproducer.record.record_reader import read_headers, read_varlong
 _MAX_RECORDS = 1 << 13
 
 
-def records_are_sound(data: bytes, *, record_count: int, base_timestamp: int, earliest: int, latest: int,
-                      needs_key: bool) -> bool:
-    """Return True when every record can be decoded, is in its place, and has an allowed timestamp.
+def max_timestamp_if_sound(data: bytes, *, record_count: int, base_timestamp: int, earliest: int, latest: int,
+                           needs_key: bool) -> int | None:
+    """Return the largest timestamp when every record can be decoded, is in its place, and has an allowed timestamp.
 
     Args:
         data: The records, expanded.
@@ -30,10 +30,11 @@ def records_are_sound(data: bytes, *, record_count: int, base_timestamp: int, ea
         latest: The largest timestamp allowed.
         needs_key: Whether every record must have a key.
     """
-    if not 0 <= record_count <= _MAX_RECORDS:
-        return False
+    if not 0 < record_count <= _MAX_RECORDS:
+        return None
     size = len(data)
     earliest_delta, latest_delta = earliest - base_timestamp, latest - base_timestamp
+    largest_delta = earliest_delta - 1
     position = 0
     offset_delta = -2  # as the wire has it: twice the record's index
     try:
@@ -49,10 +50,10 @@ def records_are_sound(data: bytes, *, record_count: int, base_timestamp: int, ea
                     third = data[position]
                     position += 1
                     if third > 0x7F:
-                        return False
+                        return None
                     raw += (third << 14) - 0x4000
             if raw & 1:
-                return False
+                return None
             end = position + (raw >> 1)
             # Behind the attributes, of which none are defined.
             raw = data[position + 1]
@@ -67,27 +68,31 @@ def records_are_sound(data: bytes, *, record_count: int, base_timestamp: int, ea
                     position += 1
             else:
                 delta = (raw >> 1) ^ -(raw & 1)
-            if not earliest_delta <= delta <= latest_delta:
-                return False
+            if delta > largest_delta:
+                if delta > latest_delta:
+                    return None
+                largest_delta = delta
+            elif delta < earliest_delta:
+                return None
             if offset_delta < 0x80:
                 if data[position] != offset_delta:
-                    return False
+                    return None
                 position += 1
             else:
                 if data[position] != offset_delta & 0x7F | 0x80 or data[position + 1] != offset_delta >> 7:
-                    return False
+                    return None
                 position += 2
             raw = data[position]
             position += 1
             if raw > 0x7F:
                 second = data[position]
                 if second > 0x7F:
-                    return False
+                    return None
                 raw += (second << 7) - 0x80
                 position += 1
             if raw & 1:
                 if raw != 1 or needs_key:
-                    return False
+                    return None
             else:
                 position += raw >> 1
             raw = data[position]
@@ -100,20 +105,20 @@ def records_are_sound(data: bytes, *, record_count: int, base_timestamp: int, ea
                     third = data[position]
                     position += 1
                     if third > 0x7F:
-                        return False
+                        return None
                     raw += (third << 14) - 0x4000
             if not raw & 1:
                 position += raw >> 1
             elif raw != 1:
-                return False
+                return None
             raw = data[position]
             position += 1
             if raw:
                 if raw & 1 or raw > 0x7F:
-                    return False
+                    return None
                 _, position = read_headers(data, position, end, raw >> 1)
             if position != end:
-                return False
+                return None
     except (IndexError, CorruptRecordError, UnicodeDecodeError):
-        return False
-    return position == size
+        return None
+    return base_timestamp + largest_delta if position == size else None

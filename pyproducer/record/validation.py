@@ -16,7 +16,7 @@ from typing import NamedTuple
 from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.common.errors import CorruptRecordError
-from pyproducer.record.batch_reader import Record, RecordBatch, frame_size
+from pyproducer.record.batch_reader import Record, RecordBatch, frame_size, with_max_timestamp
 from pyproducer.record.decompression import CODEC_IDS, DEFAULT_LIMIT_BYTES
 from pyproducer.record.layout import (
     BASE_OFFSET_OFFSET,
@@ -29,12 +29,13 @@ from pyproducer.record.layout import (
     Buffer,
 )
 from pyproducer.record.record_reader import decode_records
-from pyproducer.record.record_scan import records_are_sound
+from pyproducer.record.record_scan import max_timestamp_if_sound
 
 FIRST_PRODUCE_VERSION_WITH_ZSTD = 7
 LZ4_FLAGS_OFFSET = 4
 LZ4_INDEPENDENT_BLOCKS_MASK = 0x20
 KNOWN_CODEC_IDS = frozenset(CODEC_IDS.values())
+MAX_INT64 = 2**63 - 1
 SHOWN_RECORD_ERRORS = 3  # Java shows no more in a message
 
 
@@ -108,15 +109,23 @@ def validate_batch(data: Buffer | None, *, produce_version: int, timestamp_ms: i
         topic_partition: For messages.
 
     Returns:
-        The one batch, to be stored, or why not.
+        The one batch, to be stored, or why not. With create time its header has the largest timestamp of its records,
+        where they are looked at, whatever the producer has put there.
     """
     batch = _single_batch(b"" if data is None else data, produce_version, rules)
     if isinstance(batch, BatchFault):
         return batch
     fault = _header_fault(batch, rules)
-    if fault is None and (rules.reads_records or _may_be_faulty(batch, rules, timestamp_ms)):
-        fault = _record_fault(batch, rules, timestamp_ms, topic_partition)
-    return batch if fault is None else fault
+    if fault is not None:
+        return fault
+    if not rules.reads_records and not _may_be_faulty(batch, rules, timestamp_ms):
+        return batch
+    max_timestamp = _check_records(batch, rules, timestamp_ms, topic_partition)
+    if isinstance(max_timestamp, BatchFault):
+        return max_timestamp
+    if max_timestamp == batch.max_timestamp or rules.timestamp_type != CREATE_TIME:
+        return batch
+    return with_max_timestamp(batch, max_timestamp)
 
 
 def _refused(why: str, error_message: str | None = None,
@@ -177,15 +186,21 @@ def _header_fault(batch: RecordBatch, rules: BatchRules) -> BatchFault | None:
 
 def _may_be_faulty(batch: RecordBatch, rules: BatchRules, timestamp_ms: int) -> bool:
     """Whether the header alone says that a record will be refused."""
-    if batch.codec_id not in KNOWN_CODEC_IDS:
+    if batch.codec_id not in KNOWN_CODEC_IDS or _is_stamped(batch, rules):
         return True
     return rules.timestamp_type == CREATE_TIME and (
         batch.max_timestamp > timestamp_ms + rules.timestamp_after_max_ms
         or batch.base_timestamp < timestamp_ms - rules.timestamp_before_max_ms)
 
 
-def _record_fault(batch: RecordBatch, rules: BatchRules, timestamp_ms: int,
-                  topic_partition: TopicPartition | None) -> BatchFault | None:
+def _is_stamped(batch: RecordBatch, rules: BatchRules) -> bool:
+    """Whether a producer says that its records have the broker's time, where they will have it; elsewhere it may."""
+    return batch.timestamp_type != CREATE_TIME and rules.timestamp_type != CREATE_TIME
+
+
+def _check_records(batch: RecordBatch, rules: BatchRules, timestamp_ms: int,
+                   topic_partition: TopicPartition | None) -> BatchFault | int:
+    """Return the largest timestamp of the records, or why they are refused."""
     if _has_linked_lz4_blocks(batch):
         return _refused("lz4 blocks depend on each other, which Java cannot read",
                         error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
@@ -194,15 +209,19 @@ def _record_fault(batch: RecordBatch, rules: BatchRules, timestamp_ms: int,
     except CorruptRecordError as corrupt:
         return _refused(str(corrupt), error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
     earliest = timestamp_ms - rules.timestamp_before_max_ms
-    latest = timestamp_ms + rules.timestamp_after_max_ms
+    latest = min(timestamp_ms + rules.timestamp_after_max_ms, MAX_INT64)
     if rules.timestamp_type != CREATE_TIME:
         earliest, latest = -2**64, 2**64
     place = "" if topic_partition is None else f" {topic_partition}"
     keyless = f"Compacted topic cannot accept message without key in topic partition{place}."
     is_compacted = rules.is_compacted
-    if records_are_sound(expanded, record_count=batch.record_count, base_timestamp=batch.base_timestamp,
-                         earliest=earliest, latest=latest, needs_key=is_compacted):
-        return None
+    is_stamped = _is_stamped(batch, rules)
+    largest = None if is_stamped else max_timestamp_if_sound(
+        expanded, record_count=batch.record_count, base_timestamp=batch.base_timestamp, earliest=earliest,
+        latest=latest, needs_key=is_compacted)
+    if largest is not None:
+        return largest
+    largest = NO_TIMESTAMP
     faults: list[RecordFault] = []
     code = ErrorCode.INVALID_RECORD
     mistaken: Record | None = None
@@ -214,11 +233,15 @@ def _record_fault(batch: RecordBatch, rules: BatchRules, timestamp_ms: int,
                 mistaken = record
             if is_compacted and record.key is None:
                 faults.append(RecordFault(index, keyless))
+            elif is_stamped:
+                code = ErrorCode.INVALID_TIMESTAMP
+                faults.append(RecordFault(index, _stamped_record(batch, record)))
             elif not earliest <= record.timestamp <= latest and record.timestamp != NO_TIMESTAMP:
                 code = ErrorCode.INVALID_TIMESTAMP
                 faults.append(RecordFault(index, f"Timestamp {record.timestamp} of message with offset "
                                                  f"{record.offset} is out of range. The timestamp should be within "
                                                  f"[{earliest}, {latest}]"))
+            largest = max(largest, record.timestamp)
             index += 1
     except CorruptRecordError as corrupt:
         return _refused(str(corrupt))
@@ -228,7 +251,14 @@ def _record_fault(batch: RecordBatch, rules: BatchRules, timestamp_ms: int,
         # Differs from Java: an uncompressed batch with such deltas is stored there, and its readers lose count.
         why = f"a record has the offset delta {mistaken.offset}, which is not its index in the batch"
         return _refused(why, why)
-    return None
+    return largest
+
+
+def _stamped_record(batch: RecordBatch, record: Record) -> str:
+    kind = "PartialDefaultRecord" if batch.codec_id else "DefaultRecord"
+    return (f"Invalid timestamp type in message {kind}(offset={record.offset}, timestamp={batch.max_timestamp}, "
+            f"key={len(record.key or b'')} bytes, value={len(record.value or b'')} bytes). Producer should not set "
+            "timestamp type to LogAppendTime.")
 
 
 def _faults_of_records(code: ErrorCode, faults: list[RecordFault]) -> BatchFault:

@@ -216,6 +216,43 @@ def test_produce_with_log_append_time_tells_the_brokers_time(wire: WireTarget, t
     assert abs(answer["log_append_time_ms"] - now_ms()) < 60_000
 
 
+@pytest.mark.parametrize(("compression", "kind"), [("none", "DefaultRecord"), ("gzip", "PartialDefaultRecord")])
+def test_produce_with_the_brokers_timestamp_type_where_it_stamps_is_refused(
+        wire: WireTarget, topic_name: str, compression: str, kind: str) -> None:
+    wire.create_topic(topic_name, 1, {"message.timestamp.type": "LogAppendTime"})
+    with wire.connect() as client:
+        answer = produce(client, topic_name, batch(2, timestamp=5, compression=compression, timestamp_type=1))
+        assert wire.end_offset(topic_name) == 0
+    assert (*summary(answer), answer["error_message"]) == (
+        32, -1, 0, "One or more records have been rejected due to invalid timestamp")
+    assert [(error["batch_index"], error["batch_index_error_message"]) for error in answer["record_errors"]] == [
+        (number, f"Invalid timestamp type in message {kind}(offset={number}, timestamp=5, key=5 bytes, value=5 bytes). "
+                 "Producer should not set timestamp type to LogAppendTime.") for number in range(2)]
+
+
+@pytest.mark.parametrize("version", [3, 9, 13])
+def test_produce_to_what_is_named_twice_stores_the_last_and_answers_once(
+        wire: WireTarget, topic: str, version: int) -> None:
+    with wire.connect() as client:
+        topic_id = client.request(ApiKeys.METADATA, 12, metadata_body(topic))["topics"][0]["topic_id"]
+
+        def send(*topics: list[tuple[int, int]], acks: int = -1) -> list[tuple[int, int, int]]:
+            key = {"topic_id": topic_id} if version >= 13 else {"name": topic}
+            answer = client.request(ApiKeys.PRODUCE, version, {"acks": acks, "timeout_ms": 5000, "topic_data": [
+                {**key, "partition_data": [{"index": index, "records": bytes(batch(count))} for index, count in asked]}
+                for asked in topics]})
+            return sorted((partition["index"], partition["error_code"], partition["base_offset"])
+                          for one in answer["responses"] for partition in one["partition_responses"])
+
+        assert send([(0, 1), (1, 1), (0, 3)]) == [(0, 0, 0), (1, 0, 0)]
+        assert send([(0, 1)], [(1, 2), (0, 2)]) == [(0, 0, 3), (1, 0, 1)]
+        assert send([(9, 1), (9, 1)]) == [(9, 3, -1)]
+        assert send([(0, 1), (0, 1)], acks=7) == [(0, 21, -1)]
+        assert send([]) == []
+        assert send([], [(0, 1)], []) == [(0, 0, 5)]
+    assert (wire.end_offset(topic), wire.end_offset(topic, 1)) == (6, 3)
+
+
 def test_produce_respects_the_topics_max_message_bytes(wire: WireTarget, topic_name: str) -> None:
     wire.create_topic(topic_name, 1, {"max.message.bytes": "500"})
     with wire.connect() as client:

@@ -9,6 +9,7 @@ import time
 import uuid
 
 import pytest
+from crc32c import crc32c
 
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.schema import Struct
@@ -112,6 +113,21 @@ def test_metadata_answers_a_repeated_name_once(wire: WireTarget, topic: str) -> 
     assert answer["error_code"] == 0
 
 
+@pytest.mark.parametrize("version", [8, 9, 10, 11, 12, 13])
+def test_metadata_tells_the_authorized_operations_only_when_asked_to(
+        wire: WireTarget, topic: str, version: int) -> None:
+    unknown = -2**31
+    with wire.connect() as client:
+        for asks in (True, False):
+            answer = client.request(ApiKeys.METADATA, version, metadata_body(
+                topic, "no-such-topic", "no name!", allow_auto_topic_creation=False,
+                include_topic_authorized_operations=asks,
+                **({"include_cluster_authorized_operations": asks} if version <= 10 else {})))
+            assert {one["topic_authorized_operations"] for one in answer["topics"]} == {3576 if asks else unknown}
+            assert answer.get("cluster_authorized_operations", 8096 if asks else unknown) == (
+                8096 if asks else unknown)
+
+
 def test_describe_cluster_names_the_broker_and_the_controller(wire: WireTarget) -> None:
     with wire.connect() as client:
         for version in (0, 1, 2):
@@ -156,6 +172,78 @@ def test_list_offsets_looks_into_compressed_batches(wire: WireTarget, topic: str
     fill(wire, topic, compression="lz4")
     with wire.connect() as client:
         assert list_offsets(client, 7, topic, START_MS + 4500) == (0, START_MS + 5000, 5)
+
+
+@pytest.mark.parametrize("compression", ["none", "gzip"])
+def test_list_offsets_by_time_when_the_log_begins_inside_a_batch_then_nothing_before_that_is_found(
+        wire: WireTarget, topic: str, compression: str) -> None:
+    """A consumer that sought there was told that the offset is out of range."""
+    times = [*range(START_MS, START_MS + 100, 10)]
+    with wire.connect() as client:
+        for batch in (times, [START_MS + 200, START_MS + 150]):
+            records = build_batch([(at, b"k", b"v", ()) for at in batch], compression=compression)
+            assert produced(client.request(ApiKeys.PRODUCE, 9, produce_body(topic, 0, records)))["error_code"] == 0
+
+        def found(*since: int) -> list[tuple[int, int]]:
+            answers = [list_offsets(client, 7, topic, START_MS + at) for at in since]
+            assert all(code == 0 for code, _, _ in answers)
+            return [(timestamp - START_MS, offset) for _, timestamp, offset in answers]
+
+        def delete_before(offset: int) -> None:
+            answer = client.request(ApiKeys.DELETE_RECORDS, 2, {"timeout_ms": 5000, "topics": [
+                {"name": topic, "partitions": [{"partition_index": 0, "offset": offset}]}]})
+            assert answer["topics"][0]["partitions"][0]["error_code"] == 0
+
+        assert found(0, 35, 90, 91, 160) == [(0, 0), (40, 4), (90, 9), (200, 10), (200, 10)]
+        delete_before(4)
+        assert found(0, 35, 41, 90, 91) == [(40, 4), (40, 4), (50, 5), (90, 9), (200, 10)]
+        delete_before(11)
+        assert found(0, 90, 150) == [(150, 11)] * 3
+        assert list_offsets(client, 7, topic, START_MS + 151) == (0, -1, -1)
+        assert list_offsets(client, 7, topic, -3) == (0, START_MS + 200, 10), "Kafka does not look at the start here"
+
+
+@pytest.mark.parametrize("version", [1, 4, 10])
+def test_list_offsets_of_what_is_named_twice_is_42_once(wire: WireTarget, topic: str, version: int) -> None:
+    def asked(*partitions: int) -> list[dict[str, int]]:
+        return [{"partition_index": partition, "timestamp": -1} for partition in partitions]
+
+    fields = {name: 0 for name, since in (("isolation_level", 2), ("timeout_ms", 10)) if version >= since}
+    with wire.connect() as client:
+        answer = client.request(ApiKeys.LIST_OFFSETS, version, {"replica_id": -1, **fields, "topics": [
+            {"name": topic, "partitions": asked(0, 1, 0)}, {"name": "no-such-topic", "partitions": asked(5, 5)},
+            {"name": topic, "partitions": asked(2, 1)}]})
+    found = [(one["name"], partition["partition_index"], partition["error_code"], partition["offset"])
+             for one in answer["topics"] for partition in one["partitions"]]
+    assert sorted(found) == sorted([(topic, 0, 42, -1), (topic, 1, 42, -1), (topic, 2, 0, 0),
+                                    ("no-such-topic", 5, 42, -1)])
+
+
+@pytest.mark.parametrize("isolation_level", [-1, 2, 7])
+def test_list_offsets_with_an_unknown_isolation_level_is_an_error(
+        wire: WireTarget, topic: str, isolation_level: int) -> None:
+    with wire.connect() as client:
+        answer = client.request(ApiKeys.LIST_OFFSETS, 7, list_offsets_body(
+            topic, 0, -1, isolation_level=isolation_level))
+    (found,) = answer["topics"][0]["partitions"]
+    assert (found["error_code"], found["offset"]) == (-1, -1)
+
+
+@pytest.mark.parametrize("compression", ["none", "gzip"])
+@pytest.mark.parametrize("claimed", [START_MS + 900, START_MS, -1])
+def test_largest_timestamp_of_a_batch_is_that_of_its_records_whatever_the_producer_says(
+        wire: WireTarget, topic: str, compression: str, claimed: int) -> None:
+    records = bytearray(build_batch([(START_MS + at, b"k", b"v", ()) for at in (0, 7, 3)], compression=compression))
+    records[35:43] = claimed.to_bytes(8, "big", signed=True)
+    records[17:21] = crc32c(records[21:]).to_bytes(4, "big")
+    with wire.connect() as client:
+        answer = produced(client.request(ApiKeys.PRODUCE, 9, produce_body(topic, 0, bytes(records))))
+        assert answer["error_code"] == 0
+        (stored,) = read_batches(fetched(client.request(ApiKeys.FETCH, 12, fetch_body(12, topic, 0, 0)))["records"])
+        assert (stored.max_timestamp, stored.is_valid()) == (START_MS + 7, True)
+        assert list_offsets(client, 7, topic, START_MS + 5) == (0, START_MS + 7, 1)
+        assert list_offsets(client, 7, topic, START_MS + 8) == (0, -1, -1)
+        assert list_offsets(client, 7, topic, -3) == (0, START_MS + 7, 1)
 
 
 def test_list_offsets_of_an_unknown_topic_is_3(wire: WireTarget) -> None:
@@ -295,6 +383,67 @@ def test_fetch_at_the_end_gives_up_after_its_wait(wire: WireTarget, topic: str) 
     assert offsets(answer) == []
 
 
+@pytest.mark.parametrize("isolation_level", [-1, 2, 7])
+@pytest.mark.parametrize("version", [4, 6, 7, 12, 13])
+def test_fetch_with_an_unknown_isolation_level_is_an_error(
+        wire: WireTarget, topic: str, version: int, isolation_level: int) -> None:
+    fill(wire, topic)
+    with wire.connect() as client:
+        topic_id = client.request(ApiKeys.METADATA, 12, metadata_body(topic))["topics"][0]["topic_id"]
+        answer = client.request(ApiKeys.FETCH, version, fetch_body(
+            version, topic_id if version >= 13 else topic, 0, 0, isolation_level=isolation_level))
+    assert answer.get("error_code", -1) == -1
+    assert [[partition["error_code"] for partition in one["partitions"]] for one in answer["responses"]] == (
+        [] if version >= 13 else [[-1]])
+
+
+@pytest.mark.parametrize("version", [4, 12])
+def test_fetch_with_a_negative_size_is_an_error_where_there_is_something_to_read(
+        wire: WireTarget, topic: str, version: int) -> None:
+    fill(wire, topic)
+
+    def codes(offset: int, **fields: int) -> tuple[int, int, int]:
+        answer = fetched(client.request(ApiKeys.FETCH, version, fetch_body(version, topic, 0, offset, **fields)))
+        return answer["error_code"], answer["high_watermark"], len(answer["records"])
+
+    with wire.connect() as client:
+        for offset, expected in ((0, (-1, -1, 0)), (9, (-1, -1, 0)), (10, (0, 10, 0)), (11, (1, -1, 0))):
+            assert codes(offset, partition_max_bytes=-1) == expected
+            assert codes(offset, max_bytes=-5) == expected
+        assert codes(0, partition_max_bytes=0)[0] == 0
+        body = fetch_body(version, topic, 0, 0)
+        body["topics"][0]["partitions"] = [
+            {"partition": index, "fetch_offset": 0, "partition_max_bytes": size}
+            for index, size in ((0, 1 << 20), (9, -1))]
+        answer = client.request(ApiKeys.FETCH, version, body)
+    found = {partition["partition_index"]: partition["error_code"]
+             for one in answer["responses"] for partition in one["partitions"]}
+    assert found == {0: 0, 9: 3}
+
+
+@pytest.mark.parametrize("version", [12, 13])
+def test_fetch_of_what_is_named_twice_is_answered_once_as_it_was_named_last(
+        wire: WireTarget, topic: str, version: int) -> None:
+    fill(wire, topic)
+    with wire.connect() as client:
+        topic_id = client.request(ApiKeys.METADATA, 12, metadata_body(topic))["topics"][0]["topic_id"]
+
+        def asked(*partitions: tuple[int, int]) -> dict[str, object]:
+            return {"topic_id" if version >= 13 else "topic": topic_id if version >= 13 else topic, "partitions": [
+                {"partition": index, "fetch_offset": offset, "partition_max_bytes": 1 << 20}
+                for index, offset in partitions]}
+
+        def found(*topics: dict[str, object]) -> list[tuple[int, int, int]]:
+            answer = client.request(ApiKeys.FETCH, version, {**fetch_body(version, topic_id, 0, 0), "topics": topics})
+            return [(partition["partition_index"], partition["error_code"], next(
+                (batch.base_offset for batch in read_batches(partition["records"])), -1))
+                    for one in answer["responses"] for partition in one["partitions"]]
+
+        assert found(asked((0, 0), (1, 0), (0, 4))) == [(0, 0, 4), (1, 0, -1)]
+        assert found(asked((0, 0)), asked((1, 0), (0, 4))) == [(0, 0, 4), (1, 0, -1)]
+        assert found(asked()) == []
+
+
 def test_fetch_of_an_unknown_session_is_70_without_topics(wire: WireTarget, topic: str) -> None:
     with wire.connect() as client:
         answer = client.request(ApiKeys.FETCH, 12, fetch_body(12, topic, 0, 0, session_id=1234, session_epoch=5))
@@ -372,3 +521,32 @@ def test_delete_topics_in_every_version(wire: WireTarget, topic: str, version: i
             assert time.monotonic() < deadline
             time.sleep(0.05)
         assert client.request(ApiKeys.DELETE_TOPICS, version, body(topic))["responses"][0]["error_code"] == 3
+
+
+def test_delete_topics_of_what_is_named_twice_is_42_and_it_stays(wire: WireTarget, topic: str) -> None:
+    with wire.connect() as client:
+        topic_id = client.request(ApiKeys.METADATA, 12, metadata_body(topic))["topics"][0]["topic_id"]
+        unknown_id = uuid.UUID(int=5)
+
+        def delete(version: int, *named: tuple[str | None, uuid.UUID]) -> list[tuple[object, ...]]:
+            fields = {"topics": [{"name": name, "topic_id": given} for name, given in named]} if version >= 6 else {
+                "topic_names": [name for name, _ in named]}
+            answer = client.request(ApiKeys.DELETE_TOPICS, version, {"timeout_ms": 5000, **fields})
+            return sorted(((one["name"], one.get("topic_id", NO_ID), one["error_code"], one.get("error_message"))
+                           for one in answer["responses"]), key=str)
+
+        for version in (1, 5, 6):
+            message = "Duplicate topic name." if version >= 5 else None
+            assert delete(version, (topic, NO_ID), ("no-such-topic", NO_ID), (topic, NO_ID),
+                          ("no-such-topic", NO_ID)) == sorted(
+                [(topic, NO_ID, 42, message), ("no-such-topic", NO_ID, 42, message)], key=str)
+        assert delete(6, (None, topic_id), (None, topic_id)) == [(None, topic_id, 42, "Duplicate topic id.")]
+        assert delete(6, (None, topic_id), (topic, NO_ID)) == [
+            (topic, topic_id, 42, "The provided topic name maps to an ID that was already supplied.")]
+        neither, both = "Neither topic name nor id were specified.", "You may not specify both topic name and topic id."
+        assert delete(6, (None, unknown_id), (None, unknown_id), (None, NO_ID), (None, NO_ID), ("a", unknown_id),
+                      ("a", unknown_id)) == sorted(
+            [(None, unknown_id, 42, "Duplicate topic id."), (None, NO_ID, 42, neither), (None, NO_ID, 42, neither),
+             ("a", unknown_id, 42, both), ("a", unknown_id, 42, both)], key=str)
+        found = client.request(ApiKeys.METADATA, 12, metadata_body(topic, allow_auto_topic_creation=False))
+        assert found["topics"][0]["topic_id"] == topic_id

@@ -1,7 +1,7 @@
 """DeleteTopics 1-6: topics and their files are gone when the answer comes.
 
-Does:    3 unknown name, 100 unknown id, 42 both or neither given, 73 (42 before version 3) when delete.topic.enable is
-         off, 17 internal topics.
+Does:    3 unknown name, 100 unknown id, 42 both or neither given, or a topic named twice, by name, id or both, 73 (42
+         before version 3) when delete.topic.enable is off, 17 internal topics.
 
 Road:    KafkaApis -> [DeleteTopics] -> cluster state
 Thread:  handler threads.
@@ -11,8 +11,10 @@ Source:  Java ControllerApis.deleteTopics (4.1).
 from __future__ import annotations
 
 import uuid
+from collections import Counter
 from typing import Any
 
+from pyproducer.broker.cluster_state import TopicState
 from pyproducer.broker.request_channel import Request
 from pyproducer.broker.services import Answer, Services
 from pyproducer.common.error_codes import ErrorCode
@@ -29,43 +31,59 @@ def handle(services: Services, request: Request) -> Answer:
     if not services.config.switch("delete.topic.enable"):
         return error_response(request, ErrorCode.TOPIC_DELETION_DISABLED if version >= _DISABLED_CODE_FROM
                               else ErrorCode.INVALID_REQUEST)
-    return {"throttle_time_ms": 0,
-            "responses": [_delete(services, name, topic_id) for name, topic_id in _asked(request)]}
+    answers: list[dict[str, Any]] = []
+    names: Counter[str] = Counter()
+    ids: Counter[uuid.UUID] = Counter()
+    for name, topic_id in _asked(request):
+        if name is None and topic_id == _ZERO_ID:
+            answers.append(_refused(None, _ZERO_ID, "Neither topic name nor id were specified."))
+        elif name is None:
+            ids[topic_id] += 1
+        elif topic_id == _ZERO_ID:
+            names[name] += 1
+        else:
+            answers.append(_refused(name, topic_id, "You may not specify both topic name and topic id."))
+    answers += [_refused(name, _ZERO_ID, "Duplicate topic name.") for name, count in names.items() if count > 1]
+    answers += [_refused(None, topic_id, "Duplicate topic id.") for topic_id, count in ids.items() if count > 1]
+    # All of them are looked up before the first one is deleted.
+    found = {name: services.cluster.topic(name) for name, count in names.items() if count == 1}
+    found_by_id = {topic_id: services.cluster.topic_by_id(topic_id) for topic_id, count in ids.items() if count == 1}
+    for name, topic in found.items():
+        if topic is not None and topic.topic_id in ids:
+            found_by_id.pop(topic.topic_id, None)
+            answers.append(_refused(name, topic.topic_id,
+                                    "The provided topic name maps to an ID that was already supplied."))
+        else:
+            answers.append(_result(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name, _ZERO_ID) if topic is None
+                           else _delete(services, topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+    for topic_id, topic in found_by_id.items():
+        answers.append(_result(ErrorCode.UNKNOWN_TOPIC_ID, None, topic_id) if topic is None
+                       else _delete(services, topic, ErrorCode.UNKNOWN_TOPIC_ID))
+    return {"throttle_time_ms": 0, "responses": answers}
 
 
 def error_response(request: Request, error_code: ErrorCode) -> Answer:
     """Say that the whole request failed."""
     return {"throttle_time_ms": 0, "responses": [_result(error_code, name, topic_id)
-                                                 for name, topic_id in _asked(request)]}
+                                                 for name, topic_id in dict.fromkeys(_asked(request))]}
 
 
 def _asked(request: Request) -> list[tuple[str | None, uuid.UUID]]:
     data = request.body(DeleteTopicsRequest).data
     if request.header.api_version >= _STATES_FROM:
-        asked = [(topic["name"], topic["topic_id"]) for topic in data["topics"]]
-    else:
-        asked = [(name, _ZERO_ID) for name in data["topic_names"]]
-    return list(dict.fromkeys(asked))
+        return [(topic["name"], topic["topic_id"]) for topic in data["topics"]]
+    return [(name, _ZERO_ID) for name in data["topic_names"]]
 
 
-def _delete(services: Services, name: str | None, topic_id: uuid.UUID) -> dict[str, Any]:
-    cluster = services.cluster
-    if (name is None) == (topic_id == _ZERO_ID):
-        return _result(ErrorCode.INVALID_REQUEST, name, topic_id,
-                       "You may not specify both topic name and topic id." if name is not None
-                       else "Neither topic name nor id were specified.")
-    if name is None:
-        topic = cluster.topic_by_id(topic_id)
-        if topic is None:
-            return _result(ErrorCode.UNKNOWN_TOPIC_ID, None, topic_id)
-    else:
-        topic = cluster.topic(name)
-        if topic is None:
-            return _result(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name, _ZERO_ID)
+def _delete(services: Services, topic: TopicState, unknown: ErrorCode) -> dict[str, Any]:
     if topic.is_internal:
         return _result(ErrorCode.INVALID_TOPIC_EXCEPTION, topic.name, topic.topic_id)
-    deleted = cluster.delete_topic(topic.name, topic.topic_id)
-    return _result(ErrorCode.NONE if deleted else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, topic.name, topic.topic_id)
+    deleted = services.cluster.delete_topic(topic.name, topic.topic_id)
+    return _result(ErrorCode.NONE if deleted else unknown, topic.name, topic.topic_id)
+
+
+def _refused(name: str | None, topic_id: uuid.UUID, message: str) -> dict[str, Any]:
+    return _result(ErrorCode.INVALID_REQUEST, name, topic_id, message)
 
 
 def _result(error_code: ErrorCode, name: str | None, topic_id: uuid.UUID, message: str | None = None) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
-from pyproducer.broker.apis.metadata import describe_partition
+from pyproducer.broker.apis.metadata import ALL_TOPIC_OPERATIONS, describe_partition
 from pyproducer.broker.request_channel import Request
 from pyproducer.broker.services import Answer, Services
 from pyproducer.common.error_codes import ErrorCode
@@ -23,8 +23,6 @@ from pyproducer.protocol.request import DescribeTopicPartitionsRequest
 
 # Java's max.request.partition.size.limit.
 MAX_PARTITIONS = 2000
-# Everything that one can do with a topic: read, write, create, delete, alter, describe, describe and alter configs.
-ALL_TOPIC_OPERATIONS = 0b1101_1111_1000
 _ZERO_ID = uuid.UUID(int=0)
 
 

@@ -3,7 +3,9 @@
 Does:    min_bytes and max_wait_ms without a thread that waits (delayed_operation.py); whole batches, and at least one
          even when it alone is above the limits; a batch that holds the offset comes from its start; fetch.max.bytes;
          leader epochs (74, 75), 1 out of range, 3 and 100 unknown, 6 with the leader's address (KIP-951);
-         read_committed ends at the last stable offset and lists the aborted transactions to skip.
+         read_committed ends at the last stable offset and lists the aborted transactions to skip. A partition that is
+         named twice is answered once, as it was named last; an isolation level that nobody knows is -1, and so is a
+         negative size where there is something to read.
 Omits:   sessions: a request to open one is answered with session id 0, which clients take as no; a request of a
          session is 70. Preferred replicas, diverging epochs, throttling.
 
@@ -15,8 +17,10 @@ Source:  Java KafkaApis.handleFetchRequest, ReplicaManager.fetchMessages, Delaye
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from pyproducer.broker.apis.list_offsets import ISOLATION_LEVELS, READ_COMMITTED
 from pyproducer.broker.delayed_operation import DelayedOperation
 from pyproducer.broker.partition import Partition
 from pyproducer.broker.request_channel import Request
@@ -31,7 +35,6 @@ _logger = logging.getLogger(__name__)
 _TOPIC_ID_FROM = 13
 _LEADER_TAG_FROM = 12
 _NODE_ENDPOINTS_FROM = 16
-_READ_COMMITTED = 1
 
 
 class _Asked(NamedTuple):
@@ -69,22 +72,37 @@ class FetchPass:
         self.max_wait_ms: int = data["max_wait_ms"]
         self.min_bytes = min(data["min_bytes"], services.config.number("fetch.max.bytes"))
         self._max_bytes = min(data["max_bytes"], services.config.number("fetch.max.bytes"))
-        self._committed = data["isolation_level"] == _READ_COMMITTED
-        self._topics = [self._asked_topic(topic) for topic in data["topics"]]
+        self._committed = data["isolation_level"] == READ_COMMITTED
+        self._topics = self._asked_topics(data["topics"])
 
-    def _asked_topic(self, topic: Struct) -> _AskedTopic:
+    def _asked_topics(self, topics: Sequence[Struct]) -> list[_AskedTopic]:
+        """Return each partition once, as it was named last, in the place where it was named first."""
+        name_field = "topic_id" if self._version >= _TOPIC_ID_FROM else "topic"
+        last: dict[tuple[Any, int], Struct] = {}
+        for topic in topics:
+            name = topic[name_field]
+            for partition in topic["partitions"]:
+                last[name, partition["partition"]] = partition
+        grouped: list[tuple[Any, list[Struct]]] = []
+        for (name, _), partition in last.items():
+            if not grouped or grouped[-1][0] != name:
+                grouped.append((name, []))
+            grouped[-1][1].append(partition)
+        return [self._asked_topic(name, partitions) for name, partitions in grouped]
+
+    def _asked_topic(self, name: Any, asked_partitions: Sequence[Struct]) -> _AskedTopic:
         cluster = self._services.cluster
         if self._version >= _TOPIC_ID_FROM:
-            key: dict[str, Any] = {"topic_id": topic["topic_id"]}
-            found = cluster.topic_by_id(topic["topic_id"])
+            key: dict[str, Any] = {"topic_id": name}
+            found = cluster.topic_by_id(name)
         else:
-            key = {"topic": topic["topic"]}
-            found = cluster.topic(topic["topic"])
+            key = {"topic": name}
+            found = cluster.topic(name)
         partitions = () if found is None else found.partitions
         unknown = (ErrorCode.UNKNOWN_TOPIC_ID if found is None and self._version >= _TOPIC_ID_FROM
                    else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         asked = []
-        for partition in topic["partitions"]:
+        for partition in asked_partitions:
             index = partition["partition"]
             asked.append(_Asked(index, partitions[index] if 0 <= index < len(partitions) else None, unknown,
                                 partition.get("current_leader_epoch", -1), partition["fetch_offset"],
@@ -112,7 +130,7 @@ class FetchPass:
 
     def read(self) -> _Read:
         """Read all partitions and build the response."""
-        left_bytes = max(self._max_bytes, 0)
+        left_bytes = self._max_bytes
         total_bytes = 0
         has_error = False
         leaders: set[int] = set()
@@ -121,13 +139,16 @@ class FetchPass:
             answers = []
             for asked in topic.partitions:
                 error_code = self._error_of(asked)
+                limit_bytes, left_bytes = min(asked.max_bytes, left_bytes), max(left_bytes, 0)
+                if error_code is ErrorCode.NONE and limit_bytes < 0 and self._has_more(asked):
+                    error_code = ErrorCode.UNKNOWN_SERVER_ERROR
                 if error_code is not ErrorCode.NONE or asked.partition is None:
                     has_error = True
                     answers.append(self._error(asked, error_code, leaders))
                     continue
                 log = asked.partition.log
                 stable_offset = log.last_stable_offset
-                data = log.read(asked.fetch_offset, min(max(asked.max_bytes, 0), left_bytes),
+                data = log.read(asked.fetch_offset, max(limit_bytes, 0),
                                 at_least_one=total_bytes == 0,
                                 up_to_offset=stable_offset if self._committed else None)
                 total_bytes += len(data)
@@ -158,6 +179,10 @@ class FetchPass:
             _logger.exception("Error when completing a delayed fetch of %s", self._request.context.connection_id)
             answer = error_response(self._request, ErrorCode.UNKNOWN_SERVER_ERROR)
         self._services.respond(self._request, answer)
+
+    def _has_more(self, asked: _Asked) -> bool:
+        """Whether there is something to read in a partition: only then Kafka looks at the size."""
+        return asked.partition is not None and asked.fetch_offset < asked.partition.log.log_end_offset
 
     def _error_of(self, asked: _Asked) -> ErrorCode:
         partition = asked.partition
@@ -202,7 +227,9 @@ def handle(services: Services, request: Request) -> Answer:
     """Answer one Fetch request."""
     data = request.body(FetchRequest).data
     if data.get("session_epoch", -1) > 0:
-        return error_response(request, ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        return {"throttle_time_ms": 0, "error_code": ErrorCode.FETCH_SESSION_ID_NOT_FOUND, "responses": []}
+    if data["isolation_level"] not in ISOLATION_LEVELS:
+        return error_response(request, ErrorCode.UNKNOWN_SERVER_ERROR)
     fetch = FetchPass(services, request)
     found = fetch.read()
     keys = fetch.keys()
@@ -213,10 +240,10 @@ def handle(services: Services, request: Request) -> Answer:
 
 
 def error_response(request: Request, error_code: ErrorCode) -> Answer:
-    """Say that the whole request failed; before version 7 only partitions can say so."""
-    if request.header.api_version >= 7:
+    """Say that the whole request failed: before version 7 only partitions can say so, from 13 on they do not."""
+    if request.header.api_version >= _TOPIC_ID_FROM:
         return {"throttle_time_ms": 0, "error_code": error_code, "responses": []}
-    return {"throttle_time_ms": 0, "responses": [
+    return {"throttle_time_ms": 0, "error_code": error_code, "responses": [
         {"topic": topic["topic"], "partitions": [
             {"partition_index": partition["partition"], "error_code": error_code, "high_watermark": -1,
              "aborted_transactions": [], "records": b""} for partition in topic["partitions"]]}

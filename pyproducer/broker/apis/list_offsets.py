@@ -2,8 +2,9 @@
 
 Does:    -1 the end (the last stable offset when read committed), -2 the start, -3 (from 7) the newest timestamp,
          -4 (from 8) the start of what is local, -5 (from 9) the end of what is tiered, which is nothing; a time: the
-         first record at or after it, or -1 and -1. Other negative times are 35. Read committed finds nothing behind the
-         last stable offset.
+         first record at or after it that the log still has, or -1 and -1. Other negative times are 35. Read committed
+         finds nothing behind the last stable offset; an isolation level that nobody knows is -1. A partition that is
+         named twice is 42, once.
 Omits:   tiered storage; timeout_ms has nothing to wait for.
 
 Road:    KafkaApis -> [ListOffsets] -> partition -> log
@@ -13,6 +14,8 @@ Source:  Java KafkaApis.handleListOffsetRequest, UnifiedLog.fetchOffsetByTimesta
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from pyproducer.broker.partition import Partition
@@ -31,7 +34,8 @@ EARLIEST_LOCAL = -4
 LATEST_TIERED = -5
 # The request version that brought each special timestamp.
 _FIRST_VERSION = {LATEST: 0, EARLIEST: 0, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
-_READ_COMMITTED = 1
+READ_COMMITTED = 1
+ISOLATION_LEVELS = (0, READ_COMMITTED)
 _LEADER_EPOCH_FROM = 4
 
 
@@ -48,15 +52,26 @@ def handle(services: Services, request: Request) -> Answer:
     """Answer one ListOffsets request."""
     data = request.body(ListOffsetsRequest).data
     version = request.header.api_version
-    committed = data.get("isolation_level", 0) == _READ_COMMITTED
-    topics = []
+    isolation_level = data.get("isolation_level", 0)
+    if isolation_level not in ISOLATION_LEVELS:
+        return error_response(request, ErrorCode.UNKNOWN_SERVER_ERROR)
+    committed = isolation_level == READ_COMMITTED
+    named = Counter((topic["name"], asked["partition_index"])
+                    for topic in data["topics"] for asked in topic["partitions"])
+    topics: dict[str, list[dict[str, Any]]] = {}
     for topic in data["topics"]:
-        answers = []
+        answers = topics.setdefault(topic["name"], [])
         for asked in topic["partitions"]:
             partition = services.cluster.partition(topic["name"], asked["partition_index"])
             timestamp: int = asked["timestamp"]
             error_code, found = ErrorCode.NONE, _NOTHING
-            if partition is None:
+            key = topic["name"], asked["partition_index"]
+            if named[key] != 1:
+                if not named[key]:
+                    continue
+                named[key] = 0  # answered once
+                error_code = ErrorCode.INVALID_REQUEST
+            elif partition is None:
                 error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             elif timestamp < 0 and _FIRST_VERSION.get(timestamp, version + 1) > version:
                 error_code = ErrorCode.UNSUPPORTED_VERSION
@@ -65,8 +80,8 @@ def handle(services: Services, request: Request) -> Answer:
                 if error_code is ErrorCode.NONE:
                     found = _find(partition, timestamp, committed=committed)
             answers.append(_answer(asked["partition_index"], error_code, found, version))
-        topics.append({"name": topic["name"], "partitions": answers})
-    return {"throttle_time_ms": 0, "topics": topics}
+    return {"throttle_time_ms": 0, "topics": [{"name": name, "partitions": answers}
+                                              for name, answers in topics.items()]}
 
 
 def error_response(request: Request, error_code: ErrorCode) -> Answer:
@@ -98,22 +113,34 @@ def _find(partition: Partition, timestamp: int, *, committed: bool) -> _Found:
     end_offset = log.last_stable_offset if committed else log.high_watermark
     if timestamp == MAX_TIMESTAMP:
         header = log.batch_with_max_timestamp()
-        timestamp = timestamp if header is None else header.max_timestamp
+        found = _NOTHING if header is None else _newest_record(log, header)
     else:
-        header = log.batch_for_timestamp(timestamp)
-    found = _NOTHING if header is None else _first_record(log, header, timestamp)
+        found = _first_record(log, timestamp)
     return found if found.offset < end_offset else _NOTHING
 
 
-def _first_record(log: Log, header: BatchHeader, timestamp: int) -> _Found:
-    """Return the first record of a batch at or after a time."""
-    data = log.read(header.base_offset, header.size_bytes, at_least_one=True)
-    record: Record
-    for batch in read_batches(data):
-        for record in batch:
-            if record.timestamp >= timestamp:
+def _first_record(log: Log, timestamp: int) -> _Found:
+    """Return the first record at or after a time that the log still serves."""
+    start_offset = log.log_start_offset
+    for header in log.batches_for_timestamp(timestamp):
+        for record in _records(log, header):
+            if record.timestamp >= timestamp and record.offset >= start_offset:
                 return _Found(record.timestamp, record.offset, header.partition_leader_epoch)
-        # The header promises a timestamp that no record has (possible without strict checks): the last offset
-        # is what Kafka's index has for such a batch.
-        return _Found(header.max_timestamp, header.last_offset, header.partition_leader_epoch)
     return _NOTHING
+
+
+def _newest_record(log: Log, header: BatchHeader) -> _Found:
+    """Return the first record of a batch that has its largest timestamp."""
+    for record in _records(log, header):
+        if record.timestamp >= header.max_timestamp:
+            return _Found(record.timestamp, record.offset, header.partition_leader_epoch)
+    # The header promises a timestamp that no record has (possible without strict checks): the last offset
+    # is what Kafka's index has for such a batch.
+    return _Found(header.max_timestamp, header.last_offset, header.partition_leader_epoch)
+
+
+def _records(log: Log, header: BatchHeader) -> Iterator[Record]:
+    """Read the records of a batch; none when it was deleted meanwhile."""
+    for batch in read_batches(log.read(header.base_offset, header.size_bytes, at_least_one=True)):
+        if batch.base_offset == header.base_offset:
+            yield from batch

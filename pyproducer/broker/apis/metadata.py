@@ -3,8 +3,7 @@
 Does:    addresses of the listener that the request came in by; version 0 asks for all topics with an empty list,
          later ones with null; from 12 a topic may be named by its id (100 when unknown); repeated names are
          answered once; a wrong name is 17, an unknown one 3 unless it is created (auto.create.topics.enable and
-         the request's own switch).
-Omits:   authorized operations (their default is sent).
+         the request's own switch); all operations as authorized, where the request asks for them.
 Differs: Kafka creates topics behind the answer, says 3 and is ready half a second later; here the first answer
          has the new topic.
 
@@ -18,6 +17,7 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
+from pyproducer.broker.apis.describe_cluster import ALL_CLUSTER_OPERATIONS
 from pyproducer.broker.cluster_state import TopicState
 from pyproducer.broker.partition import NO_LEADER, Partition
 from pyproducer.broker.request_channel import Request
@@ -27,6 +27,8 @@ from pyproducer.common.error_codes import ErrorCode
 from pyproducer.common.topic_name import topic_name_fault
 from pyproducer.protocol.request import MetadataRequest
 
+# Everything that one can do with a topic: read, write, create, delete, alter, describe, describe and alter configs.
+ALL_TOPIC_OPERATIONS = 0b1101_1111_1000
 _ZERO_ID = uuid.UUID(int=0)
 
 
@@ -47,9 +49,13 @@ def handle(services: Services, request: Request) -> Answer:
         for name, topic_id in dict.fromkeys((topic["name"], topic.get("topic_id", _ZERO_ID)) for topic in asked):
             by_id = topic_id != _ZERO_ID
             topics.append(_by_id(services, topic_id) if by_id else _by_name(services, name, may_create=may_create))
+    if data.get("include_topic_authorized_operations"):
+        for topic in topics:
+            if topic["name"] is not None:
+                topic["topic_authorized_operations"] = ALL_TOPIC_OPERATIONS
     cluster = services.cluster
     end_points = services.end_points(request.context.listener_name)
-    return {
+    answer = {
         "throttle_time_ms": 0,
         "brokers": [{"node_id": node_id, "host": end_point.host, "port": end_point.port, "rack": rack}
                     for node_id, (end_point, rack) in sorted(end_points.items())],
@@ -58,6 +64,9 @@ def handle(services: Services, request: Request) -> Answer:
         "topics": topics,
         "error_code": 0,
     }
+    if data.get("include_cluster_authorized_operations"):
+        answer["cluster_authorized_operations"] = ALL_CLUSTER_OPERATIONS
+    return answer
 
 
 def error_response(request: Request, error_code: ErrorCode) -> Answer:

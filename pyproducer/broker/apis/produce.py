@@ -5,8 +5,11 @@ Does:    Kafka's checks in Kafka's order (record/validation.py), duplicates and 
          topic ids from 13 (100 when unknown), record_errors (KIP-467), the leader's address when this node does not
          lead (KIP-951, from 10). acks=0 has no response: nothing is written, or the connection is closed when a
          partition had an error. 0-2 are advertised and refused, as Kafka does (KAFKA-18659).
+         A partition that is named twice is answered once, and gets the last of its batches; a topic without partitions
+         is left out.
          Records of a transaction need the permission for its id (53) and a partition that is in it (48, from 11 120);
          from 12 on the partition is taken in here (Transactions V2).
+Differs: where one of the batches that one partition is sent makes no sense, Kafka may store another and answer 87.
 Omits:   there is one replica, so acks -1 is acks 1 and timeout_ms has nothing to wait for.
 
 Road:    KafkaApis -> [Produce] -> partition -> log
@@ -17,6 +20,7 @@ Source:  Java KafkaApis.handleProduceRequest, ReplicaManager.appendRecords (4.1)
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from pyproducer.broker.authorizer import AclOperation, ResourceType
@@ -59,7 +63,7 @@ def _append_all(services: Services, request: Request, data: Struct, guard: Appen
     failed = False
     leaders: set[int] = set()
     responses: list[dict[str, Any]] = []
-    for topic_data in data["topic_data"]:
+    for topic_data, asked in _asked(data["topic_data"], version):
         topic = _topic_key(topic_data, version)
         found = services.cluster.topic_by_id(topic_data["topic_id"]) if version >= _TOPIC_ID_FROM else (
             services.cluster.topic(topic_data["name"]))
@@ -67,7 +71,7 @@ def _append_all(services: Services, request: Request, data: Struct, guard: Appen
         unknown = (ErrorCode.UNKNOWN_TOPIC_ID if found is None and version >= _TOPIC_ID_FROM
                    else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         answers: list[dict[str, Any]] = []
-        for partition_data in topic_data["partition_data"]:
+        for partition_data in asked:
             index: int = partition_data["index"]
             partition = partitions[index] if 0 <= index < len(partitions) else None
             if partition is None:
@@ -145,6 +149,18 @@ def _not_leader(index: int, leadership: Leadership, version: int) -> dict[str, A
     if version >= _CURRENT_LEADER_FROM:
         answer["current_leader"] = {"leader_id": leadership.leader_id, "leader_epoch": leadership.leader_epoch}
     return answer
+
+
+def _asked(topics: Sequence[Struct], version: int) -> Iterable[tuple[Struct, Iterable[Struct]]]:
+    """Return the topics with their partitions, each once."""
+    if len(topics) == 1 and len(topics[0]["partition_data"]) == 1:
+        return [(topics[0], topics[0]["partition_data"])]  # what most requests are
+    by_key: dict[Any, tuple[Struct, dict[int, Struct]]] = {}
+    for topic_data in topics:
+        key = topic_data["topic_id" if version >= _TOPIC_ID_FROM else "name"]
+        for partition_data in topic_data["partition_data"]:
+            by_key.setdefault(key, (topic_data, {}))[1][partition_data["index"]] = partition_data
+    return [(topic_data, partitions.values()) for topic_data, partitions in by_key.values()]
 
 
 def _topic_key(topic_data: Struct, version: int) -> dict[str, Any]:

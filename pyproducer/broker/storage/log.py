@@ -16,6 +16,7 @@ import shutil
 import struct
 import threading
 from bisect import bisect_right
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -228,13 +229,16 @@ class Log:
 
     def batch_for_timestamp(self, timestamp: int) -> BatchHeader | None:
         """Return the first batch with a record at or after `timestamp`, or None; nothing before the log's start."""
+        return next(self.batches_for_timestamp(timestamp), None)
+
+    def batches_for_timestamp(self, timestamp: int) -> Iterator[BatchHeader]:
+        """Give the batches with a record at or after `timestamp`, which may lie before the log's start in the first."""
         for segment in list(self._view[0]):
             if segment.max_timestamp < timestamp:
                 continue
             for _, header in segment.headers(segment.position_before_timestamp(timestamp)):
                 if header.max_timestamp >= timestamp and header.last_offset >= self.log_start_offset:
-                    return header
-        return None
+                    yield header
 
     def batch_with_max_timestamp(self) -> BatchHeader | None:
         """Return the first batch that holds the log's largest timestamp, or None when the log is empty."""

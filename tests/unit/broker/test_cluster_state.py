@@ -5,6 +5,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -371,7 +372,7 @@ def test_delete_topic_when_its_name_is_taken_before_the_files_are_gone_then_the_
     rmtree = shutil.rmtree
     made: list[object] = []
 
-    def remove(path: Path, **arguments: bool) -> None:
+    def remove(path: Path, **arguments: Any) -> None:
         if not made:
             made.append(state.create_topic("orders", 3, {}))
             for partition in range(3):

@@ -92,7 +92,7 @@ def test_kafkas_refusals(data: bytes, code: int, tells_log_start_offset: bool, m
 @pytest.mark.parametrize("data", [
     GOOD,
     _header(timestamp_type=1),
-    _header(base_timestamp=-1, max_timestamp=-1),
+    _header(base_timestamp=-1, max_timestamp=1),
     _header(producer_id=9, producer_epoch=0, base_sequence=2**31 - 2, is_transactional=True),
     _compressed(2, lambda data: bytes(cramjam.snappy.compress_raw(data))),
     _compressed(3, lz4.frame.compress),
@@ -210,3 +210,49 @@ def test_records_stay_closed_on_request_unless_the_header_shows_a_fault() -> Non
     fault = _validate(build_batch([(NOW_MS - 1, b"k", b"v", ())]), rules=early)
     assert isinstance(fault, BatchFault)
     assert [record.batch_index for record in fault.record_faults] == [0]
+
+
+@pytest.mark.parametrize("codec", ["none", "lz4"])
+@pytest.mark.parametrize("claimed", [-1, 0, NOW_MS - 1, NOW_MS + 1, NOW_MS + 3, 2**62])
+def test_largest_timestamp_of_the_header_when_it_is_not_that_of_the_records_then_it_is_put_right(
+        codec: str, claimed: int) -> None:
+    """Retention and lookups by time believed what the producer had put there."""
+    good = build_batch(FIELDS, compression=codec)
+    lying = bytearray(good)
+    lying[35:43] = claimed.to_bytes(8, "big", signed=True)
+    lying[17:21] = crc32c(lying[21:]).to_bytes(4, "big")
+    batch = _validate(bytes(lying))
+    assert isinstance(batch, RecordBatch)
+    assert bytes(batch.data) == good
+    for rules in (BatchRules(timestamp_type=1), BatchRules(reads_records=False, timestamp_after_max_ms=2**63 - 1)):
+        batch = _validate(bytes(lying), rules=rules)  # it is stamped anew, or nobody looks at the records
+        assert isinstance(batch, RecordBatch)
+        assert bytes(batch.data) == lying
+
+
+def test_largest_timestamp_when_the_records_must_be_decoded_then_it_is_put_right_too() -> None:
+    fields = [(NOW_MS + number % 7, None, b"", ()) for number in range(9000)]  # more than the quick look takes
+    good = build_batch(fields)
+    lying = bytearray(good)
+    lying[35:43] = (5).to_bytes(8, "big")
+    lying[17:21] = crc32c(lying[21:]).to_bytes(4, "big")
+    batch = _validate(bytes(lying))
+    assert isinstance(batch, RecordBatch)
+    assert bytes(batch.data) == good
+
+
+@pytest.mark.parametrize("reads_records", [True, False])
+@pytest.mark.parametrize(("codec", "kind"), [("none", "DefaultRecord"), ("gzip", "PartialDefaultRecord")])
+def test_log_append_time_when_the_producer_says_that_it_has_it_then_each_record_is_refused(
+        codec: str, kind: str, reads_records: bool) -> None:
+    data = build_batch([(NOW_MS, None, b"v", ()), (NOW_MS + 1, b"k", None, ())], compression=codec, timestamp_type=1)
+    rules = BatchRules(timestamp_type=1, reads_records=reads_records)
+    fault = _validate(data, rules=rules)
+    assert isinstance(fault, BatchFault)
+    assert (fault.error_code, fault.error_message) == (
+        ErrorCode.INVALID_TIMESTAMP, "One or more records have been rejected due to invalid timestamp")
+    assert fault.record_faults == tuple(RecordFault(number, (
+        f"Invalid timestamp type in message {kind}(offset={number}, timestamp={NOW_MS + 1}, key={key} bytes, "
+        f"value={value} bytes). Producer should not set timestamp type to LogAppendTime.")) for number, key, value in (
+            (0, 0, 1), (1, 1, 0)))
+    assert isinstance(_validate(data, rules=BatchRules(reads_records=reads_records)), RecordBatch)
