@@ -27,7 +27,7 @@ from pyproducer.broker.storage.producer_state import ProducerStateManager
 from pyproducer.broker.storage.recovery import note_marker, recover_segments
 from pyproducer.broker.storage.retention import deletable_count
 from pyproducer.broker.storage.segment import LogSegment, segment_file_name
-from pyproducer.broker.storage.swap import swap_in
+from pyproducer.broker.storage.swap import CLEANED_SUFFIX, swap_in
 from pyproducer.broker.storage.transaction_index import AbortedTransaction, TransactionIndex
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.record.batch_reader import RecordBatch
@@ -327,14 +327,16 @@ class Log:
             at = segments.index(old[0])
             if segments[at:at + len(old)] != old:
                 return False
-            swap_in(self.directory, [segment.base_offset for segment in old])
-            fresh = LogSegment(self.directory, old[0].base_offset,
+            # Opened before it takes their place: then nothing that can fail lies between that and the new view.
+            fresh = LogSegment(self.directory, old[0].base_offset, suffix=CLEANED_SUFFIX,
                                index_interval_bytes=self.config.index_interval_bytes)
             for header in headers:
                 fresh.note_header(header)
-            fresh.write_indexes()
+            swap_in(self.directory, [segment.base_offset for segment in old])
+            fresh.path = fresh.file.path = old[0].path
             kept = [*segments[:at], fresh, *segments[at + len(old):]]
             self._view = (kept, [segment.base_offset for segment in kept])
+            fresh.try_seal()
         return True
 
     def close(self) -> bool:
@@ -425,6 +427,7 @@ class Log:
         segments[-1].write_indexes()
         self._write_transaction_index()
         fresh = LogSegment(self.directory, self.log_end_offset, index_interval_bytes=self.config.index_interval_bytes)
+        segments[-1].seal()
         # Readers bisect the base offsets: the segment must be there before its offset is.
         segments.append(fresh)
         base_offsets.append(fresh.base_offset)

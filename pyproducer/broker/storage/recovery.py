@@ -89,6 +89,8 @@ def recover_segments(directory: Path, producers: ProducerStateManager, epochs: L
         if expected_end_offset is not None and expected_end_offset != next_offset:
             raise damaged(segments[-1].path, f"the log ends at offset {next_offset}, and when the broker was stopped "
                                              f"it ended at {expected_end_offset}")
+        for segment in segments[:-1]:
+            segment.try_seal()
     except BaseException:
         for segment in segments:
             segment.file.close()

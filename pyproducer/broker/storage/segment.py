@@ -3,8 +3,10 @@
 Road:    log -> [segment] -> disk
 Thread:  append and roll under the partition's lock; reading by any thread without one: the file and the
          index lists only grow, and `size_bytes` is set after the bytes are in the file.
-Shape:   <base offset, 20 digits>.log, .index, .timeindex, as Kafka names and fills them. The indexes live in
-         memory and are written when the segment is closed or rolled; they are rebuilt from the log at start.
+Shape:   <base offset, 20 digits>.log, .index, .timeindex, as Kafka names and fills them. The index files are for
+         others: they are written when the segment is sealed or closed, and nobody here reads them. What finds batches
+         is in memory, made anew from the log at start: while the segment is appended to, one entry in
+         index.interval.bytes, and from then on one in SCAN_CHUNK_BYTES: 24 bytes for each 64 KiB.
 Source:  Java LogSegment, OffsetIndex, TimeIndex, FileRecords (4.1).
 """
 
@@ -12,9 +14,11 @@ from __future__ import annotations
 
 import logging
 import struct
-from bisect import bisect_right
+from array import array
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from pyproducer.broker.storage.batch_header import OVERHEAD_STRUCT, BatchHeader, read_header
 from pyproducer.broker.storage.file_handle import FileHandle
@@ -34,33 +38,57 @@ def segment_file_name(base_offset: int, suffix: str) -> str:
     return f"{base_offset:020d}{suffix}"
 
 
+def _has_content(path: Path, content: bytes | bytearray) -> bool:
+    """Whether a file has exactly this: at a start most index files need not be written again."""
+    try:
+        return path.stat().st_size == len(content) and path.read_bytes() == content
+    except FileNotFoundError:
+        return False
+
+
 def remove_segment_files(directory: Path, base_offset: int) -> None:
     """Remove all files of a segment."""
     for suffix in (".log", ".index", ".timeindex", ".txnindex"):
         (directory / segment_file_name(base_offset, suffix)).unlink(missing_ok=True)
 
 
-class LogSegment:
-    """A file of batches with consecutive offsets from `base_offset`."""
+class _Lookup(NamedTuple):
+    """Three columns of one sparse index, replaced together when they are thinned; else they only grow.
 
-    def __init__(self, directory: Path, base_offset: int, *, index_interval_bytes: int) -> None:
+    Entry i is the batch at positions[i], and timestamps[i] is the largest timestamp of the batches *before* it.
+    """
+
+    offsets: array[int]
+    positions: array[int]
+    timestamps: array[int]
+
+
+class LogSegment:
+    """A file of batches with consecutive offsets from `base_offset`.
+
+    Args:
+        directory: The log's.
+        base_offset: The offset of its first record.
+        index_interval_bytes: How far index entries lie apart.
+        suffix: Of the file's name; another one than .log for a file that is not in its place yet.
+    """
+
+    def __init__(self, directory: Path, base_offset: int, *, index_interval_bytes: int, suffix: str = ".log") -> None:
         self.base_offset = base_offset
         self.directory = directory
-        self.path = directory / segment_file_name(base_offset, ".log")
+        self.path = directory / segment_file_name(base_offset, suffix)
         self.file = FileHandle(self.path)
         self.size_bytes = 0
+        self.is_sealed = False
         self.max_timestamp = -1
         self.first_timestamp = -1  # of the first batch, its largest one: what segment.ms counts from
         self._index_interval_bytes = index_interval_bytes
-        # Three columns of one sparse index; entry i is the batch at _positions[i], and _timestamps[i] is the
-        # largest timestamp of the batches *before* it.
-        self._offsets: list[int] = []
-        self._positions: list[int] = []
-        self._timestamps: list[int] = []
+        self._lookup = _Lookup(array("q"), array("q"), array("q"))
         # What Kafka's files have: (last offset, position) of indexed batches without the one at 0, and
         # (timestamp, last offset of the first batch that has it) when the largest timestamp was a new one.
-        self._offset_entries: list[tuple[int, int]] = []
-        self._time_entries: list[tuple[int, int]] = []
+        self._offset_entries = bytearray()
+        self._time_entries = bytearray()
+        self._last_entered_timestamp = -1
         self._max_timestamp_offset = -1
         self._indexed_up_to = -index_interval_bytes
 
@@ -78,13 +106,14 @@ class LogSegment:
             largest = max_timestamp
             self._max_timestamp_offset = last_offset
         if position - self._indexed_up_to >= self._index_interval_bytes:
-            # Readers bisect _offsets first: its entry must come last.
-            self._timestamps.append(self.max_timestamp)
-            self._positions.append(position)
-            self._offsets.append(base_offset)
+            lookup = self._lookup
+            # Readers bisect the offsets first: their entry must come last.
+            lookup.timestamps.append(self.max_timestamp)
+            lookup.positions.append(position)
+            lookup.offsets.append(base_offset)
             self._indexed_up_to = position
             if position:
-                self._offset_entries.append((last_offset, position))
+                self._offset_entries += _OFFSET_ENTRY.pack(last_offset - self.base_offset, position)
                 self._note_time(largest)
             else:
                 self.first_timestamp = max_timestamp
@@ -98,12 +127,13 @@ class LogSegment:
 
     def position_of(self, offset: int) -> int:
         """Return where the batch that holds `offset`, or the next one after it, starts; the end if there is none."""
-        entry = bisect_right(self._offsets, offset) - 1
+        lookup = self._lookup
+        entry = bisect_right(lookup.offsets, offset) - 1
         if entry < 0:
             return 0
-        if self._offsets[entry] == offset:
-            return self._positions[entry]
-        for position, header in self.headers(self._positions[entry]):
+        if lookup.offsets[entry] == offset:
+            return lookup.positions[entry]
+        for position, header in self.headers(lookup.positions[entry]):
             if header.last_offset >= offset:
                 return position
         return self.size_bytes
@@ -116,8 +146,9 @@ class LogSegment:
             limit: Position after the last byte of `data`.
             data: What was read.
         """
-        entry = bisect_right(self._positions, limit, hi=len(self._offsets)) - 1
-        position = max(self._positions[entry] - start, 0) if entry >= 0 else 0
+        lookup = self._lookup
+        entry = bisect_right(lookup.positions, limit, hi=len(lookup.offsets)) - 1
+        position = max(lookup.positions[entry] - start, 0) if entry >= 0 else 0
         size_bytes = len(data)
         while position + LOG_OVERHEAD_BYTES <= size_bytes:
             batch_end = position + LOG_OVERHEAD_BYTES + OVERHEAD_STRUCT.unpack_from(data, position)[1]
@@ -146,31 +177,52 @@ class LogSegment:
 
     def position_before_timestamp(self, timestamp: int) -> int:
         """Return a position with no batch of this or a later timestamp before it."""
-        # _timestamps never falls, so the entries before the first one that reaches `timestamp` are all older.
-        low, high = 0, len(self._offsets)
-        while low < high:
-            middle = (low + high) // 2
-            if self._timestamps[middle] < timestamp:
-                low = middle + 1
-            else:
-                high = middle
-        return self._positions[low - 1] if low else 0
+        # The column never falls, so the entries before the first one that reaches `timestamp` are all older.
+        lookup = self._lookup
+        first = bisect_left(lookup.timestamps, timestamp, hi=len(lookup.offsets))
+        return lookup.positions[first - 1] if first else 0
 
     def write_indexes(self) -> None:
-        """Write .index and .timeindex as Kafka has them when a segment is full: the newest time is always in."""
-        base_offset = self.base_offset
+        """Write .index and .timeindex as Kafka has them when a segment is full: the newest time is always in.
+
+        Raises:
+            OSError: They could not be written; the next start does it.
+        """
+        if self.is_sealed:
+            return
         if self.size_bytes:
             self._note_time(self.max_timestamp)
-        index = b"".join(_OFFSET_ENTRY.pack(offset - base_offset, position)
-                         for offset, position in self._offset_entries)
-        (self.directory / segment_file_name(base_offset, ".index")).write_bytes(index)
-        time_index = b"".join(_TIME_ENTRY.pack(timestamp, offset - base_offset)
-                              for timestamp, offset in self._time_entries)
-        (self.directory / segment_file_name(base_offset, ".timeindex")).write_bytes(time_index)
+        for suffix, entries in ((".index", self._offset_entries), (".timeindex", self._time_entries)):
+            path = self.directory / segment_file_name(self.base_offset, suffix)
+            if not _has_content(path, entries):
+                path.write_bytes(entries)
+
+    def seal(self) -> None:
+        """Give up what is needed only while batches are added: none will be any more; the index files are written."""
+        self.is_sealed = True
+        self._offset_entries, self._time_entries = bytearray(), bytearray()
+        kept: list[int] = []
+        lookup = self._lookup
+        for entry, position in enumerate(lookup.positions):
+            if not kept or position - lookup.positions[kept[-1]] >= SCAN_CHUNK_BYTES:
+                kept.append(entry)
+        self._lookup = _Lookup(*(array("q", [column[entry] for entry in kept]) for column in lookup))
+
+    def try_seal(self) -> None:
+        """Write the index files if that can be done, and seal."""
+        self._try_write_indexes()
+        self.seal()
+
+    def _try_write_indexes(self) -> None:
+        try:
+            self.write_indexes()
+        except OSError as error:  # the next start does it
+            _logger.warning("The indexes of %s were not written: %s", self.path, error)
 
     def _note_time(self, timestamp: int) -> None:
-        if timestamp > (self._time_entries[-1][0] if self._time_entries else -1):
-            self._time_entries.append((timestamp, self._max_timestamp_offset))
+        if timestamp > self._last_entered_timestamp:
+            self._last_entered_timestamp = timestamp
+            self._time_entries += _TIME_ENTRY.pack(timestamp, self._max_timestamp_offset - self.base_offset)
 
     def largest_timestamp_ms(self) -> int:
         """Return the largest timestamp of a record, or when the file was last written where records have none."""
@@ -203,9 +255,6 @@ class LogSegment:
         except OSError as error:
             is_whole = False
             _logger.warning("What a failed write has left in %s could not be cut: %s", self.path, error)
-        try:
-            self.write_indexes()
-        except OSError as error:  # the next start makes them anew
-            _logger.warning("The indexes of %s were not written: %s", self.path, error)
+        self._try_write_indexes()
         self.file.close()
         return is_whole

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import errno
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -506,6 +507,78 @@ def test_appends_and_reads_at_once_never_see_half_a_batch(logs: Logs) -> None:
     for reader in readers:
         reader.join()
     assert faults == []
+
+
+# ---- indexes of closed segments
+
+def index_bytes(log: Log) -> int:
+    """Memory of all indexes."""
+    return sum(sys.getsizeof(column) for segment in log._view[0] for column in (
+        *segment._lookup, segment._offset_entries, segment._time_entries))
+
+
+@pytest.mark.parametrize("reopen", [False, True])
+def test_indexes_of_closed_segments_when_there_are_many_then_they_take_a_thousandth_of_the_log(
+        logs: Logs, reopen: bool) -> None:
+    """They took a twentieth of it, for ever."""
+    log = logs.open(segment_bytes=1 << 20)
+    for number in range(1300):
+        append(log, number, value_bytes=2000)
+    if reopen:
+        log.close()
+        log = logs.open(segment_bytes=1 << 20)
+    assert len(log.closed_segments()) == 5
+    assert sum(segment.size_bytes for segment in log.closed_segments()) > 5_000_000
+    active = log._view[0][-1]
+    closed_bytes = index_bytes(log) - sum(sys.getsizeof(column) for column in (
+        *active._lookup, active._offset_entries, active._time_entries))
+    assert closed_bytes < 5_000_000 // 1000 + 5 * 600, "an empty column has some 80 bytes"
+    for offset in (0, 1, 2, 777, 1600, 2599):
+        assert offsets(log.read(offset, 1, at_least_one=True)) == [offset // 2 * 2, offset // 2 * 2 + 1]
+    for number in (0, 1, 400, 900, 1299):
+        found = log.batch_for_timestamp(START_MS + 1000 * number)
+        assert found is not None
+        assert found.base_offset == 2 * number
+    position = 0
+    while position < 2600:
+        found_offsets = offsets(log.read(position, 100_000, at_least_one=True))
+        assert found_offsets[0] == position
+        position = found_offsets[-1] + 1
+
+
+@pytest.mark.parametrize("damage", [
+    pytest.param(lambda path: path.unlink(), id="missing"),
+    pytest.param(lambda path: path.write_bytes(b""), id="empty"),
+    pytest.param(lambda path: path.write_bytes(path.read_bytes()[:-3]), id="truncated"),
+    pytest.param(lambda path: path.write_bytes(b"\xff" * len(path.read_bytes())), id="other bytes"),
+])
+@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+def test_index_file_when_it_is_damaged_then_it_is_made_anew_at_the_start(
+        logs: Logs, damage: Callable[[Path], object], suffix: str) -> None:
+    settings = {"segment_bytes": 5000, "index_interval_bytes": 500}
+    log = logs.open(**settings)
+    fill(log, 60)
+    log.close()
+    paths = [logs.directory / f"{segment.base_offset:020d}{suffix}" for segment in log._view[0]]
+    before = [path.read_bytes() for path in paths]
+    assert len(paths) > 2
+    for path in paths:
+        damage(path)
+    again = logs.open(**settings)
+    assert [path.read_bytes() for path in paths[:-1]] == before[:-1]
+    assert offsets(again.read(20, 1, at_least_one=True)) == [20, 21]
+    again.close()
+    assert [path.read_bytes() for path in paths] == before
+
+
+def test_index_files_when_they_are_right_then_a_start_writes_none(logs: Logs, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = logs.open(segment_bytes=2000)
+    fill(log, 20)
+    log.close()
+    written: list[Path] = []
+    monkeypatch.setattr(Path, "write_bytes", lambda path, _: written.append(path))
+    logs.open(segment_bytes=2000)
+    assert written == []
 
 
 # ---- two threads at once

