@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 from pyproducer.broker.api_version_overrides import ApiVersionOverrides
 from pyproducer.broker.authorizer import Authorizer, allow_everything
+from pyproducer.broker.cluster_file import FILE_NAME as CLUSTER_FILE
 from pyproducer.broker.cluster_file import TopicEntry, read_cluster_file, write_cluster_file
 from pyproducer.broker.config import BrokerConfig
 from pyproducer.broker.coordinator.group.coordinator import GroupCoordinator
@@ -120,7 +121,8 @@ class ClusterState:
             self.data_dir.remove_deleted()
             for name, entry in self._file.topics.items():
                 self._enter(self._open_topic(name, entry))
-            write_cluster_file(data_dir, self._file)
+            if not (data_dir / CLUSTER_FILE).exists():  # else a full disk would keep the broker from starting
+                write_cluster_file(data_dir, self._file)
         except BaseException:
             self._close_logs()
             self.data_dir.close(clean=False)

@@ -85,7 +85,10 @@ class Log:
         self._view = (recovered.segments, [segment.base_offset for segment in recovered.segments])
         self.log_end_offset = recovered.log_end_offset
         self.log_start_offset = max(recovered.segments[0].base_offset, min(log_start_offset, self.log_end_offset))
-        self._forget_before_start()
+        try:
+            self._forget_before_start()
+        except OSError as error:  # a full disk: it must be possible to start, and delete something
+            _logger.warning("The leader epochs of %s were not written: %s", directory, error)
 
     @property
     def high_watermark(self) -> int:

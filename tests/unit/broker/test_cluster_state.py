@@ -360,6 +360,24 @@ def test_close_when_the_disk_is_full_then_the_directory_is_given_back_and_the_ne
     assert partition.log.log_end_offset == 1
 
 
+def test_start_when_the_disk_is_full_then_the_broker_starts_and_makes_space(open_state: Open, disk: FullDisk) -> None:
+    """It could not: small files were written that had not changed."""
+    state = open_state()
+    state.create_topic("orders", 1, {"segment.bytes": "100"})
+    for _ in range(3):
+        append(state)
+    state.start_offsets.put(TopicPartition("orders", 0), 1)
+    state.close()
+    (state.data_dir.path / "orders-0" / "leader-epoch-checkpoint").unlink()
+    disk.is_full = True
+    again = open_state()
+    disk.is_full = False
+    partition = again.topics["orders"].partitions[0]
+    assert (partition.log.log_start_offset, partition.log.log_end_offset) == (1, 3)
+    assert partition.log.increment_log_start_offset(2) == 2
+    assert len(list(partition.log.directory.glob("*.log"))) == 1
+
+
 # ---- a topic is deleted, and another one of its name is made meanwhile
 
 def test_delete_topic_when_its_name_is_taken_before_the_files_are_gone_then_the_new_files_stay(
