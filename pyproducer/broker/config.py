@@ -87,6 +87,16 @@ _BROKER_ROWS = (
     # Kafka's default is 3000; its own quickstart sets 0, so that tests do not wait.
     ConfigRow("group.initial.rebalance.delay.ms", int, 0, "Wait for more members before a group's first rebalance", 0),
     ConfigRow("group.max.size", int, MAX_INT, "Most members of a group", 1),
+    ConfigRow("offsets.retention.minutes", int, 10_080, "How long offsets are kept that no member of a group reads", 1,
+              MAX_INT),
+    ConfigRow("offsets.retention.check.interval.ms", int, 600_000, "How often such offsets are looked for", 1),
+    ConfigRow("transactional.id.expiration.ms", int, 604_800_000, "How long a transactional id is kept unused", 1,
+              MAX_INT),
+    ConfigRow("transaction.remove.expired.transaction.cleanup.interval.ms", int, 3_600_000,
+              "How often unused transactional ids are looked for", 1),
+    ConfigRow("producer.id.expiration.ms", int, 86_400_000, "How long what a producer id wrote last is remembered", 1,
+              MAX_INT),
+    ConfigRow("producer.id.expiration.check.interval.ms", int, 600_000, "How often such ids are looked for", 1),
     ConfigRow("offset.metadata.max.bytes", int, 4096, "Longest metadata of a committed offset", 0),
     # Ours: how long the first FindCoordinator is answered with COORDINATOR_NOT_AVAILABLE, as a real cluster does.
     ConfigRow("internal.topic.creation.delay.ms", int, 0, "Time that an internal topic takes to be made", 0),

@@ -1,8 +1,11 @@
-"""The thread that lets old segments go and compacts logs, while nobody asks for it.
+"""The thread that lets go what is old, and compacts logs, while nobody asks for it.
 
-Road:    cluster state -> [log manager] -> log -> retention, compaction
+Old are segments, what producer ids wrote last, committed offsets and transactional ids.
+
+Road:    cluster state -> [log manager] -> log -> retention, compaction; group and transaction coordinator
 Thread:  one of its own, which sleeps between its rounds; tests call `run_retention` and `run_compaction` themselves.
-Source:  Java LogManager.cleanupLogs, LogCleaner (4.1), on one thread.
+Source:  Java LogManager.cleanupLogs, LogCleaner; UnifiedLog.removeExpiredProducers, GroupCoordinatorShard.
+         cleanupGroupMetadata, TransactionStateManager.removeExpiredTransactionalIds (4.1), on one thread.
          Differs from Java: segments are removed at once, not a minute later (file.delete.delay.ms): a reader that is
          under way keeps the file open.
 """
@@ -66,6 +69,15 @@ class LogManager:
         """
         return self._for_each_log(lambda log: compact(log, timestamp_ms) if log.config.is_compacted else 0)
 
+    def run_producer_expiration(self, timestamp_ms: int) -> int:
+        """Forget the producer ids of each log that have not written for long; return how many.
+
+        Args:
+            timestamp_ms: The wall clock.
+        """
+        expiration_ms = self._cluster.config.number("producer.id.expiration.ms")
+        return self._for_each_log(lambda log: log.remove_expired_producers(timestamp_ms, expiration_ms))
+
     def _for_each_log(self, step: Callable[[Log], int]) -> int:
         total = 0
         for topic in list(self._cluster.topics.values()):
@@ -81,12 +93,19 @@ class LogManager:
 
     def _run(self) -> None:
         config, clock = self._cluster.config, self._cluster.clock
-        tasks = [_Task(self.run_retention, config.number("log.retention.check.interval.ms"), clock.now_ms())]
+        tasks = [_Task(run, config.number(interval), clock.now_ms()) for run, interval in (
+            (self.run_retention, "log.retention.check.interval.ms"),
+            (self.run_producer_expiration, "producer.id.expiration.check.interval.ms"),
+            (self._cluster.group_coordinator.expire_offsets, "offsets.retention.check.interval.ms"),
+            (self._cluster.transactions.expire_ids, "transaction.remove.expired.transaction.cleanup.interval.ms"))]
         if config.switch("log.cleaner.enable"):
             tasks.append(_Task(self.run_compaction, config.number("log.cleaner.backoff.ms"), clock.now_ms()))
         while True:
             task = min(tasks, key=lambda one: one.next_ms)
             if self._stop_requested.wait(max(task.next_ms - clock.now_ms(), 0) / 1000):
                 return
-            task.run(clock.timestamp_ms())
+            try:
+                task.run(clock.timestamp_ms())
+            except Exception:  # another time; the other tasks must have theirs
+                _logger.exception("Could not let go what is old")
             task.next_ms = clock.now_ms() + task.interval_ms

@@ -306,6 +306,11 @@ class Log:
             self._forget_before_start()  # writes: where the disk is full, the space comes first
         return count
 
+    def remove_expired_producers(self, timestamp_ms: int, expiration_ms: int) -> int:
+        """Forget producers that have not written for so long; return how many."""
+        with self._lock:
+            return self.producers.remove_expired(timestamp_ms, expiration_ms)
+
     # ---- compaction
 
     def closed_segments(self) -> list[LogSegment]:

@@ -168,6 +168,21 @@ class ProducerStateManager:
         self._open_transactions.pop(producer_id, None)
         self.first_unstable_offset = next(iter(self._open_transactions.values()), None)
 
+    def remove_expired(self, timestamp_ms: int, expiration_ms: int) -> int:
+        """Forget producers that have not written for so long, by their records' time; return how many.
+
+        One with an open transaction stays.
+
+        Args:
+            timestamp_ms: The wall clock.
+            expiration_ms: producer.id.expiration.ms.
+        """
+        expired = [producer_id for producer_id, entry in self._entries.items()
+                   if entry.transaction_first_offset is None and timestamp_ms - entry.last_timestamp >= expiration_ms]
+        for producer_id in expired:
+            del self._entries[producer_id]
+        return len(expired)
+
     def active_producers(self) -> list[ActiveProducer]:
         """Return all producers that wrote here."""
         return [ActiveProducer(producer_id, entry.producer_epoch, entry.last_sequence, entry.last_timestamp,

@@ -24,6 +24,7 @@ class ClassicGroup:
         initial_delays_ms: During the initial delay of a group that was empty: how long it waits now, and how long it
             may wait after that.
         sync_deadline_ms: When members that have not synced are removed.
+        saved_at_ms: The wall clock when its present generation was written, empty or not; None when it never was.
     """
 
     def __init__(self, group_id: str) -> None:
@@ -42,6 +43,7 @@ class ClassicGroup:
         self.join_deadline_ms: int | None = None
         self.initial_delays_ms: tuple[int, int] | None = None
         self.sync_deadline_ms: int | None = None
+        self.saved_at_ms: int | None = None
 
     def transition_to(self, target: GroupState) -> None:
         """Enter a state.

@@ -237,6 +237,43 @@ class GroupCoordinator:
             for group_id, topic_partition in self._offsets.remove_topic(topic):
                 self._append(group_id, [offset_record(group_id, topic_partition, None)])
 
+    def expire_offsets(self, timestamp_ms: int) -> int:
+        """Remove offsets that nobody has needed for offsets.retention.minutes; return how many.
+
+        Those of a group that had members count from when the last one left; others from their commit. A group without
+        members and offsets goes, too. Differs from Java: while a group has members, all its offsets stay, also those
+        of topics that they do not read any more.
+
+        Args:
+            timestamp_ms: The wall clock.
+        """
+        retention_ms = self._cluster.config.number("offsets.retention.minutes") * 60_000
+        count = 0
+        with self._lock:
+            for group in list(self._groups.values()):
+                if group.state is not GroupState.EMPTY or group.pending_members:
+                    continue
+                since_ms = None if group.protocol_type is None else group.saved_at_ms
+                committed = self._offsets.committed(group.group_id)
+                pending = self._offsets.pending_partitions(group.group_id)
+                expired = [topic_partition for topic_partition, offset in committed.items()
+                           if topic_partition not in pending and timestamp_ms - (
+                               offset.commit_timestamp_ms if since_ms is None else since_ms) >= retention_ms]
+                is_unused = len(expired) == len(committed) and not pending
+                records = [offset_record(group.group_id, topic_partition, None) for topic_partition in expired]
+                if is_unused:
+                    records.append(group_tombstone(group.group_id))
+                if not records or isinstance(self._append(group.group_id, records), ErrorCode):
+                    continue
+                for topic_partition in expired:
+                    self._offsets.forget(group.group_id, topic_partition)
+                if is_unused:
+                    group.transition_to(GroupState.DEAD)
+                    del self._groups[group.group_id]
+                    self._offsets.remove_group(group.group_id)
+                count += len(expired)
+        return count
+
     # ---- memory
 
     def load(self) -> None:
@@ -294,7 +331,8 @@ class GroupCoordinator:
         return step.answers
 
     def _save(self, group: ClassicGroup) -> None:
-        self._append(group.group_id, [group_record(group, timestamp_ms=self._clock.timestamp_ms())])
+        group.saved_at_ms = self._clock.timestamp_ms()
+        self._append(group.group_id, [group_record(group, timestamp_ms=group.saved_at_ms)])
 
     def _schedule(self, group: ClassicGroup) -> None:
         deadline_ms = group.next_deadline_ms()

@@ -115,6 +115,8 @@ def parse_group(group_id: str, value: Buffer) -> ClassicGroup:
             ((data["protocol"] or "", bytes(entry["subscription"])),), bytes(entry["assignment"])),
             data["protocol_type"])
     group.protocol_type = data["protocol_type"] or None
+    saved_at_ms = data.get("current_state_timestamp", -1)
+    group.saved_at_ms = None if saved_at_ms < 0 else saved_at_ms
     if group.members:
         group.protocol_name = data["protocol"]
         group.leader_id = data["leader"]

@@ -5,7 +5,8 @@ partition of __transaction_state (`check`), and moving that leadership moves not
 
 Road:    transaction APIs, Produce -> [transaction coordinator] -> __transaction_state, markers
 Thread:  any. Each id has a lock, held while its change is written, made and carried out; the logs' and the group
-         coordinator's locks are taken after it, never before. One more lock guards the table of ids.
+         coordinator's locks are taken after it, never before. One more lock guards the table of ids, and is the
+         innermost.
 Source:  Java TransactionCoordinator, TransactionStateManager (4.1).
          Differs from Java: an EndTxn is answered when its markers are written, so that nobody is told
          CONCURRENT_TRANSACTIONS without need; with transaction.marker.delay.ms it is answered before, as in Java. A
@@ -17,17 +18,19 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Collection
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyproducer.broker.coordinator.coordinator_log import append_records, read_log
 from pyproducer.broker.coordinator.internal_topics import TRANSACTION_STATE_TOPIC_NAME
 from pyproducer.broker.coordinator.transaction.markers import write_markers
 from pyproducer.broker.coordinator.transaction.metadata import TransactionMetadata
-from pyproducer.broker.coordinator.transaction.state import TransactionState, Verdict
+from pyproducer.broker.coordinator.transaction.state import EXPIRABLE, TransactionState, Verdict
 from pyproducer.broker.coordinator.transaction.transaction_records import (
     parse_transaction,
     parse_transactional_id,
     transaction_record,
+    transaction_tombstone,
 )
 from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.error_codes import ErrorCode
@@ -103,29 +106,33 @@ class TransactionCoordinator:
             timeout_ms: How long its transactions may be open.
             expected: Producer id and epoch of a producer that goes on after an error; None for one that begins.
         """
-        with self._lock:
-            entry = self._entries.get(transactional_id)
-            if entry is None:
-                entry = self._entries[transactional_id] = _Entry(TransactionMetadata(
-                    transactional_id, self._cluster.next_producer_id(), timeout_ms=timeout_ms))
-        with entry.lock:
-            metadata = entry.metadata
-            now_ms = self._clock.timestamp_ms()
-            if not metadata.accepts(expected):
-                return ProducerAnswer(ErrorCode.PRODUCER_FENCED)
-            if metadata.is_ending:
-                return ProducerAnswer(ErrorCode.CONCURRENT_TRANSACTIONS)
-            if metadata.state is TransactionState.ONGOING:
-                error_code = self._end(entry, metadata.fenced(transaction_version=self.transaction_version,
-                                                              now_ms=now_ms))
-                # Also when all is done: the producer asks again, and gets an epoch of its own.
-                return ProducerAnswer(ErrorCode.CONCURRENT_TRANSACTIONS if error_code is ErrorCode.NONE else error_code)
-            fresh = metadata.initialized(timeout_ms, expected, now_ms=now_ms,
-                                         new_producer_id=self._cluster.next_producer_id)
-            error_code = fresh if isinstance(fresh, ErrorCode) else self._save(entry, fresh)
-            if error_code is not ErrorCode.NONE:
-                return ProducerAnswer(error_code)
-            return ProducerAnswer(ErrorCode.NONE, entry.metadata.producer_id, entry.metadata.producer_epoch)
+        while True:
+            with self._lock:
+                entry = self._entries.get(transactional_id)
+                if entry is None:
+                    entry = self._entries[transactional_id] = _Entry(TransactionMetadata(
+                        transactional_id, self._cluster.next_producer_id(), timeout_ms=timeout_ms))
+            with entry.lock:
+                if self._entries.get(transactional_id) is entry:  # else it expired before we had the lock
+                    return self._initialize(entry, timeout_ms, expected)
+
+    def _initialize(self, entry: _Entry, timeout_ms: int, expected: tuple[int, int] | None) -> ProducerAnswer:
+        metadata = entry.metadata
+        now_ms = self._clock.timestamp_ms()
+        if not metadata.accepts(expected):
+            return ProducerAnswer(ErrorCode.PRODUCER_FENCED)
+        if metadata.is_ending:
+            return ProducerAnswer(ErrorCode.CONCURRENT_TRANSACTIONS)
+        if metadata.state is TransactionState.ONGOING:
+            error_code = self._end(entry, metadata.fenced(transaction_version=self.transaction_version, now_ms=now_ms))
+            # Also when all is done: the producer asks again, and gets an epoch of its own.
+            return ProducerAnswer(ErrorCode.CONCURRENT_TRANSACTIONS if error_code is ErrorCode.NONE else error_code)
+        fresh = metadata.initialized(timeout_ms, expected, now_ms=now_ms,
+                                     new_producer_id=self._cluster.next_producer_id)
+        error_code = fresh if isinstance(fresh, ErrorCode) else self._save(entry, fresh)
+        if error_code is not ErrorCode.NONE:
+            return ProducerAnswer(error_code)
+        return ProducerAnswer(ErrorCode.NONE, entry.metadata.producer_id, entry.metadata.producer_epoch)
 
     # ---- partitions
 
@@ -210,6 +217,31 @@ class TransactionCoordinator:
         """Return all ids."""
         with self._lock:
             return [entry.metadata for entry in self._entries.values()]
+
+    def expire_ids(self, timestamp_ms: int) -> int:
+        """Forget ids without a transaction that were not used for transactional.id.expiration.ms; return how many.
+
+        Args:
+            timestamp_ms: The wall clock.
+        """
+        oldest_ms = timestamp_ms - self._cluster.config.number("transactional.id.expiration.ms")
+        with self._lock:
+            entries = list(self._entries.items())
+        return sum(self._expire(transactional_id, entry, oldest_ms) for transactional_id, entry in entries)
+
+    def _expire(self, transactional_id: str, entry: _Entry, oldest_ms: int) -> bool:
+        with entry.lock:
+            metadata = entry.metadata
+            partition = self._partition_of(transactional_id)
+            if (metadata.state not in EXPIRABLE or metadata.last_update_timestamp_ms > oldest_ms or partition is None
+                    or append_records(self._cluster, partition, [transaction_tombstone(transactional_id)],
+                                      timestamp_ms=self._clock.timestamp_ms()) is not ErrorCode.NONE):
+                return False
+            # Who has found the entry before, and gets its lock now, is a producer that nobody knows.
+            entry.metadata = replace(metadata, producer_id=NO_PRODUCER_ID)
+            with self._lock:
+                del self._entries[transactional_id]
+            return True
 
     # ---- memory
 

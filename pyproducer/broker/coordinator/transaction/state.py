@@ -16,8 +16,8 @@ Road:    transaction metadata -> [state]; end_transaction -> [verdicts]
 Thread:  constants and pure functions.
 Source:  Java TransactionState, TransactionCoordinator.endTransaction and its table (4.1).
          Differs from Java: there is no pending state, because a change is written and made under one lock, so nothing
-         is ever in PrepareEpochFence; and ids do not expire, so nothing is ever Dead. Both keep their names for those
-         who ask for them.
+         is ever in PrepareEpochFence; and an id that expires is gone at once, so nothing is ever Dead. Both keep
+         their names for those who ask for them.
 """
 
 from __future__ import annotations
@@ -102,6 +102,9 @@ class Verdict(Enum):
 
 
 COMMIT, ABORT = True, False
+
+# States in which an id that is not used may be forgotten.
+EXPIRABLE = frozenset((_S.EMPTY, _S.COMPLETE_COMMIT, _S.COMPLETE_ABORT))
 
 # Before Transactions V2 a repeated EndTxn has the epoch of the first. (state, commit) -> verdict
 VERDICTS_V1: dict[tuple[TransactionState, bool], Verdict] = {

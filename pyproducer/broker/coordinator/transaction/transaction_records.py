@@ -33,10 +33,11 @@ def transaction_record(metadata: TransactionMetadata, *, transaction_version: in
         transaction_version: Level of the broker's feature, which decides the version of the value.
     """
     version = 1 if transaction_version >= 1 else 0
+    key, _ = transaction_tombstone(metadata.transactional_id)
     topics: dict[str, list[int]] = {}
     for topic, partition in sorted(metadata.topic_partitions):
         topics.setdefault(topic, []).append(partition)
-    return _encoded(_KIND, TRANSACTION_LOG_KEY, 0, {"transactional_id": metadata.transactional_id}), _encoded(
+    return key, _encoded(
         version, TRANSACTION_LOG_VALUE, version, {
             "producer_id": metadata.producer_id, "previous_producer_id": metadata.previous_producer_id,
             "next_producer_id": metadata.next_producer_id, "producer_epoch": metadata.producer_epoch,
@@ -46,6 +47,11 @@ def transaction_record(metadata: TransactionMetadata, *, transaction_version: in
             "transaction_last_update_timestamp_ms": metadata.last_update_timestamp_ms,
             "transaction_start_timestamp_ms": metadata.start_timestamp_ms,
             "client_transaction_version": metadata.client_transaction_version})
+
+
+def transaction_tombstone(transactional_id: str) -> KeyValue:
+    """Return the record that deletes a transactional id."""
+    return _encoded(_KIND, TRANSACTION_LOG_KEY, 0, {"transactional_id": transactional_id}), None
 
 
 def parse_transactional_id(key: Buffer) -> str | None:

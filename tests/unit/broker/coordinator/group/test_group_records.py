@@ -53,7 +53,7 @@ def test_a_group_comes_back_as_it_was() -> None:
                          b"for " + name.encode()), "consumer")
     for state in (GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE, GroupState.STABLE):
         group.transition_to(state)
-    group.generation_id, group.protocol_name = 7, "range"
+    group.generation_id, group.protocol_name, group.saved_at_ms = 7, "range", 1000
     key, value = group_record(group, timestamp_ms=1000)
     assert value is not None
     assert parse_key(key) == GroupKey("g")
