@@ -1,8 +1,8 @@
 """Whether the records of a batch are beyond doubt, without decoding them: what a broker asks of every batch.
 
-A yes is the usual answer and takes a third of the time that decoding does; it comes as the largest timestamp, which the
-header of the batch must have. A no (None) only means that the records have to be decoded: they may be odd (numbers of
-five bytes, thousands of records) and still be right, and what is wrong with them must be told in detail.
+A yes is the usual answer and takes a third of the time that decoding does; it comes as the last record's timestamp,
+which mostly is the largest one, too. A no (None) only means that the records have to be decoded: they may be odd
+(numbers of five bytes, thousands of records) and still be right, and what is wrong with them must be told in detail.
 
 Road:    Produce -> validation -> [scan]; on a no -> record_reader
 Thread:  pure function.
@@ -18,9 +18,9 @@ from pyproducer.record.record_reader import read_headers, read_varlong
 _MAX_RECORDS = 1 << 13
 
 
-def max_timestamp_if_sound(data: bytes, *, record_count: int, base_timestamp: int, earliest: int, latest: int,
-                           needs_key: bool) -> int | None:
-    """Return the largest timestamp when every record can be decoded, is in its place, and has an allowed timestamp.
+def last_timestamp_if_sound(data: bytes, *, record_count: int, base_timestamp: int, earliest: int, latest: int,
+                            needs_key: bool) -> int | None:
+    """Return the last timestamp when every record can be decoded, is in its place, and has an allowed timestamp.
 
     Args:
         data: The records, expanded.
@@ -34,8 +34,7 @@ def max_timestamp_if_sound(data: bytes, *, record_count: int, base_timestamp: in
         return None
     size = len(data)
     earliest_delta, latest_delta = earliest - base_timestamp, latest - base_timestamp
-    largest_delta = earliest_delta - 1
-    position = 0
+    delta = position = 0
     offset_delta = -2  # as the wire has it: twice the record's index
     try:
         for _ in range(record_count):
@@ -68,11 +67,7 @@ def max_timestamp_if_sound(data: bytes, *, record_count: int, base_timestamp: in
                     position += 1
             else:
                 delta = (raw >> 1) ^ -(raw & 1)
-            if delta > largest_delta:
-                if delta > latest_delta:
-                    return None
-                largest_delta = delta
-            elif delta < earliest_delta:
+            if not earliest_delta <= delta <= latest_delta:
                 return None
             if offset_delta < 0x80:
                 if data[position] != offset_delta:
@@ -121,4 +116,4 @@ def max_timestamp_if_sound(data: bytes, *, record_count: int, base_timestamp: in
                 return None
     except (IndexError, CorruptRecordError, UnicodeDecodeError):
         return None
-    return base_timestamp + largest_delta if position == size else None
+    return base_timestamp + delta if position == size else None

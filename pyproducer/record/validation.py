@@ -29,7 +29,7 @@ from pyproducer.record.layout import (
     Buffer,
 )
 from pyproducer.record.record_reader import decode_records
-from pyproducer.record.record_scan import max_timestamp_if_sound
+from pyproducer.record.record_scan import last_timestamp_if_sound
 
 FIRST_PRODUCE_VERSION_WITH_ZSTD = 7
 LZ4_FLAGS_OFFSET = 4
@@ -195,7 +195,21 @@ def _may_be_faulty(batch: RecordBatch, rules: BatchRules, timestamp_ms: int) -> 
 
 def _is_stamped(batch: RecordBatch, rules: BatchRules) -> bool:
     """Whether a producer says that its records have the broker's time, where they will have it; elsewhere it may."""
-    return batch.timestamp_type != CREATE_TIME and rules.timestamp_type != CREATE_TIME
+    return rules.timestamp_type != CREATE_TIME and batch.timestamp_type != CREATE_TIME
+
+
+def _is_sound(batch: RecordBatch, expanded: bytes, earliest: int, latest: int, *, needs_key: bool) -> bool:
+    """Whether the records are beyond doubt, and their largest timestamp is the one that the header has."""
+    claimed = batch.max_timestamp
+    last = last_timestamp_if_sound(
+        expanded, record_count=batch.record_count, base_timestamp=batch.base_timestamp, earliest=earliest,
+        latest=min(latest, claimed), needs_key=needs_key)
+    if last is None or last == claimed:
+        return last is not None
+    # None is later; is one before the last as late? Then it is found out of bounds here.
+    return claimed <= latest and last_timestamp_if_sound(
+        expanded, record_count=batch.record_count, base_timestamp=batch.base_timestamp, earliest=earliest,
+        latest=claimed - 1, needs_key=needs_key) is None
 
 
 def _check_records(batch: RecordBatch, rules: BatchRules, timestamp_ms: int,
@@ -216,11 +230,8 @@ def _check_records(batch: RecordBatch, rules: BatchRules, timestamp_ms: int,
     keyless = f"Compacted topic cannot accept message without key in topic partition{place}."
     is_compacted = rules.is_compacted
     is_stamped = _is_stamped(batch, rules)
-    largest = None if is_stamped else max_timestamp_if_sound(
-        expanded, record_count=batch.record_count, base_timestamp=batch.base_timestamp, earliest=earliest,
-        latest=latest, needs_key=is_compacted)
-    if largest is not None:
-        return largest
+    if not is_stamped and _is_sound(batch, expanded, earliest, latest, needs_key=is_compacted):
+        return batch.max_timestamp
     largest = NO_TIMESTAMP
     faults: list[RecordFault] = []
     code = ErrorCode.INVALID_RECORD

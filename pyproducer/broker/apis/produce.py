@@ -20,7 +20,7 @@ Source:  Java KafkaApis.handleProduceRequest, ReplicaManager.appendRecords (4.1)
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pyproducer.broker.authorizer import AclOperation, ResourceType
@@ -63,7 +63,10 @@ def _append_all(services: Services, request: Request, data: Struct, guard: Appen
     failed = False
     leaders: set[int] = set()
     responses: list[dict[str, Any]] = []
-    for topic_data, asked in _asked(data["topic_data"], version):
+    asked: Sequence[Mapping[str, Any]] = data["topic_data"]
+    if len(asked) != 1 or len(asked[0]["partition_data"]) != 1:
+        asked = _each_once(asked, version)
+    for topic_data in asked:
         topic = _topic_key(topic_data, version)
         found = services.cluster.topic_by_id(topic_data["topic_id"]) if version >= _TOPIC_ID_FROM else (
             services.cluster.topic(topic_data["name"]))
@@ -71,7 +74,7 @@ def _append_all(services: Services, request: Request, data: Struct, guard: Appen
         unknown = (ErrorCode.UNKNOWN_TOPIC_ID if found is None and version >= _TOPIC_ID_FROM
                    else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         answers: list[dict[str, Any]] = []
-        for partition_data in asked:
+        for partition_data in topic_data["partition_data"]:
             index: int = partition_data["index"]
             partition = partitions[index] if 0 <= index < len(partitions) else None
             if partition is None:
@@ -85,8 +88,6 @@ def _append_all(services: Services, request: Request, data: Struct, guard: Appen
                 leaders.add(partition.leadership.leader_id)
             else:
                 answer = _append(services, partition, partition_data["records"], version, timestamp_ms, guard)
-                if answer["error_code"] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and version >= _TOPIC_ID_FROM:
-                    answer["error_code"] = ErrorCode.UNKNOWN_TOPIC_ID  # deleted under our hands
             failed |= answer["error_code"] != 0
             answers.append(answer)
         topic["partition_responses"] = answers
@@ -131,7 +132,10 @@ def _append(services: Services, partition: Partition, records: Buffer | None, ve
                 "log_append_time_ms": result.log_append_time_ms, "log_start_offset": log_start_offset,
                 "record_errors": _NOTHING, "error_message": None}
     _logger.info("Refused a batch for %s with %s: %s", partition.topic_partition, result.error_code.name, result.why)
-    answer = _error(index, result.error_code, log_start_offset if result.tells_log_start_offset else -1)
+    error_code = result.error_code
+    if error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and version >= _TOPIC_ID_FROM:
+        error_code = ErrorCode.UNKNOWN_TOPIC_ID  # the topic was deleted meanwhile
+    answer = _error(index, error_code, log_start_offset if result.tells_log_start_offset else -1)
     answer["error_message"] = result.error_message
     answer["record_errors"] = [
         {"batch_index": fault.batch_index, "batch_index_error_message": fault.message}
@@ -151,19 +155,17 @@ def _not_leader(index: int, leadership: Leadership, version: int) -> dict[str, A
     return answer
 
 
-def _asked(topics: Sequence[Struct], version: int) -> Iterable[tuple[Struct, Iterable[Struct]]]:
-    """Return the topics with their partitions, each once."""
-    if len(topics) == 1 and len(topics[0]["partition_data"]) == 1:
-        return [(topics[0], topics[0]["partition_data"])]  # what most requests are
-    by_key: dict[Any, tuple[Struct, dict[int, Struct]]] = {}
+def _each_once(topics: Sequence[Mapping[str, Any]], version: int) -> list[dict[str, Any]]:
+    """Return the topics that have partitions, each once, with each partition as it is named last."""
+    name_field = "topic_id" if version >= _TOPIC_ID_FROM else "name"
+    found: dict[Any, dict[int, Struct]] = {}
     for topic_data in topics:
-        key = topic_data["topic_id" if version >= _TOPIC_ID_FROM else "name"]
         for partition_data in topic_data["partition_data"]:
-            by_key.setdefault(key, (topic_data, {}))[1][partition_data["index"]] = partition_data
-    return [(topic_data, partitions.values()) for topic_data, partitions in by_key.values()]
+            found.setdefault(topic_data[name_field], {})[partition_data["index"]] = partition_data
+    return [{name_field: name, "partition_data": list(partitions.values())} for name, partitions in found.items()]
 
 
-def _topic_key(topic_data: Struct, version: int) -> dict[str, Any]:
+def _topic_key(topic_data: Mapping[str, Any], version: int) -> dict[str, Any]:
     if version >= _TOPIC_ID_FROM:
         return {"topic_id": topic_data["topic_id"]}
     return {"name": topic_data["name"]}

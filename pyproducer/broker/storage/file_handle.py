@@ -23,6 +23,7 @@ class FileHandle:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o644)
+        self._position = 0  # of the descriptor, which only writing moves; -1 when it is not known
         self._has_leftovers = False  # a write failed, and what it left could not be cut yet
 
     def size_bytes(self) -> int:
@@ -52,15 +53,19 @@ class FileHandle:
         Raises:
             OSError: Nothing was written.
         """
-        self.cut_leftovers(position)
+        if self._has_leftovers:
+            self.cut_leftovers(position)
         try:
-            os.lseek(self._fd, position, os.SEEK_SET)
+            if position != self._position:
+                os.lseek(self._fd, position, os.SEEK_SET)
             written = os.writev(self._fd, chunks)
             if written != size_bytes:
                 rest = memoryview(b"".join(chunks))[written:]
                 while rest:
                     rest = rest[os.write(self._fd, rest):]
+            self._position = position + size_bytes
         except BaseException:
+            self._position = -1
             self._has_leftovers = True
             with suppress(OSError):  # another time, before anything else is done
                 self.cut_leftovers(position)

@@ -256,3 +256,18 @@ def test_log_append_time_when_the_producer_says_that_it_has_it_then_each_record_
         f"value={value} bytes). Producer should not set timestamp type to LogAppendTime.")) for number, key, value in (
             (0, 0, 1), (1, 1, 0)))
     assert isinstance(_validate(data, rules=BatchRules(reads_records=reads_records)), RecordBatch)
+
+
+def test_largest_timestamp_when_it_is_not_the_last_then_a_header_that_has_it_is_believed_and_no_other() -> None:
+    for times in ((7, 0, 3), (0, 7, 3), (0, 3, 7), (7, 7, 0), (3, 3, 3)):
+        good = build_batch([(NOW_MS + at, None, b"v", ()) for at in times])
+        batch = _validate(good)
+        assert isinstance(batch, RecordBatch)
+        assert bytes(batch.data) == good
+        for claimed in (max(times) - 1, max(times) + 1, 10**7):
+            lying = bytearray(good)
+            lying[35:43] = (NOW_MS + claimed).to_bytes(8, "big")
+            lying[17:21] = crc32c(lying[21:]).to_bytes(4, "big")
+            batch = _validate(bytes(lying))
+            assert isinstance(batch, RecordBatch)
+            assert bytes(batch.data) == good
