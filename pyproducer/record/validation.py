@@ -198,20 +198,6 @@ def _is_stamped(batch: RecordBatch, rules: BatchRules) -> bool:
     return rules.timestamp_type != CREATE_TIME and batch.timestamp_type != CREATE_TIME
 
 
-def _is_sound(batch: RecordBatch, expanded: bytes, earliest: int, latest: int, *, needs_key: bool) -> bool:
-    """Whether the records are beyond doubt, and their largest timestamp is the one that the header has."""
-    claimed = batch.max_timestamp
-    last = last_timestamp_if_sound(
-        expanded, record_count=batch.record_count, base_timestamp=batch.base_timestamp, earliest=earliest,
-        latest=min(latest, claimed), needs_key=needs_key)
-    if last is None or last == claimed:
-        return last is not None
-    # None is later; is one before the last as late? Then it is found out of bounds here.
-    return claimed <= latest and last_timestamp_if_sound(
-        expanded, record_count=batch.record_count, base_timestamp=batch.base_timestamp, earliest=earliest,
-        latest=claimed - 1, needs_key=needs_key) is None
-
-
 def _check_records(batch: RecordBatch, rules: BatchRules, timestamp_ms: int,
                    topic_partition: TopicPartition | None) -> BatchFault | int:
     """Return the largest timestamp of the records, or why they are refused."""
@@ -224,14 +210,23 @@ def _check_records(batch: RecordBatch, rules: BatchRules, timestamp_ms: int,
         return _refused(str(corrupt), error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
     earliest = timestamp_ms - rules.timestamp_before_max_ms
     latest = min(timestamp_ms + rules.timestamp_after_max_ms, MAX_INT64)
+    is_stamped = False
     if rules.timestamp_type != CREATE_TIME:
         earliest, latest = -2**64, 2**64
+        is_stamped = _is_stamped(batch, rules)
     place = "" if topic_partition is None else f" {topic_partition}"
     keyless = f"Compacted topic cannot accept message without key in topic partition{place}."
     is_compacted = rules.is_compacted
-    is_stamped = _is_stamped(batch, rules)
-    if not is_stamped and _is_sound(batch, expanded, earliest, latest, needs_key=is_compacted):
-        return batch.max_timestamp
+    claimed = batch.max_timestamp
+    if not is_stamped:
+        last = last_timestamp_if_sound(
+            expanded, record_count=batch.record_count, base_timestamp=batch.base_timestamp, earliest=earliest,
+            latest=claimed if claimed < latest else latest, needs_key=is_compacted)
+        # None is later than the header says; where the last is not as late, one before it must be.
+        if last == claimed or (last is not None and claimed <= latest and last_timestamp_if_sound(
+                expanded, record_count=batch.record_count, base_timestamp=batch.base_timestamp, earliest=earliest,
+                latest=claimed - 1, needs_key=is_compacted) is None):
+            return claimed
     largest = NO_TIMESTAMP
     faults: list[RecordFault] = []
     code = ErrorCode.INVALID_RECORD
