@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from pyproducer.broker.apis.create_topics import MAX_PARTITIONS_PER_REQUEST
 from pyproducer.broker.request_channel import Request
 from pyproducer.broker.services import Answer, Services
+from pyproducer.broker.unexpected import unexpected
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.protocol.request import CreatePartitionsRequest
 from pyproducer.protocol.schema import Struct
@@ -38,10 +39,13 @@ def handle(services: Services, request: Request) -> Answer:
             named[name] = 0  # answered once
             results.append(_result(name, _Refusal(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")))
         elif named[name]:
-            fault = _fault(services, topic)
-            if fault is None and not data["validate_only"] and (
-                    not services.cluster.create_partitions(name, topic["count"])):
-                fault = _fault(services, topic)  # another handler was faster; it says so
+            try:
+                fault = _fault(services, topic)
+                if fault is None and not data["validate_only"] and (
+                        not services.cluster.create_partitions(name, topic["count"])):
+                    fault = _fault(services, topic)  # another handler was faster; it says so
+            except Exception as error:
+                fault = _Refusal(unexpected(request, f"topic {name}", error), None)
             results.append(_result(name, fault))
     return {"throttle_time_ms": 0, "results": results}
 

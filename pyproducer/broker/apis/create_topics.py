@@ -21,7 +21,8 @@ from pyproducer.broker.request_channel import Request
 from pyproducer.broker.services import Answer, Services
 from pyproducer.broker.topic_config import TopicConfig, topic_config
 from pyproducer.broker.topic_name import collides
-from pyproducer.common.error_codes import ErrorCode
+from pyproducer.broker.unexpected import unexpected
+from pyproducer.common.error_codes import ERRORS, ErrorCode
 from pyproducer.common.errors import ConfigError
 from pyproducer.common.topic_name import topic_name_fault
 from pyproducer.protocol.request import CreateTopicsRequest
@@ -56,8 +57,12 @@ def handle(services: Services, request: Request) -> Answer:
                                                   "Excessively large number of partitions per request.")
             else:
                 fault = _fault(services, topic)
-            results.append(_refused(name, fault) if fault is not None else _create(
-                services, topic, version, validate_only=data["validate_only"]))
+            try:
+                results.append(_refused(name, fault) if fault is not None else _create(
+                    services, topic, version, validate_only=data["validate_only"]))
+            except Exception as error:
+                code = unexpected(request, f"topic {name}", error)
+                results.append(_refused(name, _Refusal(code, ERRORS[code].sentence)))
     return {"throttle_time_ms": 0, "topics": results}
 
 

@@ -16,6 +16,7 @@ from typing import Any
 from pyproducer.broker.request_channel import Request
 from pyproducer.broker.services import Answer, Services
 from pyproducer.broker.topic_name import INTERNAL_TOPICS
+from pyproducer.broker.unexpected import unexpected
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.protocol.request import DeleteRecordsRequest
 from pyproducer.protocol.schema import Struct
@@ -28,8 +29,13 @@ def handle(services: Services, request: Request) -> Answer:
     """Answer one DeleteRecords request."""
     topics = []
     for topic in request.body(DeleteRecordsRequest).data["topics"]:
-        answers = [_delete(services, topic["name"], asked) for asked in topic["partitions"]]
-        topics.append({"name": topic["name"], "partitions": answers})
+        name, answers = topic["name"], []
+        for asked in topic["partitions"]:
+            try:
+                answers.append(_delete(services, name, asked))
+            except Exception as error:
+                answers.append(_answer(asked, unexpected(request, f"{name}-{asked['partition_index']}", error)))
+        topics.append({"name": name, "partitions": answers})
     return {"throttle_time_ms": 0, "topics": topics}
 
 

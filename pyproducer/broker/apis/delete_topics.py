@@ -15,6 +15,7 @@ from typing import Any
 
 from pyproducer.broker.request_channel import Request
 from pyproducer.broker.services import Answer, Services
+from pyproducer.broker.unexpected import unexpected
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.protocol.request import DeleteTopicsRequest
 
@@ -30,7 +31,7 @@ def handle(services: Services, request: Request) -> Answer:
         return error_response(request, ErrorCode.TOPIC_DELETION_DISABLED if version >= _DISABLED_CODE_FROM
                               else ErrorCode.INVALID_REQUEST)
     return {"throttle_time_ms": 0,
-            "responses": [_delete(services, name, topic_id) for name, topic_id in _asked(request)]}
+            "responses": [_delete(services, request, name, topic_id) for name, topic_id in _asked(request)]}
 
 
 def error_response(request: Request, error_code: ErrorCode) -> Answer:
@@ -48,7 +49,7 @@ def _asked(request: Request) -> list[tuple[str | None, uuid.UUID]]:
     return list(dict.fromkeys(asked))
 
 
-def _delete(services: Services, name: str | None, topic_id: uuid.UUID) -> dict[str, Any]:
+def _delete(services: Services, request: Request, name: str | None, topic_id: uuid.UUID) -> dict[str, Any]:
     cluster = services.cluster
     if (name is None) == (topic_id == _ZERO_ID):
         return _result(ErrorCode.INVALID_REQUEST, name, topic_id,
@@ -64,7 +65,10 @@ def _delete(services: Services, name: str | None, topic_id: uuid.UUID) -> dict[s
             return _result(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name, _ZERO_ID)
     if topic.is_internal:
         return _result(ErrorCode.INVALID_TOPIC_EXCEPTION, topic.name, topic.topic_id)
-    deleted = cluster.delete_topic(topic.name)
+    try:
+        deleted = cluster.delete_topic(topic.name)
+    except Exception as error:
+        return _result(unexpected(request, f"topic {topic.name}", error), topic.name, topic.topic_id)
     return _result(ErrorCode.NONE if deleted else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, topic.name, topic.topic_id)
 
 

@@ -16,6 +16,7 @@ from typing import Any
 from pyproducer.broker.config_entries import ConfigEntry, broker_entries, cluster_entries, topic_entries
 from pyproducer.broker.request_channel import Request
 from pyproducer.broker.services import Answer, Services
+from pyproducer.broker.unexpected import unexpected
 from pyproducer.common.error_codes import ERRORS, ErrorCode
 from pyproducer.common.topic_name import topic_name_fault
 from pyproducer.protocol.request import DescribeConfigsRequest
@@ -34,7 +35,11 @@ def handle(services: Services, request: Request) -> Answer:
     with_documentation = data.get("include_documentation", False)
     results = []
     for resource in data["resources"]:
-        found = _entries(services, resource)
+        try:
+            found = _entries(services, resource)
+        except Exception as error:
+            code = unexpected(request, f"resource {resource['resource_name']}", error)
+            found = code, ERRORS[code].sentence
         if isinstance(found, tuple):
             results.append(_refused(resource, *found))
             continue

@@ -15,6 +15,7 @@ from typing import Any
 from pyproducer.broker.authorizer import AclOperation, ResourceType
 from pyproducer.broker.request_channel import Request
 from pyproducer.broker.services import Answer, Services
+from pyproducer.broker.unexpected import unexpected
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.protocol.request import DescribeGroupsRequest
 
@@ -45,7 +46,10 @@ def _group(services: Services, request: Request, group_id: str, operations: int)
     error_code = coordinator.check(group_id, services.node_id)
     if error_code is not ErrorCode.NONE:
         return _fault(group_id, error_code)
-    found = coordinator.describe(group_id)
+    try:
+        found = coordinator.describe(group_id)
+    except Exception as error:
+        return _fault(group_id, unexpected(request, f"group {group_id}", error))
     if found is None:
         answer = _fault(group_id, ErrorCode.NONE)
         answer["group_state"] = "Dead"

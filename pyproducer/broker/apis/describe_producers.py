@@ -15,6 +15,7 @@ from typing import Any
 from pyproducer.broker.authorizer import AclOperation, ResourceType
 from pyproducer.broker.request_channel import Request
 from pyproducer.broker.services import Answer, Services
+from pyproducer.broker.unexpected import unexpected
 from pyproducer.common.error_codes import ERRORS, ErrorCode
 from pyproducer.protocol.request import DescribeProducersRequest
 
@@ -33,7 +34,7 @@ def handle(services: Services, request: Request) -> Answer:
         elif services.cluster.topic(name) is None:
             refusal = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         topics.append({"name": name, "partitions": [
-            _partition(services, name, index) if refusal is ErrorCode.NONE
+            _partition(services, request, name, index) if refusal is ErrorCode.NONE
             else _fault(index, refusal, ERRORS[refusal].sentence) for index in topic["partition_indexes"]]})
     return {"throttle_time_ms": 0, "topics": topics}
 
@@ -46,7 +47,14 @@ def error_response(request: Request, error_code: ErrorCode) -> Answer:
         for topic in request.body(DescribeProducersRequest).data["topics"]]}
 
 
-def _partition(services: Services, topic: str, index: int) -> dict[str, Any]:
+def _partition(services: Services, request: Request, topic: str, index: int) -> dict[str, Any]:
+    try:
+        return _active_producers(services, topic, index)
+    except Exception as error:
+        return _fault(index, unexpected(request, f"{topic}-{index}", error), None)
+
+
+def _active_producers(services: Services, topic: str, index: int) -> dict[str, Any]:
     partition = services.cluster.partition(topic, index)
     if partition is None:
         return _fault(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)

@@ -22,6 +22,7 @@ from pyproducer.broker.partition import Partition
 from pyproducer.broker.request_channel import Request
 from pyproducer.broker.services import Answer, Outcome, Services
 from pyproducer.broker.storage.log import Log
+from pyproducer.broker.unexpected import unexpected
 from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.protocol.request import FetchRequest
@@ -120,28 +121,32 @@ class FetchPass:
         for topic in self._topics:
             answers = []
             for asked in topic.partitions:
-                error_code = self._error_of(asked)
-                if error_code is not ErrorCode.NONE or asked.partition is None:
-                    has_error = True
-                    answers.append(self._error(asked, error_code, leaders))
-                    continue
-                log = asked.partition.log
-                stable_offset = log.last_stable_offset
-                data = log.read(asked.fetch_offset, min(max(asked.max_bytes, 0), left_bytes),
-                                at_least_one=total_bytes == 0,
-                                up_to_offset=stable_offset if self._committed else None)
-                total_bytes += len(data)
-                left_bytes = max(left_bytes - len(data), 0)
-                answers.append({
-                    "partition_index": asked.partition_index, "error_code": 0, "high_watermark": log.high_watermark,
-                    "last_stable_offset": stable_offset, "log_start_offset": log.log_start_offset,
-                    "aborted_transactions": self._aborted(log, asked.fetch_offset, stable_offset),
-                    "records": data})
+                try:
+                    answer = self._read_one(asked, left_bytes, at_least_one=total_bytes == 0, leaders=leaders)
+                except Exception as error:
+                    place = asked.partition and asked.partition.topic_partition
+                    answer = self._error(asked, unexpected(self._request, place, error), leaders)
+                total_bytes += len(answer["records"])
+                left_bytes = max(left_bytes - len(answer["records"]), 0)
+                has_error |= answer["error_code"] != 0
+                answers.append(answer)
             responses.append({**topic.key, "partitions": answers})
         body: dict[str, Any] = {"throttle_time_ms": 0, "error_code": 0, "responses": responses}
         if leaders and self._version >= _NODE_ENDPOINTS_FROM:
             body["node_endpoints"] = self._services.node_end_points(self._request.context.listener_name, leaders)
         return _Read(body, total_bytes, has_error)
+
+    def _read_one(self, asked: _Asked, left_bytes: int, *, at_least_one: bool, leaders: set[int]) -> dict[str, Any]:
+        error_code = self._error_of(asked)
+        if error_code is not ErrorCode.NONE or asked.partition is None:
+            return self._error(asked, error_code, leaders)
+        log = asked.partition.log
+        stable_offset = log.last_stable_offset
+        data = log.read(asked.fetch_offset, min(max(asked.max_bytes, 0), left_bytes), at_least_one=at_least_one,
+                        up_to_offset=stable_offset if self._committed else None)
+        return {"partition_index": asked.partition_index, "error_code": 0, "high_watermark": log.high_watermark,
+                "last_stable_offset": stable_offset, "log_start_offset": log.log_start_offset,
+                "aborted_transactions": self._aborted(log, asked.fetch_offset, stable_offset), "records": data}
 
     def _aborted(self, log: Log, fetch_offset: int, stable_offset: int) -> list[dict[str, int]] | None:
         """Return what readers of committed records must skip; None for others."""
@@ -190,8 +195,12 @@ class DelayedFetch(DelayedOperation):
         self._fetch = fetch
 
     def can_complete(self) -> bool:
-        """Return whether the answer would be worth sending."""
-        return self._fetch.is_ready()
+        """Return whether the answer would be worth sending; a failure must not reach the append that asks."""
+        try:
+            return self._fetch.is_ready()
+        except Exception:
+            _logger.exception("Error when looking whether a delayed fetch is complete")
+            return True  # the answer says what is wrong, and of which partition
 
     def on_complete(self, *, expired: bool) -> None:
         """Answer with what there is now."""

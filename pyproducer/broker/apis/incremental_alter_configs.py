@@ -21,6 +21,7 @@ from pyproducer.broker.config import LIST_CONFIG, BrokerConfig, value_text
 from pyproducer.broker.request_channel import Request
 from pyproducer.broker.services import Answer, Services
 from pyproducer.broker.topic_config import topic_config
+from pyproducer.broker.unexpected import unexpected
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.common.errors import ConfigError
 from pyproducer.common.topic_name import topic_name_fault
@@ -44,7 +45,10 @@ def handle(services: Services, request: Request) -> Answer:
         if named[resource["resource_type"], resource["resource_name"]] > 1:
             fault: _Refusal | None = _Refusal(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
         else:
-            fault = _alter(services, resource, validate_only=data["validate_only"])
+            try:
+                fault = _alter(services, resource, validate_only=data["validate_only"])
+            except Exception as error:
+                fault = _Refusal(unexpected(request, f"resource {resource['resource_name']}", error), None)
         responses.append(_response(resource, fault))
     return {"throttle_time_ms": 0, "responses": responses}
 

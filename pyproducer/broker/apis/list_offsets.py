@@ -20,6 +20,7 @@ from pyproducer.broker.request_channel import Request
 from pyproducer.broker.services import Answer, Services
 from pyproducer.broker.storage.batch_header import BatchHeader
 from pyproducer.broker.storage.log import Log
+from pyproducer.broker.unexpected import unexpected
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.protocol.request import ListOffsetsRequest
 from pyproducer.record.batch_reader import Record, read_batches
@@ -61,9 +62,12 @@ def handle(services: Services, request: Request) -> Answer:
             elif timestamp < 0 and _FIRST_VERSION.get(timestamp, version + 1) > version:
                 error_code = ErrorCode.UNSUPPORTED_VERSION
             else:
-                error_code = partition.check_leader(services.node_id, asked.get("current_leader_epoch", -1))
-                if error_code is ErrorCode.NONE:
-                    found = _find(partition, timestamp, committed=committed)
+                try:
+                    error_code = partition.check_leader(services.node_id, asked.get("current_leader_epoch", -1))
+                    if error_code is ErrorCode.NONE:
+                        found = _find(partition, timestamp, committed=committed)
+                except Exception as error:
+                    error_code = unexpected(request, partition.topic_partition, error)
             answers.append(_answer(asked["partition_index"], error_code, found, version))
         topics.append({"name": topic["name"], "partitions": answers})
     return {"throttle_time_ms": 0, "topics": topics}

@@ -23,6 +23,7 @@ from pyproducer.broker.partition import NO_LEADER, Partition
 from pyproducer.broker.request_channel import Request
 from pyproducer.broker.services import Answer, Services
 from pyproducer.broker.topic_name import INTERNAL_TOPICS
+from pyproducer.broker.unexpected import unexpected
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.common.topic_name import topic_name_fault
 from pyproducer.protocol.request import MetadataRequest
@@ -46,7 +47,10 @@ def handle(services: Services, request: Request) -> Answer:
         topics = []
         for name, topic_id in dict.fromkeys((topic["name"], topic.get("topic_id", _ZERO_ID)) for topic in asked):
             by_id = topic_id != _ZERO_ID
-            topics.append(_by_id(services, topic_id) if by_id else _by_name(services, name, may_create=may_create))
+            try:
+                topics.append(_by_id(services, topic_id) if by_id else _by_name(services, name, may_create=may_create))
+            except Exception as error:
+                topics.append(_error(unexpected(request, name or topic_id, error), name, topic_id))
     cluster = services.cluster
     end_points = services.end_points(request.context.listener_name)
     return {

@@ -18,6 +18,7 @@ from pyproducer.broker.authorizer import AclOperation, ResourceType
 from pyproducer.broker.coordinator.group.offsets import CommittedOffset
 from pyproducer.broker.request_channel import Request
 from pyproducer.broker.services import Answer, Services
+from pyproducer.broker.unexpected import unexpected
 from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.protocol.request import OffsetFetchRequest
@@ -35,10 +36,14 @@ def handle(services: Services, request: Request) -> Answer:
     if request.header.api_version >= _SEVERAL_FROM:
         groups = []
         for group in data["groups"]:
-            error_code = _group_fault(services, request, group["group_id"])
-            topics = [] if error_code is not ErrorCode.NONE else _offsets(
-                services, group["group_id"], group["topics"], require_stable=require_stable)
-            groups.append({"group_id": group["group_id"], "error_code": error_code, "topics": topics})
+            group_id, topics = group["group_id"], []
+            try:
+                error_code = _group_fault(services, request, group_id)
+                if error_code is ErrorCode.NONE:
+                    topics = _offsets(services, group_id, group["topics"], require_stable=require_stable)
+            except Exception as error:
+                error_code = unexpected(request, f"group {group_id}", error)
+            groups.append({"group_id": group_id, "error_code": error_code, "topics": topics})
         return {"throttle_time_ms": 0, "groups": groups}
     error_code = _group_fault(services, request, data["group_id"])
     if error_code is not ErrorCode.NONE:

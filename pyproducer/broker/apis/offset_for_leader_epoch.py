@@ -16,6 +16,7 @@ from typing import Any
 from pyproducer.broker.request_channel import Request
 from pyproducer.broker.services import Answer, Services
 from pyproducer.broker.storage.leader_epochs import NO_EPOCH, NO_OFFSET, EpochEntry
+from pyproducer.broker.unexpected import unexpected
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.protocol.request import OffsetForLeaderEpochRequest
 from pyproducer.protocol.schema import Struct
@@ -27,7 +28,7 @@ def handle(services: Services, request: Request) -> Answer:
     """Answer one OffsetForLeaderEpoch request."""
     return {"throttle_time_ms": 0, "topics": [
         {"topic": topic["topic"],
-         "partitions": [_answer(services, topic["topic"], asked) for asked in topic["partitions"]]}
+         "partitions": [_answer(services, request, topic["topic"], asked) for asked in topic["partitions"]]}
         for topic in request.body(OffsetForLeaderEpochRequest).data["topics"]]}
 
 
@@ -39,7 +40,14 @@ def error_response(request: Request, error_code: ErrorCode) -> Answer:
         for topic in request.body(OffsetForLeaderEpochRequest).data["topics"]]}
 
 
-def _answer(services: Services, topic: str, asked: Struct) -> dict[str, Any]:
+def _answer(services: Services, request: Request, topic: str, asked: Struct) -> dict[str, Any]:
+    try:
+        return _end_offset(services, topic, asked)
+    except Exception as error:
+        return _partition(asked, unexpected(request, f"{topic}-{asked['partition']}", error), _NOTHING)
+
+
+def _end_offset(services: Services, topic: str, asked: Struct) -> dict[str, Any]:
     partition = services.cluster.partition(topic, asked["partition"])
     if partition is None:
         return _partition(asked, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, _NOTHING)

@@ -25,6 +25,7 @@ from pyproducer.broker.partition import Leadership, Partition
 from pyproducer.broker.request_channel import Request
 from pyproducer.broker.services import Answer, Outcome, Services
 from pyproducer.broker.storage.log import AppendResult
+from pyproducer.broker.unexpected import unexpected
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.protocol.request import ProduceRequest
 from pyproducer.protocol.schema import Struct
@@ -80,7 +81,7 @@ def _append_all(services: Services, request: Request, data: Struct, guard: Appen
                 answer = _not_leader(index, partition.leadership, version)
                 leaders.add(partition.leadership.leader_id)
             else:
-                answer = _append(services, partition, partition_data["records"], version, timestamp_ms, guard)
+                answer = _append(services, request, partition, partition_data["records"], timestamp_ms, guard)
             failed |= answer["error_code"] != 0
             answers.append(answer)
         topic["partition_responses"] = answers
@@ -109,15 +110,15 @@ def error_response(request: Request, error_code: ErrorCode) -> Answer:
     return {"responses": responses, "throttle_time_ms": 0}
 
 
-def _append(services: Services, partition: Partition, records: Buffer | None, version: int,
-            timestamp_ms: int, guard: AppendGuard | None) -> dict[str, Any]:
+def _append(services: Services, request: Request, partition: Partition, records: Buffer | None, timestamp_ms: int,
+            guard: AppendGuard | None) -> dict[str, Any]:
     index = partition.topic_partition.partition
-    fault = None if guard is None else guard.check_batch(partition, records)
     try:
-        result = fault or partition.append(records, produce_version=version, timestamp_ms=timestamp_ms)
-    except OSError:  # the disk is full or gone: nothing was stored, another time it may work
-        _logger.exception("Error while appending to %s", partition.topic_partition)
-        return _error(index, ErrorCode.KAFKA_STORAGE_ERROR)
+        fault = None if guard is None else guard.check_batch(partition, records)
+        result = fault or partition.append(records, produce_version=request.header.api_version,
+                                           timestamp_ms=timestamp_ms)
+    except Exception as error:  # the others of the request may be stored already
+        return _error(index, unexpected(request, partition.topic_partition, error))
     log_start_offset = partition.log.log_start_offset
     if isinstance(result, AppendResult):
         services.cluster.delayed_fetches.check_and_complete(partition.topic_partition)

@@ -45,10 +45,10 @@ class Stage:
 
     def _respond(self, _request: Request, answer: Answer) -> None:
         assert isinstance(answer, Mapping)
-        if answer["error_code"]:
-            self.failures.append(int(answer["error_code"]))
-        else:
-            self.later.append(counts(answer))
+        assert answer["error_code"] == 0
+        self.later.append(counts(answer))
+        self.failures += [int(partition["error_code"]) for topic in answer["responses"]
+                          for partition in topic["partitions"] if partition["error_code"]]
 
     def append(self, *partitions: int, records: bytes = BATCH) -> None:
         for partition in partitions:
@@ -237,5 +237,5 @@ def test_fetch_when_it_fails_while_it_is_completed_by_an_append_then_the_append_
     assert partition is not None
     monkeypatch.setattr(partition.log, "read", fail)
     stage.append(0)
-    assert (stage.later, stage.failures) == ([], [-1])
+    assert (stage.later, stage.failures) == ([[0, 0, 0]], [ErrorCode.KAFKA_STORAGE_ERROR])
     assert "by the test" in caplog.text
