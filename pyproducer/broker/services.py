@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from pyproducer.broker.authorizer import AclOperation, ResourceType
+from pyproducer.broker.authorizer import CLUSTER_NAME, OPERATION_CODES, OPERATIONS, AclOperation, ResourceType
 from pyproducer.broker.cluster_state import ClusterState
 from pyproducer.broker.config import BrokerConfig
 from pyproducer.broker.listener import EndPoint
@@ -55,6 +55,19 @@ class Services:
     def authorize(self, request: Request, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
         """Return whether the one who sent a request may do this."""
         return self.cluster.authorizer(request.context, operation, resource_type, name)
+
+    def authorize_topic(self, request: Request, operation: AclOperation, name: str) -> bool:
+        """Return whether the one who sent a request may do this with a topic."""
+        return self.cluster.authorizer(request.context, operation, ResourceType.TOPIC, name)
+
+    def authorize_cluster(self, request: Request, operation: AclOperation) -> bool:
+        """Return whether the one who sent a request may do this with the cluster."""
+        return self.cluster.authorizer(request.context, operation, ResourceType.CLUSTER, CLUSTER_NAME)
+
+    def authorized_operations(self, request: Request, resource_type: ResourceType, name: str) -> int:
+        """Return what the one who sent a request may do with a resource, as the bits that answers tell it with."""
+        return sum(1 << OPERATION_CODES[operation] for operation in OPERATIONS[resource_type]
+                   if self.authorize(request, operation, resource_type, name))
 
     def end_points(self, listener_name: str) -> dict[int, tuple[EndPoint, str | None]]:
         """Return the living brokers that have this listener: id to address and rack.

@@ -27,7 +27,6 @@ from pyproducer.protocol.request import AddPartitionsToTxnRequest
 
 _PRODUCER_FENCED_FROM = 2
 _BATCHED_FROM = 4
-_CLUSTER = "kafka-cluster"
 
 
 def handle(services: Services, request: Request) -> Answer:
@@ -38,7 +37,7 @@ def handle(services: Services, request: Request) -> Answer:
                        for name in ("transactional_id", "producer_id", "producer_epoch", "topics")}
         codes = _codes(services, request, {**transaction, "verify_only": False})
         return {"throttle_time_ms": 0, "results_by_topic_v3_and_below": _results(transaction["topics"], codes)}
-    if not services.authorize(request, AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, _CLUSTER):
+    if not services.authorize_cluster(request, AclOperation.CLUSTER_ACTION):
         return error_response(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     return {"throttle_time_ms": 0, "error_code": 0, "results_by_transaction": [
         {"transactional_id": transaction["transactional_id"],

@@ -1,7 +1,7 @@
 """CreatePartitions 0-3: more partitions for topics that exist.
 
-Does:    37 not more than there are, 39 assignment, 42 named twice, 3 unknown, 44 more than 10,000 partitions at once;
-         validate_only.
+Does:    29 without the permission, 37 not more than there are, 39 assignment, 42 named twice, 3 unknown, 44 more than
+         10,000 partitions at once; validate_only.
 Omits:   manual assignments are checked, and do not say who leads.
 
 Road:    KafkaApis -> [CreatePartitions] -> cluster state
@@ -15,6 +15,7 @@ from collections import Counter
 from typing import Any, NamedTuple
 
 from pyproducer.broker.apis.create_topics import MAX_PARTITIONS_PER_REQUEST
+from pyproducer.broker.authorizer import AclOperation
 from pyproducer.broker.request_channel import Request
 from pyproducer.broker.services import Answer, Services
 from pyproducer.broker.unexpected import unexpected
@@ -38,6 +39,8 @@ def handle(services: Services, request: Request) -> Answer:
         if named[name] > 1:
             named[name] = 0  # answered once
             results.append(_result(name, _Refusal(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")))
+        elif named[name] and not services.authorize_topic(request, AclOperation.ALTER, name):
+            results.append(_result(name, _Refusal(ErrorCode.TOPIC_AUTHORIZATION_FAILED, None)))
         elif named[name]:
             try:
                 fault = _fault(services, topic)

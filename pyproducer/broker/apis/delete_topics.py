@@ -1,7 +1,7 @@
 """DeleteTopics 1-6: topics and their files are gone when the answer comes.
 
-Does:    3 unknown name, 100 unknown id, 42 both or neither given, 73 (42 before version 3) when delete.topic.enable is
-         off, 17 internal topics.
+Does:    29 without the permission, 3 unknown name, 100 unknown id, 42 both or neither given, 73 (42 before version 3)
+         when delete.topic.enable is off, 17 internal topics.
 
 Road:    KafkaApis -> [DeleteTopics] -> cluster state
 Thread:  handler threads.
@@ -13,6 +13,7 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
+from pyproducer.broker.authorizer import AclOperation
 from pyproducer.broker.request_channel import Request
 from pyproducer.broker.services import Answer, Services
 from pyproducer.broker.unexpected import unexpected
@@ -59,10 +60,17 @@ def _delete(services: Services, request: Request, name: str | None, topic_id: uu
         topic = cluster.topic_by_id(topic_id)
         if topic is None:
             return _result(ErrorCode.UNKNOWN_TOPIC_ID, None, topic_id)
+        if not _may(services, request, AclOperation.DELETE, topic.name):
+            is_seen = services.authorize_topic(request, AclOperation.DESCRIBE, topic.name)
+            return _result(ErrorCode.TOPIC_AUTHORIZATION_FAILED, topic.name if is_seen else None, topic_id)
     else:
+        if not _may(services, request, AclOperation.DESCRIBE, name):
+            return _result(ErrorCode.TOPIC_AUTHORIZATION_FAILED, name, _ZERO_ID)
         topic = cluster.topic(name)
         if topic is None:
             return _result(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name, _ZERO_ID)
+        if not _may(services, request, AclOperation.DELETE, name):
+            return _result(ErrorCode.TOPIC_AUTHORIZATION_FAILED, name, topic.topic_id)
     if topic.is_internal:
         return _result(ErrorCode.INVALID_TOPIC_EXCEPTION, topic.name, topic.topic_id)
     try:
@@ -70,6 +78,12 @@ def _delete(services: Services, request: Request, name: str | None, topic_id: uu
     except Exception as error:
         return _result(unexpected(request, f"topic {topic.name}", error), topic.name, topic.topic_id)
     return _result(ErrorCode.NONE if deleted else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, topic.name, topic.topic_id)
+
+
+def _may(services: Services, request: Request, operation: AclOperation, name: str) -> bool:
+    """Return whether the asker may do this with a topic; who may delete all topics may."""
+    return (services.authorize_cluster(request, AclOperation.DELETE)
+            or services.authorize_topic(request, operation, name))
 
 
 def _result(error_code: ErrorCode, name: str | None, topic_id: uuid.UUID, message: str | None = None) -> dict[str, Any]:

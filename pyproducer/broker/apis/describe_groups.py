@@ -21,16 +21,14 @@ from pyproducer.protocol.request import DescribeGroupsRequest
 
 _NOT_FOUND_FROM = 6
 _NOT_ASKED = -(2**31)
-# Java AclEntry.supportedOperations(GROUP) as bits: READ 3, DELETE 6, DESCRIBE 8, DESCRIBE_CONFIGS 10, ALTER_CONFIGS 11.
-_ALL_OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
 
 
 def handle(services: Services, request: Request) -> Answer:
     """Answer one DescribeGroups request."""
     data = request.body(DescribeGroupsRequest).data
-    operations = _ALL_OPERATIONS if data.get("include_authorized_operations", False) else _NOT_ASKED
+    is_asked = data.get("include_authorized_operations", False)
     return {"throttle_time_ms": 0, "groups": [
-        _group(services, request, group_id, operations) for group_id in data["groups"]]}
+        _group(services, request, group_id, wants_operations=is_asked) for group_id in data["groups"]]}
 
 
 def error_response(request: Request, error_code: ErrorCode) -> Answer:
@@ -39,7 +37,7 @@ def error_response(request: Request, error_code: ErrorCode) -> Answer:
         _fault(group_id, error_code) for group_id in request.body(DescribeGroupsRequest).data["groups"]]}
 
 
-def _group(services: Services, request: Request, group_id: str, operations: int) -> dict[str, Any]:
+def _group(services: Services, request: Request, group_id: str, *, wants_operations: bool) -> dict[str, Any]:
     if not services.authorize(request, AclOperation.DESCRIBE, ResourceType.GROUP, group_id):
         return _fault(group_id, ErrorCode.GROUP_AUTHORIZATION_FAILED)
     coordinator = services.cluster.group_coordinator
@@ -50,6 +48,8 @@ def _group(services: Services, request: Request, group_id: str, operations: int)
         found = coordinator.describe(group_id)
     except Exception as error:
         return _fault(group_id, unexpected(request, f"group {group_id}", error))
+    operations = (services.authorized_operations(request, ResourceType.GROUP, group_id) if wants_operations
+                  else _NOT_ASKED)
     if found is None:
         answer = _fault(group_id, ErrorCode.NONE)
         answer["group_state"] = "Dead"

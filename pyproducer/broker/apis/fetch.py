@@ -2,8 +2,9 @@
 
 Does:    min_bytes and max_wait_ms without a thread that waits (delayed_operation.py); whole batches, and at least one
          even when it alone is above the limits; a batch that holds the offset comes from its start; fetch.max.bytes;
-         leader epochs (74, 75), 1 out of range, 3 and 100 unknown, 6 with the leader's address (KIP-951);
-         read_committed ends at the last stable offset and lists the aborted transactions to skip.
+         the permission to read a topic (29), for followers that for the cluster; leader epochs (74, 75), 1 out of
+         range, 3 and 100 unknown, 6 with the leader's address (KIP-951); read_committed ends at the last stable offset
+         and lists the aborted transactions to skip.
 Omits:   sessions: a request to open one is answered with session id 0, which clients take as no; a request of a
          session is 70. Preferred replicas, diverging epochs, throttling.
 
@@ -17,6 +18,8 @@ from __future__ import annotations
 import logging
 from typing import Any, NamedTuple
 
+from pyproducer.broker.authorizer import AclOperation
+from pyproducer.broker.cluster_state import TopicState
 from pyproducer.broker.delayed_operation import DelayedOperation
 from pyproducer.broker.partition import Partition
 from pyproducer.broker.request_channel import Request
@@ -71,6 +74,8 @@ class FetchPass:
         self.min_bytes = min(data["min_bytes"], services.config.number("fetch.max.bytes"))
         self._max_bytes = min(data["max_bytes"], services.config.number("fetch.max.bytes"))
         self._committed = data["isolation_level"] == _READ_COMMITTED
+        self._is_denied_follower = _replica_id(data) >= 0 and not services.authorize_cluster(
+            request, AclOperation.CLUSTER_ACTION)
         self._topics = [self._asked_topic(topic) for topic in data["topics"]]
 
     def _asked_topic(self, topic: Struct) -> _AskedTopic:
@@ -84,6 +89,8 @@ class FetchPass:
         partitions = () if found is None else found.partitions
         unknown = (ErrorCode.UNKNOWN_TOPIC_ID if found is None and self._version >= _TOPIC_ID_FROM
                    else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        if self._is_denied(found, key):
+            partitions, unknown = (), ErrorCode.TOPIC_AUTHORIZATION_FAILED
         asked = []
         for partition in topic["partitions"]:
             index = partition["partition"]
@@ -91,6 +98,14 @@ class FetchPass:
                                 partition.get("current_leader_epoch", -1), partition["fetch_offset"],
                                 partition["partition_max_bytes"]))
         return _AskedTopic(key, asked)
+
+    def _is_denied(self, found: TopicState | None, key: dict[str, Any]) -> bool:
+        """Whether nothing may be read: a replica asks for the whole cluster, a consumer for each topic."""
+        request = self._request
+        if _replica_id(request.body(FetchRequest).data) >= 0:
+            return self._is_denied_follower
+        name = key.get("topic", None if found is None else found.name)
+        return name is not None and not self._services.authorize_topic(request, AclOperation.READ, name)
 
     def keys(self) -> list[TopicPartition]:
         """Return the partitions whose appends may complete the request."""
@@ -205,6 +220,12 @@ class DelayedFetch(DelayedOperation):
     def on_complete(self, *, expired: bool) -> None:
         """Answer with what there is now."""
         self._fetch.respond()
+
+
+def _replica_id(data: Struct) -> int:
+    """Return which broker asks, as a follower would; -1 for a consumer."""
+    found: int = data["replica_state"]["replica_id"] if "replica_state" in data else data["replica_id"]
+    return found
 
 
 def handle(services: Services, request: Request) -> Answer:

@@ -2,7 +2,7 @@
 
 Does:    topics (2), all settings; brokers (4, by id or "" for all), the defaults of topics: other settings of a broker
          need a restart and are refused with 42. Kept in the data directory. 40 wrong value or name, 42 twice the same
-         resource or key, or no value, 3 and 17 for topics; validate_only.
+         resource or key, or no value, 29 and 31 without the permission, 3 and 17 for topics; validate_only.
 Omits:   broker loggers (8), client metrics (16), groups (32): 42.
 
 Road:    KafkaApis -> [IncrementalAlterConfigs] -> cluster state -> partition, log
@@ -16,13 +16,14 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from pyproducer.broker.apis.describe_configs import BROKER, TOPIC
+from pyproducer.broker.apis.describe_configs import BROKER, TOPIC, configs_denial
+from pyproducer.broker.authorizer import AclOperation
 from pyproducer.broker.config import LIST_CONFIG, BrokerConfig, value_text
 from pyproducer.broker.request_channel import Request
 from pyproducer.broker.services import Answer, Services
 from pyproducer.broker.topic_config import topic_config
 from pyproducer.broker.unexpected import unexpected
-from pyproducer.common.error_codes import ErrorCode
+from pyproducer.common.error_codes import ERRORS, ErrorCode
 from pyproducer.common.errors import ConfigError
 from pyproducer.common.topic_name import topic_name_fault
 from pyproducer.protocol.request import IncrementalAlterConfigsRequest
@@ -45,6 +46,10 @@ def handle(services: Services, request: Request) -> Answer:
         if named[resource["resource_type"], resource["resource_name"]] > 1:
             fault: _Refusal | None = _Refusal(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
         else:
+            denial = configs_denial(services, request, AclOperation.ALTER_CONFIGS, resource)
+            if denial is not ErrorCode.NONE:
+                responses.append(_response(resource, _Refusal(denial, ERRORS[denial].sentence)))
+                continue
             try:
                 fault = _alter(services, resource, validate_only=data["validate_only"])
             except Exception as error:

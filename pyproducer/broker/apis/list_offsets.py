@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from pyproducer.broker.authorizer import AclOperation
 from pyproducer.broker.partition import Partition
 from pyproducer.broker.request_channel import Request
 from pyproducer.broker.services import Answer, Services
@@ -53,11 +54,14 @@ def handle(services: Services, request: Request) -> Answer:
     topics = []
     for topic in data["topics"]:
         answers = []
+        is_denied = not services.authorize_topic(request, AclOperation.DESCRIBE, topic["name"])
         for asked in topic["partitions"]:
             partition = services.cluster.partition(topic["name"], asked["partition_index"])
             timestamp: int = asked["timestamp"]
             error_code, found = ErrorCode.NONE, _NOTHING
-            if partition is None:
+            if is_denied:
+                error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            elif partition is None:
                 error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             elif timestamp < 0 and _FIRST_VERSION.get(timestamp, version + 1) > version:
                 error_code = ErrorCode.UNSUPPORTED_VERSION

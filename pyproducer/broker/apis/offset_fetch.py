@@ -40,7 +40,7 @@ def handle(services: Services, request: Request) -> Answer:
             try:
                 error_code = _group_fault(services, request, group_id)
                 if error_code is ErrorCode.NONE:
-                    topics = _offsets(services, group_id, group["topics"], require_stable=require_stable)
+                    topics = _offsets(services, request, group_id, group["topics"], require_stable=require_stable)
             except Exception as error:
                 error_code = unexpected(request, f"group {group_id}", error)
             groups.append({"group_id": group_id, "error_code": error_code, "topics": topics})
@@ -48,7 +48,7 @@ def handle(services: Services, request: Request) -> Answer:
     error_code = _group_fault(services, request, data["group_id"])
     if error_code is not ErrorCode.NONE:
         return error_response(request, error_code)
-    topics = _offsets(services, data["group_id"], data["topics"], require_stable=require_stable)
+    topics = _offsets(services, request, data["group_id"], data["topics"], require_stable=require_stable)
     return {"throttle_time_ms": 0, "error_code": 0, "topics": topics}
 
 
@@ -72,7 +72,7 @@ def _group_fault(services: Services, request: Request, group_id: str) -> ErrorCo
     return services.cluster.group_coordinator.check(group_id, services.node_id)
 
 
-def _offsets(services: Services, group_id: str, topics: Sequence[Struct] | None, *,
+def _offsets(services: Services, request: Request, group_id: str, topics: Sequence[Struct] | None, *,
              require_stable: bool) -> list[dict[str, Any]]:
     committed, pending = services.cluster.group_coordinator.fetch_offsets(group_id)
     if topics is None:
@@ -84,6 +84,11 @@ def _offsets(services: Services, group_id: str, topics: Sequence[Struct] | None,
         asked = [(topic["name"], topic["partition_indexes"]) for topic in topics]
     answers = []
     for name, partition_indexes in asked:
+        if not services.authorize_topic(request, AclOperation.DESCRIBE, name):
+            if topics is not None:  # among all topics it is left out
+                answers.append({"name": name, "partitions": [
+                    _partition(index, _NEVER, ErrorCode.TOPIC_AUTHORIZATION_FAILED) for index in partition_indexes]})
+            continue
         partitions = []
         for index in partition_indexes:
             topic_partition = TopicPartition(name, index)

@@ -1,12 +1,12 @@
 """Produce 3-13: append one batch to each partition named.
 
 Does:    Kafka's checks in Kafka's order (record/validation.py), duplicates and sequences of idempotent producers
-         (storage/producer_state.py), acks 0, 1 and -1 (others: 21), LogAppendTime, max.message.bytes (10),
-         topic ids from 13 (100 when unknown), record_errors (KIP-467), the leader's address when this node does not
-         lead (KIP-951, from 10). acks=0 has no response: nothing is written, or the connection is closed when a
-         partition had an error. 0-2 are advertised and refused, as Kafka does (KAFKA-18659).
-         Records of a transaction need the permission for its id (53) and a partition that is in it (48, from 11 120);
-         from 12 on the partition is taken in here (Transactions V2).
+         (storage/producer_state.py), acks 0, 1 and -1 (others: 21), LogAppendTime, max.message.bytes (10), topic ids
+         from 13 (100 when unknown), record_errors (KIP-467), the leader's address when this node does not lead
+         (KIP-951, from 10). acks=0 has no response: nothing is written, or the connection is closed when a partition
+         had an error. 0-2 are advertised and refused, as Kafka does (KAFKA-18659). Topics need the permission to write
+         (29). Records of a transaction need that for its id (53) and a partition that is in it (48, from 11 120); from
+         12 on the partition is taken in here (Transactions V2).
 Omits:   there is one replica, so acks -1 is acks 1 and timeout_ms has nothing to wait for.
 
 Road:    KafkaApis -> [Produce] -> partition -> log
@@ -65,13 +65,17 @@ def _append_all(services: Services, request: Request, data: Struct, guard: Appen
         found = services.cluster.topic_by_id(topic_data["topic_id"]) if version >= _TOPIC_ID_FROM else (
             services.cluster.topic(topic_data["name"]))
         partitions: tuple[Partition, ...] = _NOTHING if found is None else found.partitions
+        name: str | None = topic_data["name"] if version < _TOPIC_ID_FROM else None if found is None else found.name
+        is_denied = name is not None and not services.authorize_topic(request, AclOperation.WRITE, name)
         unknown = (ErrorCode.UNKNOWN_TOPIC_ID if found is None and version >= _TOPIC_ID_FROM
                    else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         answers: list[dict[str, Any]] = []
         for partition_data in topic_data["partition_data"]:
             index: int = partition_data["index"]
             partition = partitions[index] if 0 <= index < len(partitions) else None
-            if partition is None:
+            if is_denied:
+                answer = _error(index, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            elif partition is None:
                 answer = _error(index, unknown)
             elif not -1 <= acks <= 1:
                 answer = _error(index, ErrorCode.INVALID_REQUIRED_ACKS)
