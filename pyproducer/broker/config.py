@@ -38,6 +38,8 @@ _BROKER_ROWS = (
     ConfigRow("num.io.threads", int, 8, "Request handler threads", 1),
     ConfigRow("queued.max.requests", int, 500, "Requests that wait for a handler before processors block", 1),
     ConfigRow("socket.request.max.bytes", int, 100 * 1024 * 1024, "Largest request", 1),
+    # Ours: an element may be two bytes on the wire, and costs ten microseconds and hundreds of bytes.
+    ConfigRow("socket.request.max.elements", int, 100_000, "Most topics, partitions, keys, ... of one request", 1),
     ConfigRow("socket.send.buffer.bytes", int, 100 * 1024, "SO_SNDBUF of accepted sockets; -1 is the system's", -1),
     ConfigRow("socket.receive.buffer.bytes", int, 100 * 1024, "SO_RCVBUF of accepted sockets; -1 is the system's", -1),
     ConfigRow("socket.listen.backlog.size", int, 50, "Connections the system queues before accept", 1),

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pyproducer.protocol.buffer import Buffer
+from pyproducer.protocol.buffer import Buffer, ByteReader
 from pyproducer.protocol.header import RequestHeader, build_response
 from pyproducer.protocol.request import AbstractRequest
 from pyproducer.protocol.request_context import RequestContext
@@ -27,16 +27,26 @@ T = TypeVar("T", bound=AbstractRequest)
 
 
 class Request:
-    """One parsed request, with the way back to the connection it came from."""
+    """One request, with the way back to the connection it came from.
 
-    __slots__ = ("_body", "api_key", "context", "processor", "size_bytes", "start_ms", "story")
+    Args:
+        processor: Where its connection lives.
+        context: Its header, and who sent it.
+        body: What it says, where that is known already.
+        reader: Stands at its body, which a handler reads.
+        size_bytes: The frame, without its size.
+        start_ms: When it came, monotonic.
+    """
 
-    def __init__(self, *, processor: int, context: RequestContext, body: AbstractRequest, size_bytes: int,
-                 start_ms: int) -> None:
+    __slots__ = ("_body", "_reader", "api_key", "context", "processor", "size_bytes", "start_ms", "story")
+
+    def __init__(self, *, processor: int, context: RequestContext, body: AbstractRequest | None = None,
+                 reader: ByteReader | None = None, size_bytes: int, start_ms: int) -> None:
         self.processor = processor
         self.context = context
-        self.api_key = body.api_key
+        self.api_key = context.api_key
         self._body = body
+        self._reader = reader
         self.size_bytes = size_bytes
         self.start_ms = start_ms
         self.story: Any = None  # the fault that was scripted for this request, once it is chosen; faults.py owns it
@@ -45,6 +55,16 @@ class Request:
     def header(self) -> RequestHeader:
         """The request's header as it was sent."""
         return self.context.header
+
+    def read_body(self) -> None:
+        """Read the body, on the handler's thread; no effect when that was done.
+
+        Raises:
+            InvalidRequestError: It is malformed, or names too many things. Unknown.
+        """
+        reader, self._reader = self._reader, None
+        if reader is not None:
+            self._body = self.context.parse_request(reader).request
 
     def body(self, expected: type[T]) -> T:
         """Return the body, which must be of the type that the caller handles.
@@ -59,6 +79,8 @@ class Request:
     @property
     def any_body(self) -> AbstractRequest:
         """The body, whatever it is; faults.py replaces it when a request is to be handled in part."""
+        if self._body is None:
+            raise TypeError("The request's body has not been read")
         return self._body
 
     @any_body.setter
@@ -68,7 +90,7 @@ class Request:
     @property
     def data(self) -> Struct:
         """The fields of the body, whatever it is."""
-        return self._body.data
+        return self.any_body.data
 
 
 @dataclass(frozen=True)
