@@ -64,6 +64,8 @@ def topic_config(overrides: Mapping[str, str | None], defaults: BrokerConfig) ->
         timestamp_after_max_ms=number("message.timestamp.after.max.ms"),
         is_compacted="compact" in policies,
         is_strict=strict_checks,
+        # Compressed records may not hold more than the largest request could have brought as they are.
+        max_expanded_bytes=defaults.number("socket.request.max.bytes"),
         reads_records=strict_checks)
     log = LogConfig(
         segment_bytes=number("segment.bytes"), segment_ms=number("segment.ms"),

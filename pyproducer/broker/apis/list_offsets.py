@@ -25,6 +25,7 @@ from pyproducer.broker.unexpected import unexpected
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.protocol.request import ListOffsetsRequest
 from pyproducer.record.batch_reader import Record, read_batches
+from pyproducer.record.expansion import EXPANSION, ExpansionBusyError
 
 LATEST = -1
 EARLIEST = -2
@@ -70,6 +71,8 @@ def handle(services: Services, request: Request) -> Answer:
                     error_code = partition.check_leader(services.node_id, asked.get("current_leader_epoch", -1))
                     if error_code is ErrorCode.NONE:
                         found = _find(partition, timestamp, committed=committed)
+                except ExpansionBusyError:  # clients ask again
+                    error_code = ErrorCode.OFFSET_NOT_AVAILABLE
                 except Exception as error:
                     error_code = unexpected(request, partition.topic_partition, error)
             answers.append(_answer(asked["partition_index"], error_code, found, version))
@@ -118,9 +121,10 @@ def _first_record(log: Log, header: BatchHeader, timestamp: int) -> _Found:
     data = log.read(header.base_offset, header.size_bytes, at_least_one=True)
     record: Record
     for batch in read_batches(data):
-        for record in batch:
-            if record.timestamp >= timestamp:
-                return _Found(record.timestamp, record.offset, header.partition_leader_epoch)
+        with EXPANSION.expanded(batch) as expanded:
+            for record in batch.decoded(expanded):
+                if record.timestamp >= timestamp:
+                    return _Found(record.timestamp, record.offset, header.partition_leader_epoch)
         # The header promises a timestamp that no record has (possible without strict checks): the last offset
         # is what Kafka's index has for such a batch.
         return _Found(header.max_timestamp, header.last_offset, header.partition_leader_epoch)

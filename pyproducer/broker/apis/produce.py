@@ -29,6 +29,7 @@ from pyproducer.broker.unexpected import unexpected
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.protocol.request import ProduceRequest
 from pyproducer.protocol.schema import Struct
+from pyproducer.record.expansion import Allowance
 from pyproducer.record.layout import ATTRIBUTES_OFFSET, TRANSACTIONAL_MASK, Buffer
 
 _logger = logging.getLogger(__name__)
@@ -57,6 +58,7 @@ def _append_all(services: Services, request: Request, data: Struct, guard: Appen
     acks = data["acks"]
     timestamp_ms = services.clock.timestamp_ms()
     node_id = services.node_id
+    allowance = Allowance(request.size_bytes)
     failed = False
     leaders: set[int] = set()
     responses: list[dict[str, Any]] = []
@@ -85,7 +87,8 @@ def _append_all(services: Services, request: Request, data: Struct, guard: Appen
                 answer = _not_leader(index, partition.leadership, version)
                 leaders.add(partition.leadership.leader_id)
             else:
-                answer = _append(services, request, partition, partition_data["records"], timestamp_ms, guard)
+                answer = _append(services, request, partition, partition_data["records"], timestamp_ms, guard,
+                                 allowance)
             failed |= answer["error_code"] != 0
             answers.append(answer)
         topic["partition_responses"] = answers
@@ -115,12 +118,12 @@ def error_response(request: Request, error_code: ErrorCode) -> Answer:
 
 
 def _append(services: Services, request: Request, partition: Partition, records: Buffer | None, timestamp_ms: int,
-            guard: AppendGuard | None) -> dict[str, Any]:
+            guard: AppendGuard | None, allowance: Allowance) -> dict[str, Any]:
     index = partition.topic_partition.partition
     try:
         fault = None if guard is None else guard.check_batch(partition, records)
         result = fault or partition.append(records, produce_version=request.header.api_version,
-                                           timestamp_ms=timestamp_ms)
+                                           timestamp_ms=timestamp_ms, allowance=allowance)
     except Exception as error:  # the others of the request may be stored already
         return _error(index, unexpected(request, partition.topic_partition, error))
     log_start_offset = partition.log.log_start_offset
