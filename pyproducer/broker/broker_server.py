@@ -16,7 +16,7 @@ from pyproducer.broker.handler_pool import KafkaRequestHandlerPool
 from pyproducer.broker.kafka_apis import KafkaApis
 from pyproducer.broker.listener import EndPoint
 from pyproducer.broker.processor import ApiGate
-from pyproducer.broker.request_channel import RequestChannel
+from pyproducer.broker.request_channel import RequestChannel, ResponseMemory
 from pyproducer.broker.socket_server import SocketServer
 
 _logger = logging.getLogger(__name__)
@@ -34,7 +34,8 @@ class BrokerServer:
         self.node_id = node_id
         self._cluster = cluster
         self._config = config = config or cluster.config
-        self.channel = RequestChannel(config.number("queued.max.requests"))
+        self.channel = RequestChannel(config.number("queued.max.requests"), ResponseMemory(
+            config.number("queued.max.response.bytes"), config.number("num.io.threads")))
         self.apis = KafkaApis(node_id, cluster, self.channel, cluster.clock)
         self.socket_server = SocketServer(node_id, end_points, config, self.channel, ApiGate(self.apis.is_supported),
                                           cluster.clock)

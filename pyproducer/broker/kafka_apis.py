@@ -122,8 +122,9 @@ class KafkaApis:
         self._cluster = cluster
         advertised = {int(api_key): api_key.advertised_range for api_key in HANDLERS
                       if api_key.advertised_range is not None}
-        self.services = Services(node_id, cluster, cluster.config, clock, self.respond_later,
-                                 AdvertisedApis(node_id, advertised, cluster.api_versions))
+        self.services = Services(
+            node_id, cluster, cluster.config, clock, self.respond_later,
+            AdvertisedApis(node_id, advertised, cluster.api_versions), channel.responses.room_bytes)
         self._fault_rules = cluster.fault_rules
         self._faults = Faults(cluster.fault_rules, self.services, channel, cluster.timer, self._send)
         self._quotas = client_quotas(cluster.config)
@@ -153,7 +154,7 @@ class KafkaApis:
             self.respond(request, handler.error_response(request, ErrorCode.UNKNOWN_SERVER_ERROR))
 
     def respond_later(self, request: Request, answer: Answer) -> None:
-        """Answer a request whose handler returned LATER; a failure must not reach who completed it, another request."""
+        """Answer a request whose handler returned LATER; a failure must not reach the request that completed it."""
         try:
             self.respond(request, answer)
         except Exception as error:

@@ -16,7 +16,7 @@ from pyproducer.broker.authorizer import CLUSTER_NAME, OPERATION_CODES, OPERATIO
 from pyproducer.broker.cluster_state import ClusterState
 from pyproducer.broker.config import BrokerConfig
 from pyproducer.broker.listener import EndPoint
-from pyproducer.broker.request_channel import Request
+from pyproducer.broker.request_channel import Request, ResponseMemory
 from pyproducer.common.clock import Clock
 from pyproducer.protocol.apis import VersionRange
 
@@ -43,6 +43,7 @@ class Services:
         clock: The clocks.
         respond: Answers a request whose handler returned LATER; any thread, once per request.
         advertised_apis: What ApiVersions tells: number to range.
+        response_room_bytes: Asks how large a response may be now.
     """
 
     node_id: int
@@ -51,6 +52,7 @@ class Services:
     clock: Clock
     respond: Callable[[Request, Answer], None]
     advertised_apis: Mapping[int, VersionRange]
+    response_room_bytes: Callable[[], int] = ResponseMemory().room_bytes
 
     def authorize(self, request: Request, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
         """Return whether the one who sent a request may do this."""

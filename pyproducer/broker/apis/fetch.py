@@ -1,7 +1,8 @@
 """Fetch 4-18: batches from partition leaders, waiting for them when there are none yet.
 
 Does:    min_bytes and max_wait_ms without a thread that waits (delayed_operation.py); whole batches, and at least one
-         even when it alone is above the limits; a batch that holds the offset comes from its start; fetch.max.bytes;
+         even when it alone is above the limits; a batch that holds the offset comes from its start; fetch.max.bytes,
+         and less where large responses wait to be read (queued.max.response.bytes);
          the permission to read a topic (29), for followers that for the cluster; leader epochs (74, 75), 1 out of
          range, 3 and 100 unknown, 6 with the leader's address (KIP-951); read_committed ends at the last stable offset
          and lists the aborted transactions to skip.
@@ -128,7 +129,7 @@ class FetchPass:
 
     def read(self) -> _Read:
         """Read all partitions and build the response."""
-        left_bytes = max(self._max_bytes, 0)
+        left_bytes = max(min(self._max_bytes, self._services.response_room_bytes()), 0)
         total_bytes = 0
         has_error = False
         leaders: set[int] = set()
