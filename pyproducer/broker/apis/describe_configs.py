@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from pyproducer.broker.apis.answer_size import AnswerSize
 from pyproducer.broker.authorizer import AclOperation
 from pyproducer.broker.config_entries import ConfigEntry, broker_entries, cluster_entries, topic_entries
 from pyproducer.broker.request_channel import Request
@@ -36,7 +37,11 @@ def handle(services: Services, request: Request) -> Answer:
     with_synonyms = data["include_synonyms"]
     with_documentation = data.get("include_documentation", False)
     results = []
+    size = AnswerSize()
     for resource in data["resources"]:
+        if size.is_full:
+            results.append(_refused(resource, ErrorCode.POLICY_VIOLATION, "Excessively large answer."))
+            continue
         try:
             found = _denial(services, request, resource) or _entries(services, resource)
         except Exception as error:
@@ -45,6 +50,7 @@ def handle(services: Services, request: Request) -> Answer:
         if isinstance(found, tuple):
             results.append(_refused(resource, *found))
             continue
+        size.add(len(found))
         keys = resource["configuration_keys"]
         wanted = None if not keys else set(keys)  # no keys are all keys, as in Kafka
         results.append({

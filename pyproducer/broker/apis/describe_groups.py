@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from pyproducer.broker.apis.answer_size import AnswerSize
 from pyproducer.broker.authorizer import AclOperation, ResourceType
 from pyproducer.broker.request_channel import Request
 from pyproducer.broker.services import Answer, Services
@@ -27,8 +28,13 @@ def handle(services: Services, request: Request) -> Answer:
     """Answer one DescribeGroups request."""
     data = request.body(DescribeGroupsRequest).data
     is_asked = data.get("include_authorized_operations", False)
-    return {"throttle_time_ms": 0, "groups": [
-        _group(services, request, group_id, wants_operations=is_asked) for group_id in data["groups"]]}
+    groups = []
+    size = AnswerSize()
+    for group_id in data["groups"]:
+        groups.append(_fault(group_id, ErrorCode.POLICY_VIOLATION) if size.is_full
+                      else _group(services, request, group_id, wants_operations=is_asked))
+        size.add(len(groups[-1]["members"]))
+    return {"throttle_time_ms": 0, "groups": groups}
 
 
 def error_response(request: Request, error_code: ErrorCode) -> Answer:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from pyproducer.broker.apis.answer_size import AnswerSize
 from pyproducer.broker.authorizer import AclOperation, ResourceType
 from pyproducer.broker.request_channel import Request
 from pyproducer.broker.services import Answer, Services
@@ -25,6 +26,7 @@ _NO_OFFSET = -1
 def handle(services: Services, request: Request) -> Answer:
     """Answer one DescribeProducers request."""
     topics = []
+    size = AnswerSize()
     for topic in request.body(DescribeProducersRequest).data["topics"]:
         name = topic["name"]
         # As measured: Kafka's words where the topic as a whole is refused, none where it is the partition.
@@ -34,7 +36,7 @@ def handle(services: Services, request: Request) -> Answer:
         elif services.cluster.topic(name) is None:
             refusal = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         topics.append({"name": name, "partitions": [
-            _partition(services, request, name, index) if refusal is ErrorCode.NONE
+            _partition(services, request, name, index, size) if refusal is ErrorCode.NONE
             else _fault(index, refusal, ERRORS[refusal].sentence) for index in topic["partition_indexes"]]})
     return {"throttle_time_ms": 0, "topics": topics}
 
@@ -47,9 +49,13 @@ def error_response(request: Request, error_code: ErrorCode) -> Answer:
         for topic in request.body(DescribeProducersRequest).data["topics"]]}
 
 
-def _partition(services: Services, request: Request, topic: str, index: int) -> dict[str, Any]:
+def _partition(services: Services, request: Request, topic: str, index: int, size: AnswerSize) -> dict[str, Any]:
+    if size.is_full:
+        return _fault(index, ErrorCode.POLICY_VIOLATION, None)
     try:
-        return _active_producers(services, topic, index)
+        found = _active_producers(services, topic, index)
+        size.add(len(found["active_producers"]))
+        return found
     except Exception as error:
         return _fault(index, unexpected(request, f"{topic}-{index}", error), None)
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from pyproducer.broker.apis.answer_size import AnswerSize
 from pyproducer.broker.authorizer import AclOperation, ResourceType
 from pyproducer.broker.coordinator.group.offsets import CommittedOffset
 from pyproducer.broker.request_channel import Request
@@ -35,14 +36,16 @@ def handle(services: Services, request: Request) -> Answer:
     require_stable = bool(data.get("require_stable", False))
     if request.header.api_version >= _SEVERAL_FROM:
         groups = []
+        size = AnswerSize()
         for group in data["groups"]:
             group_id, topics = group["group_id"], []
             try:
-                error_code = _group_fault(services, request, group_id)
+                error_code = ErrorCode.POLICY_VIOLATION if size.is_full else _group_fault(services, request, group_id)
                 if error_code is ErrorCode.NONE:
                     topics = _offsets(services, request, group_id, group["topics"], require_stable=require_stable)
             except Exception as error:
                 error_code = unexpected(request, f"group {group_id}", error)
+            size.add(sum(len(topic["partitions"]) for topic in topics))
             groups.append({"group_id": group_id, "error_code": error_code, "topics": topics})
         return {"throttle_time_ms": 0, "groups": groups}
     error_code = _group_fault(services, request, data["group_id"])
