@@ -16,6 +16,7 @@ from pathlib import Path
 from pyproducer.broker.broker_server import BrokerServer
 from pyproducer.broker.cluster_state import ClusterState
 from pyproducer.broker.config import BrokerConfig
+from pyproducer.broker.descriptors import raise_descriptor_limit
 from pyproducer.broker.listener import EndPoint, parse_listeners
 from pyproducer.broker.nodes import Nodes
 from pyproducer.broker.observations import RequestLog
@@ -84,11 +85,12 @@ class InProcessCluster:
         self._nodes: Nodes | None = None
 
     def start(self) -> None:
-        """Open the logs and listen.
+        """Open the logs and listen; the process may open as many files as the system allows from now on.
 
         Raises:
             ConfigError: The data directory is in use or a listener's address is; nothing is left running.
         """
+        raise_descriptor_limit()
         directory = self._options.data_dir
         self.data_dir = Path(tempfile.mkdtemp(prefix="pyproducer-broker-") if directory is None else directory)
         try:

@@ -8,7 +8,7 @@ Source:  the constructor arguments of Java KafkaApis (4.1).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
@@ -16,6 +16,7 @@ from pyproducer.broker.authorizer import CLUSTER_NAME, OPERATION_CODES, OPERATIO
 from pyproducer.broker.cluster_state import ClusterState
 from pyproducer.broker.config import BrokerConfig
 from pyproducer.broker.listener import EndPoint
+from pyproducer.broker.refusal_log import RefusalLog
 from pyproducer.broker.request_channel import Request, ResponseMemory
 from pyproducer.common.clock import Clock
 from pyproducer.protocol.apis import VersionRange
@@ -44,6 +45,7 @@ class Services:
         respond: Answers a request whose handler returned LATER; any thread, once per request.
         advertised_apis: What ApiVersions tells: number to range.
         response_room_bytes: Asks how large a response may be now.
+        refusals: Where refused batches are told.
     """
 
     node_id: int
@@ -53,6 +55,7 @@ class Services:
     respond: Callable[[Request, Answer], None]
     advertised_apis: Mapping[int, VersionRange]
     response_room_bytes: Callable[[], int] = ResponseMemory().room_bytes
+    refusals: RefusalLog = field(default_factory=RefusalLog)
 
     def authorize(self, request: Request, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
         """Return whether the one who sent a request may do this."""

@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import logging
 
+from pyproducer.broker.descriptors import reason
 from pyproducer.broker.request_channel import Request
 from pyproducer.common.error_code import ErrorCode
+from pyproducer.common.error_codes import ERRORS
 
 _logger = logging.getLogger(__name__)
 
@@ -29,4 +31,13 @@ def unexpected(request: Request, thing: object, error: Exception) -> ErrorCode:
     _logger.error("Error when handling %s of a request: clientId=%s, correlationId=%d, api=%s, version=%d", thing,
                   request.header.client_id, request.header.correlation_id, request.api_key.title,
                   request.header.api_version, exc_info=error)
-    return ErrorCode.KAFKA_STORAGE_ERROR if isinstance(error, OSError) else ErrorCode.UNKNOWN_SERVER_ERROR
+    if not isinstance(error, OSError):
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+    _logger.error("The cause is: %s", reason(error))
+    return ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def message_of(error_code: ErrorCode, error: Exception) -> str:
+    """Return a code's sentence, with what the operating system said."""
+    sentence = ERRORS[error_code].sentence
+    return f"{sentence} {reason(error)}" if isinstance(error, OSError) else sentence

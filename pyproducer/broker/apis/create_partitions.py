@@ -18,7 +18,7 @@ from pyproducer.broker.apis.create_topics import MAX_PARTITIONS_PER_REQUEST
 from pyproducer.broker.authorizer import AclOperation
 from pyproducer.broker.request_channel import Request
 from pyproducer.broker.services import Answer, Services
-from pyproducer.broker.unexpected import unexpected
+from pyproducer.broker.unexpected import message_of, unexpected
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.protocol.request import CreatePartitionsRequest
 from pyproducer.protocol.schema import Struct
@@ -48,7 +48,8 @@ def handle(services: Services, request: Request) -> Answer:
                         not services.cluster.create_partitions(name, topic["count"])):
                     fault = _fault(services, topic)  # another handler was faster; it says so
             except Exception as error:
-                fault = _Refusal(unexpected(request, f"topic {name}", error), None)
+                code = unexpected(request, f"topic {name}", error)
+                fault = _Refusal(code, message_of(code, error))
             results.append(_result(name, fault))
     return {"throttle_time_ms": 0, "results": results}
 

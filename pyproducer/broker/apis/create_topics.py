@@ -23,8 +23,8 @@ from pyproducer.broker.request_channel import Request
 from pyproducer.broker.services import Answer, Services
 from pyproducer.broker.topic_config import TopicConfig, topic_config
 from pyproducer.broker.topic_name import collides
-from pyproducer.broker.unexpected import unexpected
-from pyproducer.common.error_codes import ERRORS, ErrorCode
+from pyproducer.broker.unexpected import message_of, unexpected
+from pyproducer.common.error_codes import ErrorCode
 from pyproducer.common.errors import ConfigError
 from pyproducer.common.topic_name import topic_name_fault
 from pyproducer.protocol.request import CreateTopicsRequest
@@ -67,7 +67,7 @@ def handle(services: Services, request: Request) -> Answer:
                     services, request, topic, validate_only=data["validate_only"]))
             except Exception as error:
                 code = unexpected(request, f"topic {name}", error)
-                results.append(_refused(name, _Refusal(code, ERRORS[code].sentence)))
+                results.append(_refused(name, _Refusal(code, message_of(code, error))))
     return {"throttle_time_ms": 0, "topics": results}
 
 

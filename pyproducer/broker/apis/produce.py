@@ -16,7 +16,6 @@ Source:  Java KafkaApis.handleProduceRequest, ReplicaManager.appendRecords (4.1)
 
 from __future__ import annotations
 
-import logging
 from typing import Any
 
 from pyproducer.broker.authorizer import AclOperation, ResourceType
@@ -32,7 +31,6 @@ from pyproducer.protocol.schema import Struct
 from pyproducer.record.expansion import Allowance
 from pyproducer.record.layout import ATTRIBUTES_OFFSET, TRANSACTIONAL_MASK, Buffer
 
-_logger = logging.getLogger(__name__)
 _TOPIC_ID_FROM = 13
 _CURRENT_LEADER_FROM = 10
 _NOTHING: tuple[()] = ()
@@ -132,7 +130,8 @@ def _append(services: Services, request: Request, partition: Partition, records:
         return {"index": index, "error_code": 0, "base_offset": result.base_offset,
                 "log_append_time_ms": result.log_append_time_ms, "log_start_offset": log_start_offset,
                 "record_errors": _NOTHING, "error_message": None}
-    _logger.info("Refused a batch for %s with %s: %s", partition.topic_partition, result.error_code.name, result.why)
+    services.refusals.refused(partition.topic_partition, request.header.client_id, result.error_code, result.why,
+                              now_ms=services.clock.now_ms())
     answer = _error(index, result.error_code, log_start_offset if result.tells_log_start_offset else -1)
     answer["error_message"] = result.error_message
     answer["record_errors"] = [
