@@ -15,11 +15,12 @@ from typing import Any
 from pyproducer.broker.authorizer import CLUSTER_NAME, OPERATION_CODES, OPERATIONS, AclOperation, ResourceType
 from pyproducer.broker.cluster_state import ClusterState
 from pyproducer.broker.config import BrokerConfig
-from pyproducer.broker.listener import EndPoint
+from pyproducer.broker.listener import ALL_ADDRESSES, EndPoint
 from pyproducer.broker.refusal_log import RefusalLog
 from pyproducer.broker.request_channel import Request, ResponseMemory
 from pyproducer.common.clock import Clock
 from pyproducer.protocol.apis import VersionRange
+from pyproducer.protocol.request_context import RequestContext
 
 
 class Outcome(Enum):
@@ -74,16 +75,24 @@ class Services:
         return sum(1 << OPERATION_CODES[operation] for operation in OPERATIONS[resource_type]
                    if self.authorize(request, operation, resource_type, name))
 
-    def end_points(self, listener_name: str) -> dict[int, tuple[EndPoint, str | None]]:
-        """Return the living brokers that have this listener: id to address and rack.
+    def end_points(self, context: RequestContext) -> dict[int, tuple[EndPoint, str | None]]:
+        """Return the living brokers that have a request's listener: id to address and rack.
 
-        A client is told the addresses of the listener that it came in by, and of no other.
+        A client is told the addresses of the listener that it came in by, and of no other. Of brokers that listen on
+        all addresses of the machine and advertise none it is the one by which it has come itself.
         """
-        return {node_id: (broker.end_points[listener_name], broker.rack)
-                for node_id, broker in self.cluster.brokers.items() if listener_name in broker.end_points}
+        listener_name = context.listener_name
+        found = {}
+        for node_id, broker in self.cluster.brokers.items():
+            end_point = broker.end_points.get(listener_name)
+            if end_point is not None:
+                if end_point.host in ALL_ADDRESSES:
+                    end_point = end_point._replace(host=context.local_host)
+                found[node_id] = (end_point, broker.rack)
+        return found
 
-    def node_end_points(self, listener_name: str, node_ids: set[int]) -> list[dict[str, Any]]:
+    def node_end_points(self, context: RequestContext, node_ids: set[int]) -> list[dict[str, Any]]:
         """Return the addresses of some nodes as Produce and Fetch responses name new leaders (KIP-951)."""
-        end_points = self.end_points(listener_name)
+        end_points = self.end_points(context)
         return [{"node_id": node_id, "host": end_points[node_id][0].host, "port": end_points[node_id][0].port,
                  "rack": end_points[node_id][1]} for node_id in sorted(node_ids) if node_id in end_points]

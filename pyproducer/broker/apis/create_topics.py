@@ -21,7 +21,7 @@ from pyproducer.broker.authorizer import AclOperation
 from pyproducer.broker.config_entries import topic_entries
 from pyproducer.broker.request_channel import Request
 from pyproducer.broker.services import Answer, Services
-from pyproducer.broker.topic_config import TopicConfig, topic_config
+from pyproducer.broker.topic_config import TopicConfig, error_text, topic_config
 from pyproducer.broker.topic_name import collides
 from pyproducer.broker.unexpected import message_of, unexpected
 from pyproducer.common.error_codes import ErrorCode
@@ -149,7 +149,7 @@ def _create(services: Services, request: Request, topic: Struct, *, validate_onl
                 return _refused(name, _Refusal(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists."))
             config, topic_id = created.config, created.topic_id
     except ConfigError as error:
-        return _refused(name, _Refusal(ErrorCode.INVALID_CONFIG, str(error)))
+        return _refused(name, _Refusal(ErrorCode.INVALID_CONFIG, error_text(error)))
     result: dict[str, Any] = {"name": name, "error_code": 0, "error_message": None, "num_partitions": count,
                               "replication_factor": 1, "topic_id": topic_id}
     if request.header.api_version < _CONFIGS_FROM:

@@ -31,7 +31,7 @@ def handle(services: Services, request: Request) -> Answer:
                                                                 "but we wanted an endpoint of type CONTROLLER")
         return _refused(ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"Unsupported endpoint type {endpoint_type}")
     brokers = []
-    for node_id, (end_point, rack) in sorted(services.end_points(request.context.listener_name).items()):
+    for node_id, (end_point, rack) in sorted(services.end_points(request.context).items()):
         broker = {"broker_id": node_id, "host": end_point.host, "port": end_point.port, "rack": rack}
         if request.header.api_version >= 2:
             broker["is_fenced"] = False

@@ -149,7 +149,7 @@ class FetchPass:
             responses.append({**topic.key, "partitions": answers})
         body: dict[str, Any] = {"throttle_time_ms": 0, "error_code": 0, "responses": responses}
         if leaders and self._version >= _NODE_ENDPOINTS_FROM:
-            body["node_endpoints"] = self._services.node_end_points(self._request.context.listener_name, leaders)
+            body["node_endpoints"] = self._services.node_end_points(self._request.context, leaders)
         return _Read(body, total_bytes, has_error)
 
     def _read_one(self, asked: _Asked, left_bytes: int, *, at_least_one: bool, leaders: set[int]) -> dict[str, Any]:

@@ -97,7 +97,7 @@ def _find(services: Services, request: Request, coordination: _Coordination,
     if topic is None:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE, _NO_NODE
     leader_id = topic.partitions[partition_for(key, len(topic.partitions))].leadership.leader_id
-    found = services.end_points(request.context.listener_name).get(leader_id)
+    found = services.end_points(request.context).get(leader_id)
     if found is None:  # no leader, not alive, or not on this listener
         return ErrorCode.COORDINATOR_NOT_AVAILABLE, _NO_NODE
     end_point, _ = found

@@ -18,10 +18,10 @@ from typing import Any, NamedTuple
 
 from pyproducer.broker.apis.describe_configs import BROKER, TOPIC, configs_denial
 from pyproducer.broker.authorizer import AclOperation
-from pyproducer.broker.config import LIST_CONFIG, BrokerConfig, value_text
+from pyproducer.broker.config import BROKER_CONFIG, LIST_CONFIG, TOPIC_CONFIG, BrokerConfig, value_text
 from pyproducer.broker.request_channel import Request
 from pyproducer.broker.services import Answer, Services
-from pyproducer.broker.topic_config import topic_config
+from pyproducer.broker.topic_config import error_text, topic_config
 from pyproducer.broker.unexpected import unexpected
 from pyproducer.common.error_codes import ERRORS, ErrorCode
 from pyproducer.common.errors import ConfigError
@@ -98,8 +98,7 @@ def _alter_topic(services: Services, resource: Struct, *, validate_only: bool) -
         return _Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, reason)
     topic = services.cluster.topic(name)
     if topic is not None:
-        defaults = {key: value_text(services.config.topic_default(key)) for key in LIST_CONFIG if "." in key
-                    and not key.startswith("log.")}
+        defaults = {key: value_text(services.config.topic_default(key)) for key in LIST_CONFIG & TOPIC_CONFIG.keys()}
         altered = _altered(topic.config.overrides, resource, defaults)
         if isinstance(altered, _Refusal):
             return altered
@@ -117,7 +116,7 @@ def _alter_broker(services: Services, resource: Struct, *, validate_only: bool) 
         return _Refusal(ErrorCode.INVALID_REQUEST, (
             f"Unexpected broker id, expected {services.node_id}, but received {name}" if name.lstrip("-").isdigit()
             else f"Broker id must be an integer, but it is: {name}"))
-    defaults = {key: value_text(services.config.value(key)) for key in LIST_CONFIG if key.startswith("log.")}
+    defaults = {key: value_text(services.config.value(key)) for key in LIST_CONFIG & BROKER_CONFIG.keys()}
     altered = _altered(services.cluster.broker_configs(name), resource, defaults)
     if isinstance(altered, _Refusal):
         return altered
@@ -155,10 +154,3 @@ def _altered(before: Mapping[str, str], resource: Struct, defaults: Mapping[str,
         else:
             return _Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, None)
     return configs
-
-
-def error_text(error: ConfigError) -> str:
-    """Return what is wrong with a setting as Kafka says it to clients."""
-    if error.why.startswith("Unknown topic config name"):
-        return error.why
-    return f"Invalid value {error.value} for configuration {error.key}: {error.why}"

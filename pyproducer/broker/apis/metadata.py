@@ -56,7 +56,7 @@ def handle(services: Services, request: Request) -> Answer:
             except Exception as error:
                 topics.append(_error(unexpected(request, name or topic_id, error), name, topic_id))
     cluster = services.cluster
-    end_points = services.end_points(request.context.listener_name)
+    end_points = services.end_points(request.context)
     return {
         "throttle_time_ms": 0,
         "brokers": [{"node_id": node_id, "host": end_point.host, "port": end_point.port, "rack": rack}

@@ -96,7 +96,7 @@ def _append_all(services: Services, request: Request, data: Struct, guard: Appen
         return Outcome.CLOSE_CONNECTION if failed else Outcome.NO_RESPONSE
     body: dict[str, Any] = {"responses": responses, "throttle_time_ms": 0}
     if leaders and version >= _CURRENT_LEADER_FROM:
-        body["node_endpoints"] = services.node_end_points(request.context.listener_name, leaders)
+        body["node_endpoints"] = services.node_end_points(request.context, leaders)
     return body
 
 

@@ -27,6 +27,7 @@ class ApiStage:
         self.state.start()
         self.state.register_broker(BrokerInfo(1, {"PLAINTEXT": END_POINT}, None))
         self.later: list[Answer] = []
+        self.connection_id = "127.0.0.1:9092-127.0.0.1:5000-0-0"
         advertised = {int(key): key.advertised_range for key in HANDLERS if key.advertised_range is not None}
         self.services = Services(1, self.state, self.state.config, self.state.clock, self._respond, advertised)
 
@@ -35,7 +36,8 @@ class ApiStage:
 
     def ask(self, api_key: ApiKeys, version: int, body: Mapping[str, Any], **fields: Any) -> Any:
         """Run an API's handler; return what it answers."""
-        return HANDLERS[api_key].handle(self.services, broker_request(api_key, version, body, **fields))
+        return HANDLERS[api_key].handle(self.services, broker_request(
+            api_key, version, body, connection_id=self.connection_id, **fields))
 
     def close(self) -> None:
         self.state.close()
