@@ -17,6 +17,7 @@ from pyproducer.broker.child_process import ChildProcessCluster
 from pyproducer.broker.commands import run_command
 from pyproducer.broker.control import ClusterControl
 from pyproducer.broker.in_process import ClusterOptions, InProcessCluster
+from pyproducer.broker.listener import address_text
 from pyproducer.broker.stored_record import StoredRecord, read_topic_records
 from pyproducer.common.errors import IllegalStateError
 
@@ -58,7 +59,7 @@ class EmbeddedBroker(ClusterControl):
                  strict_checks: bool = True, config: Mapping[str, object] | None = None,
                  node_config: Mapping[int, Mapping[str, object]] | None = None, log_requests: bool = False) -> None:
         settings: dict[str, object] = {
-            "listeners": f"PLAINTEXT://{host}:{port}",
+            "listeners": f"PLAINTEXT://{address_text(host)}:{port}",
             "auto.create.topics.enable": auto_create_topics,
             "num.partitions": num_partitions,
             "strict.checks": strict_checks,
@@ -121,8 +122,7 @@ class EmbeddedBroker(ClusterControl):
         addresses = self._running().addresses()
         if listener_name not in addresses:
             raise IllegalStateError(f"There is no listener {listener_name}; there are {', '.join(addresses)}")
-        return ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-                        for host, port in addresses[listener_name])
+        return ",".join(f"{address_text(host)}:{port}" for host, port in addresses[listener_name])
 
     @property
     def port(self) -> int:

@@ -58,6 +58,11 @@ def advertised_end_points(advertised: str | None, listeners: Sequence[EndPoint],
     return list(found.values())
 
 
+def address_text(host: str) -> str:
+    """Return a host as it stands before a port: an IPv6 address in brackets."""
+    return f"[{host}]" if ":" in host and not host.startswith("[") else host
+
+
 def without(names: str, entries: str) -> str:
     """Return `listeners` or `advertised.listeners` without those of `controller.listener.names`."""
     left_out = {name.strip().upper() for name in names.split(",")}
