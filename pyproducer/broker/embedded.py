@@ -12,7 +12,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from pyproducer.broker import broker_view
 from pyproducer.broker.authorizer import Authorizer
+from pyproducer.broker.broker_view import TopicSize
 from pyproducer.broker.child_process import ChildProcessCluster
 from pyproducer.broker.commands import run_command
 from pyproducer.broker.control import ClusterControl
@@ -144,6 +146,19 @@ class EmbeddedBroker(ClusterControl):
             raise IllegalStateError("The embedded broker is not running")
         return self._cluster.data_dir
 
+    def __repr__(self) -> str:
+        return broker_view.line(*self._shown())
+
+    def _repr_html_(self) -> str:
+        return broker_view.table(*self._shown())
+
+    def _shown(self) -> tuple[str | None, dict[str, TopicSize]]:
+        """Return address and topics; None and nothing when it does not run, or just ended."""
+        try:
+            return self.bootstrap_servers, self.topic_sizes()
+        except IllegalStateError:
+            return None, {}
+
     # ---- topics
 
     def create_topic(self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> bool:
@@ -162,6 +177,14 @@ class EmbeddedBroker(ClusterControl):
             IllegalStateError: The broker is not running.
         """
         return {str(name): int(count) for name, count in self._ask("topics").items()}
+
+    def topic_sizes(self) -> dict[str, TopicSize]:
+        """Return how much each topic holds.
+
+        Raises:
+            IllegalStateError: The broker is not running.
+        """
+        return {str(name): TopicSize(*found) for name, found in self._ask("topic_sizes").items()}
 
     def log_end_offsets(self, topic: str) -> dict[int, int]:
         """Return the offset of the next record of each partition; empty when there is no such topic.

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pyproducer.broker.broker_server import BrokerServer
+from pyproducer.broker.broker_view import TopicSize
 from pyproducer.broker.cluster_state import ClusterState
 from pyproducer.broker.config import BrokerConfig
 from pyproducer.broker.descriptors import raise_descriptor_limit
@@ -185,6 +186,13 @@ class InProcessCluster:
     def topics(self) -> dict[str, int]:
         """Return all topics with their number of partitions."""
         return {name: len(topic.partitions) for name, topic in self.state.topics.items()}
+
+    def topic_sizes(self) -> dict[str, TopicSize]:
+        """Return how much each topic holds."""
+        return {name: TopicSize(len(topic.partitions), sum(
+            partition.log.log_end_offset - partition.log.log_start_offset for partition in topic.partitions),
+            sum(partition.log.size_bytes for partition in topic.partitions))
+            for name, topic in self.state.topics.items()}
 
     def log_end_offsets(self, topic: str) -> dict[int, int]:
         """Return the offset of the next record of each partition; empty when there is no such topic."""
