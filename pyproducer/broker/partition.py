@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from pyproducer.broker import fault_lies
+from pyproducer.broker.fault_lies import KeptBack
 from pyproducer.broker.storage.batch_header import recompressed
 from pyproducer.broker.storage.log import AppendResult, Log
 from pyproducer.broker.topic_config import TopicConfig
@@ -38,6 +40,7 @@ class Partition:
         self.last_leader_id = leadership.leader_id  # who keeps it while nobody leads
         self.log = log
         self.config = config
+        self.kept_back: KeptBack | None = None  # a batch that a fault swaps with the next one
 
     def check_leader(self, node_id: int, current_leader_epoch: int) -> ErrorCode:
         """Return NONE when this node leads and the client's epoch (-1: it has none) is the current one."""
@@ -48,7 +51,7 @@ class Partition:
         return ErrorCode.NONE if leader_id == node_id else ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     def append(self, records: Buffer | None, *, produce_version: int, timestamp_ms: int,
-               allowance: Allowance | None = None) -> AppendResult | BatchFault:
+               allowance: Allowance | None = None, lie: str | None = None) -> AppendResult | BatchFault:
         """Check the one batch that a Produce request has for this partition, and append it.
 
         Args:
@@ -56,6 +59,7 @@ class Partition:
             produce_version: Version of the request.
             timestamp_ms: The broker's wall clock: for LogAppendTime and for the range of CreateTime.
             allowance: What the compressed batches of the request may still hold.
+            lie: What is to go wrong without anybody noticing; see fault_lies.py.
         """
         config = self.config
         rules = config.rules
@@ -73,5 +77,7 @@ class Partition:
             if batch.size_bytes > rules.max_message_bytes:
                 return BatchFault(ErrorCode.MESSAGE_TOO_LARGE, f"recompressed, the record batch has {batch.size_bytes} "
                                                                f"bytes, more than {rules.max_message_bytes}")
-        return self.log.append(batch, leader_epoch=self.leadership.leader_epoch, log_append_time_ms=(
-            timestamp_ms if rules.timestamp_type == LOG_APPEND_TIME else None))
+        log_append_time_ms = timestamp_ms if rules.timestamp_type == LOG_APPEND_TIME else None
+        if lie is not None or self.kept_back is not None:
+            return fault_lies.append(self, batch, lie, log_append_time_ms)
+        return self.log.append(batch, leader_epoch=self.leadership.leader_epoch, log_append_time_ms=log_append_time_ms)

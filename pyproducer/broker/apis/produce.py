@@ -121,7 +121,9 @@ def _append(services: Services, request: Request, partition: Partition, records:
     try:
         fault = None if guard is None else guard.check_batch(partition, records)
         result = fault or partition.append(records, produce_version=request.header.api_version,
-                                           timestamp_ms=timestamp_ms, allowance=allowance)
+                                           timestamp_ms=timestamp_ms, allowance=allowance, lie=(
+                                               None if request.story is None
+                                               else request.story.lie_of(*partition.topic_partition)))
     except Exception as error:  # the others of the request may be stored already
         return _error(index, unexpected(request, partition.topic_partition, error))
     log_start_offset = partition.log.log_start_offset
