@@ -44,7 +44,7 @@ _BROKER_ROWS = (
     ConfigRow("num.io.threads", int, 8, "Request handler threads", 1),
     ConfigRow("queued.max.requests", int, 500, "Requests that wait for a handler before processors block", 1),
     # Ours; Kafka sends from its files and holds nothing.
-    ConfigRow("queued.max.response.bytes", int, 128 * 1024 * 1024, "Bytes of large responses that wait for clients", 1),
+    ConfigRow("queued.max.response.bytes", int, 64 * 1024 * 1024, "Bytes of large responses that wait for clients", 1),
     ConfigRow("socket.request.max.bytes", int, 100 * 1024 * 1024, "Largest request", 1),
     # Ours: an element may be two bytes on the wire, and costs ten microseconds and hundreds of bytes.
     ConfigRow("socket.request.max.elements", int, 100_000, "Most topics, partitions, keys, ... of one request", 1),

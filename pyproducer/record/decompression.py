@@ -18,7 +18,7 @@ import zlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from pyproducer.common.errors import ConfigError, CorruptRecordError
+from pyproducer.common.errors import ConfigError, CorruptRecordError, ExpansionLimitError
 from pyproducer.record.layout import Buffer
 
 if TYPE_CHECKING:
@@ -54,10 +54,6 @@ def import_cramjam() -> Any:
     except ImportError as cause:
         raise ConfigError("compression.type", "snappy",
                           f"needs the package cramjam: pip install cramjam ({cause})") from cause
-
-
-class ExpansionLimitError(CorruptRecordError):
-    """The records expand beyond the limit; they may be sound."""
 
 
 def decompress(codec_id: int, data: Buffer, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> bytes:

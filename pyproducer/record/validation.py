@@ -15,9 +15,9 @@ from typing import NamedTuple
 
 from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.error_codes import ErrorCode
-from pyproducer.common.errors import CorruptRecordError
+from pyproducer.common.errors import CorruptRecordError, ExpansionLimitError
 from pyproducer.record.batch_reader import Record, RecordBatch, frame_size
-from pyproducer.record.decompression import CODEC_IDS, DEFAULT_LIMIT_BYTES, ExpansionLimitError
+from pyproducer.record.decompression import CODEC_IDS, DEFAULT_LIMIT_BYTES
 from pyproducer.record.expansion import EXPANSION, Allowance, ExpansionBusyError
 from pyproducer.record.layout import (
     BASE_OFFSET_OFFSET,

@@ -9,11 +9,11 @@ import pytest
 import zstandard
 
 from pyproducer.common.error_codes import ErrorCode
-from pyproducer.common.errors import CorruptRecordError
+from pyproducer.common.errors import CorruptRecordError, ExpansionLimitError
 from pyproducer.record import validation
 from pyproducer.record.batch_reader import RecordBatch
 from pyproducer.record.batch_writer import build_batch
-from pyproducer.record.decompression import ExpansionLimitError, decompress
+from pyproducer.record.decompression import decompress
 from pyproducer.record.expansion import Allowance, Expansion, ExpansionBusyError
 from pyproducer.record.validation import BatchFault, BatchRules, validate_batch
 
