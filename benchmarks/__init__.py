@@ -6,5 +6,6 @@ latency         a caller that waits for each record, also beside a busy thread
 memory          resident size while the broker is too slow
 startup         import time, and time until the first acknowledgement
 send_batch      columns handed over at once, beside send() and a raw socket
+broker_limits   what one client can do to the embedded broker: time, memory, others' round trips
 batch_writer    the batch writer and reader alone, without a network
 """

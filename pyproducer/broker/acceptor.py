@@ -12,6 +12,7 @@ import selectors
 import socket
 import threading
 from collections.abc import Callable
+from typing import Any
 
 from pyproducer.broker.connection_quotas import ConnectionQuotas
 from pyproducer.broker.listener import EndPoint
@@ -120,14 +121,19 @@ class Acceptor:
                     self._accept_new_connections()
 
     def _accept_new_connections(self) -> None:
-        try:
-            sock, address = self._sock.accept()
-        except BlockingIOError:
-            return
-        except OSError as error:  # the peer gave up, or there are no descriptors left
-            _logger.error("Error while accepting connection: %s", error)
-            self._stop_requested.wait(_PAUSE_AFTER_ERROR_S)
-            return
+        """Take all that wait: a backlog that runs over costs the peer a second, until its SYN is sent again."""
+        while not self._stop_requested.is_set():
+            try:
+                sock, address = self._sock.accept()
+            except BlockingIOError:
+                return
+            except OSError as error:  # the peer gave up, or there are no descriptors left
+                _logger.error("Error while accepting connection: %s", error)
+                self._stop_requested.wait(_PAUSE_AFTER_ERROR_S)
+                return
+            self._admit(sock, address)
+
+    def _admit(self, sock: socket.socket, address: tuple[Any, ...]) -> None:
         if self._quotas is not None and not self._quotas.try_add(address[0], sock):
             _logger.info("Rejected connection from %s, address already has the configured maximum of %d connections.",
                          address[0], self._quotas.limit_of(address[0]))

@@ -19,8 +19,13 @@ class AclOperation(Enum):
     READ = "READ"
     WRITE = "WRITE"
     DESCRIBE = "DESCRIBE"
+    CREATE = "CREATE"
     DELETE = "DELETE"
+    ALTER = "ALTER"
     CLUSTER_ACTION = "CLUSTER_ACTION"
+    DESCRIBE_CONFIGS = "DESCRIBE_CONFIGS"
+    ALTER_CONFIGS = "ALTER_CONFIGS"
+    IDEMPOTENT_WRITE = "IDEMPOTENT_WRITE"
 
 
 class ResourceType(Enum):
@@ -30,6 +35,27 @@ class ResourceType(Enum):
     GROUP = "GROUP"
     TRANSACTIONAL_ID = "TRANSACTIONAL_ID"
     CLUSTER = "CLUSTER"
+
+
+CLUSTER_NAME = "kafka-cluster"
+"""The name of the one resource of type CLUSTER."""
+
+# Java AclEntry.supportedOperations and AclOperation.code: what answers tell as a field of bits.
+OPERATIONS = {
+    ResourceType.TOPIC: (AclOperation.READ, AclOperation.WRITE, AclOperation.CREATE, AclOperation.DESCRIBE,
+                         AclOperation.DELETE, AclOperation.ALTER, AclOperation.DESCRIBE_CONFIGS,
+                         AclOperation.ALTER_CONFIGS),
+    ResourceType.GROUP: (AclOperation.READ, AclOperation.DESCRIBE, AclOperation.DELETE, AclOperation.DESCRIBE_CONFIGS,
+                         AclOperation.ALTER_CONFIGS),
+    ResourceType.CLUSTER: (AclOperation.CREATE, AclOperation.CLUSTER_ACTION, AclOperation.DESCRIBE_CONFIGS,
+                           AclOperation.ALTER_CONFIGS, AclOperation.IDEMPOTENT_WRITE, AclOperation.ALTER,
+                           AclOperation.DESCRIBE),
+}
+OPERATION_CODES = {
+    AclOperation.READ: 3, AclOperation.WRITE: 4, AclOperation.CREATE: 5, AclOperation.DELETE: 6, AclOperation.ALTER: 7,
+    AclOperation.DESCRIBE: 8, AclOperation.CLUSTER_ACTION: 9, AclOperation.DESCRIBE_CONFIGS: 10,
+    AclOperation.ALTER_CONFIGS: 11, AclOperation.IDEMPOTENT_WRITE: 12,
+}
 
 
 Authorizer = Callable[[RequestContext, AclOperation, ResourceType, str], bool]

@@ -14,9 +14,9 @@ from pyproducer.broker.cluster_state import BrokerInfo, ClusterState
 from pyproducer.broker.config import BrokerConfig
 from pyproducer.broker.handler_pool import KafkaRequestHandlerPool
 from pyproducer.broker.kafka_apis import KafkaApis
-from pyproducer.broker.listener import EndPoint
+from pyproducer.broker.listener import EndPoint, advertised_end_points
 from pyproducer.broker.processor import ApiGate
-from pyproducer.broker.request_channel import RequestChannel
+from pyproducer.broker.request_channel import RequestChannel, ResponseMemory
 from pyproducer.broker.socket_server import SocketServer
 
 _logger = logging.getLogger(__name__)
@@ -25,16 +25,25 @@ _logger = logging.getLogger(__name__)
 class BrokerServer:
     """A broker that listens as soon as it is made, and answers once it is started.
 
+    Args:
+        node_id: Its id.
+        cluster: What it shares with the others.
+        end_points: Its listeners.
+        config: Its settings; None for the cluster's.
+        port_offset: What is added to the ports of advertised.listeners, which are the first broker's.
+
     Raises:
         ConfigError: A listener cannot be opened.
     """
 
     def __init__(self, node_id: int, cluster: ClusterState, end_points: Sequence[EndPoint],
-                 config: BrokerConfig | None = None) -> None:
+                 config: BrokerConfig | None = None, port_offset: int = 0) -> None:
         self.node_id = node_id
+        self._port_offset = port_offset
         self._cluster = cluster
         self._config = config = config or cluster.config
-        self.channel = RequestChannel(config.number("queued.max.requests"))
+        self.channel = RequestChannel(config.number("queued.max.requests"), ResponseMemory(
+            config.number("queued.max.response.bytes"), config.number("num.io.threads")))
         self.apis = KafkaApis(node_id, cluster, self.channel, cluster.clock)
         self.socket_server = SocketServer(node_id, end_points, config, self.channel, ApiGate(self.apis.is_supported),
                                           cluster.clock)
@@ -46,9 +55,16 @@ class BrokerServer:
         """The listeners by name, with the ports that are really used."""
         return self.socket_server.end_points
 
+    @property
+    def advertised(self) -> dict[str, EndPoint]:
+        """The addresses that clients are told, by listener name."""
+        found = advertised_end_points(self._config.advertised_listeners, list(self.end_points.values()),
+                                      self._port_offset)
+        return {end_point.listener_name: end_point for end_point in found}
+
     def start(self) -> None:
         """Make the broker known to the cluster and serve."""
-        self._cluster.register_broker(BrokerInfo(self.node_id, self.end_points,
+        self._cluster.register_broker(BrokerInfo(self.node_id, self.advertised,
                                                  self._config.optional_text("broker.rack")))
         self._handlers.start()
         self.socket_server.start()

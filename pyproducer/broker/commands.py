@@ -82,6 +82,7 @@ def _set_fault_seed(cluster: _Cluster, seed: int) -> None:
 _COMMANDS: dict[str, Callable[..., Any]] = {
     "create_topic": _Cluster.create_topic,
     "topics": _Cluster.topics,
+    "topic_sizes": _Cluster.topic_sizes,
     "log_end_offsets": _Cluster.log_end_offsets,
     "nodes": _nodes,
     "leader_of": _leader_of,

@@ -2,8 +2,9 @@
 
 Road:    EmbeddedBroker, command line -> [config] -> every part of the broker
 Thread:  any; an alteration at runtime replaces the table of values as a whole.
-Source:  Java KafkaConfig, SocketServerConfigs, ServerLogConfigs, LogConfig, TopicConfig (4.1). A row that Kafka has
-         and we have not is refused with the nearest name, so that no setting is silently without effect.
+Source:  Java KafkaConfig, SocketServerConfigs, ServerLogConfigs, LogConfig, TopicConfig (4.1). A setting that Kafka has
+         and that nothing here could act on is told once as without effect (inert_config.py); what no Kafka has is
+         refused with the nearest name.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from pyproducer.broker.inert_config import is_inert
+from pyproducer.broker.listener import without
 from pyproducer.common.errors import ConfigError
 
 MAX_INT = 2**31 - 1
@@ -31,13 +34,20 @@ class ConfigRow(NamedTuple):
     low: int | None = None
     high: int | None = None
     allowed: tuple[str, ...] = ()
+    is_list: bool = False  # a text with commas, each part of which must be allowed
+    also: int | None = None  # a number outside of the bounds
+    pattern: str | None = None  # what each part must match
 
 
 _BROKER_ROWS = (
     ConfigRow("num.network.threads", int, 3, "Processors per listener", 1),
     ConfigRow("num.io.threads", int, 8, "Request handler threads", 1),
     ConfigRow("queued.max.requests", int, 500, "Requests that wait for a handler before processors block", 1),
+    # Ours; Kafka sends from its files and holds nothing.
+    ConfigRow("queued.max.response.bytes", int, 64 * 1024 * 1024, "Bytes of large responses that wait for clients", 1),
     ConfigRow("socket.request.max.bytes", int, 100 * 1024 * 1024, "Largest request", 1),
+    # Ours: an element may be two bytes on the wire, and costs ten microseconds and hundreds of bytes.
+    ConfigRow("socket.request.max.elements", int, 100_000, "Most topics, partitions, keys, ... of one request", 1),
     ConfigRow("socket.send.buffer.bytes", int, 100 * 1024, "SO_SNDBUF of accepted sockets; -1 is the system's", -1),
     ConfigRow("socket.receive.buffer.bytes", int, 100 * 1024, "SO_RCVBUF of accepted sockets; -1 is the system's", -1),
     ConfigRow("socket.listen.backlog.size", int, 50, "Connections the system queues before accept", 1),
@@ -49,6 +59,8 @@ _BROKER_ROWS = (
     ConfigRow("quota.consumer.default", int, 0, "Bytes a client may fetch in a second", 0),
     ConfigRow("quota.requests.per.second", int, 0, "Requests a client may send in a second", 0),
     ConfigRow("listeners", str, "PLAINTEXT://127.0.0.1:0", "Names, addresses and ports to listen on"),
+    ConfigRow("advertised.listeners", str, None, "Addresses that clients are told; without, those of listeners"),
+    ConfigRow("controller.listener.names", str, "", "Listeners that are not opened: there is no controller beside"),
     ConfigRow("listener.security.protocol.map", str, "PLAINTEXT:PLAINTEXT,SSL:SSL", "Listener name to protocol"),
     ConfigRow("ssl.keystore.location", str, None, "PEM file of the broker's certificate chain and key"),
     ConfigRow("ssl.key.password", str, None, "Password of the key in ssl.keystore.location"),
@@ -104,8 +116,10 @@ _BROKER_ROWS = (
     ConfigRow("strict.checks", bool, True, "Decompress and walk the records of every batch before it is stored"),
 )
 
-# Settings of a topic; the broker-wide default has its own name, which is the second column.
-_TOPIC_ROWS = (
+_INERT = "Kept, with no effect:"
+
+# Settings of a topic; the broker-wide default has its own name, which is the second column, where there is one.
+_TOPIC_ROWS: tuple[tuple[ConfigRow, str | None], ...] = (
     (ConfigRow("max.message.bytes", int, 1048588, "Largest batch", 0, MAX_INT), "message.max.bytes"),
     (ConfigRow("message.timestamp.type", str, "CreateTime", "Whose clock stamps records", allowed=(
         "CreateTime", "LogAppendTime")), "log.message.timestamp.type"),
@@ -117,10 +131,10 @@ _TOPIC_ROWS = (
     (ConfigRow("segment.ms", int, 604_800_000, "Age of a segment, by its records", 1), "log.roll.ms"),
     (ConfigRow("index.interval.bytes", int, 4096, "Distance between index entries", 0), "log.index.interval.bytes"),
     (ConfigRow("cleanup.policy", str, "delete", "Delete old segments, or keep the newest record of each key", allowed=(
-        "delete", "compact", "compact,delete", "delete,compact")), "log.cleanup.policy"),
+        "compact", "delete"), is_list=True), "log.cleanup.policy"),
     (ConfigRow("retention.ms", int, 604_800_000, "Age of records that are deleted; -1 is never", -1),
      "log.retention.ms"),
-    (ConfigRow("retention.bytes", int, -1, "Size of a partition above which segments are deleted; -1 is never", -1),
+    (ConfigRow("retention.bytes", int, -1, "Size of a partition above which segments are deleted; below 0 is never"),
      "log.retention.bytes"),
     (ConfigRow("min.cleanable.dirty.ratio", float, 0.5, "Part of a log that must be new before it is compacted", 0, 1),
      "log.cleaner.min.cleanable.ratio"),
@@ -131,23 +145,65 @@ _TOPIC_ROWS = (
     (ConfigRow("compression.type", str, "producer", "Codec that batches are stored with; producer: as they came",
                allowed=("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")), "compression.type"),
     (ConfigRow("min.insync.replicas", int, 1, "There is one replica", 1), "min.insync.replicas"),
+    (ConfigRow("compression.gzip.level", int, -1, "Level of gzip where compression.type says it", 1, 9, also=-1),
+     "compression.gzip.level"),
+    (ConfigRow("compression.lz4.level", int, 9, "Level of lz4 where compression.type says it", 1, 17),
+     "compression.lz4.level"),
+    (ConfigRow("compression.zstd.level", int, 3, "Level of zstd where compression.type says it", -131072, 22),
+     "compression.zstd.level"),
+    # From here on kept and shown, and nothing else: topics are brought with all that they have elsewhere.
+    (ConfigRow("max.compaction.lag.ms", int, MAX_LONG, f"{_INERT} log.cleaner.backoff.ms is how often it is looked", 1),
+     "log.cleaner.max.compaction.lag.ms"),
+    (ConfigRow("file.delete.delay.ms", int, 60_000, f"{_INERT} files are deleted at once", 0),
+     "log.segment.delete.delay.ms"),
+    (ConfigRow("flush.messages", int, MAX_LONG, f"{_INERT} the system writes when it likes", 1),
+     "log.flush.interval.messages"),
+    (ConfigRow("flush.ms", int, MAX_LONG, f"{_INERT} the system writes when it likes", 0), "log.flush.interval.ms"),
+    (ConfigRow("preallocate", bool, False, f"{_INERT} files grow"), "log.preallocate"),
+    (ConfigRow("segment.index.bytes", int, 10 * 1024 * 1024, f"{_INERT} an index has the size that it needs", 4),
+     "log.index.size.max.bytes"),
+    (ConfigRow("segment.jitter.ms", int, 0, f"{_INERT} segments are as old as segment.ms says", 0),
+     "log.roll.jitter.ms"),
+    (ConfigRow("unclean.leader.election.enable", bool, False, f"{_INERT} there is one replica"),
+     "unclean.leader.election.enable"),
+    (ConfigRow("leader.replication.throttled.replicas", str, "", f"{_INERT} there is one replica", is_list=True,
+               pattern=r"\*|\d+:\d+"), None),
+    (ConfigRow("follower.replication.throttled.replicas", str, "", f"{_INERT} there is one replica", is_list=True,
+               pattern=r"\*|\d+:\d+"), None),
+    (ConfigRow("remote.storage.enable", bool, False, f"{_INERT} there is no tiered storage"), None),
+    (ConfigRow("local.retention.ms", int, -2, f"{_INERT} there is no tiered storage", -2), "log.local.retention.ms"),
+    (ConfigRow("local.retention.bytes", int, -2, f"{_INERT} there is no tiered storage", -2),
+     "log.local.retention.bytes"),
+    (ConfigRow("remote.log.copy.disable", bool, False, f"{_INERT} there is no tiered storage"), None),
+    (ConfigRow("remote.log.delete.on.disable", bool, False, f"{_INERT} there is no tiered storage"), None),
 )
 
 BROKER_CONFIG: dict[str, ConfigRow] = {row.name: row for row in _BROKER_ROWS}
-BROKER_CONFIG.update({name: row._replace(name=name) for row, name in _TOPIC_ROWS})
+BROKER_CONFIG.update({name: row._replace(name=name) for row, name in _TOPIC_ROWS if name is not None})
 TOPIC_CONFIG: dict[str, ConfigRow] = {row.name: row for row, _ in _TOPIC_ROWS}
-BROKER_NAME_OF = {row.name: name for row, name in _TOPIC_ROWS}
+BROKER_NAME_OF = {row.name: name for row, name in _TOPIC_ROWS if name is not None}
 # What can be altered while the broker runs: the defaults of topics.
 DYNAMIC_CONFIG = frozenset(BROKER_NAME_OF.values())
 # Settings that are a list with commas: they can be appended to and subtracted from.
-LIST_CONFIG = frozenset(("cleanup.policy", "log.cleanup.policy"))
+LIST_CONFIG = frozenset(row.name for row in (*BROKER_CONFIG.values(), *TOPIC_CONFIG.values()) if row.is_list)
 # Older and seed names of a setting.
 _OF_LISTENER = re.compile(r"listener\.name\.[a-z0-9_-]+\.(?P<setting>ssl\..+)", re.IGNORECASE)
 _ALIASES = {"queue.max.requests": "queued.max.requests"}
+# Coarser units of a time, the finest first: it counts where finer ones are not given.
+_UNITS = (
+    ("log.retention.minutes", "log.retention.ms", 60_000),
+    ("log.retention.hours", "log.retention.ms", 3_600_000),
+    ("log.roll.hours", "log.roll.ms", 3_600_000),
+    ("log.roll.jitter.hours", "log.roll.jitter.ms", 3_600_000),
+)
 
 
 class BrokerConfig:
     """All settings of a broker, checked; attributes replace the dots by underscores.
+
+    Attributes:
+        given: What was set at the start.
+        inert: Settings of Kafka that were given and have no effect here.
 
     Raises:
         ConfigError: A name is unknown (the nearest one is named) or a value is not allowed.
@@ -156,7 +212,11 @@ class BrokerConfig:
     def __init__(self, settings: Mapping[str, object] | None = None) -> None:
         self._values: dict[str, Value] = {row.name: row.default for row in BROKER_CONFIG.values()}
         self._of_listeners: dict[str, Value] = {}
-        for given_name, value in (settings or {}).items():
+        given = _in_milliseconds(settings or {})
+        self.inert = frozenset(name for name in given if name not in BROKER_CONFIG and is_inert(name))
+        for given_name, value in given.items():
+            if given_name in self.inert:
+                continue
             name = _ALIASES.get(given_name, given_name)
             of_listener = _OF_LISTENER.match(given_name)
             if of_listener is not None and of_listener["setting"] in BROKER_CONFIG:
@@ -167,7 +227,7 @@ class BrokerConfig:
                 raise ConfigError(given_name, value, f"the embedded broker has no such setting{_nearest(name)}")
             self._values[name] = parse_value(row, value)
         self._static = dict(self._values)
-        self.given = frozenset(_ALIASES.get(name, name) for name in settings or {})
+        self.given = frozenset(_ALIASES.get(name, name) for name in given) - self.inert
 
     def alter(self, dynamic: Mapping[str, str]) -> None:
         """Replace what was altered at runtime by these settings, which stand above those from the start.
@@ -209,6 +269,12 @@ class BrokerConfig:
         value = self._values[name]
         return None if value is None else str(value)
 
+    @property
+    def advertised_listeners(self) -> str | None:
+        """`advertised.listeners` without those of the controller; None when it is not given."""
+        text = self.optional_text("advertised.listeners")
+        return None if text is None else without(self.text("controller.listener.names"), text)
+
     def listener_text(self, listener_name: str, name: str) -> str | None:
         """Return a text that one listener may have for itself: `listener.name.{listener}.{setting}` comes first."""
         own_name = f"listener.name.{listener_name.lower()}.{name}"
@@ -219,7 +285,8 @@ class BrokerConfig:
 
     def topic_default(self, topic_setting: str) -> Value:
         """Return what a topic that does not set `topic_setting` has."""
-        return self._values[BROKER_NAME_OF[topic_setting]]
+        broker_name = BROKER_NAME_OF.get(topic_setting)
+        return TOPIC_CONFIG[topic_setting].default if broker_name is None else self._values[broker_name]
 
 
 def parse_value(row: ConfigRow, value: object) -> Value:
@@ -242,7 +309,8 @@ def parse_value(row: ConfigRow, value: object) -> Value:
             number = int(str(value).strip())
         except ValueError:
             raise ConfigError(row.name, value, "must be a whole number") from None
-        if (row.low is not None and number < row.low) or (row.high is not None and number > row.high):
+        if number != row.also and ((row.low is not None and number < row.low)
+                                   or (row.high is not None and number > row.high)):
             bounds = f"at least {row.low}" if row.high is None else f"from {row.low} to {row.high}"
             raise ConfigError(row.name, value, f"must be {bounds}")
         return number
@@ -257,9 +325,33 @@ def parse_value(row: ConfigRow, value: object) -> Value:
     if value is None:
         return None
     text = str(value)
+    if row.is_list:
+        return _parse_list(row, text)
     if row.allowed and text not in row.allowed:
         raise ConfigError(row.name, value, f"must be one of {', '.join(row.allowed)}")
     return text
+
+
+def _parse_list(row: ConfigRow, text: str) -> str:
+    parts = [part for part in map(str.strip, text.split(",")) if part]
+    for part in parts:
+        if row.allowed and part not in row.allowed:
+            raise ConfigError(row.name, text, f"must be a list of {', '.join(row.allowed)}")
+        if row.pattern is not None and re.fullmatch(row.pattern, part) is None:
+            raise ConfigError(row.name, text, "must be the literal '*' or a list of replicas: "
+                                              "[partitionId]:[brokerId],[partitionId]:[brokerId],...")
+    return ",".join(parts)
+
+
+def _in_milliseconds(settings: Mapping[str, object]) -> dict[str, object]:
+    """Return the settings with times under their names in milliseconds."""
+    found = dict(settings)
+    for coarse, name, factor in _UNITS:
+        if coarse in found:
+            value = parse_value(ConfigRow(coarse, int, None, ""), found.pop(coarse))
+            if name not in found:
+                found[name] = value * factor if isinstance(value, int) and value >= 0 else value
+    return found
 
 
 def value_text(value: Value) -> str:

@@ -30,6 +30,10 @@ _LONG_CONFIG = frozenset((
     "message.timestamp.after.max.ms", "min.compaction.lag.ms", "delete.retention.ms", "log.retention.ms",
     "log.retention.bytes", "log.roll.ms", "log.message.timestamp.before.max.ms",
     "log.message.timestamp.after.max.ms", "log.cleaner.min.compaction.lag.ms", "log.cleaner.delete.retention.ms",
+    "max.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms", "file.delete.delay.ms", "log.segment.delete.delay.ms",
+    "flush.messages", "log.flush.interval.messages", "flush.ms", "log.flush.interval.ms", "segment.jitter.ms",
+    "log.roll.jitter.ms", "local.retention.ms", "log.local.retention.ms", "local.retention.bytes",
+    "log.local.retention.bytes",
     "log.cleaner.backoff.ms", "log.retention.check.interval.ms", "connections.max.idle.ms",
     "quota.producer.default", "quota.consumer.default"))
 
@@ -88,7 +92,8 @@ def topic_entries(topic: TopicConfig, broker: BrokerConfig,
     """
     entries = []
     for name, row in TOPIC_CONFIG.items():
-        synonyms = _broker_synonyms(BROKER_NAME_OF[name], broker, dynamic)
+        synonyms = (_broker_synonyms(BROKER_NAME_OF[name], broker, dynamic) if name in BROKER_NAME_OF
+                    else [Synonym(name, _text(row.default), ConfigSource.DEFAULT)])
         own = topic.overrides.get(name)
         if own is not None:
             synonyms = [Synonym(name, own, ConfigSource.DYNAMIC_TOPIC), *synonyms]

@@ -12,11 +12,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from pyproducer.broker import broker_view
 from pyproducer.broker.authorizer import Authorizer
+from pyproducer.broker.broker_view import TopicSize
 from pyproducer.broker.child_process import ChildProcessCluster
 from pyproducer.broker.commands import run_command
 from pyproducer.broker.control import ClusterControl
 from pyproducer.broker.in_process import ClusterOptions, InProcessCluster
+from pyproducer.broker.listener import address_text
 from pyproducer.broker.stored_record import StoredRecord, read_topic_records
 from pyproducer.common.errors import IllegalStateError
 
@@ -58,7 +61,7 @@ class EmbeddedBroker(ClusterControl):
                  strict_checks: bool = True, config: Mapping[str, object] | None = None,
                  node_config: Mapping[int, Mapping[str, object]] | None = None, log_requests: bool = False) -> None:
         settings: dict[str, object] = {
-            "listeners": f"PLAINTEXT://{host}:{port}",
+            "listeners": f"PLAINTEXT://{address_text(host)}:{port}",
             "auto.create.topics.enable": auto_create_topics,
             "num.partitions": num_partitions,
             "strict.checks": strict_checks,
@@ -121,8 +124,7 @@ class EmbeddedBroker(ClusterControl):
         addresses = self._running().addresses()
         if listener_name not in addresses:
             raise IllegalStateError(f"There is no listener {listener_name}; there are {', '.join(addresses)}")
-        return ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-                        for host, port in addresses[listener_name])
+        return ",".join(f"{address_text(host)}:{port}" for host, port in addresses[listener_name])
 
     @property
     def port(self) -> int:
@@ -144,6 +146,19 @@ class EmbeddedBroker(ClusterControl):
             raise IllegalStateError("The embedded broker is not running")
         return self._cluster.data_dir
 
+    def __repr__(self) -> str:
+        return broker_view.line(*self._shown())
+
+    def _repr_html_(self) -> str:
+        return broker_view.table(*self._shown())
+
+    def _shown(self) -> tuple[str | None, dict[str, TopicSize]]:
+        """Return address and topics; None and nothing when it does not run, or just ended."""
+        try:
+            return self.bootstrap_servers, self.topic_sizes()
+        except IllegalStateError:
+            return None, {}
+
     # ---- topics
 
     def create_topic(self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> bool:
@@ -162,6 +177,14 @@ class EmbeddedBroker(ClusterControl):
             IllegalStateError: The broker is not running.
         """
         return {str(name): int(count) for name, count in self._ask("topics").items()}
+
+    def topic_sizes(self) -> dict[str, TopicSize]:
+        """Return how much each topic holds.
+
+        Raises:
+            IllegalStateError: The broker is not running.
+        """
+        return {str(name): TopicSize(*found) for name, found in self._ask("topic_sizes").items()}
 
     def log_end_offsets(self, topic: str) -> dict[int, int]:
         """Return the offset of the next record of each partition; empty when there is no such topic.
@@ -188,7 +211,9 @@ class EmbeddedBroker(ClusterControl):
     # ---- permissions
 
     def set_authorizer(self, authorizer: Authorizer) -> None:
-        """Ask this function before what clients want is done; until stop.
+        """Let every API ask this function before it does or tells anything, as Kafka asks its authorizer; until stop.
+
+        What it says no to is answered with Kafka's codes: 29 for topics, 30 groups, 31 the cluster, 53 transactions.
 
         Raises:
             IllegalStateError: The broker is not running, or runs in a process of its own, where no function can go.

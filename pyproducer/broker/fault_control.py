@@ -5,6 +5,7 @@
     broker.faults.on("Metadata", node_id=2, times=None).delay(200)       from now on
     slow = broker.faults.on("Produce").delay(50).throttle(300)           both, for one request
     assert slow.count == 1
+    broker.faults.on("Produce", topic="orders").swap()                    acknowledged in order, stored in another one
 
 Road:    user -> [fault control] -> commands -> FaultRules
 Thread:  any.
@@ -93,6 +94,24 @@ class Fault:
     def drop(self, when: str = BEFORE_APPLY) -> Fault:
         """Never answer. The connection stays open, and nothing that follows on it is read."""
         return self._add("drop", when=when)
+
+    def acknowledge_without_append(self) -> Fault:
+        """Acknowledge what is produced, with the offset that it would have, and drop it. Produce only.
+
+        As with the two below the producer cannot notice: whoever checks what was delivered must.
+        """
+        return self._add("acknowledge_without_append")
+
+    def append_twice(self) -> Fault:
+        """Store what is produced twice, one after the other, and acknowledge it once. Produce only."""
+        return self._add("append_twice")
+
+    def swap(self) -> Fault:
+        """Store what is produced behind the next batch of its partition; both are told the offsets of their order.
+
+        Until that comes it is acknowledged and not in the log. Produce only.
+        """
+        return self._add("swap")
 
     def call(self, function: Callable[[Request], Any]) -> Fault:
         """Call a function in place of the API's handler, on the handler's thread.

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from pyproducer.broker.fault_lies import LIES
 from pyproducer.common.errors import ConfigError
 from pyproducer.protocol.apis import ApiKeys
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 BEFORE_APPLY = "before_apply"
 AFTER_APPLY = "after_apply"
-ACTIONS = ("error", "close", "delay", "throttle", "truncate", "wrong_correlation_id", "drop", "call")
+ACTIONS = ("error", "close", "delay", "throttle", "truncate", "wrong_correlation_id", "drop", "call", *LIES)
 
 
 class RequestShape(NamedTuple):
@@ -142,6 +143,13 @@ class Story:
         return None
 
 
+    def lie_of(self, topic: str, partition: int) -> str | None:
+        """Return the lie about a partition of the request, or None."""
+        if self.filter.topic not in (None, topic) or self.filter.partition not in (None, partition):
+            return None
+        return next((action.kind for action in self.actions if action.kind in LIES), None)
+
+
 class FaultRules:
     """All rules of a cluster, in the order in which they were made; the first that matches a request is applied.
 
@@ -202,6 +210,8 @@ class FaultRules:
             rule = self._rules.get(rule_id)
             if rule is None:
                 raise ConfigError("fault", rule_id, "this rule was removed")
+            if kind in LIES and rule.api_key is not ApiKeys.PRODUCE:
+                raise ConfigError("fault", kind, 'only Produce can be lied about: on("Produce")')
             rule.actions += (action,)
             self._look()
 

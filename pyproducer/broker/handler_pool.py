@@ -1,8 +1,9 @@
 """The threads that take requests from the channel and run the APIs.
 
-Road:    request channel -> [handlers] -> KafkaApis
+Road:    request channel -> [handlers]: read the body -> KafkaApis
 Thread:  num.io.threads of them; each loops here and nowhere else.
-Source:  Java KafkaRequestHandler, KafkaRequestHandlerPool (4.1).
+Source:  Java KafkaRequestHandler, KafkaRequestHandlerPool (4.1). Differs from Java: a request's body is read here and
+         not by the processor, because what it costs would be waited for by all connections of that processor.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import threading
 from collections.abc import Callable
 
 from pyproducer.broker.request_channel import Request, RequestChannel, ShutdownRequest
+from pyproducer.common.errors import InvalidRequestError
 
 _logger = logging.getLogger(__name__)
 # How long a handler waits before it looks whether it was stopped; Java's value.
@@ -42,7 +44,12 @@ class KafkaRequestHandler:
             if request is None:
                 continue
             try:
+                request.read_body()
                 self._handle(request)
+            except InvalidRequestError as error:
+                # Of the body: nothing can be answered to what was not understood.
+                _logger.error("Exception while processing request from %s: %s", request.context.connection_id, error)
+                self._channel.send_close_connection(request)
             except Exception:
                 # KafkaApis answers errors itself; what still comes out must not end the thread. The connection
                 # is closed, because nothing else would ever unmute it.

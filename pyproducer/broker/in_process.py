@@ -7,6 +7,7 @@ Source:  ours.
 
 from __future__ import annotations
 
+import logging
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -14,19 +15,23 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pyproducer.broker.broker_server import BrokerServer
+from pyproducer.broker.broker_view import TopicSize
 from pyproducer.broker.cluster_state import ClusterState
 from pyproducer.broker.config import BrokerConfig
-from pyproducer.broker.listener import EndPoint, parse_listeners
+from pyproducer.broker.descriptors import raise_descriptor_limit
+from pyproducer.broker.listener import EndPoint, advertised_end_points, parse_listeners, without
 from pyproducer.broker.nodes import Nodes
 from pyproducer.broker.observations import RequestLog
 from pyproducer.common.clock import SystemClock
 from pyproducer.common.errors import ConfigError, IllegalStateError
 from pyproducer.common.topic_name import topic_name_fault
 
+_logger = logging.getLogger(__name__)
 _FIRST_NODE_ID = 1
+_OWN_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 # What one node may have otherwise than the rest; everything else is the cluster's.
-_NODE_SETTINGS = ("listeners", "listener.security.protocol.map", "broker.rack", "num.network.threads",
-                  "num.io.threads", "queued.max.requests")
+_NODE_SETTINGS = ("listeners", "advertised.listeners", "listener.security.protocol.map", "broker.rack",
+                  "num.network.threads", "num.io.threads", "queued.max.requests")
 
 
 @dataclass(frozen=True)
@@ -71,10 +76,15 @@ class InProcessCluster:
                     raise ConfigError(key, settings[key], "the nodes of a cluster cannot differ in this setting")
         self._node_configs = {
             node_id: BrokerConfig({**options.config, **options.node_config.get(node_id, {})}) for node_id in node_ids}
-        self._listeners = {
-            node_id: _listeners(config, 0 if "listeners" in options.node_config.get(node_id, {})
-                                else node_id - _FIRST_NODE_ID)
-            for node_id, config in self._node_configs.items()}
+        # Each further node has the next ports, where the first one's are given at all.
+        own = {key: {node_id for node_id, settings in options.node_config.items() if key in settings}
+               for key in ("listeners", "advertised.listeners")}
+        self._listeners = {node_id: _listeners(config, 0 if node_id in own["listeners"] else node_id - _FIRST_NODE_ID)
+                           for node_id, config in self._node_configs.items()}
+        self._port_offsets = {node_id: 0 if node_id in own["advertised.listeners"] else node_id - _FIRST_NODE_ID
+                              for node_id in node_ids}
+        for node_id, config in self._node_configs.items():  # a mistake is told before anything is opened
+            advertised_end_points(config.advertised_listeners, self._listeners[node_id])
         for name, partition_count in options.topics.items():
             reason = topic_name_fault(name)
             if reason is not None or partition_count < 1:
@@ -84,11 +94,13 @@ class InProcessCluster:
         self._nodes: Nodes | None = None
 
     def start(self) -> None:
-        """Open the logs and listen.
+        """Open the logs and listen; the process may open as many files as the system allows from now on.
 
         Raises:
             ConfigError: The data directory is in use or a listener's address is; nothing is left running.
         """
+        raise_descriptor_limit()
+        self.warn_of_inert_settings()
         directory = self._options.data_dir
         self.data_dir = Path(tempfile.mkdtemp(prefix="pyproducer-broker-") if directory is None else directory)
         try:
@@ -97,11 +109,17 @@ class InProcessCluster:
             if self._options.log_requests:
                 self._state.request_log = RequestLog()
             self._create_topics(self._state)
-            self._nodes = Nodes(self._state, self._listeners, self._node_configs)
+            self._nodes = Nodes(self._state, self._listeners, self._node_configs, self._port_offsets)
             self._nodes.start_all()
         except BaseException:
             self.stop()
             raise
+
+    def warn_of_inert_settings(self) -> None:
+        """Say which settings were taken and change nothing."""
+        inert = sorted(self._config.inert.union(*(config.inert for config in self._node_configs.values())))
+        if inert:
+            _logger.warning("These settings have no effect on an embedded broker: %s", ", ".join(inert))
 
     def stop(self) -> None:
         """Stop and close everything; a temporary folder is removed."""
@@ -143,11 +161,15 @@ class InProcessCluster:
         return [] if self._nodes is None else self._nodes.servers
 
     def addresses(self) -> dict[str, list[tuple[str, int]]]:
-        """Return where clients may connect: listener name to (host, port) of each broker, stopped ones too."""
+        """Return where clients may connect: listener name to (host, port) of each broker, stopped ones too.
+
+        Of a broker that listens on all addresses it is this machine's own.
+        """
         found: dict[str, list[tuple[str, int]]] = {}
-        for end_points in self.nodes.end_points.values():
+        for end_points in self.nodes.advertised.values():
             for end_point in end_points:
-                found.setdefault(end_point.listener_name, []).append((end_point.host, end_point.port))
+                host = _OWN_ADDRESS.get(end_point.host, end_point.host)
+                found.setdefault(end_point.listener_name, []).append((host, end_point.port))
         return found
 
     def create_topic(self, name: str, partition_count: int, configs: Mapping[str, str]) -> bool:
@@ -164,6 +186,13 @@ class InProcessCluster:
     def topics(self) -> dict[str, int]:
         """Return all topics with their number of partitions."""
         return {name: len(topic.partitions) for name, topic in self.state.topics.items()}
+
+    def topic_sizes(self) -> dict[str, TopicSize]:
+        """Return how much each topic holds."""
+        return {name: TopicSize(len(topic.partitions), sum(
+            partition.log.log_end_offset - partition.log.log_start_offset for partition in topic.partitions),
+            sum(partition.log.size_bytes for partition in topic.partitions))
+            for name, topic in self.state.topics.items()}
 
     def log_end_offsets(self, topic: str) -> dict[int, int]:
         """Return the offset of the next record of each partition; empty when there is no such topic."""
@@ -183,5 +212,6 @@ class InProcessCluster:
 
 def _listeners(config: BrokerConfig, port_offset: int) -> Sequence[EndPoint]:
     """Return a node's listeners; each further node of a cluster has the next ports, where they are given at all."""
+    listeners = without(config.text("controller.listener.names"), config.text("listeners"))
     return [end_point._replace(port=end_point.port + port_offset) if end_point.port else end_point
-            for end_point in parse_listeners(config.text("listeners"), config.text("listener.security.protocol.map"))]
+            for end_point in parse_listeners(listeners, config.text("listener.security.protocol.map"))]

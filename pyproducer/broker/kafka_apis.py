@@ -56,6 +56,7 @@ from pyproducer.broker.faults import Faults, start_throttling
 from pyproducer.broker.quotas import client_quotas
 from pyproducer.broker.request_channel import Request, RequestChannel
 from pyproducer.broker.services import Answer, Outcome, Services
+from pyproducer.broker.unexpected import unexpected
 from pyproducer.common.clock import Clock
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.protocol.apis import ApiKeys
@@ -121,8 +122,9 @@ class KafkaApis:
         self._cluster = cluster
         advertised = {int(api_key): api_key.advertised_range for api_key in HANDLERS
                       if api_key.advertised_range is not None}
-        self.services = Services(node_id, cluster, cluster.config, clock, self.respond,
-                                 AdvertisedApis(node_id, advertised, cluster.api_versions))
+        self.services = Services(
+            node_id, cluster, cluster.config, clock, self.respond_later,
+            AdvertisedApis(node_id, advertised, cluster.api_versions), channel.responses.room_bytes)
         self._fault_rules = cluster.fault_rules
         self._faults = Faults(cluster.fault_rules, self.services, channel, cluster.timer, self._send)
         self._quotas = client_quotas(cluster.config)
@@ -150,6 +152,14 @@ class KafkaApis:
                               request.header.client_id, request.header.correlation_id, request.api_key,
                               request.header.api_version)
             self.respond(request, handler.error_response(request, ErrorCode.UNKNOWN_SERVER_ERROR))
+
+    def respond_later(self, request: Request, answer: Answer) -> None:
+        """Answer a request whose handler returned LATER; a failure must not reach the request that completed it."""
+        try:
+            self.respond(request, answer)
+        except Exception as error:
+            code = unexpected(request, "the answer", error)
+            self.respond(request, HANDLERS[request.api_key].error_response(request, code))
 
     def respond(self, request: Request, answer: Answer) -> None:
         """Send an answer, throttled or with a fault where there is a reason."""

@@ -19,7 +19,7 @@ from pyproducer.broker.broker_server import BrokerServer
 from pyproducer.broker.cluster_state import ClusterState
 from pyproducer.broker.config import BrokerConfig
 from pyproducer.broker.coordinator.internal_topics import GROUP_METADATA_TOPIC_NAME, TRANSACTION_STATE_TOPIC_NAME
-from pyproducer.broker.listener import EndPoint
+from pyproducer.broker.listener import EndPoint, advertised_end_points
 from pyproducer.broker.partition import NO_LEADER
 from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.errors import ConfigError, IllegalStateError
@@ -34,13 +34,15 @@ class Nodes:
         state: What the brokers share.
         listeners: Node to its listeners; a port 0 becomes the port that was found at the first start.
         configs: Node to its settings.
+        port_offsets: Node to what is added to the ports of advertised.listeners.
     """
 
     def __init__(self, state: ClusterState, listeners: Mapping[int, Sequence[EndPoint]],
-                 configs: Mapping[int, BrokerConfig]) -> None:
+                 configs: Mapping[int, BrokerConfig], port_offsets: Mapping[int, int] | None = None) -> None:
         self._state = state
         self._listeners = {node_id: list(end_points) for node_id, end_points in listeners.items()}
         self._configs = configs
+        self._port_offsets = port_offsets or {}
         self._lock = threading.Lock()  # guards everything below, and the order of changes
         self._servers: dict[int, BrokerServer] = {}
         self._reserved: dict[int, list[socket.socket]] = {}
@@ -54,6 +56,13 @@ class Nodes:
     def end_points(self) -> dict[int, list[EndPoint]]:
         """The listeners of all nodes, stopped ones too."""
         return {node_id: list(end_points) for node_id, end_points in self._listeners.items()}
+
+    @property
+    def advertised(self) -> dict[int, list[EndPoint]]:
+        """The addresses that clients are told, of all nodes, stopped ones too."""
+        return {node_id: advertised_end_points(self._configs[node_id].advertised_listeners, end_points,
+                                               self._port_offsets.get(node_id, 0))
+                for node_id, end_points in self._listeners.items()}
 
     def start_all(self) -> None:
         """Start every node.
@@ -150,7 +159,8 @@ class Nodes:
     # ---- under the lock
 
     def _start(self, node_id: int) -> None:
-        server = BrokerServer(node_id, self._state, self._listeners[node_id], self._configs[node_id])
+        server = BrokerServer(node_id, self._state, self._listeners[node_id], self._configs[node_id],
+                              self._port_offsets.get(node_id, 0))
         self._release(node_id)
         self._servers[node_id] = server
         found = server.end_points

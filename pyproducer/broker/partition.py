@@ -9,12 +9,15 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from pyproducer.broker import fault_lies
+from pyproducer.broker.fault_lies import KeptBack
 from pyproducer.broker.storage.batch_header import recompressed
 from pyproducer.broker.storage.log import AppendResult, Log
 from pyproducer.broker.topic_config import TopicConfig
 from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.common.errors import CorruptRecordError
+from pyproducer.record.expansion import Allowance, ExpansionBusyError
 from pyproducer.record.layout import LOG_APPEND_TIME, Buffer
 from pyproducer.record.validation import BatchFault, validate_batch
 
@@ -37,6 +40,7 @@ class Partition:
         self.last_leader_id = leadership.leader_id  # who keeps it while nobody leads
         self.log = log
         self.config = config
+        self.kept_back: KeptBack | None = None  # a batch that a fault swaps with the next one
 
     def check_leader(self, node_id: int, current_leader_epoch: int) -> ErrorCode:
         """Return NONE when this node leads and the client's epoch (-1: it has none) is the current one."""
@@ -46,18 +50,21 @@ class Partition:
                     else ErrorCode.UNKNOWN_LEADER_EPOCH)
         return ErrorCode.NONE if leader_id == node_id else ErrorCode.NOT_LEADER_OR_FOLLOWER
 
-    def append(self, records: Buffer | None, *, produce_version: int, timestamp_ms: int) -> AppendResult | BatchFault:
+    def append(self, records: Buffer | None, *, produce_version: int, timestamp_ms: int,
+               allowance: Allowance | None = None, lie: str | None = None) -> AppendResult | BatchFault:
         """Check the one batch that a Produce request has for this partition, and append it.
 
         Args:
             records: The bytes of the request's records field.
             produce_version: Version of the request.
             timestamp_ms: The broker's wall clock: for LogAppendTime and for the range of CreateTime.
+            allowance: What the compressed batches of the request may still hold.
+            lie: What is to go wrong without anybody noticing; see fault_lies.py.
         """
         config = self.config
         rules = config.rules
         batch = validate_batch(records, produce_version=produce_version, timestamp_ms=timestamp_ms, rules=rules,
-                               topic_partition=self.topic_partition)
+                               topic_partition=self.topic_partition, allowance=allowance)
         if isinstance(batch, BatchFault):
             return batch
         if config.compressor is not None:
@@ -65,8 +72,12 @@ class Partition:
                 batch = recompressed(batch, config.compressor)
             except CorruptRecordError as corrupt:  # found here only without strict checks
                 return BatchFault(ErrorCode.CORRUPT_MESSAGE, str(corrupt))
+            except ExpansionBusyError as busy:
+                return BatchFault(ErrorCode.NOT_ENOUGH_REPLICAS, str(busy), str(busy))
             if batch.size_bytes > rules.max_message_bytes:
                 return BatchFault(ErrorCode.MESSAGE_TOO_LARGE, f"recompressed, the record batch has {batch.size_bytes} "
                                                                f"bytes, more than {rules.max_message_bytes}")
-        return self.log.append(batch, leader_epoch=self.leadership.leader_epoch, log_append_time_ms=(
-            timestamp_ms if rules.timestamp_type == LOG_APPEND_TIME else None))
+        log_append_time_ms = timestamp_ms if rules.timestamp_type == LOG_APPEND_TIME else None
+        if lie is not None or self.kept_back is not None:
+            return fault_lies.append(self, batch, lie, log_append_time_ms)
+        return self.log.append(batch, leader_epoch=self.leadership.leader_epoch, log_append_time_ms=log_append_time_ms)

@@ -80,10 +80,12 @@ class Processor:
         clock: The clock.
         socket_options: Applied to each accepted socket.
         name: Of the thread.
+        max_elements: Most elements of one request.
     """
 
     def __init__(self, processor_id: int, *, end_point: EndPoint, channel: RequestChannel, selector: ServerSelector,
-                 gate: ApiGate, clock: Clock, socket_options: Callable[[socket.socket], None], name: str) -> None:
+                 gate: ApiGate, clock: Clock, socket_options: Callable[[socket.socket], None], name: str,
+                 max_elements: int) -> None:
         self.processor_id = processor_id
         self._end_point = end_point
         self._channel = channel
@@ -91,6 +93,7 @@ class Processor:
         self._gate = gate
         self._clock = clock
         self._socket_options = socket_options
+        self._max_elements = max_elements
         # Two queues of one consumer, this thread, which looks at both in every turn: a deque is looked at for nothing,
         # where an empty Queue costs a lock and an exception. The semaphore bounds the first; one that comes in is
         # appended before the wakeup, so that it is not overlooked.
@@ -259,7 +262,7 @@ class Processor:
             if channel is None:
                 continue
             try:
-                request = self._parse(receive, channel)
+                request = self._request(receive, channel)
                 # Mute first: a response may be here before the next line of this loop.
                 self._selector.mute(receive.source)
                 self._selector.handle_channel_mute_event(receive.source, ChannelMuteEvent.REQUEST_RECEIVED)
@@ -269,9 +272,10 @@ class Processor:
             except Exception as error:
                 self._close_after_exception(receive.source, "Unexpected exception while processing request", error)
 
-    def _parse(self, receive: NetworkReceive, channel: KafkaChannel) -> Request:
+    def _request(self, receive: NetworkReceive, channel: KafkaChannel) -> Request:
+        """Read the header; the body is left to the handler."""
         payload = receive.payload
-        reader = ByteReader(payload)
+        reader = ByteReader(payload, self._max_elements)
         header = read_request_header(reader)
         is_api_versions = header.api_key == ApiKeys.API_VERSIONS
         context = RequestContext(
@@ -281,8 +285,7 @@ class Processor:
             and not self._gate.is_supported(ApiKeys.API_VERSIONS, header.api_version))
         if not context.is_unsupported_api_versions_request:
             self._gate.ensure_supported(context.api_key, header.api_version)
-        body, _ = context.parse_request(reader)
-        return Request(processor=self.processor_id, context=context, body=body, size_bytes=len(payload),
+        return Request(processor=self.processor_id, context=context, reader=reader, size_bytes=len(payload),
                        start_ms=self._clock.now_ms())
 
     def _principal(self, channel: KafkaChannel) -> KafkaPrincipal:

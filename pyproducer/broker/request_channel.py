@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import queue
 import threading
+import weakref
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pyproducer.protocol.buffer import Buffer
+from pyproducer.protocol.buffer import Buffer, ByteReader
 from pyproducer.protocol.header import RequestHeader, build_response
 from pyproducer.protocol.request import AbstractRequest
 from pyproducer.protocol.request_context import RequestContext
@@ -24,19 +26,33 @@ if TYPE_CHECKING:
     from pyproducer.broker.processor import Processor
 
 T = TypeVar("T", bound=AbstractRequest)
+_NO_LIMIT = 1 << 62
+# Below this a response is not counted, and so much it may always be: max.partition.fetch.bytes of Java's consumer.
+LARGE_RESPONSE_BYTES = 64 * 1024
+LEAST_RESPONSE_BYTES = 1024 * 1024
 
 
 class Request:
-    """One parsed request, with the way back to the connection it came from."""
+    """One request, with the way back to the connection it came from.
 
-    __slots__ = ("_body", "api_key", "context", "processor", "size_bytes", "start_ms", "story")
+    Args:
+        processor: Where its connection lives.
+        context: Its header, and who sent it.
+        body: What it says, where that is known already.
+        reader: Stands at its body, which a handler reads.
+        size_bytes: The frame, without its size.
+        start_ms: When it came, monotonic.
+    """
 
-    def __init__(self, *, processor: int, context: RequestContext, body: AbstractRequest, size_bytes: int,
-                 start_ms: int) -> None:
+    __slots__ = ("_body", "_reader", "api_key", "context", "processor", "size_bytes", "start_ms", "story")
+
+    def __init__(self, *, processor: int, context: RequestContext, body: AbstractRequest | None = None,
+                 reader: ByteReader | None = None, size_bytes: int, start_ms: int) -> None:
         self.processor = processor
         self.context = context
-        self.api_key = body.api_key
+        self.api_key = context.api_key
         self._body = body
+        self._reader = reader
         self.size_bytes = size_bytes
         self.start_ms = start_ms
         self.story: Any = None  # the fault that was scripted for this request, once it is chosen; faults.py owns it
@@ -45,6 +61,16 @@ class Request:
     def header(self) -> RequestHeader:
         """The request's header as it was sent."""
         return self.context.header
+
+    def read_body(self) -> None:
+        """Read the body, on the handler's thread; no effect when that was done.
+
+        Raises:
+            InvalidRequestError: It is malformed, or names too many things. Unknown.
+        """
+        reader, self._reader = self._reader, None
+        if reader is not None:
+            self._body = self.context.parse_request(reader).request
 
     def body(self, expected: type[T]) -> T:
         """Return the body, which must be of the type that the caller handles.
@@ -59,6 +85,8 @@ class Request:
     @property
     def any_body(self) -> AbstractRequest:
         """The body, whatever it is; faults.py replaces it when a request is to be handled in part."""
+        if self._body is None:
+            raise TypeError("The request's body has not been read")
         return self._body
 
     @any_body.setter
@@ -68,7 +96,7 @@ class Request:
     @property
     def data(self) -> Struct:
         """The fields of the body, whatever it is."""
-        return self._body.data
+        return self.any_body.data
 
 
 @dataclass(frozen=True)
@@ -117,6 +145,47 @@ class EndThrottlingResponse(Response):
     """EndThrottlingAction: read the connection's next request, when its response is sent."""
 
 
+class ResponseMemory:
+    """How many bytes of large responses wait to be written or read by their clients, all connections together.
+
+    A client may ask for fifty megabytes and read none of them; forty did, and the broker held 1.4 GiB. One connection
+    has one response at a time, so the bound is on all of them: who reads much is given a part of what is left.
+
+    Args:
+        limit_bytes: What all may hold together.
+        handlers: How many threads make responses at the same time.
+    """
+
+    def __init__(self, limit_bytes: int = _NO_LIMIT, handlers: int = 1) -> None:
+        self._limit_bytes = limit_bytes
+        self._handlers = handlers
+        self._lock = threading.Lock()  # guards _held_bytes
+        self._held_bytes = 0
+        # A response may end by the collector, in the middle of any line of this very thread: no lock is taken there.
+        self._freed: deque[int] = deque()
+
+    @property
+    def held_bytes(self) -> int:
+        """How much is held now."""
+        with self._lock:
+            while self._freed:
+                self._held_bytes -= self._freed.popleft()
+            return self._held_bytes
+
+    def room_bytes(self) -> int:
+        """Return how large a response may be now: its handler's part of what is left, or a little in any case."""
+        return max((self._limit_bytes - self.held_bytes) // self._handlers, LEAST_RESPONSE_BYTES)
+
+    def hold(self, response: SendResponse) -> None:
+        """Count a response for as long as anybody has it, however it ends; a small one is not worth it."""
+        size_bytes = sum(map(len, response.chunks))
+        if size_bytes < LARGE_RESPONSE_BYTES:
+            return
+        with self._lock:
+            self._held_bytes += size_bytes
+        weakref.finalize(response, self._freed.append, size_bytes).atexit = False
+
+
 class ShutdownRequest:
     """Ends the handler that receives it."""
 
@@ -129,10 +198,12 @@ class RequestChannel:
 
     Args:
         queue_size: Most requests that wait (queued.max.requests).
+        responses: Counts what waits on the way back.
     """
 
-    def __init__(self, queue_size: int) -> None:
+    def __init__(self, queue_size: int, responses: ResponseMemory | None = None) -> None:
         self._queue_size = queue_size
+        self.responses = responses or ResponseMemory()
         # SimpleQueue hands over in C, without a Python lock; the bound is counted beside it.
         self._queue: queue.SimpleQueue[Request | ShutdownRequest] = queue.SimpleQueue()
         self._not_full = threading.Condition()  # guards _waiting and _closed
@@ -211,7 +282,9 @@ class RequestChannel:
         """
         context = request.context
         chunks = build_response(request.api_key, context.api_version, context.header.correlation_id, body)
-        self.send_response(SendResponse(request, chunks))
+        response = SendResponse(request, chunks)
+        self.responses.hold(response)
+        self.send_response(response)
 
     def send_no_op(self, request: Request) -> None:
         """Answer nothing and go on with the connection."""

@@ -138,7 +138,7 @@ class SocketServer:
         processor = Processor(
             processor_id, end_point=end_point, channel=self._channel, selector=selector, gate=self._gate,
             clock=self._clock, socket_options=_socket_options(self._config.number("socket.send.buffer.bytes")),
-            name=name)
+            name=name, max_elements=self._config.number("socket.request.max.elements"))
         self._channel.add_processor(processor)
         return processor
 

@@ -51,7 +51,7 @@ def topic_config(overrides: Mapping[str, str | None], defaults: BrokerConfig) ->
         if text is None:
             raise ConfigError(name, text, f"Null value not supported for topic configs: {name}")
         values[name] = parse_value(row, text)
-        kept[name] = text
+        kept[name] = str(values[name]) if row.is_list else text
     def number(name: str) -> int:
         return int(str(values[name]))
 
@@ -64,6 +64,8 @@ def topic_config(overrides: Mapping[str, str | None], defaults: BrokerConfig) ->
         timestamp_after_max_ms=number("message.timestamp.after.max.ms"),
         is_compacted="compact" in policies,
         is_strict=strict_checks,
+        # Compressed records may not hold more than the largest request could have brought as they are.
+        max_expanded_bytes=defaults.number("socket.request.max.bytes"),
         reads_records=strict_checks)
     log = LogConfig(
         segment_bytes=number("segment.bytes"), segment_ms=number("segment.ms"),
@@ -71,10 +73,19 @@ def topic_config(overrides: Mapping[str, str | None], defaults: BrokerConfig) ->
         retention_bytes=number("retention.bytes"), is_deleted="delete" in policies, is_compacted="compact" in policies,
         min_cleanable_ratio=float(str(values["min.cleanable.dirty.ratio"])),
         min_compaction_lag_ms=number("min.compaction.lag.ms"), delete_retention_ms=number("delete.retention.ms"))
-    return TopicConfig(kept, rules, _compressor(str(values["compression.type"])), log)
+    return TopicConfig(kept, rules, _compressor(values), log)
 
 
-def _compressor(compression_type: str) -> Compressor | None:
-    if compression_type == "producer":
+def _compressor(values: Mapping[str, Value]) -> Compressor | None:
+    codec = str(values["compression.type"])
+    if codec == "producer":
         return None
-    return compressor_for("none" if compression_type == "uncompressed" else compression_type, None)
+    level = values.get(f"compression.{codec}.level")
+    return compressor_for("none" if codec == "uncompressed" else codec, None if level is None else int(level))
+
+
+def error_text(error: ConfigError) -> str:
+    """Return what is wrong with a setting as Kafka says it to clients."""
+    if error.why.startswith("Unknown topic config name"):
+        return error.why
+    return f"Invalid value {error.value} for configuration {error.key}: {error.why}"

@@ -20,6 +20,7 @@
           InvalidRequestError           a request that cannot be parsed (the broker's side)
           CorrelationIdMismatchError
           CorruptRecordError            a record batch that cannot be read
+            ExpansionLimitError         its records expand beyond the limit (the broker's side)
         UnsupportedVersionError         no common version of an API
       ApiError                          the broker answered with a code: .code, .api, .node_id
         RetriableError                  may pass with time
@@ -176,6 +177,10 @@ class CorrelationIdMismatchError(RemoteProtocolError):
 
 class CorruptRecordError(RemoteProtocolError):
     """A record batch whose bytes cannot be read: checksum, length or count do not fit."""
+
+
+class ExpansionLimitError(CorruptRecordError):
+    """The records of a batch expand beyond the limit; they may be sound."""
 
 
 class UnsupportedVersionError(ProtocolError):

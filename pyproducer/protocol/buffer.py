@@ -18,6 +18,7 @@ INLINE_PAYLOAD_LIMIT_BYTES = 512
 
 _UINT32_MAX = (1 << 32) - 1
 _UINT64_MAX = (1 << 64) - 1
+_NO_LIMIT = 1 << 62
 
 
 def uvarint_size(value: int) -> int:
@@ -28,16 +29,22 @@ def uvarint_size(value: int) -> int:
 class ByteReader:
     """A position in received bytes. Nothing is copied: slices are views of the frame.
 
+    Args:
+        data: The frame.
+        max_elements: Most elements of all arrays, and tags, that may be read from it. An element may take two bytes
+            of the frame and a hundred in memory.
+
     Shape: `data` is the whole frame as bytes; `position` moves forward only; slices stay valid as long as the frame.
     """
 
-    __slots__ = ("data", "end", "position")
+    __slots__ = ("data", "elements_left", "end", "position")
 
-    def __init__(self, data: Buffer) -> None:
+    def __init__(self, data: Buffer, max_elements: int = _NO_LIMIT) -> None:
         view = memoryview(data)
         self.data: memoryview = view if view.format == "B" and view.ndim == 1 else view.cast("B")
         self.end: int = len(self.data)
         self.position: int = 0
+        self.elements_left: int = max_elements
 
     @property
     def remaining(self) -> int:
@@ -56,6 +63,16 @@ class ByteReader:
             raise self.underflow(size_bytes)
         self.position = stop
         return self.data[start:stop]
+
+    def spend(self, count: int) -> None:
+        """Count elements that are to be read.
+
+        Raises:
+            SchemaError: They are more than are allowed. Nothing was read.
+        """
+        self.elements_left -= count
+        if self.elements_left < 0:
+            raise SchemaError(f"There are {-self.elements_left} more elements than one request may have")
 
     def underflow(self, size_bytes: int) -> SchemaError:
         """Build the error that says how many bytes were missing."""

@@ -54,6 +54,11 @@ class RequestContext:
     refuses_api_versions: bool = False
 
     @property
+    def local_host(self) -> str:
+        """The address of this machine that the connection came in by."""
+        return self.connection_id.partition("-")[0].rpartition(":")[0]
+
+    @property
     def api_key(self) -> ApiKeys:
         """Which API is asked."""
         return ApiKeys.for_id(self.header.api_key)

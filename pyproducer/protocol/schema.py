@@ -168,12 +168,12 @@ class Schema(Type):
 
     def read(self, buffer: ByteReader) -> Struct:
         """Read one struct; an error names the field, and the fields around it before it."""
-        start = buffer.position
+        start, elements_left = buffer.position, buffer.elements_left
         try:
             return (self._reader or self._first_readers(buffer))(buffer)
         except Exception:
             # The compiled code does not say what is wrong; reading again, field by field, does.
-            buffer.position = start
+            buffer.position, buffer.elements_left = start, elements_left
         return self.read_by_field(buffer)
 
     def _first_readers(self, buffer: ByteReader) -> Callable[[ByteReader], Struct]:
@@ -209,7 +209,9 @@ class Schema(Type):
         struct.update((field.name, field.default) for field in tagged.values())
         name = "_tagged_fields"
         try:
-            for _ in range(buffer.read_uvarint()):
+            count = buffer.read_uvarint()
+            buffer.spend(count)
+            for _ in range(count):
                 name = "_tagged_fields"
                 tag = buffer.read_uvarint()
                 size_bytes = buffer.read_uvarint()
@@ -219,8 +221,9 @@ class Schema(Type):
                     continue
                 name = field.name
                 # Its own reader, so that a field can not reach behind the size it announced.
-                inner = ByteReader(payload)
+                inner = ByteReader(payload, buffer.elements_left)
                 struct[name] = field.type.read(inner)
+                buffer.elements_left = inner.elements_left
                 if inner.remaining:
                     raise SchemaError(f"{inner.remaining} bytes of {size_bytes} are left over")
         except Exception as error:

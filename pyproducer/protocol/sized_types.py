@@ -240,6 +240,7 @@ class ArrayOf(SizedType):
             raise SchemaError(f"Array size {count} cannot be negative")
         if count * self.element.min_size_bytes > buffer.end - buffer.position:
             raise SchemaError(f"Error reading array of size {count}, only {buffer.remaining} bytes available")
+        buffer.spend(count)
         return self._read_many(buffer, count)
 
     def validate(self, value: Any) -> Any:

@@ -230,6 +230,9 @@ class _ReadCode(_Code):
         with self.block(f"if {length} > {extra}:"):
             with self.block(f"if ({length} - {extra}) * {type_.element.min_size_bytes} > end - p:"):
                 self.line("raise Refused")
+            self.line(f"buffer.elements_left -= {length} - {extra}")
+            with self.block("if buffer.elements_left < 0:"):
+                self.line("raise Refused")
             if code is not None:
                 self.line(f"{target} = list(run_of({code!r}, {length} - {extra}).unpack_from(data, p))")
                 self.line(f"p += ({length} - {extra}) * {type_.element.min_size_bytes}")

@@ -184,9 +184,17 @@ class RecordBatch:
         Raises:
             CorruptRecordError: The records cannot be read; names the batch. Those before the damage were given out.
         """
+        yield from self.decoded(self.expanded_records(limit_bytes))
+
+    def decoded(self, expanded: bytes) -> Iterator[Record]:
+        """Give the records one by one, of what `expanded_records` returned.
+
+        Raises:
+            CorruptRecordError: They cannot be read; names the batch. Those before the damage were given out.
+        """
         try:
             yield from decode_records(
-                self.expanded_records(limit_bytes), record_count=self.record_count, base_offset=self.base_offset,
+                expanded, record_count=self.record_count, base_offset=self.base_offset,
                 base_timestamp=self.base_timestamp, base_sequence=self.base_sequence,
                 append_timestamp=self.max_timestamp if self.timestamp_type == LOG_APPEND_TIME else None)
         except CorruptRecordError as cause:

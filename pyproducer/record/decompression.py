@@ -18,7 +18,7 @@ import zlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from pyproducer.common.errors import ConfigError, CorruptRecordError
+from pyproducer.common.errors import ConfigError, CorruptRecordError, ExpansionLimitError
 from pyproducer.record.layout import Buffer
 
 if TYPE_CHECKING:
@@ -66,7 +66,8 @@ def decompress(codec_id: int, data: Buffer, limit_bytes: int = DEFAULT_LIMIT_BYT
             4 MiB at most).
 
     Raises:
-        CorruptRecordError: The codec is unknown, the bytes are not of it or end early, or more would come out.
+        CorruptRecordError: The codec is unknown, or the bytes are not of it or end early.
+        ExpansionLimitError: More would come out.
         ConfigError: The codec is snappy, and cramjam is not installed.
     """
     decoder = _DECODERS.get(codec_id)
@@ -76,7 +77,7 @@ def decompress(codec_id: int, data: Buffer, limit_bytes: int = DEFAULT_LIMIT_BYT
 
 
 def _refuse(name: str, limit_bytes: int) -> NoReturn:
-    raise CorruptRecordError(f"{name}: the records expand beyond the limit of {limit_bytes} bytes")
+    raise ExpansionLimitError(f"{name}: the records expand beyond the limit of {limit_bytes} bytes")
 
 
 def _truncated(name: str, size_bytes: int) -> NoReturn:
@@ -219,7 +220,8 @@ def _decode_zstd(data: Buffer, limit_bytes: int) -> bytes:
                     _refuse("zstd", limit_bytes)
                 room = max(min(most, limit_bytes - size), 1)  # 0 would mean no limit
                 with view[position:frame_end] as frame:
-                    piece = decompressor.decompress(frame, max_output_size=room)
+                    piece = _decode_zstd_frame(decompressor, frame, room, limit_bytes, may_be_larger=(
+                        claimed is None and most > room))
             except zstandard.ZstdError as cause:
                 raise CorruptRecordError(f"zstd: {cause}, in the frame at byte {position}, "
                                          f"with room for {limit_bytes - size} bytes") from cause
@@ -229,6 +231,18 @@ def _decode_zstd(data: Buffer, limit_bytes: int) -> bytes:
             pieces.append(piece)
             position = frame_end
     return _joined(pieces)
+
+
+def _decode_zstd_frame(decompressor: zstandard.ZstdDecompressor, frame: memoryview, room: int, limit_bytes: int, *,
+                       may_be_larger: bool) -> bytes:
+    import zstandard
+
+    try:
+        return decompressor.decompress(frame, max_output_size=room)
+    except zstandard.ZstdError as cause:
+        if may_be_larger and "did not decompress full frame" in str(cause):  # the library has no other sign of it
+            _refuse("zstd", limit_bytes)
+        raise
 
 
 def _measure_zstd_frame(view: memoryview, position: int) -> tuple[int, int, int | None]:

@@ -15,9 +15,10 @@ from typing import NamedTuple
 
 from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.error_codes import ErrorCode
-from pyproducer.common.errors import CorruptRecordError
+from pyproducer.common.errors import CorruptRecordError, ExpansionLimitError
 from pyproducer.record.batch_reader import Record, RecordBatch, frame_size, with_max_timestamp
 from pyproducer.record.decompression import CODEC_IDS, DEFAULT_LIMIT_BYTES
+from pyproducer.record.expansion import EXPANSION, Allowance, ExpansionBusyError
 from pyproducer.record.layout import (
     BASE_OFFSET_OFFSET,
     CREATE_TIME,
@@ -37,6 +38,7 @@ LZ4_INDEPENDENT_BLOCKS_MASK = 0x20
 KNOWN_CODEC_IDS = frozenset(CODEC_IDS.values())
 MAX_INT64 = 2**63 - 1
 SHOWN_RECORD_ERRORS = 3  # Java shows no more in a message
+MOST_RECORD_FAULTS = 10_000  # differs from Java, which names all: they may be millions
 
 
 @dataclass(frozen=True)
@@ -95,8 +97,8 @@ class BatchFault:
 
 
 def validate_batch(data: Buffer | None, *, produce_version: int, timestamp_ms: int,
-                   rules: BatchRules = DEFAULT_RULES,
-                   topic_partition: TopicPartition | None = None) -> RecordBatch | BatchFault:
+                   rules: BatchRules = DEFAULT_RULES, topic_partition: TopicPartition | None = None,
+                   allowance: Allowance | None = None) -> RecordBatch | BatchFault:
     """Check what a producer sent for one partition.
 
     Not checked, because it needs the broker's state: sequence numbers, producer epochs, transactions.
@@ -107,6 +109,7 @@ def validate_batch(data: Buffer | None, *, produce_version: int, timestamp_ms: i
         timestamp_ms: Epoch ms now, to which the records' timestamps are compared.
         rules: What the topic allows.
         topic_partition: For messages.
+        allowance: What the compressed batches of this request may still hold; None for any.
 
     Returns:
         The one batch, to be stored, or why not. With create time its header has the largest timestamp of its records,
@@ -120,7 +123,7 @@ def validate_batch(data: Buffer | None, *, produce_version: int, timestamp_ms: i
         return fault
     if not rules.reads_records and not _may_be_faulty(batch, rules, timestamp_ms):
         return batch
-    max_timestamp = _check_records(batch, rules, timestamp_ms, topic_partition)
+    max_timestamp = _check_records(batch, rules, timestamp_ms, topic_partition, allowance)
     if isinstance(max_timestamp, BatchFault):
         return max_timestamp
     if max_timestamp == batch.max_timestamp or rules.timestamp_type != CREATE_TIME:
@@ -198,16 +201,33 @@ def _is_stamped(batch: RecordBatch, rules: BatchRules) -> bool:
     return rules.timestamp_type != CREATE_TIME and batch.timestamp_type != CREATE_TIME
 
 
-def _check_records(batch: RecordBatch, rules: BatchRules, timestamp_ms: int,
-                   topic_partition: TopicPartition | None) -> BatchFault | int:
+def _check_records(batch: RecordBatch, rules: BatchRules, timestamp_ms: int, topic_partition: TopicPartition | None,
+                   allowance: Allowance | None) -> BatchFault | int:
     """Return the largest timestamp of the records, or why they are refused."""
     if _has_linked_lz4_blocks(batch):
         return _refused("lz4 blocks depend on each other, which Java cannot read",
                         error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
+    limit_bytes = rules.max_expanded_bytes
+    if batch.codec_id and allowance is not None:
+        if batch.record_count > allowance.records_left:
+            return _refused(f"the compressed batches of the request hold more records than {allowance.records_left} "
+                            "and those before", error_code=ErrorCode.MESSAGE_TOO_LARGE)
+        limit_bytes = min(limit_bytes, allowance.bytes_left)
     try:
-        expanded = batch.expanded_records(rules.max_expanded_bytes)
+        with EXPANSION.expanded(batch, limit_bytes) as expanded:
+            if batch.codec_id and allowance is not None:
+                allowance.spend(len(expanded), batch.record_count)
+            return _check_expanded(expanded, batch, rules, timestamp_ms, topic_partition)
+    except ExpansionLimitError as too_large:  # a client that hears this makes smaller batches
+        return _refused(str(too_large), error_code=ErrorCode.MESSAGE_TOO_LARGE)
     except CorruptRecordError as corrupt:
         return _refused(str(corrupt), error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
+    except ExpansionBusyError as busy:  # retriable, and says that nothing was stored
+        return _refused(str(busy), str(busy), error_code=ErrorCode.NOT_ENOUGH_REPLICAS)
+
+
+def _check_expanded(expanded: bytes, batch: RecordBatch, rules: BatchRules, timestamp_ms: int,
+                    topic_partition: TopicPartition | None) -> BatchFault | int:
     earliest = timestamp_ms - rules.timestamp_before_max_ms
     latest = min(timestamp_ms + rules.timestamp_after_max_ms, MAX_INT64)
     is_stamped = False
@@ -247,6 +267,8 @@ def _check_records(batch: RecordBatch, rules: BatchRules, timestamp_ms: int,
                 faults.append(RecordFault(index, f"Timestamp {record.timestamp} of message with offset "
                                                  f"{record.offset} is out of range. The timestamp should be within "
                                                  f"[{earliest}, {latest}]"))
+            if len(faults) == MOST_RECORD_FAULTS:
+                break  # it is refused in any case
             largest = max(largest, record.timestamp)
             index += 1
     except CorruptRecordError as corrupt:

@@ -19,7 +19,10 @@ import pytest
 import pyproducer
 from pyproducer import KafkaProducer
 from pyproducer.broker import EmbeddedBroker
+from pyproducer.protocol.apis import ApiKeys
+from pyproducer.record.batch_writer import build_batch
 from pyproducer.testing import read_topic
+from tests.support.raw_client import RawClient
 
 ROOT = Path(__file__).resolve().parents[2]
 IS_DEFAULT_INSTALL = os.environ.get("PYPRODUCER_TEST_ENVIRONMENT") == "default"
@@ -39,6 +42,20 @@ def test_each_codec_is_written_stored_and_read_back(broker: EmbeddedBroker, topi
         for value in values:
             producer.send(topic_name, value, partition=0)
     assert [record.value for record in read_topic(broker.bootstrap_servers, topic_name)] == values
+
+
+def test_a_request_with_batches_of_all_codecs_is_stored_whole(broker: EmbeddedBroker, topic_name: str) -> None:
+    """A codec whose package was missing failed the whole request, of which another partition was stored already."""
+    assert broker.create_topic(topic_name, len(CODECS))
+    batches = [{"index": index, "records": bytes(build_batch([(1_700_000_000_000, b"k", b"paid" * 100, ())],
+                                                             compression=codec))}
+               for index, codec in enumerate(CODECS)]
+    with RawClient(("127.0.0.1", broker.port)) as client:
+        answer = client.request(ApiKeys.PRODUCE, 9, {"acks": -1, "timeout_ms": 5000, "topic_data": [
+            {"name": topic_name, "partition_data": batches}]})
+    assert [(partition["error_code"], partition["base_offset"])
+            for partition in answer["responses"][0]["partition_responses"]] == [(0, 0)] * len(CODECS)
+    assert [record.value for record in broker.records(topic_name)] == [b"paid" * 100] * len(CODECS)
 
 
 @pytest.mark.parametrize("codec", CODECS[1:])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from pyproducer import KafkaProducer
 from pyproducer.broker import EmbeddedBroker, StoredRecord
 from pyproducer.broker.child_process import ChildProcessCluster
 from pyproducer.common.errors import ConfigError, IllegalStateError
@@ -245,9 +247,34 @@ def test_command_line_serves_until_it_is_told_to_stop(tmp_path: Path, number: si
         assert [record.value for record in broker.records("orders")] == [b"v"]
 
 
+def test_command_line_runs_three_brokers_with_the_settings_of_a_file(tmp_path: Path) -> None:
+    """What a container runs: all addresses, the name that others know it by, a server.properties as it is elsewhere."""
+    path = tmp_path / "server.properties"
+    path.write_text("process.roles=broker,controller\nnode.id=1\nlog.dirs=/nowhere\nnum.partitions=4\n"
+                    "inter.broker.listener.name=PLAINTEXT\nlog.retention.hours=168\n", encoding="ascii")
+    command = start_command("--brokers", "3", "--host", "0.0.0.0", "--port", "0", "--advertised-host", "localhost",
+                            "--config", str(path), "--topic", "orders:3")
+    assert command.stdout is not None
+    line = command.stdout.readline()
+    ports = [int(port) for port in re.findall(r"PLAINTEXT://localhost:(\d+)", line)]
+    assert len(ports) == 3, line
+    with RawClient(("127.0.0.1", ports[0])) as client:
+        told = client.request(ApiKeys.METADATA, 9, metadata_body("orders", "new"))
+    assert [(node["host"], node["port"]) for node in told["brokers"]] == [("localhost", port) for port in ports]
+    assert [len(topic["partitions"]) for topic in told["topics"]] == [3, 4]
+    with KafkaProducer({"bootstrap.servers": f"localhost:{ports[0]}"}) as producer:
+        for partition in range(3):
+            assert producer.send("orders", b"v", partition=partition).result(30).offset == 0
+    command.send_signal(signal.SIGINT)
+    printed, complaints = command.communicate(timeout=60)
+    assert (command.returncode, printed) == (0, "")
+    assert complaints.count("have no effect") == 1
+    assert "inter.broker.listener.name, log.dirs, node.id, process.roles" in complaints
+
+
 @pytest.mark.parametrize(("arguments", "why"), [
     (("--topic", "orders:many"), "is not NAME:PARTITIONS"),
-    (("--config", "nonsense"), "is not KEY=VALUE"),
+    (("--config", "nonsense"), "is neither KEY=VALUE nor a file of settings"),
     (("--config", "num.io.thread=3"), "did you mean num.io.threads?"),
     (("--topic", "a/b"), "is invalid"),
 ])

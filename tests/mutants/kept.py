@@ -207,7 +207,7 @@ KEPT: tuple[Kept, ...] = (
          "self._lock = coordinator.lock_of(transactional_id)", "self._lock = None",
          "A batch may come after its transaction's marker and open the transaction again for ever."),
     Kept("fetch-limit-per-partition", "broker/apis/fetch.py",
-         "                left_bytes = max(left_bytes - len(data), 0)\n", "",
+         "                left_bytes = max(left_bytes - len(answer[\"records\"]), 0)\n", "",
          "Every partition of a Fetch gets the whole max_bytes of the request."),
     Kept("one-bucket-for-all", "broker/quotas.py",
          "client_id = request.header.client_id", "client_id = None",

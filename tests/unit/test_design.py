@@ -13,7 +13,7 @@ from pyproducer.accumulator.batch_state import _MOVES, BatchState
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = Path(pyproducer.__file__).parent
-ROAD = ("spark", "testing", "producer", "sender", "accumulator", "client", "transaction", "network", "protocol",
+ROAD = ("cli", "spark", "testing", "producer", "sender", "accumulator", "client", "transaction", "network", "protocol",
         "record", "hotpath", "common")
 SUFFIXES = (".py", ".pyx", ".pxd", ".pxi")
 TEXT = (ROOT / "docs" / "design.md").read_text(encoding="ascii")

@@ -20,13 +20,13 @@ from pyproducer.broker.authorizer import AclOperation, ResourceType
 from pyproducer.broker.request_channel import Request
 from pyproducer.broker.services import Answer, Services
 from pyproducer.broker.topic_name import INTERNAL_TOPICS
+from pyproducer.broker.unexpected import unexpected
 from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.protocol.request import AddPartitionsToTxnRequest
 
 _PRODUCER_FENCED_FROM = 2
 _BATCHED_FROM = 4
-_CLUSTER = "kafka-cluster"
 
 
 def handle(services: Services, request: Request) -> Answer:
@@ -37,11 +37,11 @@ def handle(services: Services, request: Request) -> Answer:
                        for name in ("transactional_id", "producer_id", "producer_epoch", "topics")}
         codes = _codes(services, request, {**transaction, "verify_only": False})
         return {"throttle_time_ms": 0, "results_by_topic_v3_and_below": _results(transaction["topics"], codes)}
-    if not services.authorize(request, AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, _CLUSTER):
+    if not services.authorize_cluster(request, AclOperation.CLUSTER_ACTION):
         return error_response(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     return {"throttle_time_ms": 0, "error_code": 0, "results_by_transaction": [
         {"transactional_id": transaction["transactional_id"],
-         "topic_results": _results(transaction["topics"], _codes(services, request, transaction))}
+         "topic_results": _results(transaction["topics"], _codes_or_failure(services, request, transaction))}
         for transaction in data["transactions"]]}
 
 
@@ -53,6 +53,15 @@ def error_response(request: Request, error_code: ErrorCode) -> Answer:
     topics = data["v3_and_below_topics"]
     return {"throttle_time_ms": 0, "results_by_topic_v3_and_below": _results(
         topics, dict.fromkeys(_partitions(topics), error_code))}
+
+
+def _codes_or_failure(services: Services, request: Request,
+                      transaction: Mapping[str, Any]) -> dict[TopicPartition, ErrorCode]:
+    try:
+        return _codes(services, request, transaction)
+    except Exception as error:
+        code = unexpected(request, f"transaction {transaction['transactional_id']}", error)
+        return dict.fromkeys(_partitions(transaction["topics"]), code)
 
 
 def _codes(services: Services, request: Request, transaction: Mapping[str, Any]) -> dict[TopicPartition, ErrorCode]:

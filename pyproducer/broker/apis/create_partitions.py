@@ -1,7 +1,7 @@
 """CreatePartitions 0-3: more partitions for topics that exist.
 
-Does:    37 not more than there are, 39 assignment, 42 named twice, 3 unknown, 44 more than 10,000 partitions at once;
-         validate_only.
+Does:    29 without the permission, 37 not more than there are, 39 assignment, 42 named twice, 3 unknown, 44 more than
+         10,000 partitions at once; validate_only.
 Omits:   manual assignments are checked, and do not say who leads.
 
 Road:    KafkaApis -> [CreatePartitions] -> cluster state
@@ -15,8 +15,10 @@ from collections import Counter
 from typing import Any, NamedTuple
 
 from pyproducer.broker.apis.create_topics import MAX_PARTITIONS_PER_REQUEST
+from pyproducer.broker.authorizer import AclOperation
 from pyproducer.broker.request_channel import Request
 from pyproducer.broker.services import Answer, Services
+from pyproducer.broker.unexpected import message_of, unexpected
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.protocol.request import CreatePartitionsRequest
 from pyproducer.protocol.schema import Struct
@@ -37,11 +39,17 @@ def handle(services: Services, request: Request) -> Answer:
         if named[name] > 1:
             named[name] = 0  # answered once
             results.append(_result(name, _Refusal(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")))
+        elif named[name] and not services.authorize_topic(request, AclOperation.ALTER, name):
+            results.append(_result(name, _Refusal(ErrorCode.TOPIC_AUTHORIZATION_FAILED, None)))
         elif named[name]:
-            fault = _fault(services, topic)
-            if fault is None and not data["validate_only"] and (
-                    not services.cluster.create_partitions(name, topic["count"])):
-                fault = _fault(services, topic)  # another handler was faster; it says so
+            try:
+                fault = _fault(services, topic)
+                if fault is None and not data["validate_only"] and (
+                        not services.cluster.create_partitions(name, topic["count"])):
+                    fault = _fault(services, topic)  # another handler was faster; it says so
+            except Exception as error:
+                code = unexpected(request, f"topic {name}", error)
+                fault = _Refusal(code, message_of(code, error))
             results.append(_result(name, fault))
     return {"throttle_time_ms": 0, "results": results}
 

@@ -1,8 +1,9 @@
 """CreateTopics 2-7: topics with partitions and settings.
 
-Does:    17 name (also one that differs from an existing one only in '.' and '_'), 36 exists, 37 partitions, 38 more
-         replicas than brokers, 39 assignment, 40 setting, 42 named twice, 44 more than 10,000 partitions in one
-         request; -1 takes the default; validate_only; settings are echoed from 5, the topic's id from 7.
+Does:    29 without the permission to create it, 17 name (also one that differs from an existing one only in '.' and
+         '_'), 36 exists, 37 partitions, 38 more replicas than brokers, 39 assignment, 40 setting, 42 named twice, 44
+         more than 10,000 partitions in one request; -1 takes the default; validate_only; settings are echoed from 5,
+         the topic's id from 7.
 Omits:   manual assignments choose the number of partitions, not who leads them.
 
 Road:    KafkaApis -> [CreateTopics] -> cluster state
@@ -16,11 +17,13 @@ from collections import Counter
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from pyproducer.broker.authorizer import AclOperation
 from pyproducer.broker.config_entries import topic_entries
 from pyproducer.broker.request_channel import Request
 from pyproducer.broker.services import Answer, Services
-from pyproducer.broker.topic_config import TopicConfig, topic_config
+from pyproducer.broker.topic_config import TopicConfig, error_text, topic_config
 from pyproducer.broker.topic_name import collides
+from pyproducer.broker.unexpected import message_of, unexpected
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.common.errors import ConfigError
 from pyproducer.common.topic_name import topic_name_fault
@@ -30,6 +33,7 @@ from pyproducer.protocol.schema import Struct
 # Java ReplicationControlManager.MAX_PARTITIONS_PER_BATCH; each partition is an open file here.
 MAX_PARTITIONS_PER_REQUEST = 10_000
 _NO_ID = UUID(int=0)
+_CONFIGS_FROM = 5
 
 
 class _Refusal(NamedTuple):
@@ -40,9 +44,9 @@ class _Refusal(NamedTuple):
 def handle(services: Services, request: Request) -> Answer:
     """Answer one CreateTopics request."""
     data = request.body(CreateTopicsRequest).data
-    version = request.header.api_version
     named = Counter(topic["name"] for topic in data["topics"])
     asked_for = sum(_partition_count(services, topic) for topic in data["topics"])
+    may_create_all = services.authorize_cluster(request, AclOperation.CREATE)
     results = []
     for topic in data["topics"]:
         name = topic["name"]
@@ -54,10 +58,16 @@ def handle(services: Services, request: Request) -> Answer:
             if asked_for > MAX_PARTITIONS_PER_REQUEST:
                 fault: _Refusal | None = _Refusal(ErrorCode.POLICY_VIOLATION,
                                                   "Excessively large number of partitions per request.")
+            elif not (may_create_all or services.authorize_topic(request, AclOperation.CREATE, name)):
+                fault = _Refusal(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
             else:
                 fault = _fault(services, topic)
-            results.append(_refused(name, fault) if fault is not None else _create(
-                services, topic, version, validate_only=data["validate_only"]))
+            try:
+                results.append(_refused(name, fault) if fault is not None else _create(
+                    services, request, topic, validate_only=data["validate_only"]))
+            except Exception as error:
+                code = unexpected(request, f"topic {name}", error)
+                results.append(_refused(name, _Refusal(code, message_of(code, error))))
     return {"throttle_time_ms": 0, "topics": results}
 
 
@@ -125,7 +135,7 @@ def _assignment_fault(services: Services, topic: Struct) -> _Refusal | None:
     return None
 
 
-def _create(services: Services, topic: Struct, version: int, *, validate_only: bool) -> dict[str, Any]:
+def _create(services: Services, request: Request, topic: Struct, *, validate_only: bool) -> dict[str, Any]:
     name = topic["name"]
     count = _partition_count(services, topic)
     configs = {config["name"]: config["value"] for config in topic["configs"]}
@@ -139,12 +149,15 @@ def _create(services: Services, topic: Struct, version: int, *, validate_only: b
                 return _refused(name, _Refusal(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists."))
             config, topic_id = created.config, created.topic_id
     except ConfigError as error:
-        return _refused(name, _Refusal(ErrorCode.INVALID_CONFIG, str(error)))
+        return _refused(name, _Refusal(ErrorCode.INVALID_CONFIG, error_text(error)))
     result: dict[str, Any] = {"name": name, "error_code": 0, "error_message": None, "num_partitions": count,
                               "replication_factor": 1, "topic_id": topic_id}
-    if version >= 5:
-        result["configs"] = _configs(config, services)
-    return result
+    if request.header.api_version < _CONFIGS_FROM:
+        return result
+    if services.authorize_topic(request, AclOperation.DESCRIBE_CONFIGS, name):
+        return {**result, "configs": _configs(config, services)}
+    return {**result, "topic_config_error_code": ErrorCode.TOPIC_AUTHORIZATION_FAILED, "configs": [],
+            "num_partitions": -1, "replication_factor": -1}
 
 
 def _configs(config: TopicConfig, services: Services) -> list[dict[str, Any]]:

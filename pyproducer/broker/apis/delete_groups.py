@@ -12,6 +12,7 @@ from __future__ import annotations
 from pyproducer.broker.authorizer import AclOperation, ResourceType
 from pyproducer.broker.request_channel import Request
 from pyproducer.broker.services import Answer, Services
+from pyproducer.broker.unexpected import unexpected
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.protocol.request import DeleteGroupsRequest
 
@@ -35,4 +36,9 @@ def _delete(services: Services, request: Request, group_id: str) -> ErrorCode:
         return ErrorCode.GROUP_AUTHORIZATION_FAILED
     coordinator = services.cluster.group_coordinator
     error_code = coordinator.check(group_id, services.node_id)
-    return coordinator.delete(group_id) if error_code is ErrorCode.NONE else error_code
+    if error_code is not ErrorCode.NONE:
+        return error_code
+    try:
+        return coordinator.delete(group_id)
+    except Exception as error:
+        return unexpected(request, f"group {group_id}", error)

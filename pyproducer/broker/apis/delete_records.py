@@ -1,8 +1,8 @@
 """DeleteRecords 0-2: serve nothing before an offset any more.
 
 Does:    -1 is the high watermark; an offset before the start changes nothing; 1 beyond the high watermark or below -1,
-         3 unknown, 6 not the leader, 17 internal topic, 44 when cleanup.policy has no
-         delete. Kept over a restart; segments that lie wholly before the offset are gone when the answer comes.
+         3 unknown, 6 not the leader, 17 internal topic, 29 without the permission to delete, 44 when cleanup.policy has
+         no delete. Kept over a restart; segments that lie wholly before the offset are gone when the answer comes.
 
 Road:    KafkaApis -> [DeleteRecords] -> log, start offsets
 Thread:  handler threads.
@@ -13,9 +13,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from pyproducer.broker.authorizer import AclOperation
 from pyproducer.broker.request_channel import Request
 from pyproducer.broker.services import Answer, Services
 from pyproducer.broker.topic_name import INTERNAL_TOPICS
+from pyproducer.broker.unexpected import unexpected
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.protocol.request import DeleteRecordsRequest
 from pyproducer.protocol.schema import Struct
@@ -28,8 +30,17 @@ def handle(services: Services, request: Request) -> Answer:
     """Answer one DeleteRecords request."""
     topics = []
     for topic in request.body(DeleteRecordsRequest).data["topics"]:
-        answers = [_delete(services, topic["name"], asked) for asked in topic["partitions"]]
-        topics.append({"name": topic["name"], "partitions": answers})
+        name, answers = topic["name"], []
+        is_allowed = services.authorize_topic(request, AclOperation.DELETE, name)
+        for asked in topic["partitions"]:
+            if not is_allowed:
+                answers.append(_answer(asked, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+                continue
+            try:
+                answers.append(_delete(services, name, asked))
+            except Exception as error:
+                answers.append(_answer(asked, unexpected(request, f"{name}-{asked['partition_index']}", error)))
+        topics.append({"name": name, "partitions": answers})
     return {"throttle_time_ms": 0, "topics": topics}
 
 

@@ -1,7 +1,7 @@
 """DeleteTopics 1-6: topics and their files are gone when the answer comes.
 
-Does:    3 unknown name, 100 unknown id, 42 both or neither given, or a topic named twice, by name, id or both, 73 (42
-         before version 3) when delete.topic.enable is off, 17 internal topics.
+Does:    29 without the permission, 3 unknown name, 100 unknown id, 42 both or neither given, or a topic named twice, by
+         name, id or both, 73 (42 before version 3) when delete.topic.enable is off, 17 internal topics.
 
 Road:    KafkaApis -> [DeleteTopics] -> cluster state
 Thread:  handler threads.
@@ -14,9 +14,11 @@ import uuid
 from collections import Counter
 from typing import Any
 
+from pyproducer.broker.authorizer import AclOperation
 from pyproducer.broker.cluster_state import TopicState
 from pyproducer.broker.request_channel import Request
 from pyproducer.broker.services import Answer, Services
+from pyproducer.broker.unexpected import unexpected
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.protocol.request import DeleteTopicsRequest
 
@@ -49,16 +51,26 @@ def handle(services: Services, request: Request) -> Answer:
     found = {name: services.cluster.topic(name) for name, count in names.items() if count == 1}
     found_by_id = {topic_id: services.cluster.topic_by_id(topic_id) for topic_id, count in ids.items() if count == 1}
     for name, topic in found.items():
-        if topic is not None and topic.topic_id in ids:
+        if not _may(services, request, AclOperation.DESCRIBE, name):
+            answers.append(_result(ErrorCode.TOPIC_AUTHORIZATION_FAILED, name, _ZERO_ID))
+        elif topic is None:
+            answers.append(_result(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name, _ZERO_ID))
+        elif topic.topic_id in ids:
             found_by_id.pop(topic.topic_id, None)
             answers.append(_refused(name, topic.topic_id,
                                     "The provided topic name maps to an ID that was already supplied."))
+        elif not _may(services, request, AclOperation.DELETE, name):
+            answers.append(_result(ErrorCode.TOPIC_AUTHORIZATION_FAILED, name, topic.topic_id))
         else:
-            answers.append(_result(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name, _ZERO_ID) if topic is None
-                           else _delete(services, topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+            answers.append(_delete(services, request, topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
     for topic_id, topic in found_by_id.items():
-        answers.append(_result(ErrorCode.UNKNOWN_TOPIC_ID, None, topic_id) if topic is None
-                       else _delete(services, topic, ErrorCode.UNKNOWN_TOPIC_ID))
+        if topic is None:
+            answers.append(_result(ErrorCode.UNKNOWN_TOPIC_ID, None, topic_id))
+        elif not _may(services, request, AclOperation.DELETE, topic.name):
+            is_seen = services.authorize_topic(request, AclOperation.DESCRIBE, topic.name)
+            answers.append(_result(ErrorCode.TOPIC_AUTHORIZATION_FAILED, topic.name if is_seen else None, topic_id))
+        else:
+            answers.append(_delete(services, request, topic, ErrorCode.UNKNOWN_TOPIC_ID))
     return {"throttle_time_ms": 0, "responses": answers}
 
 
@@ -75,15 +87,24 @@ def _asked(request: Request) -> list[tuple[str | None, uuid.UUID]]:
     return [(name, _ZERO_ID) for name in data["topic_names"]]
 
 
-def _delete(services: Services, topic: TopicState, unknown: ErrorCode) -> dict[str, Any]:
+def _delete(services: Services, request: Request, topic: TopicState, unknown: ErrorCode) -> dict[str, Any]:
     if topic.is_internal:
         return _result(ErrorCode.INVALID_TOPIC_EXCEPTION, topic.name, topic.topic_id)
-    deleted = services.cluster.delete_topic(topic.name, topic.topic_id)
+    try:
+        deleted = services.cluster.delete_topic(topic.name, topic.topic_id)
+    except Exception as error:
+        return _result(unexpected(request, f"topic {topic.name}", error), topic.name, topic.topic_id)
     return _result(ErrorCode.NONE if deleted else unknown, topic.name, topic.topic_id)
 
 
 def _refused(name: str | None, topic_id: uuid.UUID, message: str) -> dict[str, Any]:
     return _result(ErrorCode.INVALID_REQUEST, name, topic_id, message)
+
+
+def _may(services: Services, request: Request, operation: AclOperation, name: str) -> bool:
+    """Return whether the asker may do this with a topic; who may delete all topics may."""
+    return (services.authorize_cluster(request, AclOperation.DELETE)
+            or services.authorize_topic(request, operation, name))
 
 
 def _result(error_code: ErrorCode, name: str | None, topic_id: uuid.UUID, message: str | None = None) -> dict[str, Any]:

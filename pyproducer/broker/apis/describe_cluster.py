@@ -1,6 +1,6 @@
 """DescribeCluster 0-2: the brokers and the controller.
 
-Does:    the addresses of the listener that was asked on; all operations as authorized, when asked for; controllers
+Does:    the addresses of the listener that was asked on; the authorized operations, when asked for; controllers
          (endpoint type 2) are refused with 114, other types with 115.
 Omits:   fenced brokers: there are none.
 
@@ -11,6 +11,7 @@ Source:  Java KafkaApis.handleDescribeCluster (4.1), and its measured answer.
 
 from __future__ import annotations
 
+from pyproducer.broker.authorizer import CLUSTER_NAME, AclOperation, ResourceType
 from pyproducer.broker.request_channel import Request
 from pyproducer.broker.services import Answer, Services
 from pyproducer.common.error_codes import ErrorCode
@@ -18,8 +19,6 @@ from pyproducer.protocol.request import DescribeClusterRequest
 
 _BROKERS = 1
 _CONTROLLERS = 2
-# create, alter, describe, cluster action, describe and alter configs, idempotent write.
-ALL_CLUSTER_OPERATIONS = 0b1_1111_1010_0000
 
 
 def handle(services: Services, request: Request) -> Answer:
@@ -32,7 +31,7 @@ def handle(services: Services, request: Request) -> Answer:
                                                                 "but we wanted an endpoint of type CONTROLLER")
         return _refused(ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"Unsupported endpoint type {endpoint_type}")
     brokers = []
-    for node_id, (end_point, rack) in sorted(services.end_points(request.context.listener_name).items()):
+    for node_id, (end_point, rack) in sorted(services.end_points(request.context).items()):
         broker = {"broker_id": node_id, "host": end_point.host, "port": end_point.port, "rack": rack}
         if request.header.api_version >= 2:
             broker["is_fenced"] = False
@@ -41,7 +40,9 @@ def handle(services: Services, request: Request) -> Answer:
               "cluster_id": services.cluster.cluster_id, "controller_id": services.cluster.controller_id,
               "brokers": brokers}
     if data["include_cluster_authorized_operations"]:
-        answer["cluster_authorized_operations"] = ALL_CLUSTER_OPERATIONS
+        answer["cluster_authorized_operations"] = (
+            services.authorized_operations(request, ResourceType.CLUSTER, CLUSTER_NAME)
+            if services.authorize_cluster(request, AclOperation.DESCRIBE) else 0)
     return answer
 
 

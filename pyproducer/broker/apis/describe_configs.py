@@ -1,7 +1,8 @@
 """DescribeConfigs 1-4: the settings of topics and brokers, with where each comes from.
 
 Does:    topics (2) and brokers (4, by id, or "" for what was altered for all of them); keys asked for or all; synonyms;
-         documentation from 3; 3 and 17 for topics, 42 for another broker's id and for resources of other kinds.
+         documentation from 3; 29 and 31 without the permission; 3 and 17 for topics, 42 for another broker's id and for
+         resources of other kinds.
 Omits:   broker loggers (8), client metrics (16), groups (32).
 
 Road:    KafkaApis -> [DescribeConfigs] -> config entries
@@ -13,9 +14,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from pyproducer.broker.apis.answer_size import AnswerSize
+from pyproducer.broker.authorizer import AclOperation
 from pyproducer.broker.config_entries import ConfigEntry, broker_entries, cluster_entries, topic_entries
 from pyproducer.broker.request_channel import Request
 from pyproducer.broker.services import Answer, Services
+from pyproducer.broker.unexpected import unexpected
 from pyproducer.common.error_codes import ERRORS, ErrorCode
 from pyproducer.common.topic_name import topic_name_fault
 from pyproducer.protocol.request import DescribeConfigsRequest
@@ -33,11 +37,20 @@ def handle(services: Services, request: Request) -> Answer:
     with_synonyms = data["include_synonyms"]
     with_documentation = data.get("include_documentation", False)
     results = []
+    size = AnswerSize()
     for resource in data["resources"]:
-        found = _entries(services, resource)
+        if size.is_full:
+            results.append(_refused(resource, ErrorCode.POLICY_VIOLATION, "Excessively large answer."))
+            continue
+        try:
+            found = _denial(services, request, resource) or _entries(services, resource)
+        except Exception as error:
+            code = unexpected(request, f"resource {resource['resource_name']}", error)
+            found = code, ERRORS[code].sentence
         if isinstance(found, tuple):
             results.append(_refused(resource, *found))
             continue
+        size.add(len(found))
         keys = resource["configuration_keys"]
         wanted = None if not keys else set(keys)  # no keys are all keys, as in Kafka
         results.append({
@@ -52,6 +65,20 @@ def error_response(request: Request, error_code: ErrorCode) -> Answer:
     """Say that the whole request failed."""
     return {"throttle_time_ms": 0, "results": [_refused(resource, error_code, ERRORS[error_code].sentence)
                                                for resource in request.body(DescribeConfigsRequest).data["resources"]]}
+
+
+def _denial(services: Services, request: Request, resource: Struct) -> tuple[ErrorCode, str] | None:
+    error_code = configs_denial(services, request, AclOperation.DESCRIBE_CONFIGS, resource)
+    return None if error_code is ErrorCode.NONE else (error_code, ERRORS[error_code].sentence)
+
+
+def configs_denial(services: Services, request: Request, operation: AclOperation, resource: Struct) -> ErrorCode:
+    """Return NONE when the asker may see or alter the settings of a resource: those of brokers are the cluster's."""
+    if resource["resource_type"] == TOPIC:
+        is_allowed = services.authorize_topic(request, operation, resource["resource_name"])
+        return ErrorCode.NONE if is_allowed else ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    return (ErrorCode.NONE if services.authorize_cluster(request, operation)
+            else ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
 
 
 def _entries(services: Services, resource: Struct) -> list[ConfigEntry] | tuple[ErrorCode, str]:

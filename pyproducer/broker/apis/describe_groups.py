@@ -12,24 +12,29 @@ from __future__ import annotations
 
 from typing import Any
 
+from pyproducer.broker.apis.answer_size import AnswerSize
 from pyproducer.broker.authorizer import AclOperation, ResourceType
 from pyproducer.broker.request_channel import Request
 from pyproducer.broker.services import Answer, Services
+from pyproducer.broker.unexpected import unexpected
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.protocol.request import DescribeGroupsRequest
 
 _NOT_FOUND_FROM = 6
 _NOT_ASKED = -(2**31)
-# Java AclEntry.supportedOperations(GROUP) as bits: READ 3, DELETE 6, DESCRIBE 8, DESCRIBE_CONFIGS 10, ALTER_CONFIGS 11.
-_ALL_OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
 
 
 def handle(services: Services, request: Request) -> Answer:
     """Answer one DescribeGroups request."""
     data = request.body(DescribeGroupsRequest).data
-    operations = _ALL_OPERATIONS if data.get("include_authorized_operations", False) else _NOT_ASKED
-    return {"throttle_time_ms": 0, "groups": [
-        _group(services, request, group_id, operations) for group_id in data["groups"]]}
+    is_asked = data.get("include_authorized_operations", False)
+    groups = []
+    size = AnswerSize()
+    for group_id in data["groups"]:
+        groups.append(_fault(group_id, ErrorCode.POLICY_VIOLATION) if size.is_full
+                      else _group(services, request, group_id, wants_operations=is_asked))
+        size.add(len(groups[-1]["members"]))
+    return {"throttle_time_ms": 0, "groups": groups}
 
 
 def error_response(request: Request, error_code: ErrorCode) -> Answer:
@@ -38,14 +43,19 @@ def error_response(request: Request, error_code: ErrorCode) -> Answer:
         _fault(group_id, error_code) for group_id in request.body(DescribeGroupsRequest).data["groups"]]}
 
 
-def _group(services: Services, request: Request, group_id: str, operations: int) -> dict[str, Any]:
+def _group(services: Services, request: Request, group_id: str, *, wants_operations: bool) -> dict[str, Any]:
     if not services.authorize(request, AclOperation.DESCRIBE, ResourceType.GROUP, group_id):
         return _fault(group_id, ErrorCode.GROUP_AUTHORIZATION_FAILED)
     coordinator = services.cluster.group_coordinator
     error_code = coordinator.check(group_id, services.node_id)
     if error_code is not ErrorCode.NONE:
         return _fault(group_id, error_code)
-    found = coordinator.describe(group_id)
+    try:
+        found = coordinator.describe(group_id)
+    except Exception as error:
+        return _fault(group_id, unexpected(request, f"group {group_id}", error))
+    operations = (services.authorized_operations(request, ResourceType.GROUP, group_id) if wants_operations
+                  else _NOT_ASKED)
     if found is None:
         answer = _fault(group_id, ErrorCode.NONE)
         answer["group_state"] = "Dead"

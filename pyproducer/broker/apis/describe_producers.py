@@ -12,9 +12,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from pyproducer.broker.apis.answer_size import AnswerSize
 from pyproducer.broker.authorizer import AclOperation, ResourceType
 from pyproducer.broker.request_channel import Request
 from pyproducer.broker.services import Answer, Services
+from pyproducer.broker.unexpected import unexpected
 from pyproducer.common.error_codes import ERRORS, ErrorCode
 from pyproducer.protocol.request import DescribeProducersRequest
 
@@ -24,6 +26,7 @@ _NO_OFFSET = -1
 def handle(services: Services, request: Request) -> Answer:
     """Answer one DescribeProducers request."""
     topics = []
+    size = AnswerSize()
     for topic in request.body(DescribeProducersRequest).data["topics"]:
         name = topic["name"]
         # As measured: Kafka's words where the topic as a whole is refused, none where it is the partition.
@@ -33,7 +36,7 @@ def handle(services: Services, request: Request) -> Answer:
         elif services.cluster.topic(name) is None:
             refusal = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         topics.append({"name": name, "partitions": [
-            _partition(services, name, index) if refusal is ErrorCode.NONE
+            _partition(services, request, name, index, size) if refusal is ErrorCode.NONE
             else _fault(index, refusal, ERRORS[refusal].sentence) for index in topic["partition_indexes"]]})
     return {"throttle_time_ms": 0, "topics": topics}
 
@@ -46,7 +49,18 @@ def error_response(request: Request, error_code: ErrorCode) -> Answer:
         for topic in request.body(DescribeProducersRequest).data["topics"]]}
 
 
-def _partition(services: Services, topic: str, index: int) -> dict[str, Any]:
+def _partition(services: Services, request: Request, topic: str, index: int, size: AnswerSize) -> dict[str, Any]:
+    if size.is_full:
+        return _fault(index, ErrorCode.POLICY_VIOLATION, None)
+    try:
+        found = _active_producers(services, topic, index)
+        size.add(len(found["active_producers"]))
+        return found
+    except Exception as error:
+        return _fault(index, unexpected(request, f"{topic}-{index}", error), None)
+
+
+def _active_producers(services: Services, topic: str, index: int) -> dict[str, Any]:
     partition = services.cluster.partition(topic, index)
     if partition is None:
         return _fault(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)

@@ -15,15 +15,20 @@ from typing import Any
 from pyproducer.broker.authorizer import AclOperation, ResourceType
 from pyproducer.broker.request_channel import Request
 from pyproducer.broker.services import Answer, Services
+from pyproducer.broker.unexpected import unexpected
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.protocol.request import DescribeTransactionsRequest
 
 
 def handle(services: Services, request: Request) -> Answer:
     """Answer one DescribeTransactions request."""
-    return {"throttle_time_ms": 0, "transaction_states": [
-        _state(services, request, transactional_id)
-        for transactional_id in request.body(DescribeTransactionsRequest).data["transactional_ids"]]}
+    states = []
+    for transactional_id in request.body(DescribeTransactionsRequest).data["transactional_ids"]:
+        try:
+            states.append(_state(services, request, transactional_id))
+        except Exception as error:
+            states.append(_fault(transactional_id, unexpected(request, f"transaction {transactional_id}", error)))
+    return {"throttle_time_ms": 0, "transaction_states": states}
 
 
 def error_response(request: Request, error_code: ErrorCode) -> Answer:

@@ -1,11 +1,12 @@
 """Fetch 4-18: batches from partition leaders, waiting for them when there are none yet.
 
 Does:    min_bytes and max_wait_ms without a thread that waits (delayed_operation.py); whole batches, and at least one
-         even when it alone is above the limits; a batch that holds the offset comes from its start; fetch.max.bytes;
-         leader epochs (74, 75), 1 out of range, 3 and 100 unknown, 6 with the leader's address (KIP-951);
-         read_committed ends at the last stable offset and lists the aborted transactions to skip. A partition that is
-         named twice is answered once, as it was named last; an isolation level that nobody knows is -1, and so is a
-         negative size where there is something to read.
+         even when it alone is above the limits; a batch that holds the offset comes from its start; fetch.max.bytes,
+         and less where large responses wait to be read (queued.max.response.bytes);
+         the permission to read a topic (29), for followers that for the cluster; leader epochs (74, 75), 1 out of
+         range, 3 and 100 unknown, 6 with the leader's address (KIP-951); read_committed ends at the last stable offset
+         and lists the aborted transactions to skip. A partition that is named twice is answered once, as it was named
+         last; an isolation level that nobody knows is -1, and so is a negative size where there is something to read.
 Omits:   sessions: a request to open one is answered with session id 0, which clients take as no; a request of a
          session is 70. Preferred replicas, diverging epochs, throttling.
 
@@ -21,11 +22,14 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from pyproducer.broker.apis.list_offsets import ISOLATION_LEVELS, READ_COMMITTED
+from pyproducer.broker.authorizer import AclOperation
+from pyproducer.broker.cluster_state import TopicState
 from pyproducer.broker.delayed_operation import DelayedOperation
 from pyproducer.broker.partition import Partition
 from pyproducer.broker.request_channel import Request
 from pyproducer.broker.services import Answer, Outcome, Services
 from pyproducer.broker.storage.log import Log
+from pyproducer.broker.unexpected import unexpected
 from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.protocol.request import FetchRequest
@@ -73,6 +77,8 @@ class FetchPass:
         self.min_bytes = min(data["min_bytes"], services.config.number("fetch.max.bytes"))
         self._max_bytes = min(data["max_bytes"], services.config.number("fetch.max.bytes"))
         self._committed = data["isolation_level"] == READ_COMMITTED
+        self._is_denied_follower = _replica_id(data) >= 0 and not services.authorize_cluster(
+            request, AclOperation.CLUSTER_ACTION)
         self._topics = self._asked_topics(data["topics"])
 
     def _asked_topics(self, topics: Sequence[Struct]) -> list[_AskedTopic]:
@@ -101,6 +107,8 @@ class FetchPass:
         partitions = () if found is None else found.partitions
         unknown = (ErrorCode.UNKNOWN_TOPIC_ID if found is None and self._version >= _TOPIC_ID_FROM
                    else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        if self._is_denied(found, key):
+            partitions, unknown = (), ErrorCode.TOPIC_AUTHORIZATION_FAILED
         asked = []
         for partition in asked_partitions:
             index = partition["partition"]
@@ -108,6 +116,14 @@ class FetchPass:
                                 partition.get("current_leader_epoch", -1), partition["fetch_offset"],
                                 partition["partition_max_bytes"]))
         return _AskedTopic(key, asked)
+
+    def _is_denied(self, found: TopicState | None, key: dict[str, Any]) -> bool:
+        """Whether nothing may be read: a replica asks for the whole cluster, a consumer for each topic."""
+        request = self._request
+        if _replica_id(request.body(FetchRequest).data) >= 0:
+            return self._is_denied_follower
+        name = key.get("topic", None if found is None else found.name)
+        return name is not None and not self._services.authorize_topic(request, AclOperation.READ, name)
 
     def keys(self) -> list[TopicPartition]:
         """Return the partitions whose appends may complete the request."""
@@ -130,7 +146,7 @@ class FetchPass:
 
     def read(self) -> _Read:
         """Read all partitions and build the response."""
-        left_bytes = self._max_bytes
+        left_bytes = min(self._max_bytes, max(self._services.response_room_bytes(), 0))
         total_bytes = 0
         has_error = False
         leaders: set[int] = set()
@@ -138,31 +154,35 @@ class FetchPass:
         for topic in self._topics:
             answers = []
             for asked in topic.partitions:
-                error_code = self._error_of(asked)
-                limit_bytes, left_bytes = min(asked.max_bytes, left_bytes), max(left_bytes, 0)
-                if error_code is ErrorCode.NONE and limit_bytes < 0 and self._has_more(asked):
-                    error_code = ErrorCode.UNKNOWN_SERVER_ERROR
-                if error_code is not ErrorCode.NONE or asked.partition is None:
-                    has_error = True
-                    answers.append(self._error(asked, error_code, leaders))
-                    continue
-                log = asked.partition.log
-                stable_offset = log.last_stable_offset
-                data = log.read(asked.fetch_offset, max(limit_bytes, 0),
-                                at_least_one=total_bytes == 0,
-                                up_to_offset=stable_offset if self._committed else None)
-                total_bytes += len(data)
-                left_bytes = max(left_bytes - len(data), 0)
-                answers.append({
-                    "partition_index": asked.partition_index, "error_code": 0, "high_watermark": log.high_watermark,
-                    "last_stable_offset": stable_offset, "log_start_offset": log.log_start_offset,
-                    "aborted_transactions": self._aborted(log, asked.fetch_offset, stable_offset),
-                    "records": data})
+                try:
+                    answer = self._read_one(asked, left_bytes, at_least_one=total_bytes == 0, leaders=leaders)
+                except Exception as error:
+                    place = asked.partition and asked.partition.topic_partition
+                    answer = self._error(asked, unexpected(self._request, place, error), leaders)
+                total_bytes += len(answer["records"])
+                left_bytes = max(left_bytes - len(answer["records"]), 0)
+                has_error |= answer["error_code"] != 0
+                answers.append(answer)
             responses.append({**topic.key, "partitions": answers})
         body: dict[str, Any] = {"throttle_time_ms": 0, "error_code": 0, "responses": responses}
         if leaders and self._version >= _NODE_ENDPOINTS_FROM:
-            body["node_endpoints"] = self._services.node_end_points(self._request.context.listener_name, leaders)
+            body["node_endpoints"] = self._services.node_end_points(self._request.context, leaders)
         return _Read(body, total_bytes, has_error)
+
+    def _read_one(self, asked: _Asked, left_bytes: int, *, at_least_one: bool, leaders: set[int]) -> dict[str, Any]:
+        error_code = self._error_of(asked)
+        limit_bytes = min(asked.max_bytes, left_bytes)  # the first partition's may be below 0, as it was asked for
+        if error_code is ErrorCode.NONE and limit_bytes < 0 and self._has_more(asked):
+            error_code = ErrorCode.UNKNOWN_SERVER_ERROR
+        if error_code is not ErrorCode.NONE or asked.partition is None:
+            return self._error(asked, error_code, leaders)
+        log = asked.partition.log
+        stable_offset = log.last_stable_offset
+        data = log.read(asked.fetch_offset, max(limit_bytes, 0), at_least_one=at_least_one,
+                        up_to_offset=stable_offset if self._committed else None)
+        return {"partition_index": asked.partition_index, "error_code": 0, "high_watermark": log.high_watermark,
+                "last_stable_offset": stable_offset, "log_start_offset": log.log_start_offset,
+                "aborted_transactions": self._aborted(log, asked.fetch_offset, stable_offset), "records": data}
 
     def _aborted(self, log: Log, fetch_offset: int, stable_offset: int) -> list[dict[str, int]] | None:
         """Return what readers of committed records must skip; None for others."""
@@ -215,12 +235,22 @@ class DelayedFetch(DelayedOperation):
         self._fetch = fetch
 
     def can_complete(self) -> bool:
-        """Return whether the answer would be worth sending."""
-        return self._fetch.is_ready()
+        """Return whether the answer would be worth sending; a failure must not reach the append that asks."""
+        try:
+            return self._fetch.is_ready()
+        except Exception:
+            _logger.exception("Error when looking whether a delayed fetch is complete")
+            return True  # the answer says what is wrong, and of which partition
 
     def on_complete(self, *, expired: bool) -> None:
         """Answer with what there is now."""
         self._fetch.respond()
+
+
+def _replica_id(data: Struct) -> int:
+    """Return which broker asks, as a follower would; -1 for a consumer."""
+    found: int = data["replica_state"]["replica_id"] if "replica_state" in data else data["replica_id"]
+    return found
 
 
 def handle(services: Services, request: Request) -> Answer:

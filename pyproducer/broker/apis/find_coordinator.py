@@ -21,6 +21,7 @@ from pyproducer.broker.coordinator.internal_topics import GROUP_METADATA_TOPIC_N
 from pyproducer.broker.coordinator.partition_for import partition_for
 from pyproducer.broker.request_channel import Request
 from pyproducer.broker.services import Answer, Services
+from pyproducer.broker.unexpected import unexpected
 from pyproducer.common.error_codes import ERRORS, ErrorCode
 from pyproducer.protocol.request import FindCoordinatorRequest
 
@@ -64,7 +65,10 @@ def handle(services: Services, request: Request) -> Answer:
     if request.header.api_version >= _BATCHED_FROM:
         coordinators = []
         for key in data["coordinator_keys"]:
-            error_code, node = _find(services, request, coordination, key)
+            try:
+                error_code, node = _find(services, request, coordination, key)
+            except Exception as error:
+                error_code, node = unexpected(request, f"key {key}", error), _NO_NODE
             coordinators.append({"key": key, "error_code": error_code, "error_message": "", **node})
         body = {"throttle_time_ms": 0, "coordinators": coordinators}
     else:
@@ -93,7 +97,7 @@ def _find(services: Services, request: Request, coordination: _Coordination,
     if topic is None:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE, _NO_NODE
     leader_id = topic.partitions[partition_for(key, len(topic.partitions))].leadership.leader_id
-    found = services.end_points(request.context.listener_name).get(leader_id)
+    found = services.end_points(request.context).get(leader_id)
     if found is None:  # no leader, not alive, or not on this listener
         return ErrorCode.COORDINATOR_NOT_AVAILABLE, _NO_NODE
     end_point, _ = found

@@ -2,7 +2,7 @@
 
 Does:    topics (2), all settings; brokers (4, by id or "" for all), the defaults of topics: other settings of a broker
          need a restart and are refused with 42. Kept in the data directory. 40 wrong value or name, 42 twice the same
-         resource or key, or no value, 3 and 17 for topics; validate_only.
+         resource or key, or no value, 29 and 31 without the permission, 3 and 17 for topics; validate_only.
 Omits:   broker loggers (8), client metrics (16), groups (32): 42.
 
 Road:    KafkaApis -> [IncrementalAlterConfigs] -> cluster state -> partition, log
@@ -16,12 +16,14 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from pyproducer.broker.apis.describe_configs import BROKER, TOPIC
-from pyproducer.broker.config import LIST_CONFIG, BrokerConfig, value_text
+from pyproducer.broker.apis.describe_configs import BROKER, TOPIC, configs_denial
+from pyproducer.broker.authorizer import AclOperation
+from pyproducer.broker.config import BROKER_CONFIG, LIST_CONFIG, TOPIC_CONFIG, BrokerConfig, value_text
 from pyproducer.broker.request_channel import Request
 from pyproducer.broker.services import Answer, Services
-from pyproducer.broker.topic_config import topic_config
-from pyproducer.common.error_codes import ErrorCode
+from pyproducer.broker.topic_config import error_text, topic_config
+from pyproducer.broker.unexpected import unexpected
+from pyproducer.common.error_codes import ERRORS, ErrorCode
 from pyproducer.common.errors import ConfigError
 from pyproducer.common.topic_name import topic_name_fault
 from pyproducer.protocol.request import IncrementalAlterConfigsRequest
@@ -44,7 +46,14 @@ def handle(services: Services, request: Request) -> Answer:
         if named[resource["resource_type"], resource["resource_name"]] > 1:
             fault: _Refusal | None = _Refusal(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
         else:
-            fault = _alter(services, resource, validate_only=data["validate_only"])
+            denial = configs_denial(services, request, AclOperation.ALTER_CONFIGS, resource)
+            if denial is not ErrorCode.NONE:
+                responses.append(_response(resource, _Refusal(denial, ERRORS[denial].sentence)))
+                continue
+            try:
+                fault = _alter(services, resource, validate_only=data["validate_only"])
+            except Exception as error:
+                fault = _Refusal(unexpected(request, f"resource {resource['resource_name']}", error), None)
         responses.append(_response(resource, fault))
     return {"throttle_time_ms": 0, "responses": responses}
 
@@ -89,8 +98,7 @@ def _alter_topic(services: Services, resource: Struct, *, validate_only: bool) -
         return _Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, reason)
     topic = services.cluster.topic(name)
     if topic is not None:
-        defaults = {key: value_text(services.config.topic_default(key)) for key in LIST_CONFIG if "." in key
-                    and not key.startswith("log.")}
+        defaults = {key: value_text(services.config.topic_default(key)) for key in LIST_CONFIG & TOPIC_CONFIG.keys()}
         altered = _altered(topic.config.overrides, resource, defaults)
         if isinstance(altered, _Refusal):
             return altered
@@ -108,7 +116,7 @@ def _alter_broker(services: Services, resource: Struct, *, validate_only: bool) 
         return _Refusal(ErrorCode.INVALID_REQUEST, (
             f"Unexpected broker id, expected {services.node_id}, but received {name}" if name.lstrip("-").isdigit()
             else f"Broker id must be an integer, but it is: {name}"))
-    defaults = {key: value_text(services.config.value(key)) for key in LIST_CONFIG if key.startswith("log.")}
+    defaults = {key: value_text(services.config.value(key)) for key in LIST_CONFIG & BROKER_CONFIG.keys()}
     altered = _altered(services.cluster.broker_configs(name), resource, defaults)
     if isinstance(altered, _Refusal):
         return altered
@@ -146,10 +154,3 @@ def _altered(before: Mapping[str, str], resource: Struct, defaults: Mapping[str,
         else:
             return _Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, None)
     return configs
-
-
-def error_text(error: ConfigError) -> str:
-    """Return what is wrong with a setting as Kafka says it to clients."""
-    if error.why.startswith("Unknown topic config name"):
-        return error.why
-    return f"Invalid value {error.value} for configuration {error.key}: {error.why}"

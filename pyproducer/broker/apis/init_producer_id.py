@@ -3,8 +3,9 @@
 Does:    without a transactional id a fresh id with epoch 0, also for a producer that brings its own; with one the next
          epoch of its id, or a fresh id when the epochs are used up; a producer that goes on after an error (from
          version 3) brings id and epoch, and is 90, before version 4 47, when it is not the newest; an open transaction
-         is aborted first and answered 51; 42 an empty transactional id, or an id without an epoch; 50 a timeout that
-         is not from 1 to transaction.max.timeout.ms. Ids are never repeated in one data directory.
+         is aborted first and answered 51; 31 and 53 without the permission; 42 an empty transactional id, or an id
+         without an epoch; 50 a timeout that is not from 1 to transaction.max.timeout.ms. Ids are never repeated in one
+         data directory.
 Omits:   two-phase commit (KIP-939, version 6).
 
 Road:    KafkaApis -> [InitProducerId] -> transaction coordinator
@@ -32,6 +33,8 @@ def handle(services: Services, request: Request) -> Answer:
     if transactional_id is not None and not services.authorize(
             request, AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
         return error_response(request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    if transactional_id is None and not _may_be_idempotent(services, request):
+        return error_response(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     producer_id, producer_epoch = data.get("producer_id", NO_PRODUCER_ID), data.get("producer_epoch", NO_PRODUCER_EPOCH)
     if (producer_id == NO_PRODUCER_ID) != (producer_epoch == NO_PRODUCER_EPOCH) or transactional_id == "":
         return error_response(request, ErrorCode.INVALID_REQUEST)
@@ -50,6 +53,15 @@ def handle(services: Services, request: Request) -> Answer:
         return error_response(request, ErrorCode.INVALID_PRODUCER_EPOCH)
     return {"throttle_time_ms": 0, "error_code": answer.error_code, "producer_id": answer.producer_id,
             "producer_epoch": answer.producer_epoch}
+
+
+def _may_be_idempotent(services: Services, request: Request) -> bool:
+    """Return whether the asker may write idempotently: everybody may who may write to some topic (KIP-679).
+
+    Differs from Java: an authorizer here says yes or no to a name, so that the topics that there are are asked for.
+    """
+    return services.authorize_cluster(request, AclOperation.IDEMPOTENT_WRITE) or any(
+        services.authorize_topic(request, AclOperation.WRITE, name) for name in services.cluster.topics)
 
 
 def error_response(_request: Request, error_code: ErrorCode) -> Answer:

@@ -24,13 +24,14 @@ def handle(services: Services, request: Request) -> Answer:
     states = {state.lower() for state in data.get("states_filter", ())}
     types = {group_type.lower() for group_type in data.get("types_filter", ())}
     coordinator = services.cluster.group_coordinator
+    may_see_all = services.authorize_cluster(request, AclOperation.DESCRIBE)
     groups = []
     for group in coordinator.list_groups():
         if coordinator.check(group.group_id, services.node_id) is not ErrorCode.NONE:
             continue
         if (states and group.state.value.lower() not in states) or (types and GROUP_TYPE not in types):
             continue
-        if services.authorize(request, AclOperation.DESCRIBE, ResourceType.GROUP, group.group_id):
+        if may_see_all or services.authorize(request, AclOperation.DESCRIBE, ResourceType.GROUP, group.group_id):
             groups.append({"group_id": group.group_id, "protocol_type": group.protocol_type,
                            "group_state": group.state.value, "group_type": GROUP_TYPE})
     return {"throttle_time_ms": 0, "error_code": 0, "groups": groups}

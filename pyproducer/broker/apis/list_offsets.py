@@ -18,14 +18,17 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from pyproducer.broker.authorizer import AclOperation
 from pyproducer.broker.partition import Partition
 from pyproducer.broker.request_channel import Request
 from pyproducer.broker.services import Answer, Services
 from pyproducer.broker.storage.batch_header import BatchHeader
 from pyproducer.broker.storage.log import Log
+from pyproducer.broker.unexpected import unexpected
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.protocol.request import ListOffsetsRequest
 from pyproducer.record.batch_reader import Record, read_batches
+from pyproducer.record.expansion import EXPANSION, ExpansionBusyError
 
 LATEST = -1
 EARLIEST = -2
@@ -61,12 +64,15 @@ def handle(services: Services, request: Request) -> Answer:
     topics: dict[str, list[dict[str, Any]]] = {}
     for topic in data["topics"]:
         answers = topics.setdefault(topic["name"], [])
+        is_denied = not services.authorize_topic(request, AclOperation.DESCRIBE, topic["name"])
         for asked in topic["partitions"]:
             partition = services.cluster.partition(topic["name"], asked["partition_index"])
             timestamp: int = asked["timestamp"]
             error_code, found = ErrorCode.NONE, _NOTHING
             key = topic["name"], asked["partition_index"]
-            if named[key] != 1:
+            if is_denied:
+                error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            elif named[key] != 1:
                 if not named[key]:
                     continue
                 named[key] = 0  # answered once
@@ -76,9 +82,14 @@ def handle(services: Services, request: Request) -> Answer:
             elif timestamp < 0 and _FIRST_VERSION.get(timestamp, version + 1) > version:
                 error_code = ErrorCode.UNSUPPORTED_VERSION
             else:
-                error_code = partition.check_leader(services.node_id, asked.get("current_leader_epoch", -1))
-                if error_code is ErrorCode.NONE:
-                    found = _find(partition, timestamp, committed=committed)
+                try:
+                    error_code = partition.check_leader(services.node_id, asked.get("current_leader_epoch", -1))
+                    if error_code is ErrorCode.NONE:
+                        found = _find(partition, timestamp, committed=committed)
+                except ExpansionBusyError:  # clients ask again
+                    error_code = ErrorCode.OFFSET_NOT_AVAILABLE
+                except Exception as error:
+                    error_code = unexpected(request, partition.topic_partition, error)
             answers.append(_answer(asked["partition_index"], error_code, found, version))
     return {"throttle_time_ms": 0, "topics": [{"name": name, "partitions": answers}
                                               for name, answers in topics.items()]}
@@ -143,4 +154,5 @@ def _records(log: Log, header: BatchHeader) -> Iterator[Record]:
     """Read the records of a batch; none when it was deleted meanwhile."""
     for batch in read_batches(log.read(header.base_offset, header.size_bytes, at_least_one=True)):
         if batch.base_offset == header.base_offset:
-            yield from batch
+            with EXPANSION.expanded(batch) as expanded:
+                yield from batch.decoded(expanded)

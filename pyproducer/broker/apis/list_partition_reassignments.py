@@ -7,6 +7,7 @@ Source:  Java ReplicationControlManager.listPartitionReassignments (4.1), and it
 
 from __future__ import annotations
 
+from pyproducer.broker.authorizer import AclOperation
 from pyproducer.broker.request_channel import Request
 from pyproducer.broker.services import Answer, Services
 from pyproducer.common.error_codes import ErrorCode
@@ -14,6 +15,8 @@ from pyproducer.common.error_codes import ErrorCode
 
 def handle(services: Services, request: Request) -> Answer:
     """Answer one ListPartitionReassignments request; topics that are not there are left out too."""
+    if not services.authorize_cluster(request, AclOperation.DESCRIBE):
+        return error_response(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     return {"throttle_time_ms": 0, "error_code": 0, "error_message": None, "topics": []}
 
 

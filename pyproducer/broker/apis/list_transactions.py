@@ -2,7 +2,8 @@
 
 Does:    filters by state (unknown names are told), producer id, from 1 how long it has been open, from 2 by a pattern
          that the whole id must match (128 when it makes no sense).
-Omits:   Java's patterns are RE2's; ours are Python's, which have the same everyday syntax.
+Omits:   Java's patterns are RE2's; ours are Python's, which have the same everyday syntax. Refused with 128, too, are
+         those that Python could match for ever: repetitions of repetitions or of choices, more than three of them.
 
 Road:    KafkaApis -> [ListTransactions] -> transaction coordinator
 Thread:  handler threads.
@@ -12,8 +13,7 @@ Source:  Java KafkaApis.handleListTransactionsRequest, TransactionStateManager.l
 
 from __future__ import annotations
 
-import re
-
+from pyproducer.broker.apis.safe_pattern import SafePattern
 from pyproducer.broker.authorizer import AclOperation, ResourceType
 from pyproducer.broker.coordinator.transaction.metadata import TransactionMetadata
 from pyproducer.broker.coordinator.transaction.state import STATES_BY_TITLE
@@ -28,9 +28,8 @@ def handle(services: Services, request: Request) -> Answer:
     data = request.body(ListTransactionsRequest).data
     states = set(data["state_filters"])
     producer_ids = set(data["producer_id_filters"])
-    try:
-        pattern = re.compile(data.get("transactional_id_pattern") or ".*", re.DOTALL)
-    except re.error:
+    pattern = pattern_of(data.get("transactional_id_pattern") or ".*")
+    if pattern is None:
         return error_response(request, ErrorCode.INVALID_REGULAR_EXPRESSION)
     unknown = [name for name in data["state_filters"] if name not in STATES_BY_TITLE]
     began_before_ms = services.clock.timestamp_ms() - data.get("duration_filter", -1)
@@ -42,7 +41,7 @@ def handle(services: Services, request: Request) -> Answer:
         # As in Kafka an id without a transaction has the start -1 and so has been open for ever.
         if has_duration and found.start_timestamp_ms >= began_before_ms:
             return False
-        return pattern.fullmatch(found.transactional_id) is not None
+        return pattern.matches(found.transactional_id)
 
     coordinator = services.cluster.transactions
     return {"throttle_time_ms": 0, "error_code": 0, "unknown_state_filters": unknown, "transaction_states": [
@@ -57,3 +56,11 @@ def handle(services: Services, request: Request) -> Answer:
 def error_response(_request: Request, error_code: ErrorCode) -> Answer:
     """Say that the whole request failed."""
     return {"throttle_time_ms": 0, "error_code": error_code, "unknown_state_filters": [], "transaction_states": []}
+
+
+def pattern_of(text: str) -> SafePattern | None:
+    """Return the pattern, or None when it makes no sense or could be matched for ever."""
+    try:
+        return SafePattern(text)
+    except ValueError:
+        return None

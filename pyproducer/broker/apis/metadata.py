@@ -3,7 +3,8 @@
 Does:    addresses of the listener that the request came in by; version 0 asks for all topics with an empty list,
          later ones with null; from 12 a topic may be named by its id (100 when unknown); repeated names are
          answered once; a wrong name is 17, an unknown one 3 unless it is created (auto.create.topics.enable and
-         the request's own switch); all operations as authorized, where the request asks for them.
+         the request's own switch); 29 without the permission to see, or to create it; among all topics those that
+         may not be seen are left out; the authorized operations, where the request asks for them.
 Differs: Kafka creates topics behind the answer, says 3 and is ready half a second later; here the first answer
          has the new topic.
 
@@ -17,18 +18,17 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
-from pyproducer.broker.apis.describe_cluster import ALL_CLUSTER_OPERATIONS
+from pyproducer.broker.authorizer import CLUSTER_NAME, AclOperation, ResourceType
 from pyproducer.broker.cluster_state import TopicState
 from pyproducer.broker.partition import NO_LEADER, Partition
 from pyproducer.broker.request_channel import Request
 from pyproducer.broker.services import Answer, Services
 from pyproducer.broker.topic_name import INTERNAL_TOPICS
+from pyproducer.broker.unexpected import unexpected
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.common.topic_name import topic_name_fault
 from pyproducer.protocol.request import MetadataRequest
 
-# Everything that one can do with a topic: read, write, create, delete, alter, describe, describe and alter configs.
-ALL_TOPIC_OPERATIONS = 0b1101_1111_1000
 _ZERO_ID = uuid.UUID(int=0)
 
 
@@ -38,7 +38,8 @@ def handle(services: Services, request: Request) -> Answer:
     version = request.header.api_version
     asked = data["topics"]
     if asked is None or (version == 0 and not asked):
-        topics = [_topic(services, topic) for topic in services.cluster.topics.values()]
+        topics = [_topic(services, topic) for topic in services.cluster.topics.values()
+                  if services.authorize_topic(request, AclOperation.DESCRIBE, topic.name)]
     else:
         if version in (10, 11) and any(topic["name"] is None or topic["topic_id"] != _ZERO_ID for topic in asked):
             return error_response(request, ErrorCode.INVALID_REQUEST)
@@ -48,13 +49,18 @@ def handle(services: Services, request: Request) -> Answer:
         topics = []
         for name, topic_id in dict.fromkeys((topic["name"], topic.get("topic_id", _ZERO_ID)) for topic in asked):
             by_id = topic_id != _ZERO_ID
-            topics.append(_by_id(services, topic_id) if by_id else _by_name(services, name, may_create=may_create))
+            try:
+                topics.append(_by_id(services, request, topic_id) if by_id
+                              else _by_name(services, request, name, may_create=may_create))
+            except Exception as error:
+                topics.append(_error(unexpected(request, name or topic_id, error), name, topic_id))
     if data.get("include_topic_authorized_operations"):
         for topic in topics:
             if topic["name"] is not None:
-                topic["topic_authorized_operations"] = ALL_TOPIC_OPERATIONS
+                topic["topic_authorized_operations"] = services.authorized_operations(
+                    request, ResourceType.TOPIC, topic["name"])
     cluster = services.cluster
-    end_points = services.end_points(request.context.listener_name)
+    end_points = services.end_points(request.context)
     answer = {
         "throttle_time_ms": 0,
         "brokers": [{"node_id": node_id, "host": end_point.host, "port": end_point.port, "rack": rack}
@@ -65,7 +71,9 @@ def handle(services: Services, request: Request) -> Answer:
         "error_code": 0,
     }
     if data.get("include_cluster_authorized_operations"):
-        answer["cluster_authorized_operations"] = ALL_CLUSTER_OPERATIONS
+        answer["cluster_authorized_operations"] = (
+            services.authorized_operations(request, ResourceType.CLUSTER, CLUSTER_NAME)
+            if services.authorize_cluster(request, AclOperation.DESCRIBE) else 0)
     return answer
 
 
@@ -76,13 +84,17 @@ def error_response(request: Request, error_code: ErrorCode) -> Answer:
     return {"throttle_time_ms": 0, "brokers": [], "cluster_id": None, "controller_id": -1, "topics": topics}
 
 
-def _by_id(services: Services, topic_id: uuid.UUID) -> dict[str, Any]:
+def _by_id(services: Services, request: Request, topic_id: uuid.UUID) -> dict[str, Any]:
     topic = services.cluster.topic_by_id(topic_id)
+    if topic is not None and not services.authorize_topic(request, AclOperation.DESCRIBE, topic.name):
+        return _error(ErrorCode.TOPIC_AUTHORIZATION_FAILED, None, topic_id)
     return _error(ErrorCode.UNKNOWN_TOPIC_ID, None, topic_id) if topic is None else _topic(services, topic)
 
 
-def _by_name(services: Services, name: str, *, may_create: bool) -> dict[str, Any]:
+def _by_name(services: Services, request: Request, name: str, *, may_create: bool) -> dict[str, Any]:
     cluster = services.cluster
+    if not services.authorize_topic(request, AclOperation.DESCRIBE, name):
+        return _error(ErrorCode.TOPIC_AUTHORIZATION_FAILED, name)
     topic = cluster.topic(name)
     if topic is not None:
         return _topic(services, topic)
@@ -90,6 +102,9 @@ def _by_name(services: Services, name: str, *, may_create: bool) -> dict[str, An
         return _error(ErrorCode.INVALID_TOPIC_EXCEPTION, name)
     if not (may_create and services.config.switch("auto.create.topics.enable")) or name in INTERNAL_TOPICS:
         return _error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name)
+    if not (services.authorize_cluster(request, AclOperation.CREATE)
+            or services.authorize_topic(request, AclOperation.CREATE, name)):
+        return _error(ErrorCode.TOPIC_AUTHORIZATION_FAILED, name)
     # None: another handler was faster.
     topic = cluster.create_topic(name, services.config.number("num.partitions"), {}) or cluster.topic(name)
     return _error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name) if topic is None else _topic(services, topic)

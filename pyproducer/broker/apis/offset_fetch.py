@@ -14,10 +14,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from pyproducer.broker.apis.answer_size import AnswerSize
 from pyproducer.broker.authorizer import AclOperation, ResourceType
 from pyproducer.broker.coordinator.group.offsets import CommittedOffset
 from pyproducer.broker.request_channel import Request
 from pyproducer.broker.services import Answer, Services
+from pyproducer.broker.unexpected import unexpected
 from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.protocol.request import OffsetFetchRequest
@@ -34,16 +36,22 @@ def handle(services: Services, request: Request) -> Answer:
     require_stable = bool(data.get("require_stable", False))
     if request.header.api_version >= _SEVERAL_FROM:
         groups = []
+        size = AnswerSize()
         for group in data["groups"]:
-            error_code = _group_fault(services, request, group["group_id"])
-            topics = [] if error_code is not ErrorCode.NONE else _offsets(
-                services, group["group_id"], group["topics"], require_stable=require_stable)
-            groups.append({"group_id": group["group_id"], "error_code": error_code, "topics": topics})
+            group_id, topics = group["group_id"], []
+            try:
+                error_code = ErrorCode.POLICY_VIOLATION if size.is_full else _group_fault(services, request, group_id)
+                if error_code is ErrorCode.NONE:
+                    topics = _offsets(services, request, group_id, group["topics"], require_stable=require_stable)
+            except Exception as error:
+                error_code = unexpected(request, f"group {group_id}", error)
+            size.add(sum(len(topic["partitions"]) for topic in topics))
+            groups.append({"group_id": group_id, "error_code": error_code, "topics": topics})
         return {"throttle_time_ms": 0, "groups": groups}
     error_code = _group_fault(services, request, data["group_id"])
     if error_code is not ErrorCode.NONE:
         return error_response(request, error_code)
-    topics = _offsets(services, data["group_id"], data["topics"], require_stable=require_stable)
+    topics = _offsets(services, request, data["group_id"], data["topics"], require_stable=require_stable)
     return {"throttle_time_ms": 0, "error_code": 0, "topics": topics}
 
 
@@ -67,7 +75,7 @@ def _group_fault(services: Services, request: Request, group_id: str) -> ErrorCo
     return services.cluster.group_coordinator.check(group_id, services.node_id)
 
 
-def _offsets(services: Services, group_id: str, topics: Sequence[Struct] | None, *,
+def _offsets(services: Services, request: Request, group_id: str, topics: Sequence[Struct] | None, *,
              require_stable: bool) -> list[dict[str, Any]]:
     committed, pending = services.cluster.group_coordinator.fetch_offsets(group_id)
     if topics is None:
@@ -79,6 +87,11 @@ def _offsets(services: Services, group_id: str, topics: Sequence[Struct] | None,
         asked = [(topic["name"], topic["partition_indexes"]) for topic in topics]
     answers = []
     for name, partition_indexes in asked:
+        if not services.authorize_topic(request, AclOperation.DESCRIBE, name):
+            if topics is not None:  # among all topics it is left out
+                answers.append({"name": name, "partitions": [
+                    _partition(index, _NEVER, ErrorCode.TOPIC_AUTHORIZATION_FAILED) for index in partition_indexes]})
+            continue
         partitions = []
         for index in partition_indexes:
             topic_partition = TopicPartition(name, index)

@@ -2,7 +2,7 @@
 
 Does:    the largest epoch not above the one asked for and the offset of the next one, the end of the log for the
          newest; -1 and -1 for an epoch that is not known yet; 74 and 75 by the client's current epoch,
-         3 unknown, 6 not the leader.
+         3 unknown, 6 not the leader, 29 without the permission.
 
 Road:    KafkaApis -> [OffsetForLeaderEpoch] -> leader epochs
 Thread:  handler threads.
@@ -13,9 +13,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from pyproducer.broker.authorizer import AclOperation
 from pyproducer.broker.request_channel import Request
 from pyproducer.broker.services import Answer, Services
 from pyproducer.broker.storage.leader_epochs import NO_EPOCH, NO_OFFSET, EpochEntry
+from pyproducer.broker.unexpected import unexpected
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.protocol.request import OffsetForLeaderEpochRequest
 from pyproducer.protocol.schema import Struct
@@ -25,10 +27,15 @@ _NOTHING = EpochEntry(NO_EPOCH, NO_OFFSET)
 
 def handle(services: Services, request: Request) -> Answer:
     """Answer one OffsetForLeaderEpoch request."""
-    return {"throttle_time_ms": 0, "topics": [
-        {"topic": topic["topic"],
-         "partitions": [_answer(services, topic["topic"], asked) for asked in topic["partitions"]]}
-        for topic in request.body(OffsetForLeaderEpochRequest).data["topics"]]}
+    may_ask_all = services.authorize_cluster(request, AclOperation.CLUSTER_ACTION)
+    topics = []
+    for topic in request.body(OffsetForLeaderEpochRequest).data["topics"]:
+        name = topic["topic"]
+        is_allowed = may_ask_all or services.authorize_topic(request, AclOperation.DESCRIBE, name)
+        topics.append({"topic": name, "partitions": [
+            _answer(services, request, name, asked) if is_allowed
+            else _partition(asked, ErrorCode.TOPIC_AUTHORIZATION_FAILED, _NOTHING) for asked in topic["partitions"]]})
+    return {"throttle_time_ms": 0, "topics": topics}
 
 
 def error_response(request: Request, error_code: ErrorCode) -> Answer:
@@ -39,7 +46,14 @@ def error_response(request: Request, error_code: ErrorCode) -> Answer:
         for topic in request.body(OffsetForLeaderEpochRequest).data["topics"]]}
 
 
-def _answer(services: Services, topic: str, asked: Struct) -> dict[str, Any]:
+def _answer(services: Services, request: Request, topic: str, asked: Struct) -> dict[str, Any]:
+    try:
+        return _end_offset(services, topic, asked)
+    except Exception as error:
+        return _partition(asked, unexpected(request, f"{topic}-{asked['partition']}", error), _NOTHING)
+
+
+def _end_offset(services: Services, topic: str, asked: Struct) -> dict[str, Any]:
     partition = services.cluster.partition(topic, asked["partition"])
     if partition is None:
         return _partition(asked, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, _NOTHING)

@@ -1,14 +1,14 @@
 """Produce 3-13: append one batch to each partition named.
 
 Does:    Kafka's checks in Kafka's order (record/validation.py), duplicates and sequences of idempotent producers
-         (storage/producer_state.py), acks 0, 1 and -1 (others: 21), LogAppendTime, max.message.bytes (10),
-         topic ids from 13 (100 when unknown), record_errors (KIP-467), the leader's address when this node does not
-         lead (KIP-951, from 10). acks=0 has no response: nothing is written, or the connection is closed when a
-         partition had an error. 0-2 are advertised and refused, as Kafka does (KAFKA-18659).
+         (storage/producer_state.py), acks 0, 1 and -1 (others: 21), LogAppendTime, max.message.bytes (10), topic ids
+         from 13 (100 when unknown), record_errors (KIP-467), the leader's address when this node does not lead
+         (KIP-951, from 10). acks=0 has no response: nothing is written, or the connection is closed when a partition
+         had an error. 0-2 are advertised and refused, as Kafka does (KAFKA-18659).
          A partition that is named twice is answered once, and gets the last of its batches; a topic without partitions
          is left out.
-         Records of a transaction need the permission for its id (53) and a partition that is in it (48, from 11 120);
-         from 12 on the partition is taken in here (Transactions V2).
+         Topics need the permission to write (29). Records of a transaction need that for its id (53) and a partition
+         that is in it (48, from 11 120); from 12 on the partition is taken in here (Transactions V2).
 Differs: where one of the batches that one partition is sent makes no sense, Kafka may store another and answer 87.
 Omits:   there is one replica, so acks -1 is acks 1 and timeout_ms has nothing to wait for.
 
@@ -19,7 +19,6 @@ Source:  Java KafkaApis.handleProduceRequest, ReplicaManager.appendRecords (4.1)
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -29,12 +28,13 @@ from pyproducer.broker.partition import Leadership, Partition
 from pyproducer.broker.request_channel import Request
 from pyproducer.broker.services import Answer, Outcome, Services
 from pyproducer.broker.storage.log import AppendResult
+from pyproducer.broker.unexpected import unexpected
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.protocol.request import ProduceRequest
 from pyproducer.protocol.schema import Struct
+from pyproducer.record.expansion import Allowance
 from pyproducer.record.layout import ATTRIBUTES_OFFSET, TRANSACTIONAL_MASK, Buffer
 
-_logger = logging.getLogger(__name__)
 _TOPIC_ID_FROM = 13
 _CURRENT_LEADER_FROM = 10
 _NOTHING: tuple[()] = ()
@@ -60,6 +60,7 @@ def _append_all(services: Services, request: Request, data: Struct, guard: Appen
     acks = data["acks"]
     timestamp_ms = services.clock.timestamp_ms()
     node_id = services.node_id
+    allowance = Allowance(request.size_bytes)
     failed = False
     leaders: set[int] = set()
     responses: list[dict[str, Any]] = []
@@ -71,13 +72,17 @@ def _append_all(services: Services, request: Request, data: Struct, guard: Appen
         found = services.cluster.topic_by_id(topic_data["topic_id"]) if version >= _TOPIC_ID_FROM else (
             services.cluster.topic(topic_data["name"]))
         partitions: tuple[Partition, ...] = _NOTHING if found is None else found.partitions
+        name: str | None = topic_data["name"] if version < _TOPIC_ID_FROM else None if found is None else found.name
+        is_denied = name is not None and not services.authorize_topic(request, AclOperation.WRITE, name)
         unknown = (ErrorCode.UNKNOWN_TOPIC_ID if found is None and version >= _TOPIC_ID_FROM
                    else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         answers: list[dict[str, Any]] = []
         for partition_data in topic_data["partition_data"]:
             index: int = partition_data["index"]
             partition = partitions[index] if 0 <= index < len(partitions) else None
-            if partition is None:
+            if is_denied:
+                answer = _error(index, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            elif partition is None:
                 answer = _error(index, unknown)
             elif not -1 <= acks <= 1:
                 answer = _error(index, ErrorCode.INVALID_REQUIRED_ACKS)
@@ -87,7 +92,8 @@ def _append_all(services: Services, request: Request, data: Struct, guard: Appen
                 answer = _not_leader(index, partition.leadership, version)
                 leaders.add(partition.leadership.leader_id)
             else:
-                answer = _append(services, partition, partition_data["records"], version, timestamp_ms, guard)
+                answer = _append(services, request, partition, partition_data["records"], timestamp_ms, guard,
+                                 allowance)
             failed |= answer["error_code"] != 0
             answers.append(answer)
         topic["partition_responses"] = answers
@@ -97,7 +103,7 @@ def _append_all(services: Services, request: Request, data: Struct, guard: Appen
         return Outcome.CLOSE_CONNECTION if failed else Outcome.NO_RESPONSE
     body: dict[str, Any] = {"responses": responses, "throttle_time_ms": 0}
     if leaders and version >= _CURRENT_LEADER_FROM:
-        body["node_endpoints"] = services.node_end_points(request.context.listener_name, leaders)
+        body["node_endpoints"] = services.node_end_points(request.context, leaders)
     return body
 
 
@@ -116,24 +122,27 @@ def error_response(request: Request, error_code: ErrorCode) -> Answer:
     return {"responses": responses, "throttle_time_ms": 0}
 
 
-def _append(services: Services, partition: Partition, records: Buffer | None, version: int,
-            timestamp_ms: int, guard: AppendGuard | None) -> dict[str, Any]:
+def _append(services: Services, request: Request, partition: Partition, records: Buffer | None, timestamp_ms: int,
+            guard: AppendGuard | None, allowance: Allowance) -> dict[str, Any]:
     index = partition.topic_partition.partition
-    fault = None if guard is None else guard.check_batch(partition, records)
     try:
-        result = fault or partition.append(records, produce_version=version, timestamp_ms=timestamp_ms)
-    except OSError:  # the disk is full or gone: nothing was stored, another time it may work
-        _logger.exception("Error while appending to %s", partition.topic_partition)
-        return _error(index, ErrorCode.KAFKA_STORAGE_ERROR)
+        fault = None if guard is None else guard.check_batch(partition, records)
+        result = fault or partition.append(records, produce_version=request.header.api_version,
+                                           timestamp_ms=timestamp_ms, allowance=allowance, lie=(
+                                               None if request.story is None
+                                               else request.story.lie_of(*partition.topic_partition)))
+    except Exception as error:  # the others of the request may be stored already
+        return _error(index, unexpected(request, partition.topic_partition, error))
     log_start_offset = partition.log.log_start_offset
     if isinstance(result, AppendResult):
         services.cluster.delayed_fetches.check_and_complete(partition.topic_partition)
         return {"index": index, "error_code": 0, "base_offset": result.base_offset,
                 "log_append_time_ms": result.log_append_time_ms, "log_start_offset": log_start_offset,
                 "record_errors": _NOTHING, "error_message": None}
-    _logger.info("Refused a batch for %s with %s: %s", partition.topic_partition, result.error_code.name, result.why)
+    services.refusals.refused(partition.topic_partition, request.header.client_id, result.error_code, result.why,
+                              now_ms=services.clock.now_ms())
     error_code = result.error_code
-    if error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and version >= _TOPIC_ID_FROM:
+    if error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and request.header.api_version >= _TOPIC_ID_FROM:
         error_code = ErrorCode.UNKNOWN_TOPIC_ID  # the topic was deleted meanwhile
     answer = _error(index, error_code, log_start_offset if result.tells_log_start_offset else -1)
     answer["error_message"] = result.error_message

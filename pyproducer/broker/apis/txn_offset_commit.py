@@ -46,11 +46,14 @@ def handle(services: Services, request: Request) -> Answer:
     accepted: list[dict[str, Any]] = []  # answers whose code is the whole commit's
     for topic in data["topics"]:
         answers = []
+        is_allowed = services.authorize_topic(request, AclOperation.READ, topic["name"])
         for partition in topic["partitions"]:
             index = partition["partition_index"]
             metadata = partition["committed_metadata"] or ""
             answer: dict[str, Any] = {"partition_index": index, "error_code": ErrorCode.NONE}
-            if services.cluster.partition(topic["name"], index) is None:
+            if not is_allowed:
+                answer["error_code"] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            elif services.cluster.partition(topic["name"], index) is None:
                 answer["error_code"] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             elif len(metadata) > longest_bytes:
                 answer["error_code"] = ErrorCode.OFFSET_METADATA_TOO_LARGE

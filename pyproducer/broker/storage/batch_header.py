@@ -15,6 +15,7 @@ import crc32c
 
 from pyproducer.record.batch_reader import RecordBatch
 from pyproducer.record.compression import Compressor
+from pyproducer.record.expansion import EXPANSION
 from pyproducer.record.layout import (
     ATTRIBUTES_OFFSET,
     CODEC_MASK,
@@ -131,10 +132,12 @@ def recompressed(batch: RecordBatch, compressor: Compressor) -> RecordBatch:
 
     Raises:
         CorruptRecordError: The records cannot be decompressed.
+        ExpansionBusyError: Too many large ones at once.
     """
     if batch.codec_id == compressor.codec_id:
         return batch
-    records = compressor.compress(batch.expanded_records())
+    with EXPANSION.expanded(batch) as expanded:
+        records = compressor.compress(expanded)
     return RecordBatch(with_records(
         batch, records, record_count=batch.record_count, max_timestamp=batch.max_timestamp,
         attributes=batch.attributes & ~CODEC_MASK | compressor.codec_id))

@@ -142,6 +142,21 @@ class Log:
             self.log_end_offset = base_offset + batch.last_offset_delta + 1
         return AppendResult(base_offset, -1 if log_append_time_ms is None else log_append_time_ms)
 
+    def pretend_append(self, batch: RecordBatch, *, log_append_time_ms: int | None = None) -> AppendResult | BatchFault:
+        """Do what `append` does, but write nothing: for a fault that lies. The producer's next batch fits."""
+        timestamp = batch.max_timestamp if log_append_time_ms is None else log_append_time_ms
+        with self._lock:
+            base_offset = self.log_end_offset
+            if batch.producer_id != NO_PRODUCER_ID:
+                duplicate = self.producers.find_duplicate(batch)
+                if duplicate is not None:
+                    return AppendResult(duplicate.first_offset, duplicate.timestamp, is_duplicate=True)
+                error_code = self.producers.check(batch)
+                if error_code is not ErrorCode.NONE:
+                    return BatchFault(error_code, _sequence_reason(batch))
+                self.producers.update(batch, base_offset, timestamp)
+        return AppendResult(base_offset, -1 if log_append_time_ms is None else log_append_time_ms)
+
     def append_marker(self, control_type: ControlRecordType, *, producer_id: int, producer_epoch: int,
                       coordinator_epoch: int, leader_epoch: int, timestamp_ms: int) -> AppendResult | BatchFault:
         """Append the marker that ends a producer's transaction here.

@@ -25,6 +25,7 @@ from pyproducer.broker.request_channel import (
 )
 from pyproducer.broker.server_selector import ServerSelector
 from pyproducer.common.clock import SystemClock
+from pyproducer.common.errors import InvalidRequestError
 from pyproducer.network.channel import KafkaChannel
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.header import parse_response_correlation_id
@@ -32,6 +33,7 @@ from tests.support.raw_client import RawClient, framed, metadata_body, request_b
 from tests.support.selector_pair import make_server_selector
 
 ANSWER = {"brokers": [], "controller_id": 1, "topics": []}
+MAX_ELEMENTS = 100
 MAX_TURNS = 100  # a turn that waits in vain takes 0.3 s, so half a minute: far more than any test needs
 
 
@@ -78,7 +80,7 @@ class Stage:
         self.processor = Processor(
             0, end_point=EndPoint("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 0), channel=self.channel,
             selector=self.selector, gate=ApiGate(lambda _api_key, _version: True), clock=SystemClock(),
-            socket_options=lambda _socket: None, name="test-processor")
+            socket_options=lambda _socket: None, name="test-processor", max_elements=MAX_ELEMENTS)
         self.channel.add_processor(self.processor)
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._clients: list[RawClient] = []
@@ -322,3 +324,24 @@ def test_accept_when_the_processor_stops_then_the_socket_is_closed(stage: Stage)
     late = socket.socket()
     assert stage.processor.accept(late, may_block=True)
     assert late.fileno() == -1
+
+
+# ---- what is left to the handlers
+
+def test_body_when_it_arrives_then_it_is_not_read_on_the_network_thread(stage: Stage) -> None:
+    """Not even one that makes no sense: what a large body costs is the handler's time, and not that of all clients."""
+    client = stage.connect()
+    client.send_bytes(framed(request_bytes(ApiKeys.METADATA, 1, metadata_body("orders"))[:-3]))
+    stage.turn_until(lambda: stage.channel.queued)
+    (request,) = stage.channel.requests
+    with pytest.raises(InvalidRequestError, match="apiKey: 3"):
+        request.read_body()
+    assert stage.processor.connection_count == 1
+
+
+def test_request_when_its_processor_has_a_limit_of_elements_then_its_reader_has_it(stage: Stage) -> None:
+    client = stage.connect()
+    client.send_bytes(framed(request_bytes(ApiKeys.METADATA, 1, metadata_body(*["x"] * (MAX_ELEMENTS + 1)))))
+    stage.turn_until(lambda: stage.channel.queued)
+    with pytest.raises(InvalidRequestError, match="more elements than"):
+        stage.channel.requests[0].read_body()

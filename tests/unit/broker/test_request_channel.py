@@ -13,6 +13,7 @@ from pyproducer.broker.request_channel import (
     Request,
     RequestChannel,
     Response,
+    ResponseMemory,
     SendResponse,
 )
 from pyproducer.protocol.apis import ApiKeys
@@ -20,6 +21,8 @@ from pyproducer.protocol.header import RequestHeader, parse_response
 from pyproducer.protocol.request import AbstractRequest, FetchRequest, MetadataRequest
 from pyproducer.protocol.request_context import RequestContext
 from pyproducer.protocol.schema import Struct
+
+MIB = 1024 * 1024
 
 
 class FakeProcessor:
@@ -120,3 +123,40 @@ def test_c26_a_response_for_a_removed_processor_is_dropped() -> None:
     channel.remove_processor(0)
     channel.send_no_op(metadata_request(processor=0))
     assert processor.responses == []
+
+
+# ---- what large responses hold
+
+def answered(channel: RequestChannel, size_bytes: int, processor: int = 0) -> None:
+    channel.send_body(metadata_request(processor), {"brokers": [], "controller_id": 1, "topics": [
+        {"error_code": 0, "name": "x" * 1000, "is_internal": False, "partitions": []}] * (size_bytes // 1000)})
+
+
+def test_large_responses_when_nobody_reads_them_then_the_next_may_have_a_part_of_what_is_left() -> None:
+    """Forty readers asked for 50 MiB each and read nothing: the broker held 1.4 GiB."""
+    memory = ResponseMemory(100 * MIB, handlers=4)
+    channel = RequestChannel(10, memory)
+    processor = add(channel, 0)
+    assert memory.room_bytes() == 25 * MIB
+    answered(channel, 20 * MIB)
+    assert 20 * MIB < memory.held_bytes < 21 * MIB
+    assert memory.room_bytes() == (100 * MIB - memory.held_bytes) // 4
+    for _ in range(5):
+        answered(channel, 20 * MIB)
+    assert memory.room_bytes() == MIB, "so much in any case"
+    processor.responses.clear()
+    assert memory.held_bytes == 0
+
+
+def test_large_response_when_its_processor_is_gone_then_it_is_not_held() -> None:
+    memory = ResponseMemory(100 * MIB)
+    answered(RequestChannel(10, memory), 2 * MIB)
+    assert memory.held_bytes == 0
+
+
+def test_small_responses_when_they_wait_then_they_are_not_counted() -> None:
+    memory = ResponseMemory(100 * MIB)
+    channel = RequestChannel(10, memory)
+    add(channel, 0)
+    answered(channel, 50_000)
+    assert memory.held_bytes == 0

@@ -194,7 +194,7 @@ def test_bytes_behind_the_batch_are_refused_only_when_strict() -> None:
 def test_records_that_expand_too_far_are_refused() -> None:
     fault = _validate(build_batch(BIG, compression="zstd"), rules=BatchRules(max_expanded_bytes=100_000))
     assert isinstance(fault, BatchFault)
-    assert fault.error_code is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert fault.error_code is ErrorCode.MESSAGE_TOO_LARGE
 
 
 def test_records_stay_closed_on_request_unless_the_header_shows_a_fault() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -45,10 +46,10 @@ class Stage:
 
     def _respond(self, _request: Request, answer: Answer) -> None:
         assert isinstance(answer, Mapping)
-        if answer["error_code"]:
-            self.failures.append(int(answer["error_code"]))
-        else:
-            self.later.append(counts(answer))
+        assert answer["error_code"] == 0
+        self.later.append(counts(answer))
+        self.failures += [int(partition["error_code"]) for topic in answer["responses"]
+                          for partition in topic["partitions"] if partition["error_code"]]
 
     def append(self, *partitions: int, records: bytes = BATCH) -> None:
         for partition in partitions:
@@ -119,6 +120,14 @@ def test_fetch_when_the_brokers_limit_is_lower_then_it_holds_for_all_partitions_
     stage.append(0, 0, 1, 1, 2, 2)
     assert stage.fetch() == [2, 1, 0]
     assert stage.fetch(max_bytes=2 * SIZE) == [2, 0, 0]
+
+
+def test_fetch_when_large_responses_wait_to_be_read_then_it_gets_what_there_is_room_for(stage: Stage) -> None:
+    stage.append(0, 0, 0, 1, 1, 2)
+    stage.services = replace(stage.services, response_room_bytes=lambda: 2 * SIZE)
+    assert stage.fetch() == [2, 0, 0]
+    stage.services = replace(stage.services, response_room_bytes=lambda: 1)
+    assert stage.fetch() == [1, 0, 0], "one batch in any case"
 
 
 def test_fetch_when_it_is_answered_later_then_its_limit_holds_too(stage: Stage) -> None:
@@ -237,5 +246,5 @@ def test_fetch_when_it_fails_while_it_is_completed_by_an_append_then_the_append_
     assert partition is not None
     monkeypatch.setattr(partition.log, "read", fail)
     stage.append(0)
-    assert (stage.later, stage.failures) == ([], [-1])
+    assert (stage.later, stage.failures) == ([[0, 0, 0]], [ErrorCode.KAFKA_STORAGE_ERROR])
     assert "by the test" in caplog.text

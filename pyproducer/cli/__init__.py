@@ -1,0 +1,1 @@
+"""The commands of `python -m pyproducer`, one file each."""

@@ -1,0 +1,43 @@
+"""One broker of a cluster without connections: its APIs are called as KafkaApis calls them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pyproducer.broker.cluster_state import BrokerInfo, ClusterState
+from pyproducer.broker.config import BrokerConfig
+from pyproducer.broker.kafka_apis import HANDLERS
+from pyproducer.broker.listener import EndPoint
+from pyproducer.broker.request_channel import Request
+from pyproducer.broker.services import Answer, Services
+from pyproducer.protocol.apis import ApiKeys
+from tests.support.broker_request import broker_request
+from tests.support.clock import ManualClock
+
+END_POINT = EndPoint("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 9092)
+
+
+class ApiStage:
+    """A running cluster of one node, and what its APIs answered, at once or later."""
+
+    def __init__(self, directory: Path, settings: Mapping[str, object] | None = None) -> None:
+        self.state = ClusterState(directory, BrokerConfig(settings), ManualClock())
+        self.state.start()
+        self.state.register_broker(BrokerInfo(1, {"PLAINTEXT": END_POINT}, None))
+        self.later: list[Answer] = []
+        self.connection_id = "127.0.0.1:9092-127.0.0.1:5000-0-0"
+        advertised = {int(key): key.advertised_range for key in HANDLERS if key.advertised_range is not None}
+        self.services = Services(1, self.state, self.state.config, self.state.clock, self._respond, advertised)
+
+    def _respond(self, _request: Request, answer: Answer) -> None:
+        self.later.append(answer)
+
+    def ask(self, api_key: ApiKeys, version: int, body: Mapping[str, Any], **fields: Any) -> Any:
+        """Run an API's handler; return what it answers."""
+        return HANDLERS[api_key].handle(self.services, broker_request(
+            api_key, version, body, connection_id=self.connection_id, **fields))
+
+    def close(self) -> None:
+        self.state.close()

@@ -1,0 +1,208 @@
+"""A request names many things; one that fails in a way that nobody expected must not take the others with it.
+
+A batch in a codec whose package was missing made the whole Produce request fail with UNKNOWN_SERVER_ERROR, although
+another partition of it was stored already: the client sent both again, and the stored one was there twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from pyproducer.broker.apis import fetch, find_coordinator
+from pyproducer.broker.cluster_state import ClusterState
+from pyproducer.broker.coordinator.group.coordinator import GroupCoordinator
+from pyproducer.broker.coordinator.transaction.coordinator import TransactionCoordinator
+from pyproducer.broker.kafka_apis import KafkaApis
+from pyproducer.broker.partition import Partition
+from pyproducer.broker.request_channel import Request, RequestChannel
+from pyproducer.broker.services import Outcome
+from pyproducer.common.error_codes import ErrorCode
+from pyproducer.common.errors import SchemaError
+from pyproducer.protocol.apis import ApiKeys
+from pyproducer.record.batch_writer import build_batch
+from tests.support.broker_request import broker_request
+from tests.support.raw_client import fetch_body, produce_body
+from tests.unit.broker.apis.stage import ApiStage
+
+BATCH = bytes(build_batch([(1_700_000_000_000, b"k", b"v", ())]))
+GOOD, BAD = "good", "bad"
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[ApiStage]:
+    made = ApiStage(tmp_path)
+    made.state.create_topic("orders", 2, {})
+    yield made
+    made.close()
+
+
+def break_for(monkeypatch: pytest.MonkeyPatch, owner: type, name: str, is_bad: Callable[..., bool],
+              error: Exception | None = None) -> None:
+    """Let a method raise for some arguments; it is otherwise as it was."""
+    original = getattr(owner, name)
+    found = original.fget if isinstance(original, property) else original
+
+    def broken(*arguments: Any, **more: Any) -> Any:
+        if is_bad(*arguments, **more):
+            raise error or RuntimeError("a bug")
+        return found(*arguments, **more)
+
+    monkeypatch.setattr(owner, name, property(broken) if isinstance(original, property) else broken)
+
+
+def partitions_body(**fields: Any) -> dict[str, Any]:
+    return {"topics": [{"name": "orders", "partitions": [{"partition_index": index, **fields} for index in (0, 1)]}]}
+
+
+def two_partitions() -> dict[str, Any]:
+    body = produce_body("orders", 0, BATCH)
+    body["topic_data"][0]["partition_data"].append({"index": 1, "records": BATCH})
+    return body
+
+
+def is_partition_1(partition: Partition, *_: object, **__: object) -> bool:
+    return partition.topic_partition.partition == 1
+
+
+class Case(NamedTuple):
+    """An API asked for two things, the second of which fails, and where its answer has the two."""
+
+    api_key: ApiKeys
+    version: int
+    body: dict[str, Any]
+    answers: Callable[[Any], list[Any]]
+    owner: type
+    method: str
+    is_bad: Callable[..., bool]
+
+
+def of_bad(*arguments: Any, **_: Any) -> bool:
+    return BAD in arguments
+
+
+CASES = [
+    Case(ApiKeys.PRODUCE, 9, two_partitions(), lambda answer: answer["responses"][0]["partition_responses"],
+         Partition, "append", is_partition_1),
+    Case(ApiKeys.FETCH, 12, {**fetch_body(12, "orders", 0, 0), "topics": [{"topic": "orders", "partitions": [
+        {"partition": index, "fetch_offset": 0, "partition_max_bytes": 100} for index in (0, 1)]}]},
+        lambda answer: answer["responses"][0]["partitions"], Partition, "check_leader", is_partition_1),
+    Case(ApiKeys.LIST_OFFSETS, 6, {"replica_id": -1, "isolation_level": 0, **partitions_body(timestamp=-1)},
+         lambda answer: answer["topics"][0]["partitions"], Partition, "check_leader", is_partition_1),
+    Case(ApiKeys.METADATA, 9, {"topics": [{"name": GOOD}, {"name": BAD}], "allow_auto_topic_creation": True},
+         lambda answer: answer["topics"], ClusterState, "create_topic", of_bad),
+    Case(ApiKeys.CREATE_TOPICS, 5, {"timeout_ms": 1, "topics": [
+        {"name": name, "num_partitions": 1, "replication_factor": 1, "assignments": [], "configs": []}
+        for name in (GOOD, BAD)]}, lambda answer: answer["topics"], ClusterState, "create_topic", of_bad),
+    Case(ApiKeys.DELETE_TOPICS, 5, {"timeout_ms": 1, "topic_names": ["orders", "payments"]},
+         lambda answer: answer["responses"], ClusterState, "delete_topic", lambda _, name, _id: name == "payments"),
+    Case(ApiKeys.CREATE_PARTITIONS, 3, {"timeout_ms": 1, "validate_only": False, "topics": [
+        {"name": name, "count": 3, "assignments": None} for name in ("orders", "payments")]},
+        lambda answer: answer["results"], ClusterState, "create_partitions",
+        lambda _, name, count: name == "payments"),
+    Case(ApiKeys.DELETE_RECORDS, 2, {"timeout_ms": 1, **partitions_body(offset=0)},
+         lambda answer: answer["topics"][0]["partitions"], ClusterState, "partition",
+         lambda _, topic, index: index == 1),
+    Case(ApiKeys.DESCRIBE_PRODUCERS, 0, {"topics": [{"name": "orders", "partition_indexes": [0, 1]}]},
+         lambda answer: answer["topics"][0]["partitions"], ClusterState, "partition",
+         lambda _, topic, index: index == 1),
+    Case(ApiKeys.OFFSET_FOR_LEADER_EPOCH, 4, {"replica_id": -1, "topics": [{"topic": "orders", "partitions": [
+        {"partition": index, "current_leader_epoch": -1, "leader_epoch": 0} for index in (0, 1)]}]},
+        lambda answer: answer["topics"][0]["partitions"], Partition, "check_leader", is_partition_1),
+    Case(ApiKeys.DESCRIBE_CONFIGS, 4, {"include_synonyms": False, "include_documentation": False, "resources": [
+        {"resource_type": 2, "resource_name": name, "configuration_keys": None} for name in ("orders", "payments")]},
+        lambda answer: answer["results"], ClusterState, "topic", lambda _, name: name == "payments"),
+    Case(ApiKeys.INCREMENTAL_ALTER_CONFIGS, 1, {"validate_only": False, "resources": [
+        {"resource_type": 2, "resource_name": name, "configs": [
+            {"name": "retention.ms", "config_operation": 0, "value": "1000"}]} for name in ("orders", "payments")]},
+        lambda answer: answer["responses"], ClusterState, "alter_topic_configs",
+        lambda _, name, configs: name == "payments"),
+    Case(ApiKeys.DESCRIBE_GROUPS, 5, {"groups": [GOOD, BAD], "include_authorized_operations": False},
+         lambda answer: answer["groups"], GroupCoordinator, "describe", of_bad),
+    Case(ApiKeys.DELETE_GROUPS, 2, {"groups_names": [GOOD, BAD]}, lambda answer: answer["results"],
+         GroupCoordinator, "delete", of_bad),
+    Case(ApiKeys.OFFSET_FETCH, 8, {"require_stable": False, "groups": [
+        {"group_id": name, "topics": None} for name in (GOOD, BAD)]}, lambda answer: answer["groups"],
+        GroupCoordinator, "fetch_offsets", of_bad),
+    Case(ApiKeys.DESCRIBE_TRANSACTIONS, 0, {"transactional_ids": [GOOD, BAD]},
+         lambda answer: answer["transaction_states"], TransactionCoordinator, "describe", of_bad),
+    Case(ApiKeys.ADD_PARTITIONS_TO_TXN, 4, {"transactions": [
+        {"transactional_id": name, "producer_id": 1, "producer_epoch": 0, "verify_only": False,
+         "topics": [{"name": "orders", "partitions": [0]}]} for name in (GOOD, BAD)]},
+        lambda answer: [{"error_code": transaction["topic_results"][0]["results_by_partition"][0][
+            "partition_error_code"]} for transaction in answer["results_by_transaction"]],
+        TransactionCoordinator, "add_partitions", of_bad),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.api_key.title)
+def test_request_when_one_of_its_things_fails_unexpectedly_then_that_one_alone_is_answered_so(
+        stage: ApiStage, monkeypatch: pytest.MonkeyPatch, case: Case) -> None:
+    stage.state.create_topic("payments", 1, {})
+    for name in (GOOD, BAD):  # a coordinator for groups and transactions
+        stage.ask(ApiKeys.FIND_COORDINATOR, 4, {"key_type": 0, "coordinator_keys": [name]})
+        stage.ask(ApiKeys.FIND_COORDINATOR, 4, {"key_type": 1, "coordinator_keys": [name]})
+    undisturbed = case.answers(stage.ask(case.api_key, case.version, case.body)) if (
+        case.method in ("append", "describe", "fetch_offsets", "check_leader", "partition", "add_partitions", "delete",
+                        "topic")) else None
+    break_for(monkeypatch, case.owner, case.method, case.is_bad)
+    good, bad = case.answers(stage.ask(case.api_key, case.version, case.body))
+    assert bad["error_code"] == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert good["error_code"] == (0 if undisturbed is None else undisturbed[0]["error_code"])
+
+
+def test_find_coordinator_when_one_key_fails_then_the_others_are_found(
+        stage: ApiStage, monkeypatch: pytest.MonkeyPatch) -> None:
+    original = find_coordinator.partition_for
+
+    def partition_for(key: str, count: int) -> int:
+        if key == BAD:
+            raise RuntimeError("a bug")
+        return original(key, count)
+
+    monkeypatch.setattr(find_coordinator, "partition_for", partition_for)
+    answer = stage.ask(ApiKeys.FIND_COORDINATOR, 4, {"key_type": 0, "coordinator_keys": [GOOD, BAD]})
+    assert [found["error_code"] for found in answer["coordinators"]] == [0, ErrorCode.UNKNOWN_SERVER_ERROR]
+
+
+@pytest.mark.parametrize("api_key", [ApiKeys.PRODUCE, ApiKeys.CREATE_TOPICS, ApiKeys.METADATA],
+                         ids=lambda api_key: api_key.title)
+def test_request_when_the_disk_refuses_one_of_its_things_then_that_one_has_a_storage_error(
+        stage: ApiStage, monkeypatch: pytest.MonkeyPatch, api_key: ApiKeys) -> None:
+    (case,) = (case for case in CASES if case.api_key is api_key)
+    break_for(monkeypatch, case.owner, case.method, case.is_bad, OSError(24, "Too many open files"))
+    good, bad = case.answers(stage.ask(case.api_key, case.version, case.body))
+    assert [good["error_code"], bad["error_code"]] == [0, ErrorCode.KAFKA_STORAGE_ERROR]
+
+
+def test_produce_when_a_waiting_fetch_fails_then_the_batch_is_acknowledged_all_the_same(
+        stage: ApiStage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The batch was stored, and its producer told that it was not: it would send it again."""
+    body = fetch_body(12, "orders", 0, 0, max_wait_ms=60_000)
+    assert stage.ask(ApiKeys.FETCH, 12, body) is Outcome.LATER
+    break_for(monkeypatch, fetch.FetchPass, "is_ready", lambda _: True)
+    (stored,) = stage.ask(ApiKeys.PRODUCE, 9, produce_body("orders", 0, BATCH))["responses"][0]["partition_responses"]
+    assert (stored["error_code"], stored["base_offset"]) == (0, 0)
+    assert len(stage.later) == 1, "the fetch is answered, whatever its look at the log said"
+
+
+def test_later_answer_when_it_does_not_fit_its_schema_then_the_request_that_completed_it_goes_on(
+        stage: ApiStage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An answer is built on the thread of the append that completes it, which must be answered with its own outcome."""
+    channel = RequestChannel(10)
+    sent: list[Any] = []
+
+    def send_body(_request: Request, body: Any) -> None:
+        if "nonsense" in body:
+            raise SchemaError("it does not fit")
+        sent.append(body)
+
+    monkeypatch.setattr(channel, "send_body", send_body)
+    apis = KafkaApis(1, stage.state, channel, stage.state.clock)
+    request = broker_request(ApiKeys.HEARTBEAT, 4, {
+        "group_id": "g", "generation_id": 1, "member_id": "m", "group_instance_id": None})
+    apis.services.respond(request, {"nonsense": 1})
+    assert [body["error_code"] for body in sent] == [ErrorCode.UNKNOWN_SERVER_ERROR]
