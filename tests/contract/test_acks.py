@@ -7,7 +7,7 @@ import pytest
 from pyproducer import ConfigError, KafkaProducer
 from tests.contract.clusters import Can, Cluster
 from tests.contract.conftest import Connect
-from tests.contract.witness import Witness, numbers_of
+from tests.contract.witness import Witness, await_known, numbers_of
 
 
 @pytest.mark.parametrize("settings", [
@@ -40,6 +40,7 @@ def test_offsets_when_acks_is_0_then_none_is_told_and_the_records_arrive(
 @pytest.mark.needs(Can.ACKS_0)
 def test_close_when_acks_is_0_then_everything_was_sent(cluster: Cluster, topic: str, connect: Connect) -> None:
     producer = connect(acks="0", enable_idempotence=False, linger_ms=10_000)
+    await_known(producer, topic)
     witness = Witness(producer, topic)
     witness.send(range(50))
     producer.close()

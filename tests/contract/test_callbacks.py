@@ -10,7 +10,7 @@ import pytest
 from pyproducer import ErrorCode, IllegalStateError, KafkaProducer, ProducerRecord, RecordMetadata
 from tests.contract.clusters import GIVE_UP_S, PARTITIONS, Cluster
 from tests.contract.conftest import Connect
-from tests.contract.witness import Witness, numbers_of, wait_until
+from tests.contract.witness import Witness, await_known, numbers_of, wait_until
 from tests.support.fault_proxy import FaultProxy
 
 ONE_BATCH = {"linger_ms": 20_000, "batch_size": 100_000}  # flush() ends the wait
@@ -55,6 +55,7 @@ def test_callbacks_when_an_interceptor_and_serializers_are_there_then_nothing_ch
 def test_callbacks_when_a_batch_is_refused_then_each_is_called_once_with_the_error_in_order(
         topic: str, connect: Connect, proxy: FaultProxy) -> None:
     producer = connect(through=proxy, **ONE_BATCH)
+    await_known(producer, topic)
     proxy.on("Produce").error(ErrorCode.INVALID_RECORD)
     witness = Witness(producer, topic)
     witness.send(range(20))
@@ -70,6 +71,7 @@ def test_callbacks_when_a_batch_is_refused_then_each_is_called_once_with_the_err
 def test_callbacks_when_one_of_them_runs_then_the_future_is_decided_already(
         topic: str, connect: Connect, proxy: FaultProxy) -> None:
     producer = connect(through=proxy, **ONE_BATCH)
+    await_known(producer, topic)
     held = proxy.on("Produce").hold_answer()
     futures = {}
     seen: list[tuple[bool, int]] = []
@@ -95,6 +97,7 @@ def test_callbacks_when_some_raise_then_the_others_and_all_futures_are_told(
         is_refused: bool) -> None:
     """One callback that raised could leave the others of its batch uncalled, and flush() waiting for them."""
     producer = connect(through=proxy, **ONE_BATCH)
+    await_known(producer, topic)
     if is_refused:
         proxy.on("Produce").error(ErrorCode.INVALID_RECORD)
     called: list[int] = []
@@ -190,6 +193,7 @@ def test_callback_when_it_cannot_be_called_then_send_says_so_and_nothing_is_sent
 
 def test_done_callback_when_it_cannot_be_called_then_that_is_said_at_once(topic: str, connect: Connect) -> None:
     producer = connect(linger_ms=20_000)
+    await_known(producer, topic)
     futures: list[Any] = [producer.send(topic, b"v"), producer.send_batch(topic, [b"v"])]
     for is_done in (False, True):
         for future in futures:

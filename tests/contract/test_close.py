@@ -9,12 +9,13 @@ import pytest
 from pyproducer import ErrorCode, IllegalStateError, KafkaError, KafkaProducer, ProducerClosedError, ProducerRecord
 from tests.contract.clusters import GIVE_UP_S, PARTITIONS, Can, Cluster
 from tests.contract.conftest import Connect
-from tests.contract.witness import Witness, await_memory_back, free_bytes, wait_until
+from tests.contract.witness import Witness, await_known, await_memory_back, free_bytes, wait_until
 from tests.support.fault_proxy import FaultProxy
 
 
 def test_close_when_records_linger_then_it_delivers_them(cluster: Cluster, topic: str, connect: Connect) -> None:
     producer = connect(linger_ms=20_000)
+    await_known(producer, topic)
     witness = Witness(producer, topic)
     for number in range(200):
         witness.send(number, partition=number % PARTITIONS)
@@ -44,6 +45,7 @@ def test_close_when_answers_are_missing_then_it_waits_for_them(
 def test_close_when_a_record_has_to_be_retried_then_it_is(
         cluster: Cluster, topic: str, connect: Connect, proxy: FaultProxy) -> None:
     producer = connect(through=proxy, linger_ms=20_000)
+    await_known(producer, topic)
     faults = proxy.on("Produce", times=3).error(ErrorCode.NOT_ENOUGH_REPLICAS)
     witness = Witness(producer, topic)
     witness.send(range(10))

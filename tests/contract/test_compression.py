@@ -9,7 +9,7 @@ import pytest
 
 from tests.contract.clusters import GIVE_UP_S, Cluster
 from tests.contract.conftest import Connect
-from tests.contract.witness import await_memory_back
+from tests.contract.witness import await_known, await_memory_back
 from tests.support.fault_proxy import FaultProxy
 
 CODECS = ("gzip", "lz4", "zstd", "snappy")
@@ -32,6 +32,7 @@ def send_all(topic: str, connect: Connect, proxy: FaultProxy, values: list[bytes
     """Send values as one batch, the same before compression each time; return what it takes on the wire."""
     before = wire_bytes(proxy)
     with connect(through=proxy, linger_ms=20_000, batch_size=900_000, **settings) as producer:
+        await_known(producer, topic)
         futures = [producer.send(topic, value, partition=0, timestamp=1_600_000_000_000) for value in values]
         producer.flush(GIVE_UP_S)
         assert all(future.exception(0) is None for future in futures)

@@ -10,13 +10,14 @@ import pytest
 from pyproducer import ErrorCode, KafkaTimeoutError
 from tests.contract.clusters import GIVE_UP_S, PARTITIONS, Cluster
 from tests.contract.conftest import Connect
-from tests.contract.witness import Witness
+from tests.contract.witness import Witness, await_known
 from tests.support.fault_proxy import FaultProxy
 
 
 def test_flush_when_it_returns_then_everything_before_is_stored_and_told(
         cluster: Cluster, topic: str, connect: Connect) -> None:
     producer = connect(linger_ms=20_000)  # nothing but the flush ends the wait
+    await_known(producer, topic)
     witness = Witness(producer, topic)
     for number in range(200):
         witness.send(number, partition=number % PARTITIONS)
@@ -37,6 +38,7 @@ def test_flush_when_nothing_waits_then_it_returns(connect: Connect, topic: str) 
 def test_flush_when_records_fail_then_it_returns_and_their_futures_tell(
         topic: str, connect: Connect, proxy: FaultProxy) -> None:
     producer = connect(through=proxy, linger_ms=20_000)
+    await_known(producer, topic)
     proxy.on("Produce").error(ErrorCode.INVALID_RECORD)
     witness = Witness(producer, topic)
     witness.send(range(3))
@@ -59,6 +61,7 @@ def test_flush_when_a_record_is_retried_then_it_waits_for_the_end_of_it(
 def test_flush_when_its_timeout_passes_then_it_says_so_and_loses_nothing(
         cluster: Cluster, topic: str, connect: Connect, proxy: FaultProxy) -> None:
     producer = connect(through=proxy, linger_ms=20_000)
+    await_known(producer, topic)
     held = proxy.on("Produce", times=None).hold_request()
     witness = Witness(producer, topic)
     witness.send(range(10))
@@ -90,6 +93,7 @@ def test_flush_when_its_timeout_is_below_that_of_the_delivery_then_it_ends_first
 def test_flush_when_called_by_several_threads_then_each_waits_for_all(
         topic: str, connect: Connect, proxy: FaultProxy) -> None:
     producer = connect(through=proxy, linger_ms=20_000)
+    await_known(producer, topic)
     held = proxy.on("Produce", times=None).hold_answer()
     witness = Witness(producer, topic)
     witness.send(range(5))
@@ -112,6 +116,7 @@ def test_flush_when_called_by_several_threads_then_each_waits_for_all(
 
 def test_flush_when_it_is_over_then_linger_holds_again(topic: str, connect: Connect, proxy: FaultProxy) -> None:
     producer = connect(through=proxy, linger_ms=20_000)
+    await_known(producer, topic)
     producer.send(topic, b"v", partition=0)
     producer.flush(GIVE_UP_S)
     futures = [producer.send(topic, b"v", partition=0) for _ in range(50)]

@@ -10,7 +10,7 @@ import pytest
 from pyproducer import ErrorCode, FutureRecordMetadata, KafkaError, KafkaTimeoutError, RecordRejectedError
 from tests.contract.clusters import GIVE_UP_S, Cluster
 from tests.contract.conftest import Connect
-from tests.contract.witness import wait_until
+from tests.contract.witness import await_known, wait_until
 from tests.support.fault_proxy import FaultProxy
 
 
@@ -129,6 +129,7 @@ def test_futures_when_records_of_one_batch_fail_then_each_raises_an_error_of_its
         topic: str, connect: Connect, proxy: FaultProxy) -> None:
     """Threads that raise one shared exception object write their tracebacks over each other's."""
     producer = connect(through=proxy, linger_ms=20_000)
+    await_known(producer, topic)
     proxy.on("Produce").error(ErrorCode.INVALID_RECORD)
     futures = [producer.send(topic, b"v", partition=0) for _ in range(3)]
     producer.flush(GIVE_UP_S)

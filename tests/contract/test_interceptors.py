@@ -9,7 +9,7 @@ import pytest
 from pyproducer import ErrorCode, ProducerInterceptor, ProducerRecord, RecordMetadata, SerializationError
 from tests.contract.clusters import GIVE_UP_S, Can, Cluster
 from tests.contract.conftest import Connect
-from tests.contract.witness import wait_until
+from tests.contract.witness import await_known, wait_until
 from tests.support.fault_proxy import FaultProxy
 
 Events = list[tuple[str, str]]
@@ -115,6 +115,7 @@ def test_interceptors_when_on_acknowledgement_raises_then_the_others_and_the_cal
         topic: str, connect: Connect) -> None:
     events: Events = []
     producer = connect(interceptor_classes=[AcknowledgementFails("x", events), Signer("b", events)], linger_ms=20_000)
+    await_known(producer, topic)
     futures = [producer.send(topic, b"v", partition=0, on_completion=callback(events)) for _ in range(3)]
     producer.flush(GIVE_UP_S)
     assert [future.result(0).offset for future in futures] == [0, 1, 2]

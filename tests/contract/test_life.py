@@ -67,6 +67,7 @@ def test_callback_when_it_raises_anything_then_the_producer_goes_on(
     # It lingers, so that no callback is added to a record that is done: then it would run in this thread.
     how_long = {"linger_ms": 20_000, "batch_size": 100_000}
     producer = connect(interceptor_classes=[Crying()], **how_long) if how == "interceptor" else connect(**how_long)
+    await_known(producer, topic)
     witness = Witness(producer, topic)
     if how == "batch's done callback":
         producer.send_batch(topic, [b"0"] * 3, partitions=[0] * 3).add_done_callback(cry)
@@ -87,6 +88,7 @@ def test_callback_when_it_raises_anything_then_the_producer_goes_on(
 def test_callback_of_a_failed_record_when_it_raises_anything_then_the_producer_goes_on(
         topic: str, connect: Connect, proxy: FaultProxy, raised: type[BaseException]) -> None:
     producer = connect(through=proxy, batch_size=100_000, linger_ms=20_000)
+    await_known(producer, topic)
     proxy.on("Produce").error(87)
 
     def cry(*_: object) -> None:

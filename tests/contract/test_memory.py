@@ -9,7 +9,7 @@ import pytest
 from pyproducer import ErrorCode, KafkaProducer, RecordTooLargeError, SerializationError
 from tests.contract.clusters import GIVE_UP_S, PARTITIONS, Can, Cluster
 from tests.contract.conftest import Connect
-from tests.contract.witness import Witness, await_memory_back, free_bytes
+from tests.contract.witness import Witness, await_known, await_memory_back, free_bytes
 from tests.support.fault_proxy import FaultProxy
 
 MEMORY = 1_000_000
@@ -92,6 +92,7 @@ def test_memory_when_records_are_decided_then_all_of_it_is_free(
 def test_memory_when_the_producer_is_closed_then_all_of_it_is_free(
         topic: str, connect: Connect, proxy: FaultProxy, timeout: float | None) -> None:
     producer = connect(through=proxy, buffer_memory=MEMORY, linger_ms=20_000)
+    await_known(producer, topic)
     witness = Witness(producer, topic)
     witness.send(range(20), padding=1000)
     producer.close(timeout)

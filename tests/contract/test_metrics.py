@@ -7,7 +7,7 @@ import pytest
 from pyproducer import ErrorCode, KafkaProducer
 from tests.contract.clusters import GIVE_UP_S
 from tests.contract.conftest import Connect
-from tests.contract.witness import Witness, wait_until
+from tests.contract.witness import Witness, await_known, wait_until
 from tests.support.fault_proxy import FaultProxy
 
 NAMES = ("record-send-total", "record-error-total", "record-retry-total")
@@ -36,6 +36,7 @@ def test_totals_when_all_is_well_then_only_sent_records_are_counted(topic: str, 
 def test_totals_when_batches_are_refused_then_each_record_counts_as_an_error(
         topic: str, connect: Connect, proxy: FaultProxy) -> None:
     producer = connect(through=proxy, linger_ms=20_000)
+    await_known(producer, topic)
     proxy.on("Produce").error(ErrorCode.INVALID_RECORD)
     witness = Witness(producer, topic)
     witness.send(range(7))

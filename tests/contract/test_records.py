@@ -9,7 +9,7 @@ import pytest
 from pyproducer import Header, KafkaProducer, ProducerRecord
 from tests.contract.clusters import GIVE_UP_S, Cluster
 from tests.contract.conftest import Connect
-from tests.contract.witness import free_bytes
+from tests.contract.witness import await_known, free_bytes
 
 
 @pytest.mark.parametrize(("key", "value"), [
@@ -23,6 +23,7 @@ def test_key_and_value_when_sent_then_they_are_read_back(
 def test_value_when_it_is_a_view_or_bytearray_then_its_bytes_at_the_time_of_send_are_stored(
         cluster: Cluster, topic: str, connect: Connect) -> None:
     producer = connect(linger_ms=20_000)
+    await_known(producer, topic)
     changing = bytearray(b"before")
     futures = [producer.send(topic, changing, key=memoryview(b"key"), partition=0),
                producer.send(topic, memoryview(changing), partition=0)]
@@ -57,6 +58,7 @@ def test_timestamp_when_given_then_the_log_has_it(
 def test_timestamps_when_they_go_back_within_a_batch_then_each_is_kept(
         cluster: Cluster, topic: str, connect: Connect) -> None:
     producer = connect(linger_ms=20_000)
+    await_known(producer, topic)
     timestamps = [1_600_000_000_000, 5, 1_700_000_000_000, 5]
     for timestamp in timestamps:
         producer.send(topic, b"v", partition=0, timestamp=timestamp)

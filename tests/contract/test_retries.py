@@ -17,7 +17,7 @@ from pyproducer import (
 )
 from tests.contract.clusters import GIVE_UP_S, Can, Cluster
 from tests.contract.conftest import Connect
-from tests.contract.witness import Witness, await_memory_back, numbers_of
+from tests.contract.witness import Witness, await_known, await_memory_back, numbers_of
 from tests.support.fault_proxy import Fault, FaultProxy
 
 RETRIABLE = [
@@ -52,6 +52,7 @@ def check_attempts(how: str, fault: Fault, proxy: FaultProxy) -> None:
 def test_answer_when_it_is_lost_then_the_batch_is_sent_again_and_stored_once(
         cluster: Cluster, topic: str, connect: Connect, proxy: FaultProxy, how: str) -> None:
     producer = connect(through=proxy, linger_ms=10_000, **patience(how))
+    await_known(producer, topic)
     fault = proxy.on("Produce", times=2)
     {"cut": fault.cut_after, "swallowed": fault.swallow_answer,
      "error": lambda: fault.error_after(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)}[how]()
@@ -70,6 +71,7 @@ def test_answer_when_it_is_lost_then_the_batch_is_sent_again_and_stored_once(
 def test_request_when_it_is_lost_then_it_is_sent_again(
         cluster: Cluster, topic: str, connect: Connect, proxy: FaultProxy, how: str, is_idempotent: bool) -> None:
     producer = connect(through=proxy, enable_idempotence=is_idempotent, linger_ms=10_000, **patience(how))
+    await_known(producer, topic)
     fault = proxy.on("Produce", times=2)
     (fault.cut_before if how == "cut" else fault.swallow_request)()
     witness = Witness(producer, topic)
@@ -94,6 +96,7 @@ def test_answer_when_it_is_lost_without_idempotence_then_the_records_are_stored_
 def test_error_when_it_is_retriable_then_the_batch_is_sent_again(
         cluster: Cluster, topic: str, connect: Connect, proxy: FaultProxy, code: ErrorCode) -> None:
     producer = connect(through=proxy, linger_ms=10_000)
+    await_known(producer, topic)
     fault = proxy.on("Produce", times=2).error(code)
     witness = Witness(producer, topic)
     witness.send(range(3))
@@ -175,6 +178,7 @@ def test_retries_when_there_are_none_and_the_connection_fails_then_the_outcome_f
 def test_batch_when_it_is_found_too_large_then_its_records_are_sent_in_smaller_ones(
         cluster: Cluster, topic: str, connect: Connect, proxy: FaultProxy) -> None:
     producer = connect(through=proxy, linger_ms=10_000, batch_size=100_000)
+    await_known(producer, topic)
     proxy.on("Produce").error(ErrorCode.MESSAGE_TOO_LARGE)
     witness = Witness(producer, topic)
     witness.send(range(40), padding=1000)

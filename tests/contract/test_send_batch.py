@@ -7,7 +7,7 @@ import pytest
 from pyproducer import ErrorCode, KafkaTimeoutError, RecordRejectedError, RecordTooLargeError
 from tests.contract.clusters import GIVE_UP_S, Cluster
 from tests.contract.conftest import Connect
-from tests.contract.witness import await_memory_back, numbers_of
+from tests.contract.witness import await_known, await_memory_back, numbers_of
 from tests.support.fault_proxy import FaultProxy
 
 
@@ -29,6 +29,7 @@ def test_rows_when_they_are_stored_then_each_has_its_place_in_the_log(
 def test_rows_when_a_batch_is_refused_then_each_row_has_its_error(
         cluster: Cluster, topic: str, connect: Connect, proxy: FaultProxy) -> None:
     producer = connect(through=proxy, linger_ms=20_000)
+    await_known(producer, topic)
     proxy.on("Produce").error(ErrorCode.INVALID_RECORD)
     future = producer.send_batch(topic, [b"0", b"1", b"2"], partitions=[0, 0, 0])
     producer.flush(GIVE_UP_S)

@@ -7,7 +7,7 @@ import pytest
 from pyproducer import RecordTooLargeError
 from tests.contract.clusters import GIVE_UP_S, Can, Cluster
 from tests.contract.conftest import Connect
-from tests.contract.witness import Witness, await_memory_back, number_of
+from tests.contract.witness import Witness, await_known, await_memory_back, number_of
 
 pytestmark = pytest.mark.needs(Can.CONFIGURE_TOPICS)
 
@@ -25,6 +25,7 @@ def test_batches_when_the_topic_finds_them_too_large_then_all_records_are_stored
         cluster: Cluster, narrow_topic: str, connect: Connect, codec: str, is_idempotent: bool) -> None:
     producer = connect(linger_ms=10_000, compression_type=codec, enable_idempotence=is_idempotent,
                        max_in_flight_requests_per_connection=5 if is_idempotent else 1)
+    await_known(producer, narrow_topic)
     witness = Witness(producer, narrow_topic)
     for number in range(1500):
         witness.send(number, partition=number % 2)
@@ -41,6 +42,7 @@ def test_batches_when_the_topic_finds_them_too_large_then_all_records_are_stored
 def test_record_when_the_topic_finds_it_too_large_then_it_alone_is_refused(
         cluster: Cluster, narrow_topic: str, connect: Connect) -> None:
     producer = connect(linger_ms=10_000)
+    await_known(producer, narrow_topic)
     witness = Witness(producer, narrow_topic)
     witness.send(0)
     witness.send(1, padding=3 * LIMIT)
