@@ -50,7 +50,7 @@ PATCHED = {"pyproducer.producer.columns": ("ColumnChunk", "binary_column", "enco
            "pyproducer.accumulator.batch_future": ("store_rows",),
            "pyproducer.accumulator.produce_result": ("FutureRecordMetadata",),
            "pyproducer.accumulator.producer_batch": ("OpenBatch", "run_callbacks"),
-           "tests.property.test_columns": ("RouteTable",), "pyproducer.producer.partitioners.default": ("Route",)}
+           "tests.property.test_columns": ("RouteTable",), "pyproducer.producer.partitioners.partitioner": ("Route",)}
 
 
 def parts_of(twin: str) -> ModuleType:

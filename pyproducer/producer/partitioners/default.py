@@ -19,6 +19,7 @@ from pyproducer.producer.partitioners.partitioner import (
     any_number,
     partition_by_number,
     partition_count,
+    route_in_turns,
 )
 
 
@@ -47,9 +48,7 @@ class DefaultPartitioner:
 
     def route(self, topic: str, cluster: Cluster) -> Route:
         """Return how records of a known topic are spread, for send()."""
-        table = cluster.table(topic)
-        return Route(table.count, True, self.counter(topic), tuple(
-            info.partition for info in table.available or table.in_order))
+        return route_in_turns(topic, cluster, self.counter(topic), hashes_keys=True)
 
     def counter(self, topic: str) -> itertools.count[int]:
         """Return the counter of a topic, whose positive part modulo the available partitions is the next turn."""

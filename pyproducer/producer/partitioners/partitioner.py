@@ -8,11 +8,12 @@ Source:  Java Partitioner, Utils.toPositive (4.1).
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 from pyproducer.common.cluster import Cluster
 from pyproducer.common.errors import IllegalStateError
+from pyproducer.hotpath import Route
 
 POSITIVE_MASK = 0x7FFFFFFF
 """Java's Utils.toPositive: clears the sign of a 32-bit number."""
@@ -75,3 +76,16 @@ def partition_count(topic: str, cluster: Cluster) -> int:
     if not count:
         raise IllegalStateError(f"no partition of topic {topic!r} is known: wait for metadata before partitioning")
     return count
+
+
+def route_in_turns(topic: str, cluster: Cluster, turns: Iterator[int], *, hashes_keys: bool) -> Route:
+    """Return the route of a known topic whose records go in turns over the partitions that `partition_by_number` has.
+
+    Args:
+        topic: The topic.
+        cluster: Which partitions it has.
+        turns: Numbers; the positive part of each says whose turn it is.
+        hashes_keys: Those with a key go by murmur2 instead.
+    """
+    table = cluster.table(topic)
+    return Route(table.count, hashes_keys, turns, tuple(info.partition for info in table.available or table.in_order))

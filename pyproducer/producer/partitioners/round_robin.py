@@ -13,7 +13,7 @@ from typing import Any
 
 from pyproducer.common.cluster import Cluster
 from pyproducer.hotpath import Route
-from pyproducer.producer.partitioners.partitioner import POSITIVE_MASK, partition_by_number
+from pyproducer.producer.partitioners.partitioner import POSITIVE_MASK, partition_by_number, route_in_turns
 
 
 class RoundRobinPartitioner:
@@ -29,9 +29,7 @@ class RoundRobinPartitioner:
 
     def route(self, topic: str, cluster: Cluster) -> Route:
         """Return how records of a known topic are spread, for send()."""
-        table = cluster.table(topic)
-        return Route(table.count, False, self._counter(topic), tuple(
-            info.partition for info in table.available or table.in_order))
+        return route_in_turns(topic, cluster, self._counter(topic), hashes_keys=False)
 
     def _counter(self, topic: str) -> itertools.count[int]:
         counter = self._counters.get(topic)
