@@ -155,9 +155,10 @@ class WaitingRoom:
                     queue = self._queue_to_wait_in(topic, partition, now_ms)
                     if queue is None:
                         return None
+                    before = _last_of(queue)  # the sender takes records out without the lock: look before, not after
                     if memory.charge(record, queue.records, place, place_in_whole):
-                        is_first = len(queue.records) == 1
-                        if not is_first and queue.records[-2].deadline_ms > record.deadline_ms:
+                        is_first = before is None
+                        if before is not None and before.deadline_ms > record.deadline_ms:
                             queue.is_in_order = False
                             is_first = True
                         break
@@ -382,6 +383,13 @@ class WaitingRoom:
         batch.open.futures = [record.future for record in records]
         batch.seal()
         return batch
+
+
+def _last_of(queue: WaitingQueue) -> WaitingRecord | None:
+    try:
+        return queue.records[-1]
+    except IndexError:
+        return None
 
 
 class _Cargo:

@@ -349,6 +349,27 @@ def test_records_when_one_waited_for_memory_before_then_each_ends_at_its_own_tim
     assert producer.held_bytes == 0
 
 
+def test_enter_when_the_sender_takes_all_out_in_the_middle_then_the_record_is_accepted(
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    """send() looked at the record before its own after it had entered, and raised IndexError for one that was sent."""
+    producer = stepped()
+    producer.enter(b"first", partition=0)
+    memory = producer.room._waiting.memory
+    real = memory.charge
+
+    def charge(*arguments: Any) -> bool:
+        is_charged = real(*arguments)
+        producer.tell(1)
+        producer.turn()
+        return is_charged
+
+    monkeypatch.setattr(memory, "charge", charge)
+    future = producer.enter(b"second", partition=0)
+    assert values_of(producer) == [b"first", b"second"]
+    producer.answer_all()
+    assert future.result(0).partition == 0
+
+
 def test_enter_when_max_block_is_0_then_it_fails_at_once_and_asks() -> None:
     producer = stepped()
     for partition in (None, 5):
