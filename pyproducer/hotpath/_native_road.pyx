@@ -147,10 +147,10 @@ cdef class RouteTable:
         if route is not None and route.is_used:
             self.used.add(topic)
 
-    def open_batch(self, str topic, Py_ssize_t partition, OpenBatch batch not None):
-        """Say which batch takes a partition's next records."""
+    def open_batch(self, cluster, str topic, Py_ssize_t partition, OpenBatch batch not None):
+        """Say which batch takes a partition's next records, if the snapshot it was chosen by is the present one."""
         cdef Route route = self.routes.get(topic)
-        if route is not None and 0 <= partition < route.count:
+        if self.cluster is cluster and route is not None and 0 <= partition < route.count:
             route.open_batches[partition] = batch
 
     def take_used(self):

@@ -143,8 +143,11 @@ class RouteTable:
         if route is not None and route.is_used:
             self._used.add(topic)
 
-    def open_batch(self, topic: str, partition: int, batch: OpenBatch) -> None:
-        """Say which batch takes a partition's next records; the Python text asks the accumulator each time."""
+    def open_batch(self, cluster: Any, topic: str, partition: int, batch: OpenBatch) -> None:
+        """Say which batch takes a partition's next records, if the snapshot that it was chosen by is the present one.
+
+        Since another came, records may wait for that partition. The Python text asks the accumulator each time.
+        """
 
     def take_used(self) -> set[str]:
         """Return the topics that records were sent to since the last call."""

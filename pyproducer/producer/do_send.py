@@ -292,7 +292,7 @@ class RecordSender:
             result = self._accumulator.append(topic, partition, timestamp, key_bytes, value_bytes, headers,
                                               on_completion, max_block_ms)
             if self._is_open_batch_told:
-                self._routes.open_batch(topic, partition, result.batch.open)
+                self._routes.open_batch(cluster, topic, partition, result.batch.open)
             if self._on_append is not None:
                 self._on_append(topic, partition, size_bytes - HEADER_SIZE_BYTES, cluster, result.batch_is_full)
             if result.batch_is_full or result.new_batch_created:

@@ -71,7 +71,7 @@ EQUIVALENT: tuple[Equivalent, ...] = (
                "self._request_version = (-1)",
                "compared with earlier values of itself only"),
     Equivalent("producer/do_send.py", "RecordSender._append",
-               "self._routes.open_batch(topic, partition, result.batch.open)",
+               "self._routes.open_batch(cluster, topic, partition, result.batch.open)",
                "pass",
                "the Python text asks the accumulator for each record; on the compiled twin tests/unit/hotpath notices"),
     Equivalent("accumulator/partition.py", "<module>",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import gc
 import importlib
 import inspect
@@ -122,6 +123,26 @@ def test_route_when_the_snapshot_is_another_meanwhile_then_it_is_not_kept():
     assert (table.cluster, table.routes) == (new, {})
     table.add(old, "t", hotpath.Route(1, True))
     assert table.routes == {}
+
+
+def test_open_batch_when_the_snapshot_is_another_meanwhile_then_the_next_record_does_not_go_there_unasked(monkeypatch):
+    """While a caller was on his way from the append to the route, a partition went and came back, and a record of
+    another caller waited for it: the next one went past that, straight into the batch of before."""
+    sender, accumulator = make_sender()
+    routes, append, appended = sender._routes, accumulator.append, []
+
+    def append_while_metadata_changes(*record):
+        result = append(*record)
+        appended.append(record)
+        if len(appended) == 1:
+            routes.renew(copy.copy(routes.cluster))
+            assert sender.find_route("t") is not None
+        return result
+
+    monkeypatch.setattr(accumulator, "append", append_while_metadata_changes)
+    for value in (b"1", b"2"):
+        sender.road.send("t", value, partition=0)
+    assert len(appended) == 2
 
 
 def test_route_when_a_record_was_sent_then_its_topic_counts_as_used_once():
