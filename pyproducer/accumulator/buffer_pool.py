@@ -136,6 +136,13 @@ class BufferPool:
                 giver.reserved_bytes = 0
             self._is_dirty = False
 
+    def forget(self, holders: Sequence[Holder]) -> None:
+        """Have holders hold nothing: another has taken over what they had, and an exception ended that half way."""
+        with self._lock:
+            self._is_dirty = True  # and stays so: whoever asks counts, for nobody knows which were counted already
+            for holder in holders:
+                holder.reserved_bytes = 0
+
     def take_out(self, holder: H, holders: Holders[H]) -> None:
         """Take a holder that has nothing any more out of its list, while nobody counts the lists."""
         with self._lock:

@@ -86,6 +86,12 @@ class PartPool(BufferPool):
             self._is_dirty = False
             self._ring_first()
 
+    def forget(self, holders: Sequence[Holder]) -> None:
+        """Have holders inside hold nothing; see BufferPool.forget."""
+        with self._lock:
+            self._is_dirty = True
+            self.whole.forget(holders)
+
     def move(self, holder: H, holders: Holders[H], to: Holders[H]) -> None:
         """Take a holder out of one list of the part into another."""
         with self._lock:

@@ -63,7 +63,7 @@ class RecordAccumulator:
         # Written with the partition's lock held.
         self._busy: dict[Partition, None] = {}
         # The records that are in no batch yet; see producer/waiting_room.py.
-        self.waiting = WaitingRecords(pool, pool.total_bytes // _WAITING_SHARE, clock, life)
+        self.waiting = WaitingRecords(pool, pool.total_bytes // _WAITING_SHARE, clock, life, self._is_in_list)
         self.is_closed = False
         # Told when a batch stops to linger, because a caller waits for it.
         self._on_linger_ended = on_linger_ended
@@ -414,6 +414,10 @@ class RecordAccumulator:
         """Count what the batches in all lists, and the records that wait, reserve of buffer.memory, in bytes."""
         return self.waiting.held_bytes() + sum(
             batch.reserved_bytes for partition in list(self._busy) for batch in partition.batches)
+
+    def _is_in_list(self, batch: ProducerBatch) -> bool:
+        partition = self._partitions.get(batch.topic_partition)
+        return partition is not None and any(other is batch for other in list(partition.batches))
 
     def _end_linger(self, batch: ProducerBatch) -> None:
         if not batch.skips_linger:

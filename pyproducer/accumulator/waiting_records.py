@@ -10,13 +10,14 @@ nothing else holds it, so flush(), expiry, memory and recovery all walk the same
 he took a record on finds it where it was, and does the rest again:
 
     waiting   reserved_bytes > 0, outcome not set
-    moved     reserved_bytes == 0: its batch is in the partition's list and has its charge; the future goes over next
+    moved     its batch is in the partition's list, and has its charge: reserved_bytes is 0; the future goes over next
     failed    outcome set; its callback is told next, then its waiters, then its memory comes back
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from typing import Any, Union
 
 from pyproducer.accumulator.buffer_pool import BufferPool
@@ -25,7 +26,7 @@ from pyproducer.accumulator.part_pool import PartPool
 from pyproducer.accumulator.partition import BATCH_BYTES, FUTURE_BYTES
 from pyproducer.accumulator.produce_result import OnCompletion, ProduceRequestResult, fail_future, move_future
 from pyproducer.accumulator.producer_batch import ProducerBatch
-from pyproducer.common.clock import Clock
+from pyproducer.common.clock import NEVER_MS, Clock
 from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.errors import KafkaError
 from pyproducer.common.records import Header
@@ -89,12 +90,14 @@ class WaitingQueue:
         doom: Why the first `doomed_count` records fail.
         doomed_count: How many do.
         is_in_order: Whether deadlines only grow.
+        first_deadline_ms: No record ends before this; written with the room's lock held.
+        last_deadline_ms: That of the record that came last; written with the room's lock held.
         is_torn: Whether the sender is in the middle of its work on it, or an exception ended that.
         is_leaving: Whether what it waits for is known, and there were more records than one turn moves.
     """
 
-    __slots__ = ("doom", "doomed_count", "fatal_seen", "is_in_order", "is_leaving", "is_torn",
-                 "metadata_version", "opened_ms", "partition", "records", "topic")
+    __slots__ = ("doom", "doomed_count", "fatal_seen", "first_deadline_ms", "is_in_order", "is_leaving", "is_torn",
+                 "last_deadline_ms", "metadata_version", "opened_ms", "partition", "records", "topic")
 
     def __init__(self, topic: str, partition: int | None, now_ms: int) -> None:
         self.topic = topic
@@ -106,6 +109,8 @@ class WaitingQueue:
         self.doom: KafkaError | None = None
         self.doomed_count = 0
         self.is_in_order = True
+        self.first_deadline_ms = NEVER_MS
+        self.last_deadline_ms = 0
         self.is_torn = False
         self.is_leaving = False
 
@@ -113,6 +118,29 @@ class WaitingQueue:
     def key(self) -> Key:
         """Where it is among the queues."""
         return self.topic if self.partition is None else (self.topic, self.partition)
+
+    def expect(self, record: WaitingRecord) -> bool:
+        """Note when a record ends, before it comes; return whether that is earlier than was known.
+
+        With the room's lock held. One that does not come after all does no harm: the sender looks too early, once.
+        """
+        if record.deadline_ms < self.last_deadline_ms:
+            self.is_in_order = False
+        self.last_deadline_ms = record.deadline_ms
+        is_first = record.deadline_ms < self.first_deadline_ms
+        if is_first:
+            self.first_deadline_ms = record.deadline_ms
+        return is_first
+
+    def find_first_deadline(self) -> None:
+        """Look which record that is here ends first; of very many ones that takes a while.
+
+        With the room's lock held, so that nobody comes meanwhile.
+        """
+        if self.is_in_order:
+            self.first_deadline_ms = self.records[0].deadline_ms if self.records else NEVER_MS
+        else:
+            self.first_deadline_ms = min((record.deadline_ms for record in self.records), default=NEVER_MS)
 
 
 class WaitingRecords:
@@ -123,11 +151,14 @@ class WaitingRecords:
         memory_bytes: The part of it for them.
         clock: For those who wait for it.
         life: The producer's.
+        is_in_list: Whether a batch is in its partition's list.
     """
 
-    def __init__(self, whole: BufferPool, memory_bytes: int, clock: Clock, life: Life) -> None:
+    def __init__(self, whole: BufferPool, memory_bytes: int, clock: Clock, life: Life,
+                 is_in_list: Callable[[ProducerBatch], bool]) -> None:
         self.memory = PartPool(whole, memory_bytes, clock, life, count_held=self.held_bytes)
         self._life = life
+        self._is_in_list = is_in_list
         self.lock = life.locks.rlock()  # reentrant only so that it can be asked who has it: see is_inside
         self.queues: dict[Key, WaitingQueue] = {}
 
@@ -165,7 +196,11 @@ class WaitingRecords:
         """Do the rest for records that were moved or failed when an exception ended that half way."""
         if not queue.is_torn:
             return
-        for record in list(queue.records):
+        records = list(queue.records)
+        moved = [record for record in records if record.batch is not None and self._is_in_list(record.batch)]
+        if moved:  # the list is what counts: of their charges some may be theirs still
+            self.memory.forget(moved)
+        for record in records:
             if record.is_moved:
                 self.let_go(queue, record)
             elif record.outcome.is_set:
@@ -199,11 +234,12 @@ class WaitingRecords:
 
     def move_to(self, queue: WaitingQueue, record: WaitingRecord, partition: int) -> None:
         """Let a record wait for its partition, now that its topic is known."""
-        partition_queue = self.queues.get((queue.topic, partition))
-        if partition_queue is None:
-            with self.lock:
-                partition_queue = self.queues.setdefault(
-                    (queue.topic, partition), WaitingQueue(queue.topic, partition, queue.opened_ms))
+        with self.lock:
+            partition_queue = self.queues.get((queue.topic, partition))
+            if partition_queue is None:
+                partition_queue = self.queues[queue.topic, partition] = WaitingQueue(
+                    queue.topic, partition, queue.opened_ms)
+            partition_queue.expect(record)
         self.memory.move(record, queue.records, partition_queue.records)
 
     def remove_if_empty(self, queue: WaitingQueue) -> bool:

@@ -193,6 +193,11 @@ class ProducerMetadata:
         return None
 
     @property
+    def fatal_count(self) -> int:
+        """How many errors of all metadata (see `fatal_error`) happened so far."""
+        return self._fatal_count
+
+    @property
     def fatal_told(self) -> int:
         """How many errors of all metadata (see `fatal_error`) were told; for `untold_fatal`."""
         return self._fatal_told

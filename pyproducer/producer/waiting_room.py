@@ -83,6 +83,10 @@ class WaitingRoom:
         self._max_block_ms = max_block_ms
         self._count_failed = count_failed
         self._door = Waiters(life.locks.cell)  # who would enter a queue that is being emptied
+        self._has_news = True  # somebody waits where the sender did not look yet; any thread says so, the sender looks
+        # Sender thread only: what the last look at all queues was made by, and when the next is due without news.
+        self._seen: tuple[Cluster, int, int] | None = None
+        self._next_look_ms = 0
 
     # The callers' side.
 
@@ -155,13 +159,12 @@ class WaitingRoom:
                     queue = self._queue_to_wait_in(topic, partition, now_ms)
                     if queue is None:
                         return None
-                    before = _last_of(queue)  # the sender takes records out without the lock: look before, not after
-                    if memory.charge(record, queue.records, place, place_in_whole):
-                        is_first = before is None
-                        if before is not None and before.deadline_ms > record.deadline_ms:
-                            queue.is_in_order = False
-                            is_first = True
-                        break
+                    is_first = queue.expect(record)
+                    is_in = memory.charge(record, queue.records, place, place_in_whole)
+                if is_first:
+                    self._tell_sender()  # also without memory: who comes next does not, for this one was first
+                if is_in:
+                    break
                 left_ms = max(0, record.sent_ms + max_block_ms - self._clock.now_ms())
                 if place is None:
                     place = memory.enter(record.reserved_bytes, left_ms)
@@ -169,10 +172,8 @@ class WaitingRoom:
                     place_in_whole = memory.whole.enter(record.reserved_bytes, left_ms)
                 else:
                     (place_in_whole or place).wait()
-            if is_first:
-                self._wakeup_sender()
         except BaseException:
-            self._wakeup_sender()  # Ctrl-C may leave a record that the sender was not told of
+            self._tell_sender()  # Ctrl-C may leave a record that the sender was not told of
             raise
         finally:
             if place_in_whole is not None:
@@ -180,6 +181,10 @@ class WaitingRoom:
             if place is not None:
                 place.leave()
         return record.future
+
+    def _tell_sender(self) -> None:
+        self._has_news = True  # first: who is woken finds it
+        self._wakeup_sender()
 
     def _must_wait(self, topic: str, partition: int | None) -> bool:
         table = self._metadata.fetch().table(topic)
@@ -234,11 +239,20 @@ class WaitingRoom:
         Returns:
             How long until this must be called again, in ms; news of metadata end the sender's sleep anyway.
         """
-        queues = list(self._waiting.queues.values())
-        if not queues:
+        if not self._waiting.queues:
             return NEVER_MS
-        share = max(1, _MOST_RECORDS_A_TURN // len(queues))
-        return max(0, min(self._step(queue, now_ms, share) for queue in queues))
+        metadata = self._metadata
+        # To look at a thousand topics takes some ms, which known topics would pay in each of their turns. What may make
+        # a difference is read before the queues are: whatever comes later is seen the next time.
+        seen = metadata.fetch(), metadata.version(), metadata.fatal_count
+        if self._has_news or seen != self._seen or now_ms >= self._next_look_ms:
+            self._seen = None  # a look that ends half way is no look
+            self._has_news = False
+            queues = list(self._waiting.queues.values())
+            share = max(1, _MOST_RECORDS_A_TURN // max(1, len(queues)))
+            self._next_look_ms = now_ms + min((self._step(queue, now_ms, share) for queue in queues), default=NEVER_MS)
+            self._seen = seen
+        return 0 if self._has_news else max(0, self._next_look_ms - now_ms)
 
     def _step(self, queue: WaitingQueue, now_ms: int, share: int) -> int:
         """Do the work of a turn for one queue, at most `share` records each way; return when to come again."""
@@ -258,26 +272,22 @@ class WaitingRoom:
         queue.is_leaving = is_known
         if is_known or queue.doom is not None or self._is_doomed(queue, now_ms):
             return 0
-        return self._first_deadline_ms(queue) - now_ms
+        return queue.first_deadline_ms - now_ms
 
     def _is_known(self, queue: WaitingQueue) -> bool:
         table = self._metadata.fetch().table(queue.topic)
         return bool(table.count) if queue.partition is None else queue.partition in table.by_index
 
-    @staticmethod
-    def _first_deadline_ms(queue: WaitingQueue) -> int:
-        if queue.is_in_order:
-            return queue.records[0].deadline_ms
-        return min(record.deadline_ms for record in list(queue.records))
-
     def _expire(self, queue: WaitingQueue, now_ms: int, share: int) -> None:
-        if not queue.records or self._first_deadline_ms(queue) > now_ms:
+        if queue.first_deadline_ms > now_ms:
             return
         # Copied in one call of C: callers append meanwhile.
         looked_at = list(islice(queue.records, share if queue.is_in_order else None))
         due = (record for record in looked_at if record.deadline_ms <= now_ms)
         for record in islice(due, share):
             self._fail(queue, record, not_known(self._metadata, queue.topic, queue.partition, self._limit))
+        with self._waiting.lock:
+            queue.find_first_deadline()
 
     def _fail_the_doomed(self, queue: WaitingQueue, share: int) -> None:
         doom = queue.doom
@@ -334,6 +344,7 @@ class WaitingRoom:
             else:
                 assert partition is not None, "chosen, or there is an error"
                 self._waiting.move_to(queue, record, partition)
+                self._has_news = True  # in a queue that is new, perhaps, so that this look does not come to it
         self._move(queue, cargo)
 
     def _choose(self, record: WaitingRecord, cluster: Cluster, count: int) -> KafkaError | None:
@@ -383,13 +394,6 @@ class WaitingRoom:
         batch.open.futures = [record.future for record in records]
         batch.seal()
         return batch
-
-
-def _last_of(queue: WaitingQueue) -> WaitingRecord | None:
-    try:
-        return queue.records[-1]
-    except IndexError:
-        return None
 
 
 class _Cargo:

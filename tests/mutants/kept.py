@@ -112,7 +112,7 @@ KEPT: tuple[Kept, ...] = (
          "A record above buffer.memory and below max.request.size is not refused."),
     # Records that wait for metadata.
     Kept("room-without-bound", "producer/waiting_room.py",
-         "share = max(1, _MOST_RECORDS_A_TURN // len(queues))", "share = 10**9",
+         "share = max(1, _MOST_RECORDS_A_TURN // max(1, len(queues)))", "share = 10**9",
          "A room of 100,000 records holds the sender for seconds."),
     Kept("room-without-delivery-timeout", "producer/waiting_room.py",
          "now_ms + min(max_block_ms, self._delivery_timeout_ms)", "now_ms + max_block_ms",

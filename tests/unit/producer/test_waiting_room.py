@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import linecache
 import os
 import sys
@@ -562,6 +563,98 @@ def test_enter_when_the_room_is_full_inside_a_callback_then_it_fails_at_once() -
         producer.enter(b"v" * 2000)
 
 
+# Turns beside an occupied room ---------------------------------------------------------------------------------------
+
+class Watched(collections.deque[Any]):
+    """A queue's records; counts who walks over them."""
+
+    walks = 0
+
+    def __iter__(self) -> Any:
+        self.walks += 1
+        return super().__iter__()
+
+
+def watch(producer: SteppedProducer, key: Any = "u") -> Watched:
+    queue = producer.accumulator.waiting.queues[key]
+    records = queue.records = Watched(queue.records)
+    return records
+
+
+def test_turn_when_the_waiting_records_end_out_of_order_then_it_does_not_look_at_each_of_them() -> None:
+    """Two threads that send to one unknown topic are enough: then each turn, also those of other topics, walked over
+    all that waited, some ms of 50,000 records."""
+    producer = stepped()
+    producer.enter(b"1", max_block_ms=900)
+    producer.enter(b"2", max_block_ms=500)
+    assert producer.turn() == 500
+    records = watch(producer)
+    for advance in (0, 100, 200):
+        producer.turn(advance=advance)
+    assert records.walks == 0
+    assert producer.turn(advance=200) == 400, "the second ended, the first is next"
+    assert len(records) == 1
+
+
+def test_turn_when_many_topics_are_unknown_then_they_are_looked_at_only_with_news(
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    """A look at a thousand of them takes some ms: each turn of the topics beside them took that long."""
+    producer = stepped()
+    looked: list[str] = []
+    step = producer.room._step
+    monkeypatch.setattr(producer.room, "_step", lambda queue, *how: (looked.append(queue.topic), step(queue, *how))[1])
+
+    def topics_of_a_turn(advance: int = 0) -> list[str]:
+        looked.clear()
+        producer.turn(advance=advance)
+        return sorted(looked)
+
+    producer.enter(topic="u")
+    producer.enter(topic="v")
+    assert topics_of_a_turn() == ["u", "v"]
+    assert topics_of_a_turn(10) == []
+    producer.enter(topic="v")
+    assert topics_of_a_turn(10) == [], "who comes behind others waits like them"
+    producer.enter(topic="w")
+    assert topics_of_a_turn() == ["u", "v", "w"], "somebody came"
+    producer.tell(1, code=UNKNOWN)
+    assert topics_of_a_turn() == ["u", "v", "w"], "an answer came"
+    assert topics_of_a_turn() == []
+    producer.metadata.fatal_error(AuthenticationError("who are you"))
+    assert topics_of_a_turn() == ["u", "v", "w"], "nobody can be asked"
+    topics_of_a_turn()
+    assert not producer.room.is_occupied
+
+
+def test_turn_when_one_ended_half_way_then_the_next_looks_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    producer = stepped()
+    future = producer.enter(partition=0)
+    producer.turn()
+    producer.tell(1)
+    Failing(monkeypatch, producer, 1)
+    with pytest.raises(MemoryError):
+        producer.turn()
+    producer.sender.recover(producer.clock.now_ms())
+    producer.turn()
+    producer.answer_all()
+    assert future.done()
+
+
+def test_record_when_only_its_partition_is_missing_then_it_still_ends_after_max_block_ms() -> None:
+    """It went over to the queue of its partition, at which nobody looked before something else woke the sender: no
+    metadata was asked for, and the future was pending until metadata.max.age.ms."""
+    producer = stepped()
+    future = producer.enter(partition=5)
+    producer.turn()
+    producer.tell(2)
+    assert producer.turn() == 0, "there is a queue that was not looked at"
+    assert producer.turn() == 1000
+    assert producer.metadata.time_to_next_update(producer.clock.now_ms()) <= 1000, "it is asked for"
+    producer.turn(advance=1000)
+    assert future.exception(0).phase == "metadata"
+    assert not producer.room.is_occupied
+
+
 # Exceptions in a turn ------------------------------------------------------------------------------------------------
 
 class Failing:
@@ -588,7 +681,7 @@ class Failing:
         return call
 
 
-@pytest.mark.parametrize("at", range(1, 101))
+@pytest.mark.parametrize("at", range(1, 55))
 def test_turn_when_it_ends_half_way_then_every_record_is_stored_or_told_once_and_memory_comes_back(
         monkeypatch: pytest.MonkeyPatch, at: int) -> None:
     def choose(_topic: str, _key: Any, _key_bytes: Any, value: bytes, *_: Any) -> int:
@@ -622,6 +715,37 @@ def test_turn_when_it_ends_half_way_then_every_record_is_stored_or_told_once_and
     assert isinstance(futures[3].exception(0), ZeroDivisionError)
     assert futures[5].exception(0).phase == "metadata"
     assert producer.held_bytes == 0
+    assert producer.accumulator.waiting.memory.available_bytes == producer.accumulator.waiting.memory.total_bytes
+    assert not producer.room.is_occupied
+
+
+def test_turn_when_it_ends_between_the_list_and_the_charges_then_records_are_stored_once_and_memory_comes_back(
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their batch was in its partition's list, and some of them had their charge still: they went into a second one."""
+    producer = stepped()
+    futures = [producer.enter(b"%d" % number, partition=0) for number in range(3)]
+    producer.tell(1)
+    whole = producer.accumulator.waiting.memory.whole
+    hand_over = whole.hand_over
+
+    def ended_half_way(givers: Any, taker: Any, takers: Any) -> None:
+        monkeypatch.setattr(whole, "hand_over", hand_over)
+        whole._is_dirty = True
+        takers.append(taker)
+        givers[0].reserved_bytes = 0
+        raise MemoryError
+
+    monkeypatch.setattr(whole, "hand_over", ended_half_way)
+    with pytest.raises(MemoryError):
+        producer.turn()
+    assert producer.pool.available_bytes < producer.pool.total_bytes, "somebody counts now"
+    assert producer.accumulator.waiting.memory.available_bytes >= 0
+    producer.sender.recover(producer.clock.now_ms())
+    producer.turn()
+    assert values_of(producer) == [b"0", b"1", b"2"]
+    producer.answer_all(4)
+    assert [future.result(0).offset for future in futures] == [4, 5, 6]
+    assert producer.pool.available_bytes == producer.pool.total_bytes
     assert producer.accumulator.waiting.memory.available_bytes == producer.accumulator.waiting.memory.total_bytes
     assert not producer.room.is_occupied
 
