@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -133,11 +135,20 @@ def test_renew_when_a_caller_rings_meanwhile_then_the_next_clients_poll_does_not
         ring()
     made[-1].selector.poll(HOUR_MS, 0)
     assert [sleep.timeout_s for sleep in sleeps] == [0]
-    threading.Timer(0.01, ring).start()
+    ringer = threading.Thread(target=ring_when_it_sleeps, args=(wakeup, ring))
+    ringer.start()
     made[-1].selector.poll(HOUR_MS, 0)
-    assert [(sleep.timeout_s, sleep.event_count) for sleep in sleeps[1:]] == [(3600, 1)]
+    ringer.join()
+    assert [sleep.event_count for sleep in sleeps[1:]] == [1], "it was rung awake"
     wire.close()
     assert wakeup.receiver.fileno() == -1
+
+
+def ring_when_it_sleeps(wakeup: Wakeup, ring: Callable[[], None]) -> None:
+    """Ring when a poll has said that it will sleep; before that nothing has to be sent."""
+    while not wakeup._is_sleeping:
+        time.sleep(0.001)
+    ring()
 
 
 def test_renew_when_the_selector_believes_something_else_than_the_system_then_every_socket_is_closed() -> None:
