@@ -128,13 +128,8 @@ class Log:
         with self._lock:
             if self._is_closed:
                 return _DELETED
-            if batch.producer_id != NO_PRODUCER_ID:
-                duplicate = self.producers.find_duplicate(batch)
-                if duplicate is not None:
-                    return AppendResult(duplicate.first_offset, duplicate.timestamp, is_duplicate=True)
-                error_code = self.producers.check(batch)
-                if error_code is not ErrorCode.NONE:
-                    return BatchFault(error_code, _sequence_reason(batch))
+            if batch.producer_id != NO_PRODUCER_ID and (known := self._duplicate_or_fault(batch)) is not None:
+                return known
             base_offset = self._write(batch, new_header, timestamp, leader_epoch)
             if batch.producer_id != NO_PRODUCER_ID:
                 self.producers.update(batch, base_offset, timestamp)
@@ -148,14 +143,19 @@ class Log:
         with self._lock:
             base_offset = self.log_end_offset
             if batch.producer_id != NO_PRODUCER_ID:
-                duplicate = self.producers.find_duplicate(batch)
-                if duplicate is not None:
-                    return AppendResult(duplicate.first_offset, duplicate.timestamp, is_duplicate=True)
-                error_code = self.producers.check(batch)
-                if error_code is not ErrorCode.NONE:
-                    return BatchFault(error_code, _sequence_reason(batch))
+                known = self._duplicate_or_fault(batch)
+                if known is not None:
+                    return known
                 self.producers.update(batch, base_offset, timestamp)
         return AppendResult(base_offset, -1 if log_append_time_ms is None else log_append_time_ms)
+
+    def _duplicate_or_fault(self, batch: RecordBatch) -> AppendResult | BatchFault | None:
+        """Return where a producer's repeated batch is, or why its epoch or sequence is refused. With the lock held."""
+        duplicate = self.producers.find_duplicate(batch)
+        if duplicate is not None:
+            return AppendResult(duplicate.first_offset, duplicate.timestamp, is_duplicate=True)
+        error_code = self.producers.check(batch)
+        return None if error_code is ErrorCode.NONE else BatchFault(error_code, _sequence_reason(batch))
 
     def append_marker(self, control_type: ControlRecordType, *, producer_id: int, producer_epoch: int,
                       coordinator_epoch: int, leader_epoch: int, timestamp_ms: int) -> AppendResult | BatchFault:
