@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyproducer.client.metadata_response import merge_response, with_leaders, without_leaders
+from pyproducer.client.unknown_topics import UnknownTopics
 from pyproducer.common.cluster import Cluster, Node, TopicPartition
 from pyproducer.common.error_codes import ERRORS, ErrorCode, error_for_code
 from pyproducer.common.errors import NOT_SENT, KafkaError
@@ -42,24 +42,6 @@ class MetadataRequest(NamedTuple):
 
 
 _LONG_AGO_MS = -(2**64)  # longer ago than any setting, which is a Java long, can make up for
-# A topic that is being created is not known to every broker yet; so long nobody else is asked on purpose.
-_SECOND_OPINION_AFTER_MS = 1000
-
-
-@dataclass
-class UnknownTopic:
-    """Answers in a row that do not know a topic.
-
-    Attributes:
-        first_ms: When the first of them came.
-        last_ms: When the last of them came.
-        nodes: Which brokers gave them, and when each did so last; bootstrap addresses, which may be any broker, do not
-            count.
-    """
-
-    first_ms: int
-    last_ms: int
-    nodes: dict[int, int] = field(default_factory=dict)
 
 
 class ProducerMetadata:
@@ -96,7 +78,7 @@ class ProducerMetadata:
         self._take(Cluster(nodes=self._nodes_to_ask))
         self._is_new_start = False  # the bootstrap addresses are asked again: another cluster may answer
         self._topic_errors: dict[str, ErrorCode] = {}       # replaced as a whole; read without the lock
-        self._unknown_topics: dict[str, UnknownTopic] = {}
+        self._unknown_topics = UnknownTopics()
         # Topic -> when it is idle. Callers write the time of a known topic without the lock, see `add`.
         self._topics: dict[str, int] = {}
         self._new_topics: set[str] = set()
@@ -169,11 +151,8 @@ class ProducerMetadata:
                 there are two.
         """
         with self._lock:
-            unknown = self._unknown_topics.get(topic)
-            if unknown is None or unknown.last_ms - max(unknown.first_ms, since_ms) < longest_ms:
-                return None
-            asked = [node_id for node_id, last_ms in unknown.nodes.items() if last_ms >= since_ms]
-            if len(asked) < min(2, len(self._cluster.nodes)):
+            asked = self._unknown_topics.witnesses(topic, since_ms, longest_ms)
+            if asked is None or len(asked) < min(2, len(self._cluster.nodes)):
                 return None
         error = error_for_code(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, api="METADATA", message=(
             f"Topic {topic!r} was not known to {len(asked)} broker(s) for {longest_ms} ms:"))
@@ -185,12 +164,7 @@ class ProducerMetadata:
         if not self._unknown_topics:
             return None
         with self._lock:
-            for unknown in self._unknown_topics.values():
-                recent_ms = unknown.last_ms - _SECOND_OPINION_AFTER_MS
-                recent = [node_id for node_id, last_ms in unknown.nodes.items() if last_ms > recent_ms]
-                if len(recent) == 1 and unknown.first_ms <= recent_ms:
-                    return recent[0]
-        return None
+            return self._unknown_topics.only_witness()
 
     @property
     def fatal_count(self) -> int:
@@ -461,16 +435,10 @@ class ProducerMetadata:
         self._on_snapshot(cluster)
 
     def _note_unknown(self, answered: Iterable[str], node_id: int, now_ms: int) -> None:
-        for topic in answered:
-            if self._topic_errors.get(topic) is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                self._unknown_topics.pop(topic, None)
-                continue
-            unknown = self._unknown_topics.setdefault(topic, UnknownTopic(now_ms, now_ms))
-            unknown.last_ms = now_ms
-            if node_id >= 0:
-                unknown.nodes[node_id] = now_ms
-        for topic in [topic for topic in self._unknown_topics if topic not in self._topics]:
-            del self._unknown_topics[topic]
+        unknown = {topic for topic in answered
+                   if self._topic_errors.get(topic) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+        self._unknown_topics.note(unknown, (topic for topic in answered if topic not in unknown), self._topics, node_id,
+                                  now_ms)
 
     def _set_fatal(self, error: KafkaError) -> None:
         self._fatal = error

@@ -136,7 +136,7 @@ KEPT: tuple[Kept, ...] = (
          "        if not queue.is_torn:\n            return\n", "        return\n",
          "After an exception in the middle of a move, records are sent twice or told twice."),
     Kept("absent-for-one-broker", "client/metadata.py",
-         "if len(asked) < min(2, len(self._cluster.nodes)):", "if not asked:",
+         "if asked is None or len(asked) < min(2, len(self._cluster.nodes)):", "if not asked:",
          "A topic that one lagging broker does not know fails after ten seconds."),
     Kept("one-broker-asked-for-ever", "client/metadata_updater.py",
          "if without_topic is not None:", "if False:",
