@@ -12,11 +12,12 @@ from __future__ import annotations
 from _thread import RLock
 from collections.abc import Callable, Sequence
 
+from pyproducer.accumulator.append_result import AppendResult
 from pyproducer.accumulator.batch_state import READ_BY_A_REQUEST, WAITING, BatchState
 from pyproducer.accumulator.produce_result import OnCompletion
 from pyproducer.accumulator.producer_batch import ProducerBatch
 from pyproducer.common.cluster import TopicPartition
-from pyproducer.hotpath import IMPL, FutureRecordMetadata
+from pyproducer.hotpath import IMPL
 
 BATCH_BYTES = 1200
 """What a batch is besides its buffer and its futures: its objects, locks and places in tables (measured)."""
@@ -56,7 +57,7 @@ class Partition:
 
     def try_append(self, timestamp: int, key: bytes | None, value: bytes | None,
                    headers: Sequence[tuple[str, bytes | None]],
-                   on_completion: OnCompletion | None) -> FutureRecordMetadata | None:
+                   on_completion: OnCompletion | None) -> AppendResult | None:
         """Append to the last batch, or seal it and return None. With the lock held."""
         last = self.open_batch()
         if last is None:
@@ -64,7 +65,8 @@ class Partition:
         future = last.try_append(timestamp, key, value, headers, on_completion)
         if future is None:
             last.seal()
-        return future
+            return None
+        return AppendResult(future, last, last.is_full, False)
 
     def open_batch(self) -> ProducerBatch | None:
         """Return the batch that takes records, if there is one. With the lock held."""

@@ -101,10 +101,9 @@ class RecordAccumulator:
         with owner.lock:
             if self.is_closed:
                 raise self._life.refusal()
-            future = owner.try_append(timestamp, key, value, headers, on_completion)
-            if future is not None:
-                batch = owner.batches[-1]
-                return AppendResult(future, batch, batch.is_full, False)
+            result = owner.try_append(timestamp, key, value, headers, on_completion)
+        if result is not None:
+            return result
         record_bytes = record_size_upper_bound(key, value, headers)
         # A partition's first batch is taken to become full of records like this one.
         like_this = 1 + self._batch_size_bytes // (record_bytes - _SURPLUS_BYTES)
@@ -115,10 +114,9 @@ class RecordAccumulator:
             if self.is_closed:
                 raise self._life.refusal()
             # Another caller may have opened a batch while this one waited for memory.
-            future = owner.try_append(timestamp, key, value, headers, on_completion)
-            if future is not None:
-                batch = owner.batches[-1]
-                return AppendResult(future, batch, batch.is_full, False)
+            result = owner.try_append(timestamp, key, value, headers, on_completion)
+            if result is not None:
+                return result
             batch = self._new_batch(owner, size_bytes, self._batch_size_bytes)
             future = batch.try_append(timestamp, key, value, headers, on_completion)
             assert future is not None, "the first record of a batch always has room"

@@ -27,13 +27,12 @@ from pyproducer.accumulator.partition import BATCH_BYTES, FUTURE_BYTES
 from pyproducer.accumulator.produce_result import OnCompletion, ProduceRequestResult, fail_future, move_future
 from pyproducer.accumulator.producer_batch import ProducerBatch
 from pyproducer.common.clock import NEVER_MS, Clock
-from pyproducer.common.cluster import TopicPartition
+from pyproducer.common.cluster import UNKNOWN_PARTITION, TopicPartition
 from pyproducer.common.errors import KafkaError
 from pyproducer.common.records import Header
 from pyproducer.hotpath import HEADER_SIZE_BYTES, FutureRecordMetadata
 from pyproducer.record.layout import NO_TIMESTAMP
 
-UNKNOWN_PARTITION = -1
 CHARGE_BYTES = BATCH_BYTES + FUTURE_BYTES
 """What a record is charged for besides its bytes: as if it were alone in its batch, which it may come to be. That is
 more than what is kept beside it while it waits: its outcome, and the objects that are its parts (measured)."""

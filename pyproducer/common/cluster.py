@@ -15,6 +15,9 @@ from uuid import UUID
 
 from pyproducer.common.printable import LONGEST_NAME, printable
 
+UNKNOWN_PARTITION = -1
+"""The index of a partition that is not chosen, in what is told of a record."""
+
 
 class TopicPartition(NamedTuple):
     """A topic's name and the index of one of its partitions (from 0)."""

@@ -21,7 +21,6 @@ AS_IS, TEXT, CALLED = 0, 1, 2
 
 _POSITIVE_MASK = 0x7FFFFFFF
 _MOST_PARTITION = 2**31 - 1
-_HEADER_BYTES = 61
 _set = object.__setattr__
 
 

@@ -17,10 +17,9 @@ from typing import Any
 from pyproducer.accumulator.life import Life
 from pyproducer.accumulator.produce_result import OnCompletion, failed_future
 from pyproducer.accumulator.record_accumulator import RecordAccumulator
-from pyproducer.accumulator.waiting_records import UNKNOWN_PARTITION
 from pyproducer.client.metadata import ProducerMetadata
 from pyproducer.common.clock import Clock, SystemClock
-from pyproducer.common.cluster import Cluster, TopicPartition
+from pyproducer.common.cluster import UNKNOWN_PARTITION, Cluster, TopicPartition
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.common.errors import (
     ApiError,

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from pyproducer.common.cluster import TopicPartition
+from pyproducer.common.cluster import UNKNOWN_PARTITION, TopicPartition
 from pyproducer.common.errors import ConfigError
 from pyproducer.common.records import ProducerRecord, RecordMetadata
 from pyproducer.producer.class_names import import_object, make_instance
@@ -21,7 +21,6 @@ from pyproducer.record.layout import NO_TIMESTAMP
 log = logging.getLogger(__name__)
 
 KEY = "interceptor.classes"
-UNKNOWN_PARTITION = -1
 
 
 class ProducerInterceptor:

@@ -14,9 +14,8 @@ from typing import Any, NamedTuple
 from pyproducer.accumulator.batch_future import BatchFuture
 from pyproducer.accumulator.life import Life
 from pyproducer.accumulator.produce_result import OnCompletion, ProduceRequestResult
-from pyproducer.accumulator.waiting_records import UNKNOWN_PARTITION
 from pyproducer.common.clock import Clock
-from pyproducer.common.cluster import TopicPartition
+from pyproducer.common.cluster import UNKNOWN_PARTITION, TopicPartition
 from pyproducer.common.errors import BufferExhaustedError, IllegalStateError, KafkaError
 from pyproducer.common.records import Header, ProducerRecord, RecordMetadata
 from pyproducer.hotpath import record_size_upper_bound
