@@ -12,4 +12,4 @@ setup(ext_modules=[
                        "pyproducer/hotpath/_native_spare.pxi", "pyproducer/hotpath/_native_hash.pxi"],
               # Windows has no _native_socket: its sockets are no files.
               optional=os.environ.get("PYPRODUCER_IMPL") != "native" or os.name == "nt")
-    for name in ("_native", "_native_columns", "_native_road", "_native_socket")])
+    for name in ("_native", "_native_columns", "_native_road", "_native_role", "_native_socket")])

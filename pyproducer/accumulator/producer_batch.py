@@ -322,8 +322,15 @@ class ProducerBatch:
             return False
         # The outcome is decided by this one call. Whatever may interrupt what follows, `resume` can do it again.
         self.result.set(base_offset, log_append_time, error_for)
-        self._tell()
+        if not self._life.role.caller or not self.has_callbacks():
+            self._tell()
+        # else a caller takes this turn: callbacks are the sender thread's, which he rings.
         return True
+
+    def has_callbacks(self) -> bool:
+        """Whether telling the outcome calls anything of the application's, or may do so."""
+        return bool(self.ranges) or any(future._on_completion is not None or future._done_callbacks is not None
+                                        for future in self.open.futures)
 
     def resume(self) -> bool:
         """Go on telling the outcome after that was interrupted; False when none is decided yet."""

@@ -391,6 +391,14 @@ class RecordAccumulator:
         """Return every batch that is not done, in order of each partition; a LATE one, too."""
         return [batch for partition in list(self._busy) for batch in list(partition.batches)]
 
+    def only_batch(self) -> ProducerBatch | None:
+        """Return the batch that is not done, where there is one alone, and no record that waits for metadata."""
+        if len(self._busy) == 1 and not self.waiting.queues:
+            for partition in list(self._busy):
+                if len(partition.batches) == 1:
+                    return partition.batches[0]
+        return None
+
     def has_undrained(self) -> bool:
         """Whether any partition holds a batch that waits to be sent."""
         return any(partition.head() is not None for partition in list(self._busy))

@@ -84,6 +84,9 @@ class Selectable(Protocol):
     def close_all(self) -> None:
         """Close everything, whatever an exception left undone."""
 
+    def abandon(self) -> None:
+        """Close this process's descriptors, in a child: the connections are the parent's."""
+
     def is_channel_ready(self, connection_id: str) -> bool:
         """Whether handshakes are done, so that requests can be sent."""
 

@@ -114,6 +114,10 @@ class NetworkClient:
         """Whether a request may be sent to the node. False for all while metadata is due, which goes first."""
         return self._connections.can_send_request(node_id, now_ms) and not self._updater.is_update_due(now_ms)
 
+    def has_nothing_under_way(self) -> bool:
+        """Whether no answer, no connection and no name is awaited."""
+        return not self._aborted and self._in_flight.count() == 0 and not self._states.has_preparing_nodes()
+
     def has_ready_nodes(self, now_ms: int) -> bool:
         """Whether any connection is ready and not throttled."""
         return self._states.has_ready_nodes(now_ms)
@@ -175,6 +179,11 @@ class NetworkClient:
         if not self._is_closed:
             self._is_closed = True
             self._selector.close_all()
+
+    def abandon(self) -> None:
+        """Close this process's descriptors, in a child: the connections are the parent's, and stay as they are."""
+        self._is_closed = True
+        self._selector.abandon()
 
     # -- sending -----------------------------------------------------------------------------------------------------
 

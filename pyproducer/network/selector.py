@@ -185,6 +185,15 @@ class Selector:
         if self._owns_wakeup:
             self._wakeup.close()
 
+    def abandon(self) -> None:
+        """Close this process's own descriptors, and nothing else: in a child, where the connections are the parent's.
+
+        Nothing is said to any peer, and nothing unwatched: the parent's select would lose it, too.
+        """
+        self.interest.close(self._channels.values())
+        for channel in self._channels.values():
+            channel.transport.sock.close()
+
     def channel(self, connection_id: str) -> KafkaChannel | None:
         """Return an open channel."""
         return self._channels.get(connection_id)

@@ -40,6 +40,7 @@ from pyproducer.sender.io_thread import IoThread
 from pyproducer.sender.partition_load import PartitionLoad
 from pyproducer.sender.producer_id_request import ProducerIdRequest
 from pyproducer.sender.sender import Sender
+from pyproducer.sender.turns import SenderTurns
 from pyproducer.transaction.transaction_manager import TransactionManager
 
 log = logging.getLogger(__name__)
@@ -113,7 +114,7 @@ def build_runtime(config: ProducerConfig, key_serializer: object, value_serializ
         surroundings.make_selector, max_receive_size_bytes=_MAX_RESPONSE_BYTES,
         connections_max_idle_ms=config.connections_max_idle_ms, channel_builder=channel_builder, wakeup=wakeup)
     make_client = functools.partial(
-        NetworkClient, metadata=metadata, resolver=surroundings.make_resolver(wakeup.wakeup, start_thread),
+        NetworkClient, metadata=metadata, resolver=surroundings.make_resolver(lambda: wire.wakeup(), start_thread),
         client_id=client_id, clock=clock, next_random=surroundings.next_random,
         max_in_flight_requests_per_connection=config.max_in_flight_requests_per_connection,
         reconnect_backoff=backoff(config.reconnect_backoff_ms, config.reconnect_backoff_max_ms),
@@ -123,7 +124,7 @@ def build_runtime(config: ProducerConfig, key_serializer: object, value_serializ
         receive_buffer_bytes=config.receive_buffer_bytes, dns_lookup=config.client_dns_lookup,
         metadata_recovery_strategy=config.metadata_recovery_strategy,
         metadata_recovery_rebootstrap_trigger_ms=config.metadata_recovery_rebootstrap_trigger_ms)
-    wire = Wire(lambda: make_client(make_selector()), wakeup)
+    wire = Wire(lambda: make_client(make_selector()), wakeup, life.role.ring)
     pool = BufferPool(config.buffer_memory, clock, life, count_held=lambda: accumulator.count_held(),
                       on_exhausted=wire.wakeup)
     accumulator = RecordAccumulator(
@@ -153,12 +154,14 @@ def build_runtime(config: ProducerConfig, key_serializer: object, value_serializ
         max_request_size_bytes=config.max_request_size, request_timeout_ms=config.request_timeout_ms,
         metrics=metrics,
         partition_load=None if update_load is None else PartitionLoad(accumulator, update_load), waiting_room=room)
+    turns = SenderTurns(sender, accumulator, life, clock, wakeup)
+    if hotpath.ROLE_IS_SAFE:
+        life.take_turn = turns.take
     record_sender = RecordSender(
         metadata=metadata, routes=routes, accumulator=accumulator, room=room, partitioner=partitioner,
         key_serializer=key, value_serializer=value, interceptors=interceptors, clock=clock, life=life,
-        wakeup_sender=wire.wakeup,
-        max_request_size_bytes=config.max_request_size, buffer_memory_bytes=config.buffer_memory,
-        max_block_ms=config.max_block_ms)
+        wakeup_sender=wire.wakeup, max_request_size_bytes=config.max_request_size,
+        buffer_memory_bytes=config.buffer_memory, max_block_ms=config.max_block_ms, on_opened=turns.on_opened)
 
     def refuse() -> None:
         record_sender.refuse()
@@ -166,7 +169,8 @@ def build_runtime(config: ProducerConfig, key_serializer: object, value_serializ
         metadata.close(life.refusal)
 
     io_thread = IoThread(sender, wire, accumulator, life, clock, refuse,
-                         lambda: _close_parts(interceptors, partitioner, key, value), on_end, start_thread)
+                         lambda: _close_parts(interceptors, partitioner, key, value), on_end, start_thread,
+                         turns.stand_aside)
     large_batch_bytes = (min(LARGE_BATCH_BYTES, config.max_request_size // 4) if config.is_default("batch.size")
                          else config.batch_size)
     batch_sender = BatchSender(record_sender=record_sender, metadata=metadata, accumulator=accumulator, clock=clock,

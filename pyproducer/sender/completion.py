@@ -85,7 +85,7 @@ class Completion:
             for batch in batches.values():
                 self._complete(batch, NO_OFFSET, -1)
         for batch in batches.values():
-            if batch.is_done:
+            if batch.result.is_told:
                 self._accumulator.finish(batch)
 
     def expire(self, batch: ProducerBatch, now_ms: int) -> None:

@@ -76,6 +76,18 @@ class Sender:
             timeout_ms = 0  # the last batch expired just now: nothing is left to wait for
         self._wire.client.poll(timeout_ms, now_ms)
 
+    def has_nothing_under_way(self) -> bool:
+        """Whether no answer, no connection and no name is awaited; and so nothing, but for new records."""
+        return self._wire.client.has_nothing_under_way()
+
+    def can_send_at_once(self, batch: ProducerBatch, now_ms: int) -> bool:
+        """Whether a turn would send a batch: its leader is connected, and nothing else comes first."""
+        manager = self._transaction_manager
+        if batch.attempts or (manager is not None and (manager.fatal_error is not None or manager.needs_producer_id)):
+            return False
+        leader = self._metadata.fetch().leader_for(batch.topic_partition)
+        return leader is not None and self._wire.client.is_ready(leader.node_id, now_ms)
+
     def recover(self, now_ms: int) -> None:
         """Go on after a turn that ended half way, whatever ended it.
 
