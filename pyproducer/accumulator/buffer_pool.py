@@ -101,7 +101,7 @@ class BufferPool:
         with self._lock:
             if self._closed:
                 raise self._life.refusal()
-            first = self._first()
+            first = self._first() if self._waiters else None
             if (first is None or (place is not None and first is place.cell)) and (
                     self._available() >= batch.reserved_bytes):
                 step = self._begin_step()
@@ -114,13 +114,15 @@ class BufferPool:
     def release(self, batch: H, batches: Holders[H]) -> None:
         """Take a batch out of its list and its memory back, and wake the caller who waits longest."""
         with self._lock:
-            self._available()  # counts what an interrupted caller left, before the flag is set and cleared here
+            if self._is_dirty:
+                self._available()  # counts what an interrupted caller left, before the flag is set and cleared here
             step = self._begin_step()
             batches.remove(batch)
             self._held_bytes -= batch.reserved_bytes
             batch.reserved_bytes = 0
             self._is_dirty = self._step_count != step
-            self._ring_first()
+            if self._waiters:
+                self._ring_first()
 
     def hand_over(self, givers: Sequence[Holder], taker: H, takers: Holders[H]) -> None:
         """Put a holder into a list that takes over what others have reserved, which then have nothing.
