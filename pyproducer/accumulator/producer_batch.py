@@ -355,7 +355,7 @@ class ProducerBatch:
                 rows.fail(error_for)
             del self.ranges[0]
         outcome.notify()
-        if self._life.state is LifeState.FORKED:  # by a callback: in the child the sender thread goes no further, see IoThread
+        if self._life.state is LifeState.FORKED:  # by a callback: in the child the sender thread ends, see IoThread
             raise SystemExit
 
     def __repr__(self) -> str:

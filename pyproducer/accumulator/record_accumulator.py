@@ -350,7 +350,8 @@ class RecordAccumulator:
             if batch in partition.batches:
                 partition.note_leaving(batch)
                 self._pool.release(batch, partition.batches)
-            self._rest(partition)
+            if not partition.batches:
+                self._rest(partition)
 
     def _rest(self, partition: Partition) -> None:
         """Look at a partition no more, if it holds nothing. With its lock held."""
@@ -401,10 +402,7 @@ class RecordAccumulator:
 
     def has_undrained(self) -> bool:
         """Whether any partition holds a batch that waits to be sent."""
-        for partition in list(self._busy):
-            if partition.head() is not None:
-                return True
-        return False
+        return any(map(Partition.head, list(self._busy)))
 
     def batch_count(self, topic_partition: TopicPartition) -> int:
         """How many batches of a partition wait to be sent."""

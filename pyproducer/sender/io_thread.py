@@ -132,8 +132,9 @@ class IoThread:
             BaseException: Ten turns in a row failed, or the recovery did. The records' outcomes are decided by the end.
         """
         now_ms = self._clock.now_ms()
-        forced_ms = self._life.ms_to_forced_end(now_ms)
-        if not self._life.is_open:
+        forced_ms = None
+        if self._life.state is not LifeState.OPEN:
+            forced_ms = self._life.ms_to_forced_end(now_ms)
             self._refuse()  # who closes may not have come so far
             if forced_ms == 0 or not self._accumulator.has_incomplete():
                 return False

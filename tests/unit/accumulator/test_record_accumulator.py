@@ -10,7 +10,7 @@ import pytest
 from pyproducer.accumulator.batch_future import BatchFuture
 from pyproducer.accumulator.batch_state import BatchState, move
 from pyproducer.accumulator.buffer_pool import BufferPool, Place
-from pyproducer.accumulator.partition import BATCH_BYTES, FUTURE_BYTES, Partition
+from pyproducer.accumulator.partition import BATCH_BYTES, FUTURE_BYTES
 from pyproducer.accumulator.producer_batch import BatchRows
 from pyproducer.accumulator.record_accumulator import RecordAccumulator
 from pyproducer.common.backoff import ExponentialBackoff
