@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from pyproducer.broker import EmbeddedBroker
-from pyproducer.broker.observations import ConnectionInfo
-from pyproducer.broker.request_channel import Request
+from pyproducer.broker.control.observations import ConnectionInfo
+from pyproducer.broker.network.request_channel import Request
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.common.errors import ConfigError, IllegalStateError
 from pyproducer.protocol.apis import ApiKeys

@@ -7,10 +7,10 @@ from collections.abc import Callable
 import pytest
 
 from pyproducer.broker import EmbeddedBroker
-from pyproducer.broker.cluster_state import BrokerInfo
-from pyproducer.broker.in_process import InProcessCluster
-from pyproducer.broker.listener import EndPoint
-from pyproducer.broker.partition import Leadership
+from pyproducer.broker.cluster.cluster_state import BrokerInfo
+from pyproducer.broker.cluster.listener import EndPoint
+from pyproducer.broker.cluster.partition import Leadership
+from pyproducer.broker.control.in_process import InProcessCluster
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.record.batch_writer import build_batch
 from tests.support.raw_client import RawClient, fetch_body, fetched, metadata_body, produce_body, produced

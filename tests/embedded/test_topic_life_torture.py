@@ -18,8 +18,8 @@ from pathlib import Path
 import pytest
 
 from pyproducer.broker import EmbeddedBroker
-from pyproducer.broker.cluster_state import ClusterState
-from pyproducer.broker.in_process import InProcessCluster
+from pyproducer.broker.cluster.cluster_state import ClusterState
+from pyproducer.broker.control.in_process import InProcessCluster
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.record.batch_writer import build_batch
 from tests.support.raw_client import RawClient, metadata_body, produce_body, produced

@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 
 from pyproducer.broker import EmbeddedBroker
-from pyproducer.broker.authorizer import AclOperation, ResourceType
-from pyproducer.broker.cluster_state import BrokerInfo, ClusterState
-from pyproducer.broker.coordinator.partition_for import partition_for
-from pyproducer.broker.in_process import InProcessCluster
-from pyproducer.broker.listener import EndPoint
-from pyproducer.broker.partition import NO_LEADER, Leadership
+from pyproducer.broker.cluster.authorizer import AclOperation, ResourceType
+from pyproducer.broker.cluster.cluster_state import BrokerInfo, ClusterState
+from pyproducer.broker.cluster.coordinator.partition_for import partition_for
+from pyproducer.broker.cluster.listener import EndPoint
+from pyproducer.broker.cluster.partition import NO_LEADER, Leadership
+from pyproducer.broker.control.in_process import InProcessCluster
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.request_context import RequestContext
 from pyproducer.protocol.schema import Struct

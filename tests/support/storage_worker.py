@@ -21,9 +21,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from pyproducer.broker.cluster_state import ClusterState
-from pyproducer.broker.config import BrokerConfig
-from pyproducer.broker.partition import Partition
+from pyproducer.broker.cluster.cluster_state import ClusterState
+from pyproducer.broker.cluster.config import BrokerConfig
+from pyproducer.broker.cluster.partition import Partition
 from pyproducer.broker.storage.log import AppendResult
 from pyproducer.common.clock import SystemClock
 from pyproducer.record.batch_writer import build_batch

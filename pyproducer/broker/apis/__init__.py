@@ -1,1 +1,1 @@
-"""One API, one file: its versions, what it does as Kafka does it, and what is left out."""
+"""One API, one file: its versions, what it does as Kafka does it, and what is left out; and what finds and runs it."""

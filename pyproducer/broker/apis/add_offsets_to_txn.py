@@ -10,11 +10,11 @@ Source:  Java KafkaApis.handleAddOffsetsToTxnRequest (4.1), and its measured ans
 
 from __future__ import annotations
 
-from pyproducer.broker.authorizer import AclOperation, ResourceType
-from pyproducer.broker.coordinator.internal_topics import GROUP_METADATA_TOPIC_NAME
-from pyproducer.broker.coordinator.partition_for import partition_for
-from pyproducer.broker.request_channel import Request
-from pyproducer.broker.services import Answer, Services
+from pyproducer.broker.apis.services import Answer, Services
+from pyproducer.broker.cluster.authorizer import AclOperation, ResourceType
+from pyproducer.broker.cluster.coordinator.internal_topics import GROUP_METADATA_TOPIC_NAME
+from pyproducer.broker.cluster.coordinator.partition_for import partition_for
+from pyproducer.broker.network.request_channel import Request
 from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.protocol.request import AddOffsetsToTxnRequest

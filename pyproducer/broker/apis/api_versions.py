@@ -17,8 +17,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from pyproducer.broker.request_channel import Request
-from pyproducer.broker.services import Answer, Services
+from pyproducer.broker.apis.services import Answer, Services
+from pyproducer.broker.network.request_channel import Request
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.request import ApiVersionsRequest

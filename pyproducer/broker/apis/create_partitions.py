@@ -15,10 +15,10 @@ from collections import Counter
 from typing import Any, NamedTuple
 
 from pyproducer.broker.apis.create_topics import MAX_PARTITIONS_PER_REQUEST
-from pyproducer.broker.authorizer import AclOperation
-from pyproducer.broker.request_channel import Request
-from pyproducer.broker.services import Answer, Services
-from pyproducer.broker.unexpected import message_of, unexpected
+from pyproducer.broker.apis.services import Answer, Services
+from pyproducer.broker.apis.unexpected import message_of, unexpected
+from pyproducer.broker.cluster.authorizer import AclOperation
+from pyproducer.broker.network.request_channel import Request
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.protocol.request import CreatePartitionsRequest
 from pyproducer.protocol.schema import Struct

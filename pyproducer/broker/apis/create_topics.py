@@ -17,13 +17,13 @@ from collections import Counter
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from pyproducer.broker.authorizer import AclOperation
-from pyproducer.broker.config_entries import topic_entries
-from pyproducer.broker.request_channel import Request
-from pyproducer.broker.services import Answer, Services
-from pyproducer.broker.topic_config import TopicConfig, error_text, topic_config
-from pyproducer.broker.topic_name import collides
-from pyproducer.broker.unexpected import message_of, unexpected
+from pyproducer.broker.apis.services import Answer, Services
+from pyproducer.broker.apis.unexpected import message_of, unexpected
+from pyproducer.broker.cluster.authorizer import AclOperation
+from pyproducer.broker.cluster.config_entries import topic_entries
+from pyproducer.broker.cluster.topic_config import TopicConfig, error_text, topic_config
+from pyproducer.broker.cluster.topic_name import collides
+from pyproducer.broker.network.request_channel import Request
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.common.errors import ConfigError
 from pyproducer.common.topic_name import topic_name_fault

@@ -9,10 +9,10 @@ Source:  Java KafkaApis.handleDeleteGroupsRequest, GroupCoordinatorShard.deleteG
 
 from __future__ import annotations
 
-from pyproducer.broker.authorizer import AclOperation, ResourceType
-from pyproducer.broker.request_channel import Request
-from pyproducer.broker.services import Answer, Services
-from pyproducer.broker.unexpected import unexpected
+from pyproducer.broker.apis.services import Answer, Services
+from pyproducer.broker.apis.unexpected import unexpected
+from pyproducer.broker.cluster.authorizer import AclOperation, ResourceType
+from pyproducer.broker.network.request_channel import Request
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.protocol.request import DeleteGroupsRequest
 

@@ -13,11 +13,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from pyproducer.broker.authorizer import AclOperation
-from pyproducer.broker.request_channel import Request
-from pyproducer.broker.services import Answer, Services
-from pyproducer.broker.topic_name import INTERNAL_TOPICS
-from pyproducer.broker.unexpected import unexpected
+from pyproducer.broker.apis.services import Answer, Services
+from pyproducer.broker.apis.unexpected import unexpected
+from pyproducer.broker.cluster.authorizer import AclOperation
+from pyproducer.broker.cluster.topic_name import INTERNAL_TOPICS
+from pyproducer.broker.network.request_channel import Request
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.protocol.request import DeleteRecordsRequest
 from pyproducer.protocol.schema import Struct

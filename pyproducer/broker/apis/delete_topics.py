@@ -14,11 +14,11 @@ import uuid
 from collections import Counter
 from typing import Any
 
-from pyproducer.broker.authorizer import AclOperation
-from pyproducer.broker.cluster_state import TopicState
-from pyproducer.broker.request_channel import Request
-from pyproducer.broker.services import Answer, Services
-from pyproducer.broker.unexpected import unexpected
+from pyproducer.broker.apis.services import Answer, Services
+from pyproducer.broker.apis.unexpected import unexpected
+from pyproducer.broker.cluster.authorizer import AclOperation
+from pyproducer.broker.cluster.cluster_state import TopicState
+from pyproducer.broker.network.request_channel import Request
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.protocol.request import DeleteTopicsRequest
 

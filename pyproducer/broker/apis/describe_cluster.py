@@ -11,9 +11,9 @@ Source:  Java KafkaApis.handleDescribeCluster (4.1), and its measured answer.
 
 from __future__ import annotations
 
-from pyproducer.broker.authorizer import CLUSTER_NAME, AclOperation, ResourceType
-from pyproducer.broker.request_channel import Request
-from pyproducer.broker.services import Answer, Services
+from pyproducer.broker.apis.services import Answer, Services
+from pyproducer.broker.cluster.authorizer import CLUSTER_NAME, AclOperation, ResourceType
+from pyproducer.broker.network.request_channel import Request
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.protocol.request import DescribeClusterRequest
 

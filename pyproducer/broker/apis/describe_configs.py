@@ -15,11 +15,11 @@ from __future__ import annotations
 from typing import Any
 
 from pyproducer.broker.apis.answer_size import AnswerSize
-from pyproducer.broker.authorizer import AclOperation
-from pyproducer.broker.config_entries import ConfigEntry, broker_entries, cluster_entries, topic_entries
-from pyproducer.broker.request_channel import Request
-from pyproducer.broker.services import Answer, Services
-from pyproducer.broker.unexpected import unexpected
+from pyproducer.broker.apis.services import Answer, Services
+from pyproducer.broker.apis.unexpected import unexpected
+from pyproducer.broker.cluster.authorizer import AclOperation
+from pyproducer.broker.cluster.config_entries import ConfigEntry, broker_entries, cluster_entries, topic_entries
+from pyproducer.broker.network.request_channel import Request
 from pyproducer.common.error_codes import ERRORS, ErrorCode
 from pyproducer.common.topic_name import topic_name_fault
 from pyproducer.protocol.request import DescribeConfigsRequest

@@ -16,9 +16,9 @@ import uuid
 from typing import Any
 
 from pyproducer.broker.apis.metadata import describe_partition
-from pyproducer.broker.authorizer import AclOperation, ResourceType
-from pyproducer.broker.request_channel import Request
-from pyproducer.broker.services import Answer, Services
+from pyproducer.broker.apis.services import Answer, Services
+from pyproducer.broker.cluster.authorizer import AclOperation, ResourceType
+from pyproducer.broker.network.request_channel import Request
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.common.topic_name import topic_name_fault
 from pyproducer.protocol.request import DescribeTopicPartitionsRequest

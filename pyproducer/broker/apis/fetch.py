@@ -22,14 +22,14 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from pyproducer.broker.apis.list_offsets import ISOLATION_LEVELS, READ_COMMITTED
-from pyproducer.broker.authorizer import AclOperation
-from pyproducer.broker.cluster_state import TopicState
-from pyproducer.broker.delayed_operation import DelayedOperation
-from pyproducer.broker.partition import Partition
-from pyproducer.broker.request_channel import Request
-from pyproducer.broker.services import Answer, Outcome, Services
+from pyproducer.broker.apis.services import Answer, Outcome, Services
+from pyproducer.broker.apis.unexpected import unexpected
+from pyproducer.broker.cluster.authorizer import AclOperation
+from pyproducer.broker.cluster.cluster_state import TopicState
+from pyproducer.broker.cluster.delayed_operation import DelayedOperation
+from pyproducer.broker.cluster.partition import Partition
+from pyproducer.broker.network.request_channel import Request
 from pyproducer.broker.storage.log import Log
-from pyproducer.broker.unexpected import unexpected
 from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.protocol.request import FetchRequest

@@ -16,12 +16,15 @@ from __future__ import annotations
 import logging
 from typing import Any, NamedTuple
 
-from pyproducer.broker.authorizer import AclOperation, ResourceType
-from pyproducer.broker.coordinator.internal_topics import GROUP_METADATA_TOPIC_NAME, TRANSACTION_STATE_TOPIC_NAME
-from pyproducer.broker.coordinator.partition_for import partition_for
-from pyproducer.broker.request_channel import Request
-from pyproducer.broker.services import Answer, Services
-from pyproducer.broker.unexpected import unexpected
+from pyproducer.broker.apis.services import Answer, Services
+from pyproducer.broker.apis.unexpected import unexpected
+from pyproducer.broker.cluster.authorizer import AclOperation, ResourceType
+from pyproducer.broker.cluster.coordinator.internal_topics import (
+    GROUP_METADATA_TOPIC_NAME,
+    TRANSACTION_STATE_TOPIC_NAME,
+)
+from pyproducer.broker.cluster.coordinator.partition_for import partition_for
+from pyproducer.broker.network.request_channel import Request
 from pyproducer.common.error_codes import ERRORS, ErrorCode
 from pyproducer.protocol.request import FindCoordinatorRequest
 

@@ -9,9 +9,9 @@ Source:  Java KafkaApis.handleHeartbeatRequest, GroupCoordinatorService.heartbea
 
 from __future__ import annotations
 
-from pyproducer.broker.authorizer import AclOperation, ResourceType
-from pyproducer.broker.request_channel import Request
-from pyproducer.broker.services import Answer, Services
+from pyproducer.broker.apis.services import Answer, Services
+from pyproducer.broker.cluster.authorizer import AclOperation, ResourceType
+from pyproducer.broker.network.request_channel import Request
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.protocol.request import HeartbeatRequest
 

@@ -17,12 +17,12 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from pyproducer.broker.apis.describe_configs import BROKER, TOPIC, configs_denial
-from pyproducer.broker.authorizer import AclOperation
-from pyproducer.broker.config import BROKER_CONFIG, LIST_CONFIG, TOPIC_CONFIG, BrokerConfig, value_text
-from pyproducer.broker.request_channel import Request
-from pyproducer.broker.services import Answer, Services
-from pyproducer.broker.topic_config import error_text, topic_config
-from pyproducer.broker.unexpected import unexpected
+from pyproducer.broker.apis.services import Answer, Services
+from pyproducer.broker.apis.unexpected import unexpected
+from pyproducer.broker.cluster.authorizer import AclOperation
+from pyproducer.broker.cluster.config import BROKER_CONFIG, LIST_CONFIG, TOPIC_CONFIG, BrokerConfig, value_text
+from pyproducer.broker.cluster.topic_config import error_text, topic_config
+from pyproducer.broker.network.request_channel import Request
 from pyproducer.common.error_codes import ERRORS, ErrorCode
 from pyproducer.common.errors import ConfigError
 from pyproducer.common.topic_name import topic_name_fault

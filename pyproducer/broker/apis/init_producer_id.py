@@ -16,9 +16,9 @@ Source:  Java KafkaApis.handleInitProducerIdRequest, TransactionCoordinator.hand
 
 from __future__ import annotations
 
-from pyproducer.broker.authorizer import AclOperation, ResourceType
-from pyproducer.broker.request_channel import Request
-from pyproducer.broker.services import Answer, Services
+from pyproducer.broker.apis.services import Answer, Services
+from pyproducer.broker.cluster.authorizer import AclOperation, ResourceType
+from pyproducer.broker.network.request_channel import Request
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.protocol.request import InitProducerIdRequest
 from pyproducer.record.layout import NO_PRODUCER_EPOCH, NO_PRODUCER_ID

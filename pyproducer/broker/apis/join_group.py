@@ -13,10 +13,10 @@ Source:  Java KafkaApis.handleJoinGroupRequest, GroupCoordinatorService.joinGrou
 
 from __future__ import annotations
 
-from pyproducer.broker.authorizer import AclOperation, ResourceType
-from pyproducer.broker.coordinator.group.member import JoinAnswer, JoinRequest
-from pyproducer.broker.request_channel import Request
-from pyproducer.broker.services import Answer, Outcome, Services
+from pyproducer.broker.apis.services import Answer, Outcome, Services
+from pyproducer.broker.cluster.authorizer import AclOperation, ResourceType
+from pyproducer.broker.cluster.coordinator.group.member import JoinAnswer, JoinRequest
+from pyproducer.broker.network.request_channel import Request
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.protocol.request import JoinGroupRequest
 

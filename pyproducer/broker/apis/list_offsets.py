@@ -18,13 +18,13 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from pyproducer.broker.authorizer import AclOperation
-from pyproducer.broker.partition import Partition
-from pyproducer.broker.request_channel import Request
-from pyproducer.broker.services import Answer, Services
+from pyproducer.broker.apis.services import Answer, Services
+from pyproducer.broker.apis.unexpected import unexpected
+from pyproducer.broker.cluster.authorizer import AclOperation
+from pyproducer.broker.cluster.partition import Partition
+from pyproducer.broker.network.request_channel import Request
 from pyproducer.broker.storage.batch_header import BatchHeader
 from pyproducer.broker.storage.log import Log
-from pyproducer.broker.unexpected import unexpected
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.protocol.request import ListOffsetsRequest
 from pyproducer.record.batch_reader import Record, read_batches

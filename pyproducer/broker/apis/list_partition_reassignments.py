@@ -7,9 +7,9 @@ Source:  Java ReplicationControlManager.listPartitionReassignments (4.1), and it
 
 from __future__ import annotations
 
-from pyproducer.broker.authorizer import AclOperation
-from pyproducer.broker.request_channel import Request
-from pyproducer.broker.services import Answer, Services
+from pyproducer.broker.apis.services import Answer, Services
+from pyproducer.broker.cluster.authorizer import AclOperation
+from pyproducer.broker.network.request_channel import Request
 from pyproducer.common.error_codes import ErrorCode
 
 

@@ -14,11 +14,11 @@ Source:  Java KafkaApis.handleListTransactionsRequest, TransactionStateManager.l
 from __future__ import annotations
 
 from pyproducer.broker.apis.safe_pattern import SafePattern
-from pyproducer.broker.authorizer import AclOperation, ResourceType
-from pyproducer.broker.coordinator.transaction.metadata import TransactionMetadata
-from pyproducer.broker.coordinator.transaction.state import STATES_BY_TITLE
-from pyproducer.broker.request_channel import Request
-from pyproducer.broker.services import Answer, Services
+from pyproducer.broker.apis.services import Answer, Services
+from pyproducer.broker.cluster.authorizer import AclOperation, ResourceType
+from pyproducer.broker.cluster.coordinator.transaction.metadata import TransactionMetadata
+from pyproducer.broker.cluster.coordinator.transaction.state import STATES_BY_TITLE
+from pyproducer.broker.network.request_channel import Request
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.protocol.request import ListTransactionsRequest
 

@@ -18,13 +18,13 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
-from pyproducer.broker.authorizer import CLUSTER_NAME, AclOperation, ResourceType
-from pyproducer.broker.cluster_state import TopicState
-from pyproducer.broker.partition import NO_LEADER, Partition
-from pyproducer.broker.request_channel import Request
-from pyproducer.broker.services import Answer, Services
-from pyproducer.broker.topic_name import INTERNAL_TOPICS
-from pyproducer.broker.unexpected import unexpected
+from pyproducer.broker.apis.services import Answer, Services
+from pyproducer.broker.apis.unexpected import unexpected
+from pyproducer.broker.cluster.authorizer import CLUSTER_NAME, AclOperation, ResourceType
+from pyproducer.broker.cluster.cluster_state import TopicState
+from pyproducer.broker.cluster.partition import NO_LEADER, Partition
+from pyproducer.broker.cluster.topic_name import INTERNAL_TOPICS
+from pyproducer.broker.network.request_channel import Request
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.common.topic_name import topic_name_fault
 from pyproducer.protocol.request import MetadataRequest

@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from pyproducer.broker.authorizer import AclOperation, ResourceType
-from pyproducer.broker.coordinator.group.offsets import CommittedOffset
-from pyproducer.broker.request_channel import Request
-from pyproducer.broker.services import Answer, Services
+from pyproducer.broker.apis.services import Answer, Services
+from pyproducer.broker.cluster.authorizer import AclOperation, ResourceType
+from pyproducer.broker.cluster.coordinator.group.offsets import CommittedOffset
+from pyproducer.broker.network.request_channel import Request
 from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.protocol.request import OffsetCommitRequest

@@ -22,13 +22,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pyproducer.broker.authorizer import AclOperation, ResourceType
-from pyproducer.broker.coordinator.transaction.append_guard import AppendGuard
-from pyproducer.broker.partition import Leadership, Partition
-from pyproducer.broker.request_channel import Request
-from pyproducer.broker.services import Answer, Outcome, Services
+from pyproducer.broker.apis.services import Answer, Outcome, Services
+from pyproducer.broker.apis.unexpected import unexpected
+from pyproducer.broker.cluster.authorizer import AclOperation, ResourceType
+from pyproducer.broker.cluster.coordinator.transaction.append_guard import AppendGuard
+from pyproducer.broker.cluster.partition import Leadership, Partition
+from pyproducer.broker.network.request_channel import Request
 from pyproducer.broker.storage.log import AppendResult
-from pyproducer.broker.unexpected import unexpected
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.protocol.request import ProduceRequest
 from pyproducer.protocol.schema import Struct

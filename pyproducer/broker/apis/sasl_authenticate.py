@@ -9,8 +9,8 @@ Source:  Java KafkaApis.handleSaslAuthenticateRequest (4.1), and its measured an
 
 from __future__ import annotations
 
-from pyproducer.broker.request_channel import Request
-from pyproducer.broker.services import Answer, Services
+from pyproducer.broker.apis.services import Answer, Services
+from pyproducer.broker.network.request_channel import Request
 from pyproducer.common.error_codes import ErrorCode
 
 

@@ -10,10 +10,10 @@ Source:  Java KafkaApis.handleSyncGroupRequest, GroupCoordinatorService.syncGrou
 
 from __future__ import annotations
 
-from pyproducer.broker.authorizer import AclOperation, ResourceType
-from pyproducer.broker.coordinator.group.member import SyncAnswer, SyncRequest
-from pyproducer.broker.request_channel import Request
-from pyproducer.broker.services import Answer, Outcome, Services
+from pyproducer.broker.apis.services import Answer, Outcome, Services
+from pyproducer.broker.cluster.authorizer import AclOperation, ResourceType
+from pyproducer.broker.cluster.coordinator.group.member import SyncAnswer, SyncRequest
+from pyproducer.broker.network.request_channel import Request
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.protocol.request import SyncGroupRequest
 

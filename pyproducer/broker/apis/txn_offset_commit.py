@@ -15,12 +15,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from pyproducer.broker.authorizer import AclOperation, ResourceType
-from pyproducer.broker.coordinator.group.offsets import CommittedOffset
-from pyproducer.broker.coordinator.internal_topics import GROUP_METADATA_TOPIC_NAME
-from pyproducer.broker.coordinator.transaction.append_guard import AppendGuard
-from pyproducer.broker.request_channel import Request
-from pyproducer.broker.services import Answer, Services
+from pyproducer.broker.apis.services import Answer, Services
+from pyproducer.broker.cluster.authorizer import AclOperation, ResourceType
+from pyproducer.broker.cluster.coordinator.group.offsets import CommittedOffset
+from pyproducer.broker.cluster.coordinator.internal_topics import GROUP_METADATA_TOPIC_NAME
+from pyproducer.broker.cluster.coordinator.transaction.append_guard import AppendGuard
+from pyproducer.broker.network.request_channel import Request
 from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.protocol.request import TxnOffsetCommitRequest

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pyproducer.broker.cluster_state import BrokerInfo, ClusterState
-from pyproducer.broker.config import BrokerConfig
-from pyproducer.broker.kafka_apis import HANDLERS
-from pyproducer.broker.listener import EndPoint
-from pyproducer.broker.request_channel import Request
-from pyproducer.broker.services import Answer, Services
+from pyproducer.broker.apis.kafka_apis import HANDLERS
+from pyproducer.broker.apis.services import Answer, Services
+from pyproducer.broker.cluster.cluster_state import BrokerInfo, ClusterState
+from pyproducer.broker.cluster.config import BrokerConfig
+from pyproducer.broker.cluster.listener import EndPoint
+from pyproducer.broker.network.request_channel import Request
 from pyproducer.protocol.apis import ApiKeys
 from tests.support.broker_request import broker_request
 from tests.support.clock import ManualClock

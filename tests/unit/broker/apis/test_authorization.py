@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from pyproducer.broker.authorizer import AclOperation, ResourceType
-from pyproducer.broker.kafka_apis import HANDLERS
-from pyproducer.broker.services import Outcome
+from pyproducer.broker.apis.kafka_apis import HANDLERS
+from pyproducer.broker.apis.services import Outcome
+from pyproducer.broker.cluster.authorizer import AclOperation, ResourceType
 from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.protocol.apis import ApiKeys

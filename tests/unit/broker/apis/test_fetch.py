@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from pyproducer.broker.apis import fetch, produce
-from pyproducer.broker.cluster_state import BrokerInfo, ClusterState
-from pyproducer.broker.config import BrokerConfig
-from pyproducer.broker.partition import Leadership
-from pyproducer.broker.request_channel import Request
-from pyproducer.broker.services import Answer, Outcome, Services
+from pyproducer.broker.apis.services import Answer, Outcome, Services
+from pyproducer.broker.cluster.cluster_state import BrokerInfo, ClusterState
+from pyproducer.broker.cluster.config import BrokerConfig
+from pyproducer.broker.cluster.partition import Leadership
+from pyproducer.broker.network.request_channel import Request
 from pyproducer.broker.storage.log import AppendResult
 from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.error_codes import ErrorCode

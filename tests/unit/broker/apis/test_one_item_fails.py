@@ -13,13 +13,13 @@ from typing import Any, NamedTuple
 import pytest
 
 from pyproducer.broker.apis import fetch, find_coordinator
-from pyproducer.broker.cluster_state import ClusterState
-from pyproducer.broker.coordinator.group.coordinator import GroupCoordinator
-from pyproducer.broker.coordinator.transaction.coordinator import TransactionCoordinator
-from pyproducer.broker.kafka_apis import KafkaApis
-from pyproducer.broker.partition import Partition
-from pyproducer.broker.request_channel import Request, RequestChannel
-from pyproducer.broker.services import Outcome
+from pyproducer.broker.apis.kafka_apis import KafkaApis
+from pyproducer.broker.apis.services import Outcome
+from pyproducer.broker.cluster.cluster_state import ClusterState
+from pyproducer.broker.cluster.coordinator.group.coordinator import GroupCoordinator
+from pyproducer.broker.cluster.coordinator.transaction.coordinator import TransactionCoordinator
+from pyproducer.broker.cluster.partition import Partition
+from pyproducer.broker.network.request_channel import Request, RequestChannel
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.common.errors import SchemaError
 from pyproducer.protocol.apis import ApiKeys
