@@ -13,7 +13,7 @@ import pytest
 
 from pyproducer.broker import EmbeddedBroker
 from pyproducer.broker.apis import kafka_apis
-from pyproducer.broker.apis.kafka_apis import ApiHandler
+from pyproducer.broker.apis.api_handler import ApiHandler
 from pyproducer.broker.apis.services import Answer, Services
 from pyproducer.broker.cluster.cluster_state import ClusterState
 from pyproducer.broker.control.broker_server import BrokerServer

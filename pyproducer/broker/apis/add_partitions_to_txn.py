@@ -94,7 +94,7 @@ def _topic_code(services: Services, request: Request, partition: TopicPartition)
     if request.header.api_version < _BATCHED_FROM and (partition.topic in INTERNAL_TOPICS or not services.authorize(
             request, AclOperation.WRITE, ResourceType.TOPIC, partition.topic)):
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    if services.cluster.partition(*partition) is None:
+    if services.cluster.topics.partition(*partition) is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return ErrorCode.NONE
 

@@ -14,7 +14,13 @@ from typing import Any
 
 from pyproducer.broker.apis.services import Answer
 from pyproducer.broker.cluster.config import BrokerConfig
-from pyproducer.broker.network.request_channel import Request
+from pyproducer.broker.cluster.timer import Timer
+from pyproducer.broker.network.request_channel import (
+    EndThrottlingResponse,
+    Request,
+    RequestChannel,
+    StartThrottlingResponse,
+)
 from pyproducer.protocol.apis import ApiKeys
 
 # Kafka exempts what brokers ask each other, and what a client needs to be told that it is throttled.
@@ -78,6 +84,12 @@ def client_quotas(config: BrokerConfig) -> ClientQuotas | None:
         return None
     return ClientQuotas(requests_per_s=requests_per_s, produced_bytes_per_s=produced_bytes_per_s,
                         fetched_bytes_per_s=fetched_bytes_per_s)
+
+
+def start_throttling(channel: RequestChannel, timer: Timer, request: Request, throttle_ms: int) -> None:
+    """Keep a connection muted for a time from now on; the response goes out meanwhile (KIP-219)."""
+    channel.send_response(StartThrottlingResponse(request))
+    timer.schedule(throttle_ms, lambda: channel.send_response(EndThrottlingResponse(request)))
 
 
 def _fetched_bytes(answer: Mapping[str, Any]) -> int:

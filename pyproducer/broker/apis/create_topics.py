@@ -6,7 +6,7 @@ Does:    29 without the permission to create it, 17 name (also one that differs 
          the topic's id from 7.
 Omits:   manual assignments choose the number of partitions, not who leads them.
 
-Road:    KafkaApis -> [CreateTopics] -> cluster state
+Road:    KafkaApis -> [CreateTopics] -> topic life
 Thread:  handler threads.
 Source:  Java ReplicationControlManager.createTopics (4.1).
 """
@@ -91,7 +91,7 @@ def _fault(services: Services, topic: Struct) -> _Refusal | None:
     reason = topic_name_fault(name)
     if reason is not None:
         return _Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, reason)
-    if services.cluster.topic(name) is not None:
+    if services.cluster.topics.find(name) is not None:
         return _Refusal(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
     for other in services.cluster.topics:
         if collides(name, other):
@@ -144,7 +144,7 @@ def _create(services: Services, request: Request, topic: Struct, *, validate_onl
             config = topic_config(configs, services.config)
             topic_id = _NO_ID
         else:
-            created = services.cluster.create_topic(name, count, configs)
+            created = services.cluster.topic_life.create_topic(name, count, configs)
             if created is None:  # another handler was faster
                 return _refused(name, _Refusal(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists."))
             config, topic_id = created.config, created.topic_id
@@ -163,7 +163,7 @@ def _create(services: Services, request: Request, topic: Struct, *, validate_onl
 def _configs(config: TopicConfig, services: Services) -> list[dict[str, Any]]:
     return [{"name": entry.name, "value": entry.value, "read_only": False, "is_sensitive": False,
              "config_source": entry.source}
-            for entry in topic_entries(config, services.config, services.cluster.dynamic_configs)]
+            for entry in topic_entries(config, services.config, services.cluster.dynamic_configs.by_broker)]
 
 
 def _refused(name: str, refusal: _Refusal) -> dict[str, Any]:

@@ -53,7 +53,7 @@ def error_response(request: Request, error_code: ErrorCode) -> Answer:
 
 def _delete(services: Services, topic_name: str, asked: Struct) -> dict[str, Any]:
     cluster = services.cluster
-    partition = cluster.partition(topic_name, asked["partition_index"])
+    partition = cluster.topics.partition(topic_name, asked["partition_index"])
     if partition is None:
         return _answer(asked, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     if topic_name in INTERNAL_TOPICS:
@@ -67,7 +67,7 @@ def _delete(services: Services, topic_name: str, asked: Struct) -> dict[str, Any
     if not 0 <= offset <= log.high_watermark:
         return _answer(asked, ErrorCode.OFFSET_OUT_OF_RANGE)
     low_watermark = log.increment_log_start_offset(offset)
-    cluster.checkpoint_start(partition, low_watermark)
+    cluster.topic_life.checkpoint_start(partition, low_watermark)
     return _answer(asked, ErrorCode.NONE, low_watermark)
 
 

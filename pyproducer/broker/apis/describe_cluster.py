@@ -37,7 +37,7 @@ def handle(services: Services, request: Request) -> Answer:
             broker["is_fenced"] = False
         brokers.append(broker)
     answer = {"throttle_time_ms": 0, "error_code": 0, "error_message": None,
-              "cluster_id": services.cluster.cluster_id, "controller_id": services.cluster.controller_id,
+              "cluster_id": services.cluster.cluster_id, "controller_id": services.cluster.brokers.controller_id,
               "brokers": brokers}
     if data["include_cluster_authorized_operations"]:
         answer["cluster_authorized_operations"] = (

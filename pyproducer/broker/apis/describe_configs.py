@@ -88,19 +88,19 @@ def _entries(services: Services, resource: Struct) -> list[ConfigEntry] | tuple[
         reason = topic_name_fault(name)
         if reason is not None:
             return ErrorCode.INVALID_TOPIC_EXCEPTION, reason
-        topic = cluster.topic(name)
+        topic = cluster.topics.find(name)
         if topic is None:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ""
-        return topic_entries(topic.config, services.config, cluster.dynamic_configs)
+        return topic_entries(topic.config, services.config, cluster.dynamic_configs.by_broker)
     if kind == BROKER:
         if name == "":
-            return cluster_entries(cluster.broker_configs(""))
+            return cluster_entries(cluster.dynamic_configs.of(""))
         if not name.lstrip("-").isdigit():
             return ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}"
         if int(name) != services.node_id:
             return ErrorCode.INVALID_REQUEST, (f"Unexpected broker id, expected {services.node_id} or empty string, "
                                                f"but received {name}")
-        return broker_entries(services.config, cluster.dynamic_configs)
+        return broker_entries(services.config, cluster.dynamic_configs.by_broker)
     return ErrorCode.INVALID_REQUEST, f"Resources of type {kind} are not described by the embedded broker."
 
 

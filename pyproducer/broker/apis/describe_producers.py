@@ -33,7 +33,7 @@ def handle(services: Services, request: Request) -> Answer:
         refusal = ErrorCode.NONE
         if not services.authorize(request, AclOperation.READ, ResourceType.TOPIC, name):
             refusal = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        elif services.cluster.topic(name) is None:
+        elif services.cluster.topics.find(name) is None:
             refusal = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         topics.append({"name": name, "partitions": [
             _partition(services, request, name, index, size) if refusal is ErrorCode.NONE
@@ -61,7 +61,7 @@ def _partition(services: Services, request: Request, topic: str, index: int, siz
 
 
 def _active_producers(services: Services, topic: str, index: int) -> dict[str, Any]:
-    partition = services.cluster.partition(topic, index)
+    partition = services.cluster.topics.partition(topic, index)
     if partition is None:
         return _fault(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)
     if partition.leadership.leader_id != services.node_id:

@@ -72,7 +72,7 @@ def _error(name: str, error_code: ErrorCode) -> dict[str, Any]:
 
 def _topic(services: Services, name: str, begin: int, limit: int) -> tuple[dict[str, Any], int]:
     """Return one topic with some of its partitions, and how many it has."""
-    found = services.cluster.topic(name)
+    found = services.cluster.topics.find(name)
     if found is None:
         error_code = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if topic_name_fault(name) is None
                       else ErrorCode.INVALID_TOPIC_EXCEPTION)

@@ -25,9 +25,9 @@ from pyproducer.broker.apis.list_offsets import ISOLATION_LEVELS, READ_COMMITTED
 from pyproducer.broker.apis.services import Answer, Outcome, Services
 from pyproducer.broker.apis.unexpected import unexpected
 from pyproducer.broker.cluster.authorizer import AclOperation
-from pyproducer.broker.cluster.cluster_state import TopicState
 from pyproducer.broker.cluster.delayed_operation import DelayedOperation
 from pyproducer.broker.cluster.partition import Partition
+from pyproducer.broker.cluster.topic_table import TopicState
 from pyproducer.broker.network.request_channel import Request
 from pyproducer.broker.storage.log import Log
 from pyproducer.common.cluster import TopicPartition
@@ -100,10 +100,10 @@ class FetchPass:
         cluster = self._services.cluster
         if self._version >= _TOPIC_ID_FROM:
             key: dict[str, Any] = {"topic_id": name}
-            found = cluster.topic_by_id(name)
+            found = cluster.topics.find_by_id(name)
         else:
             key = {"topic": name}
-            found = cluster.topic(name)
+            found = cluster.topics.find(name)
         partitions = () if found is None else found.partitions
         unknown = (ErrorCode.UNKNOWN_TOPIC_ID if found is None and self._version >= _TOPIC_ID_FROM
                    else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -206,7 +206,7 @@ class FetchPass:
 
     def _error_of(self, asked: _Asked) -> ErrorCode:
         partition = asked.partition
-        if partition is None or self._services.cluster.partition(*partition.topic_partition) is not partition:
+        if partition is None or self._services.cluster.topics.partition(*partition.topic_partition) is not partition:
             return asked.unknown  # never there, or deleted while the request waited
         error_code = partition.check_leader(self._services.node_id, asked.current_leader_epoch)
         if error_code is not ErrorCode.NONE:

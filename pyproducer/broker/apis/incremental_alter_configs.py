@@ -96,7 +96,7 @@ def _alter_topic(services: Services, resource: Struct, *, validate_only: bool) -
     reason = topic_name_fault(name)
     if reason is not None:
         return _Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, reason)
-    topic = services.cluster.topic(name)
+    topic = services.cluster.topics.find(name)
     if topic is not None:
         defaults = {key: value_text(services.config.topic_default(key)) for key in LIST_CONFIG & TOPIC_CONFIG.keys()}
         altered = _altered(topic.config.overrides, resource, defaults)
@@ -105,7 +105,7 @@ def _alter_topic(services: Services, resource: Struct, *, validate_only: bool) -
         if validate_only:
             topic_config(altered, services.config)
             return None
-        if services.cluster.alter_topic_configs(name, altered):
+        if services.cluster.topic_life.alter_topic_configs(name, altered):
             return None
     return _Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
 
@@ -117,14 +117,14 @@ def _alter_broker(services: Services, resource: Struct, *, validate_only: bool) 
             f"Unexpected broker id, expected {services.node_id}, but received {name}" if name.lstrip("-").isdigit()
             else f"Broker id must be an integer, but it is: {name}"))
     defaults = {key: value_text(services.config.value(key)) for key in LIST_CONFIG & BROKER_CONFIG.keys()}
-    altered = _altered(services.cluster.broker_configs(name), resource, defaults)
+    altered = _altered(services.cluster.dynamic_configs.of(name), resource, defaults)
     if isinstance(altered, _Refusal):
         return altered
     try:
         if validate_only:
             BrokerConfig().alter(altered)
         else:
-            services.cluster.alter_broker_configs(name, altered)
+            services.cluster.dynamic_configs.alter_broker_configs(name, altered)
     except ConfigError as error:
         if error.why.startswith("Cannot update"):
             return _Refusal(ErrorCode.INVALID_REQUEST, error.why)

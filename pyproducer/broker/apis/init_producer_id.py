@@ -39,7 +39,7 @@ def handle(services: Services, request: Request) -> Answer:
     if (producer_id == NO_PRODUCER_ID) != (producer_epoch == NO_PRODUCER_EPOCH) or transactional_id == "":
         return error_response(request, ErrorCode.INVALID_REQUEST)
     if transactional_id is None:
-        return {"throttle_time_ms": 0, "error_code": 0, "producer_id": services.cluster.next_producer_id(),
+        return {"throttle_time_ms": 0, "error_code": 0, "producer_id": services.cluster.producer_ids.next_producer_id(),
                 "producer_epoch": 0}
     coordinator = services.cluster.transactions
     if not coordinator.is_valid_timeout(timeout_ms):

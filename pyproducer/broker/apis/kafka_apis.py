@@ -10,8 +10,7 @@ A new API is a file in apis/ and a line in HANDLERS; ApiVersions then advertises
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Mapping
 
 from pyproducer.broker.apis import (
     add_offsets_to_txn,
@@ -50,25 +49,18 @@ from pyproducer.broker.apis import (
     sync_group,
     txn_offset_commit,
 )
-from pyproducer.broker.apis.client_quotas import client_quotas
+from pyproducer.broker.apis.api_handler import ApiHandler
+from pyproducer.broker.apis.client_quotas import client_quotas, start_throttling
+from pyproducer.broker.apis.interference import Interference
 from pyproducer.broker.apis.services import Answer, Outcome, Services
 from pyproducer.broker.apis.unexpected import unexpected
 from pyproducer.broker.cluster.cluster_state import ClusterState
-from pyproducer.broker.control.api_version_overrides import AdvertisedApis
-from pyproducer.broker.control.faults import Faults, start_throttling
 from pyproducer.broker.network.request_channel import Request, RequestChannel
 from pyproducer.common.clock import Clock
 from pyproducer.common.error_codes import ErrorCode
-from pyproducer.protocol.apis import ApiKeys
+from pyproducer.protocol.apis import ApiKeys, VersionRange
 
 _logger = logging.getLogger(__name__)
-
-
-class ApiHandler(NamedTuple):
-    """How one API is answered, and how it says that something went wrong for the whole request."""
-
-    handle: Callable[[Services, Request], Answer]
-    error_response: Callable[[Request, ErrorCode], Answer]
 
 
 HANDLERS: dict[ApiKeys, ApiHandler] = {
@@ -114,38 +106,42 @@ HANDLERS: dict[ApiKeys, ApiHandler] = {
 
 
 class KafkaApis:
-    """Answers the requests of one broker."""
+    """Answers the requests of one broker.
 
-    def __init__(self, node_id: int, cluster: ClusterState, channel: RequestChannel, clock: Clock) -> None:
+    Args:
+        node_id: The broker.
+        cluster: What it shares with the others.
+        channel: Where responses go.
+        clock: The clocks.
+        interference: What stands between the requests and the APIs; None for nothing.
+    """
+
+    def __init__(self, node_id: int, cluster: ClusterState, channel: RequestChannel, clock: Clock,
+                 interference: Interference | None = None) -> None:
         self._channel = channel
-        self._node_id = node_id
         self._cluster = cluster
-        advertised = {int(api_key): api_key.advertised_range for api_key in HANDLERS
+        self._interference = interference
+        advertised: Mapping[int, VersionRange] = {int(api_key): api_key.advertised_range for api_key in HANDLERS
                       if api_key.advertised_range is not None}
         self.services = Services(
             node_id, cluster, cluster.config, clock, self.respond_later,
-            AdvertisedApis(node_id, advertised, cluster.api_versions), channel.responses.room_bytes)
-        self._fault_rules = cluster.fault_rules
-        self._faults = Faults(cluster.fault_rules, self.services, channel, cluster.timer, self._send)
+            advertised if interference is None else interference.advertised(advertised), channel.responses.room_bytes)
         self._quotas = client_quotas(cluster.config)
 
     def is_supported(self, api_key: ApiKeys, api_version: int) -> bool:
         """Whether requests of this API and version are answered; others close their connection."""
         first, last = api_key.broker_range
-        overrides = self._cluster.api_versions
         return api_key in HANDLERS and first <= api_version <= last and (
-            not overrides.is_active or overrides.allows(self._node_id, api_key, api_version))
+            self._interference is None or self._interference.supports(api_key, api_version))
 
     def handle(self, request: Request) -> None:
         """Run the API and answer; whatever it raises becomes an error response."""
         handler = HANDLERS[request.api_key]
-        if self._cluster.request_log is not None and request.story is None:
-            self._cluster.request_log.append(self._node_id, request)
         try:
-            if self._fault_rules.is_active or request.story is not None:
-                answer = self._faults.handle(handler, request)
-            else:
+            if self._interference is None:
                 answer = handler.handle(self.services, request)
+            else:
+                answer = self._interference.handle(handler, self.services, request)
             self.respond(request, answer)
         except Exception:
             _logger.exception("Error when handling request: clientId=%s, correlationId=%d, api=%s, version=%d",
@@ -168,8 +164,8 @@ class KafkaApis:
             if throttle_ms and answer is not Outcome.CLOSE_CONNECTION:
                 start_throttling(self._channel, self._cluster.timer, request, throttle_ms)
                 answer = answer if isinstance(answer, Outcome) else {**answer, "throttle_time_ms": throttle_ms}
-        if request.story is not None:
-            self._faults.respond(HANDLERS[request.api_key], request, answer)
+        if self._interference is not None and request.story is not None:
+            self._interference.respond(HANDLERS[request.api_key], request, answer, self._send)
         else:
             self._send(request, answer)
 

@@ -66,7 +66,7 @@ def handle(services: Services, request: Request) -> Answer:
         answers = topics.setdefault(topic["name"], [])
         is_denied = not services.authorize_topic(request, AclOperation.DESCRIBE, topic["name"])
         for asked in topic["partitions"]:
-            partition = services.cluster.partition(topic["name"], asked["partition_index"])
+            partition = services.cluster.topics.partition(topic["name"], asked["partition_index"])
             timestamp: int = asked["timestamp"]
             error_code, found = ErrorCode.NONE, _NOTHING
             key = topic["name"], asked["partition_index"]

@@ -21,9 +21,9 @@ from typing import Any
 from pyproducer.broker.apis.services import Answer, Services
 from pyproducer.broker.apis.unexpected import unexpected
 from pyproducer.broker.cluster.authorizer import CLUSTER_NAME, AclOperation, ResourceType
-from pyproducer.broker.cluster.cluster_state import TopicState
 from pyproducer.broker.cluster.partition import NO_LEADER, Partition
 from pyproducer.broker.cluster.topic_name import INTERNAL_TOPICS
+from pyproducer.broker.cluster.topic_table import TopicState
 from pyproducer.broker.network.request_channel import Request
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.common.topic_name import topic_name_fault
@@ -66,7 +66,7 @@ def handle(services: Services, request: Request) -> Answer:
         "brokers": [{"node_id": node_id, "host": end_point.host, "port": end_point.port, "rack": rack}
                     for node_id, (end_point, rack) in sorted(end_points.items())],
         "cluster_id": cluster.cluster_id,
-        "controller_id": cluster.controller_id,
+        "controller_id": cluster.brokers.controller_id,
         "topics": topics,
         "error_code": 0,
     }
@@ -85,7 +85,7 @@ def error_response(request: Request, error_code: ErrorCode) -> Answer:
 
 
 def _by_id(services: Services, request: Request, topic_id: uuid.UUID) -> dict[str, Any]:
-    topic = services.cluster.topic_by_id(topic_id)
+    topic = services.cluster.topics.find_by_id(topic_id)
     if topic is not None and not services.authorize_topic(request, AclOperation.DESCRIBE, topic.name):
         return _error(ErrorCode.TOPIC_AUTHORIZATION_FAILED, None, topic_id)
     return _error(ErrorCode.UNKNOWN_TOPIC_ID, None, topic_id) if topic is None else _topic(services, topic)
@@ -95,7 +95,7 @@ def _by_name(services: Services, request: Request, name: str, *, may_create: boo
     cluster = services.cluster
     if not services.authorize_topic(request, AclOperation.DESCRIBE, name):
         return _error(ErrorCode.TOPIC_AUTHORIZATION_FAILED, name)
-    topic = cluster.topic(name)
+    topic = cluster.topics.find(name)
     if topic is not None:
         return _topic(services, topic)
     if topic_name_fault(name) is not None:
@@ -106,7 +106,8 @@ def _by_name(services: Services, request: Request, name: str, *, may_create: boo
             or services.authorize_topic(request, AclOperation.CREATE, name)):
         return _error(ErrorCode.TOPIC_AUTHORIZATION_FAILED, name)
     # None: another handler was faster.
-    topic = cluster.create_topic(name, services.config.number("num.partitions"), {}) or cluster.topic(name)
+    topic = cluster.topic_life.create_topic(name, services.config.number("num.partitions"), {}) or (
+        cluster.topics.find(name))
     return _error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name) if topic is None else _topic(services, topic)
 
 

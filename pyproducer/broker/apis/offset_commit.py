@@ -47,7 +47,7 @@ def handle(services: Services, request: Request) -> Answer:
             answer: dict[str, Any] = {"partition_index": index, "error_code": ErrorCode.NONE}
             if not is_allowed:
                 answer["error_code"] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-            elif services.cluster.partition(topic["name"], index) is None:
+            elif services.cluster.topics.partition(topic["name"], index) is None:
                 answer["error_code"] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             elif len(metadata) > longest_bytes:
                 answer["error_code"] = ErrorCode.OFFSET_METADATA_TOO_LARGE

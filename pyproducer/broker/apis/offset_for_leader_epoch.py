@@ -54,7 +54,7 @@ def _answer(services: Services, request: Request, topic: str, asked: Struct) -> 
 
 
 def _end_offset(services: Services, topic: str, asked: Struct) -> dict[str, Any]:
-    partition = services.cluster.partition(topic, asked["partition"])
+    partition = services.cluster.topics.partition(topic, asked["partition"])
     if partition is None:
         return _partition(asked, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, _NOTHING)
     error_code = partition.check_leader(services.node_id, asked["current_leader_epoch"])

@@ -69,8 +69,8 @@ def _append_all(services: Services, request: Request, data: Struct, guard: Appen
         asked = _each_once(asked, version)
     for topic_data in asked:
         topic = _topic_key(topic_data, version)
-        found = services.cluster.topic_by_id(topic_data["topic_id"]) if version >= _TOPIC_ID_FROM else (
-            services.cluster.topic(topic_data["name"]))
+        found = services.cluster.topics.find_by_id(topic_data["topic_id"]) if version >= _TOPIC_ID_FROM else (
+            services.cluster.topics.find(topic_data["name"]))
         partitions: tuple[Partition, ...] = _NOTHING if found is None else found.partitions
         name: str | None = topic_data["name"] if version < _TOPIC_ID_FROM else None if found is None else found.name
         is_denied = name is not None and not services.authorize_topic(request, AclOperation.WRITE, name)
@@ -128,9 +128,9 @@ def _append(services: Services, request: Request, partition: Partition, records:
     try:
         fault = None if guard is None else guard.check_batch(partition, records)
         result = fault or partition.append(records, produce_version=request.header.api_version,
-                                           timestamp_ms=timestamp_ms, allowance=allowance, lie=(
+                                           timestamp_ms=timestamp_ms, allowance=allowance, appender=(
                                                None if request.story is None
-                                               else request.story.lie_of(*partition.topic_partition)))
+                                               else request.story.appender_of(*partition.topic_partition)))
     except Exception as error:  # the others of the request may be stored already
         return _error(index, unexpected(request, partition.topic_partition, error))
     log_start_offset = partition.log.log_start_offset

@@ -12,6 +12,7 @@ from collections.abc import Hashable, Iterable
 from typing import Any, Generic, TypeVar
 
 from pyproducer.broker.cluster.timer import Timer, TimerTask
+from pyproducer.common.cluster import TopicPartition
 
 K = TypeVar("K", bound=Hashable)
 
@@ -115,3 +116,7 @@ class DelayedOperationPurgatory(Generic[K]):
                     operations.pop(operation, None)
                     if not operations:
                         del self._watched[key]
+
+
+DelayedFetches = DelayedOperationPurgatory[TopicPartition]
+"""The fetches that wait for something to read, by the partitions that they would read from."""

@@ -2,7 +2,7 @@
 
 Old are segments, what producer ids wrote last, committed offsets and transactional ids.
 
-Road:    cluster state -> [log manager] -> log -> retention, compaction; group and transaction coordinator
+Road:    topic table -> [log manager] -> log -> retention, compaction; group and transaction coordinator
 Thread:  one of its own, which sleeps between its rounds; tests call `run_retention` and `run_compaction` themselves.
 Source:  Java LogManager.cleanupLogs, LogCleaner; UnifiedLog.removeExpiredProducers, GroupCoordinatorShard.
          cleanupGroupMetadata, TransactionStateManager.removeExpiredTransactionalIds (4.1), on one thread.
@@ -15,13 +15,14 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
+from pyproducer.broker.cluster.config import BrokerConfig
+from pyproducer.broker.cluster.coordinator.group.coordinator import GroupCoordinator
+from pyproducer.broker.cluster.coordinator.transaction.coordinator import TransactionCoordinator
+from pyproducer.broker.cluster.topic_table import TopicTable
 from pyproducer.broker.storage.compaction import compact
 from pyproducer.broker.storage.log import Log
-
-if TYPE_CHECKING:
-    from pyproducer.broker.cluster.cluster_state import ClusterState
+from pyproducer.common.clock import Clock
 
 _logger = logging.getLogger(__name__)
 
@@ -36,10 +37,23 @@ class _Task:
 
 
 class LogManager:
-    """Looks after the logs of a cluster."""
+    """Looks after the logs of a cluster.
 
-    def __init__(self, cluster: ClusterState) -> None:
-        self._cluster = cluster
+    Args:
+        config: How often.
+        clock: The clocks.
+        topics: Whose logs.
+        group_coordinator: Has offsets that expire.
+        transactions: Has transactional ids that expire.
+    """
+
+    def __init__(self, config: BrokerConfig, clock: Clock, topics: TopicTable, group_coordinator: GroupCoordinator,
+                 transactions: TransactionCoordinator) -> None:
+        self._config = config
+        self._clock = clock
+        self._topics = topics
+        self._group_coordinator = group_coordinator
+        self._transactions = transactions
         self._stop_requested = threading.Event()
         self._thread = threading.Thread(target=self._run, name="kafka-log-manager", daemon=True)
 
@@ -75,12 +89,12 @@ class LogManager:
         Args:
             timestamp_ms: The wall clock.
         """
-        expiration_ms = self._cluster.config.number("producer.id.expiration.ms")
+        expiration_ms = self._config.number("producer.id.expiration.ms")
         return self._for_each_log(lambda log: log.remove_expired_producers(timestamp_ms, expiration_ms))
 
     def _for_each_log(self, step: Callable[[Log], int]) -> int:
         total = 0
-        for topic in list(self._cluster.topics.values()):
+        for topic in list(self._topics.values()):
             for partition in topic.partitions:
                 if self._stop_requested.is_set():
                     return total
@@ -92,12 +106,12 @@ class LogManager:
         return total
 
     def _run(self) -> None:
-        config, clock = self._cluster.config, self._cluster.clock
+        config, clock = self._config, self._clock
         tasks = [_Task(run, config.number(interval), clock.now_ms()) for run, interval in (
             (self.run_retention, "log.retention.check.interval.ms"),
             (self.run_producer_expiration, "producer.id.expiration.check.interval.ms"),
-            (self._cluster.group_coordinator.expire_offsets, "offsets.retention.check.interval.ms"),
-            (self._cluster.transactions.expire_ids, "transaction.remove.expired.transaction.cleanup.interval.ms"))]
+            (self._group_coordinator.expire_offsets, "offsets.retention.check.interval.ms"),
+            (self._transactions.expire_ids, "transaction.remove.expired.transaction.cleanup.interval.ms"))]
         if config.switch("log.cleaner.enable"):
             tasks.append(_Task(self.run_compaction, config.number("log.cleaner.backoff.ms"), clock.now_ms()))
         while True:

@@ -7,16 +7,15 @@ Source:  Java kafka.cluster.Partition (4.1), with one replica: what is appended 
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from pyproducer.broker.cluster.topic_config import TopicConfig
-from pyproducer.broker.control import fault_lies
-from pyproducer.broker.control.fault_lies import KeptBack
 from pyproducer.broker.storage.batch_header import recompressed
 from pyproducer.broker.storage.log import AppendResult, Log
 from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.common.errors import CorruptRecordError
+from pyproducer.record.batch_reader import RecordBatch
 from pyproducer.record.expansion import Allowance, ExpansionBusyError
 from pyproducer.record.layout import LOG_APPEND_TIME, Buffer
 from pyproducer.record.validation import BatchFault, validate_batch
@@ -31,6 +30,14 @@ class Leadership(NamedTuple):
     leader_epoch: int
 
 
+class Appender(Protocol):
+    """Appends a checked batch in a way of its own, in place of the log; only faults do."""
+
+    def __call__(self, partition: Partition, batch: RecordBatch,
+                 log_append_time_ms: int | None, /) -> AppendResult | BatchFault:
+        """Return what the producer is told."""
+
+
 class Partition:
     """A partition of a topic."""
 
@@ -40,7 +47,7 @@ class Partition:
         self.last_leader_id = leadership.leader_id  # who keeps it while nobody leads
         self.log = log
         self.config = config
-        self.kept_back: KeptBack | None = None  # a batch that a fault swaps with the next one
+        self.next_appender: Appender | None = None  # of the next batch, whoever sends it: a fault swaps the two
 
     def check_leader(self, node_id: int, current_leader_epoch: int) -> ErrorCode:
         """Return NONE when this node leads and the client's epoch (-1: it has none) is the current one."""
@@ -51,7 +58,7 @@ class Partition:
         return ErrorCode.NONE if leader_id == node_id else ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     def append(self, records: Buffer | None, *, produce_version: int, timestamp_ms: int,
-               allowance: Allowance | None = None, lie: str | None = None) -> AppendResult | BatchFault:
+               allowance: Allowance | None = None, appender: Appender | None = None) -> AppendResult | BatchFault:
         """Check the one batch that a Produce request has for this partition, and append it.
 
         Args:
@@ -59,7 +66,7 @@ class Partition:
             produce_version: Version of the request.
             timestamp_ms: The broker's wall clock: for LogAppendTime and for the range of CreateTime.
             allowance: What the compressed batches of the request may still hold.
-            lie: What is to go wrong without anybody noticing; see fault_lies.py.
+            appender: Appends it in place of the log.
         """
         config = self.config
         rules = config.rules
@@ -78,6 +85,7 @@ class Partition:
                 return BatchFault(ErrorCode.MESSAGE_TOO_LARGE, f"recompressed, the record batch has {batch.size_bytes} "
                                                                f"bytes, more than {rules.max_message_bytes}")
         log_append_time_ms = timestamp_ms if rules.timestamp_type == LOG_APPEND_TIME else None
-        if lie is not None or self.kept_back is not None:
-            return fault_lies.append(self, batch, lie, log_append_time_ms)
+        appender = appender or self.next_appender
+        if appender is not None:
+            return appender(self, batch, log_append_time_ms)
         return self.log.append(batch, leader_epoch=self.leadership.leader_epoch, log_append_time_ms=log_append_time_ms)

@@ -11,9 +11,11 @@ import logging
 from collections.abc import Sequence
 
 from pyproducer.broker.apis.kafka_apis import KafkaApis
-from pyproducer.broker.cluster.cluster_state import BrokerInfo, ClusterState
+from pyproducer.broker.cluster.cluster_state import ClusterState
 from pyproducer.broker.cluster.config import BrokerConfig
 from pyproducer.broker.cluster.listener import EndPoint, advertised_end_points
+from pyproducer.broker.cluster.living_brokers import BrokerInfo
+from pyproducer.broker.control.scripted import Scripted, ScriptedBroker
 from pyproducer.broker.network.handler_pool import KafkaRequestHandlerPool
 from pyproducer.broker.network.processor import ApiGate
 from pyproducer.broker.network.request_channel import RequestChannel, ResponseMemory
@@ -28,6 +30,7 @@ class BrokerServer:
     Args:
         node_id: Its id.
         cluster: What it shares with the others.
+        scripted: What tests want of it.
         end_points: Its listeners.
         config: Its settings; None for the cluster's.
         port_offset: What is added to the ports of advertised.listeners, which are the first broker's.
@@ -36,7 +39,7 @@ class BrokerServer:
         ConfigError: A listener cannot be opened.
     """
 
-    def __init__(self, node_id: int, cluster: ClusterState, end_points: Sequence[EndPoint],
+    def __init__(self, node_id: int, cluster: ClusterState, scripted: Scripted, end_points: Sequence[EndPoint],
                  config: BrokerConfig | None = None, port_offset: int = 0) -> None:
         self.node_id = node_id
         self._port_offset = port_offset
@@ -44,7 +47,8 @@ class BrokerServer:
         self._config = config = config or cluster.config
         self.channel = RequestChannel(config.number("queued.max.requests"), ResponseMemory(
             config.number("queued.max.response.bytes"), config.number("num.io.threads")))
-        self.apis = KafkaApis(node_id, cluster, self.channel, cluster.clock)
+        self.apis = KafkaApis(node_id, cluster, self.channel, cluster.clock,
+                              ScriptedBroker(node_id, scripted, cluster, self.channel))
         self.socket_server = SocketServer(node_id, end_points, config, self.channel, ApiGate(self.apis.is_supported),
                                           cluster.clock)
         self._handlers = KafkaRequestHandlerPool(config.number("num.io.threads"), node_id, self.channel,
@@ -64,7 +68,7 @@ class BrokerServer:
 
     def start(self) -> None:
         """Make the broker known to the cluster and serve."""
-        self._cluster.register_broker(BrokerInfo(self.node_id, self.advertised,
+        self._cluster.brokers.register(BrokerInfo(self.node_id, self.advertised,
                                                  self._config.optional_text("broker.rack")))
         self._handlers.start()
         self.socket_server.start()

@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from pyproducer.broker.control.fault_control import Faults, api_id_of
-from pyproducer.broker.control.observations import ConnectionInfo, LoggedRequest
+from pyproducer.broker.control.observations import LoggedRequest
+from pyproducer.broker.network.socket_server import ConnectionInfo
 from pyproducer.protocol.apis import ApiKeys
 
 

@@ -12,7 +12,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from pyproducer.broker.control.in_process import InProcessCluster
-from pyproducer.broker.control.observations import ConnectionInfo, LoggedRequest, RequestLog
+from pyproducer.broker.control.observations import LoggedRequest, RequestLog
+from pyproducer.broker.network.socket_server import ConnectionInfo
 from pyproducer.common.errors import IllegalStateError
 
 _Cluster = InProcessCluster
@@ -28,21 +29,21 @@ def run_command(cluster: InProcessCluster, command: str, arguments: Mapping[str,
 
 
 def _set_api_versions(cluster: _Cluster, versions: str | Mapping[str, Any] | None, node_id: int | None) -> None:
-    cluster.state.api_versions.set(
+    cluster.scripted.api_versions.set(
         versions if versions is None or isinstance(versions, str) else
         {int(api_id): None if found is None else (found[0], found[1]) for api_id, found in versions.items()}, node_id)
 
 
 def _log_requests(cluster: _Cluster, is_on: bool) -> None:
-    state = cluster.state
+    scripted = cluster.scripted
     if not is_on:
-        state.request_log = None
-    elif state.request_log is None:
-        state.request_log = RequestLog()
+        scripted.request_log = None
+    elif scripted.request_log is None:
+        scripted.request_log = RequestLog()
 
 
 def _request_log(cluster: _Cluster) -> RequestLog:
-    log = cluster.state.request_log
+    log = cluster.scripted.request_log
     if log is None:
         raise IllegalStateError("Requests are not logged: EmbeddedBroker(log_requests=True)")
     return log
@@ -71,12 +72,12 @@ def _nodes(cluster: _Cluster) -> list[int]:
 
 
 def _leader_of(cluster: _Cluster, topic: str, partition: int) -> list[int] | None:
-    found = cluster.state.partition(topic, partition)
+    found = cluster.state.topics.partition(topic, partition)
     return None if found is None else list(found.leadership)
 
 
 def _set_fault_seed(cluster: _Cluster, seed: int) -> None:
-    cluster.state.fault_rules.seed = seed
+    cluster.scripted.fault_rules.seed = seed
 
 
 _COMMANDS: dict[str, Callable[..., Any]] = {
@@ -96,10 +97,10 @@ _COMMANDS: dict[str, Callable[..., Any]] = {
     "clear_requests": _clear_requests,
     "connections": _connections,
     "resize_processors": _resize_processors,
-    "fault_seed": lambda cluster: cluster.state.fault_rules.seed,
+    "fault_seed": lambda cluster: cluster.scripted.fault_rules.seed,
     "set_fault_seed": _set_fault_seed,
-    "fault_add": lambda cluster, **arguments: cluster.state.fault_rules.add(**arguments),
-    "fault_action": lambda cluster, **arguments: cluster.state.fault_rules.add_action(**arguments),
-    "fault_remove": lambda cluster, **arguments: cluster.state.fault_rules.remove(**arguments),
-    "fault_count": lambda cluster, **arguments: cluster.state.fault_rules.count(**arguments),
+    "fault_add": lambda cluster, **arguments: cluster.scripted.fault_rules.add(**arguments),
+    "fault_action": lambda cluster, **arguments: cluster.scripted.fault_rules.add_action(**arguments),
+    "fault_remove": lambda cluster, **arguments: cluster.scripted.fault_rules.remove(**arguments),
+    "fault_count": lambda cluster, **arguments: cluster.scripted.fault_rules.count(**arguments),
 }

@@ -16,16 +16,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pyproducer.broker.control.fault_rules import AFTER_APPLY, BEFORE_APPLY
+from pyproducer.broker.network.request_channel import Request
 from pyproducer.common.errors import ConfigError, KafkaTimeoutError
 from pyproducer.protocol.apis import ApiKeys
 
-if TYPE_CHECKING:
-    from pyproducer.broker.network.request_channel import Request
-
-    Ask = Callable[..., Any]
+Ask = Callable[..., Any]
+"""Runs a command in the cluster, by its name and arguments."""
 
 _POLL_S = 0.005
 

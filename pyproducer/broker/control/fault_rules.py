@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
 
-from pyproducer.broker.control.fault_lies import LIES
+from pyproducer.broker.cluster.partition import Appender
+from pyproducer.broker.cluster.topic_table import TopicTable
+from pyproducer.broker.control.fault_lies import LIES, appender_of
+from pyproducer.broker.network.request_channel import Request
 from pyproducer.common.errors import ConfigError
 from pyproducer.protocol.apis import ApiKeys
-
-if TYPE_CHECKING:
-    from pyproducer.broker.cluster.cluster_state import ClusterState
-    from pyproducer.broker.network.request_channel import Request
 
 BEFORE_APPLY = "before_apply"
 AFTER_APPLY = "after_apply"
@@ -58,17 +57,17 @@ class Filter(NamedTuple):
     topic: str | None
     partition: int | None
 
-    def matches_topic(self, cluster: ClusterState, topic: Mapping[str, Any]) -> bool:
+    def matches_topic(self, topics: TopicTable, topic: Mapping[str, Any]) -> bool:
         """Return whether an entry of a request or response, with a name or an id, is of the topic."""
         if self.topic is None:
             return True
         name = topic.get("name", topic.get("topic"))
         if name is None and topic.get("topic_id") is not None:
-            found = cluster.topic_by_id(topic["topic_id"])
+            found = topics.find_by_id(topic["topic_id"])
             name = None if found is None else found.name
         return bool(name == self.topic)
 
-    def matches(self, cluster: ClusterState, api_key: ApiKeys, body: Mapping[str, Any]) -> bool:
+    def matches(self, topics: TopicTable, api_key: ApiKeys, body: Mapping[str, Any]) -> bool:
         """Return whether a request mentions the topic and partition; where the API has none, a filter never fits."""
         if self.topic is None and self.partition is None:
             return True
@@ -76,7 +75,7 @@ class Filter(NamedTuple):
         if shape is None:
             return self.partition is None and self.topic in set(_names(body))
         for topic in body.get(shape.topics) or ():
-            if self.matches_topic(cluster, topic) and (
+            if self.matches_topic(topics, topic) and (
                     self.partition is None or shape.partitions is None
                     or any(entry[shape.partition_key] == self.partition for entry in topic[shape.partitions])):
                 return True
@@ -117,12 +116,12 @@ class FaultRule:
         """Whether it may still happen."""
         return bool(self.actions) and (self.times is None or self.count < self.times)
 
-    def matches(self, cluster: ClusterState, node_id: int, request: Request) -> bool:
+    def matches(self, topics: TopicTable, node_id: int, request: Request) -> bool:
         """Return whether this request is meant."""
         return ((self.api_key is None or self.api_key is request.api_key)
                 and (self.node_id is None or self.node_id == node_id)
                 and (self.client_id is None or self.client_id == request.header.client_id)
-                and self.filter.matches(cluster, request.api_key, request.data))
+                and self.filter.matches(topics, request.api_key, request.data))
 
 
 class Story:
@@ -142,12 +141,11 @@ class Story:
                 return action
         return None
 
-
-    def lie_of(self, topic: str, partition: int) -> str | None:
-        """Return the lie about a partition of the request, or None."""
+    def appender_of(self, topic: str, partition: int) -> Appender | None:
+        """Return how a batch for a partition is appended while there is a lie about it, or None."""
         if self.filter.topic not in (None, topic) or self.filter.partition not in (None, partition):
             return None
-        return next((action.kind for action in self.actions if action.kind in LIES), None)
+        return next((appender_of(action.kind) for action in self.actions if action.kind in LIES), None)
 
 
 class FaultRules:
@@ -229,11 +227,11 @@ class FaultRules:
         rule = self._rules.get(rule_id)
         return 0 if rule is None else rule.count
 
-    def choose(self, cluster: ClusterState, node_id: int, request: Request) -> Story | None:
+    def choose(self, topics: TopicTable, node_id: int, request: Request) -> Story | None:
         """Return what goes wrong with a request, and count it."""
         with self._lock:
             for rule in self._rules.values():
-                if rule.is_open and rule.matches(cluster, node_id, request) and (
+                if rule.is_open and rule.matches(topics, node_id, request) and (
                         rule.probability == 1 or rule.rng.random() < rule.probability):
                     rule.count += 1
                     story = Story(rule)
@@ -246,9 +244,6 @@ class FaultRules:
 
     def _rng(self, rule_id: int) -> random.Random:
         return random.Random(self._seed * 1_000_003 + rule_id)
-
-
-Call = Callable[["Request"], Any]
 
 
 def _names(value: Any) -> Iterator[str]:

@@ -14,10 +14,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from pyproducer.broker.apis.api_handler import ApiHandler
+from pyproducer.broker.apis.client_quotas import start_throttling
 from pyproducer.broker.apis.services import Answer, Outcome, Services
 from pyproducer.broker.cluster.timer import Timer
+from pyproducer.broker.cluster.topic_table import TopicTable
 from pyproducer.broker.control.fault_rules import (
     AFTER_APPLY,
     BEFORE_APPLY,
@@ -28,11 +31,9 @@ from pyproducer.broker.control.fault_rules import (
     Story,
 )
 from pyproducer.broker.network.request_channel import (
-    EndThrottlingResponse,
     Request,
     RequestChannel,
     SendResponse,
-    StartThrottlingResponse,
     TornResponse,
 )
 from pyproducer.common.error_codes import ErrorCode
@@ -40,9 +41,6 @@ from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.header import build_response
 from pyproducer.protocol.request import AbstractRequest
 from pyproducer.protocol.schema import Struct
-
-if TYPE_CHECKING:
-    from pyproducer.broker.apis.kafka_apis import ApiHandler
 
 _logger = logging.getLogger(__name__)
 # Errors of a whole Fetch; all others belong to partitions.
@@ -59,27 +57,27 @@ class Faults:
 
     Args:
         rules: The cluster's.
-        services: The broker's.
+        node_id: The broker.
+        topics: The cluster's, for requests that name a topic by its id.
         channel: Where responses go.
         timer: For delays.
-        send: Sends an answer as it is.
     """
 
-    def __init__(self, rules: FaultRules, services: Services, channel: RequestChannel, timer: Timer,
-                 send: Callable[[Request, Answer], None]) -> None:
+    def __init__(self, rules: FaultRules, node_id: int, topics: TopicTable, channel: RequestChannel,
+                 timer: Timer) -> None:
         self._rules = rules
-        self._services = services
+        self._node_id = node_id
+        self._topics = topics
         self._channel = channel
         self._timer = timer
-        self._send_plain = send
 
-    def handle(self, handler: ApiHandler, request: Request) -> Answer:
+    def handle(self, handler: ApiHandler, services: Services, request: Request) -> Answer:
         """Run the handler, or what a rule says in its place."""
         story: Story | None = request.story
         if story is None:
-            story = self._rules.choose(self._services.cluster, self._services.node_id, request)
+            story = self._rules.choose(self._topics, self._node_id, request)
             if story is None:
-                return handler.handle(self._services, request)
+                return handler.handle(services, request)
             request.story = story
             _logger.info("Fault %s for %s %d of %s", [action.kind for action in story.actions],
                          request.api_key.title, request.header.correlation_id, request.context.connection_id)
@@ -98,7 +96,7 @@ class Faults:
                 return answer
         error = story.find("error", BEFORE_APPLY)
         if error is None:
-            return handler.handle(self._services, request)
+            return handler.handle(services, request)
         split = self._split(story, request)
         if split is None or split.rest is None:
             return self._error_answer(handler, request, request.any_body, error)
@@ -107,10 +105,18 @@ class Faults:
             return answer
         story.error_topics = answer[SHAPES[request.api_key].answer_topics]
         request.any_body = split.rest
-        return handler.handle(self._services, request)
+        return handler.handle(services, request)
 
-    def respond(self, handler: ApiHandler, request: Request, answer: Answer) -> None:
-        """Send an answer, with what is to go wrong after the request took effect."""
+    def respond(self, handler: ApiHandler, request: Request, answer: Answer,
+                send: Callable[[Request, Answer], None]) -> None:
+        """Send an answer, with what is to go wrong after the request took effect.
+
+        Args:
+            handler: The API's.
+            request: It has a story.
+            answer: What the handler said.
+            send: Sends an answer as it is.
+        """
         story: Story = request.story
         if answer is Outcome.LATER:
             return
@@ -122,14 +128,15 @@ class Faults:
             return
         delay = story.find("delay", AFTER_APPLY)
         if delay is None:
-            self._send(request, story, answer)
+            self._send(request, story, answer, send)
         else:
             final = answer
-            self._timer.schedule(delay.arguments["delay_ms"], lambda: self._send(request, story, final))
+            self._timer.schedule(delay.arguments["delay_ms"], lambda: self._send(request, story, final, send))
 
     # ---- the last step
 
-    def _send(self, request: Request, story: Story, answer: Answer) -> None:
+    def _send(self, request: Request, story: Story, answer: Answer,
+              send_plain: Callable[[Request, Answer], None]) -> None:
         throttle = story.find("throttle")
         if throttle is not None and answer is not Outcome.CLOSE_CONNECTION:
             throttle_ms = throttle.arguments["throttle_ms"]
@@ -139,7 +146,7 @@ class Faults:
         truncate = story.find("truncate")
         wrong_id = story.find("wrong_correlation_id")
         if isinstance(answer, Outcome) or (truncate is None and wrong_id is None):
-            self._send_plain(request, answer)
+            send_plain(request, answer)
             return
         context = request.context
         correlation_id = context.header.correlation_id
@@ -167,7 +174,7 @@ class Faults:
         data = request.data
         affected, rest = [], []
         for topic in data[shape.topics] or ():
-            if not story.filter.matches_topic(self._services.cluster, topic):
+            if not story.filter.matches_topic(self._topics, topic):
                 rest.append(topic)
             elif shape.partitions is None or story.filter.partition is None:
                 affected.append(topic)
@@ -217,7 +224,7 @@ class Faults:
         """Take what the story is about out of an answer."""
         kept: list[Mapping[str, Any]] = []
         for topic in topics:
-            if not story.filter.matches_topic(self._services.cluster, topic):
+            if not story.filter.matches_topic(self._topics, topic):
                 kept.append(topic)
             elif shape.answer_partitions is not None and story.filter.partition is not None:
                 others = [entry for entry in topic[shape.answer_partitions]
@@ -225,12 +232,6 @@ class Faults:
                 if others:
                     kept.append({**topic, shape.answer_partitions: others})
         return kept
-
-
-def start_throttling(channel: RequestChannel, timer: Timer, request: Request, throttle_ms: int) -> None:
-    """Keep a connection muted for a time from now on; the response goes out meanwhile (KIP-219)."""
-    channel.send_response(StartThrottlingResponse(request))
-    timer.schedule(throttle_ms, lambda: channel.send_response(EndThrottlingResponse(request)))
 
 
 def _with(struct: Struct, field: str, value: object) -> Struct:

@@ -21,6 +21,7 @@ from pyproducer.broker.control.broker_server import BrokerServer
 from pyproducer.broker.control.broker_view import TopicSize
 from pyproducer.broker.control.nodes import Nodes
 from pyproducer.broker.control.observations import RequestLog
+from pyproducer.broker.control.scripted import Scripted
 from pyproducer.broker.storage.descriptors import raise_descriptor_limit
 from pyproducer.common.clock import SystemClock
 from pyproducer.common.errors import ConfigError, IllegalStateError
@@ -90,6 +91,7 @@ class InProcessCluster:
             if reason is not None or partition_count < 1:
                 raise ConfigError("topics", {name: partition_count}, reason or "there must be at least one partition")
         self.data_dir: Path | None = None
+        self.scripted = Scripted()  # another one for each start
         self._state: ClusterState | None = None
         self._nodes: Nodes | None = None
 
@@ -106,10 +108,11 @@ class InProcessCluster:
         try:
             self._state = ClusterState(self.data_dir, self._config, SystemClock(), node_ids=tuple(self._listeners))
             self._state.start()
+            self.scripted = Scripted()
             if self._options.log_requests:
-                self._state.request_log = RequestLog()
+                self.scripted.request_log = RequestLog()
             self._create_topics(self._state)
-            self._nodes = Nodes(self._state, self._listeners, self._node_configs, self._port_offsets)
+            self._nodes = Nodes(self._state, self.scripted, self._listeners, self._node_configs, self._port_offsets)
             self._nodes.start_all()
         except BaseException:
             self.stop()
@@ -181,7 +184,7 @@ class InProcessCluster:
         reason = topic_name_fault(name)
         if reason is not None or partition_count < 1:
             raise ConfigError("topic", name, reason or f"{partition_count} partitions; there must be at least one")
-        return self.state.create_topic(name, partition_count, configs) is not None
+        return self.state.topic_life.create_topic(name, partition_count, configs) is not None
 
     def topics(self) -> dict[str, int]:
         """Return all topics with their number of partitions."""
@@ -196,15 +199,15 @@ class InProcessCluster:
 
     def log_end_offsets(self, topic: str) -> dict[int, int]:
         """Return the offset of the next record of each partition; empty when there is no such topic."""
-        found = self.state.topic(topic)
+        found = self.state.topics.find(topic)
         partitions = () if found is None else found.partitions
         return {partition.topic_partition.partition: partition.log.log_end_offset for partition in partitions}
 
     def _create_topics(self, state: ClusterState) -> None:
         for name, partition_count in self._options.topics.items():
-            existing = state.topic(name)
+            existing = state.topics.find(name)
             if existing is None:
-                state.create_topic(name, partition_count, {})
+                state.topic_life.create_topic(name, partition_count, {})
             elif len(existing.partitions) != partition_count:
                 raise ConfigError("topics", {name: partition_count},
                                   f"the data directory has it with {len(existing.partitions)} partitions")

@@ -24,6 +24,7 @@ from pyproducer.broker.cluster.coordinator.internal_topics import (
 from pyproducer.broker.cluster.listener import EndPoint, advertised_end_points
 from pyproducer.broker.cluster.partition import NO_LEADER
 from pyproducer.broker.control.broker_server import BrokerServer
+from pyproducer.broker.control.scripted import Scripted
 from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.errors import ConfigError, IllegalStateError
 
@@ -35,14 +36,16 @@ class Nodes:
 
     Args:
         state: What the brokers share.
+        scripted: What tests want of them.
         listeners: Node to its listeners; a port 0 becomes the port that was found at the first start.
         configs: Node to its settings.
         port_offsets: Node to what is added to the ports of advertised.listeners.
     """
 
-    def __init__(self, state: ClusterState, listeners: Mapping[int, Sequence[EndPoint]],
+    def __init__(self, state: ClusterState, scripted: Scripted, listeners: Mapping[int, Sequence[EndPoint]],
                  configs: Mapping[int, BrokerConfig], port_offsets: Mapping[int, int] | None = None) -> None:
         self._state = state
+        self._scripted = scripted
         self._listeners = {node_id: list(end_points) for node_id, end_points in listeners.items()}
         self._configs = configs
         self._port_offsets = port_offsets or {}
@@ -98,7 +101,7 @@ class Nodes:
             if node_id in self._servers:
                 raise IllegalStateError(f"Node {node_id} is running already")
             self._start(node_id)
-            self._state.change_leaders(dict.fromkeys(self._led_by(node_id), node_id))
+            self._state.leaders.change_leaders(dict.fromkeys(self._led_by(node_id), node_id))
 
     def stop(self, node_id: int, *, move_leaders: bool, kill: bool) -> None:
         """Stop a running node.
@@ -119,9 +122,9 @@ class Nodes:
             others = sorted(set(self._servers) - {node_id})
             if move_leaders and not others:
                 raise IllegalStateError(f"Node {node_id} is the last one: no other can lead")
-            self._state.unregister_broker(node_id)
+            self._state.brokers.unregister(node_id)
             led = self._led_by(node_id)
-            self._state.change_leaders({
+            self._state.leaders.change_leaders({
                 topic_partition: others[number % len(others)] if move_leaders else node_id
                 for number, topic_partition in enumerate(led)})
             server = self._servers.pop(node_id)
@@ -140,7 +143,8 @@ class Nodes:
         with self._lock:
             if node_id is not None:
                 self._ensure_known(node_id)
-            self._state.change_leaders({TopicPartition(topic, index): NO_LEADER if node_id is None else node_id})
+            self._state.leaders.change_leaders({
+                TopicPartition(topic, index): NO_LEADER if node_id is None else node_id})
 
     def move_coordinator(self, key: str, node_id: int | None, key_type: str) -> None:
         """Make a node coordinate a group or a transactional id, and with it all that live in the same partition.
@@ -162,8 +166,8 @@ class Nodes:
     # ---- under the lock
 
     def _start(self, node_id: int) -> None:
-        server = BrokerServer(node_id, self._state, self._listeners[node_id], self._configs[node_id],
-                              self._port_offsets.get(node_id, 0))
+        server = BrokerServer(node_id, self._state, self._scripted, self._listeners[node_id],
+                              self._configs[node_id], self._port_offsets.get(node_id, 0))
         self._release(node_id)
         self._servers[node_id] = server
         found = server.end_points

@@ -1,6 +1,6 @@
-"""What a test may look at afterwards: the requests that came, and the connections that are open.
+"""What a test may look at afterwards: the requests that came.
 
-Road:    KafkaApis -> [request log] -> broker.requests(); processors -> broker.connections()
+Road:    KafkaApis -> [request log] -> broker.requests()
 Thread:  any; appending to a bounded deque is atomic.
 Source:  ours.
 """
@@ -35,18 +35,6 @@ class LoggedRequest(NamedTuple):
     principal: str
     size_bytes: int
     body: dict[str, Any]
-
-
-class ConnectionInfo(NamedTuple):
-    """One open connection; `mute_state` is the name of Kafka's ChannelMuteState."""
-
-    node_id: int
-    listener_name: str
-    processor_id: int
-    connection_id: str
-    remote_address: str
-    principal: str
-    mute_state: str
 
 
 class RequestLog:

@@ -14,16 +14,13 @@ import weakref
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from pyproducer.protocol.buffer import Buffer, ByteReader
 from pyproducer.protocol.header import RequestHeader, build_response
 from pyproducer.protocol.request import AbstractRequest
 from pyproducer.protocol.request_context import RequestContext
 from pyproducer.protocol.schema import Struct
-
-if TYPE_CHECKING:
-    from pyproducer.broker.network.processor import Processor
 
 T = TypeVar("T", bound=AbstractRequest)
 _NO_LIMIT = 1 << 62
@@ -55,7 +52,7 @@ class Request:
         self._reader = reader
         self.size_bytes = size_bytes
         self.start_ms = start_ms
-        self.story: Any = None  # the fault that was scripted for this request, once it is chosen; faults.py owns it
+        self.story: Any = None  # what an Interference has chosen for this request; whoever chose it owns it
 
     @property
     def header(self) -> RequestHeader:
@@ -84,7 +81,7 @@ class Request:
 
     @property
     def any_body(self) -> AbstractRequest:
-        """The body, whatever it is; faults.py replaces it when a request is to be handled in part."""
+        """The body, whatever it is; a fault replaces it when a request is to be handled in part."""
         if self._body is None:
             raise TypeError("The request's body has not been read")
         return self._body
@@ -186,6 +183,21 @@ class ResponseMemory:
         weakref.finalize(response, self._freed.append, size_bytes).atexit = False
 
 
+class ResponseQueue(Protocol):
+    """A processor, as the way back to it is known here."""
+
+    @property
+    def processor_id(self) -> int:
+        """Unique in the broker."""
+
+    @property
+    def response_queue_size(self) -> int:
+        """How many responses wait to be taken up."""
+
+    def enqueue_response(self, response: Response) -> None:
+        """Queue a response and wake the thread."""
+
+
 class ShutdownRequest:
     """Ends the handler that receives it."""
 
@@ -209,11 +221,11 @@ class RequestChannel:
         self._not_full = threading.Condition()  # guards _waiting and _closed
         self._waiting = 0
         self._closed = False
-        self._processors: dict[int, Processor] = {}
+        self._processors: dict[int, ResponseQueue] = {}
 
     # ---- processors
 
-    def add_processor(self, processor: Processor) -> None:
+    def add_processor(self, processor: ResponseQueue) -> None:
         """Make a processor reachable for responses."""
         self._processors = {**self._processors, processor.processor_id: processor}
 

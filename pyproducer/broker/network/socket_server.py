@@ -10,10 +10,10 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from pyproducer.broker.cluster.config import BrokerConfig
 from pyproducer.broker.cluster.listener import EndPoint
-from pyproducer.broker.control.observations import ConnectionInfo
 from pyproducer.broker.network.acceptor import Acceptor, open_server_socket
 from pyproducer.broker.network.connection_quotas import connection_quotas
 from pyproducer.broker.network.processor import ApiGate, Processor
@@ -23,6 +23,18 @@ from pyproducer.common.clock import Clock
 from pyproducer.common.errors import ConfigError
 from pyproducer.network.channel_builder import ChannelBuilder, PlaintextChannelBuilder, SslChannelBuilder
 from pyproducer.network.ssl_context import build_server_ssl_context
+
+
+class ConnectionInfo(NamedTuple):
+    """One open connection; `mute_state` is the name of Kafka's ChannelMuteState."""
+
+    node_id: int
+    listener_name: str
+    processor_id: int
+    connection_id: str
+    remote_address: str
+    principal: str
+    mute_state: str
 
 
 class SocketServer:

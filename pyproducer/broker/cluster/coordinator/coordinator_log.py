@@ -8,8 +8,9 @@ Source:  Java CoordinatorPartitionWriter, CoordinatorLoaderImpl, TransactionStat
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
+from pyproducer.broker.cluster.delayed_operation import DelayedFetches
+from pyproducer.broker.cluster.partition import Partition
 from pyproducer.broker.storage.log import AppendResult
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.record.batch_reader import RecordBatch, read_batches
@@ -17,23 +18,19 @@ from pyproducer.record.batch_writer import build_batch
 from pyproducer.record.layout import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from pyproducer.record.validation import BatchFault
 
-if TYPE_CHECKING:
-    from pyproducer.broker.cluster.cluster_state import ClusterState
-    from pyproducer.broker.cluster.partition import Partition
-
 KeyValue = tuple[bytes, "bytes | None"]
 """A record's key and value; None deletes what was under the key."""
 
 _READ_BYTES = 1 << 20
 
 
-def append_batch(cluster: ClusterState, partition: Partition, records: Sequence[KeyValue], *, timestamp_ms: int,
-                 producer_id: int = NO_PRODUCER_ID, producer_epoch: int = NO_PRODUCER_EPOCH,
+def append_batch(delayed_fetches: DelayedFetches, partition: Partition, records: Sequence[KeyValue], *,
+                 timestamp_ms: int, producer_id: int = NO_PRODUCER_ID, producer_epoch: int = NO_PRODUCER_EPOCH,
                  ) -> AppendResult | BatchFault:
     """Append records as one batch, and wake who waits for them.
 
     Args:
-        cluster: Whose fetches to wake.
+        delayed_fetches: Those to wake.
         partition: Of an internal topic.
         records: At least one.
         timestamp_ms: The wall clock.
@@ -48,14 +45,15 @@ def append_batch(cluster: ClusterState, partition: Partition, records: Sequence[
                         producer_epoch=producer_epoch, is_transactional=is_transactional)
     result = partition.log.append(RecordBatch(batch), leader_epoch=partition.leadership.leader_epoch)
     if isinstance(result, AppendResult):
-        cluster.delayed_fetches.check_and_complete(partition.topic_partition)
+        delayed_fetches.check_and_complete(partition.topic_partition)
     return result
 
 
-def append_records(cluster: ClusterState, partition: Partition, records: Sequence[KeyValue], *, timestamp_ms: int,
-                   producer_id: int = NO_PRODUCER_ID, producer_epoch: int = NO_PRODUCER_EPOCH) -> ErrorCode:
+def append_records(delayed_fetches: DelayedFetches, partition: Partition, records: Sequence[KeyValue], *,
+                   timestamp_ms: int, producer_id: int = NO_PRODUCER_ID,
+                   producer_epoch: int = NO_PRODUCER_EPOCH) -> ErrorCode:
     """Do as `append_batch`; return only NONE, or the code with which the log refused."""
-    result = append_batch(cluster, partition, records, timestamp_ms=timestamp_ms, producer_id=producer_id,
+    result = append_batch(delayed_fetches, partition, records, timestamp_ms=timestamp_ms, producer_id=producer_id,
                           producer_epoch=producer_epoch)
     return ErrorCode.NONE if isinstance(result, AppendResult) else result.error_code
 

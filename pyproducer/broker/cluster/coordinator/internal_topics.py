@@ -1,6 +1,6 @@
 """The topics in which coordinators keep their state: made on first use, compacted, closed to clients.
 
-Road:    FindCoordinator -> [internal topics] -> cluster state
+Road:    FindCoordinator -> [internal topics] -> topic life
 Thread:  any; the creation of a topic is started once.
 Source:  Java AutoTopicCreationManager, GroupCoordinatorService.groupMetadataTopicConfigs,
          TransactionStateManager.transactionStateTopicConfigs (4.1).
@@ -11,15 +11,15 @@ Source:  Java AutoTopicCreationManager, GroupCoordinatorService.groupMetadataTop
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
 
+from pyproducer.broker.cluster.config import BrokerConfig
 from pyproducer.broker.cluster.coordinator.partition_for import partition_for
+from pyproducer.broker.cluster.living_brokers import LivingBrokers
+from pyproducer.broker.cluster.partition import Partition
+from pyproducer.broker.cluster.timer import Timer
+from pyproducer.broker.cluster.topic_life import TopicLife
+from pyproducer.broker.cluster.topic_table import TopicState, TopicTable
 from pyproducer.common.error_codes import ErrorCode
-
-if TYPE_CHECKING:
-    from pyproducer.broker.cluster.cluster_state import ClusterState, TopicState
-    from pyproducer.broker.cluster.config import BrokerConfig
-    from pyproducer.broker.cluster.partition import Partition
 
 GROUP_METADATA_TOPIC_NAME = "__consumer_offsets"
 TRANSACTION_STATE_TOPIC_NAME = "__transaction_state"
@@ -36,10 +36,23 @@ def internal_topic_configs(name: str, config: BrokerConfig) -> dict[str, str | N
 
 
 class InternalTopics:
-    """Makes the internal topics of a cluster."""
+    """Makes the internal topics of a cluster.
 
-    def __init__(self, cluster: ClusterState) -> None:
-        self._cluster = cluster
+    Args:
+        config: How many partitions and replicas they have.
+        timer: For `internal.topic.creation.delay.ms`.
+        topics: Where they are found.
+        brokers: There must be as many as replicas.
+        topic_life: Makes them.
+    """
+
+    def __init__(self, config: BrokerConfig, timer: Timer, topics: TopicTable, brokers: LivingBrokers,
+                 topic_life: TopicLife) -> None:
+        self._config = config
+        self._timer = timer
+        self._topics = topics
+        self._brokers = brokers
+        self._topic_life = topic_life
         self._lock = threading.Lock()  # guards _ordered
         self._ordered: set[str] = set()  # topics whose creation waits for its time
 
@@ -49,20 +62,19 @@ class InternalTopics:
         Args:
             name: GROUP_METADATA_TOPIC_NAME or TRANSACTION_STATE_TOPIC_NAME.
         """
-        cluster = self._cluster
-        topic = cluster.topic(name)
+        topic = self._topics.find(name)
         if topic is not None:
             return topic
         prefix, _ = _ROWS[name]
-        if cluster.config.number(f"{prefix}.replication.factor") > len(cluster.brokers):
+        if self._config.number(f"{prefix}.replication.factor") > len(self._brokers):
             return None
-        delay_ms = cluster.config.number("internal.topic.creation.delay.ms")
+        delay_ms = self._config.number("internal.topic.creation.delay.ms")
         if not delay_ms:
             return self._create(name)
         with self._lock:
             if name not in self._ordered:
                 self._ordered.add(name)
-                cluster.timer.schedule(delay_ms, lambda: self._create_ordered(name))
+                self._timer.schedule(delay_ms, lambda: self._create_ordered(name))
         return None
 
     def _create_ordered(self, name: str) -> None:
@@ -71,21 +83,25 @@ class InternalTopics:
             self._ordered.discard(name)
 
     def _create(self, name: str) -> TopicState | None:
-        config = self._cluster.config
         count = self.partition_count(name)
         # None: another thread was faster.
-        return self._cluster.create_topic(name, count, internal_topic_configs(name, config)) or (
-            self._cluster.topic(name))
+        return self._topic_life.create_topic(name, count, internal_topic_configs(name, self._config)) or (
+            self._topics.find(name))
 
     def partition_count(self, name: str) -> int:
         """Return how many partitions an internal topic has, or will have."""
-        topic = self._cluster.topic(name)
-        return self._cluster.config.number(f"{_ROWS[name][0]}.num.partitions") if topic is None else (
+        topic = self._topics.find(name)
+        return self._config.number(f"{_ROWS[name][0]}.num.partitions") if topic is None else (
             len(topic.partitions))
+
+    def partitions(self, name: str) -> tuple[Partition, ...]:
+        """Return all partitions of an internal topic; none when there is no topic."""
+        topic = self._topics.find(name)
+        return () if topic is None else topic.partitions
 
     def partition_of(self, name: str, key: str) -> Partition | None:
         """Return the partition that keeps the state of a group or a transactional id; None when there is no topic."""
-        return self._cluster.partition(name, partition_for(key, self.partition_count(name)))
+        return self._topics.partition(name, partition_for(key, self.partition_count(name)))
 
     def check_coordinator(self, name: str, key: str, node_id: int) -> ErrorCode:
         """Return NONE when `node_id` coordinates `key`, else NOT_COORDINATOR: what every API of a coordinator asks."""

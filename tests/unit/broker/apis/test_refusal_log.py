@@ -18,7 +18,7 @@ from tests.unit.broker.apis.stage import ApiStage
 @pytest.fixture
 def stage(tmp_path: Path) -> Iterator[ApiStage]:
     made = ApiStage(tmp_path)
-    made.state.create_topic("orders", 1, {})
+    made.state.topic_life.create_topic("orders", 1, {})
     yield made
     made.close()
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from pyproducer.broker.cluster.cluster_state import BrokerInfo
 from pyproducer.broker.cluster.config import BrokerConfig
 from pyproducer.broker.cluster.listener import EndPoint, advertised_end_points, parse_listeners
+from pyproducer.broker.cluster.living_brokers import BrokerInfo
 from pyproducer.broker.control.in_process import ClusterOptions, InProcessCluster
 from pyproducer.common.errors import ConfigError
 from pyproducer.protocol.apis import ApiKeys
@@ -66,7 +66,7 @@ def stage(tmp_path: Path) -> Iterator[ApiStage]:
 
 def told(stage: ApiStage) -> list[tuple[str, int]]:
     """Return the address that each API tells a client of."""
-    stage.state.create_topic("orders", 1, {})
+    stage.state.topic_life.create_topic("orders", 1, {})
     metadata: Any = stage.ask(ApiKeys.METADATA, 9, metadata_body("orders"))["brokers"][0]
     cluster: Any = stage.ask(ApiKeys.DESCRIBE_CLUSTER, 1, {"include_cluster_authorized_operations": False})[
         "brokers"][0]
@@ -80,7 +80,7 @@ def test_client_when_the_broker_listens_on_all_addresses_then_it_is_told_the_one
         stage: ApiStage, host: str, expected: str) -> None:
     """It was told 0.0.0.0, which is its own machine: no container and no second machine could use the broker."""
     stage.connection_id = "10.1.2.3:9092-10.9.9.9:5000-0-0"
-    stage.state.register_broker(BrokerInfo(1, {"PLAINTEXT": EndPoint("PLAINTEXT", "PLAINTEXT", host, 9092)}, None))
+    stage.state.brokers.register(BrokerInfo(1, {"PLAINTEXT": EndPoint("PLAINTEXT", "PLAINTEXT", host, 9092)}, None))
     assert told(stage) == [(expected, 9092)] * 3
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pyproducer.broker.cluster.cluster_state import BrokerInfo, ClusterState
+from pyproducer.broker.cluster.cluster_state import ClusterState
 from pyproducer.broker.cluster.config import BrokerConfig
 from pyproducer.broker.cluster.coordinator.group.member import (
     JoinAnswer,
@@ -22,6 +22,7 @@ from pyproducer.broker.cluster.coordinator.internal_topics import (
     GROUP_METADATA_TOPIC_NAME,
     TRANSACTION_STATE_TOPIC_NAME,
 )
+from pyproducer.broker.cluster.living_brokers import BrokerInfo
 from pyproducer.broker.storage.log import AppendResult
 from pyproducer.common.clock import SystemClock
 from pyproducer.common.cluster import TopicPartition
@@ -47,13 +48,13 @@ class Stage:
         self.clock = ManualClock()
         self._data_dir = data_dir
         self.state = self._open()
-        self.state.create_topic("orders", 1, {})
+        self.state.topic_life.create_topic("orders", 1, {})
         for name in (GROUP_METADATA_TOPIC_NAME, TRANSACTION_STATE_TOPIC_NAME):
             assert self.state.internal_topics.get_or_create(name) is not None
 
     def _open(self) -> ClusterState:
         state = ClusterState(self._data_dir, BrokerConfig(SETTINGS), self.clock)
-        state.register_broker(BrokerInfo(1, {}, None))
+        state.brokers.register(BrokerInfo(1, {}, None))
         state.start()
         return state
 

@@ -82,7 +82,7 @@ def test_topic_when_it_says_nothing_then_the_defaults_are_kafkas() -> None:
     ("compact, delete", "compact,delete"), ("delete,compact", "delete,compact"), ("compact", "compact"), ("", "")])
 def test_cleanup_policy_when_it_is_a_list_then_it_is_read_as_one(stage: ApiStage, text: str, shown: str) -> None:
     assert create(stage, {"cleanup.policy": text}) == (0, None)
-    topic = stage.state.topic("orders")
+    topic = stage.state.topics.find("orders")
     assert topic is not None
     assert topic.config.overrides == {"cleanup.policy": shown}
     assert (topic.config.log.is_compacted, topic.config.log.is_deleted) == ("compact" in text, "delete" in text)

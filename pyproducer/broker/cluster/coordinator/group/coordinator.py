@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from pyproducer.broker.cluster.config import BrokerConfig
 from pyproducer.broker.cluster.coordinator.coordinator_log import KeyValue, append_batch, read_log
 from pyproducer.broker.cluster.coordinator.group.classic_group import ClassicGroup
 from pyproducer.broker.cluster.coordinator.group.group_records import (
@@ -40,18 +41,17 @@ from pyproducer.broker.cluster.coordinator.group.member import (
 )
 from pyproducer.broker.cluster.coordinator.group.offsets import CommittedOffset, GroupOffsets, Offsets
 from pyproducer.broker.cluster.coordinator.group.state import GroupState
-from pyproducer.broker.cluster.coordinator.internal_topics import GROUP_METADATA_TOPIC_NAME
+from pyproducer.broker.cluster.coordinator.internal_topics import GROUP_METADATA_TOPIC_NAME, InternalTopics
 from pyproducer.broker.cluster.coordinator.partition_for import partition_for
+from pyproducer.broker.cluster.delayed_operation import DelayedFetches
+from pyproducer.broker.cluster.timer import Timer, TimerTask
 from pyproducer.broker.storage.log import AppendResult
+from pyproducer.common.clock import Clock
 from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.record.batch_reader import RecordBatch
 from pyproducer.record.control import ControlRecordType, parse_control_record
 from pyproducer.record.layout import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
-
-if TYPE_CHECKING:
-    from pyproducer.broker.cluster.cluster_state import ClusterState
-    from pyproducer.broker.cluster.timer import TimerTask
 
 _Answers = Sequence[Callable[[], None]]
 
@@ -78,12 +78,23 @@ class GroupView(NamedTuple):
 
 
 class GroupCoordinator:
-    """Speaks for all groups."""
+    """Speaks for all groups.
 
-    def __init__(self, cluster: ClusterState) -> None:
-        self._cluster = cluster
-        self._clock = cluster.clock
-        config = cluster.config
+    Args:
+        config: Bounds of sessions and groups, retention of offsets.
+        clock: The clocks.
+        timer: For members that say nothing any more.
+        internal_topics: Has the log of groups and offsets.
+        delayed_fetches: Those that read this log are woken.
+    """
+
+    def __init__(self, config: BrokerConfig, clock: Clock, timer: Timer, internal_topics: InternalTopics,
+                 delayed_fetches: DelayedFetches) -> None:
+        self._config = config
+        self._clock = clock
+        self._timer = timer
+        self._internal_topics = internal_topics
+        self._delayed_fetches = delayed_fetches
         self._limits = GroupLimits(config.number("group.initial.rebalance.delay.ms"), config.number("group.max.size"))
         self._session_bounds_ms = (config.number("group.min.session.timeout.ms"),
                                    config.number("group.max.session.timeout.ms"))
@@ -94,7 +105,7 @@ class GroupCoordinator:
 
     def check(self, group_id: str, node_id: int) -> ErrorCode:
         """Return NONE when this broker speaks for the group, else NOT_COORDINATOR."""
-        return self._cluster.internal_topics.check_coordinator(GROUP_METADATA_TOPIC_NAME, group_id, node_id)
+        return self._internal_topics.check_coordinator(GROUP_METADATA_TOPIC_NAME, group_id, node_id)
 
     # ---- membership
 
@@ -247,7 +258,7 @@ class GroupCoordinator:
         Args:
             timestamp_ms: The wall clock.
         """
-        retention_ms = self._cluster.config.number("offsets.retention.minutes") * 60_000
+        retention_ms = self._config.number("offsets.retention.minutes") * 60_000
         count = 0
         with self._lock:
             for group in list(self._groups.values()):
@@ -278,14 +289,11 @@ class GroupCoordinator:
 
     def load(self) -> None:
         """Read __consumer_offsets: what groups and offsets there were. Before anybody asks."""
-        topic = self._cluster.topic(GROUP_METADATA_TOPIC_NAME)
-        if topic is None:
-            return
-        count = len(topic.partitions)
+        partitions = self._internal_topics.partitions(GROUP_METADATA_TOPIC_NAME)
         with self._lock:
-            for index, partition in enumerate(topic.partitions):
+            for index, partition in enumerate(partitions):
                 for batch in read_log(partition):
-                    self._replay(batch, index, count)
+                    self._replay(batch, index, len(partitions))
             for group in self._groups.values():
                 step = GroupStep(group, self._limits, self._clock.now_ms())
                 step.rejoin_all()
@@ -343,7 +351,7 @@ class GroupCoordinator:
             if task.deadline_ms <= deadline_ms:  # it comes early, and sets the next alarm then
                 return
             task.cancel()
-        self._timer_tasks[group.group_id] = self._cluster.timer.schedule(
+        self._timer_tasks[group.group_id] = self._timer.schedule(
             max(deadline_ms - self._clock.now_ms(), 1), lambda: self._on_time(group))
 
     def _on_time(self, group: ClassicGroup) -> None:
@@ -377,10 +385,10 @@ class GroupCoordinator:
 
     def _append(self, group_id: str, records: list[KeyValue], producer_id: int = NO_PRODUCER_ID,
                 producer_epoch: int = NO_PRODUCER_EPOCH) -> AppendResult | ErrorCode:
-        partition = self._cluster.internal_topics.partition_of(GROUP_METADATA_TOPIC_NAME, group_id)
+        partition = self._internal_topics.partition_of(GROUP_METADATA_TOPIC_NAME, group_id)
         if partition is None:
             return ErrorCode.NOT_COORDINATOR
-        result = append_batch(self._cluster, partition, records, timestamp_ms=self._clock.timestamp_ms(),
+        result = append_batch(self._delayed_fetches, partition, records, timestamp_ms=self._clock.timestamp_ms(),
                               producer_id=producer_id, producer_epoch=producer_epoch)
         return result if isinstance(result, AppendResult) else result.error_code
 

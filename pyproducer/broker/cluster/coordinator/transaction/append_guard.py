@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from pyproducer.broker.cluster.coordinator.transaction.coordinator import TransactionCoordinator
+from pyproducer.broker.cluster.partition import Partition
 from pyproducer.broker.storage.batch_header import read_header
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.record.layout import HEADER_SIZE_BYTES, TRANSACTIONAL_MASK, Buffer
@@ -22,8 +23,6 @@ from pyproducer.record.validation import BatchFault
 
 if TYPE_CHECKING:
     from typing_extensions import Self
-
-    from pyproducer.broker.cluster.partition import Partition
 
 # Produce versions: from here on the client knows TRANSACTION_ABORTABLE; from here on partitions need not be added.
 _ABORTABLE_FROM = 11

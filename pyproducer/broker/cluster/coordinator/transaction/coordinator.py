@@ -19,11 +19,12 @@ import logging
 import threading
 from collections.abc import Collection
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from pyproducer.broker.cluster.config import BrokerConfig
 from pyproducer.broker.cluster.coordinator.coordinator_log import append_records, read_log
-from pyproducer.broker.cluster.coordinator.internal_topics import TRANSACTION_STATE_TOPIC_NAME
-from pyproducer.broker.cluster.coordinator.transaction.markers import write_markers
+from pyproducer.broker.cluster.coordinator.internal_topics import TRANSACTION_STATE_TOPIC_NAME, InternalTopics
+from pyproducer.broker.cluster.coordinator.transaction.markers import MarkerWriter
 from pyproducer.broker.cluster.coordinator.transaction.metadata import TransactionMetadata
 from pyproducer.broker.cluster.coordinator.transaction.state import EXPIRABLE, TransactionState, Verdict
 from pyproducer.broker.cluster.coordinator.transaction.transaction_records import (
@@ -32,14 +33,15 @@ from pyproducer.broker.cluster.coordinator.transaction.transaction_records impor
     transaction_record,
     transaction_tombstone,
 )
+from pyproducer.broker.cluster.delayed_operation import DelayedFetches
+from pyproducer.broker.cluster.living_brokers import LivingBrokers
+from pyproducer.broker.cluster.partition import Partition
+from pyproducer.broker.cluster.producer_ids import ProducerIds
+from pyproducer.broker.cluster.timer import Timer, TimerTask
+from pyproducer.common.clock import Clock
 from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.record.layout import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
-
-if TYPE_CHECKING:
-    from pyproducer.broker.cluster.cluster_state import ClusterState
-    from pyproducer.broker.cluster.partition import Partition
-    from pyproducer.broker.cluster.timer import TimerTask
 
 _logger = logging.getLogger(__name__)
 # How soon markers are tried again for partitions without a living leader; a leader is back within moments or seconds.
@@ -70,25 +72,44 @@ class _Entry:
 
 
 class TransactionCoordinator:
-    """Speaks for all transactional ids."""
+    """Speaks for all transactional ids.
 
-    def __init__(self, cluster: ClusterState) -> None:
-        self._cluster = cluster
-        self._clock = cluster.clock
-        self.transaction_version = cluster.config.number("transaction.version")
-        self._max_timeout_ms = cluster.config.number("transaction.max.timeout.ms")
-        self._marker_delay_ms = cluster.config.number("transaction.marker.delay.ms")
+    Args:
+        config: Times, and the version of transactions.
+        clock: The clocks.
+        timer: For transactions that are open too long, and markers that must wait.
+        internal_topics: Has the log of transactional ids.
+        brokers: One of them must live to speak for an id.
+        delayed_fetches: Those that read this log are woken.
+        producer_ids: Where fresh ids come from.
+        markers: Writes the ends of transactions.
+    """
+
+    def __init__(self, config: BrokerConfig, clock: Clock, timer: Timer, internal_topics: InternalTopics,
+                 brokers: LivingBrokers, delayed_fetches: DelayedFetches, producer_ids: ProducerIds,
+                 markers: MarkerWriter) -> None:
+        self._config = config
+        self._clock = clock
+        self._timer = timer
+        self._internal_topics = internal_topics
+        self._brokers = brokers
+        self._delayed_fetches = delayed_fetches
+        self._producer_ids = producer_ids
+        self._markers = markers
+        self.transaction_version = config.number("transaction.version")
+        self._max_timeout_ms = config.number("transaction.max.timeout.ms")
+        self._marker_delay_ms = config.number("transaction.marker.delay.ms")
         self._lock = threading.Lock()  # guards _entries
         self._entries: dict[str, _Entry] = {}
 
     def check(self, transactional_id: str, node_id: int) -> ErrorCode:
         """Return NONE when this broker speaks for the id, else NOT_COORDINATOR."""
-        return self._cluster.internal_topics.check_coordinator(TRANSACTION_STATE_TOPIC_NAME, transactional_id, node_id)
+        return self._internal_topics.check_coordinator(TRANSACTION_STATE_TOPIC_NAME, transactional_id, node_id)
 
     def check_available(self, transactional_id: str) -> ErrorCode:
         """Return NONE when some living broker speaks for the id: what another broker asks before it relies on it."""
         partition = self._partition_of(transactional_id)
-        if partition is None or partition.leadership.leader_id not in self._cluster.brokers:
+        if partition is None or partition.leadership.leader_id not in self._brokers:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         return ErrorCode.NONE
 
@@ -111,7 +132,7 @@ class TransactionCoordinator:
                 entry = self._entries.get(transactional_id)
                 if entry is None:
                     entry = self._entries[transactional_id] = _Entry(TransactionMetadata(
-                        transactional_id, self._cluster.next_producer_id(), timeout_ms=timeout_ms))
+                        transactional_id, self._producer_ids.next_producer_id(), timeout_ms=timeout_ms))
             with entry.lock:
                 if self._entries.get(transactional_id) is entry:  # else it expired before we had the lock
                     return self._initialize(entry, timeout_ms, expected)
@@ -128,7 +149,7 @@ class TransactionCoordinator:
             # Also when all is done: the producer asks again, and gets an epoch of its own.
             return ProducerAnswer(ErrorCode.CONCURRENT_TRANSACTIONS if error_code is ErrorCode.NONE else error_code)
         fresh = metadata.initialized(timeout_ms, expected, now_ms=now_ms,
-                                     new_producer_id=self._cluster.next_producer_id)
+                                     new_producer_id=self._producer_ids.next_producer_id)
         error_code = fresh if isinstance(fresh, ErrorCode) else self._save(entry, fresh)
         if error_code is not ErrorCode.NONE:
             return ProducerAnswer(error_code)
@@ -199,7 +220,7 @@ class TransactionCoordinator:
                 return ProducerAnswer(ErrorCode.NONE, metadata.producer_id, metadata.producer_epoch)
             prepared = metadata.ending(commit=commit, client_transaction_version=client_transaction_version,
                                        now_ms=self._clock.timestamp_ms(),
-                                       new_producer_id=self._cluster.next_producer_id)
+                                       new_producer_id=self._producer_ids.next_producer_id)
             error_code = self._end(entry, prepared)
             if error_code is not ErrorCode.NONE:
                 return ProducerAnswer(error_code)
@@ -224,7 +245,7 @@ class TransactionCoordinator:
         Args:
             timestamp_ms: The wall clock.
         """
-        oldest_ms = timestamp_ms - self._cluster.config.number("transactional.id.expiration.ms")
+        oldest_ms = timestamp_ms - self._config.number("transactional.id.expiration.ms")
         with self._lock:
             entries = list(self._entries.items())
         return sum(self._expire(transactional_id, entry, oldest_ms) for transactional_id, entry in entries)
@@ -234,7 +255,7 @@ class TransactionCoordinator:
             metadata = entry.metadata
             partition = self._partition_of(transactional_id)
             if (metadata.state not in EXPIRABLE or metadata.last_update_timestamp_ms > oldest_ms or partition is None
-                    or append_records(self._cluster, partition, [transaction_tombstone(transactional_id)],
+                    or append_records(self._delayed_fetches, partition, [transaction_tombstone(transactional_id)],
                                       timestamp_ms=self._clock.timestamp_ms()) is not ErrorCode.NONE):
                 return False
             # Who has found the entry before, and gets its lock now, is a producer that nobody knows.
@@ -247,11 +268,8 @@ class TransactionCoordinator:
 
     def load(self) -> None:
         """Read __transaction_state, and go on with what was under way. Before anybody asks."""
-        topic = self._cluster.topic(TRANSACTION_STATE_TOPIC_NAME)
-        if topic is None:
-            return
         found: dict[str, TransactionMetadata] = {}
-        for partition in topic.partitions:
+        for partition in self._internal_topics.partitions(TRANSACTION_STATE_TOPIC_NAME):
             for batch in read_log(partition):
                 for record in batch:
                     transactional_id = None if record.key is None else parse_transactional_id(record.key)
@@ -274,7 +292,7 @@ class TransactionCoordinator:
     # ---- parts, under the id's lock
 
     def _partition_of(self, transactional_id: str) -> Partition | None:
-        return self._cluster.internal_topics.partition_of(TRANSACTION_STATE_TOPIC_NAME, transactional_id)
+        return self._internal_topics.partition_of(TRANSACTION_STATE_TOPIC_NAME, transactional_id)
 
     def _save(self, entry: _Entry, metadata: TransactionMetadata) -> ErrorCode:
         """Write a change, then make it; on failure nothing has changed."""
@@ -283,7 +301,8 @@ class TransactionCoordinator:
             return ErrorCode.NOT_COORDINATOR
         record = transaction_record(metadata, transaction_version=self.transaction_version)
         try:
-            error_code = append_records(self._cluster, partition, [record], timestamp_ms=self._clock.timestamp_ms())
+            error_code = append_records(self._delayed_fetches, partition, [record],
+                                        timestamp_ms=self._clock.timestamp_ms())
         except OSError:
             _logger.exception("Error while writing the transaction %s", metadata.transactional_id)
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -307,7 +326,7 @@ class TransactionCoordinator:
         return ErrorCode.NONE
 
     def _schedule_markers(self, entry: _Entry, delay_ms: int) -> None:
-        self._cluster.timer.schedule(delay_ms, lambda: self._write_markers(entry))
+        self._timer.schedule(delay_ms, lambda: self._write_markers(entry))
 
     def _write_markers(self, entry: _Entry) -> None:
         """Write the markers that can be; with the last of them the transaction is complete."""
@@ -317,8 +336,8 @@ class TransactionCoordinator:
             if not metadata.is_ending or partition is None:
                 return
             try:
-                entry.unmarked = write_markers(self._cluster, metadata, entry.unmarked,
-                                               coordinator_epoch=partition.leadership.leader_epoch)
+                entry.unmarked = self._markers.write(metadata, entry.unmarked,
+                                                     coordinator_epoch=partition.leadership.leader_epoch)
             except OSError:  # the disk is full or gone; a marker that was written already may be written again
                 _logger.exception("Error while writing markers of the transaction %s", metadata.transactional_id)
                 self._schedule_markers(entry, _MARKER_RETRY_MS)
@@ -330,7 +349,7 @@ class TransactionCoordinator:
     def _schedule_timeout(self, entry: _Entry) -> None:
         metadata = entry.metadata
         left_ms = metadata.start_timestamp_ms + metadata.timeout_ms - self._clock.timestamp_ms()
-        entry.timeout_task = self._cluster.timer.schedule(
+        entry.timeout_task = self._timer.schedule(
             max(left_ms, 0), lambda: self._on_timeout(entry, metadata.start_timestamp_ms))
 
     def _on_timeout(self, entry: _Entry, start_timestamp_ms: int) -> None:
@@ -344,5 +363,5 @@ class TransactionCoordinator:
             error_code = self._end(entry, metadata.fenced(transaction_version=self.transaction_version,
                                                           now_ms=self._clock.timestamp_ms()))
             if error_code is not ErrorCode.NONE:
-                self._cluster.timer.schedule(
+                self._timer.schedule(
                     _MARKER_RETRY_MS, lambda: self._on_timeout(entry, start_timestamp_ms))

@@ -11,11 +11,12 @@ import pytest
 
 from pyproducer.broker.apis import produce
 from pyproducer.broker.apis.services import Services
-from pyproducer.broker.cluster.cluster_state import BrokerInfo, ClusterState
+from pyproducer.broker.cluster.cluster_state import ClusterState
 from pyproducer.broker.cluster.config import BrokerConfig
 from pyproducer.broker.cluster.coordinator.internal_topics import TRANSACTION_STATE_TOPIC_NAME
 from pyproducer.broker.cluster.coordinator.transaction.append_guard import AppendGuard
 from pyproducer.broker.cluster.coordinator.transaction.coordinator import ProducerAnswer
+from pyproducer.broker.cluster.living_brokers import BrokerInfo
 from pyproducer.broker.cluster.partition import Partition
 from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.error_codes import ErrorCode
@@ -38,8 +39,8 @@ class Shop:
     def __init__(self, state: ClusterState, clock: ManualClock) -> None:
         self.state = state
         self.clock = clock
-        state.register_broker(BrokerInfo(1, {}, None))
-        state.create_topic(ORDERS.topic, 1, {})
+        state.brokers.register(BrokerInfo(1, {}, None))
+        state.topic_life.create_topic(ORDERS.topic, 1, {})
         assert state.internal_topics.get_or_create(TRANSACTION_STATE_TOPIC_NAME) is not None
         self.services = Services(1, state, state.config, clock, lambda _request, _answer: None, {})
         code, self.producer_id, self.producer_epoch = state.transactions.initialize(SHOP, 60_000, None)
@@ -47,7 +48,7 @@ class Shop:
 
     @property
     def partition(self) -> Partition:
-        partition = self.state.partition(*ORDERS)
+        partition = self.state.topics.partition(*ORDERS)
         assert partition is not None
         return partition
 

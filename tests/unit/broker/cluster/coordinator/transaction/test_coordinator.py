@@ -91,7 +91,7 @@ def test_end_when_a_topic_of_the_transaction_was_deleted_then_it_needs_no_marker
         open_shop: Callable[..., LateShop]) -> None:
     shop = open_shop()
     assert shop.produce(IMPLICIT_ADD) == 0
-    shop.state.delete_topic(ORDERS.topic)
+    shop.state.topic_life.delete_topic(ORDERS.topic)
     assert shop.end(IMPLICIT_ADD).error_code is ErrorCode.NONE
     assert shop.transaction_state is TransactionState.COMPLETE_COMMIT
 
