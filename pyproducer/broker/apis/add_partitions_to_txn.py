@@ -1,9 +1,10 @@
 """AddPartitionsToTxn 0-5: take partitions into a transaction before anything is written to them.
 
 Does:    all partitions or none: with an internal topic (29) or an unknown partition (3) among them the others are
-         answered 55; 90, before version 2 47, for an old epoch; 49 for another producer; 51 while the transaction
-         before is being ended. 4 and 5, which brokers send each other, have several transactions and may only ask
-         whether partitions are in (120 if not); 5 says that the client speaks Transactions V2.
+         answered 55; 42 an empty transactional id; 90 (before version 2: 47) for an old epoch; 49 for another producer;
+         51 while the transaction before is being ended. Versions 4 and 5, which brokers send each other, have several
+         transactions and may only ask whether partitions are in (120 if not); version 5 says that the client speaks
+         Transactions V2.
 Omits:   nothing known.
 
 Road:    KafkaApis -> [AddPartitionsToTxn] -> transaction coordinator
@@ -16,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from pyproducer.broker.apis.api_handler import Api, Question
 from pyproducer.broker.apis.services import Answer, Services
 from pyproducer.broker.apis.unexpected import unexpected
 from pyproducer.broker.cluster.authorizer import AclOperation, ResourceType
@@ -23,8 +25,13 @@ from pyproducer.broker.cluster.topic_name import INTERNAL_TOPICS
 from pyproducer.broker.network.request_channel import Request
 from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.error_codes import ErrorCode
+from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.request import AddPartitionsToTxnRequest
 
+API = Api(ApiKeys.ADD_PARTITIONS_TO_TXN, asks=(
+    Question(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER),
+    Question(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID),
+    Question(AclOperation.WRITE, ResourceType.TOPIC)))
 _PRODUCER_FENCED_FROM = 2
 _BATCHED_FROM = 4
 

@@ -14,14 +14,18 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any, NamedTuple
 
+from pyproducer.broker.apis.api_handler import Api, Question
 from pyproducer.broker.apis.create_topics import MAX_PARTITIONS_PER_REQUEST
 from pyproducer.broker.apis.services import Answer, Services
 from pyproducer.broker.apis.unexpected import message_of, unexpected
-from pyproducer.broker.cluster.authorizer import AclOperation
+from pyproducer.broker.cluster.authorizer import AclOperation, ResourceType
 from pyproducer.broker.network.request_channel import Request
 from pyproducer.common.error_codes import ErrorCode
+from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.request import CreatePartitionsRequest
 from pyproducer.protocol.schema import Struct
+
+API = Api(ApiKeys.CREATE_PARTITIONS, asks=(Question(AclOperation.ALTER, ResourceType.TOPIC),))
 
 
 class _Refusal(NamedTuple):

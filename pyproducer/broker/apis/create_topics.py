@@ -2,8 +2,8 @@
 
 Does:    29 without the permission to create it, 17 name (also one that differs from an existing one only in '.' and
          '_'), 36 exists, 37 partitions, 38 more replicas than brokers, 39 assignment, 40 setting, 42 named twice, 44
-         more than 10,000 partitions in one request; -1 takes the default; validate_only; settings are echoed from 5,
-         the topic's id from 7.
+         more than 10,000 partitions in one request; -1 takes the default; validate_only; settings are echoed from
+         version 5 on, the topic's id from version 7 on.
 Omits:   manual assignments choose the number of partitions, not who leads them.
 
 Road:    KafkaApis -> [CreateTopics] -> topic life
@@ -17,9 +17,10 @@ from collections import Counter
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from pyproducer.broker.apis.api_handler import Api, Question
 from pyproducer.broker.apis.services import Answer, Services
 from pyproducer.broker.apis.unexpected import message_of, unexpected
-from pyproducer.broker.cluster.authorizer import AclOperation
+from pyproducer.broker.cluster.authorizer import AclOperation, ResourceType
 from pyproducer.broker.cluster.config_entries import topic_entries
 from pyproducer.broker.cluster.topic_config import TopicConfig, error_text, topic_config
 from pyproducer.broker.cluster.topic_name import collides
@@ -27,9 +28,14 @@ from pyproducer.broker.network.request_channel import Request
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.common.errors import ConfigError
 from pyproducer.common.topic_name import topic_name_fault
+from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.request import CreateTopicsRequest
 from pyproducer.protocol.schema import Struct
 
+API = Api(ApiKeys.CREATE_TOPICS, asks=(
+    Question(AclOperation.CREATE, ResourceType.CLUSTER),
+    Question(AclOperation.CREATE, ResourceType.TOPIC),
+    Question(AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC)))
 # Java ReplicationControlManager.MAX_PARTITIONS_PER_BATCH; each partition is an open file here.
 MAX_PARTITIONS_PER_REQUEST = 10_000
 _NO_ID = UUID(int=0)

@@ -13,15 +13,18 @@ from __future__ import annotations
 
 from typing import Any
 
+from pyproducer.broker.apis.api_handler import Api, Question
 from pyproducer.broker.apis.services import Answer, Services
 from pyproducer.broker.apis.unexpected import unexpected
-from pyproducer.broker.cluster.authorizer import AclOperation
+from pyproducer.broker.cluster.authorizer import AclOperation, ResourceType
 from pyproducer.broker.cluster.topic_name import INTERNAL_TOPICS
 from pyproducer.broker.network.request_channel import Request
 from pyproducer.common.error_codes import ErrorCode
+from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.request import DeleteRecordsRequest
 from pyproducer.protocol.schema import Struct
 
+API = Api(ApiKeys.DELETE_RECORDS, asks=(Question(AclOperation.DELETE, ResourceType.TOPIC),))
 _HIGH_WATERMARK = -1
 _INVALID_LOW_WATERMARK = -1
 

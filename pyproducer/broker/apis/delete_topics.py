@@ -1,7 +1,7 @@
 """DeleteTopics 1-6: topics and their files are gone when the answer comes.
 
 Does:    29 without the permission, 3 unknown name, 100 unknown id, 42 both or neither given, or a topic named twice, by
-         name, id or both, 73 (42 before version 3) when delete.topic.enable is off, 17 internal topics.
+         name, id or both, 73 (before version 3: 42) when delete.topic.enable is off, 17 internal topics.
 
 Road:    KafkaApis -> [DeleteTopics] -> topic life
 Thread:  handler threads.
@@ -14,14 +14,20 @@ import uuid
 from collections import Counter
 from typing import Any
 
+from pyproducer.broker.apis.api_handler import Api, Question
 from pyproducer.broker.apis.services import Answer, Services
 from pyproducer.broker.apis.unexpected import unexpected
-from pyproducer.broker.cluster.authorizer import AclOperation
+from pyproducer.broker.cluster.authorizer import AclOperation, ResourceType
 from pyproducer.broker.cluster.topic_table import TopicState
 from pyproducer.broker.network.request_channel import Request
 from pyproducer.common.error_codes import ErrorCode
+from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.request import DeleteTopicsRequest
 
+API = Api(ApiKeys.DELETE_TOPICS, asks=(
+    Question(AclOperation.DELETE, ResourceType.CLUSTER),
+    Question(AclOperation.DELETE, ResourceType.TOPIC),
+    Question(AclOperation.DESCRIBE, ResourceType.TOPIC)))
 _ZERO_ID = uuid.UUID(int=0)
 _STATES_FROM = 6
 _DISABLED_CODE_FROM = 3

@@ -11,12 +11,15 @@ Source:  Java KafkaApis.handleDescribeCluster (4.1), and its measured answer.
 
 from __future__ import annotations
 
+from pyproducer.broker.apis.api_handler import Api, Question
 from pyproducer.broker.apis.services import Answer, Services
 from pyproducer.broker.cluster.authorizer import CLUSTER_NAME, AclOperation, ResourceType
 from pyproducer.broker.network.request_channel import Request
 from pyproducer.common.error_codes import ErrorCode
+from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.request import DescribeClusterRequest
 
+API = Api(ApiKeys.DESCRIBE_CLUSTER, asks=(Question(AclOperation.DESCRIBE, ResourceType.CLUSTER),))
 _BROKERS = 1
 _CONTROLLERS = 2
 

@@ -1,9 +1,9 @@
 """DescribeConfigs 1-4: the settings of topics and brokers, with where each comes from.
 
-Does:    topics (2) and brokers (4, by id, or "" for what was altered for all of them); keys asked for or all; synonyms;
-         documentation from 3; 29 and 31 without the permission; 3 and 17 for topics, 42 for another broker's id and for
-         resources of other kinds.
-Omits:   broker loggers (8), client metrics (16), groups (32).
+Does:    topics (type 2) and brokers (type 4, by id, or "" for what was altered for all of them); keys asked for or all;
+         synonyms; documentation from version 3 on; 29 and 31 without the permission; 3 and 17 for topics, 42 for
+         another broker's id and for resources of other kinds; 44 for what would make the answer too large.
+Omits:   broker loggers (type 8), client metrics (type 16), groups (type 32).
 
 Road:    KafkaApis -> [DescribeConfigs] -> config entries
 Thread:  handler threads.
@@ -15,16 +15,21 @@ from __future__ import annotations
 from typing import Any
 
 from pyproducer.broker.apis.answer_size import AnswerSize
+from pyproducer.broker.apis.api_handler import Api, Question
 from pyproducer.broker.apis.services import Answer, Services
 from pyproducer.broker.apis.unexpected import unexpected
-from pyproducer.broker.cluster.authorizer import AclOperation
+from pyproducer.broker.cluster.authorizer import AclOperation, ResourceType
 from pyproducer.broker.cluster.config_entries import ConfigEntry, broker_entries, cluster_entries, topic_entries
 from pyproducer.broker.network.request_channel import Request
 from pyproducer.common.error_codes import ERRORS, ErrorCode
 from pyproducer.common.topic_name import topic_name_fault
+from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.request import DescribeConfigsRequest
 from pyproducer.protocol.schema import Struct
 
+API = Api(ApiKeys.DESCRIBE_CONFIGS, asks=(
+    Question(AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC),
+    Question(AclOperation.DESCRIBE_CONFIGS, ResourceType.CLUSTER)))
 TOPIC = 2
 BROKER = 4
 _DOCUMENTATION_FROM = 3

@@ -1,7 +1,7 @@
 """DescribeProducers 0: who has written to partitions, and whose transactions are open there.
 
-Does:    3 an unknown topic or partition, 6 a partition that another broker leads, 29 without permission to read.
-Omits:   producers do not expire (producer.id.expiration.ms).
+Does:    3 an unknown topic or partition, 6 a partition that another broker leads, 29 without permission to read, 44
+         what would make the answer too large.
 
 Road:    KafkaApis -> [DescribeProducers] -> log -> producer state
 Thread:  handler threads.
@@ -13,13 +13,16 @@ from __future__ import annotations
 from typing import Any
 
 from pyproducer.broker.apis.answer_size import AnswerSize
+from pyproducer.broker.apis.api_handler import Api, Question
 from pyproducer.broker.apis.services import Answer, Services
 from pyproducer.broker.apis.unexpected import unexpected
 from pyproducer.broker.cluster.authorizer import AclOperation, ResourceType
 from pyproducer.broker.network.request_channel import Request
 from pyproducer.common.error_codes import ERRORS, ErrorCode
+from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.request import DescribeProducersRequest
 
+API = Api(ApiKeys.DESCRIBE_PRODUCERS, asks=(Question(AclOperation.READ, ResourceType.TOPIC),))
 _NO_OFFSET = -1
 
 

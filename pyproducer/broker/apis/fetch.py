@@ -7,8 +7,8 @@ Does:    min_bytes and max_wait_ms without a thread that waits (delayed_operatio
          range, 3 and 100 unknown, 6 with the leader's address (KIP-951); read_committed ends at the last stable offset
          and lists the aborted transactions to skip. A partition that is named twice is answered once, as it was named
          last; an isolation level that nobody knows is -1, and so is a negative size where there is something to read.
-Omits:   sessions: a request to open one is answered with session id 0, which clients take as no; a request of a
-         session is 70. Preferred replicas, diverging epochs, throttling.
+Omits:   sessions: a request to open one is answered with the session id zero, which clients take as no; a request of
+         a session is 70. Preferred replicas, diverging epochs, throttling.
 
 Road:    KafkaApis -> [Fetch] -> partition -> log -> socket
 Thread:  handler threads; a delayed fetch is answered on the thread of the append that completes it, or the timer's.
@@ -21,10 +21,11 @@ import logging
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from pyproducer.broker.apis.api_handler import Api, Question
 from pyproducer.broker.apis.list_offsets import ISOLATION_LEVELS, READ_COMMITTED
 from pyproducer.broker.apis.services import Answer, Outcome, Services
 from pyproducer.broker.apis.unexpected import unexpected
-from pyproducer.broker.cluster.authorizer import AclOperation
+from pyproducer.broker.cluster.authorizer import AclOperation, ResourceType
 from pyproducer.broker.cluster.delayed_operation import DelayedOperation
 from pyproducer.broker.cluster.partition import Partition
 from pyproducer.broker.cluster.topic_table import TopicState
@@ -32,9 +33,12 @@ from pyproducer.broker.network.request_channel import Request
 from pyproducer.broker.storage.log import Log
 from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.error_codes import ErrorCode
+from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.request import FetchRequest
 from pyproducer.protocol.schema import Struct
 
+API = Api(ApiKeys.FETCH, asks=(
+    Question(AclOperation.READ, ResourceType.TOPIC), Question(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER)))
 _logger = logging.getLogger(__name__)
 _TOPIC_ID_FROM = 13
 _LEADER_TAG_FROM = 12

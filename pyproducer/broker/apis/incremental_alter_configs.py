@@ -1,11 +1,11 @@
 """IncrementalAlterConfigs 0-1: set, remove, extend and shorten settings of topics and brokers while they are in use.
 
-Does:    topics (2), all settings; brokers (4, by id or "" for all), the defaults of topics: other settings of a broker
-         need a restart and are refused with 42. Kept in the data directory. 40 wrong value or name, 42 twice the same
-         resource or key, or no value, 29 and 31 without the permission, 3 and 17 for topics; validate_only.
-Omits:   broker loggers (8), client metrics (16), groups (32): 42.
+Does:    topics (type 2), all settings; brokers (type 4, by id or "" for all), the defaults of topics: other settings of
+         a broker need a restart and are refused with 42. Kept in the data directory. 40 wrong value or name, 42 twice
+         the same resource or key, or no value, 29 and 31 without the permission, 3 and 17 for topics; validate_only.
+Omits:   broker loggers (type 8), client metrics (type 16), groups (type 32): 42.
 
-Road:    KafkaApis -> [IncrementalAlterConfigs] -> cluster state -> partition, log
+Road:    KafkaApis -> [IncrementalAlterConfigs] -> topic life, dynamic configs -> partition, log
 Thread:  handler threads. Two alterations of the same resource at the same time: the later one wins as a whole.
 Source:  Java ConfigAdminManager, ConfigurationControlManager (4.1), and its measured answers.
 """
@@ -16,19 +16,24 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from pyproducer.broker.apis.api_handler import Api, Question
 from pyproducer.broker.apis.describe_configs import BROKER, TOPIC, configs_denial
 from pyproducer.broker.apis.services import Answer, Services
 from pyproducer.broker.apis.unexpected import unexpected
-from pyproducer.broker.cluster.authorizer import AclOperation
+from pyproducer.broker.cluster.authorizer import AclOperation, ResourceType
 from pyproducer.broker.cluster.config import BROKER_CONFIG, LIST_CONFIG, TOPIC_CONFIG, BrokerConfig, value_text
 from pyproducer.broker.cluster.topic_config import error_text, topic_config
 from pyproducer.broker.network.request_channel import Request
 from pyproducer.common.error_codes import ERRORS, ErrorCode
 from pyproducer.common.errors import ConfigError
 from pyproducer.common.topic_name import topic_name_fault
+from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.request import IncrementalAlterConfigsRequest
 from pyproducer.protocol.schema import Struct
 
+API = Api(ApiKeys.INCREMENTAL_ALTER_CONFIGS, asks=(
+    Question(AclOperation.ALTER_CONFIGS, ResourceType.TOPIC),
+    Question(AclOperation.ALTER_CONFIGS, ResourceType.CLUSTER)))
 _SET, _DELETE, _APPEND, _SUBTRACT = range(4)
 
 

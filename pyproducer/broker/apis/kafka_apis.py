@@ -1,55 +1,22 @@
-"""The one place that knows which function answers which API.
+"""Finds which file answers which API, runs it, and sends what it answers.
 
 Road:    KafkaRequestHandler -> [KafkaApis] -> apis/*.py -> RequestChannel
 Thread:  handler threads.
 Source:  Java kafka.server.KafkaApis (4.1).
 
-A new API is a file in apis/ and a line in HANDLERS; ApiVersions then advertises it by itself.
+A new API touches two places: protocol/ describes it (its messages, its row in apis.py, its class in request.py), and a
+file in this folder answers it, with `API`, `handle` and `error_response`. It is found here, and advertised by itself.
 """
 
 from __future__ import annotations
 
 import logging
+import pkgutil
 from collections.abc import Mapping
+from importlib import import_module
 
-from pyproducer.broker.apis import (
-    add_offsets_to_txn,
-    add_partitions_to_txn,
-    api_versions,
-    create_partitions,
-    create_topics,
-    delete_groups,
-    delete_records,
-    delete_topics,
-    describe_cluster,
-    describe_configs,
-    describe_groups,
-    describe_producers,
-    describe_topic_partitions,
-    describe_transactions,
-    end_txn,
-    fetch,
-    find_coordinator,
-    heartbeat,
-    incremental_alter_configs,
-    init_producer_id,
-    join_group,
-    leave_group,
-    list_groups,
-    list_offsets,
-    list_partition_reassignments,
-    list_transactions,
-    metadata,
-    offset_commit,
-    offset_fetch,
-    offset_for_leader_epoch,
-    produce,
-    sasl_authenticate,
-    sasl_handshake,
-    sync_group,
-    txn_offset_commit,
-)
-from pyproducer.broker.apis.api_handler import ApiHandler
+from pyproducer.broker import apis
+from pyproducer.broker.apis.api_handler import Api, ApiHandler
 from pyproducer.broker.apis.client_quotas import client_quotas, start_throttling
 from pyproducer.broker.apis.interference import Interference
 from pyproducer.broker.apis.services import Answer, Outcome, Services
@@ -63,46 +30,20 @@ from pyproducer.protocol.apis import ApiKeys, VersionRange
 _logger = logging.getLogger(__name__)
 
 
-HANDLERS: dict[ApiKeys, ApiHandler] = {
-    ApiKeys.PRODUCE: ApiHandler(produce.handle, produce.error_response),
-    ApiKeys.FETCH: ApiHandler(fetch.handle, fetch.error_response),
-    ApiKeys.LIST_OFFSETS: ApiHandler(list_offsets.handle, list_offsets.error_response),
-    ApiKeys.METADATA: ApiHandler(metadata.handle, metadata.error_response),
-    ApiKeys.OFFSET_COMMIT: ApiHandler(offset_commit.handle, offset_commit.error_response),
-    ApiKeys.OFFSET_FETCH: ApiHandler(offset_fetch.handle, offset_fetch.error_response),
-    ApiKeys.FIND_COORDINATOR: ApiHandler(find_coordinator.handle, find_coordinator.error_response),
-    ApiKeys.JOIN_GROUP: ApiHandler(join_group.handle, join_group.error_response),
-    ApiKeys.HEARTBEAT: ApiHandler(heartbeat.handle, heartbeat.error_response),
-    ApiKeys.LEAVE_GROUP: ApiHandler(leave_group.handle, leave_group.error_response),
-    ApiKeys.SYNC_GROUP: ApiHandler(sync_group.handle, sync_group.error_response),
-    ApiKeys.DESCRIBE_GROUPS: ApiHandler(describe_groups.handle, describe_groups.error_response),
-    ApiKeys.LIST_GROUPS: ApiHandler(list_groups.handle, list_groups.error_response),
-    ApiKeys.API_VERSIONS: ApiHandler(api_versions.handle, api_versions.error_response),
-    ApiKeys.CREATE_TOPICS: ApiHandler(create_topics.handle, create_topics.error_response),
-    ApiKeys.DELETE_TOPICS: ApiHandler(delete_topics.handle, delete_topics.error_response),
-    ApiKeys.INIT_PRODUCER_ID: ApiHandler(init_producer_id.handle, init_producer_id.error_response),
-    ApiKeys.DELETE_GROUPS: ApiHandler(delete_groups.handle, delete_groups.error_response),
-    ApiKeys.DESCRIBE_CLUSTER: ApiHandler(describe_cluster.handle, describe_cluster.error_response),
-    ApiKeys.CREATE_PARTITIONS: ApiHandler(create_partitions.handle, create_partitions.error_response),
-    ApiKeys.DELETE_RECORDS: ApiHandler(delete_records.handle, delete_records.error_response),
-    ApiKeys.DESCRIBE_CONFIGS: ApiHandler(describe_configs.handle, describe_configs.error_response),
-    ApiKeys.DESCRIBE_TOPIC_PARTITIONS: ApiHandler(
-        describe_topic_partitions.handle, describe_topic_partitions.error_response),
-    ApiKeys.INCREMENTAL_ALTER_CONFIGS: ApiHandler(
-        incremental_alter_configs.handle, incremental_alter_configs.error_response),
-    ApiKeys.LIST_PARTITION_REASSIGNMENTS: ApiHandler(
-        list_partition_reassignments.handle, list_partition_reassignments.error_response),
-    ApiKeys.OFFSET_FOR_LEADER_EPOCH: ApiHandler(offset_for_leader_epoch.handle, offset_for_leader_epoch.error_response),
-    ApiKeys.SASL_AUTHENTICATE: ApiHandler(sasl_authenticate.handle, sasl_authenticate.error_response),
-    ApiKeys.SASL_HANDSHAKE: ApiHandler(sasl_handshake.handle, sasl_handshake.error_response),
-    ApiKeys.ADD_PARTITIONS_TO_TXN: ApiHandler(add_partitions_to_txn.handle, add_partitions_to_txn.error_response),
-    ApiKeys.ADD_OFFSETS_TO_TXN: ApiHandler(add_offsets_to_txn.handle, add_offsets_to_txn.error_response),
-    ApiKeys.END_TXN: ApiHandler(end_txn.handle, end_txn.error_response),
-    ApiKeys.TXN_OFFSET_COMMIT: ApiHandler(txn_offset_commit.handle, txn_offset_commit.error_response),
-    ApiKeys.DESCRIBE_PRODUCERS: ApiHandler(describe_producers.handle, describe_producers.error_response),
-    ApiKeys.DESCRIBE_TRANSACTIONS: ApiHandler(describe_transactions.handle, describe_transactions.error_response),
-    ApiKeys.LIST_TRANSACTIONS: ApiHandler(list_transactions.handle, list_transactions.error_response),
-}
+def _found_handlers() -> dict[ApiKeys, ApiHandler]:
+    """Return the functions of each file of this folder that declares an API, by the API's number."""
+    found: dict[ApiKeys, ApiHandler] = {}
+    for module_info in pkgutil.iter_modules(apis.__path__, f"{apis.__name__}."):
+        module = import_module(module_info.name)
+        api: Api | None = getattr(module, "API", None)
+        if api is not None:
+            if api.key in found:
+                raise ImportError(f"{module_info.name} declares {api.key.title}, which another file has declared")
+            found[api.key] = ApiHandler(module.handle, module.error_response)
+    return dict(sorted(found.items()))
+
+
+HANDLERS = _found_handlers()
 
 
 class KafkaApis:
@@ -121,8 +62,8 @@ class KafkaApis:
         self._channel = channel
         self._cluster = cluster
         self._interference = interference
-        advertised: Mapping[int, VersionRange] = {int(api_key): api_key.advertised_range for api_key in HANDLERS
-                      if api_key.advertised_range is not None}
+        advertised: Mapping[int, VersionRange] = {
+            int(api_key): api_key.advertised_range for api_key in HANDLERS if api_key.advertised_range is not None}
         self.services = Services(
             node_id, cluster, cluster.config, clock, self.respond_later,
             advertised if interference is None else interference.advertised(advertised), channel.responses.room_bytes)

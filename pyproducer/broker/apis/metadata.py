@@ -1,10 +1,11 @@
 """Metadata 0-13: brokers, topics, partitions and their leaders; topics are created by asking for them.
 
-Does:    addresses of the listener that the request came in by; version 0 asks for all topics with an empty list,
-         later ones with null; from 12 a topic may be named by its id (100 when unknown); repeated names are
-         answered once; a wrong name is 17, an unknown one 3 unless it is created (auto.create.topics.enable and
-         the request's own switch); 29 without the permission to see, or to create it; among all topics those that
-         may not be seen are left out; the authorized operations, where the request asks for them.
+Does:    addresses of the listener that the request came in by; version 0 asks for all topics with an empty list, later
+         ones with null; from version 12 on a topic may be named by its id (100 when unknown); repeated names are
+         answered once; a wrong name is 17, an unknown one 3 unless it is created (auto.create.topics.enable and the
+         request's own switch); 29 without the permission to see, or to create it; among all topics those that may not
+         be seen are left out; 5 a partition without a living leader; 42 a topic's id in versions 10 and 11, which
+         have a place for it; the authorized operations, where the request asks for them.
 Differs: Kafka creates topics behind the answer, says 3 and is ready half a second later; here the first answer
          has the new topic.
 
@@ -18,6 +19,7 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
+from pyproducer.broker.apis.api_handler import Api, Question
 from pyproducer.broker.apis.services import Answer, Services
 from pyproducer.broker.apis.unexpected import unexpected
 from pyproducer.broker.cluster.authorizer import CLUSTER_NAME, AclOperation, ResourceType
@@ -27,8 +29,14 @@ from pyproducer.broker.cluster.topic_table import TopicState
 from pyproducer.broker.network.request_channel import Request
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.common.topic_name import topic_name_fault
+from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.request import MetadataRequest
 
+API = Api(ApiKeys.METADATA, asks=(
+    Question(AclOperation.DESCRIBE, ResourceType.TOPIC),
+    Question(AclOperation.CREATE, ResourceType.CLUSTER),
+    Question(AclOperation.CREATE, ResourceType.TOPIC),
+    Question(AclOperation.DESCRIBE, ResourceType.CLUSTER)))
 _ZERO_ID = uuid.UUID(int=0)
 
 

@@ -13,15 +13,20 @@ from __future__ import annotations
 
 from typing import Any
 
+from pyproducer.broker.apis.api_handler import Api, Question
 from pyproducer.broker.apis.services import Answer, Services
 from pyproducer.broker.apis.unexpected import unexpected
-from pyproducer.broker.cluster.authorizer import AclOperation
+from pyproducer.broker.cluster.authorizer import AclOperation, ResourceType
 from pyproducer.broker.network.request_channel import Request
 from pyproducer.broker.storage.leader_epochs import NO_EPOCH, NO_OFFSET, EpochEntry
 from pyproducer.common.error_codes import ErrorCode
+from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.request import OffsetForLeaderEpochRequest
 from pyproducer.protocol.schema import Struct
 
+API = Api(ApiKeys.OFFSET_FOR_LEADER_EPOCH, asks=(
+    Question(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER),
+    Question(AclOperation.DESCRIBE, ResourceType.TOPIC)))
 _NOTHING = EpochEntry(NO_EPOCH, NO_OFFSET)
 
 

@@ -1,8 +1,9 @@
 """TxnOffsetCommit 0-5: offsets of a group that count when a transaction is committed.
 
-Does:    the group's partition must be in the transaction (48, from version 4 120), with version 5 it is taken in here
-         (Transactions V2); members are checked as by OffsetCommit from version 3; 3 no such partition, 12 metadata too
-         long, both for the partition alone; 47 an old epoch, 49 another producer.
+Does:    the group's partition must be in the transaction (48, from version 4 on 120), with version 5 it is taken in
+         here (Transactions V2); members are checked as by OffsetCommit from version 3 on; 3 no such partition, 12
+         metadata too long, both for the partition alone; 24 no group, 16 another broker's, 15 where Produce would say
+         19; 47 an old epoch, 49 another producer.
 Omits:   nothing known.
 
 Road:    KafkaApis -> [TxnOffsetCommit] -> append guard -> group coordinator -> __consumer_offsets
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from pyproducer.broker.apis.api_handler import Api, Question
 from pyproducer.broker.apis.services import Answer, Services
 from pyproducer.broker.cluster.authorizer import AclOperation, ResourceType
 from pyproducer.broker.cluster.coordinator.group.offsets import CommittedOffset
@@ -23,9 +25,14 @@ from pyproducer.broker.cluster.coordinator.transaction.append_guard import Appen
 from pyproducer.broker.network.request_channel import Request
 from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.error_codes import ErrorCode
+from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.request import TxnOffsetCommitRequest
 from pyproducer.protocol.schema import Struct
 
+API = Api(ApiKeys.TXN_OFFSET_COMMIT, asks=(
+    Question(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID),
+    Question(AclOperation.READ, ResourceType.GROUP),
+    Question(AclOperation.READ, ResourceType.TOPIC)))
 # The Produce versions that are as old as ours: Transactions V2 came with 5 and 12, TRANSACTION_ABORTABLE with 4 and 11.
 _PRODUCE_VERSIONS = {5: 12, 4: 11}
 _OLD_PRODUCE_VERSION = 10
