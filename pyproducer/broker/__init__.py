@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from pyproducer.broker.broker_view import TopicSize
-from pyproducer.broker.embedded import EmbeddedBroker
-from pyproducer.broker.fault_control import Fault, Faults
-from pyproducer.broker.observations import ConnectionInfo, LoggedRequest
-from pyproducer.broker.stored_record import StoredRecord
+from pyproducer.broker.control.broker_view import TopicSize
+from pyproducer.broker.control.embedded import EmbeddedBroker
+from pyproducer.broker.control.fault_control import Fault, Faults
+from pyproducer.broker.control.observations import LoggedRequest
+from pyproducer.broker.control.stored_record import StoredRecord
+from pyproducer.broker.network.socket_server import ConnectionInfo
 
 __all__ = ["ConnectionInfo", "EmbeddedBroker", "Fault", "Faults", "LoggedRequest", "StoredRecord", "TopicSize"]

@@ -17,9 +17,9 @@ from types import FrameType
 
 import click
 
-from pyproducer.broker.config import BrokerConfig
-from pyproducer.broker.in_process import ClusterOptions, InProcessCluster
-from pyproducer.broker.listener import address_text, parse_listeners, without
+from pyproducer.broker.cluster.config import BrokerConfig
+from pyproducer.broker.cluster.listener import address_text, parse_listeners, without
+from pyproducer.broker.control.in_process import ClusterOptions, InProcessCluster
 from pyproducer.common.errors import ConfigError
 from pyproducer.producer.config.properties import read_properties
 

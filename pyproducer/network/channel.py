@@ -121,7 +121,7 @@ class KafkaChannel:
         phase: How far the connection has come.
         ready: Connected, handshake done, authenticated: `read` and `write` are allowed.
         remote_address: `host:port` of the peer.
-        is_muted: Nothing may be read. Written by a broker's selector only; see broker/channel_mute.py.
+        is_muted: Nothing may be read. Written by a broker's selector only; see broker/network/channel_mute.py.
         last_active_ms: When it last did something, for the selector's idle check.
         registered_events: What the selector watches it for; 0 when it is not registered.
         reader: What reads frames; None before `set_reader`.

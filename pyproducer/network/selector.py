@@ -1,6 +1,6 @@
 """Many channels, one thread: one poll writes what can be written, reads what has arrived, and says what happened.
 
-What a broker does besides (accept, pause, hand out what a peer left behind) is broker/server_selector.py.
+What a broker does besides (accept, pause, hand out what a peer left behind) is broker/network/server_selector.py.
 
 Road:    NetworkClient / Processor -> [selector] -> KafkaChannel -> socket
 Thread:  one thread polls and calls everything else; only `wakeup` may be called from others.

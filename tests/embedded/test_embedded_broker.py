@@ -18,7 +18,7 @@ import pytest
 
 from pyproducer import KafkaProducer
 from pyproducer.broker import EmbeddedBroker, StoredRecord
-from pyproducer.broker.child_process import ChildProcessCluster
+from pyproducer.broker.control.child_process import ChildProcessCluster
 from pyproducer.common.errors import ConfigError, IllegalStateError
 from pyproducer.common.records import Header
 from pyproducer.protocol.apis import ApiKeys

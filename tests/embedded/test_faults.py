@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from pyproducer.broker import EmbeddedBroker
-from pyproducer.broker.observations import ConnectionInfo
-from pyproducer.broker.request_channel import Request
+from pyproducer.broker.network.request_channel import Request
+from pyproducer.broker.network.socket_server import ConnectionInfo
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.common.errors import ConfigError, IllegalStateError
 from pyproducer.protocol.apis import ApiKeys
@@ -345,3 +345,17 @@ def test_requests_are_logged(start_broker: StartBroker, separate_process: bool) 
     assert broker.requests("Produce") == [produce]
     broker.clear_requests()
     assert broker.requests() == []
+
+
+def test_faults_when_the_broker_is_started_again_then_none_is_left() -> None:
+    """What a test has scripted ends with the broker: faults, pretended versions, and the requests that came."""
+    broker = EmbeddedBroker(topics=["orders"], log_requests=True)
+    for _ in range(2):
+        with broker:
+            with connect(broker) as client:
+                (topic,) = client.request(ApiKeys.METADATA, 9, metadata_body("orders"))["topics"]
+                assert topic["error_code"] == 0
+                assert client.request(ApiKeys.API_VERSIONS, 0, {})["api_keys"][0]["max_version"] == 13
+            assert len(broker.requests("Metadata")) == 1
+            broker.faults.on("Metadata", times=None).error(ErrorCode.INVALID_TOPIC_EXCEPTION)
+            broker.set_api_versions("2.8")

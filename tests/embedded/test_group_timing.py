@@ -7,9 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from pyproducer.broker import EmbeddedBroker
-from pyproducer.broker.coordinator.group.offsets import CommittedOffset
-from pyproducer.broker.in_process import InProcessCluster
-from pyproducer.broker.partition import Leadership
+from pyproducer.broker.cluster.coordinator.group.offsets import CommittedOffset
+from pyproducer.broker.cluster.partition import Leadership
+from pyproducer.broker.control.in_process import InProcessCluster
 from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.protocol.apis import ApiKeys

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pyproducer.broker import EmbeddedBroker
-from pyproducer.broker.child_process import ChildProcessCluster
+from pyproducer.broker.control.child_process import ChildProcessCluster
 from pyproducer.protocol.apis import ApiKeys
 from tests.support.raw_client import RawClient, metadata_body
 

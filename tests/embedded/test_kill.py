@@ -14,7 +14,7 @@ import pytest
 
 from pyproducer import KafkaProducer, ProducerRecord, RecordMetadata
 from pyproducer.broker import EmbeddedBroker, StoredRecord
-from pyproducer.broker.child_process import ChildProcessCluster
+from pyproducer.broker.control.child_process import ChildProcessCluster
 from tests.support.ports import reserved_port
 from tests.support.sending import Outcomes
 

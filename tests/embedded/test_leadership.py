@@ -7,10 +7,10 @@ from collections.abc import Callable
 import pytest
 
 from pyproducer.broker import EmbeddedBroker
-from pyproducer.broker.cluster_state import BrokerInfo
-from pyproducer.broker.in_process import InProcessCluster
-from pyproducer.broker.listener import EndPoint
-from pyproducer.broker.partition import Leadership
+from pyproducer.broker.cluster.listener import EndPoint
+from pyproducer.broker.cluster.living_brokers import BrokerInfo
+from pyproducer.broker.cluster.partition import Leadership
+from pyproducer.broker.control.in_process import InProcessCluster
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.record.batch_writer import build_batch
 from tests.support.raw_client import RawClient, fetch_body, fetched, metadata_body, produce_body, produced
@@ -25,8 +25,8 @@ def client(start_broker: Callable[..., EmbeddedBroker]) -> RawClient:
     broker = start_broker(topics={"orders": 2})
     cluster = broker._cluster
     assert isinstance(cluster, InProcessCluster)
-    cluster.state.register_broker(BrokerInfo(OTHER, {"PLAINTEXT": EndPoint("PLAINTEXT", "PLAINTEXT", "h", 9)}, None))
-    partition = cluster.state.partition("orders", 0)
+    cluster.state.brokers.register(BrokerInfo(OTHER, {"PLAINTEXT": EndPoint("PLAINTEXT", "PLAINTEXT", "h", 9)}, None))
+    partition = cluster.state.topics.partition("orders", 0)
     assert partition is not None
     partition.leadership = Leadership(OTHER, EPOCH)
     return RawClient(("127.0.0.1", broker.port))

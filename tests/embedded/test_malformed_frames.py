@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pyproducer.broker import EmbeddedBroker
-from pyproducer.broker.child_process import ChildProcessCluster
+from pyproducer.broker.control.child_process import ChildProcessCluster
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.record.batch_writer import build_batch
 from tests.support.random_messages import random_value

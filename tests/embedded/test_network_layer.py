@@ -11,15 +11,17 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from pyproducer.broker import EmbeddedBroker, handler_pool, kafka_apis
-from pyproducer.broker import processor as processor_module
-from pyproducer.broker.broker_server import BrokerServer
-from pyproducer.broker.cluster_state import ClusterState
-from pyproducer.broker.in_process import InProcessCluster
-from pyproducer.broker.kafka_apis import ApiHandler
-from pyproducer.broker.processor import Processor
-from pyproducer.broker.request_channel import Request
-from pyproducer.broker.services import Answer, Services
+from pyproducer.broker import EmbeddedBroker
+from pyproducer.broker.apis import kafka_apis
+from pyproducer.broker.apis.api_handler import ApiHandler
+from pyproducer.broker.apis.services import Answer, Services
+from pyproducer.broker.cluster.cluster_state import ClusterState
+from pyproducer.broker.control.broker_server import BrokerServer
+from pyproducer.broker.control.in_process import InProcessCluster
+from pyproducer.broker.network import handler_pool
+from pyproducer.broker.network import processor as processor_module
+from pyproducer.broker.network.processor import Processor
+from pyproducer.broker.network.request_channel import Request
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.common.errors import ConfigError
 from pyproducer.protocol.apis import ApiKeys

@@ -8,7 +8,7 @@ import pytest
 
 from pyproducer import KafkaProducer
 from pyproducer.broker import EmbeddedBroker
-from pyproducer.broker.broker_view import size_text
+from pyproducer.broker.control.broker_view import size_text
 
 
 @pytest.mark.parametrize("separate_process", [False, True], ids=["in process", "child"])

@@ -19,8 +19,8 @@ import pytest
 
 from pyproducer import KafkaProducer, KafkaTimeoutError
 from pyproducer.broker import EmbeddedBroker
-from pyproducer.broker.listener import EndPoint
-from pyproducer.broker.services import Services
+from pyproducer.broker.apis.services import Services
+from pyproducer.broker.cluster.listener import EndPoint
 
 SLOW = "slow.example"
 SLOW_NODE = 2

@@ -18,8 +18,8 @@ from pathlib import Path
 
 import pytest
 
-from pyproducer.broker.cluster_state import ClusterState
-from pyproducer.broker.config import BrokerConfig
+from pyproducer.broker.cluster.cluster_state import ClusterState
+from pyproducer.broker.cluster.config import BrokerConfig
 from pyproducer.common.clock import SystemClock
 from pyproducer.common.errors import ConfigError
 from pyproducer.record.batch_reader import read_batches

@@ -18,8 +18,8 @@ from pathlib import Path
 import pytest
 
 from pyproducer.broker import EmbeddedBroker
-from pyproducer.broker.cluster_state import ClusterState
-from pyproducer.broker.in_process import InProcessCluster
+from pyproducer.broker.cluster.cluster_state import ClusterState
+from pyproducer.broker.control.in_process import InProcessCluster
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.record.batch_writer import build_batch
 from tests.support.raw_client import RawClient, metadata_body, produce_body, produced
@@ -133,7 +133,7 @@ def ensure_files_agree(state: ClusterState) -> None:
             path = state.data_dir.path / name / f"{segment.base_offset:020d}.log"
             assert os.path.samestat(os.fstat(segment.file._fd), path.stat()), f"{path} is not what is written to"
     entries = {name: len(topic.partitions) for name, topic in state.topics.items()}
-    assert {name: len(entry.leader_epochs) for name, entry in state._file.topics.items()} == entries
+    assert {name: len(entry.leader_epochs) for name, entry in state.store.content.topics.items()} == entries
 
 
 @pytest.mark.timeout(1800)

@@ -14,12 +14,13 @@ from typing import Any
 import pytest
 
 from pyproducer.broker import EmbeddedBroker
-from pyproducer.broker.authorizer import AclOperation, ResourceType
-from pyproducer.broker.cluster_state import BrokerInfo, ClusterState
-from pyproducer.broker.coordinator.partition_for import partition_for
-from pyproducer.broker.in_process import InProcessCluster
-from pyproducer.broker.listener import EndPoint
-from pyproducer.broker.partition import NO_LEADER, Leadership
+from pyproducer.broker.cluster.authorizer import AclOperation, ResourceType
+from pyproducer.broker.cluster.cluster_state import ClusterState
+from pyproducer.broker.cluster.coordinator.partition_for import partition_for
+from pyproducer.broker.cluster.listener import EndPoint
+from pyproducer.broker.cluster.living_brokers import BrokerInfo
+from pyproducer.broker.cluster.partition import NO_LEADER, Leadership
+from pyproducer.broker.control.in_process import InProcessCluster
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.request_context import RequestContext
 from pyproducer.protocol.schema import Struct
@@ -259,13 +260,14 @@ def test_c35_not_available_without_a_living_leader(start_broker: StartBroker) ->
     broker = start_broker(config={"offsets.topic.num.partitions": 4})
     with connect(broker) as client:
         assert code_of(client, "alpha") == 0
-        partition = state_of(broker).partition(CONSUMER_OFFSETS, partition_for("alpha", 4))
+        partition = state_of(broker).topics.partition(CONSUMER_OFFSETS, partition_for("alpha", 4))
         assert partition is not None
         for leader_id in (NO_LEADER, 2):
             partition.leadership = Leadership(leader_id, 1)
             assert_not_available(client, "alpha")
             assert code_of(client, "beta") == 0, "it lives in another partition"
-        state_of(broker).register_broker(BrokerInfo(2, {"PLAINTEXT": EndPoint("PLAINTEXT", "PLAINTEXT", "h", 9)}, None))
+        state_of(broker).brokers.register(
+            BrokerInfo(2, {"PLAINTEXT": EndPoint("PLAINTEXT", "PLAINTEXT", "h", 9)}, None))
         (answer,) = find(client, 3, GROUP, "alpha")
         assert node_of(answer) == (2, "h", 9)
 
@@ -280,8 +282,8 @@ def test_c36_the_address_is_that_of_the_listener_asked_on(start_broker: StartBro
         with RawClient(("127.0.0.1", port)) as client:
             assert node_of(find(client, 3, GROUP, "g")[0]) == (1, "127.0.0.1", port)
     state = state_of(broker)
-    state.register_broker(BrokerInfo(2, {"A": EndPoint("A", "PLAINTEXT", "h", 9)}, None))
-    partition = state.partition(CONSUMER_OFFSETS, 0)
+    state.brokers.register(BrokerInfo(2, {"A": EndPoint("A", "PLAINTEXT", "h", 9)}, None))
+    partition = state.topics.partition(CONSUMER_OFFSETS, 0)
     assert partition is not None
     partition.leadership = Leadership(2, 1)
     with RawClient(("127.0.0.1", ports["A"])) as client:

@@ -193,7 +193,7 @@ KEPT: tuple[Kept, ...] = (
          'for node in body["node_endpoints"]])', "for node in ()])",
          "A leader on a node that is not known yet is not believed, though the answer tells its address (KIP-951)."),
     # The broker.
-    Kept("mute-after-queueing", "broker/processor.py",
+    Kept("mute-after-queueing", "broker/network/processor.py",
          "                self._selector.mute(receive.source)\n"
          "                self._selector.handle_channel_mute_event(receive.source, "
          "ChannelMuteEvent.REQUEST_RECEIVED)\n"
@@ -203,19 +203,19 @@ KEPT: tuple[Kept, ...] = (
          "                self._selector.handle_channel_mute_event(receive.source, "
          "ChannelMuteEvent.REQUEST_RECEIVED)\n",
          "A handler may answer before the connection is muted, which then stays muted."),
-    Kept("append-guard-without-lock", "broker/coordinator/transaction/append_guard.py",
+    Kept("append-guard-without-lock", "broker/cluster/coordinator/transaction/append_guard.py",
          "self._lock = coordinator.lock_of(transactional_id)", "self._lock = None",
          "A batch may come after its transaction's marker and open the transaction again for ever."),
     Kept("fetch-limit-per-partition", "broker/apis/fetch.py",
          "                left_bytes = max(left_bytes - len(answer[\"records\"]), 0)\n", "",
          "Every partition of a Fetch gets the whole max_bytes of the request."),
-    Kept("one-bucket-for-all", "broker/quotas.py",
+    Kept("one-bucket-for-all", "broker/apis/client_quotas.py",
          "client_id = request.header.client_id", "client_id = None",
          "All clients share one quota."),
-    Kept("fenced-join-unanswered", "broker/coordinator/group/group_step.py",
+    Kept("fenced-join-unanswered", "broker/cluster/coordinator/group/group_step.py",
          "        self._complete_join(old, JoinAnswer(ErrorCode.FENCED_INSTANCE_ID, old_id))\n", "",
          "A static member whose place was taken while it joined is never answered."),
-    Kept("fenced-sync-unanswered", "broker/coordinator/group/group_step.py",
+    Kept("fenced-sync-unanswered", "broker/cluster/coordinator/group/group_step.py",
          "        self._complete_sync(old, SyncAnswer(ErrorCode.FENCED_INSTANCE_ID))\n", "",
          "A static member whose place was taken while it waited for its assignment is never answered."),
 )

@@ -8,7 +8,7 @@ import confluent_kafka
 import pytest
 
 from pyproducer.broker import EmbeddedBroker
-from pyproducer.broker.observations import LoggedRequest
+from pyproducer.broker.control.observations import LoggedRequest
 from pyproducer.protocol.apis import ApiKeys
 
 TIMEOUT_S = 30

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from types import TracebackType
 
-from pyproducer.broker.server_selector import ServerSelector
+from pyproducer.broker.network.server_selector import ServerSelector
 from pyproducer.network.channel import KafkaChannel
 from pyproducer.network.channel_builder import ChannelBuilder, PlaintextChannelBuilder
 from pyproducer.network.receive import NetworkReceive

@@ -21,9 +21,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from pyproducer.broker.cluster_state import ClusterState
-from pyproducer.broker.config import BrokerConfig
-from pyproducer.broker.partition import Partition
+from pyproducer.broker.cluster.cluster_state import ClusterState
+from pyproducer.broker.cluster.config import BrokerConfig
+from pyproducer.broker.cluster.partition import Partition
 from pyproducer.broker.storage.log import AppendResult
 from pyproducer.common.clock import SystemClock
 from pyproducer.record.batch_writer import build_batch
@@ -109,15 +109,15 @@ def make_room(state: ClusterState, partition: Partition) -> None:
     start = (log.log_start_offset + log.log_end_offset) // 2
     say("S", partition.topic_partition.partition, start)  # before: it may be done half-way
     log.increment_log_start_offset(start)
-    state.checkpoint_start(partition, start)
+    state.topic_life.checkpoint_start(partition, start)
 
 
 def main(data_dir: str, seed: str, disk_kind: str, end: str) -> None:
     """Do as the module says."""
     seeded = random.Random(int(seed))
     state = ClusterState(Path(data_dir), BrokerConfig(SETTINGS), SystemClock())
-    if state.topic(TOPIC) is None:
-        state.create_topic(TOPIC, PARTITIONS, {})
+    if state.topics.find(TOPIC) is None:
+        state.topic_life.create_topic(TOPIC, PARTITIONS, {})
     disk = Disk(disk_kind, seeded)
     if end == "torn":
         disk.dies_at = seeded.randrange(1, APPENDS // 2)

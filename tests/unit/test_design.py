@@ -80,6 +80,29 @@ def test_file_when_it_makes_a_lock_then_the_list_of_locks_names_it() -> None:
     assert makers == paths_in(section(4).split("```")[1])
 
 
+def test_file_of_the_broker_when_it_is_there_then_its_map_names_it_unless_it_is_an_api() -> None:
+    named = paths_in(section(7).partition("**Locks.**")[0])
+    files = {str(path.relative_to(PACKAGE)) for path in sources("broker")
+             if path.parent.name != "apis" or "\ndef handle(services" not in path.read_text(encoding="ascii")}
+    assert len(files) > 60
+    assert sorted(files - named) == []
+
+
+def test_order_of_the_brokers_folders_when_compared_with_the_contract_then_it_is_the_same() -> None:
+    contract = configparser.ConfigParser()
+    contract.read(ROOT / "setup.cfg", encoding="ascii")
+    layers = contract["importlinter:contract:broker"]["layers"].split()
+    assert " > ".join(layers) in section(7)
+    assert {path.parent for path in (PACKAGE / "broker").glob("*/__init__.py")} == {
+        PACKAGE / "broker" / layer for layer in layers}
+
+
+def test_file_of_the_broker_when_it_makes_a_lock_then_the_list_of_locks_names_it() -> None:
+    makers = {str(path.relative_to(PACKAGE)) for path in sources("broker")
+              if re.search(r"threading\.(R?Lock|Condition)\(\)", path.read_text(encoding="ascii"))}
+    assert makers == paths_in(section(7).partition("**Locks.**")[2])
+
+
 def test_broad_except_when_below_callers_then_only_the_loop_has_it() -> None:
     """One that logs and goes on hides a failure from the one recovery."""
     broad = {str(path.relative_to(PACKAGE)) for folder in ("sender", "client", "network") for path in sources(folder)

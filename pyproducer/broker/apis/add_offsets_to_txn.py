@@ -1,6 +1,7 @@
 """AddOffsetsToTxn 0-4: a transaction will commit offsets of a group.
 
-Does:    takes the group's partition of __consumer_offsets into the transaction, with AddPartitionsToTxn's codes.
+Does:    takes the group's partition of __consumer_offsets into the transaction; 42 an empty transactional id, otherwise
+         AddPartitionsToTxn's codes, among them 90 (before version 2: 47) for an old epoch.
 Omits:   nothing known. Clients that speak Transactions V2 do not send it.
 
 Road:    KafkaApis -> [AddOffsetsToTxn] -> transaction coordinator
@@ -10,15 +11,19 @@ Source:  Java KafkaApis.handleAddOffsetsToTxnRequest (4.1), and its measured ans
 
 from __future__ import annotations
 
-from pyproducer.broker.authorizer import AclOperation, ResourceType
-from pyproducer.broker.coordinator.internal_topics import GROUP_METADATA_TOPIC_NAME
-from pyproducer.broker.coordinator.partition_for import partition_for
-from pyproducer.broker.request_channel import Request
-from pyproducer.broker.services import Answer, Services
+from pyproducer.broker.apis.api_handler import Api, Question
+from pyproducer.broker.apis.services import Answer, Services
+from pyproducer.broker.cluster.authorizer import AclOperation, ResourceType
+from pyproducer.broker.cluster.coordinator.internal_topics import GROUP_METADATA_TOPIC_NAME
+from pyproducer.broker.cluster.coordinator.partition_for import partition_for
+from pyproducer.broker.network.request_channel import Request
 from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.error_codes import ErrorCode
+from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.request import AddOffsetsToTxnRequest
 
+API = Api(ApiKeys.ADD_OFFSETS_TO_TXN, asks=(
+    Question(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID), Question(AclOperation.READ, ResourceType.GROUP)))
 _PRODUCER_FENCED_FROM = 2
 
 

@@ -1,9 +1,10 @@
 """AddPartitionsToTxn 0-5: take partitions into a transaction before anything is written to them.
 
 Does:    all partitions or none: with an internal topic (29) or an unknown partition (3) among them the others are
-         answered 55; 90, before version 2 47, for an old epoch; 49 for another producer; 51 while the transaction
-         before is being ended. 4 and 5, which brokers send each other, have several transactions and may only ask
-         whether partitions are in (120 if not); 5 says that the client speaks Transactions V2.
+         answered 55; 42 an empty transactional id; 90 (before version 2: 47) for an old epoch; 49 for another producer;
+         51 while the transaction before is being ended. Versions 4 and 5, which brokers send each other, have several
+         transactions and may only ask whether partitions are in (120 if not); version 5 says that the client speaks
+         Transactions V2.
 Omits:   nothing known.
 
 Road:    KafkaApis -> [AddPartitionsToTxn] -> transaction coordinator
@@ -16,15 +17,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from pyproducer.broker.authorizer import AclOperation, ResourceType
-from pyproducer.broker.request_channel import Request
-from pyproducer.broker.services import Answer, Services
-from pyproducer.broker.topic_name import INTERNAL_TOPICS
-from pyproducer.broker.unexpected import unexpected
+from pyproducer.broker.apis.api_handler import Api, Question
+from pyproducer.broker.apis.services import Answer, Services
+from pyproducer.broker.apis.unexpected import unexpected
+from pyproducer.broker.cluster.authorizer import AclOperation, ResourceType
+from pyproducer.broker.cluster.topic_name import INTERNAL_TOPICS
+from pyproducer.broker.network.request_channel import Request
 from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.error_codes import ErrorCode
+from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.request import AddPartitionsToTxnRequest
 
+API = Api(ApiKeys.ADD_PARTITIONS_TO_TXN, asks=(
+    Question(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER),
+    Question(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID),
+    Question(AclOperation.WRITE, ResourceType.TOPIC)))
 _PRODUCER_FENCED_FROM = 2
 _BATCHED_FROM = 4
 
@@ -94,7 +101,7 @@ def _topic_code(services: Services, request: Request, partition: TopicPartition)
     if request.header.api_version < _BATCHED_FROM and (partition.topic in INTERNAL_TOPICS or not services.authorize(
             request, AclOperation.WRITE, ResourceType.TOPIC, partition.topic)):
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    if services.cluster.partition(*partition) is None:
+    if services.cluster.topics.partition(*partition) is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return ErrorCode.NONE
 

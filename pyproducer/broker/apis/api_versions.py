@@ -1,9 +1,9 @@
 """ApiVersions 0-4: which APIs this broker answers.
 
-Does:    a version that nobody knows is answered as version 0 with error 35 and the one entry (18, 0, 4), and the
+Does:    a version that nobody knows is answered as version 0 with error 35 and one entry, its own, and the
          connection stays usable; a client software name or version with odd characters gets 42 and no entries.
          The feature transaction.version is told, at the level of that setting, while its APIs are (a broker that
-         pretends to be an older release has no such feature); to version 3 not that it may be 0, as Kafka does
+         pretends to be an older release has no such feature); to version 3 not that it may be zero, as Kafka does
          (KAFKA-17011).
 Omits:   other features; zk_migration_ready.
 
@@ -17,12 +17,14 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from pyproducer.broker.request_channel import Request
-from pyproducer.broker.services import Answer, Services
+from pyproducer.broker.apis.api_handler import Api
+from pyproducer.broker.apis.services import Answer, Services
+from pyproducer.broker.network.request_channel import Request
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.request import ApiVersionsRequest
 
+API = Api(ApiKeys.API_VERSIONS, asks=())
 _FIRST_FLEXIBLE_VERSION = 3
 _ZERO_FEATURES_FROM = 4
 _FEATURE = "transaction.version"

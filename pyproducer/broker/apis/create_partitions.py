@@ -4,7 +4,7 @@ Does:    29 without the permission, 37 not more than there are, 39 assignment, 4
          10,000 partitions at once; validate_only.
 Omits:   manual assignments are checked, and do not say who leads.
 
-Road:    KafkaApis -> [CreatePartitions] -> cluster state
+Road:    KafkaApis -> [CreatePartitions] -> topic life
 Thread:  handler threads.
 Source:  Java ReplicationControlManager.createPartitions (4.1), and its measured answers.
 """
@@ -14,14 +14,18 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any, NamedTuple
 
+from pyproducer.broker.apis.api_handler import Api, Question
 from pyproducer.broker.apis.create_topics import MAX_PARTITIONS_PER_REQUEST
-from pyproducer.broker.authorizer import AclOperation
-from pyproducer.broker.request_channel import Request
-from pyproducer.broker.services import Answer, Services
-from pyproducer.broker.unexpected import message_of, unexpected
+from pyproducer.broker.apis.services import Answer, Services
+from pyproducer.broker.apis.unexpected import message_of, unexpected
+from pyproducer.broker.cluster.authorizer import AclOperation, ResourceType
+from pyproducer.broker.network.request_channel import Request
 from pyproducer.common.error_codes import ErrorCode
+from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.request import CreatePartitionsRequest
 from pyproducer.protocol.schema import Struct
+
+API = Api(ApiKeys.CREATE_PARTITIONS, asks=(Question(AclOperation.ALTER, ResourceType.TOPIC),))
 
 
 class _Refusal(NamedTuple):
@@ -45,7 +49,7 @@ def handle(services: Services, request: Request) -> Answer:
             try:
                 fault = _fault(services, topic)
                 if fault is None and not data["validate_only"] and (
-                        not services.cluster.create_partitions(name, topic["count"])):
+                        not services.cluster.topic_life.create_partitions(name, topic["count"])):
                     fault = _fault(services, topic)  # another handler was faster; it says so
             except Exception as error:
                 code = unexpected(request, f"topic {name}", error)
@@ -62,7 +66,7 @@ def error_response(request: Request, error_code: ErrorCode) -> Answer:
 
 def _fault(services: Services, topic: Struct) -> _Refusal | None:
     name, count, assignments = topic["name"], topic["count"], topic["assignments"]
-    found = services.cluster.topic(name)
+    found = services.cluster.topics.find(name)
     if found is None:
         return _Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)
     present = len(found.partitions)

@@ -2,11 +2,11 @@
 
 Does:    29 without the permission to create it, 17 name (also one that differs from an existing one only in '.' and
          '_'), 36 exists, 37 partitions, 38 more replicas than brokers, 39 assignment, 40 setting, 42 named twice, 44
-         more than 10,000 partitions in one request; -1 takes the default; validate_only; settings are echoed from 5,
-         the topic's id from 7.
+         more than 10,000 partitions in one request; -1 takes the default; validate_only; settings are echoed from
+         version 5 on, the topic's id from version 7 on.
 Omits:   manual assignments choose the number of partitions, not who leads them.
 
-Road:    KafkaApis -> [CreateTopics] -> cluster state
+Road:    KafkaApis -> [CreateTopics] -> topic life
 Thread:  handler threads.
 Source:  Java ReplicationControlManager.createTopics (4.1).
 """
@@ -17,19 +17,25 @@ from collections import Counter
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from pyproducer.broker.authorizer import AclOperation
-from pyproducer.broker.config_entries import topic_entries
-from pyproducer.broker.request_channel import Request
-from pyproducer.broker.services import Answer, Services
-from pyproducer.broker.topic_config import TopicConfig, error_text, topic_config
-from pyproducer.broker.topic_name import collides
-from pyproducer.broker.unexpected import message_of, unexpected
+from pyproducer.broker.apis.api_handler import Api, Question
+from pyproducer.broker.apis.services import Answer, Services
+from pyproducer.broker.apis.unexpected import message_of, unexpected
+from pyproducer.broker.cluster.authorizer import AclOperation, ResourceType
+from pyproducer.broker.cluster.config_entries import topic_entries
+from pyproducer.broker.cluster.topic_config import TopicConfig, error_text, topic_config
+from pyproducer.broker.cluster.topic_name import collides
+from pyproducer.broker.network.request_channel import Request
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.common.errors import ConfigError
 from pyproducer.common.topic_name import topic_name_fault
+from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.request import CreateTopicsRequest
 from pyproducer.protocol.schema import Struct
 
+API = Api(ApiKeys.CREATE_TOPICS, asks=(
+    Question(AclOperation.CREATE, ResourceType.CLUSTER),
+    Question(AclOperation.CREATE, ResourceType.TOPIC),
+    Question(AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC)))
 # Java ReplicationControlManager.MAX_PARTITIONS_PER_BATCH; each partition is an open file here.
 MAX_PARTITIONS_PER_REQUEST = 10_000
 _NO_ID = UUID(int=0)
@@ -91,7 +97,7 @@ def _fault(services: Services, topic: Struct) -> _Refusal | None:
     reason = topic_name_fault(name)
     if reason is not None:
         return _Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, reason)
-    if services.cluster.topic(name) is not None:
+    if services.cluster.topics.find(name) is not None:
         return _Refusal(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
     for other in services.cluster.topics:
         if collides(name, other):
@@ -144,7 +150,7 @@ def _create(services: Services, request: Request, topic: Struct, *, validate_onl
             config = topic_config(configs, services.config)
             topic_id = _NO_ID
         else:
-            created = services.cluster.create_topic(name, count, configs)
+            created = services.cluster.topic_life.create_topic(name, count, configs)
             if created is None:  # another handler was faster
                 return _refused(name, _Refusal(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists."))
             config, topic_id = created.config, created.topic_id
@@ -163,7 +169,7 @@ def _create(services: Services, request: Request, topic: Struct, *, validate_onl
 def _configs(config: TopicConfig, services: Services) -> list[dict[str, Any]]:
     return [{"name": entry.name, "value": entry.value, "read_only": False, "is_sensitive": False,
              "config_source": entry.source}
-            for entry in topic_entries(config, services.config, services.cluster.dynamic_configs)]
+            for entry in topic_entries(config, services.config, services.cluster.dynamic_configs.by_broker)]
 
 
 def _refused(name: str, refusal: _Refusal) -> dict[str, Any]:

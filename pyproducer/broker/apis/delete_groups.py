@@ -9,12 +9,16 @@ Source:  Java KafkaApis.handleDeleteGroupsRequest, GroupCoordinatorShard.deleteG
 
 from __future__ import annotations
 
-from pyproducer.broker.authorizer import AclOperation, ResourceType
-from pyproducer.broker.request_channel import Request
-from pyproducer.broker.services import Answer, Services
-from pyproducer.broker.unexpected import unexpected
+from pyproducer.broker.apis.api_handler import Api, Question
+from pyproducer.broker.apis.services import Answer, Services
+from pyproducer.broker.apis.unexpected import unexpected
+from pyproducer.broker.cluster.authorizer import AclOperation, ResourceType
+from pyproducer.broker.network.request_channel import Request
 from pyproducer.common.error_codes import ErrorCode
+from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.request import DeleteGroupsRequest
+
+API = Api(ApiKeys.DELETE_GROUPS, asks=(Question(AclOperation.DELETE, ResourceType.GROUP),))
 
 
 def handle(services: Services, request: Request) -> Answer:

@@ -13,15 +13,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from pyproducer.broker.authorizer import AclOperation
-from pyproducer.broker.request_channel import Request
-from pyproducer.broker.services import Answer, Services
-from pyproducer.broker.topic_name import INTERNAL_TOPICS
-from pyproducer.broker.unexpected import unexpected
+from pyproducer.broker.apis.api_handler import Api, Question
+from pyproducer.broker.apis.services import Answer, Services
+from pyproducer.broker.apis.unexpected import unexpected
+from pyproducer.broker.cluster.authorizer import AclOperation, ResourceType
+from pyproducer.broker.cluster.topic_name import INTERNAL_TOPICS
+from pyproducer.broker.network.request_channel import Request
 from pyproducer.common.error_codes import ErrorCode
+from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.request import DeleteRecordsRequest
 from pyproducer.protocol.schema import Struct
 
+API = Api(ApiKeys.DELETE_RECORDS, asks=(Question(AclOperation.DELETE, ResourceType.TOPIC),))
 _HIGH_WATERMARK = -1
 _INVALID_LOW_WATERMARK = -1
 
@@ -53,7 +56,7 @@ def error_response(request: Request, error_code: ErrorCode) -> Answer:
 
 def _delete(services: Services, topic_name: str, asked: Struct) -> dict[str, Any]:
     cluster = services.cluster
-    partition = cluster.partition(topic_name, asked["partition_index"])
+    partition = cluster.topics.partition(topic_name, asked["partition_index"])
     if partition is None:
         return _answer(asked, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     if topic_name in INTERNAL_TOPICS:
@@ -67,7 +70,7 @@ def _delete(services: Services, topic_name: str, asked: Struct) -> dict[str, Any
     if not 0 <= offset <= log.high_watermark:
         return _answer(asked, ErrorCode.OFFSET_OUT_OF_RANGE)
     low_watermark = log.increment_log_start_offset(offset)
-    cluster.checkpoint_start(partition, low_watermark)
+    cluster.topic_life.checkpoint_start(partition, low_watermark)
     return _answer(asked, ErrorCode.NONE, low_watermark)
 
 

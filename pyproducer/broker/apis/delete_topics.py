@@ -1,9 +1,9 @@
 """DeleteTopics 1-6: topics and their files are gone when the answer comes.
 
 Does:    29 without the permission, 3 unknown name, 100 unknown id, 42 both or neither given, or a topic named twice, by
-         name, id or both, 73 (42 before version 3) when delete.topic.enable is off, 17 internal topics.
+         name, id or both, 73 (before version 3: 42) when delete.topic.enable is off, 17 internal topics.
 
-Road:    KafkaApis -> [DeleteTopics] -> cluster state
+Road:    KafkaApis -> [DeleteTopics] -> topic life
 Thread:  handler threads.
 Source:  Java ControllerApis.deleteTopics (4.1).
 """
@@ -14,14 +14,20 @@ import uuid
 from collections import Counter
 from typing import Any
 
-from pyproducer.broker.authorizer import AclOperation
-from pyproducer.broker.cluster_state import TopicState
-from pyproducer.broker.request_channel import Request
-from pyproducer.broker.services import Answer, Services
-from pyproducer.broker.unexpected import unexpected
+from pyproducer.broker.apis.api_handler import Api, Question
+from pyproducer.broker.apis.services import Answer, Services
+from pyproducer.broker.apis.unexpected import unexpected
+from pyproducer.broker.cluster.authorizer import AclOperation, ResourceType
+from pyproducer.broker.cluster.topic_table import TopicState
+from pyproducer.broker.network.request_channel import Request
 from pyproducer.common.error_codes import ErrorCode
+from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.request import DeleteTopicsRequest
 
+API = Api(ApiKeys.DELETE_TOPICS, asks=(
+    Question(AclOperation.DELETE, ResourceType.CLUSTER),
+    Question(AclOperation.DELETE, ResourceType.TOPIC),
+    Question(AclOperation.DESCRIBE, ResourceType.TOPIC)))
 _ZERO_ID = uuid.UUID(int=0)
 _STATES_FROM = 6
 _DISABLED_CODE_FROM = 3
@@ -48,8 +54,9 @@ def handle(services: Services, request: Request) -> Answer:
     answers += [_refused(name, _ZERO_ID, "Duplicate topic name.") for name, count in names.items() if count > 1]
     answers += [_refused(None, topic_id, "Duplicate topic id.") for topic_id, count in ids.items() if count > 1]
     # All of them are looked up before the first one is deleted.
-    found = {name: services.cluster.topic(name) for name, count in names.items() if count == 1}
-    found_by_id = {topic_id: services.cluster.topic_by_id(topic_id) for topic_id, count in ids.items() if count == 1}
+    topics = services.cluster.topics
+    found = {name: topics.find(name) for name, count in names.items() if count == 1}
+    found_by_id = {topic_id: topics.find_by_id(topic_id) for topic_id, count in ids.items() if count == 1}
     for name, topic in found.items():
         if not _may(services, request, AclOperation.DESCRIBE, name):
             answers.append(_result(ErrorCode.TOPIC_AUTHORIZATION_FAILED, name, _ZERO_ID))
@@ -91,7 +98,7 @@ def _delete(services: Services, request: Request, topic: TopicState, unknown: Er
     if topic.is_internal:
         return _result(ErrorCode.INVALID_TOPIC_EXCEPTION, topic.name, topic.topic_id)
     try:
-        deleted = services.cluster.delete_topic(topic.name, topic.topic_id)
+        deleted = services.cluster.topic_life.delete_topic(topic.name, topic.topic_id)
     except Exception as error:
         return _result(unexpected(request, f"topic {topic.name}", error), topic.name, topic.topic_id)
     return _result(ErrorCode.NONE if deleted else unknown, topic.name, topic.topic_id)

@@ -11,12 +11,15 @@ Source:  Java KafkaApis.handleDescribeCluster (4.1), and its measured answer.
 
 from __future__ import annotations
 
-from pyproducer.broker.authorizer import CLUSTER_NAME, AclOperation, ResourceType
-from pyproducer.broker.request_channel import Request
-from pyproducer.broker.services import Answer, Services
+from pyproducer.broker.apis.api_handler import Api, Question
+from pyproducer.broker.apis.services import Answer, Services
+from pyproducer.broker.cluster.authorizer import CLUSTER_NAME, AclOperation, ResourceType
+from pyproducer.broker.network.request_channel import Request
 from pyproducer.common.error_codes import ErrorCode
+from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.request import DescribeClusterRequest
 
+API = Api(ApiKeys.DESCRIBE_CLUSTER, asks=(Question(AclOperation.DESCRIBE, ResourceType.CLUSTER),))
 _BROKERS = 1
 _CONTROLLERS = 2
 
@@ -37,7 +40,7 @@ def handle(services: Services, request: Request) -> Answer:
             broker["is_fenced"] = False
         brokers.append(broker)
     answer = {"throttle_time_ms": 0, "error_code": 0, "error_message": None,
-              "cluster_id": services.cluster.cluster_id, "controller_id": services.cluster.controller_id,
+              "cluster_id": services.cluster.cluster_id, "controller_id": services.cluster.brokers.controller_id,
               "brokers": brokers}
     if data["include_cluster_authorized_operations"]:
         answer["cluster_authorized_operations"] = (

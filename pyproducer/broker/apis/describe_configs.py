@@ -1,9 +1,9 @@
 """DescribeConfigs 1-4: the settings of topics and brokers, with where each comes from.
 
-Does:    topics (2) and brokers (4, by id, or "" for what was altered for all of them); keys asked for or all; synonyms;
-         documentation from 3; 29 and 31 without the permission; 3 and 17 for topics, 42 for another broker's id and for
-         resources of other kinds.
-Omits:   broker loggers (8), client metrics (16), groups (32).
+Does:    topics (type 2) and brokers (type 4, by id, or "" for what was altered for all of them); keys asked for or all;
+         synonyms; documentation from version 3 on; 29 and 31 without the permission; 3 and 17 for topics, 42 for
+         another broker's id and for resources of other kinds; 44 for what would make the answer too large.
+Omits:   broker loggers (type 8), client metrics (type 16), groups (type 32).
 
 Road:    KafkaApis -> [DescribeConfigs] -> config entries
 Thread:  handler threads.
@@ -15,16 +15,21 @@ from __future__ import annotations
 from typing import Any
 
 from pyproducer.broker.apis.answer_size import AnswerSize
-from pyproducer.broker.authorizer import AclOperation
-from pyproducer.broker.config_entries import ConfigEntry, broker_entries, cluster_entries, topic_entries
-from pyproducer.broker.request_channel import Request
-from pyproducer.broker.services import Answer, Services
-from pyproducer.broker.unexpected import unexpected
+from pyproducer.broker.apis.api_handler import Api, Question
+from pyproducer.broker.apis.services import Answer, Services
+from pyproducer.broker.apis.unexpected import unexpected
+from pyproducer.broker.cluster.authorizer import AclOperation, ResourceType
+from pyproducer.broker.cluster.config_entries import ConfigEntry, broker_entries, cluster_entries, topic_entries
+from pyproducer.broker.network.request_channel import Request
 from pyproducer.common.error_codes import ERRORS, ErrorCode
 from pyproducer.common.topic_name import topic_name_fault
+from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.request import DescribeConfigsRequest
 from pyproducer.protocol.schema import Struct
 
+API = Api(ApiKeys.DESCRIBE_CONFIGS, asks=(
+    Question(AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC),
+    Question(AclOperation.DESCRIBE_CONFIGS, ResourceType.CLUSTER)))
 TOPIC = 2
 BROKER = 4
 _DOCUMENTATION_FROM = 3
@@ -88,19 +93,19 @@ def _entries(services: Services, resource: Struct) -> list[ConfigEntry] | tuple[
         reason = topic_name_fault(name)
         if reason is not None:
             return ErrorCode.INVALID_TOPIC_EXCEPTION, reason
-        topic = cluster.topic(name)
+        topic = cluster.topics.find(name)
         if topic is None:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ""
-        return topic_entries(topic.config, services.config, cluster.dynamic_configs)
+        return topic_entries(topic.config, services.config, cluster.dynamic_configs.by_broker)
     if kind == BROKER:
         if name == "":
-            return cluster_entries(cluster.broker_configs(""))
+            return cluster_entries(cluster.dynamic_configs.of(""))
         if not name.lstrip("-").isdigit():
             return ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}"
         if int(name) != services.node_id:
             return ErrorCode.INVALID_REQUEST, (f"Unexpected broker id, expected {services.node_id} or empty string, "
                                                f"but received {name}")
-        return broker_entries(services.config, cluster.dynamic_configs)
+        return broker_entries(services.config, cluster.dynamic_configs.by_broker)
     return ErrorCode.INVALID_REQUEST, f"Resources of type {kind} are not described by the embedded broker."
 
 

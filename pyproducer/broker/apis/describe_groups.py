@@ -1,7 +1,8 @@
 """DescribeGroups 0-6: a group's state, members and assignments.
 
-Does:    an unknown group is "Dead" without an error before 6, and 69 from then on; what members say and are assigned is
-         shown of stable groups only; authorized operations where they are asked for.
+Does:    an unknown group is "Dead" without an error before version 6, and 69 from then on; what members say and are
+         assigned is shown of stable groups only; authorized operations where they are asked for; 44 for what would make
+         the answer too large.
 
 Road:    KafkaApis -> [DescribeGroups] -> group coordinator
 Thread:  handler threads.
@@ -13,13 +14,16 @@ from __future__ import annotations
 from typing import Any
 
 from pyproducer.broker.apis.answer_size import AnswerSize
-from pyproducer.broker.authorizer import AclOperation, ResourceType
-from pyproducer.broker.request_channel import Request
-from pyproducer.broker.services import Answer, Services
-from pyproducer.broker.unexpected import unexpected
+from pyproducer.broker.apis.api_handler import Api, Question
+from pyproducer.broker.apis.services import Answer, Services
+from pyproducer.broker.apis.unexpected import unexpected
+from pyproducer.broker.cluster.authorizer import AclOperation, ResourceType
+from pyproducer.broker.network.request_channel import Request
 from pyproducer.common.error_codes import ErrorCode
+from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.request import DescribeGroupsRequest
 
+API = Api(ApiKeys.DESCRIBE_GROUPS, asks=(Question(AclOperation.DESCRIBE, ResourceType.GROUP),))
 _NOT_FOUND_FROM = 6
 _NOT_ASKED = -(2**31)
 

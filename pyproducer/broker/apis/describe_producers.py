@@ -1,7 +1,7 @@
 """DescribeProducers 0: who has written to partitions, and whose transactions are open there.
 
-Does:    3 an unknown topic or partition, 6 a partition that another broker leads, 29 without permission to read.
-Omits:   producers do not expire (producer.id.expiration.ms).
+Does:    3 an unknown topic or partition, 6 a partition that another broker leads, 29 without permission to read, 44
+         what would make the answer too large.
 
 Road:    KafkaApis -> [DescribeProducers] -> log -> producer state
 Thread:  handler threads.
@@ -13,13 +13,16 @@ from __future__ import annotations
 from typing import Any
 
 from pyproducer.broker.apis.answer_size import AnswerSize
-from pyproducer.broker.authorizer import AclOperation, ResourceType
-from pyproducer.broker.request_channel import Request
-from pyproducer.broker.services import Answer, Services
-from pyproducer.broker.unexpected import unexpected
+from pyproducer.broker.apis.api_handler import Api, Question
+from pyproducer.broker.apis.services import Answer, Services
+from pyproducer.broker.apis.unexpected import unexpected
+from pyproducer.broker.cluster.authorizer import AclOperation, ResourceType
+from pyproducer.broker.network.request_channel import Request
 from pyproducer.common.error_codes import ERRORS, ErrorCode
+from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.request import DescribeProducersRequest
 
+API = Api(ApiKeys.DESCRIBE_PRODUCERS, asks=(Question(AclOperation.READ, ResourceType.TOPIC),))
 _NO_OFFSET = -1
 
 
@@ -33,7 +36,7 @@ def handle(services: Services, request: Request) -> Answer:
         refusal = ErrorCode.NONE
         if not services.authorize(request, AclOperation.READ, ResourceType.TOPIC, name):
             refusal = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        elif services.cluster.topic(name) is None:
+        elif services.cluster.topics.find(name) is None:
             refusal = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         topics.append({"name": name, "partitions": [
             _partition(services, request, name, index, size) if refusal is ErrorCode.NONE
@@ -61,7 +64,7 @@ def _partition(services: Services, request: Request, topic: str, index: int, siz
 
 
 def _active_producers(services: Services, topic: str, index: int) -> dict[str, Any]:
-    partition = services.cluster.partition(topic, index)
+    partition = services.cluster.topics.partition(topic, index)
     if partition is None:
         return _fault(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)
     if partition.leadership.leader_id != services.node_id:

@@ -1,10 +1,10 @@
 """DescribeTopicPartitions 0: topics with their partitions, page by page.
 
-Does:    topics in order of their names, all of them when none is named; at most response_partition_limit partitions (1
-         to 2000) and a cursor for the rest; the authorized operations; 29 without the permission, 3 unknown, 17 wrong
-         name; 42 for a cursor that makes no sense.
+Does:    topics in order of their names, all of them when none is named; at most response_partition_limit partitions
+         (one to 2,000) and a cursor for the rest; the authorized operations; 29 without the permission, 3 unknown, 17
+         wrong name; 42 for a cursor that makes no sense.
 
-Road:    KafkaApis -> [DescribeTopicPartitions] -> cluster state
+Road:    KafkaApis -> [DescribeTopicPartitions] -> topic table
 Thread:  handler threads.
 Source:  Java DescribeTopicPartitionsRequestHandler, KRaftMetadataCache.describeTopicResponse (4.1), and its measured
          answers (KIP-966).
@@ -15,14 +15,17 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
+from pyproducer.broker.apis.api_handler import Api, Question
 from pyproducer.broker.apis.metadata import describe_partition
-from pyproducer.broker.authorizer import AclOperation, ResourceType
-from pyproducer.broker.request_channel import Request
-from pyproducer.broker.services import Answer, Services
+from pyproducer.broker.apis.services import Answer, Services
+from pyproducer.broker.cluster.authorizer import AclOperation, ResourceType
+from pyproducer.broker.network.request_channel import Request
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.common.topic_name import topic_name_fault
+from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.request import DescribeTopicPartitionsRequest
 
+API = Api(ApiKeys.DESCRIBE_TOPIC_PARTITIONS, asks=(Question(AclOperation.DESCRIBE, ResourceType.TOPIC),))
 # Java's max.request.partition.size.limit.
 MAX_PARTITIONS = 2000
 _ZERO_ID = uuid.UUID(int=0)
@@ -72,7 +75,7 @@ def _error(name: str, error_code: ErrorCode) -> dict[str, Any]:
 
 def _topic(services: Services, name: str, begin: int, limit: int) -> tuple[dict[str, Any], int]:
     """Return one topic with some of its partitions, and how many it has."""
-    found = services.cluster.topic(name)
+    found = services.cluster.topics.find(name)
     if found is None:
         error_code = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if topic_name_fault(name) is None
                       else ErrorCode.INVALID_TOPIC_EXCEPTION)

@@ -2,7 +2,8 @@
 
 Does:    with version 5 (Transactions V2, KIP-890) the producer goes on with the id and epoch of the answer, and may
          abort a transaction without partitions; a repeated request is answered as the first (51 while that is being
-         done); 48 what does not fit the state, 49 another producer, 90, before version 2 47, another epoch.
+         done); 42 an empty transactional id, 48 what does not fit the state, 49 another producer, 90 (before version 2:
+         47) another epoch.
 Omits:   two-phase commit (KIP-939).
 
 Road:    KafkaApis -> [EndTxn] -> transaction coordinator -> markers
@@ -12,12 +13,15 @@ Source:  Java KafkaApis.handleEndTxnRequest (4.1), and its measured answers.
 
 from __future__ import annotations
 
-from pyproducer.broker.authorizer import AclOperation, ResourceType
-from pyproducer.broker.request_channel import Request
-from pyproducer.broker.services import Answer, Services
+from pyproducer.broker.apis.api_handler import Api, Question
+from pyproducer.broker.apis.services import Answer, Services
+from pyproducer.broker.cluster.authorizer import AclOperation, ResourceType
+from pyproducer.broker.network.request_channel import Request
 from pyproducer.common.error_codes import ErrorCode
+from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.request import EndTxnRequest
 
+API = Api(ApiKeys.END_TXN, asks=(Question(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID),))
 _PRODUCER_FENCED_FROM = 2
 _EPOCH_BUMP_FROM = 5
 

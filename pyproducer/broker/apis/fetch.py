@@ -7,8 +7,8 @@ Does:    min_bytes and max_wait_ms without a thread that waits (delayed_operatio
          range, 3 and 100 unknown, 6 with the leader's address (KIP-951); read_committed ends at the last stable offset
          and lists the aborted transactions to skip. A partition that is named twice is answered once, as it was named
          last; an isolation level that nobody knows is -1, and so is a negative size where there is something to read.
-Omits:   sessions: a request to open one is answered with session id 0, which clients take as no; a request of a
-         session is 70. Preferred replicas, diverging epochs, throttling.
+Omits:   sessions: a request to open one is answered with the session id zero, which clients take as no; a request of
+         a session is 70. Preferred replicas, diverging epochs, throttling.
 
 Road:    KafkaApis -> [Fetch] -> partition -> log -> socket
 Thread:  handler threads; a delayed fetch is answered on the thread of the append that completes it, or the timer's.
@@ -21,20 +21,24 @@ import logging
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from pyproducer.broker.apis.api_handler import Api, Question
 from pyproducer.broker.apis.list_offsets import ISOLATION_LEVELS, READ_COMMITTED
-from pyproducer.broker.authorizer import AclOperation
-from pyproducer.broker.cluster_state import TopicState
-from pyproducer.broker.delayed_operation import DelayedOperation
-from pyproducer.broker.partition import Partition
-from pyproducer.broker.request_channel import Request
-from pyproducer.broker.services import Answer, Outcome, Services
+from pyproducer.broker.apis.services import Answer, Outcome, Services
+from pyproducer.broker.apis.unexpected import unexpected
+from pyproducer.broker.cluster.authorizer import AclOperation, ResourceType
+from pyproducer.broker.cluster.delayed_operation import DelayedOperation
+from pyproducer.broker.cluster.partition import Partition
+from pyproducer.broker.cluster.topic_table import TopicState
+from pyproducer.broker.network.request_channel import Request
 from pyproducer.broker.storage.log import Log
-from pyproducer.broker.unexpected import unexpected
 from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.error_codes import ErrorCode
+from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.request import FetchRequest
 from pyproducer.protocol.schema import Struct
 
+API = Api(ApiKeys.FETCH, asks=(
+    Question(AclOperation.READ, ResourceType.TOPIC), Question(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER)))
 _logger = logging.getLogger(__name__)
 _TOPIC_ID_FROM = 13
 _LEADER_TAG_FROM = 12
@@ -100,10 +104,10 @@ class FetchPass:
         cluster = self._services.cluster
         if self._version >= _TOPIC_ID_FROM:
             key: dict[str, Any] = {"topic_id": name}
-            found = cluster.topic_by_id(name)
+            found = cluster.topics.find_by_id(name)
         else:
             key = {"topic": name}
-            found = cluster.topic(name)
+            found = cluster.topics.find(name)
         partitions = () if found is None else found.partitions
         unknown = (ErrorCode.UNKNOWN_TOPIC_ID if found is None and self._version >= _TOPIC_ID_FROM
                    else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -206,7 +210,7 @@ class FetchPass:
 
     def _error_of(self, asked: _Asked) -> ErrorCode:
         partition = asked.partition
-        if partition is None or self._services.cluster.partition(*partition.topic_partition) is not partition:
+        if partition is None or self._services.cluster.topics.partition(*partition.topic_partition) is not partition:
             return asked.unknown  # never there, or deleted while the request waited
         error_code = partition.check_leader(self._services.node_id, asked.current_leader_epoch)
         if error_code is not ErrorCode.NONE:

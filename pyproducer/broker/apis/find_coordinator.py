@@ -3,8 +3,8 @@
 Does:    authorization before anything else (30, 53); the internal topic is made by asking (Kafka's settings); its
          partition for the key has a leader, whose address on the listener that the request came in by is the answer;
          15 when the topic is not there (yet), has no living leader, or the leader not this listener; several keys
-         from 4, answered in the order asked, with repetitions.
-Omits:   share coordinators (type 2) are answered with 42, as other types are; the throttle is always 0.
+         from version 4 on, answered in the order asked, with repetitions.
+Omits:   share coordinators (type 2) are answered with 42, as other types are; there is no throttle.
 
 Road:    KafkaApis -> [FindCoordinator] -> internal topics
 Thread:  handler threads.
@@ -16,15 +16,23 @@ from __future__ import annotations
 import logging
 from typing import Any, NamedTuple
 
-from pyproducer.broker.authorizer import AclOperation, ResourceType
-from pyproducer.broker.coordinator.internal_topics import GROUP_METADATA_TOPIC_NAME, TRANSACTION_STATE_TOPIC_NAME
-from pyproducer.broker.coordinator.partition_for import partition_for
-from pyproducer.broker.request_channel import Request
-from pyproducer.broker.services import Answer, Services
-from pyproducer.broker.unexpected import unexpected
+from pyproducer.broker.apis.api_handler import Api, Question
+from pyproducer.broker.apis.services import Answer, Services
+from pyproducer.broker.apis.unexpected import unexpected
+from pyproducer.broker.cluster.authorizer import AclOperation, ResourceType
+from pyproducer.broker.cluster.coordinator.internal_topics import (
+    GROUP_METADATA_TOPIC_NAME,
+    TRANSACTION_STATE_TOPIC_NAME,
+)
+from pyproducer.broker.cluster.coordinator.partition_for import partition_for
+from pyproducer.broker.network.request_channel import Request
 from pyproducer.common.error_codes import ERRORS, ErrorCode
+from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.request import FindCoordinatorRequest
 
+API = Api(ApiKeys.FIND_COORDINATOR, asks=(
+    Question(AclOperation.DESCRIBE, ResourceType.GROUP),
+    Question(AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID)))
 _logger = logging.getLogger(__name__)
 _BATCHED_FROM = 4
 # Java's words, where clients print them.

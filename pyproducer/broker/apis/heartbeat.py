@@ -1,6 +1,6 @@
 """Heartbeat 0-4: a member is alive, and learns of a rebalance.
 
-Does:    22 another generation, 25 no such member, 27 a rebalance has begun: join again, 82 fenced.
+Does:    22 another generation, 24 no group, 25 no such member, 27 a rebalance has begun: join again, 82 fenced.
 
 Road:    KafkaApis -> [Heartbeat] -> group coordinator
 Thread:  handler threads.
@@ -9,11 +9,15 @@ Source:  Java KafkaApis.handleHeartbeatRequest, GroupCoordinatorService.heartbea
 
 from __future__ import annotations
 
-from pyproducer.broker.authorizer import AclOperation, ResourceType
-from pyproducer.broker.request_channel import Request
-from pyproducer.broker.services import Answer, Services
+from pyproducer.broker.apis.api_handler import Api, Question
+from pyproducer.broker.apis.services import Answer, Services
+from pyproducer.broker.cluster.authorizer import AclOperation, ResourceType
+from pyproducer.broker.network.request_channel import Request
 from pyproducer.common.error_codes import ErrorCode
+from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.request import HeartbeatRequest
+
+API = Api(ApiKeys.HEARTBEAT, asks=(Question(AclOperation.READ, ResourceType.GROUP),))
 
 
 def handle(services: Services, request: Request) -> Answer:

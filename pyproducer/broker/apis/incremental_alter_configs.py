@@ -1,11 +1,11 @@
 """IncrementalAlterConfigs 0-1: set, remove, extend and shorten settings of topics and brokers while they are in use.
 
-Does:    topics (2), all settings; brokers (4, by id or "" for all), the defaults of topics: other settings of a broker
-         need a restart and are refused with 42. Kept in the data directory. 40 wrong value or name, 42 twice the same
-         resource or key, or no value, 29 and 31 without the permission, 3 and 17 for topics; validate_only.
-Omits:   broker loggers (8), client metrics (16), groups (32): 42.
+Does:    topics (type 2), all settings; brokers (type 4, by id or "" for all), the defaults of topics: other settings of
+         a broker need a restart and are refused with 42. Kept in the data directory. 40 wrong value or name, 42 twice
+         the same resource or key, or no value, 29 and 31 without the permission, 3 and 17 for topics; validate_only.
+Omits:   broker loggers (type 8), client metrics (type 16), groups (type 32): 42.
 
-Road:    KafkaApis -> [IncrementalAlterConfigs] -> cluster state -> partition, log
+Road:    KafkaApis -> [IncrementalAlterConfigs] -> topic life, dynamic configs -> partition, log
 Thread:  handler threads. Two alterations of the same resource at the same time: the later one wins as a whole.
 Source:  Java ConfigAdminManager, ConfigurationControlManager (4.1), and its measured answers.
 """
@@ -16,19 +16,24 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from pyproducer.broker.apis.api_handler import Api, Question
 from pyproducer.broker.apis.describe_configs import BROKER, TOPIC, configs_denial
-from pyproducer.broker.authorizer import AclOperation
-from pyproducer.broker.config import BROKER_CONFIG, LIST_CONFIG, TOPIC_CONFIG, BrokerConfig, value_text
-from pyproducer.broker.request_channel import Request
-from pyproducer.broker.services import Answer, Services
-from pyproducer.broker.topic_config import error_text, topic_config
-from pyproducer.broker.unexpected import unexpected
+from pyproducer.broker.apis.services import Answer, Services
+from pyproducer.broker.apis.unexpected import unexpected
+from pyproducer.broker.cluster.authorizer import AclOperation, ResourceType
+from pyproducer.broker.cluster.config import BROKER_CONFIG, LIST_CONFIG, TOPIC_CONFIG, BrokerConfig, value_text
+from pyproducer.broker.cluster.topic_config import error_text, topic_config
+from pyproducer.broker.network.request_channel import Request
 from pyproducer.common.error_codes import ERRORS, ErrorCode
 from pyproducer.common.errors import ConfigError
 from pyproducer.common.topic_name import topic_name_fault
+from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.request import IncrementalAlterConfigsRequest
 from pyproducer.protocol.schema import Struct
 
+API = Api(ApiKeys.INCREMENTAL_ALTER_CONFIGS, asks=(
+    Question(AclOperation.ALTER_CONFIGS, ResourceType.TOPIC),
+    Question(AclOperation.ALTER_CONFIGS, ResourceType.CLUSTER)))
 _SET, _DELETE, _APPEND, _SUBTRACT = range(4)
 
 
@@ -96,7 +101,7 @@ def _alter_topic(services: Services, resource: Struct, *, validate_only: bool) -
     reason = topic_name_fault(name)
     if reason is not None:
         return _Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, reason)
-    topic = services.cluster.topic(name)
+    topic = services.cluster.topics.find(name)
     if topic is not None:
         defaults = {key: value_text(services.config.topic_default(key)) for key in LIST_CONFIG & TOPIC_CONFIG.keys()}
         altered = _altered(topic.config.overrides, resource, defaults)
@@ -105,7 +110,7 @@ def _alter_topic(services: Services, resource: Struct, *, validate_only: bool) -
         if validate_only:
             topic_config(altered, services.config)
             return None
-        if services.cluster.alter_topic_configs(name, altered):
+        if services.cluster.topic_life.alter_topic_configs(name, altered):
             return None
     return _Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
 
@@ -117,14 +122,14 @@ def _alter_broker(services: Services, resource: Struct, *, validate_only: bool) 
             f"Unexpected broker id, expected {services.node_id}, but received {name}" if name.lstrip("-").isdigit()
             else f"Broker id must be an integer, but it is: {name}"))
     defaults = {key: value_text(services.config.value(key)) for key in LIST_CONFIG & BROKER_CONFIG.keys()}
-    altered = _altered(services.cluster.broker_configs(name), resource, defaults)
+    altered = _altered(services.cluster.dynamic_configs.of(name), resource, defaults)
     if isinstance(altered, _Refusal):
         return altered
     try:
         if validate_only:
             BrokerConfig().alter(altered)
         else:
-            services.cluster.alter_broker_configs(name, altered)
+            services.cluster.dynamic_configs.alter_broker_configs(name, altered)
     except ConfigError as error:
         if error.why.startswith("Cannot update"):
             return _Refusal(ErrorCode.INVALID_REQUEST, error.why)

@@ -1,11 +1,11 @@
 """InitProducerId 0-5: a producer id, and for a transactional id the epoch that fences everybody before.
 
-Does:    without a transactional id a fresh id with epoch 0, also for a producer that brings its own; with one the next
-         epoch of its id, or a fresh id when the epochs are used up; a producer that goes on after an error (from
-         version 3) brings id and epoch, and is 90, before version 4 47, when it is not the newest; an open transaction
-         is aborted first and answered 51; 31 and 53 without the permission; 42 an empty transactional id, or an id
-         without an epoch; 50 a timeout that is not from 1 to transaction.max.timeout.ms. Ids are never repeated in one
-         data directory.
+Does:    without a transactional id a fresh id in its first epoch, also for a producer that brings its own; with one the
+         next epoch of its id, or a fresh id when the epochs are used up; a producer that goes on after an error (from
+         version 3 on) brings id and epoch, and is 90 (before version 4: 47) when it is not the newest; an open
+         transaction is aborted first and answered 51; 31 and 53 without the permission; 42 an empty transactional id,
+         or an id without an epoch; 50 a timeout below one or above transaction.max.timeout.ms. Ids are never repeated
+         in one data directory.
 Omits:   two-phase commit (KIP-939, version 6).
 
 Road:    KafkaApis -> [InitProducerId] -> transaction coordinator
@@ -16,13 +16,19 @@ Source:  Java KafkaApis.handleInitProducerIdRequest, TransactionCoordinator.hand
 
 from __future__ import annotations
 
-from pyproducer.broker.authorizer import AclOperation, ResourceType
-from pyproducer.broker.request_channel import Request
-from pyproducer.broker.services import Answer, Services
+from pyproducer.broker.apis.api_handler import Api, Question
+from pyproducer.broker.apis.services import Answer, Services
+from pyproducer.broker.cluster.authorizer import AclOperation, ResourceType
+from pyproducer.broker.network.request_channel import Request
 from pyproducer.common.error_codes import ErrorCode
+from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.request import InitProducerIdRequest
 from pyproducer.record.layout import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
+API = Api(ApiKeys.INIT_PRODUCER_ID, asks=(
+    Question(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID),
+    Question(AclOperation.IDEMPOTENT_WRITE, ResourceType.CLUSTER),
+    Question(AclOperation.WRITE, ResourceType.TOPIC)))
 _PRODUCER_FENCED_FROM = 4
 
 
@@ -39,7 +45,7 @@ def handle(services: Services, request: Request) -> Answer:
     if (producer_id == NO_PRODUCER_ID) != (producer_epoch == NO_PRODUCER_EPOCH) or transactional_id == "":
         return error_response(request, ErrorCode.INVALID_REQUEST)
     if transactional_id is None:
-        return {"throttle_time_ms": 0, "error_code": 0, "producer_id": services.cluster.next_producer_id(),
+        return {"throttle_time_ms": 0, "error_code": 0, "producer_id": services.cluster.producer_ids.next_producer_id(),
                 "producer_epoch": 0}
     coordinator = services.cluster.transactions
     if not coordinator.is_valid_timeout(timeout_ms):

@@ -1,9 +1,9 @@
 """JoinGroup 0-9: become a member of a classic group, or stay one through a rebalance.
 
-Does:    a member id that must be known from 4 (79 with the id to use); static members, who keep their place over a
-         restart (82 fences the one before); 23 protocols that do not fit, 24 no group, 25 no such member, 26 session
-         timeout out of bounds, 81 group full; the first rebalance of a group may wait for more members
-         (group.initial.rebalance.delay.ms, 0 here); skip_assignment from 9.
+Does:    a member id that must be known from version 4 on (79 with the id to use); static members, who keep their place
+         over a restart (82 fences the one before); 23 protocols that do not fit, 24 no group, 25 no such member, 26
+         session timeout out of bounds, 81 group full; the first rebalance of a group may wait for more members
+         (group.initial.rebalance.delay.ms, none here); skip_assignment from version 9 on.
 Omits:   the consumer protocol of KIP-848 (ConsumerGroupHeartbeat): clients fall back to this one.
 
 Road:    KafkaApis -> [JoinGroup] -> group coordinator
@@ -13,13 +13,16 @@ Source:  Java KafkaApis.handleJoinGroupRequest, GroupCoordinatorService.joinGrou
 
 from __future__ import annotations
 
-from pyproducer.broker.authorizer import AclOperation, ResourceType
-from pyproducer.broker.coordinator.group.member import JoinAnswer, JoinRequest
-from pyproducer.broker.request_channel import Request
-from pyproducer.broker.services import Answer, Outcome, Services
+from pyproducer.broker.apis.api_handler import Api, Question
+from pyproducer.broker.apis.services import Answer, Outcome, Services
+from pyproducer.broker.cluster.authorizer import AclOperation, ResourceType
+from pyproducer.broker.cluster.coordinator.group.member import JoinAnswer, JoinRequest
+from pyproducer.broker.network.request_channel import Request
 from pyproducer.common.error_codes import ErrorCode
+from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.request import JoinGroupRequest
 
+API = Api(ApiKeys.JOIN_GROUP, asks=(Question(AclOperation.READ, ResourceType.GROUP),))
 _KNOWN_MEMBER_ID_FROM = 4
 _NULL_PROTOCOL_FROM = 7
 _SKIP_ASSIGNMENT_FROM = 9

@@ -1,7 +1,7 @@
 """LeaveGroup 0-5: members go, and the others share their partitions.
 
-Does:    several members at once from 3, each with its own code (25 no such member, 82 fenced) and none for the whole;
-         static members may be named by their instance id alone.
+Does:    several members at once from version 3 on, each with its own code (25 no such member, 82 fenced) and none for
+         the whole; 24 no group; static members may be named by their instance id alone.
 
 Road:    KafkaApis -> [LeaveGroup] -> group coordinator
 Thread:  handler threads.
@@ -10,13 +10,16 @@ Source:  Java KafkaApis.handleLeaveGroupRequest, LeaveGroupResponse (4.1).
 
 from __future__ import annotations
 
-from pyproducer.broker.authorizer import AclOperation, ResourceType
-from pyproducer.broker.coordinator.group.member import LeavingMember
-from pyproducer.broker.request_channel import Request
-from pyproducer.broker.services import Answer, Services
+from pyproducer.broker.apis.api_handler import Api, Question
+from pyproducer.broker.apis.services import Answer, Services
+from pyproducer.broker.cluster.authorizer import AclOperation, ResourceType
+from pyproducer.broker.cluster.coordinator.group.member import LeavingMember
+from pyproducer.broker.network.request_channel import Request
 from pyproducer.common.error_codes import ErrorCode
+from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.request import LeaveGroupRequest
 
+API = Api(ApiKeys.LEAVE_GROUP, asks=(Question(AclOperation.READ, ResourceType.GROUP),))
 _SEVERAL_FROM = 3
 
 

@@ -1,6 +1,7 @@
 """ListGroups 0-5: the groups that this broker coordinates.
 
-Does:    filters by state (from 4) and type (from 5; all groups here are classic), whatever their case.
+Does:    filters by state (from version 4 on) and type (from version 5 on; all groups here are classic), whatever their
+         case.
 
 Road:    KafkaApis -> [ListGroups] -> group coordinator
 Thread:  handler threads.
@@ -9,12 +10,16 @@ Source:  Java KafkaApis.handleListGroupsRequest, GroupMetadataManager.listGroups
 
 from __future__ import annotations
 
-from pyproducer.broker.authorizer import AclOperation, ResourceType
-from pyproducer.broker.request_channel import Request
-from pyproducer.broker.services import Answer, Services
+from pyproducer.broker.apis.api_handler import Api, Question
+from pyproducer.broker.apis.services import Answer, Services
+from pyproducer.broker.cluster.authorizer import AclOperation, ResourceType
+from pyproducer.broker.network.request_channel import Request
 from pyproducer.common.error_codes import ErrorCode
+from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.request import ListGroupsRequest
 
+API = Api(ApiKeys.LIST_GROUPS, asks=(
+    Question(AclOperation.DESCRIBE, ResourceType.CLUSTER), Question(AclOperation.DESCRIBE, ResourceType.GROUP)))
 GROUP_TYPE = "classic"
 
 

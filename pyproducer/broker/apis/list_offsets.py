@@ -1,10 +1,11 @@
 """ListOffsets 1-10: offsets by time, and the two ends.
 
-Does:    -1 the end (the last stable offset when read committed), -2 the start, -3 (from 7) the newest timestamp,
-         -4 (from 8) the start of what is local, -5 (from 9) the end of what is tiered, which is nothing; a time: the
-         first record at or after it that the log still has, or -1 and -1. Other negative times are 35. Read committed
-         finds nothing behind the last stable offset; an isolation level that nobody knows is -1. A partition that is
-         named twice is 42, once.
+Does:    -1 the end (the last stable offset when read committed), -2 the start, -3 (from version 7 on) the newest
+         timestamp, -4 (from version 8 on) the start of what is local, -5 (from version 9 on) the end of what is tiered,
+         which is nothing; a time: the first record at or after it that the log still has, or -1 and -1. Other negative
+         times are 35. Read committed finds nothing behind the last stable offset; an isolation level that nobody knows
+         is -1. 3 unknown, 42 a partition that is named twice, once, 78 when records had to be expanded for it and there
+         is no room now.
 Omits:   tiered storage; timeout_ms has nothing to wait for.
 
 Road:    KafkaApis -> [ListOffsets] -> partition -> log
@@ -18,18 +19,21 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from pyproducer.broker.authorizer import AclOperation
-from pyproducer.broker.partition import Partition
-from pyproducer.broker.request_channel import Request
-from pyproducer.broker.services import Answer, Services
+from pyproducer.broker.apis.api_handler import Api, Question
+from pyproducer.broker.apis.services import Answer, Services
+from pyproducer.broker.apis.unexpected import unexpected
+from pyproducer.broker.cluster.authorizer import AclOperation, ResourceType
+from pyproducer.broker.cluster.partition import Partition
+from pyproducer.broker.network.request_channel import Request
 from pyproducer.broker.storage.batch_header import BatchHeader
 from pyproducer.broker.storage.log import Log
-from pyproducer.broker.unexpected import unexpected
 from pyproducer.common.error_codes import ErrorCode
+from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.request import ListOffsetsRequest
 from pyproducer.record.batch_reader import Record, read_batches
 from pyproducer.record.expansion import EXPANSION, ExpansionBusyError
 
+API = Api(ApiKeys.LIST_OFFSETS, asks=(Question(AclOperation.DESCRIBE, ResourceType.TOPIC),))
 LATEST = -1
 EARLIEST = -2
 MAX_TIMESTAMP = -3
@@ -66,7 +70,7 @@ def handle(services: Services, request: Request) -> Answer:
         answers = topics.setdefault(topic["name"], [])
         is_denied = not services.authorize_topic(request, AclOperation.DESCRIBE, topic["name"])
         for asked in topic["partitions"]:
-            partition = services.cluster.partition(topic["name"], asked["partition_index"])
+            partition = services.cluster.topics.partition(topic["name"], asked["partition_index"])
             timestamp: int = asked["timestamp"]
             error_code, found = ErrorCode.NONE, _NOTHING
             key = topic["name"], asked["partition_index"]

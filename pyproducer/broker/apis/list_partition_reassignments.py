@@ -7,10 +7,14 @@ Source:  Java ReplicationControlManager.listPartitionReassignments (4.1), and it
 
 from __future__ import annotations
 
-from pyproducer.broker.authorizer import AclOperation
-from pyproducer.broker.request_channel import Request
-from pyproducer.broker.services import Answer, Services
+from pyproducer.broker.apis.api_handler import Api, Question
+from pyproducer.broker.apis.services import Answer, Services
+from pyproducer.broker.cluster.authorizer import AclOperation, ResourceType
+from pyproducer.broker.network.request_channel import Request
 from pyproducer.common.error_codes import ErrorCode
+from pyproducer.protocol.apis import ApiKeys
+
+API = Api(ApiKeys.LIST_PARTITION_REASSIGNMENTS, asks=(Question(AclOperation.DESCRIBE, ResourceType.CLUSTER),))
 
 
 def handle(services: Services, request: Request) -> Answer:

@@ -1,7 +1,7 @@
 """ListTransactions 0-2: the transactional ids that this broker coordinates.
 
-Does:    filters by state (unknown names are told), producer id, from 1 how long it has been open, from 2 by a pattern
-         that the whole id must match (128 when it makes no sense).
+Does:    filters by state (unknown names are told), producer id, from version 1 on how long it has been open, from
+         version 2 on by a pattern that the whole id must match (128 when it makes no sense).
 Omits:   Java's patterns are RE2's; ours are Python's, which have the same everyday syntax. Refused with 128, too, are
          those that Python could match for ever: repetitions of repetitions or of choices, more than three of them.
 
@@ -13,14 +13,18 @@ Source:  Java KafkaApis.handleListTransactionsRequest, TransactionStateManager.l
 
 from __future__ import annotations
 
+from pyproducer.broker.apis.api_handler import Api, Question
 from pyproducer.broker.apis.safe_pattern import SafePattern
-from pyproducer.broker.authorizer import AclOperation, ResourceType
-from pyproducer.broker.coordinator.transaction.metadata import TransactionMetadata
-from pyproducer.broker.coordinator.transaction.state import STATES_BY_TITLE
-from pyproducer.broker.request_channel import Request
-from pyproducer.broker.services import Answer, Services
+from pyproducer.broker.apis.services import Answer, Services
+from pyproducer.broker.cluster.authorizer import AclOperation, ResourceType
+from pyproducer.broker.cluster.coordinator.transaction.metadata import TransactionMetadata
+from pyproducer.broker.cluster.coordinator.transaction.state import STATES_BY_TITLE
+from pyproducer.broker.network.request_channel import Request
 from pyproducer.common.error_codes import ErrorCode
+from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.request import ListTransactionsRequest
+
+API = Api(ApiKeys.LIST_TRANSACTIONS, asks=(Question(AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID),))
 
 
 def handle(services: Services, request: Request) -> Answer:

@@ -1,10 +1,11 @@
 """Metadata 0-13: brokers, topics, partitions and their leaders; topics are created by asking for them.
 
-Does:    addresses of the listener that the request came in by; version 0 asks for all topics with an empty list,
-         later ones with null; from 12 a topic may be named by its id (100 when unknown); repeated names are
-         answered once; a wrong name is 17, an unknown one 3 unless it is created (auto.create.topics.enable and
-         the request's own switch); 29 without the permission to see, or to create it; among all topics those that
-         may not be seen are left out; the authorized operations, where the request asks for them.
+Does:    addresses of the listener that the request came in by; version 0 asks for all topics with an empty list, later
+         ones with null; from version 12 on a topic may be named by its id (100 when unknown); repeated names are
+         answered once; a wrong name is 17, an unknown one 3 unless it is created (auto.create.topics.enable and the
+         request's own switch); 29 without the permission to see, or to create it; among all topics those that may not
+         be seen are left out; 5 a partition without a living leader; 42 a topic's id in versions 10 and 11, which
+         have a place for it; the authorized operations, where the request asks for them.
 Differs: Kafka creates topics behind the answer, says 3 and is ready half a second later; here the first answer
          has the new topic.
 
@@ -18,17 +19,24 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
-from pyproducer.broker.authorizer import CLUSTER_NAME, AclOperation, ResourceType
-from pyproducer.broker.cluster_state import TopicState
-from pyproducer.broker.partition import NO_LEADER, Partition
-from pyproducer.broker.request_channel import Request
-from pyproducer.broker.services import Answer, Services
-from pyproducer.broker.topic_name import INTERNAL_TOPICS
-from pyproducer.broker.unexpected import unexpected
+from pyproducer.broker.apis.api_handler import Api, Question
+from pyproducer.broker.apis.services import Answer, Services
+from pyproducer.broker.apis.unexpected import unexpected
+from pyproducer.broker.cluster.authorizer import CLUSTER_NAME, AclOperation, ResourceType
+from pyproducer.broker.cluster.partition import NO_LEADER, Partition
+from pyproducer.broker.cluster.topic_name import INTERNAL_TOPICS
+from pyproducer.broker.cluster.topic_table import TopicState
+from pyproducer.broker.network.request_channel import Request
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.common.topic_name import topic_name_fault
+from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.request import MetadataRequest
 
+API = Api(ApiKeys.METADATA, asks=(
+    Question(AclOperation.DESCRIBE, ResourceType.TOPIC),
+    Question(AclOperation.CREATE, ResourceType.CLUSTER),
+    Question(AclOperation.CREATE, ResourceType.TOPIC),
+    Question(AclOperation.DESCRIBE, ResourceType.CLUSTER)))
 _ZERO_ID = uuid.UUID(int=0)
 
 
@@ -66,7 +74,7 @@ def handle(services: Services, request: Request) -> Answer:
         "brokers": [{"node_id": node_id, "host": end_point.host, "port": end_point.port, "rack": rack}
                     for node_id, (end_point, rack) in sorted(end_points.items())],
         "cluster_id": cluster.cluster_id,
-        "controller_id": cluster.controller_id,
+        "controller_id": cluster.brokers.controller_id,
         "topics": topics,
         "error_code": 0,
     }
@@ -85,7 +93,7 @@ def error_response(request: Request, error_code: ErrorCode) -> Answer:
 
 
 def _by_id(services: Services, request: Request, topic_id: uuid.UUID) -> dict[str, Any]:
-    topic = services.cluster.topic_by_id(topic_id)
+    topic = services.cluster.topics.find_by_id(topic_id)
     if topic is not None and not services.authorize_topic(request, AclOperation.DESCRIBE, topic.name):
         return _error(ErrorCode.TOPIC_AUTHORIZATION_FAILED, None, topic_id)
     return _error(ErrorCode.UNKNOWN_TOPIC_ID, None, topic_id) if topic is None else _topic(services, topic)
@@ -95,7 +103,7 @@ def _by_name(services: Services, request: Request, name: str, *, may_create: boo
     cluster = services.cluster
     if not services.authorize_topic(request, AclOperation.DESCRIBE, name):
         return _error(ErrorCode.TOPIC_AUTHORIZATION_FAILED, name)
-    topic = cluster.topic(name)
+    topic = cluster.topics.find(name)
     if topic is not None:
         return _topic(services, topic)
     if topic_name_fault(name) is not None:
@@ -106,7 +114,8 @@ def _by_name(services: Services, request: Request, name: str, *, may_create: boo
             or services.authorize_topic(request, AclOperation.CREATE, name)):
         return _error(ErrorCode.TOPIC_AUTHORIZATION_FAILED, name)
     # None: another handler was faster.
-    topic = cluster.create_topic(name, services.config.number("num.partitions"), {}) or cluster.topic(name)
+    topic = cluster.topic_life.create_topic(name, services.config.number("num.partitions"), {}) or (
+        cluster.topics.find(name))
     return _error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name) if topic is None else _topic(services, topic)
 
 

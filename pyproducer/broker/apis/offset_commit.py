@@ -3,7 +3,7 @@
 Does:    a member's commits are checked (22 another generation, 25 no such member, 27 rebalancing, 82 fenced); without
          member and generation (-1) they are taken for groups that have no members; 3 no such partition, 12 metadata
          too long (offset.metadata.max.bytes), both for the partition alone.
-Omits:   retention: offsets do not expire (retention_time_ms of versions 2-4 is passed over).
+Omits:   retention_time_ms of versions 2-4 is passed over: offsets.retention.minutes counts for all offsets.
 
 Road:    KafkaApis -> [OffsetCommit] -> group coordinator -> __consumer_offsets
 Thread:  handler threads.
@@ -14,13 +14,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from pyproducer.broker.authorizer import AclOperation, ResourceType
-from pyproducer.broker.coordinator.group.offsets import CommittedOffset
-from pyproducer.broker.request_channel import Request
-from pyproducer.broker.services import Answer, Services
+from pyproducer.broker.apis.api_handler import Api, Question
+from pyproducer.broker.apis.services import Answer, Services
+from pyproducer.broker.cluster.authorizer import AclOperation, ResourceType
+from pyproducer.broker.cluster.coordinator.group.offsets import CommittedOffset
+from pyproducer.broker.network.request_channel import Request
 from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.error_codes import ErrorCode
+from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.request import OffsetCommitRequest
+
+API = Api(ApiKeys.OFFSET_COMMIT, asks=(
+    Question(AclOperation.READ, ResourceType.GROUP), Question(AclOperation.READ, ResourceType.TOPIC)))
 
 
 def handle(services: Services, request: Request) -> Answer:
@@ -47,7 +52,7 @@ def handle(services: Services, request: Request) -> Answer:
             answer: dict[str, Any] = {"partition_index": index, "error_code": ErrorCode.NONE}
             if not is_allowed:
                 answer["error_code"] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-            elif services.cluster.partition(topic["name"], index) is None:
+            elif services.cluster.topics.partition(topic["name"], index) is None:
                 answer["error_code"] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             elif len(metadata) > longest_bytes:
                 answer["error_code"] = ErrorCode.OFFSET_METADATA_TOO_LARGE

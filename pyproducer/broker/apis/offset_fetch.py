@@ -1,8 +1,9 @@
 """OffsetFetch 1-9: how far groups have read.
 
 Does:    null topics ask for all; what was never committed is -1 without an error, for unknown groups too; with
-         require_stable, partitions that an open transaction will move are 88; several groups from 8.
-Omits:   member ids and epochs (from 9), which only KIP-848 groups check.
+         require_stable, partitions that an open transaction will move are 88; several groups from version 8 on; 44 for
+         what would make the answer too large.
+Omits:   member ids and epochs (from version 9 on), which only KIP-848 groups check.
 
 Road:    KafkaApis -> [OffsetFetch] -> group coordinator
 Thread:  handler threads.
@@ -15,16 +16,20 @@ from collections.abc import Sequence
 from typing import Any
 
 from pyproducer.broker.apis.answer_size import AnswerSize
-from pyproducer.broker.authorizer import AclOperation, ResourceType
-from pyproducer.broker.coordinator.group.offsets import CommittedOffset
-from pyproducer.broker.request_channel import Request
-from pyproducer.broker.services import Answer, Services
-from pyproducer.broker.unexpected import unexpected
+from pyproducer.broker.apis.api_handler import Api, Question
+from pyproducer.broker.apis.services import Answer, Services
+from pyproducer.broker.apis.unexpected import unexpected
+from pyproducer.broker.cluster.authorizer import AclOperation, ResourceType
+from pyproducer.broker.cluster.coordinator.group.offsets import CommittedOffset
+from pyproducer.broker.network.request_channel import Request
 from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.error_codes import ErrorCode
+from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.request import OffsetFetchRequest
 from pyproducer.protocol.schema import Struct
 
+API = Api(ApiKeys.OFFSET_FETCH, asks=(
+    Question(AclOperation.DESCRIBE, ResourceType.GROUP), Question(AclOperation.DESCRIBE, ResourceType.TOPIC)))
 _GROUP_ERROR_FROM = 2
 _SEVERAL_FROM = 8
 _NEVER = CommittedOffset(-1)

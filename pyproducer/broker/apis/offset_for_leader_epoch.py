@@ -13,15 +13,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from pyproducer.broker.authorizer import AclOperation
-from pyproducer.broker.request_channel import Request
-from pyproducer.broker.services import Answer, Services
+from pyproducer.broker.apis.api_handler import Api, Question
+from pyproducer.broker.apis.services import Answer, Services
+from pyproducer.broker.apis.unexpected import unexpected
+from pyproducer.broker.cluster.authorizer import AclOperation, ResourceType
+from pyproducer.broker.network.request_channel import Request
 from pyproducer.broker.storage.leader_epochs import NO_EPOCH, NO_OFFSET, EpochEntry
-from pyproducer.broker.unexpected import unexpected
 from pyproducer.common.error_codes import ErrorCode
+from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.request import OffsetForLeaderEpochRequest
 from pyproducer.protocol.schema import Struct
 
+API = Api(ApiKeys.OFFSET_FOR_LEADER_EPOCH, asks=(
+    Question(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER),
+    Question(AclOperation.DESCRIBE, ResourceType.TOPIC)))
 _NOTHING = EpochEntry(NO_EPOCH, NO_OFFSET)
 
 
@@ -54,7 +59,7 @@ def _answer(services: Services, request: Request, topic: str, asked: Struct) -> 
 
 
 def _end_offset(services: Services, topic: str, asked: Struct) -> dict[str, Any]:
-    partition = services.cluster.partition(topic, asked["partition"])
+    partition = services.cluster.topics.partition(topic, asked["partition"])
     if partition is None:
         return _partition(asked, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, _NOTHING)
     error_code = partition.check_leader(services.node_id, asked["current_leader_epoch"])

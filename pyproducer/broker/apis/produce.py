@@ -1,16 +1,17 @@
 """Produce 3-13: append one batch to each partition named.
 
 Does:    Kafka's checks in Kafka's order (record/validation.py), duplicates and sequences of idempotent producers
-         (storage/producer_state.py), acks 0, 1 and -1 (others: 21), LogAppendTime, max.message.bytes (10), topic ids
-         from 13 (100 when unknown), record_errors (KIP-467), the leader's address when this node does not lead
-         (KIP-951, from 10). acks=0 has no response: nothing is written, or the connection is closed when a partition
-         had an error. 0-2 are advertised and refused, as Kafka does (KAFKA-18659).
-         A partition that is named twice is answered once, and gets the last of its batches; a topic without partitions
-         is left out.
-         Topics need the permission to write (29). Records of a transaction need that for its id (53) and a partition
-         that is in it (48, from 11 120); from 12 on the partition is taken in here (Transactions V2).
+         (storage/producer_state.py), acks=0, acks=1 and acks=-1 (others: 21), LogAppendTime, max.message.bytes (10),
+         topic ids from version 13 on (100 when unknown), record_errors (KIP-467), the leader's address when this node
+         does not lead (KIP-951, from version 10 on). acks=0 has no response: nothing is written, or the connection is
+         closed when a partition had an error. Versions 0-2 are advertised and refused, as Kafka does (KAFKA-18659). A
+         partition that is named twice is answered once, and gets the last of its batches; a topic without partitions is
+         left out.
+         6 when this node does not lead; 17 an internal topic, but for the admin client. Topics need the permission to
+         write (29). Records of a transaction need that for its id (53) and a partition that is in it (48, from version
+         11 on 120); from version 12 on it is taken in here (Transactions V2).
 Differs: where one of the batches that one partition is sent makes no sense, Kafka may store another and answer 87.
-Omits:   there is one replica, so acks -1 is acks 1 and timeout_ms has nothing to wait for.
+Omits:   there is one replica, so acks=-1 is acks=1 and timeout_ms has nothing to wait for.
 
 Road:    KafkaApis -> [Produce] -> partition -> log
 Thread:  handler threads. Appending wakes the fetches that wait for the partition; their responses are built here.
@@ -22,19 +23,23 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pyproducer.broker.authorizer import AclOperation, ResourceType
-from pyproducer.broker.coordinator.transaction.append_guard import AppendGuard
-from pyproducer.broker.partition import Leadership, Partition
-from pyproducer.broker.request_channel import Request
-from pyproducer.broker.services import Answer, Outcome, Services
+from pyproducer.broker.apis.api_handler import Api, Question
+from pyproducer.broker.apis.services import Answer, Outcome, Services
+from pyproducer.broker.apis.unexpected import unexpected
+from pyproducer.broker.cluster.authorizer import AclOperation, ResourceType
+from pyproducer.broker.cluster.coordinator.transaction.append_guard import AppendGuard
+from pyproducer.broker.cluster.partition import Leadership, Partition
+from pyproducer.broker.network.request_channel import Request
 from pyproducer.broker.storage.log import AppendResult
-from pyproducer.broker.unexpected import unexpected
 from pyproducer.common.error_codes import ErrorCode
+from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.request import ProduceRequest
 from pyproducer.protocol.schema import Struct
 from pyproducer.record.expansion import Allowance
 from pyproducer.record.layout import ATTRIBUTES_OFFSET, TRANSACTIONAL_MASK, Buffer
 
+API = Api(ApiKeys.PRODUCE, asks=(
+    Question(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID), Question(AclOperation.WRITE, ResourceType.TOPIC)))
 _TOPIC_ID_FROM = 13
 _CURRENT_LEADER_FROM = 10
 _NOTHING: tuple[()] = ()
@@ -69,8 +74,8 @@ def _append_all(services: Services, request: Request, data: Struct, guard: Appen
         asked = _each_once(asked, version)
     for topic_data in asked:
         topic = _topic_key(topic_data, version)
-        found = services.cluster.topic_by_id(topic_data["topic_id"]) if version >= _TOPIC_ID_FROM else (
-            services.cluster.topic(topic_data["name"]))
+        found = services.cluster.topics.find_by_id(topic_data["topic_id"]) if version >= _TOPIC_ID_FROM else (
+            services.cluster.topics.find(topic_data["name"]))
         partitions: tuple[Partition, ...] = _NOTHING if found is None else found.partitions
         name: str | None = topic_data["name"] if version < _TOPIC_ID_FROM else None if found is None else found.name
         is_denied = name is not None and not services.authorize_topic(request, AclOperation.WRITE, name)
@@ -128,9 +133,9 @@ def _append(services: Services, request: Request, partition: Partition, records:
     try:
         fault = None if guard is None else guard.check_batch(partition, records)
         result = fault or partition.append(records, produce_version=request.header.api_version,
-                                           timestamp_ms=timestamp_ms, allowance=allowance, lie=(
+                                           timestamp_ms=timestamp_ms, allowance=allowance, appender=(
                                                None if request.story is None
-                                               else request.story.lie_of(*partition.topic_partition)))
+                                               else request.story.appender_of(*partition.topic_partition)))
     except Exception as error:  # the others of the request may be stored already
         return _error(index, unexpected(request, partition.topic_partition, error))
     log_start_offset = partition.log.log_start_offset

@@ -9,9 +9,13 @@ Source:  Java KafkaApis.handleSaslAuthenticateRequest (4.1), and its measured an
 
 from __future__ import annotations
 
-from pyproducer.broker.request_channel import Request
-from pyproducer.broker.services import Answer, Services
+from pyproducer.broker.apis.api_handler import Api
+from pyproducer.broker.apis.services import Answer, Services
+from pyproducer.broker.network.request_channel import Request
 from pyproducer.common.error_codes import ErrorCode
+from pyproducer.protocol.apis import ApiKeys
+
+API = Api(ApiKeys.SASL_AUTHENTICATE, asks=())
 
 
 def handle(services: Services, request: Request) -> Answer:

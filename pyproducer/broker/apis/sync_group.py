@@ -10,13 +10,16 @@ Source:  Java KafkaApis.handleSyncGroupRequest, GroupCoordinatorService.syncGrou
 
 from __future__ import annotations
 
-from pyproducer.broker.authorizer import AclOperation, ResourceType
-from pyproducer.broker.coordinator.group.member import SyncAnswer, SyncRequest
-from pyproducer.broker.request_channel import Request
-from pyproducer.broker.services import Answer, Outcome, Services
+from pyproducer.broker.apis.api_handler import Api, Question
+from pyproducer.broker.apis.services import Answer, Outcome, Services
+from pyproducer.broker.cluster.authorizer import AclOperation, ResourceType
+from pyproducer.broker.cluster.coordinator.group.member import SyncAnswer, SyncRequest
+from pyproducer.broker.network.request_channel import Request
 from pyproducer.common.error_codes import ErrorCode
+from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.request import SyncGroupRequest
 
+API = Api(ApiKeys.SYNC_GROUP, asks=(Question(AclOperation.READ, ResourceType.GROUP),))
 _PROTOCOL_FROM = 5
 
 

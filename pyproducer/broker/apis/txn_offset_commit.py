@@ -1,8 +1,9 @@
 """TxnOffsetCommit 0-5: offsets of a group that count when a transaction is committed.
 
-Does:    the group's partition must be in the transaction (48, from version 4 120), with version 5 it is taken in here
-         (Transactions V2); members are checked as by OffsetCommit from version 3; 3 no such partition, 12 metadata too
-         long, both for the partition alone; 47 an old epoch, 49 another producer.
+Does:    the group's partition must be in the transaction (48, from version 4 on 120), with version 5 it is taken in
+         here (Transactions V2); members are checked as by OffsetCommit from version 3 on; 3 no such partition, 12
+         metadata too long, both for the partition alone; 24 no group, 16 another broker's, 15 where Produce would say
+         19; 47 an old epoch, 49 another producer.
 Omits:   nothing known.
 
 Road:    KafkaApis -> [TxnOffsetCommit] -> append guard -> group coordinator -> __consumer_offsets
@@ -15,17 +16,23 @@ from __future__ import annotations
 
 from typing import Any
 
-from pyproducer.broker.authorizer import AclOperation, ResourceType
-from pyproducer.broker.coordinator.group.offsets import CommittedOffset
-from pyproducer.broker.coordinator.internal_topics import GROUP_METADATA_TOPIC_NAME
-from pyproducer.broker.coordinator.transaction.append_guard import AppendGuard
-from pyproducer.broker.request_channel import Request
-from pyproducer.broker.services import Answer, Services
+from pyproducer.broker.apis.api_handler import Api, Question
+from pyproducer.broker.apis.services import Answer, Services
+from pyproducer.broker.cluster.authorizer import AclOperation, ResourceType
+from pyproducer.broker.cluster.coordinator.group.offsets import CommittedOffset
+from pyproducer.broker.cluster.coordinator.internal_topics import GROUP_METADATA_TOPIC_NAME
+from pyproducer.broker.cluster.coordinator.transaction.append_guard import AppendGuard
+from pyproducer.broker.network.request_channel import Request
 from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.error_codes import ErrorCode
+from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.request import TxnOffsetCommitRequest
 from pyproducer.protocol.schema import Struct
 
+API = Api(ApiKeys.TXN_OFFSET_COMMIT, asks=(
+    Question(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID),
+    Question(AclOperation.READ, ResourceType.GROUP),
+    Question(AclOperation.READ, ResourceType.TOPIC)))
 # The Produce versions that are as old as ours: Transactions V2 came with 5 and 12, TRANSACTION_ABORTABLE with 4 and 11.
 _PRODUCE_VERSIONS = {5: 12, 4: 11}
 _OLD_PRODUCE_VERSION = 10
@@ -53,7 +60,7 @@ def handle(services: Services, request: Request) -> Answer:
             answer: dict[str, Any] = {"partition_index": index, "error_code": ErrorCode.NONE}
             if not is_allowed:
                 answer["error_code"] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-            elif services.cluster.partition(topic["name"], index) is None:
+            elif services.cluster.topics.partition(topic["name"], index) is None:
                 answer["error_code"] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             elif len(metadata) > longest_bytes:
                 answer["error_code"] = ErrorCode.OFFSET_METADATA_TOO_LARGE

@@ -2,7 +2,7 @@
 
 On disk an INT16 comes first: before a key its kind (1 an offset, 2 a group's metadata), before a value its version.
 
-Road:    broker/coordinator/group/group_records.py -> [messages] -> Schema
+Road:    broker/cluster/coordinator/group/group_records.py -> [messages] -> Schema
 Thread:  constants.
 Source:  Apache Kafka common/message/{OffsetCommit,GroupMetadata}{Key,Value}.json of kafka-group-coordinator (4.1).
 """

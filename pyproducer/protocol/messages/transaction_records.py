@@ -2,7 +2,7 @@
 
 On disk an INT16 comes first: 0 before a key, before a value its version.
 
-Road:    broker/coordinator/transaction/transaction_records.py -> [messages] -> Schema
+Road:    broker/cluster/coordinator/transaction/transaction_records.py -> [messages] -> Schema
 Thread:  constants.
 Source:  Apache Kafka common/message/TransactionLog{Key,Value}.json of kafka-transaction-coordinator (4.1).
 """

@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pyproducer.broker.cluster_state import BrokerInfo, ClusterState
-from pyproducer.broker.config import BrokerConfig
-from pyproducer.broker.kafka_apis import HANDLERS
-from pyproducer.broker.listener import EndPoint
-from pyproducer.broker.request_channel import Request
-from pyproducer.broker.services import Answer, Services
+from pyproducer.broker.apis.kafka_apis import HANDLERS
+from pyproducer.broker.apis.services import Answer, Services
+from pyproducer.broker.cluster.cluster_state import ClusterState
+from pyproducer.broker.cluster.config import BrokerConfig
+from pyproducer.broker.cluster.listener import EndPoint
+from pyproducer.broker.cluster.living_brokers import BrokerInfo
+from pyproducer.broker.network.request_channel import Request
 from pyproducer.protocol.apis import ApiKeys
 from tests.support.broker_request import broker_request
 from tests.support.clock import ManualClock
@@ -25,7 +26,7 @@ class ApiStage:
     def __init__(self, directory: Path, settings: Mapping[str, object] | None = None) -> None:
         self.state = ClusterState(directory, BrokerConfig(settings), ManualClock())
         self.state.start()
-        self.state.register_broker(BrokerInfo(1, {"PLAINTEXT": END_POINT}, None))
+        self.state.brokers.register(BrokerInfo(1, {"PLAINTEXT": END_POINT}, None))
         self.later: list[Answer] = []
         self.connection_id = "127.0.0.1:9092-127.0.0.1:5000-0-0"
         advertised = {int(key): key.advertised_range for key in HANDLERS if key.advertised_range is not None}

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from pyproducer.broker.authorizer import AclOperation, ResourceType
-from pyproducer.broker.kafka_apis import HANDLERS
-from pyproducer.broker.services import Outcome
+from pyproducer.broker.apis.kafka_apis import HANDLERS
+from pyproducer.broker.apis.services import Outcome
+from pyproducer.broker.cluster.authorizer import AclOperation, ResourceType
 from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.protocol.apis import ApiKeys
@@ -178,7 +178,7 @@ class Stage(ApiStage):
         super().__init__(directory)
         self.questions: list[tuple[str, str, str]] = []
         self.denied: set[tuple[str, str, str]] | None = set()
-        self.state.create_topic("orders", 1, {})
+        self.state.topic_life.create_topic("orders", 1, {})
         for key_type, key in ((0, "g"), (1, "t")):
             self.ask(ApiKeys.FIND_COORDINATOR, 4, {"key_type": key_type, "coordinator_keys": [key]})
         self.ask(ApiKeys.INIT_PRODUCER_ID, 4, {"transactional_id": "t", "transaction_timeout_ms": 1000,
@@ -206,9 +206,9 @@ class Stage(ApiStage):
         return ({name: (len(topic.partitions), topic.config.overrides,
                         [(partition.log.log_start_offset, partition.log.log_end_offset)
                          for partition in topic.partitions]) for name, topic in state.topics.items()},
-                dict(state.dynamic_configs), described and described.members,
+                dict(state.dynamic_configs.by_broker), described and described.members,
                 state.group_coordinator.fetch_offsets("g")[0],
-                [found.state for found in state.transactions.list_transactions()], state._next_producer_id)
+                [found.state for found in state.transactions.list_transactions()], state.producer_ids._next)
 
 
 @pytest.fixture
@@ -259,7 +259,7 @@ def test_request_when_one_thing_is_denied_then_the_answer_has_kafkas_code(
 
 
 def test_produce_when_one_topic_is_denied_then_the_other_is_stored(stage: Stage) -> None:
-    stage.state.create_topic("payments", 1, {})
+    stage.state.topic_life.create_topic("payments", 1, {})
     stage.deny("WRITE TOPIC orders")
     body = produce_body("orders", 0, BATCH)
     body["topic_data"] += produce_body("payments", 0, BATCH)["topic_data"]
@@ -274,7 +274,7 @@ def test_produce_when_it_is_denied_and_nobody_waits_for_an_answer_then_the_conne
 
 @pytest.mark.parametrize("version", [12, 13])
 def test_fetch_when_it_is_denied_then_it_is_answered_at_once_without_records(stage: Stage, version: int) -> None:
-    topic = stage.state.topic("orders")
+    topic = stage.state.topics.find("orders")
     assert topic is not None
     stage.deny("READ TOPIC orders")
     answer = stage.ask(ApiKeys.FETCH, version, fetch_body(version, topic.topic_id if version > 12 else "orders", 0, 0,
@@ -297,7 +297,7 @@ def test_metadata_when_all_topics_are_asked_for_then_those_that_are_denied_are_l
 
 
 def test_metadata_when_a_topic_is_denied_by_its_id_then_its_name_is_not_told(stage: Stage) -> None:
-    topic = stage.state.topic("orders")
+    topic = stage.state.topics.find("orders")
     assert topic is not None
     stage.deny("DESCRIBE TOPIC orders")
     answer = stage.ask(ApiKeys.METADATA, 12, {"topics": [{"topic_id": topic.topic_id, "name": None}]})
@@ -312,7 +312,7 @@ def test_new_topic_when_the_cluster_or_the_topic_is_allowed_then_it_is_made(
     case = ASKED[api_key][-1]
     stage.deny(*({"CREATE CLUSTER kafka-cluster", "CREATE TOPIC new"} - {allowed}))
     assert set(error_codes(stage.ask(api_key, case.version, case.body))) == {0}
-    assert stage.state.topic("new") is not None
+    assert stage.state.topics.find("new") is not None
 
 
 def test_create_topics_when_its_settings_may_not_be_seen_then_it_is_made_and_they_are_not_told(stage: Stage) -> None:
@@ -324,7 +324,7 @@ def test_create_topics_when_its_settings_may_not_be_seen_then_it_is_made_and_the
 
 
 def test_delete_topics_when_a_topic_is_denied_by_its_id_then_its_name_is_told_to_who_may_see_it(stage: Stage) -> None:
-    topic = stage.state.topic("orders")
+    topic = stage.state.topics.find("orders")
     assert topic is not None
     body = {"timeout_ms": 1, "topics": [{"name": None, "topic_id": topic.topic_id}]}
     stage.deny("DELETE CLUSTER kafka-cluster", "DELETE TOPIC orders")
@@ -357,7 +357,7 @@ def test_offset_fetch_when_all_topics_are_asked_for_then_those_that_are_denied_a
 
 
 def test_offset_commit_when_one_topic_is_denied_then_the_offset_of_the_other_counts(stage: Stage) -> None:
-    stage.state.create_topic("payments", 1, {})
+    stage.state.topic_life.create_topic("payments", 1, {})
     partition = {"partition_index": 0, "committed_offset": 5, "committed_leader_epoch": -1, "committed_metadata": ""}
     body = {**ASKED[ApiKeys.OFFSET_COMMIT][0].body, "topics": [
         {"name": name, "partitions": [partition]} for name in ("orders", "payments")]}

@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 from pyproducer.broker.apis import fetch, produce
-from pyproducer.broker.cluster_state import BrokerInfo, ClusterState
-from pyproducer.broker.config import BrokerConfig
-from pyproducer.broker.partition import Leadership
-from pyproducer.broker.request_channel import Request
-from pyproducer.broker.services import Answer, Outcome, Services
+from pyproducer.broker.apis.services import Answer, Outcome, Services
+from pyproducer.broker.cluster.cluster_state import ClusterState
+from pyproducer.broker.cluster.config import BrokerConfig
+from pyproducer.broker.cluster.living_brokers import BrokerInfo
+from pyproducer.broker.cluster.partition import Leadership
+from pyproducer.broker.network.request_channel import Request
 from pyproducer.broker.storage.log import AppendResult
 from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.error_codes import ErrorCode
@@ -40,8 +41,8 @@ class Stage:
         self.state = state
         self.later: list[list[int]] = []
         self.failures: list[int] = []
-        state.register_broker(BrokerInfo(1, {}, None))
-        state.create_topic("orders", PARTITIONS, {})
+        state.brokers.register(BrokerInfo(1, {}, None))
+        state.topic_life.create_topic("orders", PARTITIONS, {})
         self.services = Services(1, state, state.config, state.clock, self._respond, {})
 
     def _respond(self, _request: Request, answer: Answer) -> None:
@@ -200,7 +201,7 @@ def test_fetch_when_one_partition_has_an_error_then_it_is_answered_at_once(stage
 def test_fetch_when_the_client_is_behind_then_it_is_told_who_leads_since_when(
         stage: Stage, leader_id: int, asked_epoch: int, code: ErrorCode) -> None:
     """KIP-951: also where the leader has only a newer epoch. Who is ahead of the broker learns nothing from it."""
-    partition = stage.state.partition("orders", 0)
+    partition = stage.state.topics.partition("orders", 0)
     assert partition is not None
     partition.leadership = Leadership(leader_id, 4)
     body = fetch_body(12, "orders", 0, 0)
@@ -215,13 +216,13 @@ def test_fetch_when_the_client_is_behind_then_it_is_told_who_leads_since_when(
 
 def test_fetch_when_a_partition_is_lost_while_it_waits_then_it_is_answered(stage: Stage) -> None:
     assert stage.fetch(max_wait_ms=60_000) is Outcome.LATER
-    stage.state.delete_topic("orders")
+    stage.state.topic_life.delete_topic("orders")
     assert stage.later == [[0, 0, 0]]
 
 
 def test_fetch_of_committed_records_when_a_transaction_is_open_then_its_records_do_not_count(stage: Stage) -> None:
     assert stage.fetch(max_wait_ms=60_000, isolation_level=READ_COMMITTED) is Outcome.LATER
-    partition = stage.state.partition("orders", 0)
+    partition = stage.state.topics.partition("orders", 0)
     assert partition is not None
     open_batch = bytes(build_batch([(1_700_000_000_000, b"k", b"v" * 500, ())], producer_id=PRODUCER_ID,
                                    producer_epoch=0, base_sequence=0, is_transactional=True))
@@ -242,7 +243,7 @@ def test_fetch_when_it_fails_while_it_is_completed_by_an_append_then_the_append_
         raise OSError("by the test")
 
     assert stage.fetch(max_wait_ms=60_000) is Outcome.LATER
-    partition = stage.state.partition("orders", 0)
+    partition = stage.state.topics.partition("orders", 0)
     assert partition is not None
     monkeypatch.setattr(partition.log, "read", fail)
     stage.append(0)

@@ -20,7 +20,7 @@ POLICY_VIOLATION = ErrorCode.POLICY_VIOLATION
 def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ApiStage]:
     monkeypatch.setattr(answer_size, "MOST_ELEMENTS", 100)
     made = ApiStage(tmp_path)
-    made.state.create_topic("orders", 60, {})
+    made.state.topic_life.create_topic("orders", 60, {})
     yield made
     made.close()
 

@@ -13,13 +13,14 @@ from typing import Any, NamedTuple
 import pytest
 
 from pyproducer.broker.apis import fetch, find_coordinator
-from pyproducer.broker.cluster_state import ClusterState
-from pyproducer.broker.coordinator.group.coordinator import GroupCoordinator
-from pyproducer.broker.coordinator.transaction.coordinator import TransactionCoordinator
-from pyproducer.broker.kafka_apis import KafkaApis
-from pyproducer.broker.partition import Partition
-from pyproducer.broker.request_channel import Request, RequestChannel
-from pyproducer.broker.services import Outcome
+from pyproducer.broker.apis.kafka_apis import KafkaApis
+from pyproducer.broker.apis.services import Outcome
+from pyproducer.broker.cluster.coordinator.group.coordinator import GroupCoordinator
+from pyproducer.broker.cluster.coordinator.transaction.coordinator import TransactionCoordinator
+from pyproducer.broker.cluster.partition import Partition
+from pyproducer.broker.cluster.topic_life import TopicLife
+from pyproducer.broker.cluster.topic_table import TopicTable
+from pyproducer.broker.network.request_channel import Request, RequestChannel
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.common.errors import SchemaError
 from pyproducer.protocol.apis import ApiKeys
@@ -35,7 +36,7 @@ GOOD, BAD = "good", "bad"
 @pytest.fixture
 def stage(tmp_path: Path) -> Iterator[ApiStage]:
     made = ApiStage(tmp_path)
-    made.state.create_topic("orders", 2, {})
+    made.state.topic_life.create_topic("orders", 2, {})
     yield made
     made.close()
 
@@ -93,32 +94,32 @@ CASES = [
     Case(ApiKeys.LIST_OFFSETS, 6, {"replica_id": -1, "isolation_level": 0, **partitions_body(timestamp=-1)},
          lambda answer: answer["topics"][0]["partitions"], Partition, "check_leader", is_partition_1),
     Case(ApiKeys.METADATA, 9, {"topics": [{"name": GOOD}, {"name": BAD}], "allow_auto_topic_creation": True},
-         lambda answer: answer["topics"], ClusterState, "create_topic", of_bad),
+         lambda answer: answer["topics"], TopicLife, "create_topic", of_bad),
     Case(ApiKeys.CREATE_TOPICS, 5, {"timeout_ms": 1, "topics": [
         {"name": name, "num_partitions": 1, "replication_factor": 1, "assignments": [], "configs": []}
-        for name in (GOOD, BAD)]}, lambda answer: answer["topics"], ClusterState, "create_topic", of_bad),
+        for name in (GOOD, BAD)]}, lambda answer: answer["topics"], TopicLife, "create_topic", of_bad),
     Case(ApiKeys.DELETE_TOPICS, 5, {"timeout_ms": 1, "topic_names": ["orders", "payments"]},
-         lambda answer: answer["responses"], ClusterState, "delete_topic", lambda _, name, _id: name == "payments"),
+         lambda answer: answer["responses"], TopicLife, "delete_topic", lambda _, name, _id: name == "payments"),
     Case(ApiKeys.CREATE_PARTITIONS, 3, {"timeout_ms": 1, "validate_only": False, "topics": [
         {"name": name, "count": 3, "assignments": None} for name in ("orders", "payments")]},
-        lambda answer: answer["results"], ClusterState, "create_partitions",
+        lambda answer: answer["results"], TopicLife, "create_partitions",
         lambda _, name, count: name == "payments"),
     Case(ApiKeys.DELETE_RECORDS, 2, {"timeout_ms": 1, **partitions_body(offset=0)},
-         lambda answer: answer["topics"][0]["partitions"], ClusterState, "partition",
+         lambda answer: answer["topics"][0]["partitions"], TopicTable, "partition",
          lambda _, topic, index: index == 1),
     Case(ApiKeys.DESCRIBE_PRODUCERS, 0, {"topics": [{"name": "orders", "partition_indexes": [0, 1]}]},
-         lambda answer: answer["topics"][0]["partitions"], ClusterState, "partition",
+         lambda answer: answer["topics"][0]["partitions"], TopicTable, "partition",
          lambda _, topic, index: index == 1),
     Case(ApiKeys.OFFSET_FOR_LEADER_EPOCH, 4, {"replica_id": -1, "topics": [{"topic": "orders", "partitions": [
         {"partition": index, "current_leader_epoch": -1, "leader_epoch": 0} for index in (0, 1)]}]},
         lambda answer: answer["topics"][0]["partitions"], Partition, "check_leader", is_partition_1),
     Case(ApiKeys.DESCRIBE_CONFIGS, 4, {"include_synonyms": False, "include_documentation": False, "resources": [
         {"resource_type": 2, "resource_name": name, "configuration_keys": None} for name in ("orders", "payments")]},
-        lambda answer: answer["results"], ClusterState, "topic", lambda _, name: name == "payments"),
+        lambda answer: answer["results"], TopicTable, "find", lambda _, name: name == "payments"),
     Case(ApiKeys.INCREMENTAL_ALTER_CONFIGS, 1, {"validate_only": False, "resources": [
         {"resource_type": 2, "resource_name": name, "configs": [
             {"name": "retention.ms", "config_operation": 0, "value": "1000"}]} for name in ("orders", "payments")]},
-        lambda answer: answer["responses"], ClusterState, "alter_topic_configs",
+        lambda answer: answer["responses"], TopicLife, "alter_topic_configs",
         lambda _, name, configs: name == "payments"),
     Case(ApiKeys.DESCRIBE_GROUPS, 5, {"groups": [GOOD, BAD], "include_authorized_operations": False},
          lambda answer: answer["groups"], GroupCoordinator, "describe", of_bad),
@@ -141,13 +142,13 @@ CASES = [
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.api_key.title)
 def test_request_when_one_of_its_things_fails_unexpectedly_then_that_one_alone_is_answered_so(
         stage: ApiStage, monkeypatch: pytest.MonkeyPatch, case: Case) -> None:
-    stage.state.create_topic("payments", 1, {})
+    stage.state.topic_life.create_topic("payments", 1, {})
     for name in (GOOD, BAD):  # a coordinator for groups and transactions
         stage.ask(ApiKeys.FIND_COORDINATOR, 4, {"key_type": 0, "coordinator_keys": [name]})
         stage.ask(ApiKeys.FIND_COORDINATOR, 4, {"key_type": 1, "coordinator_keys": [name]})
     undisturbed = case.answers(stage.ask(case.api_key, case.version, case.body)) if (
         case.method in ("append", "describe", "fetch_offsets", "check_leader", "partition", "add_partitions", "delete",
-                        "topic")) else None
+                        "find")) else None
     break_for(monkeypatch, case.owner, case.method, case.is_bad)
     good, bad = case.answers(stage.ask(case.api_key, case.version, case.body))
     assert bad["error_code"] == ErrorCode.UNKNOWN_SERVER_ERROR

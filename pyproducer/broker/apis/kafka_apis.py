@@ -1,0 +1,120 @@
+"""Finds which file answers which API, runs it, and sends what it answers.
+
+Road:    KafkaRequestHandler -> [KafkaApis] -> apis/*.py -> RequestChannel
+Thread:  handler threads.
+Source:  Java kafka.server.KafkaApis (4.1).
+
+A new API touches two places: protocol/ describes it (its messages, its row in apis.py, its class in request.py), and a
+file in this folder answers it, with `API`, `handle` and `error_response`. It is found here, and advertised by itself.
+"""
+
+from __future__ import annotations
+
+import logging
+import pkgutil
+from collections.abc import Mapping
+from importlib import import_module
+
+from pyproducer.broker import apis
+from pyproducer.broker.apis.api_handler import Api, ApiHandler
+from pyproducer.broker.apis.client_quotas import client_quotas, start_throttling
+from pyproducer.broker.apis.interference import Interference
+from pyproducer.broker.apis.services import Answer, Outcome, Services
+from pyproducer.broker.apis.unexpected import unexpected
+from pyproducer.broker.cluster.cluster_state import ClusterState
+from pyproducer.broker.network.request_channel import Request, RequestChannel
+from pyproducer.common.clock import Clock
+from pyproducer.common.error_codes import ErrorCode
+from pyproducer.protocol.apis import ApiKeys, VersionRange
+
+_logger = logging.getLogger(__name__)
+
+
+def _found_handlers() -> dict[ApiKeys, ApiHandler]:
+    """Return the functions of each file of this folder that declares an API, by the API's number."""
+    found: dict[ApiKeys, ApiHandler] = {}
+    for module_info in pkgutil.iter_modules(apis.__path__, f"{apis.__name__}."):
+        module = import_module(module_info.name)
+        api: Api | None = getattr(module, "API", None)
+        if api is not None:
+            if api.key in found:
+                raise ImportError(f"{module_info.name} declares {api.key.title}, which another file has declared")
+            found[api.key] = ApiHandler(module.handle, module.error_response)
+    return dict(sorted(found.items()))
+
+
+HANDLERS = _found_handlers()
+
+
+class KafkaApis:
+    """Answers the requests of one broker.
+
+    Args:
+        node_id: The broker.
+        cluster: What it shares with the others.
+        channel: Where responses go.
+        clock: The clocks.
+        interference: What stands between the requests and the APIs; None for nothing.
+    """
+
+    def __init__(self, node_id: int, cluster: ClusterState, channel: RequestChannel, clock: Clock,
+                 interference: Interference | None = None) -> None:
+        self._channel = channel
+        self._cluster = cluster
+        self._interference = interference
+        advertised: Mapping[int, VersionRange] = {
+            int(api_key): api_key.advertised_range for api_key in HANDLERS if api_key.advertised_range is not None}
+        self.services = Services(
+            node_id, cluster, cluster.config, clock, self.respond_later,
+            advertised if interference is None else interference.advertised(advertised), channel.responses.room_bytes)
+        self._quotas = client_quotas(cluster.config)
+
+    def is_supported(self, api_key: ApiKeys, api_version: int) -> bool:
+        """Whether requests of this API and version are answered; others close their connection."""
+        first, last = api_key.broker_range
+        return api_key in HANDLERS and first <= api_version <= last and (
+            self._interference is None or self._interference.supports(api_key, api_version))
+
+    def handle(self, request: Request) -> None:
+        """Run the API and answer; whatever it raises becomes an error response."""
+        handler = HANDLERS[request.api_key]
+        try:
+            if self._interference is None:
+                answer = handler.handle(self.services, request)
+            else:
+                answer = self._interference.handle(handler, self.services, request)
+            self.respond(request, answer)
+        except Exception:
+            _logger.exception("Error when handling request: clientId=%s, correlationId=%d, api=%s, version=%d",
+                              request.header.client_id, request.header.correlation_id, request.api_key,
+                              request.header.api_version)
+            self.respond(request, handler.error_response(request, ErrorCode.UNKNOWN_SERVER_ERROR))
+
+    def respond_later(self, request: Request, answer: Answer) -> None:
+        """Answer a request whose handler returned LATER; a failure must not reach the request that completed it."""
+        try:
+            self.respond(request, answer)
+        except Exception as error:
+            code = unexpected(request, "the answer", error)
+            self.respond(request, HANDLERS[request.api_key].error_response(request, code))
+
+    def respond(self, request: Request, answer: Answer) -> None:
+        """Send an answer, throttled or with a fault where there is a reason."""
+        if self._quotas is not None and answer is not Outcome.LATER and request.story is None:
+            throttle_ms = self._quotas.throttle_ms(request, answer, self.services.clock.now_ms())
+            if throttle_ms and answer is not Outcome.CLOSE_CONNECTION:
+                start_throttling(self._channel, self._cluster.timer, request, throttle_ms)
+                answer = answer if isinstance(answer, Outcome) else {**answer, "throttle_time_ms": throttle_ms}
+        if self._interference is not None and request.story is not None:
+            self._interference.respond(HANDLERS[request.api_key], request, answer, self._send)
+        else:
+            self._send(request, answer)
+
+    def _send(self, request: Request, answer: Answer) -> None:
+        """Turn an answer into a response for the processor."""
+        if not isinstance(answer, Outcome):
+            self._channel.send_body(request, answer)
+        elif answer is Outcome.NO_RESPONSE:
+            self._channel.send_no_op(request)
+        elif answer is Outcome.CLOSE_CONNECTION:
+            self._channel.send_close_connection(request)

@@ -1,0 +1,91 @@
+"""One partition: who leads it, in which epoch, and its log.
+
+Road:    Produce, Fetch, ListOffsets -> [partition] -> log
+Thread:  any. Leader and epoch change together, by replacing one value.
+Source:  Java kafka.cluster.Partition (4.1), with one replica: what is appended is committed.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+from pyproducer.broker.cluster.topic_config import TopicConfig
+from pyproducer.broker.storage.batch_header import recompressed
+from pyproducer.broker.storage.log import AppendResult, Log
+from pyproducer.common.cluster import TopicPartition
+from pyproducer.common.error_codes import ErrorCode
+from pyproducer.common.errors import CorruptRecordError
+from pyproducer.record.batch_reader import RecordBatch
+from pyproducer.record.expansion import Allowance, ExpansionBusyError
+from pyproducer.record.layout import LOG_APPEND_TIME, Buffer
+from pyproducer.record.validation import BatchFault, validate_batch
+
+NO_LEADER = -1
+
+
+class Leadership(NamedTuple):
+    """Who leads and since which epoch."""
+
+    leader_id: int
+    leader_epoch: int
+
+
+class Appender(Protocol):
+    """Appends a checked batch in a way of its own, in place of the log; only faults do."""
+
+    def __call__(self, partition: Partition, batch: RecordBatch,
+                 log_append_time_ms: int | None, /) -> AppendResult | BatchFault:
+        """Return what the producer is told."""
+
+
+class Partition:
+    """A partition of a topic."""
+
+    def __init__(self, topic_partition: TopicPartition, leadership: Leadership, log: Log, config: TopicConfig) -> None:
+        self.topic_partition = topic_partition
+        self.leadership = leadership
+        self.last_leader_id = leadership.leader_id  # who keeps it while nobody leads
+        self.log = log
+        self.config = config
+        self.next_appender: Appender | None = None  # of the next batch, whoever sends it: a fault swaps the two
+
+    def check_leader(self, node_id: int, current_leader_epoch: int) -> ErrorCode:
+        """Return NONE when this node leads and the client's epoch (-1: it has none) is the current one."""
+        leader_id, leader_epoch = self.leadership
+        if current_leader_epoch >= 0 and current_leader_epoch != leader_epoch:
+            return (ErrorCode.FENCED_LEADER_EPOCH if current_leader_epoch < leader_epoch
+                    else ErrorCode.UNKNOWN_LEADER_EPOCH)
+        return ErrorCode.NONE if leader_id == node_id else ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    def append(self, records: Buffer | None, *, produce_version: int, timestamp_ms: int,
+               allowance: Allowance | None = None, appender: Appender | None = None) -> AppendResult | BatchFault:
+        """Check the one batch that a Produce request has for this partition, and append it.
+
+        Args:
+            records: The bytes of the request's records field.
+            produce_version: Version of the request.
+            timestamp_ms: The broker's wall clock: for LogAppendTime and for the range of CreateTime.
+            allowance: What the compressed batches of the request may still hold.
+            appender: Appends it in place of the log.
+        """
+        config = self.config
+        rules = config.rules
+        batch = validate_batch(records, produce_version=produce_version, timestamp_ms=timestamp_ms, rules=rules,
+                               topic_partition=self.topic_partition, allowance=allowance)
+        if isinstance(batch, BatchFault):
+            return batch
+        if config.compressor is not None:
+            try:
+                batch = recompressed(batch, config.compressor)
+            except CorruptRecordError as corrupt:  # found here only without strict checks
+                return BatchFault(ErrorCode.CORRUPT_MESSAGE, str(corrupt))
+            except ExpansionBusyError as busy:
+                return BatchFault(ErrorCode.NOT_ENOUGH_REPLICAS, str(busy), str(busy))
+            if batch.size_bytes > rules.max_message_bytes:
+                return BatchFault(ErrorCode.MESSAGE_TOO_LARGE, f"recompressed, the record batch has {batch.size_bytes} "
+                                                               f"bytes, more than {rules.max_message_bytes}")
+        log_append_time_ms = timestamp_ms if rules.timestamp_type == LOG_APPEND_TIME else None
+        appender = appender or self.next_appender
+        if appender is not None:
+            return appender(self, batch, log_append_time_ms)
+        return self.log.append(batch, leader_epoch=self.leadership.leader_epoch, log_append_time_ms=log_append_time_ms)

@@ -1,0 +1,91 @@
+"""The settings of one topic: what was given at creation, over the broker's defaults.
+
+Road:    CreateTopics, config -> [topic config] -> partition
+Thread:  immutable.
+Source:  Java LogConfig (4.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from pyproducer.broker.cluster.config import TOPIC_CONFIG, BrokerConfig, Value, parse_value
+from pyproducer.broker.storage.log_config import LogConfig
+from pyproducer.common.errors import ConfigError
+from pyproducer.record.compression import Compressor, compressor_for
+from pyproducer.record.layout import CREATE_TIME, LOG_APPEND_TIME
+from pyproducer.record.validation import BatchRules
+
+
+class TopicConfig(NamedTuple):
+    """What partitions and logs need, read once.
+
+    Attributes:
+        overrides: What the topic itself sets.
+        rules: Which batches are accepted.
+        compressor: Makes what is stored (compression.type); None leaves batches as they came.
+        log: The settings of its logs.
+    """
+
+    overrides: Mapping[str, str]
+    rules: BatchRules
+    compressor: Compressor | None
+    log: LogConfig
+
+
+def topic_config(overrides: Mapping[str, str | None], defaults: BrokerConfig) -> TopicConfig:
+    """Check a topic's own settings and combine them with the broker's.
+
+    A compacted topic refuses records without a key, which is found only where records are read: `strict.checks`.
+
+    Raises:
+        ConfigError: A setting is unknown or its value is not allowed; Kafka's code for it is INVALID_CONFIG.
+    """
+    values: dict[str, Value] = {name: defaults.topic_default(name) for name in TOPIC_CONFIG}
+    kept: dict[str, str] = {}
+    for name, text in overrides.items():
+        row = TOPIC_CONFIG.get(name)
+        if row is None:
+            raise ConfigError(name, text, f"Unknown topic config name: {name}")
+        if text is None:
+            raise ConfigError(name, text, f"Null value not supported for topic configs: {name}")
+        values[name] = parse_value(row, text)
+        kept[name] = str(values[name]) if row.is_list else text
+    def number(name: str) -> int:
+        return int(str(values[name]))
+
+    policies = str(values["cleanup.policy"]).split(",")
+    strict_checks = defaults.switch("strict.checks")
+    rules = BatchRules(
+        max_message_bytes=number("max.message.bytes"),
+        timestamp_type=LOG_APPEND_TIME if values["message.timestamp.type"] == "LogAppendTime" else CREATE_TIME,
+        timestamp_before_max_ms=number("message.timestamp.before.max.ms"),
+        timestamp_after_max_ms=number("message.timestamp.after.max.ms"),
+        is_compacted="compact" in policies,
+        is_strict=strict_checks,
+        # Compressed records may not hold more than the largest request could have brought as they are.
+        max_expanded_bytes=defaults.number("socket.request.max.bytes"),
+        reads_records=strict_checks)
+    log = LogConfig(
+        segment_bytes=number("segment.bytes"), segment_ms=number("segment.ms"),
+        index_interval_bytes=number("index.interval.bytes"), retention_ms=number("retention.ms"),
+        retention_bytes=number("retention.bytes"), is_deleted="delete" in policies, is_compacted="compact" in policies,
+        min_cleanable_ratio=float(str(values["min.cleanable.dirty.ratio"])),
+        min_compaction_lag_ms=number("min.compaction.lag.ms"), delete_retention_ms=number("delete.retention.ms"))
+    return TopicConfig(kept, rules, _compressor(values), log)
+
+
+def _compressor(values: Mapping[str, Value]) -> Compressor | None:
+    codec = str(values["compression.type"])
+    if codec == "producer":
+        return None
+    level = values.get(f"compression.{codec}.level")
+    return compressor_for("none" if codec == "uncompressed" else codec, None if level is None else int(level))
+
+
+def error_text(error: ConfigError) -> str:
+    """Return what is wrong with a setting as Kafka says it to clients."""
+    if error.why.startswith("Unknown topic config name"):
+        return error.why
+    return f"Invalid value {error.value} for configuration {error.key}: {error.why}"

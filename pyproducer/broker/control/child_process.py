@@ -1,0 +1,132 @@
+"""A cluster in a process of its own, so that it does not share the caller's GIL.
+
+Road:    EmbeddedBroker(separate_process=True) -> [child process] -> child_main.py
+Thread:  any; one question at a time, under a lock.
+Source:  ours.
+
+The two speak JSON lines over the child's stdin and stdout: first the options go down and the addresses come up, then
+commands and their results. The child ends when it is told to, or when its stdin ends: that happens however the
+parent dies. It runs in a session of its own, so that Ctrl-C reaches only the parent, which then stops it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pyproducer.broker.control.in_process import ClusterOptions
+from pyproducer.broker.control.observations import from_json, to_json
+from pyproducer.common.errors import ConfigError, IllegalStateError
+
+# A stop closes logs and joins threads, which takes milliseconds; this long means that it hangs.
+_STOP_TIMEOUT_S = 15
+
+
+class ChildProcessCluster:
+    """The parent's side."""
+
+    def __init__(self, options: ClusterOptions) -> None:
+        self._options = options
+        self._lock = threading.Lock()  # guards the pipes: one question at a time
+        self._process: subprocess.Popen[str] | None = None
+        self._addresses: dict[str, list[tuple[str, int]]] = {}
+        self.data_dir: Path | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """The child's process id while it runs."""
+        return None if self._process is None else self._process.pid
+
+    def start(self) -> None:
+        """Start the child and wait until it listens.
+
+        Raises:
+            ConfigError: An option makes no sense, or an address or the data directory is in use.
+            IllegalStateError: The child ended before it listened.
+        """
+        package_parent = str(Path(__file__).resolve().parents[3])
+        environment = dict(os.environ)
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, (package_parent, environment.get("PYTHONPATH"))))
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "pyproducer.broker.control.child_main"], stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE, text=True, encoding="utf-8", env=environment, start_new_session=True)
+        options = self._options
+        try:
+            started = self._ask({
+                "brokers": options.brokers, "topics": dict(options.topics), "config": dict(options.config),
+                "node_config": {node_id: dict(settings) for node_id, settings in options.node_config.items()},
+                "log_requests": options.log_requests,
+                "data_dir": None if options.data_dir is None else os.path.abspath(options.data_dir)})
+        except BaseException:
+            self.stop()
+            raise
+        self.data_dir = Path(started["data_dir"])
+        self._addresses = {name: [(host, port) for host, port in addresses]
+                           for name, addresses in started["addresses"].items()}
+
+    def stop(self) -> None:
+        """Stop the child and wait for it; a temporary folder is removed by the child."""
+        with self._lock:
+            process, self._process = self._process, None
+            if process is None:
+                return
+            assert process.stdin is not None
+            assert process.stdout is not None
+            try:
+                process.stdin.close()  # the end of its stdin is the child's word to stop
+            except OSError:
+                pass  # it has gone already
+            try:
+                process.wait(_STOP_TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+            process.stdout.close()
+        if self._options.data_dir is None:
+            self.data_dir = None
+
+    def addresses(self) -> dict[str, list[tuple[str, int]]]:
+        """Return where clients may connect: listener name to (host, port) of each broker."""
+        return self._addresses
+
+    def ask(self, command: str, arguments: Mapping[str, Any]) -> Any:
+        """Let the child run a command; see commands.py.
+
+        Raises:
+            ConfigError: What the command says.
+            IllegalStateError: What the command says; or the child has ended.
+        """
+        if "function" in arguments.get("arguments", ()):
+            raise ConfigError("fault", "call", "a function cannot go to the broker's own process; "
+                                               "separate_process=False can do this")
+        return from_json(self._ask({"command": command, "arguments": to_json(arguments)}))
+
+    def _ask(self, question: Mapping[str, Any]) -> Any:
+        with self._lock:
+            process = self._process
+            if process is None:
+                raise IllegalStateError("The embedded broker is not running")
+            assert process.stdin is not None
+            assert process.stdout is not None
+            try:
+                process.stdin.write(json.dumps(question) + "\n")
+                process.stdin.flush()
+                line = process.stdout.readline()
+            except OSError:
+                line = ""
+            if not line:
+                raise IllegalStateError(f"The embedded broker's process {process.pid} has ended "
+                                        f"(exit code {process.poll()}); its error output says why")
+            answer = json.loads(line)
+        if "config_error" in answer:
+            key, value, why = answer["config_error"]
+            raise ConfigError(key, value, why)
+        if "error" in answer:
+            raise IllegalStateError(answer["error"])
+        return answer["result"]

@@ -1,0 +1,1 @@
+"""Kafka's network layer: sockets are accepted, read, muted and written, and requests queued for the handlers."""

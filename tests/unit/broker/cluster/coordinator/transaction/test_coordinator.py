@@ -1,0 +1,133 @@
+"""How transactions end: markers that cannot be written yet, and who hears of those that are. A timer that tests run."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pyproducer.broker.cluster.cluster_state import ClusterState
+from pyproducer.broker.cluster.config import BrokerConfig
+from pyproducer.broker.cluster.coordinator.transaction.state import TransactionState
+from pyproducer.broker.cluster.delayed_operation import DelayedOperation
+from pyproducer.broker.cluster.timer import TimerTask
+from pyproducer.common.error_codes import ErrorCode
+from tests.support.clock import ManualClock
+from tests.unit.broker.cluster.coordinator.transaction.test_append_guard import IMPLICIT_ADD, ORDERS, SHOP, Shop
+
+GIVE_UP_S = 30.0
+
+
+class LateShop(Shop):
+    """A shop whose timer runs nothing by itself: what was scheduled is run by the test."""
+
+    def __init__(self, state: ClusterState, clock: ManualClock) -> None:
+        super().__init__(state, clock)
+        self.scheduled: list[tuple[int, Callable[[], None]]] = []
+
+    def schedule(self, delay_ms: int, callback: Callable[[], None]) -> TimerTask:
+        self.scheduled.append((delay_ms, callback))
+        return TimerTask(0, callback)
+
+    def take_scheduled(self) -> Callable[[], None]:
+        """Take what was scheduled last."""
+        return self.scheduled.pop()[1]
+
+    @property
+    def transaction_state(self) -> TransactionState:
+        found = self.state.transactions.describe(SHOP)
+        assert found is not None
+        return found.state
+
+    @property
+    def has_open_records(self) -> bool:
+        """Whether readers of committed records wait for a marker."""
+        return self.partition.log.last_stable_offset < self.partition.log.log_end_offset
+
+
+@pytest.fixture
+def open_shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., LateShop]]:
+    states: list[ClusterState] = []
+
+    def make(**settings: int) -> LateShop:
+        clock = ManualClock()
+        config = {name.replace("_", "."): value for name, value in settings.items()}
+        state = ClusterState(tmp_path, BrokerConfig({"transaction.state.log.num.partitions": 1, **config}), clock)
+        states.append(state)
+        state.start()
+        shop = LateShop(state, clock)
+        monkeypatch.setattr(state.timer, "schedule", shop.schedule)
+        return shop
+
+    yield make
+    for state in states:
+        state.close()
+
+
+def test_marker_when_the_disk_refuses_it_then_it_is_tried_again_until_it_is_written(
+        open_shop: Callable[..., LateShop], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk that was full for a moment left the transaction open for ever, and its readers standing."""
+    shop = open_shop()
+    assert shop.produce(IMPLICIT_ADD) == 0
+
+    def refuse(*_arguments: Any, **_fields: Any) -> None:
+        raise OSError("no space left, by the test")
+
+    with monkeypatch.context() as full:
+        full.setattr(shop.partition.log, "append_marker", refuse)
+        assert shop.end(IMPLICIT_ADD).error_code is ErrorCode.NONE
+        shop.take_scheduled()()
+    assert shop.transaction_state is TransactionState.PREPARE_COMMIT
+    assert shop.has_open_records
+    shop.take_scheduled()()
+    assert shop.transaction_state is TransactionState.COMPLETE_COMMIT
+    assert not shop.has_open_records
+
+
+def test_end_when_a_topic_of_the_transaction_was_deleted_then_it_needs_no_marker(
+        open_shop: Callable[..., LateShop]) -> None:
+    shop = open_shop()
+    assert shop.produce(IMPLICIT_ADD) == 0
+    shop.state.topic_life.delete_topic(ORDERS.topic)
+    assert shop.end(IMPLICIT_ADD).error_code is ErrorCode.NONE
+    assert shop.transaction_state is TransactionState.COMPLETE_COMMIT
+
+
+def test_marker_when_it_is_written_then_the_fetches_that_wait_for_its_partition_look_again(
+        open_shop: Callable[..., LateShop]) -> None:
+    shop = open_shop()
+    assert shop.produce(IMPLICIT_ADD) == 0
+    completed: list[bool] = []
+
+    class Reading(DelayedOperation):
+        def can_complete(self) -> bool:
+            return not shop.has_open_records
+
+        def on_complete(self, *, expired: bool) -> None:
+            completed.append(expired)
+
+    shop.state.delayed_fetches.try_complete_else_watch(Reading(60_000), [ORDERS])
+    assert completed == []
+    shop.end(IMPLICIT_ADD)
+    assert completed == [False]
+
+
+def test_marker_when_records_of_the_id_are_being_appended_then_it_waits_for_them(
+        open_shop: Callable[..., LateShop]) -> None:
+    """Markers that come later come on the timer's thread: the id's lock keeps them, too, from overtaking records."""
+    shop = open_shop(transaction_marker_delay_ms=1000)
+    assert shop.produce(IMPLICIT_ADD) == 0
+    assert shop.end(IMPLICIT_ADD).error_code is ErrorCode.NONE
+    timer = threading.Thread(target=shop.take_scheduled())
+    lock = shop.state.transactions.lock_of(SHOP)
+    assert lock is not None
+    with lock:
+        timer.start()
+        timer.join(0.2)  # in vain: it waits for the lock
+        assert shop.has_open_records
+    timer.join(GIVE_UP_S)
+    assert not timer.is_alive()
+    assert not shop.has_open_records
