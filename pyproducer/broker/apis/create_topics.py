@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from pyproducer.broker.authorizer import AclOperation
+from pyproducer.broker.config import TOPIC_CONFIG
 from pyproducer.broker.config_entries import topic_entries
 from pyproducer.broker.request_channel import Request
 from pyproducer.broker.services import Answer, Services
@@ -149,7 +150,7 @@ def _create(services: Services, request: Request, topic: Struct, *, validate_onl
                 return _refused(name, _Refusal(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists."))
             config, topic_id = created.config, created.topic_id
     except ConfigError as error:
-        return _refused(name, _Refusal(ErrorCode.INVALID_CONFIG, error_text(error)))
+        return _refused(name, _Refusal(ErrorCode.INVALID_CONFIG, error_text(error, TOPIC_CONFIG)))
     result: dict[str, Any] = {"name": name, "error_code": 0, "error_message": None, "num_partitions": count,
                               "replication_factor": 1, "topic_id": topic_id}
     if request.header.api_version < _CONFIGS_FROM:
