@@ -23,9 +23,10 @@ from pyproducer.accumulator.produce_result import OnCompletion
 from pyproducer.common.cluster import PartitionInfo
 from pyproducer.common.errors import KafkaTimeoutError
 from pyproducer.common.records import HeaderLike, ProducerRecord, to_topic
+from pyproducer.common.settings.properties import read_properties
 from pyproducer.common.timeouts import checked_timeout
 from pyproducer.hotpath import FutureRecordMetadata, ProducerBase
-from pyproducer.producer.config import ProducerConfig, read_properties
+from pyproducer.producer.config import ProducerConfig
 from pyproducer.producer.wait_on_metadata import wait_on_metadata
 from pyproducer.producer.wiring import ProducerRuntime, build_runtime
 
