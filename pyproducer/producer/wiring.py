@@ -25,7 +25,7 @@ from pyproducer.common.errors import ConfigError
 from pyproducer.common.metrics import Metrics
 from pyproducer.common.waiting import Locks
 from pyproducer.hotpath import RouteTable
-from pyproducer.network.channel_builder import ChannelBuilder, PlaintextChannelBuilder
+from pyproducer.network.channel_builder import client_channel_builder
 from pyproducer.producer.config import ProducerConfig
 from pyproducer.producer.do_send import RecordSender
 from pyproducer.producer.interceptors import resolve_interceptors
@@ -98,7 +98,7 @@ def build_runtime(config: ProducerConfig, key_serializer: object, value_serializ
     partitioner = resolve_partitioner(config.partitioner_class, config, next_random=surroundings.next_random,
                                       make_lock=locks.rlock)
     compressor = _compressor(config, locks)
-    channel_builder = _channel_builder(config)
+    channel_builder = client_channel_builder(config)
 
     backoff = functools.partial(ExponentialBackoff, uniform=surroundings.random.uniform)
     retry_backoff = backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
@@ -214,9 +214,6 @@ def _refuse_what_is_missing(config: ProducerConfig) -> None:
     if config.transactional_id is not None:
         raise ConfigError("transactional.id", config.transactional_id,
                           "transactions are not in this version; leave it unset for an idempotent producer")
-    if config.security_protocol.startswith("SASL"):
-        raise ConfigError("security.protocol", config.security_protocol,
-                          "SASL is not in this version; use PLAINTEXT, or SSL with a client certificate")
 
 
 def _compressor(config: ProducerConfig, locks: Locks) -> Compressor:
@@ -224,12 +221,3 @@ def _compressor(config: ProducerConfig, locks: Locks) -> Compressor:
     levels = {"gzip": config.compression_gzip_level, "lz4": config.compression_lz4_level,
               "zstd": config.compression_zstd_level}
     return compressor_for(name, levels.get(name), locks.lock)
-
-
-def _channel_builder(config: ProducerConfig) -> ChannelBuilder:
-    if config.security_protocol == "SSL":
-        from pyproducer.network.channel_builder import SslChannelBuilder
-        from pyproducer.network.ssl_context import build_client_ssl_context
-
-        return SslChannelBuilder(build_client_ssl_context(config))
-    return PlaintextChannelBuilder()
