@@ -8,7 +8,12 @@ import pytest
 
 from pyproducer import ConfigError, KafkaProducer, ProducerConfig, hotpath
 from pyproducer.common.backoff import ExponentialBackoff
-from pyproducer.network.channel_builder import ChannelBuilder, PlaintextChannelBuilder, SslChannelBuilder, client_channel_builder
+from pyproducer.network.channel_builder import (
+    ChannelBuilder,
+    PlaintextChannelBuilder,
+    SslChannelBuilder,
+    client_channel_builder,
+)
 from pyproducer.network.selector import Selector
 from pyproducer.producer import wiring
 from pyproducer.producer.surroundings import Surroundings
