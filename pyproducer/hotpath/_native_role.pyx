@@ -21,13 +21,15 @@ cdef class Role:
     cdef readonly bint is_free
     cdef readonly unsigned long caller
     cdef readonly unsigned long long step_count
+    cdef readonly bint is_called
     cdef public bint is_torn
-    cdef public object bell
+    cdef public bint rings_at_end
+    cdef readonly object bell
 
     def run(self, step, outcome, deadline_ms):
         """Take one step as a caller, if the role is free; see _python_role.py."""
         cdef bint is_all_done = False
-        if not self.is_free:
+        if not self.is_free or self.is_called:
             return False
         self.is_free = False
         self.caller = PyThread_get_thread_ident()
@@ -40,26 +42,34 @@ cdef class Role:
         finally:
             self.caller = 0
             self.is_free = True
-            if not is_all_done:
+            if not is_all_done or self.is_called:
                 self.ring()
+            elif self.rings_at_end:
+                self._open()
         return is_all_done
 
     cpdef ring(self):
-        """Wake the thread, if it stands aside."""
+        """Call the thread, if it stands aside: from now on no step begins until it is back."""
+        if self.bell is not None:
+            self.is_called = True
+            self._open()
+
+    cdef _open(self):
         bell = self.bell
         if bell is not None and bell.locked():
             bell.release()
 
     def stand_aside(self, bell):
-        """Give the role to the next caller, or leave it to the one who has it; the thread sleeps in `bell`."""
+        """Give the role to callers; the thread sleeps in `bell`."""
         self.bell = bell
-        if not self.caller:
-            self.is_free = True
+        self.is_free = True
 
     def take_back(self):
         """Take the role for the thread; False while a caller has it."""
         if self.caller:
             return False
         self.is_free = False
+        self.is_called = False
+        self.rings_at_end = False
         self.bell = None
         return True

@@ -8,7 +8,8 @@ moment once it has nothing to do; the next caller who waits finds the role free 
     caller          send(), result(): the role is free -> one step, to the answer -> the role is free again
 
 An exception from outside may look like a socket's or a codec's. So a caller takes no step where a signal may bring
-another than KeyboardInterrupt: see common/threads.py.
+another than KeyboardInterrupt: see common/threads.py. What PyThreadState_SetAsyncExc raises in other threads nobody can
+foresee; below Exception it may be lost, or fail the record. The usual classes for that, as SystemExit, are not.
 
 What a caller's step never does: connect, look names up, run a callback (the thread tells what has one), work for
 others. Whatever ends it, an exception from outside included, the role comes back (hotpath's Role), and the thread,
@@ -36,7 +37,7 @@ from pyproducer.network.wakeup import Wakeup
 
 _LOG = logging.getLogger("pyproducer")
 # A batch that was opened while the thread stands aside waits so long for its caller to come back and take the step;
-# then the thread sends it.
+# then, or at the next look where callers took steps meanwhile, the thread sends it.
 LOOK_S = 0.002
 # Callers who wait less often than that pay the two hops, and the thread watches its sockets again.
 ASIDE_MS = 20
@@ -79,7 +80,8 @@ class SenderTurns:
         self._wakeup = wakeup
         self.is_safe_here = is_safe_here
         self._somebody_waited = False
-        self._shared_until_ms = -NEVER_MS  # several callers at once: the thread serves them better
+        # After a step that was not for a caller the next is none either: there are several, or they have callbacks.
+        self._served_until_ms = -NEVER_MS
 
     # Any thread.
 
@@ -96,6 +98,7 @@ class SenderTurns:
             BaseException: What came from outside, a signal's handler for one. The record is still on its way.
         """
         if not self.is_safe_here():
+            self._role.ring()  # nobody did when his batch was opened
             return
         self._somebody_waited = True
         if self._role.is_free:
@@ -107,6 +110,12 @@ class SenderTurns:
 
     def _step(self, outcome: ProduceRequestResult, deadline_ms: int | None) -> bool:
         """Send the batch of an outcome and wait for its answer; False when that is not all, or not for a caller."""
+        is_all_done = self._has_done_all(outcome, deadline_ms)
+        if not is_all_done:
+            self._served_until_ms = self._clock.now_ms() + ASIDE_MS
+        return is_all_done
+
+    def _has_done_all(self, outcome: ProduceRequestResult, deadline_ms: int | None) -> bool:
         sender, accumulator, clock = self._sender, self._accumulator, self._clock
         self._wakeup.acknowledge()  # before the look at what there is to do: whoever rings from now on is heard
         now_ms = clock.now_ms()
@@ -122,7 +131,6 @@ class SenderTurns:
             sender.run_once(now_ms, left_ms)
             now_ms = clock.now_ms()
             if not outcome.is_set and batch.state is not BatchState.OPEN:  # that one lingers, on purpose
-                self._shared_until_ms = now_ms + ASIDE_MS
                 return False
         return outcome.is_told and not accumulator.has_incomplete()
 
@@ -134,29 +142,26 @@ class SenderTurns:
             return
         self._somebody_waited = False
         now_ms = self._clock.now_ms()
-        if now_ms < self._shared_until_ms or not self._may_stand_aside():
+        if now_ms < self._served_until_ms or not self._may_stand_aside():
             return
         role, locks = self._role, self._life.locks
         seen, alone_from_ms = role.step_count, now_ms
         bell = locks.cell()
         role.stand_aside(bell)
         # What was put down before the role was free rang nobody.
-        is_rung = self._wakeup.is_requested or not self._may_stand_aside()
-        while True:
-            if not is_rung:
-                # A caller at work rings when he leaves anything: a broker may take its time.
-                is_rung = self._clock.wait(bell, ASIDE_MS / 1000 if role.caller else LOOK_S)
-            if role.step_count != seen:  # callers come: all is well
+        is_needed = self._wakeup.is_requested or not self._may_stand_aside()
+        is_slow = False  # the caller at work was so at the last look, too: his broker takes its time
+        while not (is_needed and role.take_back()):
+            role.rings_at_end = is_slow
+            if role.caller or not role.is_called:  # at the end of his step a caller passes the ring on
+                self._clock.wait(bell, ASIDE_MS / 1000 if is_slow and role.caller else LOOK_S)
+            if role.caller or is_slow or role.step_count != seen:  # callers come: all is well
+                is_slow = bool(role.caller) and role.step_count == seen
                 seen, alone_from_ms = role.step_count, self._clock.now_ms()
-                has_reason = is_rung
+                is_needed = role.is_called
             else:
-                has_reason = (is_rung or self._clock.now_ms() - alone_from_ms >= ASIDE_MS
-                              or not self._may_stand_aside())
-            if has_reason and role.take_back():
-                break
-            bell = locks.cell()
-            role.stand_aside(bell)
-            is_rung = False
+                is_needed = (role.is_called or self._clock.now_ms() - alone_from_ms >= ASIDE_MS
+                             or not self._may_stand_aside())
         for batch in self._accumulator.batches():
             self._accumulator.take_up(batch)  # what a caller's step decided and left to be told
 

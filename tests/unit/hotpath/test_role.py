@@ -87,12 +87,54 @@ def test_run_when_another_caller_has_the_role_then_no_step_is_taken(role: Any) -
     assert inside.wait(GIVE_UP_S)
     assert role.caller == thread.ident
     assert role.run(lambda *_: pytest.fail("it is taken"), None, None) is False
-    role.stand_aside(closed_cell())  # the thread sleeps on, in another cell
-    assert role.run(lambda *_: pytest.fail("it is taken"), None, None) is False
+    assert role.take_back() is False
     go_on.set()
     thread.join(GIVE_UP_S)
     assert role.is_free
     assert role.take_back()
+
+
+@pytest.mark.parametrize("after", ["a ring", "an exception"])
+def test_run_when_the_thread_was_called_and_is_not_back_yet_then_no_step_is_taken(role: Any, after: str) -> None:
+    """Who waited again after Ctrl-C went on from what it had left: for an answer that was read, until its timeout."""
+    role.stand_aside(closed_cell())
+    if after == "a ring":
+        role.ring()
+    else:
+        with pytest.raises(ZeroDivisionError):
+            role.run(lambda *_: 1 / 0, None, None)
+    assert role.is_called
+    assert role.run(lambda *_: pytest.fail("the thread comes first"), None, None) is False
+    assert role.take_back()
+    assert not role.is_called
+    role.stand_aside(closed_cell())
+    assert role.run(lambda *_: True, None, None) is True
+
+
+def test_run_when_somebody_rang_in_the_step_then_the_thread_is_rung_once_more_at_its_end(role: Any) -> None:
+    bell = closed_cell()
+    role.stand_aside(bell)
+
+    def step(*_: object) -> bool:
+        role.ring()
+        assert bell.acquire(blocking=False), "the thread woke up"
+        assert role.take_back() is False
+        return True
+
+    assert role.run(step, None, None) is True
+    assert not bell.locked()
+    assert role.is_called
+
+
+def test_run_when_the_thread_wants_to_know_the_end_then_it_is_woken_and_not_called(role: Any) -> None:
+    bell = closed_cell()
+    role.stand_aside(bell)
+    role.rings_at_end = True
+    assert role.run(lambda *_: True, None, None) is True
+    assert not bell.locked()
+    assert not role.is_called
+    assert role.take_back()
+    assert not role.rings_at_end
 
 
 def test_take_back_when_nobody_has_the_role_then_it_is_the_threads_again(role: Any) -> None:
@@ -104,6 +146,7 @@ def test_take_back_when_nobody_has_the_role_then_it_is_the_threads_again(role: A
 
 def test_ring_when_the_thread_is_up_or_was_rung_then_nothing_happens(role: Any) -> None:
     role.ring()
+    assert not role.is_called
     bell = closed_cell()
     role.stand_aside(bell)
     role.ring()

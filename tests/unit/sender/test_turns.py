@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -16,6 +17,9 @@ from pyproducer.network.wakeup import Wakeup
 from pyproducer.sender.turns import ASIDE_MS, LOOK_S, SenderTurns
 from tests.support.clock import ManualClock
 from tests.unit.sender.stepped_producer import SteppedProducer
+
+
+GIVE_UP_S = 60
 
 
 class ThreadsClock(ManualClock):
@@ -324,11 +328,80 @@ def test_caller_when_a_signals_handler_forks_in_his_turn_then_the_child_is_told(
     assert stage.life.state is LifeState.FORKED
 
 
-def test_caller_when_a_signal_may_raise_anything_then_he_takes_no_turn(stage: Stage) -> None:
+def test_caller_when_a_signal_may_raise_anything_then_he_takes_no_turn_and_the_thread_goes_on_at_once(
+        stage: Stage) -> None:
+    """Beside threads that took turns the main thread waited for the next look, 2 ms to 20 ms, for each record."""
     stage.turns.is_safe_here = lambda: False
     steps, future = stage.steps()
     assert steps == 0
     assert not future.done()
+    assert len(stage.clock.waits_s) == 1, "it was rung"
+
+
+def test_caller_when_he_waits_again_after_an_exception_then_the_thread_recovers_first(stage: Stage) -> None:
+    """Ctrl-C came when the answer was read and not looked at: the next result() waited for it for 30 seconds."""
+    made: list[Any] = []
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    def wait_twice() -> None:
+        made.append(stage.producer.append())
+        stage.producer.client.on_poll = interrupt
+        with pytest.raises(KeyboardInterrupt):
+            stage.turns.take(made[0]._result, None)
+        stage.producer.client.on_poll = lambda: pytest.fail("this client is to be thrown away")
+        stage.turns.take(made[0]._result, None)
+
+    stage.aside(wait_twice)
+    assert stage.life.role.is_torn
+    assert stage.life.role.step_count == 1
+
+
+def test_caller_when_the_last_turn_was_not_for_a_caller_then_the_thread_stays_for_20_ms(stage: Stage) -> None:
+    """Who waits for records that have callbacks, or one of several, paid the two hops and the way round, each time."""
+    stage.steps(lambda: stage.producer.append(1))
+    stage.producer.turn()
+    stage.answer()
+    stage.somebody_waits()
+    stage.aside(lambda: pytest.fail("it sleeps"))
+    stage.clock.advance(ASIDE_MS)
+    stage.somebody_waits()
+    stage.clock.waits_s.clear()
+    stage.aside()
+    assert stage.clock.waits_s
+
+
+def test_thread_when_a_broker_takes_its_time_then_it_sleeps_long_and_looks_often_again_after_the_answer(
+        stage: Stage) -> None:
+    """A look in the middle of any caller's turn put the next one off by 20 ms, also for who sent and did not wait."""
+    is_sent, may_answer = threading.Event(), threading.Event()
+
+    def poll() -> None:
+        is_sent.set()
+        assert may_answer.wait(GIVE_UP_S)
+        stage.answer()
+
+    def send_and_wait() -> None:
+        stage.turns.take(stage.producer.append()._result, None)
+
+    caller = threading.Thread(target=send_and_wait)
+
+    def begin() -> None:
+        stage.producer.client.on_poll = poll
+        caller.start()
+        assert is_sent.wait(GIVE_UP_S)
+
+    def end() -> None:
+        may_answer.set()
+        caller.join(GIVE_UP_S)
+        stage.producer.client.on_poll = stage.answer
+
+    before_ms = stage.clock.now_ms()
+    stage.aside(begin, lambda: None, end, stage.producer.append)
+    look, long = LOOK_S, ASIDE_MS / 1000
+    assert stage.clock.waits_s == [look, look, long, look]
+    assert stage.clock.now_ms() - before_ms == 3 * look * 1000, "woken by the end, and back for the record"
 
 
 def test_opened_batch_when_the_thread_has_the_role_then_its_sleep_ends(new_stage: Stage) -> None:
