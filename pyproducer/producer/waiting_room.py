@@ -239,8 +239,8 @@ class WaitingRoom:
         Returns:
             How long until this must be called again, in ms; news of metadata end the sender's sleep anyway.
         """
-        if not self._waiting.queues:
-            return NEVER_MS
+        if not self._waiting.queues or self._life.role.caller:
+            return NEVER_MS  # partitioners and callbacks are the thread's, which whoever enters rings
         metadata = self._metadata
         # To look at a thousand topics takes some ms, which known topics would pay in each of their turns. What may make
         # a difference is read before the queues are: whatever comes later is seen the next time.

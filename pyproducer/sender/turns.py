@@ -132,7 +132,8 @@ class SenderTurns:
             now_ms = clock.now_ms()
             if not outcome.is_set and batch.state is not BatchState.OPEN:  # that one lingers, on purpose
                 return False
-        return outcome.is_told and not accumulator.has_incomplete()
+        # Of another caller's batch, which came into this turn, the callbacks may be the thread's to call.
+        return outcome.is_told and not accumulator.batches() and not accumulator.waiting.has_any()
 
     # The sender thread.
 

@@ -255,6 +255,37 @@ def test_callback_when_it_comes_in_the_middle_of_a_callers_turn_then_the_thread_
     assert stage.producer.pool.available_bytes == stage.producer.pool.total_bytes
 
 
+@pytest.mark.parametrize("what", ["batch", "record that waited for its topic"])
+def test_callback_when_its_record_came_into_the_turn_of_another_caller_then_the_thread_calls_it(
+        stage: Stage, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
+    """It came between the look at what there is and the turn. Its callback was called in the other caller's thread,
+    or up to 20 ms late."""
+    callers: list[int] = []
+    producer = stage.producer
+
+    def on_completion(*_: object) -> None:
+        callers.append(stage.life.role.caller)
+
+    def run_once(now_ms: int, longest_wait_ms: int) -> None:
+        if what == "batch":
+            producer.append(1, on_completion=on_completion)
+        else:
+            producer.enter(max_block_ms=1, on_completion=on_completion)
+            stage.clock.advance(5)
+        run_once_alone(stage.clock.now_ms(), longest_wait_ms)
+
+    run_once_alone = producer.sender.run_once
+    monkeypatch.setattr(producer.sender, "run_once", run_once)
+    steps, future = stage.steps()
+    monkeypatch.undo()
+    assert steps == 1
+    assert future.done()
+    assert len(stage.clock.waits_s) == 1, "the thread was rung"
+    producer.turn()
+    assert callers == [0]
+    assert not producer.accumulator.batches()
+
+
 def test_error_when_it_comes_in_a_callers_turn_then_the_thread_retries(stage: Stage) -> None:
     stage.answers = False
 
