@@ -18,7 +18,6 @@ from pyproducer.sender.turns import ASIDE_MS, LOOK_S, SenderTurns
 from tests.support.clock import ManualClock
 from tests.unit.sender.stepped_producer import SteppedProducer
 
-
 GIVE_UP_S = 60
 
 
