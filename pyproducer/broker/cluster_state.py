@@ -36,7 +36,7 @@ from pyproducer.broker.storage.log import Log
 from pyproducer.broker.storage.offset_checkpoint import END_OFFSETS_FILE, START_OFFSETS_FILE, OffsetCheckpoint
 from pyproducer.broker.storage.segment import segment_file_name
 from pyproducer.broker.timer import Timer
-from pyproducer.broker.topic_config import TopicConfig, topic_config
+from pyproducer.broker.topic_config import TopicConfig, asked_topic_config, topic_config
 from pyproducer.broker.topic_name import INTERNAL_TOPICS
 from pyproducer.common.clock import Clock
 from pyproducer.common.cluster import TopicPartition
@@ -184,7 +184,7 @@ class ClusterState:
         Raises:
             ConfigError: A setting of the topic is unknown or wrong; nothing was created.
         """
-        config = topic_config(configs, self.config)
+        config = asked_topic_config(configs, self.config)
         with self._life_lock, self._lock:
             if name in self._topics:
                 return None
@@ -223,7 +223,7 @@ class ClusterState:
         Raises:
             ConfigError: A setting is unknown or wrong; nothing was changed.
         """
-        config = topic_config(configs, self.config)
+        config = asked_topic_config(configs, self.config)
         with self._lock:
             topic = self._topics.get(name)
             if topic is None:

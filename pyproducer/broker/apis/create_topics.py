@@ -21,7 +21,7 @@ from pyproducer.broker.authorizer import AclOperation
 from pyproducer.broker.config_entries import topic_entries
 from pyproducer.broker.request_channel import Request
 from pyproducer.broker.services import Answer, Services
-from pyproducer.broker.topic_config import TopicConfig, error_text, topic_config
+from pyproducer.broker.topic_config import TopicConfig, asked_topic_config, error_text
 from pyproducer.broker.topic_name import collides
 from pyproducer.broker.unexpected import message_of, unexpected
 from pyproducer.common.error_codes import ErrorCode
@@ -141,7 +141,7 @@ def _create(services: Services, request: Request, topic: Struct, *, validate_onl
     configs = {config["name"]: config["value"] for config in topic["configs"]}
     try:
         if validate_only:
-            config = topic_config(configs, services.config)
+            config = asked_topic_config(configs, services.config)
             topic_id = _NO_ID
         else:
             created = services.cluster.create_topic(name, count, configs)

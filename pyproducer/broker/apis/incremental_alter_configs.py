@@ -21,7 +21,7 @@ from pyproducer.broker.authorizer import AclOperation
 from pyproducer.broker.config import BROKER_CONFIG, LIST_CONFIG, TOPIC_CONFIG, BrokerConfig, value_text
 from pyproducer.broker.request_channel import Request
 from pyproducer.broker.services import Answer, Services
-from pyproducer.broker.topic_config import error_text, topic_config
+from pyproducer.broker.topic_config import asked_topic_config, error_text
 from pyproducer.broker.unexpected import unexpected
 from pyproducer.common.error_codes import ERRORS, ErrorCode
 from pyproducer.common.errors import ConfigError
@@ -103,7 +103,7 @@ def _alter_topic(services: Services, resource: Struct, *, validate_only: bool) -
         if isinstance(altered, _Refusal):
             return altered
         if validate_only:
-            topic_config(altered, services.config)
+            asked_topic_config(altered, services.config)
             return None
         if services.cluster.alter_topic_configs(name, altered):
             return None
