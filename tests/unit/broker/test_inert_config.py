@@ -10,7 +10,7 @@ import pytest
 
 from pyproducer.broker.config import TOPIC_CONFIG, BrokerConfig
 from pyproducer.broker.config_entries import ConfigSource, ConfigType, topic_entries
-from pyproducer.broker.in_process import ClusterOptions, InProcessCluster
+from pyproducer.broker.in_process import ClusterOptions, InProcessCluster, directory_of
 from pyproducer.broker.topic_config import topic_config
 from pyproducer.common.errors import ConfigError
 from pyproducer.protocol.apis import ApiKeys
@@ -164,6 +164,31 @@ def test_broker_when_it_gets_a_server_properties_then_it_runs_and_says_once_what
         "These settings have no effect on an embedded broker: controller.quorum.bootstrap.servers, "
         "inter.broker.listener.name, log.dirs, node.id, num.recovery.threads.per.data.dir, port, "
         "process.roles, transaction.state.log.min.isr, zookeeper.connect")
+
+
+def warned(options: ClusterOptions, caplog: pytest.LogCaptureFixture) -> list[str]:
+    caplog.clear()
+    with caplog.at_level(logging.WARNING):
+        InProcessCluster(options).warn_of_inert_settings()
+    return [record.getMessage() for record in caplog.records]
+
+
+@pytest.mark.parametrize(("settings", "directory"), [
+    ({"log.dirs": "/a/b"}, "/a/b"), ({"log.dir": "/a/b"}, "/a/b"), ({"log.dirs": "/a,/b", "log.dir": "/c"}, "/a"),
+    ({"log.dirs": " /a , /b"}, "/a"), ({"log.dirs": "", "log.dir": "/c"}, "/c"), ({"log.dirs": ","}, None), ({}, None)])
+def test_log_dirs_when_no_data_dir_is_given_then_its_first_is_the_data_dir(
+        settings: dict[str, str], directory: str | None) -> None:
+    """The setting was taken, and the logs went to a temporary folder that was removed at the end."""
+    assert directory_of(ClusterOptions(config=settings)) == directory
+    assert directory_of(ClusterOptions(data_dir="/d", config=settings)) == "/d"
+
+
+def test_log_dirs_when_not_all_are_used_then_it_is_said_which(caplog: pytest.LogCaptureFixture) -> None:
+    assert warned(ClusterOptions(config={"log.dirs": "/a"}), caplog) == []
+    assert warned(ClusterOptions(config={"log.dirs": "/a, /b,/c"}), caplog) == [
+        "An embedded broker keeps its logs in one directory: /a, the first of log.dirs; it does not look at /b, /c"]
+    assert warned(ClusterOptions(data_dir="/d", config={"log.dirs": "/a,/b"}), caplog) == [
+        "These settings have no effect on an embedded broker: log.dirs"]
 
 
 @pytest.mark.parametrize(("settings", "name", "value"), [
