@@ -17,6 +17,8 @@ from pyproducer.broker.api_version_overrides import AdvertisedApis
 from pyproducer.broker.apis import (
     add_offsets_to_txn,
     add_partitions_to_txn,
+    alter_partition_reassignments,
+    alter_replica_log_dirs,
     api_versions,
     create_partitions,
     create_topics,
@@ -26,9 +28,12 @@ from pyproducer.broker.apis import (
     describe_cluster,
     describe_configs,
     describe_groups,
+    describe_log_dirs,
     describe_producers,
+    describe_quorum,
     describe_topic_partitions,
     describe_transactions,
+    elect_leaders,
     end_txn,
     fetch,
     find_coordinator,
@@ -37,6 +42,7 @@ from pyproducer.broker.apis import (
     init_producer_id,
     join_group,
     leave_group,
+    list_config_resources,
     list_groups,
     list_offsets,
     list_partition_reassignments,
@@ -98,6 +104,13 @@ HANDLERS: dict[ApiKeys, ApiHandler] = {
         describe_topic_partitions.handle, describe_topic_partitions.error_response),
     ApiKeys.INCREMENTAL_ALTER_CONFIGS: ApiHandler(
         incremental_alter_configs.handle, incremental_alter_configs.error_response),
+    ApiKeys.ALTER_REPLICA_LOG_DIRS: ApiHandler(alter_replica_log_dirs.handle, alter_replica_log_dirs.error_response),
+    ApiKeys.DESCRIBE_LOG_DIRS: ApiHandler(describe_log_dirs.handle, describe_log_dirs.error_response),
+    ApiKeys.ELECT_LEADERS: ApiHandler(elect_leaders.handle, elect_leaders.error_response),
+    ApiKeys.ALTER_PARTITION_REASSIGNMENTS: ApiHandler(
+        alter_partition_reassignments.handle, alter_partition_reassignments.error_response),
+    ApiKeys.DESCRIBE_QUORUM: ApiHandler(describe_quorum.handle, describe_quorum.error_response),
+    ApiKeys.LIST_CONFIG_RESOURCES: ApiHandler(list_config_resources.handle, list_config_resources.error_response),
     ApiKeys.LIST_PARTITION_REASSIGNMENTS: ApiHandler(
         list_partition_reassignments.handle, list_partition_reassignments.error_response),
     ApiKeys.OFFSET_FOR_LEADER_EPOCH: ApiHandler(offset_for_leader_epoch.handle, offset_for_leader_epoch.error_response),

@@ -20,7 +20,7 @@ from typing import Any
 
 from pyproducer.broker.authorizer import CLUSTER_NAME, AclOperation, ResourceType
 from pyproducer.broker.cluster_state import TopicState
-from pyproducer.broker.partition import NO_LEADER, Partition
+from pyproducer.broker.partition import Partition
 from pyproducer.broker.request_channel import Request
 from pyproducer.broker.services import Answer, Services
 from pyproducer.broker.topic_name import INTERNAL_TOPICS
@@ -123,7 +123,7 @@ def describe_partition(services: Services, partition: Partition) -> dict[str, An
     """Return leader, epoch and replicas of a partition, as Metadata and DescribeTopicPartitions tell them."""
     leader_id, leader_epoch = partition.leadership
     alive = leader_id in services.cluster.brokers
-    replica_id = leader_id if leader_id != NO_LEADER else partition.last_leader_id
+    replica_id = partition.replica_id
     return {
         "error_code": ErrorCode.NONE if alive else ErrorCode.LEADER_NOT_AVAILABLE,
         "partition_index": partition.topic_partition.partition,
