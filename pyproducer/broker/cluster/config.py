@@ -74,6 +74,8 @@ _BROKER_ROWS = (
     ConfigRow("ssl.client.auth", str, "none", "Whether clients must show a certificate", allowed=(
         "none", "requested", "required")),
     ConfigRow("broker.rack", str, None, "Rack of every broker, for metadata"),
+    ConfigRow("log.dirs", str, None, "Where the logs are, unless data_dir says it; of several the first alone"),
+    ConfigRow("log.dir", str, None, "Where the logs are, unless data_dir or log.dirs says it"),
     ConfigRow("auto.create.topics.enable", bool, True, "Create topics that clients ask metadata for"),
     ConfigRow("delete.topic.enable", bool, True, "Let clients delete topics"),
     ConfigRow("num.partitions", int, 1, "Partitions of topics that do not say", 1),
@@ -170,7 +172,8 @@ _TOPIC_ROWS: tuple[tuple[ConfigRow, str | None], ...] = (
                pattern=r"\*|\d+:\d+"), None),
     (ConfigRow("follower.replication.throttled.replicas", str, "", f"{_INERT} there is one replica", is_list=True,
                pattern=r"\*|\d+:\d+"), None),
-    (ConfigRow("remote.storage.enable", bool, False, f"{_INERT} there is no tiered storage"), None),
+    (ConfigRow("remote.storage.enable", bool, False,
+               f"{_INERT} there is no tiered storage, so that it cannot be true"), None),
     (ConfigRow("local.retention.ms", int, -2, f"{_INERT} there is no tiered storage", -2), "log.local.retention.ms"),
     (ConfigRow("local.retention.bytes", int, -2, f"{_INERT} there is no tiered storage", -2),
      "log.local.retention.bytes"),
@@ -274,6 +277,12 @@ class BrokerConfig:
         """`advertised.listeners` without those of the controller; None when it is not given."""
         text = self.optional_text("advertised.listeners")
         return None if text is None else without(self.text("controller.listener.names"), text)
+
+    @property
+    def log_directories(self) -> list[str]:
+        """The directories of `log.dirs`, or without it of `log.dir`; empty when neither is given."""
+        text = self.optional_text("log.dirs") or self.optional_text("log.dir") or ""
+        return [directory for directory in map(str.strip, text.split(",")) if directory]
 
     def listener_text(self, listener_name: str, name: str) -> str | None:
         """Return a text that one listener may have for itself: `listener.name.{listener}.{setting}` comes first."""
