@@ -8,8 +8,7 @@ from setuptools import Extension, setup
 
 setup(ext_modules=[
     Extension(f"pyproducer.hotpath.{name}", [f"pyproducer/hotpath/{name}.pyx"],
-              depends=["pyproducer/hotpath/_native.pxd", "pyproducer/hotpath/_native_column.pxi",
-                       "pyproducer/hotpath/_native_spare.pxi", "pyproducer/hotpath/_native_hash.pxi"],
+              depends=["pyproducer/hotpath/_native.pxd"],
               # Windows has no _native_socket: its sockets are no files.
               optional=os.environ.get("PYPRODUCER_IMPL") != "native" or os.name == "nt")
-    for name in ("_native", "_native_columns", "_native_road", "_native_socket")])
+    for name in ("_native", "_native_columns", "_native_road", "_native_role", "_native_socket")])

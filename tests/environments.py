@@ -192,7 +192,7 @@ def _digest(paths: Iterable[Path]) -> str:
     for path in paths:
         files = sorted(path.rglob("*")) if path.is_dir() else [path]
         for file in files:
-            if file.is_file() and file.suffix in {".py", ".pyx", ".pxd", ".pxi", ".cfg", ".toml", ".md", ".typed"}:
+            if file.is_file() and file.suffix in {".py", ".pyx", ".pxd", ".cfg", ".toml", ".md", ".typed"}:
                 digest.update(str(file.relative_to(ROOT)).encode())
                 digest.update(file.read_bytes())
     return digest.hexdigest()

@@ -70,4 +70,4 @@ def move(batch: ProducerBatch, to: BatchState) -> None:
     """
     if to not in _MOVES[batch.state]:
         raise LocalProtocolError(f"{batch!r} cannot move from {batch.state.name} to {to.name}")
-    batch._state = to
+    batch.state = to

@@ -9,7 +9,8 @@ Source:  Java BufferPool (4.1). Differs from Java: counts bytes and keeps no fre
 
 Held is what the batches in the partitions' lists have reserved: entering a list and being charged is one step, so a
 caller who is interrupted anywhere (Ctrl-C) has charged nothing that is in no list. Between the two writes of that step
-the pool is dirty, and whoever finds it so counts the lists.
+the pool is dirty, and whoever finds it so counts the lists. Where that is a signal's handler in the middle of the step,
+the step's own sum is wrong, so it leaves the pool dirty.
 """
 
 from __future__ import annotations
@@ -68,6 +69,7 @@ class BufferPool:
         self._lock = life.locks.rlock()
         self._held_bytes = 0
         self._is_dirty = False
+        self._step_count = 0  # of writes to the two above: whoever finds another number than his was not alone
         # Weak, so that who was interrupted and could not leave his place is seen to be gone.
         self._waiters: deque[weakref.ref[Cell]] = deque()
         self._closed = False
@@ -99,26 +101,28 @@ class BufferPool:
         with self._lock:
             if self._closed:
                 raise self._life.refusal()
-            first = self._first()
+            first = self._first() if self._waiters else None
             if (first is None or (place is not None and first is place.cell)) and (
                     self._available() >= batch.reserved_bytes):
-                self._is_dirty = True
+                step = self._begin_step()
                 batches.append(batch)
                 self._held_bytes += batch.reserved_bytes
-                self._is_dirty = False
+                self._is_dirty = self._step_count != step
                 return True
             return False
 
     def release(self, batch: H, batches: Holders[H]) -> None:
         """Take a batch out of its list and its memory back, and wake the caller who waits longest."""
         with self._lock:
-            self._available()  # counts what an interrupted caller left, before the flag is set and cleared here
-            self._is_dirty = True
+            if self._is_dirty:
+                self._available()  # counts what an interrupted caller left, before the flag is set and cleared here
+            step = self._begin_step()
             batches.remove(batch)
             self._held_bytes -= batch.reserved_bytes
             batch.reserved_bytes = 0
-            self._is_dirty = False
-            self._ring_first()
+            self._is_dirty = self._step_count != step
+            if self._waiters:
+                self._ring_first()
 
     def hand_over(self, givers: Sequence[Holder], taker: H, takers: Holders[H]) -> None:
         """Put a holder into a list that takes over what others have reserved, which then have nothing.
@@ -130,16 +134,16 @@ class BufferPool:
         """
         with self._lock:
             self._available()
-            self._is_dirty = True
+            step = self._begin_step()
             takers.append(taker)
             for giver in givers:
                 giver.reserved_bytes = 0
-            self._is_dirty = False
+            self._is_dirty = self._step_count != step
 
     def forget(self, holders: Sequence[Holder]) -> None:
         """Have holders hold nothing: another has taken over what they had, and an exception ended that half way."""
         with self._lock:
-            self._is_dirty = True  # and stays so: whoever asks counts, for nobody knows which were counted already
+            self._begin_step()  # dirty, and stays so: whoever asks counts, for nobody knows which were counted already
             for holder in holders:
                 holder.reserved_bytes = 0
 
@@ -178,10 +182,17 @@ class BufferPool:
             for place in self._waiters:
                 _open(place())
 
+    def _begin_step(self) -> int:
+        """Begin to write; return the step's number, which whoever comes into the middle of it changes."""
+        self._is_dirty = True
+        self._step_count += 1
+        return self._step_count
+
     def _available(self) -> int:
         if self._is_dirty:
+            step = self._begin_step()
             self._held_bytes = self._count_held()
-            self._is_dirty = False
+            self._is_dirty = self._step_count != step
         return self.total_bytes - self._held_bytes
 
     def _first(self) -> Cell | None:

@@ -29,6 +29,7 @@ from __future__ import annotations
 import enum
 import threading
 from collections.abc import Callable
+from typing import Any
 
 from pyproducer.common.clock import Clock, SystemClock
 from pyproducer.common.errors import (
@@ -39,6 +40,7 @@ from pyproducer.common.errors import (
 )
 from pyproducer.common.timeouts import checked_timeout
 from pyproducer.common.waiting import SYSTEM_LOCKS, Cell, Locks, Waiters
+from pyproducer.hotpath import Role
 
 _NOBODY = 0
 
@@ -72,6 +74,9 @@ class Life:
         is_inside_append: See the attribute.
 
     Attributes:
+        role: Who takes the sender's turns; see sender/turns.py.
+        take_turn: Told of an outcome that a caller begins to wait for, and until when (ms, or None): he may take a
+            turn of the sender himself.
         client_id: Whose.
         locks: What was given.
         state: Where it is; written here only.
@@ -90,6 +95,8 @@ class Life:
         self.cause: BaseException | None = None
         self.is_over = False
         self.is_inside_append = is_inside_append
+        self.role = Role()
+        self.take_turn: Callable[[Any, int | None], None] = _take_none
         self._clock = clock
         self._lock = locks.rlock()  # a finalizer may close in the middle of a move
         self._force_at_ms: int | None = None
@@ -108,8 +115,9 @@ class Life:
 
     @property
     def is_on_sender_thread(self) -> bool:
-        """Whether the current thread is the sender's: the call comes out of a callback."""
-        return threading.get_ident() == self.sender_ident
+        """Whether the current thread takes the sender's turns: it is in a callback, or in a signal's handler."""
+        ident = threading.get_ident()
+        return ident == self.sender_ident or ident == self.role.caller
 
     # Moves.
 
@@ -209,6 +217,8 @@ class Life:
         if self.state is LifeState.FORKED:
             raise self.refusal()
         if self.is_on_sender_thread:
+            if self.role.caller:
+                raise self.inside(call)
             raise IllegalStateError(f"{call} inside a callback would wait for itself: callbacks run on the producer's "
                                     "own thread, which does the work that it waits for. Call it from another thread")
         if self.is_inside_append():
@@ -216,10 +226,10 @@ class Life:
 
     @staticmethod
     def inside(call: str) -> IllegalStateError:
-        """Return the error for a call out of a signal's handler, or a finalizer, in the middle of a send()."""
-        return IllegalStateError(f"{call} was called in the middle of a send() of the same thread, by a signal's "
-                                 "handler or a finalizer, and would wait for itself: set a flag there, and call it "
-                                 "from the main program")
+        """Return the error for a call out of a signal's handler, or a finalizer, in the middle of a call of ours."""
+        return IllegalStateError(f"{call} was called in the middle of a send() or result() of the same thread, by a "
+                                 "signal's handler or a finalizer, and would wait for itself: set a flag there, and "
+                                 "call it from the main program")
 
     def refusal(self) -> IllegalStateError:
         """Return the error for a call that the state does not allow."""
@@ -233,6 +243,10 @@ class Life:
             return dead
         by = f" ({self._closed_by})" if self._closed_by else ""
         return ProducerClosedError(f"Cannot perform the operation: the producer {self.client_id} is closed{by}")
+
+
+def _take_none(_outcome: Any, _deadline_ms: int | None) -> None:
+    """The sender's thread takes every turn."""
 
 
 UNOWNED = Life("", SystemClock())

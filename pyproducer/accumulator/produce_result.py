@@ -33,10 +33,13 @@ class ProduceRequestResult:
     """What became of a batch: its base offset and append time, or an error for each record.
 
     The fields are written before `is_set` becomes true and never after, so a reader that saw `is_set` needs no lock.
+
+    Attributes:
+        is_set: The outcome is decided.
+        is_told: Callbacks ran, and whoever waited was rung; or the futures moved.
     """
 
     __slots__ = (
-        "_is_notified",
         "_life",
         "_lock",
         "_waiters",
@@ -44,6 +47,7 @@ class ProduceRequestResult:
         "end_linger",
         "error_for",
         "is_set",
+        "is_told",
         "log_append_time",
         "successors",
         "topic_partition",
@@ -59,7 +63,7 @@ class ProduceRequestResult:
         # Told when somebody begins to wait: to linger for company then only costs time.
         self.end_linger: Callable[[], None] | None = None
         self._life = life
-        self._is_notified = False
+        self.is_told = False
         # Guards the adding of done callbacks against `set` and `split`; innermost, never held while calling out.
         self._lock = life.locks.lock()
         self._waiters = Waiters(life.locks.cell)
@@ -77,7 +81,7 @@ class ProduceRequestResult:
 
     def notify(self) -> None:
         """Wake everybody who waits."""
-        self._is_notified = True
+        self.is_told = True
         self._waiters.ring()
 
     def split(self, successors: tuple[ProduceRequestResult, ...]) -> None:
@@ -94,7 +98,7 @@ class ProduceRequestResult:
     def wait(self, deadline_ms: int | None) -> bool:
         """Wait until the callbacks ran or the futures moved; False when the time is over first. None is no limit."""
         cell = self._waiters.enter()
-        if self._is_notified:
+        if self.is_told:
             return True
         return self._life.wait(cell, deadline_ms)
 
@@ -114,7 +118,8 @@ class ProduceRequestResult:
             deadline_ms = outcome._life.begin_wait("result()", timeout)
             while not outcome.is_set:
                 outcome.on_wait()
-                if not outcome.wait(deadline_ms):
+                outcome._life.take_turn(outcome, deadline_ms)
+                if not outcome.is_set and not outcome.wait(deadline_ms):
                     raise KafkaTimeoutError(
                         f"The record for {outcome.topic_partition} was not done within {timeout} s; it is still on its "
                         "way (delivery.timeout.ms decides how long it is tried)", phase="future", outcome="unknown")

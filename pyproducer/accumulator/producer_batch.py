@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from pyproducer.accumulator.batch_future import BatchFuture, RowRange
 from pyproducer.accumulator.batch_state import READ_BY_A_REQUEST, BatchState, move
-from pyproducer.accumulator.life import UNOWNED, Life
+from pyproducer.accumulator.life import UNOWNED, Life, LifeState
 from pyproducer.accumulator.produce_result import (
     OnCompletion,
     ProduceRequestResult,
@@ -58,7 +58,6 @@ class ProducerBatch:
     __slots__ = (
         "_life",
         "_payload",
-        "_state",
         "attempts",
         "base_sequence",
         "codec_id",
@@ -80,6 +79,7 @@ class ProducerBatch:
         "retry_at_ms",
         "row_count",
         "skips_linger",
+        "state",
         "topic_partition",
     )
 
@@ -88,7 +88,8 @@ class ProducerBatch:
         self.topic_partition = topic_partition
         self.created_ms = created_ms
         self.reserved_bytes = reserved_bytes  # of buffer.memory; given back when the batch leaves its partition's list
-        self._state = BatchState.RETRY if is_split_batch else BatchState.OPEN  # written by batch_state.move alone
+        # Where it is; see batch_state.py, whose `move` alone writes it from here on.
+        self.state = BatchState.RETRY if is_split_batch else BatchState.OPEN
         # Slots go in the order of their names: this one before `open`, whose storage is used again when it is the last.
         self._payload: bytearray | None = None  # the finished batch; set by close()
         self.codec_id = 0
@@ -130,23 +131,18 @@ class ProducerBatch:
     def seal(self) -> None:
         """Let no record in any more. With the partition's lock held; again is no error."""
         self.open.is_closed = True
-        if self._state is BatchState.OPEN:
+        if self.state is BatchState.OPEN:
             move(self, BatchState.QUEUED)
-
-    @property
-    def state(self) -> BatchState:
-        """Where the batch is; see batch_state.py."""
-        return self._state
 
     @property
     def is_done(self) -> bool:
         """Whether the outcome of its records is decided, or is that of the batches which took its place."""
-        return self.result.is_set or self._state in (BatchState.SPLIT, BatchState.DONE)
+        return self.result.is_set or self.state in (BatchState.SPLIT, BatchState.DONE)
 
     @property
     def is_in_flight(self) -> bool:
         """Whether a request may read its bytes."""
-        return self._state in READ_BY_A_REQUEST
+        return self.state in READ_BY_A_REQUEST
 
     @property
     def payload(self) -> bytearray | None:
@@ -322,8 +318,15 @@ class ProducerBatch:
             return False
         # The outcome is decided by this one call. Whatever may interrupt what follows, `resume` can do it again.
         self.result.set(base_offset, log_append_time, error_for)
-        self._tell()
+        if not self._life.role.caller or not self.has_callbacks():
+            self._tell()
+        # else a caller takes this turn: callbacks are the sender thread's, which he rings.
         return True
+
+    def has_callbacks(self) -> bool:
+        """Whether telling the outcome calls anything of the application's, or may do so."""
+        return bool(self.ranges) or any(future._on_completion is not None or future._done_callbacks is not None
+                                        for future in self.open.futures)
 
     def resume(self) -> bool:
         """Go on telling the outcome after that was interrupted; False when none is decided yet."""
@@ -352,9 +355,9 @@ class ProducerBatch:
                 rows.fail(error_for)
             del self.ranges[0]
         outcome.notify()
-        if self._life.is_forked:  # by a callback: in the child the sender thread goes no further, see IoThread
+        if self._life.state is LifeState.FORKED:  # by a callback: in the child the sender thread ends, see IoThread
             raise SystemExit
 
     def __repr__(self) -> str:
-        return (f"<ProducerBatch {self.topic_partition} {self._state.value} records={self.record_count} "
+        return (f"<ProducerBatch {self.topic_partition} {self.state.value} records={self.record_count} "
                 f"bytes={self.size_bytes} attempts={self.attempts} sequence={self.base_sequence}>")

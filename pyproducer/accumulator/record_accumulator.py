@@ -98,31 +98,28 @@ class RecordAccumulator:
         owner = self._partitions.get((topic, partition)) or self._create_partition(topic, partition)
         if owner.is_inside:
             raise self._life.inside("send()")
-        with owner.lock:
-            if self.is_closed:
-                raise self._life.refusal()
-            result = owner.try_append(timestamp, key, value, headers, on_completion)
-        if result is not None:
-            return result
-        record_bytes = record_size_upper_bound(key, value, headers)
-        # A partition's first batch is taken to become full of records like this one.
-        like_this = 1 + self._batch_size_bytes // (record_bytes - _SURPLUS_BYTES)
-        size_bytes = min(max(self._batch_size_bytes, record_bytes) + owner.bookkeeping_bytes(like_this),
-                         self._pool.total_bytes)
+        size_bytes = 0
 
-        def attempt(place: Place | None) -> AppendResult | None:
+        def attempt(place: Place | None) -> AppendResult | int:
+            nonlocal size_bytes
             if self.is_closed:
                 raise self._life.refusal()
             # Another caller may have opened a batch while this one waited for memory.
             result = owner.try_append(timestamp, key, value, headers, on_completion)
             if result is not None:
                 return result
+            if not size_bytes:
+                record_bytes = record_size_upper_bound(key, value, headers)
+                # A partition's first batch is taken to become full of records like this one.
+                like_this = 1 + self._batch_size_bytes // (record_bytes - _SURPLUS_BYTES)
+                size_bytes = min(max(self._batch_size_bytes, record_bytes) + owner.bookkeeping_bytes(like_this),
+                                 self._pool.total_bytes)
             batch = self._new_batch(owner, size_bytes, self._batch_size_bytes)
             future = batch.try_append(timestamp, key, value, headers, on_completion)
             assert future is not None, "the first record of a batch always has room"
-            return AppendResult(future, batch, batch.is_full, True) if self._open(owner, batch, place) else None
+            return AppendResult(future, batch, batch.is_full, True) if self._open(owner, batch, place) else size_bytes
 
-        return self._append_with_memory(owner, size_bytes, max_block_ms, attempt)
+        return self._append_with_memory(owner, max_block_ms, attempt)
 
     def append_rows(self, topic: str, partition: int, rows: BatchRows, start: int, end: int,
                     max_block_ms: int) -> AppendRowsResult:
@@ -148,26 +145,23 @@ class RecordAccumulator:
         owner = self._partitions.get((topic, partition)) or self._create_partition(topic, partition)
         if owner.is_inside:
             raise self._life.inside("send_batch()")
-        with owner.lock:
-            result = self._append_rows(owner, rows, start, end)
-        if result is not None:
-            return result
-        size_bytes = max(rows.batch_size_bytes, rows.chunk.size_upper_bound(rows.order[start]))
-        # Never more than there is: what fits alone must not wait for ever for what is kept beside it.
-        size_bytes = min(size_bytes + owner.bookkeeping_bytes(0), self._pool.total_bytes)
 
-        def attempt(place: Place | None) -> AppendRowsResult | None:
+        def attempt(place: Place | None) -> AppendRowsResult | int:
             # Another caller may have opened a batch while this one waited for memory.
             result = self._append_rows(owner, rows, start, end)
             if result is not None:
                 return result
+            size_bytes = max(rows.batch_size_bytes, rows.chunk.size_upper_bound(rows.order[start]))
+            # Never more than there is: what fits alone must not wait for ever for what is kept beside it.
+            size_bytes = min(size_bytes + owner.bookkeeping_bytes(0), self._pool.total_bytes)
             batch = self._new_batch(owner, size_bytes, rows.batch_size_bytes)
             count = batch.append_rows(rows, start, end)
             if start + count < end:
                 batch.seal()
-            return AppendRowsResult(count, batch, batch.is_full, True) if self._open(owner, batch, place) else None
+            return (AppendRowsResult(count, batch, batch.is_full, True) if self._open(owner, batch, place)
+                    else size_bytes)
 
-        return self._append_with_memory(owner, size_bytes, max_block_ms, attempt)
+        return self._append_with_memory(owner, max_block_ms, attempt)
 
     def hurry_all(self) -> list[ProducerBatch]:
         """Let no batch linger of those that are not done now, and return them; the futures of some may be told."""
@@ -189,7 +183,10 @@ class RecordAccumulator:
 
     def is_inside_append(self) -> bool:
         """Whether the current thread has a lock that the sender needs: it runs a signal's handler, or a finalizer."""
-        return self.waiting.is_inside or any(partition.is_inside for partition in list(self._busy))
+        for partition in list(self._busy):
+            if partition.lock._is_owned():  # type: ignore[attr-defined]  # as Partition.is_inside
+                return True
+        return self.waiting.is_inside
 
     def is_inside_any_append(self) -> bool:
         """Whether it has a lock that whoever closes needs."""
@@ -201,8 +198,11 @@ class RecordAccumulator:
 
     def has_incomplete(self) -> bool:
         """Whether any record's outcome is not known yet."""
-        return self.waiting.has_any() or any(
-            not batch.is_done for partition in list(self._busy) for batch in list(partition.batches))
+        for partition in list(self._busy):
+            for batch in list(partition.batches):
+                if not batch.is_done:
+                    return True
+        return bool(self.waiting.queues) and self.waiting.has_any()
 
     def incomplete_record_count(self) -> int:
         """How many records' outcomes are not known yet."""
@@ -350,7 +350,8 @@ class RecordAccumulator:
             if batch in partition.batches:
                 partition.note_leaving(batch)
                 self._pool.release(batch, partition.batches)
-            self._rest(partition)
+            if not partition.batches:
+                self._rest(partition)
 
     def _rest(self, partition: Partition) -> None:
         """Look at a partition no more, if it holds nothing. With its lock held."""
@@ -391,9 +392,17 @@ class RecordAccumulator:
         """Return every batch that is not done, in order of each partition; a LATE one, too."""
         return [batch for partition in list(self._busy) for batch in list(partition.batches)]
 
+    def only_batch(self) -> ProducerBatch | None:
+        """Return the batch that is not done, where there is one alone, and no record that waits for metadata."""
+        if len(self._busy) == 1 and not self.waiting.queues:
+            for partition in list(self._busy):
+                if len(partition.batches) == 1:
+                    return partition.batches[0]
+        return None
+
     def has_undrained(self) -> bool:
         """Whether any partition holds a batch that waits to be sent."""
-        return any(partition.head() is not None for partition in list(self._busy))
+        return any(map(Partition.head, list(self._busy)))
 
     def batch_count(self, topic_partition: TopicPartition) -> int:
         """How many batches of a partition wait to be sent."""
@@ -427,24 +436,24 @@ class RecordAccumulator:
         # One step: the first one stays.
         return self._partitions.setdefault(topic_partition, Partition(topic_partition, self._life.locks.rlock))
 
-    def _append_with_memory(self, partition: Partition, size_bytes: int, max_block_ms: int,
-                            attempt: Callable[[Place | None], Appended | None]) -> Appended:
+    def _append_with_memory(self, partition: Partition, max_block_ms: int,
+                            attempt: Callable[[Place | None], Appended | int]) -> Appended:
         """Call `attempt` with the partition's lock held, and again whenever memory may have come, until it appended.
 
         Args:
             partition: Where to.
-            size_bytes: How much memory a new batch takes.
-            max_block_ms: Longest wait for it.
-            attempt: Appends to the open batch, or opens one from a place among those who wait; None without memory.
+            max_block_ms: Longest wait for memory.
+            attempt: Appends to the open batch, or opens one from a place among those who wait; without memory it says
+                how much a new batch takes.
         """
         place: Place | None = None
         try:
             while True:
                 with partition.lock:
                     result = attempt(place)
-                if result is not None:
+                if not isinstance(result, int):
                     return result
-                place = place or self._pool.enter(size_bytes, max_block_ms)
+                place = place or self._pool.enter(result, max_block_ms)
                 place.wait()
         finally:
             if place is not None:

@@ -21,7 +21,7 @@ from pyproducer.broker.cluster.config import BrokerConfig
 from pyproducer.broker.cluster.listener import address_text, parse_listeners, without
 from pyproducer.broker.control.in_process import ClusterOptions, InProcessCluster
 from pyproducer.common.errors import ConfigError
-from pyproducer.producer.config.properties import read_properties
+from pyproducer.common.settings.properties import read_properties
 
 DEFAULT_HOST = "127.0.0.1"
 DEFAULT_PORT = 9092

@@ -156,27 +156,31 @@ class ClusterConnectionStates:
         reconnect_backoff: Wait between two attempts, growing with the failures in a row.
         setup_timeout: Longest time until the name is resolved, and from then on until the connection is ready for its
             first request; growing with the failures.
+
+    Attributes:
+        by_node: The states of all nodes that were ever connected. Written here only.
+        preparing: The connections on which ApiVersions was not sent yet, by node. Written here only.
     """
 
     def __init__(self, *, reconnect_backoff: ExponentialBackoff, setup_timeout: ExponentialBackoff) -> None:
         self._reconnect_backoff = reconnect_backoff
         self._setup_timeout = setup_timeout
-        self._states: dict[int, NodeConnectionState] = {}
-        self._preparing: dict[int, NodeConnectionState] = {}
+        self.by_node: dict[int, NodeConnectionState] = {}
+        self.preparing: dict[int, NodeConnectionState] = {}
 
     def get(self, node_id: int) -> NodeConnectionState | None:
         """Return the state of a node, or None when it was never connected."""
-        return self._states.get(node_id)
+        return self.by_node.get(node_id)
 
     def can_connect(self, node_id: int, now_ms: int) -> bool:
         """Whether a connect may be tried now: no socket, and the backoff is over."""
-        state = self._states.get(node_id)
+        state = self.by_node.get(node_id)
         return state is None or (state.is_disconnected
                                  and now_ms - state.last_attempt_ms >= state.reconnect_backoff_ms)
 
     def connection_delay_ms(self, node_id: int, now_ms: int) -> int:
         """Return how long to wait before connecting; NEVER_MS while connecting or connected (an event will come)."""
-        state = self._states.get(node_id)
+        state = self.by_node.get(node_id)
         if state is None:
             return 0
         if state.is_disconnected:
@@ -190,7 +194,7 @@ class ClusterConnectionStates:
         A lookup that outlasted the attempt before is of use while it lasts, and its addresses while they are fresh;
         they are no older than the end of that attempt. That the name did not resolve by then says nothing of now.
         """
-        state = self._states.get(node.node_id)
+        state = self.by_node.get(node.node_id)
         if state is None or (state.node.host, state.node.port) != (node.host, node.port):
             state = NodeConnectionState(node, reconnect_backoff_ms=self._reconnect_backoff.backoff_ms(0),
                                         setup_timeout_ms=self._setup_timeout.backoff_ms(0))
@@ -202,8 +206,8 @@ class ClusterConnectionStates:
         state.versions_requested = False
         state.answered = False
         state.throttle_until_ms = 0
-        self._states[node.node_id] = state
-        self._preparing[node.node_id] = state
+        self.by_node[node.node_id] = state
+        self.preparing[node.node_id] = state
         self.start_setup_timer(state, now_ms)
         return state
 
@@ -219,7 +223,7 @@ class ClusterConnectionStates:
         # the authentication too; in Java a peer that accepts and then stays silent in them holds the connection
         # until connections.max.idle.ms.
         """
-        state = self._states[node_id]
+        state = self.by_node[node_id]
         state.apply(ConnectionEvent.CONNECTED)
         return state
 
@@ -227,18 +231,18 @@ class ClusterConnectionStates:
         """ApiVersions was sent: from here request.timeout.ms guards the conversation."""
         state.versions_requested = True
         state.setup_deadline_ms = NEVER_MS
-        self._preparing.pop(state.node.node_id, None)
+        self.preparing.pop(state.node.node_id, None)
 
     def ready(self, node_id: int) -> None:
         """The conversation works: failures are forgotten."""
-        state = self._states[node_id]
+        state = self.by_node[node_id]
         state.apply(ConnectionEvent.VERSIONS_KNOWN)
         state.error = None
         state.failed_attempts = 0
         state.failed_setups = 0
         state.reconnect_backoff_ms = self._reconnect_backoff.backoff_ms(0)
         state.setup_timeout_ms = self._setup_timeout.backoff_ms(0)
-        self._preparing.pop(node_id, None)
+        self.preparing.pop(node_id, None)
 
     def disconnected(self, node_id: int, now_ms: int, error: Exception | None = None) -> None:
         """The connection ended, or could not be made: the backoff begins."""
@@ -249,7 +253,7 @@ class ClusterConnectionStates:
         self._end(node_id, now_ms, ConnectionEvent.FAIL_AUTH, error)
 
     def _end(self, node_id: int, now_ms: int, event: ConnectionEvent, error: Exception | None) -> None:
-        state = self._states[node_id]
+        state = self.by_node[node_id]
         before = state.state
         state.apply(event)
         state.last_attempt_ms = now_ms
@@ -257,7 +261,7 @@ class ClusterConnectionStates:
         state.failed_attempts += 1
         state.setup_deadline_ms = NEVER_MS
         state.throttle_until_ms = 0
-        self._preparing.pop(node_id, None)
+        self.preparing.pop(node_id, None)
         if before is ConnectionState.CONNECTING:
             state.failed_setups += 1
             state.setup_timeout_ms = self._setup_timeout.backoff_ms(state.failed_setups)
@@ -271,53 +275,49 @@ class ClusterConnectionStates:
 
     def throttle(self, node_id: int, until_ms: int) -> None:
         """The broker asked for a pause (KIP-219); a shorter later one does not shorten it."""
-        state = self._states.get(node_id)
+        state = self.by_node.get(node_id)
         if state is not None:
             state.throttle_until_ms = max(state.throttle_until_ms, until_ms)
 
     def throttle_delay_ms(self, node_id: int, now_ms: int) -> int:
         """Return how long the broker wants nothing from us, in ms; 0 when it is not throttling."""
-        state = self._states.get(node_id)
+        state = self.by_node.get(node_id)
         return 0 if state is None else max(state.throttle_until_ms - now_ms, 0)
 
     def poll_delay_ms(self, node_id: int, now_ms: int) -> int:
         """Return how long to wait before the node is worth asking again, in ms."""
-        state = self._states.get(node_id)
+        state = self.by_node.get(node_id)
         if state is not None and not state.is_disconnected and state.throttle_until_ms > now_ms:
             return state.throttle_until_ms - now_ms
         return self.connection_delay_ms(node_id, now_ms)
 
     def preparing_nodes(self) -> list[NodeConnectionState]:
         """Return the connections on which ApiVersions was not sent yet."""
-        return list(self._preparing.values())
-
-    def has_preparing_nodes(self) -> bool:
-        """Whether any connection waits for its first request."""
-        return bool(self._preparing)
+        return list(self.preparing.values())
 
     def nodes_with_setup_timeout(self, now_ms: int) -> list[NodeConnectionState]:
         """Return the connections that took too long to be built."""
-        return [state for state in self._preparing.values() if now_ms > state.setup_deadline_ms]
+        return [state for state in self.preparing.values() if now_ms > state.setup_deadline_ms]
 
     def ms_to_next_setup_deadline(self, now_ms: int) -> int:
         """Return how long a poll may sleep before a setup can be late, in ms."""
-        if not self._preparing:
+        if not self.preparing:
             return NEVER_MS
-        return max(min(state.setup_deadline_ms for state in self._preparing.values()) + 1 - now_ms, 0)
+        return max(min(state.setup_deadline_ms for state in self.preparing.values()) + 1 - now_ms, 0)
 
     def is_anyone_preparing(self, now_ms: int) -> bool:
         """Whether any connection is between connect and ready, and not held up by a slow name."""
-        return any(state.is_preparing and not state.resolves_slowly(now_ms) for state in self._states.values())
+        return any(state.is_preparing and not state.resolves_slowly(now_ms) for state in self.by_node.values())
 
     def has_ready_nodes(self, now_ms: int) -> bool:
         """Whether any connection is ready and not throttled."""
-        return any(self.is_ready(node_id, now_ms) for node_id in self._states)
+        return any(self.is_ready(node_id, now_ms) for node_id in self.by_node)
 
     def is_ready(self, node_id: int, now_ms: int) -> bool:
         """Whether the connection to a node is ready and not throttled."""
-        state = self._states.get(node_id)
+        state = self.by_node.get(node_id)
         return state is not None and state.state is ConnectionState.READY and state.throttle_until_ms <= now_ms
 
     def node_ids(self) -> list[int]:
         """Return the ids of all nodes that were ever connected."""
-        return list(self._states)
+        return list(self.by_node)

@@ -84,6 +84,9 @@ class Selectable(Protocol):
     def close_all(self) -> None:
         """Close everything, whatever an exception left undone."""
 
+    def abandon(self) -> None:
+        """Close this process's descriptors, in a child: the connections are the parent's."""
+
     def is_channel_ready(self, connection_id: str) -> bool:
         """Whether handshakes are done, so that requests can be sent."""
 
@@ -137,7 +140,7 @@ class Connections:
 
     def can_send_request(self, node_id: int, now_ms: int) -> bool:
         """Whether the connection is ready, not throttled, and has room in flight."""
-        state = self.states.get(node_id)
+        state = self.states.by_node.get(node_id)
         return (state is not None and state.state is _READY and state.throttle_until_ms <= now_ms
                 and self.in_flight.can_send_more(node_id) and self._selector.is_channel_ready(state.connection_id))
 
@@ -149,7 +152,7 @@ class Connections:
             UnsupportedVersionError: The body says something that this version cannot say. Not sent.
             SchemaError: A value does not fit. Not sent.
         """
-        connection_id = self.states.get(request.destination).connection_id  # type: ignore[union-attr]  # checked
+        connection_id = self.states.by_node[request.destination].connection_id
         correlation_id = self._correlation_id
         send = NetworkSend(connection_id,
                            build_request(request.api_key, version, correlation_id, self._client_id, body))

@@ -55,15 +55,18 @@ class InFlightRequests:
     """The queues. The oldest request of a node is at the left, the one sent last at the right.
 
     Shape: responses arrive in the order of the requests, so only the two ends are ever touched.
+
+    Attributes:
+        unanswerable_count: How many requests that expect no response are being written.
+        earliest_deadline_ms: Not above the earliest deadline of all requests: before it nothing can be late.
     """
 
     def __init__(self, max_in_flight_requests_per_connection: int) -> None:
         self._max_per_connection = max_in_flight_requests_per_connection
         self._requests: dict[int, deque[InFlightRequest]] = {}
         self._count = 0
-        self._unanswerable_count = 0
-        # Not above the earliest deadline of all requests; lets a poll in which nothing can be late skip the search.
-        self._earliest_deadline_ms = NEVER_MS
+        self.unanswerable_count = 0
+        self.earliest_deadline_ms = NEVER_MS
 
     def add(self, request: InFlightRequest) -> None:
         """Append a request that is handed to its connection now."""
@@ -73,9 +76,9 @@ class InFlightRequests:
         queue.append(request)
         self._count += 1
         if not request.request.expect_response:
-            self._unanswerable_count += 1
-        if request.deadline_ms < self._earliest_deadline_ms:
-            self._earliest_deadline_ms = request.deadline_ms
+            self.unanswerable_count += 1
+        if request.deadline_ms < self.earliest_deadline_ms:
+            self.earliest_deadline_ms = request.deadline_ms
 
     def can_send_more(self, node_id: int) -> bool:
         """Whether another request may be handed to this connection.
@@ -116,7 +119,7 @@ class InFlightRequests:
             if request.send is send and not request.request.expect_response:
                 self._requests[node_id].remove(request)
                 self._count -= 1
-                self._unanswerable_count -= 1
+                self.unanswerable_count -= 1
                 return request
         return None
 
@@ -126,7 +129,7 @@ class InFlightRequests:
         if not queue:
             return []
         self._count -= len(queue)
-        self._unanswerable_count -= sum(not request.request.expect_response for request in queue)
+        self.unanswerable_count -= sum(not request.request.expect_response for request in queue)
         return list(queue)
 
     def requests(self, node_id: int) -> tuple[InFlightRequest, ...]:
@@ -140,13 +143,9 @@ class InFlightRequests:
         queue = self._requests.get(node_id)
         return len(queue) if queue else 0
 
-    def has_unanswerable(self) -> bool:
-        """Whether a request that expects no response is being written."""
-        return self._unanswerable_count > 0
-
     def nodes_with_timed_out_requests(self, now_ms: int) -> list[int]:
         """Return the nodes that have a request whose answer is late."""
-        if now_ms <= self._earliest_deadline_ms:
+        if now_ms <= self.earliest_deadline_ms:
             return []
         late: list[int] = []
         earliest_ms = NEVER_MS
@@ -158,9 +157,9 @@ class InFlightRequests:
                 else:
                     earliest_ms = min(earliest_ms, deadline_ms)
         # The late ones are removed by the caller; what stays is not earlier than this.
-        self._earliest_deadline_ms = earliest_ms
+        self.earliest_deadline_ms = earliest_ms
         return late
 
     def ms_to_next_deadline(self, now_ms: int) -> int:
         """Return an upper bound of how long a poll may sleep before a request can be late, in ms."""
-        return max(self._earliest_deadline_ms + 1 - now_ms, 0) if self._count else NEVER_MS
+        return max(self.earliest_deadline_ms + 1 - now_ms, 0) if self._count else NEVER_MS

@@ -104,7 +104,7 @@ class NetworkClient:
 
     def ready(self, node: Node, now_ms: int) -> bool:
         """Whether a request may be sent to the node; begins to connect when there is no connection."""
-        if self.is_ready(node.node_id, now_ms):
+        if self._connections.can_send_request(node.node_id, now_ms) and not self._updater.is_update_due(now_ms):
             return True
         if self._states.can_connect(node.node_id, now_ms):
             self._connections.initiate_connect(node, now_ms)
@@ -113,6 +113,10 @@ class NetworkClient:
     def is_ready(self, node_id: int, now_ms: int) -> bool:
         """Whether a request may be sent to the node. False for all while metadata is due, which goes first."""
         return self._connections.can_send_request(node_id, now_ms) and not self._updater.is_update_due(now_ms)
+
+    def has_nothing_under_way(self) -> bool:
+        """Whether no answer, no connection and no name is awaited."""
+        return not self._aborted and self._in_flight.count() == 0 and not self._states.preparing
 
     def has_ready_nodes(self, now_ms: int) -> bool:
         """Whether any connection is ready and not throttled."""
@@ -176,6 +180,11 @@ class NetworkClient:
             self._is_closed = True
             self._selector.close_all()
 
+    def abandon(self) -> None:
+        """Close this process's descriptors, in a child: the connections are the parent's, and stay as they are."""
+        self._is_closed = True
+        self._selector.abandon()
+
     # -- sending -----------------------------------------------------------------------------------------------------
 
     def send(self, request: ClientRequest, now_ms: int) -> None:
@@ -190,12 +199,14 @@ class NetworkClient:
         if self._is_closed:
             raise IllegalStateError("The network client is closed")
         node_id = request.destination
-        versions = self.api_versions.get(node_id)
-        if versions is None or not self._connections.can_send_request(node_id, now_ms):
+        if not self._connections.can_send_request(node_id, now_ms):
             raise IllegalStateError(f"Attempt to send a request to node {node_id} which is not ready.")
         version = -1
         try:
-            version = versions.latest_usable_version(request.api_key, request.max_version)
+            usable = self.api_versions.negotiate(node_id, request.api_key, request.max_version)
+            if usable is None:
+                raise IllegalStateError(f"Attempt to send a request to node {node_id} whose versions are not known.")
+            version = usable
             self._connections.send(request, version, request.build(version), now_ms, internal=False)
         except UnsupportedVersionError as mismatch:
             self._abort(request, version, now_ms, mismatch=mismatch, error=mismatch)
@@ -229,16 +240,18 @@ class NetworkClient:
             raise IllegalStateError("The network client is closed")
         if self._aborted:
             return self._complete([])
+        selector, connections, in_flight, states = self._selector, self._connections, self._in_flight, self._states
         wait_ms = min(timeout_ms, LONGEST_SLEEP_MS, self._updater.maybe_update(now_ms),
-                      self._in_flight.ms_to_next_deadline(now_ms), self._states.ms_to_next_setup_deadline(now_ms))
-        selector, connections = self._selector, self._connections
-        if not self._in_flight.has_unanswerable():
+                      in_flight.ms_to_next_deadline(now_ms))
+        if states.preparing:
+            wait_ms = min(wait_ms, states.ms_to_next_setup_deadline(now_ms))
+        if not in_flight.unanswerable_count:
             # Nobody waits for the end of a write, so it is no reason for the selector not to sleep.
             selector.take_completed_sends()
         selector.poll(max(wait_ms, 0), now_ms)
         now_ms = self._clock.now_ms()
         responses: list[ClientResponse] = []
-        if selector.completed_sends and self._in_flight.has_unanswerable():
+        if selector.completed_sends and in_flight.unanswerable_count:
             self._handle_completed_sends(responses, now_ms)
         if selector.completed_receives:
             self._handle_completed_receives(responses, now_ms)
@@ -247,10 +260,11 @@ class NetworkClient:
         if selector.disconnected:
             for connection_id, channel_state in list(selector.disconnected.items()):
                 connections.handle_disconnected(responses, int(connection_id), channel_state, now_ms)
-        if self._states.has_preparing_nodes():
+        if states.preparing:
             connections.handle_preparing(responses, now_ms)
-        for node_id in self._in_flight.nodes_with_timed_out_requests(now_ms):
-            self._handle_late_request(responses, node_id, now_ms)
+        if now_ms > in_flight.earliest_deadline_ms:
+            for node_id in in_flight.nodes_with_timed_out_requests(now_ms):
+                self._handle_late_request(responses, node_id, now_ms)
         if self._updater.needs_rebootstrap(now_ms):
             self._handle_rebootstrap(responses, now_ms)
         return self._complete(responses)
@@ -287,7 +301,7 @@ class NetworkClient:
                 self._connections.break_off(responses, state, now_ms, cause=cause)
 
     def _handle_receive(self, responses: list[ClientResponse], node_id: int, payload: Any, now_ms: int) -> None:
-        state = self._states.get(node_id)
+        state = self._states.by_node.get(node_id)
         request = self._in_flight.next_to_complete(node_id)
         if state is None or state.is_disconnected:
             return

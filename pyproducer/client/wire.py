@@ -24,6 +24,12 @@ if TYPE_CHECKING:
 class KafkaClient(Protocol):
     """The part of NetworkClient that the sender and its thread use."""
 
+    def is_ready(self, node_id: int, now_ms: int) -> bool:
+        """Whether a request may be sent to the node."""
+
+    def has_nothing_under_way(self) -> bool:
+        """Whether no answer, no connection and no name is awaited."""
+
     def ready(self, node: Node, now_ms: int) -> bool:
         """Whether a request may be sent to the node; begins to connect when there is no connection."""
 
@@ -56,6 +62,9 @@ class KafkaClient(Protocol):
     def close(self) -> None:
         """Close all connections, whatever an exception left undone. Requests in flight are not completed."""
 
+    def abandon(self) -> None:
+        """Close this process's descriptors, in a child: the connections are the parent's."""
+
 
 class PollWakeup(Protocol):
     """Ends the sleep of whichever client polls: network.Wakeup, or a test's."""
@@ -74,20 +83,27 @@ class Wire:
         make_client: Makes one without connections, whose selector sleeps until `wakeup`.
         wakeup: The sender's; closed with the wire. One for all clients: a caller who rings while they change rings the
             next poll, whichever client polls.
+        ring: Wakes the sender's thread where it sleeps elsewhere; see sender/turns.py.
 
     Attributes:
         client: The present one. Whoever keeps it beyond a turn may have one that is closed.
-        wakeup: Ends a poll that sleeps, or the next one. Any thread.
     """
 
-    __slots__ = ("_make_client", "_requests_sent_before", "_wakeup", "client", "wakeup")
+    __slots__ = ("_make_client", "_requests_sent_before", "_ring", "_wakeup", "client")
 
-    def __init__(self, make_client: Callable[[], KafkaClient], wakeup: PollWakeup) -> None:
+    def __init__(self, make_client: Callable[[], KafkaClient], wakeup: PollWakeup,
+                 ring: Callable[[], None] = lambda: None) -> None:
         self._make_client = make_client
         self._wakeup = wakeup
+        self._ring = ring
         self._requests_sent_before = 0
-        self.wakeup = wakeup.wakeup
         self.client = make_client()
+
+    def wakeup(self) -> None:
+        """Have the sender look at its work: end a poll that sleeps, or the next one. Thread: any."""
+        # The request is written before the ring asks who sleeps, and the other way round in turns.py: one of them sees.
+        self._wakeup.wakeup()
+        self._ring()
 
     @property
     def requests_sent(self) -> int:

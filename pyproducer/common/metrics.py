@@ -7,7 +7,7 @@ Source:  Java producer-metrics group (4.1). Ours: totals and gauges only; rates 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 
 class Metrics:
@@ -20,6 +20,12 @@ class Metrics:
     def add(self, name: str, amount: float = 1) -> None:
         """Add to a total. Each total is written by one thread only."""
         self._totals[name] = self._totals.get(name, 0) + amount
+
+    def add_all(self, amounts: Mapping[str, float]) -> None:
+        """Add to several totals."""
+        totals = self._totals
+        for name, amount in amounts.items():
+            totals[name] = totals.get(name, 0) + amount
 
     def set_max(self, name: str, value: float) -> None:
         """Keep the largest value seen."""

@@ -1,6 +1,6 @@
 """Hides keys, passwords and tokens that stand where nobody expects them, before a value is shown.
 
-What a setting of type PASSWORD holds is hidden by its row (producer/config/definition.py). Here is the rest: a private
+What a setting of type PASSWORD holds is hidden by its row (common/settings/definition.py). Here is the rest: a private
 key pasted where a path belongs, a password inside an address, a line of JAAS under a misspelt key.
 
 Road:    [values of the application] -> [secrets] -> messages, repr

@@ -23,7 +23,7 @@ _COLUMN_NAMES = ("Column", "ColumnChunk", "binary_column", "dictionary_column", 
                  "sort_rows", "store_rows")
 _ROAD_NAMES = ("AS_IS", "CALLED", "TEXT", "Acknowledgement", "ProducerBase", "RecordParts", "Road", "Route",
                "RouteTable", "StickyPartition")
-_BUILT_FILES = ("_native", "_native_columns", "_native_road")
+_BUILT_FILES = ("_native", "_native_columns", "_native_road", "_native_role")
 _SOCKET_FILE = "_native_socket"
 HEADER_SIZE_BYTES = 61
 
@@ -113,6 +113,8 @@ if TYPE_CHECKING:
         RouteTable,
         StickyPartition,
     )
+    from pyproducer.hotpath._python_role import IS_SAFE as ROLE_IS_SAFE
+    from pyproducer.hotpath._python_role import Role
 else:
     _twin = importlib.import_module(f"pyproducer.hotpath._{IMPL}")
     for _name in _NAMES:
@@ -124,6 +126,10 @@ else:
     _road = importlib.import_module(f"pyproducer.hotpath._{IMPL}_road")
     for _name in _ROAD_NAMES:
         globals()[_name] = getattr(_road, _name)
+
+    _role = importlib.import_module(f"pyproducer.hotpath._{IMPL}_role")
+    Role = _role.Role
+    ROLE_IS_SAFE: bool = _role.IS_SAFE
 
 # Calls to a socket without giving up the interpreter; None where they were not compiled: no Python text could do that,
 # so socket.socket's own methods stand for PromptSocket's. Windows, whose sockets are no files, has none either.
@@ -138,6 +144,7 @@ __all__ = [
     "IMPL",
     "IS_FALLBACK",
     "REFUSAL",
+    "ROLE_IS_SAFE",
     "TEXT",
     "Acknowledgement",
     "BatchBuffer",
@@ -149,6 +156,7 @@ __all__ = [
     "PromptSocket",
     "RecordParts",
     "Road",
+    "Role",
     "Route",
     "RouteTable",
     "StickyPartition",

@@ -27,7 +27,40 @@ HEADER_SIZE_BYTES = HEADER_BYTES
 RECORD_OVERHEAD_BYTES = OVERHEAD_BYTES
 
 
-include "_native_hash.pxi"
+# ---- the hash of a key: Java's murmur2 (Utils.murmur2); _python.py is the definition
+
+cdef uint32_t hash_key(const uint8_t *data, Py_ssize_t length) noexcept nogil:
+    cdef uint32_t m = 0x5BD1E995
+    cdef uint32_t h = <uint32_t>0x9747B28C ^ <uint32_t>length
+    cdef Py_ssize_t whole = length & ~3
+    cdef Py_ssize_t i = 0
+    cdef uint32_t k
+    while i < whole:
+        # Byte by byte, so that the result does not depend on the machine; a compiler makes one load of it.
+        k = (<uint32_t>data[i] | (<uint32_t>data[i + 1] << 8) | (<uint32_t>data[i + 2] << 16)
+             | (<uint32_t>data[i + 3] << 24))
+        k *= m
+        k ^= k >> 24
+        k *= m
+        h *= m
+        h ^= k
+        i += 4
+    cdef Py_ssize_t rest = length - whole
+    if rest:
+        if rest == 3:
+            h ^= <uint32_t>data[whole + 2] << 16
+        if rest >= 2:
+            h ^= <uint32_t>data[whole + 1] << 8
+        h ^= data[whole]
+        h *= m
+    h ^= h >> 13
+    h *= m
+    return h ^ (h >> 15)
+
+
+def murmur2(bytes data not None):
+    """Hash a key as Java's Utils.murmur2 does; the result is an unsigned 32-bit int."""
+    return hash_key(<const uint8_t *>PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
 
 
 # ---- varints
@@ -179,7 +212,47 @@ cdef class FutureRecordMetadata:
         return str(self._result.describe(self))
 
 
-include "_native_spare.pxi"
+# ---- the storages of batches that nobody has any more, kept for the next batches
+#
+# Without it a steady load costs page faults: the heap's end is free whenever the producer caught up, malloc gives it
+# back to the kernel, and the next batch gets its pages zeroed again (64 KiB: 16 faults, a third of a batch's CPU).
+# Like the free lists of CPython's own objects, and Java BufferPool's free buffers (4.1).
+
+cdef extern from "Python.h":
+    ctypedef struct ByteArray "PyByteArrayObject":
+        Py_ssize_t ob_alloc
+    Py_ssize_t references "Py_REFCNT" (PyObject *thing)
+
+cdef enum:
+    MOST_SPARE_BYTES = 4194304  # what a load that is keeping up has in its batches; more would only hold memory
+    LEAST_SPARE_BYTES = 16384  # batch.size as Java has it; smaller ones are served from pages that are there
+
+cdef list spare_storages = []
+cdef Py_ssize_t spare_bytes = 0
+
+
+cdef bytearray take_spare(Py_ssize_t size):
+    """Return a storage of about this capacity, its contents those of another batch, or None."""
+    global spare_bytes
+    cdef bytearray storage
+    if size >= LEAST_SPARE_BYTES and spare_storages:
+        storage = <bytearray>spare_storages.pop()
+        spare_bytes -= (<ByteArray *>storage).ob_alloc
+        # Resized to less than half, a bytearray moves to a smaller place. One that does not fit is let go: producers
+        # with another batch.size leave theirs behind.
+        if size < (<ByteArray *>storage).ob_alloc <= 2 * size:
+            return storage
+    return None
+
+
+cdef int keep_spare(bytearray storage) except -1:
+    """Keep a storage whose only owner is about to go."""
+    global spare_bytes
+    cdef Py_ssize_t size = (<ByteArray *>storage).ob_alloc
+    if LEAST_SPARE_BYTES <= size <= 2 * MOST_RESERVED_BYTES and spare_bytes + size <= MOST_SPARE_BYTES:
+        spare_storages.append(storage)
+        spare_bytes += size
+    return 0
 
 
 cdef class BatchBuffer:

@@ -124,10 +124,11 @@ class KafkaChannel:
         is_muted: Nothing may be read. Written by a broker's selector only; see broker/network/channel_mute.py.
         last_active_ms: When it last did something, for the selector's idle check.
         registered_events: What the selector watches it for; 0 when it is not registered.
+        reader: What reads frames; None before `set_reader`.
         bytes_written: All bytes that the transport accepted, sizes included.
     """
 
-    __slots__ = ("_authenticator", "_reader", "_send", "bytes_written", "id", "is_muted", "last_active_ms", "phase",
+    __slots__ = ("_authenticator", "_send", "bytes_written", "id", "is_muted", "last_active_ms", "phase", "reader",
                  "ready", "registered_events", "remote_address", "transport")
 
     def __init__(self, connection_id: str, transport: TransportLayer, authenticator: Authenticator) -> None:
@@ -142,14 +143,14 @@ class KafkaChannel:
         self.bytes_written = 0
         self._authenticator = authenticator
         self._send: NetworkSend | None = None
-        self._reader: FrameReader | None = None
+        self.reader: FrameReader | None = None
 
     # ---- coming up
 
     def set_reader(self, *, max_size_bytes: int | None, one_at_a_time: bool,
                    scratch: memoryview | None = None) -> None:
         """Set how frames are read; see FrameReader. A selector does this for its channels."""
-        self._reader = FrameReader(
+        self.reader = FrameReader(
             self.id, peer=self.remote_address or self.id, max_size_bytes=max_size_bytes, one_at_a_time=one_at_a_time,
             scratch=memoryview(bytearray(SCRATCH_BYTES)) if scratch is None else scratch)
 
@@ -255,8 +256,8 @@ class KafkaChannel:
 
     def read(self) -> list[NetworkReceive]:
         """Read what is there and return the frames that are complete; see FrameReader.read."""
-        assert self._reader is not None, "set_reader comes first"
-        return self._reader.read(self.transport)
+        assert self.reader is not None, "set_reader comes first"
+        return self.reader.read(self.transport)
 
     def read_last_words(self, error: Exception) -> tuple[list[NetworkReceive], Exception]:
         """Take what the peer wrote before it hung up: answers, or (TLS) why it refuses us; and the better reason."""
@@ -272,22 +273,22 @@ class KafkaChannel:
     @property
     def ended(self) -> Exception | None:
         """Why nothing more will come in, or None while it may."""
-        return None if self._reader is None else self._reader.ended
+        return None if self.reader is None else self.reader.ended
 
     @property
     def has_buffered(self) -> bool:
         """Whether there are bytes to read that the socket does not announce (read ahead, or inside TLS)."""
-        return self.transport.has_pending_reads or (self._reader is not None and self._reader.has_held)
+        return self.transport.has_pending_reads or (self.reader is not None and bool(self.reader.held))
 
     @property
     def is_busy(self) -> bool:
         """Whether a frame is on its way, in or out."""
-        return self._send is not None or (self._reader is not None and self._reader.is_mid_frame)
+        return self._send is not None or (self.reader is not None and self.reader.is_mid_frame)
 
     @property
     def bytes_read(self) -> int:
         """All bytes that came in, sizes included."""
-        return 0 if self._reader is None else self._reader.bytes_read
+        return 0 if self.reader is None else self.reader.bytes_read
 
     # ---- end
 

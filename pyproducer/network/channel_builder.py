@@ -2,14 +2,15 @@
 
 Road:    Selector.connect/register -> [channel builder] -> KafkaChannel
 Thread:  the thread that polls the selector.
-Source:  Java ChannelBuilder, PlaintextChannelBuilder, SslChannelBuilder (4.1).
+Source:  Java ChannelBuilder, ChannelBuilders, PlaintextChannelBuilder, SslChannelBuilder (4.1).
 """
 
 from __future__ import annotations
 
 import socket
 import ssl
-from typing import Protocol
+from collections.abc import Mapping
+from typing import Any, Protocol
 
 from pyproducer.common.errors import ConfigError
 from pyproducer.network.channel import KafkaChannel, PlaintextAuthenticator
@@ -65,3 +66,25 @@ class SslChannelBuilder:
         transport = SslTransportLayer(sock, self._ssl_context, server_side=server_side,
                                       server_hostname=server_hostname)
         return KafkaChannel(connection_id, transport, PlaintextAuthenticator(transport))
+
+
+def client_channel_builder(settings: Mapping[str, Any]) -> ChannelBuilder:
+    """Return what makes a client's channels.
+
+    Args:
+        settings: Parsed values under Java's keys: security.protocol and the ssl.* ones.
+
+    Raises:
+        ConfigError: They ask for SASL, or the ssl.* ones cannot be fulfilled; see build_client_ssl_context. Not sent.
+
+    Source: Java ChannelBuilders.clientChannelBuilder (4.1).
+    """
+    protocol = settings["security.protocol"]
+    if protocol.startswith("SASL"):
+        raise ConfigError("security.protocol", protocol,
+                          "SASL is not in this version; use PLAINTEXT, or SSL with a client certificate")
+    if protocol == "SSL":
+        from pyproducer.network.ssl_context import build_client_ssl_context  # here: only who speaks TLS needs it
+
+        return SslChannelBuilder(build_client_ssl_context(settings))
+    return PlaintextChannelBuilder()

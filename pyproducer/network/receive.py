@@ -51,6 +51,7 @@ def guess_sentence(size: int, peer: str) -> str:
 
 
 _SIZE = struct.Struct(">i")
+_INT32_MAX = 2**31 - 1
 # Covers nearly every frame in one step: the default of max.request.size is 1 MiB, of fetch.max.bytes more.
 FIRST_STEP_BYTES = 1 << 20
 
@@ -204,28 +205,25 @@ class FrameReader:
 
     Attributes:
         ended: Why nothing more will come: the end of the stream or a size that makes no sense; None while it may.
+        held: Bytes that were read ahead, and that no frame was cut from yet.
         bytes_read: All bytes so far, sizes included.
     """
 
-    __slots__ = ("_current", "_held", "_max_size_bytes", "_one_at_a_time", "_peer", "_scratch", "_source",
-                 "bytes_read", "ended")
+    __slots__ = ("_current", "_longest_bytes", "_max_size_bytes", "_one_at_a_time", "_peer", "_scratch", "_source",
+                 "bytes_read", "ended", "held")
 
     def __init__(self, source: str, *, peer: str, max_size_bytes: int | None, one_at_a_time: bool,
                  scratch: memoryview) -> None:
         self._source = source
         self._peer = peer
         self._max_size_bytes = max_size_bytes
+        self._longest_bytes = _INT32_MAX if max_size_bytes is None else max_size_bytes
         self._one_at_a_time = one_at_a_time
         self._scratch = scratch
         self._current: NetworkReceive | None = None
-        self._held = _NOTHING
+        self.held = _NOTHING
         self.ended: Exception | None = None
         self.bytes_read = 0
-
-    @property
-    def has_held(self) -> bool:
-        """Whether bytes were read ahead that no frame was cut from yet."""
-        return len(self._held) > 0
 
     @property
     def is_mid_frame(self) -> bool:
@@ -242,8 +240,8 @@ class FrameReader:
             AuthenticationError: TLS only: the peer's refusal came after the handshake. Not sent.
         """
         receives: list[NetworkReceive] = []
-        if self._held:
-            self._held = self._cut(self._held, receives)
+        if self.held:
+            self.held = self._cut(self.held, receives)
         scratch = self._scratch
         for _ in range(MAX_READS_PER_POLL):
             if self.ended is not None or (receives and self._one_at_a_time):
@@ -258,7 +256,7 @@ class FrameReader:
                 wanted = len(scratch)
                 count = transport.read_into(scratch)
                 if count > 0 and (rest := self._cut(scratch[:count], receives)):
-                    self._held = memoryview(bytes(rest))
+                    self.held = memoryview(bytes(rest))
             if count < 0:
                 self.ended = DisconnectedError(f"{self._peer} closed the connection")
                 return receives
@@ -280,7 +278,8 @@ class FrameReader:
                     start = position + 4
                     if start <= end:
                         size: int = _SIZE.unpack_from(data, position)[0]
-                        check_size(size, self._max_size_bytes, allow_empty=False, peer=self._peer)
+                        if not 0 < size <= self._longest_bytes:
+                            check_size(size, self._max_size_bytes, allow_empty=False, peer=self._peer)
                         if start + size <= end:
                             position = start + size
                             receives.append(NetworkReceive(self._source, payload=bytes(data[start:position])))

@@ -185,6 +185,15 @@ class Selector:
         if self._owns_wakeup:
             self._wakeup.close()
 
+    def abandon(self) -> None:
+        """Close this process's own descriptors, and nothing else: in a child, where the connections are the parent's.
+
+        Nothing is said to any peer, and nothing unwatched: the parent's select would lose it, too.
+        """
+        self.interest.close(self._channels.values())
+        for channel in self._channels.values():
+            channel.transport.sock.close()
+
     def channel(self, connection_id: str) -> KafkaChannel | None:
         """Return an open channel."""
         return self._channels.get(connection_id)
@@ -295,13 +304,15 @@ class Selector:
             if not channel.ready and not self._bring_up(channel):
                 return
             if mask & READ and not channel.is_muted:
-                receives = channel.read()
+                reader = channel.reader
+                assert reader is not None, "_add set it"
+                receives = reader.read(channel.transport)
                 if receives:
                     self.completed_receives += receives
-                if channel.ended is not None:
-                    self._retire(channel, channel.ended)
+                if reader.ended is not None:
+                    self._retire(channel, reader.ended)
                     return
-                if channel.has_buffered:
+                if reader.held or channel.transport.has_pending_reads:
                     self._buffered[channel] = None
             if mask & WRITE or channel.wants_write:
                 is_sending = True

@@ -35,32 +35,37 @@ class Wakeup:
 
     Attributes:
         receiver: To be watched for reading while the thread sleeps.
+        is_requested: Whether somebody wants the next poll not to sleep.
     """
 
-    __slots__ = ("_is_requested", "_is_sleeping", "_sender", "receiver")
+    __slots__ = ("_is_sleeping", "_sender", "is_requested", "receiver")
 
     def __init__(self) -> None:
         self.receiver, self._sender = socket.socketpair()
         self.receiver.setblocking(False)
         self._sender.setblocking(False)
-        self._is_requested = False
+        self.is_requested = False
         self._is_sleeping = False
 
     def wakeup(self) -> None:
         """End the sleep of the polling thread, or its next one. Thread: any."""
-        if self._is_requested:
+        if self.is_requested:
             return
-        self._is_requested = True
+        self.is_requested = True
         if self._is_sleeping:
             try:
                 self._sender.send(b"\0")
             except OSError:
                 pass  # full: bytes enough are on their way; closed: nobody sleeps there any more
 
+    def acknowledge(self) -> None:
+        """Take back what was requested so far: who polls looks at all work before it polls. Thread: the polling one."""
+        self.is_requested = False
+
     def begin_sleep(self) -> bool:
         """Say that a select comes; return False when it must not wait."""
         self._is_sleeping = True
-        return not self._is_requested
+        return not self.is_requested
 
     def end_sleep(self, *, drain: bool) -> None:
         """Say that the select has returned; `drain` when the receiver was readable."""
@@ -70,7 +75,7 @@ class Wakeup:
                 self.receiver.recv(4096)
             except BlockingIOError:
                 pass  # announced and not there: nothing to drain
-        self._is_requested = False
+        self.is_requested = False
 
     def close(self) -> None:
         """Close both ends."""

@@ -72,6 +72,7 @@ class RecordSender:
         max_request_size_bytes: max.request.size.
         buffer_memory_bytes: buffer.memory.
         max_block_ms: max.block.ms.
+        on_opened: Told when a batch was opened, where that need not wake the sender at once.
 
     Attributes:
         road: What send() goes.
@@ -81,7 +82,7 @@ class RecordSender:
                  room: WaitingRoom, partitioner: Partitioner, key_serializer: Serializer | None,
                  value_serializer: Serializer | None, interceptors: ProducerInterceptors, clock: Clock, life: Life,
                  wakeup_sender: Callable[[], None], max_request_size_bytes: int, buffer_memory_bytes: int,
-                 max_block_ms: int) -> None:
+                 max_block_ms: int, on_opened: Callable[[], None] | None = None) -> None:
         self._metadata = metadata
         self._routes = routes
         self._accumulator = accumulator
@@ -97,6 +98,7 @@ class RecordSender:
         self._clock = clock
         self._life = life
         self.wakeup = wakeup_sender
+        self._on_opened = on_opened or wakeup_sender
         self._max_request_size_bytes = max_request_size_bytes
         self._buffer_memory_bytes = buffer_memory_bytes
         self.max_record_bytes = min(max_request_size_bytes, buffer_memory_bytes)
@@ -294,8 +296,10 @@ class RecordSender:
                 self._routes.open_batch(cluster, topic, partition, result.batch.open)
             if self._on_append is not None:
                 self._on_append(topic, partition, size_bytes - HEADER_SIZE_BYTES, cluster, result.batch_is_full)
-            if result.batch_is_full or result.new_batch_created:
+            if result.batch_is_full:
                 self.wakeup()
+            elif result.new_batch_created:
+                self._on_opened()
         except BaseException:
             # Ctrl-C may leave a batch that the sender was not told of, and whoever adds to it later tells nobody.
             self.wakeup()

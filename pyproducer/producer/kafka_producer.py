@@ -23,9 +23,10 @@ from pyproducer.accumulator.produce_result import OnCompletion
 from pyproducer.common.cluster import PartitionInfo
 from pyproducer.common.errors import KafkaTimeoutError
 from pyproducer.common.records import HeaderLike, ProducerRecord, to_topic
+from pyproducer.common.settings.properties import read_properties
 from pyproducer.common.timeouts import checked_timeout
 from pyproducer.hotpath import FutureRecordMetadata, ProducerBase
-from pyproducer.producer.config import ProducerConfig, read_properties
+from pyproducer.producer.config import ProducerConfig
 from pyproducer.producer.wait_on_metadata import wait_on_metadata
 from pyproducer.producer.wiring import ProducerRuntime, build_runtime
 
@@ -231,7 +232,8 @@ class KafkaProducer(ProducerBase):
         if life.is_forked:
             return
         if life.is_on_sender_thread or self._runtime.accumulator.is_inside_any_append():
-            where = "a callback" if life.is_on_sender_thread else "a signal's handler, or a finalizer, during send()"
+            where = ("a callback" if life.is_on_sender_thread and not life.role.caller
+                     else "a signal's handler, or a finalizer, during send() or result()")
             self._runtime.begin_close(f"close() was called in {where}", longest)
             return
         self._runtime.io_thread.close(f"close() was called in thread {threading.current_thread().name!r}", longest)
@@ -300,6 +302,9 @@ def _warn_unclosed(runtime: ProducerRuntime, count: int) -> None:
 def _mark_forked() -> None:
     """In a child process: every producer of the parent is unusable, whatever its state."""
     for runtime in list(_runtimes.values()):
+        if runtime.life.role.caller == threading.get_ident():
+            # A signal's handler forked in the middle of a caller's turn, which goes on here, too.
+            runtime.wire.client.abandon()
         runtime.life.mark_forked()
         runtime.record_sender.refuse()
     _runtimes.clear()

@@ -25,7 +25,7 @@ from pyproducer.common.errors import ConfigError
 from pyproducer.common.metrics import Metrics
 from pyproducer.common.waiting import Locks
 from pyproducer.hotpath import RouteTable
-from pyproducer.network.channel_builder import ChannelBuilder, PlaintextChannelBuilder
+from pyproducer.network.channel_builder import client_channel_builder
 from pyproducer.producer.config import ProducerConfig
 from pyproducer.producer.do_send import RecordSender
 from pyproducer.producer.interceptors import resolve_interceptors
@@ -40,6 +40,7 @@ from pyproducer.sender.io_thread import IoThread
 from pyproducer.sender.partition_load import PartitionLoad
 from pyproducer.sender.producer_id_request import ProducerIdRequest
 from pyproducer.sender.sender import Sender
+from pyproducer.sender.turns import SenderTurns
 from pyproducer.transaction.transaction_manager import TransactionManager
 
 log = logging.getLogger(__name__)
@@ -97,7 +98,7 @@ def build_runtime(config: ProducerConfig, key_serializer: object, value_serializ
     partitioner = resolve_partitioner(config.partitioner_class, config, next_random=surroundings.next_random,
                                       make_lock=locks.rlock)
     compressor = _compressor(config, locks)
-    channel_builder = _channel_builder(config)
+    channel_builder = client_channel_builder(config)
 
     backoff = functools.partial(ExponentialBackoff, uniform=surroundings.random.uniform)
     retry_backoff = backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
@@ -113,7 +114,7 @@ def build_runtime(config: ProducerConfig, key_serializer: object, value_serializ
         surroundings.make_selector, max_receive_size_bytes=_MAX_RESPONSE_BYTES,
         connections_max_idle_ms=config.connections_max_idle_ms, channel_builder=channel_builder, wakeup=wakeup)
     make_client = functools.partial(
-        NetworkClient, metadata=metadata, resolver=surroundings.make_resolver(wakeup.wakeup, start_thread),
+        NetworkClient, metadata=metadata, resolver=surroundings.make_resolver(lambda: wire.wakeup(), start_thread),
         client_id=client_id, clock=clock, next_random=surroundings.next_random,
         max_in_flight_requests_per_connection=config.max_in_flight_requests_per_connection,
         reconnect_backoff=backoff(config.reconnect_backoff_ms, config.reconnect_backoff_max_ms),
@@ -123,7 +124,7 @@ def build_runtime(config: ProducerConfig, key_serializer: object, value_serializ
         receive_buffer_bytes=config.receive_buffer_bytes, dns_lookup=config.client_dns_lookup,
         metadata_recovery_strategy=config.metadata_recovery_strategy,
         metadata_recovery_rebootstrap_trigger_ms=config.metadata_recovery_rebootstrap_trigger_ms)
-    wire = Wire(lambda: make_client(make_selector()), wakeup)
+    wire = Wire(lambda: make_client(make_selector()), wakeup, life.role.ring)
     pool = BufferPool(config.buffer_memory, clock, life, count_held=lambda: accumulator.count_held(),
                       on_exhausted=wire.wakeup)
     accumulator = RecordAccumulator(
@@ -153,12 +154,14 @@ def build_runtime(config: ProducerConfig, key_serializer: object, value_serializ
         max_request_size_bytes=config.max_request_size, request_timeout_ms=config.request_timeout_ms,
         metrics=metrics,
         partition_load=None if update_load is None else PartitionLoad(accumulator, update_load), waiting_room=room)
+    turns = SenderTurns(sender, accumulator, life, clock, wakeup)
+    if hotpath.ROLE_IS_SAFE:
+        life.take_turn = turns.take
     record_sender = RecordSender(
         metadata=metadata, routes=routes, accumulator=accumulator, room=room, partitioner=partitioner,
         key_serializer=key, value_serializer=value, interceptors=interceptors, clock=clock, life=life,
-        wakeup_sender=wire.wakeup,
-        max_request_size_bytes=config.max_request_size, buffer_memory_bytes=config.buffer_memory,
-        max_block_ms=config.max_block_ms)
+        wakeup_sender=wire.wakeup, max_request_size_bytes=config.max_request_size,
+        buffer_memory_bytes=config.buffer_memory, max_block_ms=config.max_block_ms, on_opened=turns.on_opened)
 
     def refuse() -> None:
         record_sender.refuse()
@@ -166,7 +169,8 @@ def build_runtime(config: ProducerConfig, key_serializer: object, value_serializ
         metadata.close(life.refusal)
 
     io_thread = IoThread(sender, wire, accumulator, life, clock, refuse,
-                         lambda: _close_parts(interceptors, partitioner, key, value), on_end, start_thread)
+                         lambda: _close_parts(interceptors, partitioner, key, value), on_end, start_thread,
+                         turns.stand_aside)
     large_batch_bytes = (min(LARGE_BATCH_BYTES, config.max_request_size // 4) if config.is_default("batch.size")
                          else config.batch_size)
     batch_sender = BatchSender(record_sender=record_sender, metadata=metadata, accumulator=accumulator, clock=clock,
@@ -210,9 +214,6 @@ def _refuse_what_is_missing(config: ProducerConfig) -> None:
     if config.transactional_id is not None:
         raise ConfigError("transactional.id", config.transactional_id,
                           "transactions are not in this version; leave it unset for an idempotent producer")
-    if config.security_protocol.startswith("SASL"):
-        raise ConfigError("security.protocol", config.security_protocol,
-                          "SASL is not in this version; use PLAINTEXT, or SSL with a client certificate")
 
 
 def _compressor(config: ProducerConfig, locks: Locks) -> Compressor:
@@ -220,12 +221,3 @@ def _compressor(config: ProducerConfig, locks: Locks) -> Compressor:
     levels = {"gzip": config.compression_gzip_level, "lz4": config.compression_lz4_level,
               "zstd": config.compression_zstd_level}
     return compressor_for(name, levels.get(name), locks.lock)
-
-
-def _channel_builder(config: ProducerConfig) -> ChannelBuilder:
-    if config.security_protocol == "SSL":
-        from pyproducer.network.channel_builder import SslChannelBuilder
-        from pyproducer.network.ssl_context import build_client_ssl_context
-
-        return SslChannelBuilder(build_client_ssl_context(config))
-    return PlaintextChannelBuilder()

@@ -85,7 +85,7 @@ class Completion:
             for batch in batches.values():
                 self._complete(batch, NO_OFFSET, -1)
         for batch in batches.values():
-            if batch.is_done:
+            if batch.result.is_told:
                 self._accumulator.finish(batch)
 
     def expire(self, batch: ProducerBatch, now_ms: int) -> None:
@@ -259,7 +259,8 @@ class Completion:
         if self._transaction_manager is not None:
             self._transaction_manager.on_completed(batch, base_offset)
         self._metrics.add("record-send-total", batch.record_count)
-        batch.parts_in_doubt.clear()  # the whole was not stored: the broker took its numbers for a part
+        if batch.parts_in_doubt:
+            batch.parts_in_doubt.clear()  # the whole was not stored: the broker took its numbers for a part
         if batch.attempts and log_append_time == batch.open.max_timestamp:
             # Kafka 4.1 answers a batch that it has already with the batch's own timestamp, whatever the topic's
             # timestamp type. Differs from Java, which then reports that one for every record of the batch.

@@ -56,12 +56,14 @@ class IoThread:
         close_parts: Closes what the application gave.
         on_end: Told when everything else is done.
         start_thread: Starts the thread.
+        stand_aside: Lets callers take the sender's turns for a while, if they want to; see turns.py.
     """
 
     def __init__(self, sender: SteppedSender, wire: Wire, accumulator: RecordAccumulator, life: Life,
                  clock: Clock, refuse: Callable[[], None], close_parts: Callable[[], None] = lambda: None,
                  on_end: Callable[[Life], None] = lambda _life: None,
-                 start_thread: StartThread = start_daemon) -> None:
+                 start_thread: StartThread = start_daemon,
+                 stand_aside: Callable[[], None] = lambda: None) -> None:
         self._sender = sender
         self._wire = wire
         self._accumulator = accumulator
@@ -71,6 +73,7 @@ class IoThread:
         self._close_parts = close_parts
         self._on_end = on_end
         self._start_thread = start_thread
+        self._stand_aside = stand_aside
         self._failed_turns = 0  # in a row; the sender thread's
         self._first = life.locks.lock()  # taken by who comes first, for good: the thread, or who gave it up
 
@@ -111,7 +114,7 @@ class IoThread:
         self._life.sender_ident = threading.get_ident()
         try:
             while self.take_turn():
-                pass
+                self._stand_aside()
         except BaseException as cause:  # nothing ends this thread in silence
             if not self._life.is_forked:
                 self._life.die(cause)  # first: a handler of the application's log may raise, too
@@ -129,12 +132,16 @@ class IoThread:
             BaseException: Ten turns in a row failed, or the recovery did. The records' outcomes are decided by the end.
         """
         now_ms = self._clock.now_ms()
-        forced_ms = self._life.ms_to_forced_end(now_ms)
-        if not self._life.is_open:
+        forced_ms = None
+        if self._life.state is not LifeState.OPEN:
+            forced_ms = self._life.ms_to_forced_end(now_ms)
             self._refuse()  # who closes may not have come so far
             if forced_ms == 0 or not self._accumulator.has_incomplete():
                 return False
         try:
+            if self._life.role.is_torn:
+                self._life.role.is_torn = False
+                self._sender.recover(now_ms)  # a caller's step, see turns.py
             self._sender.run_once(now_ms, NEVER_MS if forced_ms is None else forced_ms)
             self._failed_turns = 0
         except BaseException:  # a bug, a codec without memory: the batches have an owner, and none is lost

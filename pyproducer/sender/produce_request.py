@@ -51,10 +51,12 @@ def produce_request(batches: Sequence[ProducerBatch], cluster: Cluster, *, acks:
     for batch in batches:
         by_topic.setdefault(batch.topic_partition.topic, []).append(batch)
     topic_ids: dict[str, UUID] = {}
+    topic_names: dict[UUID, str] = {}
     for topic in by_topic:
         topic_id = cluster.topic_id(topic)
         if topic_id is not None:
             topic_ids[topic] = topic_id
+            topic_names[topic_id] = topic
 
     def build(version: int) -> Mapping[str, Any]:
         topic_data = []
@@ -67,6 +69,6 @@ def produce_request(batches: Sequence[ProducerBatch], cluster: Cluster, *, acks:
                 topic_data.append({"name": topic, "partition_data": partition_data})
         return {"transactional_id": transactional_id, "acks": acks, "timeout_ms": timeout_ms, "topic_data": topic_data}
 
-    limits = [highest_version, None if len(topic_ids) == len(by_topic) else FIRST_VERSION_WITH_TOPIC_IDS - 1]
-    return ProduceRequest(build, min((limit for limit in limits if limit is not None), default=None),
-                          {topic_id: topic for topic, topic_id in topic_ids.items()})
+    if len(topic_ids) < len(by_topic) and (highest_version is None or highest_version >= FIRST_VERSION_WITH_TOPIC_IDS):
+        highest_version = FIRST_VERSION_WITH_TOPIC_IDS - 1
+    return ProduceRequest(build, highest_version, topic_names)

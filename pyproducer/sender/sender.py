@@ -76,6 +76,18 @@ class Sender:
             timeout_ms = 0  # the last batch expired just now: nothing is left to wait for
         self._wire.client.poll(timeout_ms, now_ms)
 
+    def has_nothing_under_way(self) -> bool:
+        """Whether no answer, no connection and no name is awaited; and so nothing, but for new records."""
+        return self._wire.client.has_nothing_under_way()
+
+    def can_send_at_once(self, batch: ProducerBatch, now_ms: int) -> bool:
+        """Whether a turn would send a batch: its leader is connected, and nothing else comes first."""
+        manager = self._transaction_manager
+        if batch.attempts or (manager is not None and (manager.fatal_error is not None or manager.needs_producer_id)):
+            return False
+        leader = self._metadata.fetch().leader_for(batch.topic_partition)
+        return leader is not None and self._wire.client.is_ready(leader.node_id, now_ms)
+
     def recover(self, now_ms: int) -> None:
         """Go on after a turn that ended half way, whatever ended it.
 
@@ -103,14 +115,17 @@ class Sender:
             if self._accumulator.has_undrained():
                 self._completion.abort(manager.fatal_error, only_undrained=True)
             return NEVER_MS
-        manager.resolve_sequences()
-        manager.bump_epoch_if_requested()
+        manager.settle()
         # Without any record the producer stays silent: making one touches no network.
-        return self._producer_id_request.step(now_ms) if self._accumulator.has_incomplete() else NEVER_MS
+        if not manager.needs_producer_id or not self._accumulator.has_incomplete():
+            return NEVER_MS
+        return self._producer_id_request.step(now_ms)
 
     def _send_producer_data(self, now_ms: int) -> int:
         """Send what is ready; return how long the poll may wait, in ms."""
-        self._expire(now_ms)
+        expired, self._next_expiry_ms = self._accumulator.expired_batches(now_ms)
+        for batch in expired:
+            self._completion.expire(batch, now_ms)
         cluster = self._metadata.fetch()
         check = self._accumulator.ready(cluster, now_ms)
         if self._partition_load is not None:
@@ -150,19 +165,15 @@ class Sender:
                              else NEVER_MS)
         return min(next_check_ms, connect_delay_ms, self._next_expiry_ms)
 
-    def _expire(self, now_ms: int) -> None:
-        expired, self._next_expiry_ms = self._accumulator.expired_batches(now_ms)
-        for batch in expired:
-            self._completion.expire(batch, now_ms)
-
     def _send(self, node_id: int, batches: Sequence[ProducerBatch], cluster: Cluster, now_ms: int) -> None:
+        by_partition: BatchesByPartition = {}
+        size_bytes = 0
         for batch in batches:
             move(batch, BatchState.ON_WIRE)
-            self._metrics.add("batch-total")
-            self._metrics.add("batch-bytes-total", batch.size_bytes)
-        by_partition: BatchesByPartition = {batch.topic_partition: batch for batch in batches}
+            size_bytes += batch.size_bytes
+            by_partition[batch.topic_partition] = batch
+        self._metrics.add_all({"request-total": 1, "batch-total": len(batches), "batch-bytes-total": size_bytes})
         request = produce_request(batches, cluster, acks=self._acks, timeout_ms=self._request_timeout_ms)
-        self._metrics.add("request-total")
         self._wire.client.send(ClientRequest(
             node_id, ApiKeys.PRODUCE, request.build, expect_response=self._acks != 0,
             timeout_ms=self._request_timeout_ms,

@@ -66,10 +66,12 @@ class PartitionSequences:
 
     def number(self, batch: SequencedBatch) -> None:
         """Give the next numbers to a new batch, and track it."""
-        batch.set_producer_state(self.owner.producer_id, self.owner.epoch, self.next_sequence)
-        self._newest.append(self.next_sequence)
-        self.next_sequence = increment_sequence(self.next_sequence, batch.record_count)
-        self.add_in_flight(batch)
+        producer_id, epoch = self.owner
+        sequence = self.next_sequence
+        batch.set_producer_state(producer_id, epoch, sequence)
+        self._newest.append(sequence)
+        self.next_sequence = increment_sequence(sequence, batch.record_count)
+        self.in_flight.append(batch)  # the highest number of all
 
     @property
     def is_window_full(self) -> bool:
@@ -85,7 +87,11 @@ class PartitionSequences:
 
     def remove_in_flight(self, batch: SequencedBatch) -> None:
         """Stop tracking a batch; doing it again does nothing."""
-        self.in_flight = [other for other in self.in_flight if other is not batch]
+        in_flight = self.in_flight
+        if in_flight and in_flight[0] is batch:  # in order, nearly always
+            self.in_flight = in_flight[1:]
+        else:
+            self.in_flight = [other for other in in_flight if other is not batch]
 
     def first_in_flight_sequence(self) -> int:
         """Return the lowest sequence number on its way, or -1."""

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.common.errors import ApiError, KafkaError
-from pyproducer.record.layout import MAX_EPOCH, NO_SEQUENCE, decrement_sequence, increment_sequence
+from pyproducer.record.layout import MAX_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, decrement_sequence, increment_sequence
 from pyproducer.transaction.partition_sequences import PartitionSequences, SequencedBatch
 from pyproducer.transaction.producer_id import NONE, ProducerIdAndEpoch, is_earlier
 
@@ -36,7 +36,7 @@ class TransactionManager:
     @property
     def needs_producer_id(self) -> bool:
         """Whether InitProducerId must be sent before any batch."""
-        return self.fatal_error is None and not self.producer_id_and_epoch.is_valid
+        return self.producer_id_and_epoch.producer_id <= NO_PRODUCER_ID and self.fatal_error is None
 
     def on_producer_id(self, producer_id: int, epoch: int) -> None:
         """Take the id that the broker gave."""
@@ -47,8 +47,15 @@ class TransactionManager:
         """Stop: the broker refuses to give this producer an id, or fenced it. Batches are failed by the sender."""
         self.fatal_error = error
 
+    def settle(self) -> None:
+        """Look at what waits for the fate of batches; once per turn, before anything is drained."""
+        if self._unresolved:
+            self.resolve_sequences()
+        if self._bump_requested_for:
+            self.bump_epoch_if_requested()
+
     def bump_epoch_if_requested(self) -> None:
-        """Start new sequences for the partitions that asked for it; once per turn, before anything is drained.
+        """Start new sequences for the partitions that asked for it.
 
         The epoch is raised by the client itself, as Java does for a producer that has no transactional id: a broker
         accepts a higher epoch of a known id when its first sequence number is 0. After the last epoch, a new id.
@@ -77,10 +84,10 @@ class TransactionManager:
 
         Source: Java RecordAccumulator.shouldStopDrainBatchesForPartition (4.1).
         """
-        if not self.producer_id_and_epoch.is_valid or self.fatal_error is not None:
+        if self.producer_id_and_epoch.producer_id <= NO_PRODUCER_ID or self.fatal_error is not None:
             return False
-        partition = self._of(batch.topic_partition)
-        if not batch.has_sequence:
+        partition = self._partitions.get(batch.topic_partition) or self._of(batch.topic_partition)
+        if batch.base_sequence == NO_SEQUENCE:
             if batch.topic_partition in self._unresolved:
                 # Nothing new until we know whether the batch before is in the log.
                 return False
@@ -101,9 +108,9 @@ class TransactionManager:
 
     def on_drained(self, batch: SequencedBatch) -> None:
         """Give the batch its place in the sequence, unless it has one, and track it as in flight."""
-        if batch.has_sequence:
+        if batch.base_sequence != NO_SEQUENCE:
             return
-        partition = self._of(batch.topic_partition)
+        partition = self._partitions.get(batch.topic_partition) or self._of(batch.topic_partition)
         if partition.owner != self.producer_id_and_epoch:
             partition.start_at_beginning(self.producer_id_and_epoch)
         partition.number(batch)
@@ -127,8 +134,8 @@ class TransactionManager:
 
     def on_completed(self, batch: SequencedBatch, base_offset: int) -> None:
         """The batch is in the log."""
-        partition = self._of(batch.topic_partition)
-        if self._is_current(batch, partition):
+        partition = self._partitions.get(batch.topic_partition) or self._of(batch.topic_partition)
+        if partition.owner == (batch.producer_id, batch.producer_epoch):
             last_sequence = batch.last_sequence
             if (partition.last_acked_sequence == NO_SEQUENCE
                     or is_earlier(partition.last_acked_sequence, last_sequence)):

@@ -100,7 +100,7 @@ def test_broker_may_start_again_after_stop() -> None:
     ({"brokers": 0}, "at least one"),
     ({"topics": {"orders": 0}}, "at least one partition"),
     ({"topics": {"a/b": 1}}, "is invalid"),
-    ({"config": {"num.io.thread": 1}}, r"did you mean num\.io\.threads"),
+    ({"config": {"num.io.thread": 1}}, r"did you mean 'num\.io\.threads'"),
     ({"config": {"listeners": "SSL://127.0.0.1:0"}}, "needs a certificate"),
 ])
 def test_arguments_that_make_no_sense_are_refused_and_nothing_runs(arguments: dict[str, object], why: str) -> None:
@@ -302,7 +302,7 @@ def test_command_line_runs_three_brokers_with_the_settings_of_a_file(tmp_path: P
 @pytest.mark.parametrize(("arguments", "why"), [
     (("--topic", "orders:many"), "is not NAME:PARTITIONS"),
     (("--config", "nonsense"), "is neither KEY=VALUE nor a file of settings"),
-    (("--config", "num.io.thread=3"), "did you mean num.io.threads?"),
+    (("--config", "num.io.thread=3"), "did you mean 'num.io.threads'?"),
     (("--topic", "a/b"), "is invalid"),
 ])
 def test_command_line_says_what_is_wrong(arguments: tuple[str, ...], why: str) -> None:

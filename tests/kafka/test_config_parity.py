@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from pyproducer.common.errors import ConfigError
+from pyproducer.common.settings.definition import NonEmpty, OneOf, Range, Setting, Support
 from pyproducer.producer.config import CONFIG_TABLE, ProducerConfig
-from pyproducer.producer.config.definition import NonEmpty, OneOf, Range, Setting, Support
 from tests.support.kafka_jars import compile_java, java, kafka_classpath
 
 SOURCE = Path(__file__).resolve().parents[1] / "support" / "java" / "ConfigParity.java"

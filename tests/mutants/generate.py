@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 PACKAGE = "pyproducer"
-TARGETS = ("accumulator", "sender", "client", "transaction", "producer", "broker/storage", "hotpath/_python.py",
-           "hotpath/_python_columns.py")
+TARGETS = ("accumulator", "sender", "client", "transaction", "producer", "broker/storage", "common/settings",
+           "hotpath/_python.py", "hotpath/_python_columns.py")
 MODULE = "<module>"
 
 LINES_PER_MUTANT = 10  # a function of so many lines is drawn once more

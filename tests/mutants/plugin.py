@@ -88,8 +88,10 @@ class Chosen:
             self._note("failed", _last_line(report))
 
     def _note(self, state: str, message: str) -> None:
-        self._notes.write_text(json.dumps({"test": self._current, "state": state, "message": message,
-                                           "ran": self._ran}))
+        # In one step: who runs too long is killed at any moment, and what it wrote last is read.
+        following = self._notes.with_suffix(".next")
+        following.write_text(json.dumps({"test": self._current, "state": state, "message": message, "ran": self._ran}))
+        following.replace(self._notes)
 
 
 def _last_line(report: pytest.TestReport | pytest.CollectReport) -> str:

@@ -13,6 +13,7 @@ import signal
 import sys
 import threading
 import traceback
+from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import Any
 
@@ -34,17 +35,19 @@ class Storm:
         self.kind = kind
         self.raised_count = 0
         self.caught_count = 0
+        self.turn_count = 0  # of the exceptions, those in the middle of a caller's turn
+        self.is_in_a_turn: Callable[[], bool] = lambda: False
         self.is_armed = False
         self.swallowed: list[str] = []  # where the exceptions were raised that did not come out
         self._where = ""
         self._draw = random.Random(7)
         signal.signal(signal.SIGALRM, self._on_alarm)
 
-    def step(self, call: Any) -> None:
-        """Make a call that may be interrupted."""
+    def step(self, call: Any, *, delays_s: Sequence[float] = (2e-5, 1e-4, 3e-4, 1e-3, 3e-3)) -> None:
+        """Make a call that may be interrupted after one of some delays."""
         try:
             self.is_armed = True
-            signal.setitimer(signal.ITIMER_REAL, self._draw.choice((2e-5, 1e-4, 3e-4, 1e-3, 3e-3)) * (
+            signal.setitimer(signal.ITIMER_REAL, self._draw.choice(delays_s) * (
                 0.5 + self._draw.random()))
             call()
             if not self.is_armed:
@@ -58,6 +61,7 @@ class Storm:
             self._where = "".join(traceback.format_stack(frame, 6))
             self.is_armed = False
             self.raised_count += 1
+            self.turn_count += self.is_in_a_turn()
             raise self.kind("from outside")
 
 
@@ -72,6 +76,8 @@ def main(bootstrap: str, count: int, kind: str) -> None:
     # Its records wait: for a partition that never comes, and for topics that nobody knew before.
     waiting = KafkaProducer({**props, "max.block.ms": 20_000})
     hopeless = KafkaProducer({**props, "max.block.ms": 20, "partitioner.class": lambda *_: 0})
+    # Its callers wait for each record, and so take the sender's turns themselves.
+    alone = KafkaProducer({**props, "linger.ms": 0})
     producer.send(TOPIC, b"first", key=b"first").result(GIVE_UP_S)
     futures: dict[int, Any] = {}
     number = 0
@@ -99,25 +105,38 @@ def main(bootstrap: str, count: int, kind: str) -> None:
             told = row_by_row.send_batch(TOPIC, [b"row"] * 5).result(GIVE_UP_S)
             errors.extend(map(repr, told.errors.values()))
 
+    def work_alone() -> None:
+        nonlocal number
+        for _ in range(100):
+            number += 1
+            futures[number] = future = alone.send(TOPIC, b"%d" % number, partition=number % 3)
+            future.result(GIVE_UP_S)
+
+    role = alone._runtime.life.role
+    storm.is_in_a_turn = lambda: bool(role.caller)
+    if kind == "keyboard":  # it comes with a handler of ours, as it does with Python's
+        alone._runtime.life.take_turn.__self__.is_safe_here = lambda: True
     while storm.raised_count < count:
-        storm.step(work)
+        for _ in range(4):
+            storm.step(work)
+        storm.step(work_alone, delays_s=(5e-3, 1e-2, 2e-2))  # connections are made anew after each, which takes time
     signal.setitimer(signal.ITIMER_REAL, 0)
     producer.flush(GIVE_UP_S)
     for future in futures.values():
         error = future.exception(GIVE_UP_S)
         if error is not None:
             errors.append(repr(error))
-    for one in (row_by_row, waiting, hopeless):
+    for one in (row_by_row, waiting, hopeless, alone):
         one.flush(GIVE_UP_S)
     for told in (future for futures_of in new.values() for future in futures_of.values()):
         error = told.exception(GIVE_UP_S)
         if error is not None:
             errors.append(repr(error))
     phases = {getattr(future.exception(GIVE_UP_S), "phase", None) for future in given_up}
-    for one in (row_by_row, waiting, hopeless):
+    for one in (row_by_row, waiting, hopeless, alone):
         one.close()  # memory comes back after the futures are told
     left_bytes = sum(one.metrics()["buffer-total-bytes"] - one.metrics()["buffer-available-bytes"]
-                     for one in (producer, row_by_row, waiting, hopeless))
+                     for one in (producer, row_by_row, waiting, hopeless, alone))
     is_closed = False
 
     def close() -> None:
@@ -139,7 +158,7 @@ def main(bootstrap: str, count: int, kind: str) -> None:
                       "new": {topic: sorted(numbers) for topic, numbers in new.items()},
                       "phases": sorted(map(str, phases)),
                       "highest": number, "errors": errors[:5], "left_bytes": left_bytes, "unraisable": unraisable[:5],
-                      "swallowed": storm.swallowed[:3],
+                      "swallowed": storm.swallowed[:3], "turns": storm.turn_count,
                       "threads": threads}))
 
 

@@ -47,6 +47,15 @@ class MockClient:
         self.node, self.is_ready_now, self.unready_nodes = other.node, other.is_ready_now, other.unready_nodes
         self.poll_delay, self.on_send, self.on_poll = other.poll_delay, other.on_send, other.on_poll
 
+    def is_ready(self, node_id: int, now_ms: int) -> bool:
+        return self._can_send(node_id)
+
+    def has_nothing_under_way(self) -> bool:
+        return not self.in_flight
+
+    def abandon(self) -> None:
+        self.closed = True
+
     def ready(self, node: Node, now_ms: int) -> bool:
         return self._can_send(node.node_id)
 

@@ -15,9 +15,9 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = Path(pyproducer.__file__).parent
 ROAD = ("cli", "spark", "testing", "producer", "sender", "accumulator", "client", "transaction", "network", "protocol",
         "record", "hotpath", "common")
-SUFFIXES = (".py", ".pyx", ".pxd", ".pxi")
+SUFFIXES = (".py", ".pyx", ".pxd")
 TEXT = (ROOT / "docs" / "design.md").read_text(encoding="ascii")
-PATH = re.compile(r"(?<![\w./*])(?:\w+/)*(?:\w+\.(?:py|pyx|pxd|pxi|cfg|md)\b|(?<=/)(?![\w/]))")
+PATH = re.compile(r"(?<![\w./*])(?:\w+/)*(?:\w+\.(?:py|pyx|pxd|cfg|md)\b|(?<=/)(?![\w/]))")
 
 
 def section(number: int) -> str:

@@ -21,6 +21,7 @@ from pyproducer.broker.apis.api_handler import Api, Question
 from pyproducer.broker.apis.services import Answer, Services
 from pyproducer.broker.apis.unexpected import message_of, unexpected
 from pyproducer.broker.cluster.authorizer import AclOperation, ResourceType
+from pyproducer.broker.cluster.config import TOPIC_CONFIG
 from pyproducer.broker.cluster.config_entries import topic_entries
 from pyproducer.broker.cluster.topic_config import TopicConfig, asked_topic_config, error_text
 from pyproducer.broker.cluster.topic_name import collides
@@ -155,7 +156,7 @@ def _create(services: Services, request: Request, topic: Struct, *, validate_onl
                 return _refused(name, _Refusal(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists."))
             config, topic_id = created.config, created.topic_id
     except ConfigError as error:
-        return _refused(name, _Refusal(ErrorCode.INVALID_CONFIG, error_text(error)))
+        return _refused(name, _Refusal(ErrorCode.INVALID_CONFIG, error_text(error, TOPIC_CONFIG)))
     result: dict[str, Any] = {"name": name, "error_code": 0, "error_message": None, "num_partitions": count,
                               "replication_factor": 1, "topic_id": topic_id}
     if request.header.api_version < _CONFIGS_FROM:

@@ -21,11 +21,12 @@ from pyproducer.broker.apis.describe_configs import BROKER, TOPIC, configs_denia
 from pyproducer.broker.apis.services import Answer, Services
 from pyproducer.broker.apis.unexpected import unexpected
 from pyproducer.broker.cluster.authorizer import AclOperation, ResourceType
-from pyproducer.broker.cluster.config import BROKER_CONFIG, LIST_CONFIG, TOPIC_CONFIG, BrokerConfig, value_text
+from pyproducer.broker.cluster.config import BROKER_CONFIG, DYNAMIC_CONFIG, LIST_CONFIG, TOPIC_CONFIG, BrokerConfig
 from pyproducer.broker.cluster.topic_config import asked_topic_config, error_text
 from pyproducer.broker.network.request_channel import Request
 from pyproducer.common.error_codes import ERRORS, ErrorCode
 from pyproducer.common.errors import ConfigError
+from pyproducer.common.settings.parse import value_text
 from pyproducer.common.topic_name import topic_name_fault
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.request import IncrementalAlterConfigsRequest
@@ -90,7 +91,8 @@ def _alter(services: Services, resource: Struct, *, validate_only: bool) -> _Ref
         if resource["resource_type"] == BROKER:
             return _alter_broker(services, resource, validate_only=validate_only)
     except ConfigError as error:
-        return _Refusal(ErrorCode.INVALID_CONFIG, error_text(error))
+        table = TOPIC_CONFIG if resource["resource_type"] == TOPIC else BROKER_CONFIG
+        return _Refusal(ErrorCode.INVALID_CONFIG, error_text(error, table))
     return _Refusal(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource['resource_type']}")
 
 
@@ -103,7 +105,8 @@ def _alter_topic(services: Services, resource: Struct, *, validate_only: bool) -
         return _Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, reason)
     topic = services.cluster.topics.find(name)
     if topic is not None:
-        defaults = {key: value_text(services.config.topic_default(key)) for key in LIST_CONFIG & TOPIC_CONFIG.keys()}
+        defaults = {
+            key: str(value_text(services.config.topic_default(key))) for key in LIST_CONFIG & TOPIC_CONFIG.keys()}
         altered = _altered(topic.config.overrides, resource, defaults)
         if isinstance(altered, _Refusal):
             return altered
@@ -121,7 +124,7 @@ def _alter_broker(services: Services, resource: Struct, *, validate_only: bool) 
         return _Refusal(ErrorCode.INVALID_REQUEST, (
             f"Unexpected broker id, expected {services.node_id}, but received {name}" if name.lstrip("-").isdigit()
             else f"Broker id must be an integer, but it is: {name}"))
-    defaults = {key: value_text(services.config.value(key)) for key in LIST_CONFIG & BROKER_CONFIG.keys()}
+    defaults = {key: services.config.text(key) for key in LIST_CONFIG & BROKER_CONFIG.keys()}
     altered = _altered(services.cluster.dynamic_configs.of(name), resource, defaults)
     if isinstance(altered, _Refusal):
         return altered
@@ -131,7 +134,7 @@ def _alter_broker(services: Services, resource: Struct, *, validate_only: bool) 
         else:
             services.cluster.dynamic_configs.alter_broker_configs(name, altered)
     except ConfigError as error:
-        if error.why.startswith("Cannot update"):
+        if error.key not in DYNAMIC_CONFIG:
             return _Refusal(ErrorCode.INVALID_REQUEST, error.why)
         raise
     return None

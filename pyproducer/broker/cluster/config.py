@@ -1,208 +1,248 @@
-"""The broker's settings under Kafka's names: one row each.
+"""The broker's and the topics' settings under Kafka's names: one row each.
 
 Road:    EmbeddedBroker, command line -> [config] -> every part of the broker
 Thread:  any; an alteration at runtime replaces the table of values as a whole.
-Source:  Java KafkaConfig, SocketServerConfigs, ServerLogConfigs, LogConfig, TopicConfig (4.1). A setting that Kafka has
-         and that nothing here could act on is told once as without effect (inert_config.py); what no Kafka has is
-         refused with the nearest name.
+Source:  Java KafkaConfig, SocketServerConfigs, ServerLogConfigs, LogConfig, TopicConfig, ServerTopicConfigSynonyms
+         (4.1), compared row by row by tests/kafka/test_broker_config_parity.py. A setting that Kafka has and that
+         nothing here could act on is told once as without effect (inert_config.py); what no Kafka has is refused with
+         the nearest name.
 """
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Mapping
-from typing import NamedTuple
+from dataclasses import replace
 
-from pyproducer.broker.cluster.inert_config import is_inert
+from pyproducer.broker.cluster.inert_config import INERT_NAMES, INERT_PREFIXES
 from pyproducer.broker.cluster.listener import without
 from pyproducer.common.errors import ConfigError
+from pyproducer.common.settings.definition import (
+    Allowed,
+    EachMatches,
+    EachOneOf,
+    OneOf,
+    Range,
+    Setting,
+    Support,
+    Synonym,
+    Type,
+)
+from pyproducer.common.settings.parse import parse_value, value_text
+from pyproducer.common.settings.table import OtherKeys, SettingTable
 
 MAX_INT = 2**31 - 1
 MAX_LONG = 2**63 - 1
 
-Value = int | float | bool | str | None
+Value = int | float | bool | str | tuple[str, ...] | None
 
-
-class ConfigRow(NamedTuple):
-    """One setting: its type, default, bounds or allowed values, and what it does."""
-
-    name: str
-    kind: type
-    default: Value
-    doc: str
-    low: int | None = None
-    high: int | None = None
-    allowed: tuple[str, ...] = ()
-    is_list: bool = False  # a text with commas, each part of which must be allowed
-    also: int | None = None  # a number outside of the bounds
-    pattern: str | None = None  # what each part must match
-
+_POSITIVE = Range(1)
+_NOT_NEGATIVE = Range(0)
+_REPLICAS = EachMatches(r"\*|(?:[0-9]+:[0-9]+)?", "a replica as partition:broker, or '*' for all")
 
 _BROKER_ROWS = (
-    ConfigRow("num.network.threads", int, 3, "Processors per listener", 1),
-    ConfigRow("num.io.threads", int, 8, "Request handler threads", 1),
-    ConfigRow("queued.max.requests", int, 500, "Requests that wait for a handler before processors block", 1),
-    # Ours; Kafka sends from its files and holds nothing.
-    ConfigRow("queued.max.response.bytes", int, 64 * 1024 * 1024, "Bytes of large responses that wait for clients", 1),
-    ConfigRow("socket.request.max.bytes", int, 100 * 1024 * 1024, "Largest request", 1),
-    # Ours: an element may be two bytes on the wire, and costs ten microseconds and hundreds of bytes.
-    ConfigRow("socket.request.max.elements", int, 100_000, "Most topics, partitions, keys, ... of one request", 1),
-    ConfigRow("socket.send.buffer.bytes", int, 100 * 1024, "SO_SNDBUF of accepted sockets; -1 is the system's", -1),
-    ConfigRow("socket.receive.buffer.bytes", int, 100 * 1024, "SO_RCVBUF of accepted sockets; -1 is the system's", -1),
-    ConfigRow("socket.listen.backlog.size", int, 50, "Connections the system queues before accept", 1),
-    ConfigRow("connections.max.idle.ms", int, 600_000, "Close connections that are unused for this long", -1),
-    ConfigRow("max.connections.per.ip", int, MAX_INT, "Connections that one address may have", 0, MAX_INT),
-    ConfigRow("max.connections.per.ip.overrides", str, "", "Addresses with their own limit: address:count,..."),
-    # Kafka's names of before 4.0; bytes in a second for each client id, 0 for no quota. The third is ours.
-    ConfigRow("quota.producer.default", int, 0, "Bytes a client may produce in a second", 0),
-    ConfigRow("quota.consumer.default", int, 0, "Bytes a client may fetch in a second", 0),
-    ConfigRow("quota.requests.per.second", int, 0, "Requests a client may send in a second", 0),
-    ConfigRow("listeners", str, "PLAINTEXT://127.0.0.1:0", "Names, addresses and ports to listen on"),
-    ConfigRow("advertised.listeners", str, None, "Addresses that clients are told; without, those of listeners"),
-    ConfigRow("controller.listener.names", str, "", "Listeners that are not opened: there is no controller beside"),
-    ConfigRow("listener.security.protocol.map", str, "PLAINTEXT:PLAINTEXT,SSL:SSL", "Listener name to protocol"),
-    ConfigRow("ssl.keystore.location", str, None, "PEM file of the broker's certificate chain and key"),
-    ConfigRow("ssl.key.password", str, None, "Password of the key in ssl.keystore.location"),
-    ConfigRow("ssl.truststore.location", str, None, "PEM file of the authorities that sign clients"),
-    ConfigRow("ssl.keystore.type", str, "PEM", "Form of the key store", allowed=("PEM",)),
-    ConfigRow("ssl.keystore.key", str, None, "The broker's private key itself, in PEM"),
-    ConfigRow("ssl.keystore.certificate.chain", str, None, "The certificates of ssl.keystore.key, in PEM"),
-    ConfigRow("ssl.truststore.type", str, "PEM", "Form of the trust store", allowed=("PEM",)),
-    ConfigRow("ssl.truststore.certificates", str, None, "The authorities that sign clients themselves, in PEM"),
-    ConfigRow("ssl.enabled.protocols", str, "TLSv1.2,TLSv1.3", "Versions of TLS"),
-    ConfigRow("ssl.client.auth", str, "none", "Whether clients must show a certificate", allowed=(
-        "none", "requested", "required")),
-    ConfigRow("broker.rack", str, None, "Rack of every broker, for metadata"),
-    ConfigRow("log.dirs", str, None, "Where the logs are, unless data_dir says it; of several the first alone"),
-    ConfigRow("log.dir", str, None, "Where the logs are, unless data_dir or log.dirs says it"),
-    ConfigRow("auto.create.topics.enable", bool, True, "Create topics that clients ask metadata for"),
-    ConfigRow("delete.topic.enable", bool, True, "Let clients delete topics"),
-    ConfigRow("num.partitions", int, 1, "Partitions of topics that do not say", 1),
-    ConfigRow("default.replication.factor", int, 1, "Replicas of topics that do not say", 1),
-    ConfigRow("fetch.max.bytes", int, 55 * 1024 * 1024, "Most bytes in one Fetch response", 1024),
-    ConfigRow("log.retention.check.interval.ms", int, 300_000, "How often old segments are looked for", 1),
-    ConfigRow("log.cleaner.enable", bool, True, "Compact the topics whose cleanup.policy says so"),
-    ConfigRow("log.cleaner.backoff.ms", int, 15_000, "How often logs to compact are looked for", 1),
-    ConfigRow("offsets.topic.num.partitions", int, 50, "Partitions of __consumer_offsets", 1),
-    ConfigRow("offsets.topic.replication.factor", int, 1, "More than there are brokers: no group coordinator", 1),
-    ConfigRow("offsets.topic.segment.bytes", int, 100 * 1024 * 1024, "Segments of __consumer_offsets", 1),
-    ConfigRow("transaction.state.log.num.partitions", int, 50, "Partitions of __transaction_state", 1),
-    ConfigRow("transaction.state.log.replication.factor", int, 1,
-              "More than there are brokers: no transaction coordinator", 1),
-    ConfigRow("transaction.state.log.segment.bytes", int, 100 * 1024 * 1024, "Segments of __transaction_state", 1),
-    ConfigRow("transaction.max.timeout.ms", int, 900_000, "Longest time a transaction may be open", 1, MAX_INT),
+    Setting("num.network.threads", Type.INT, 3, "Processors per listener.", _POSITIVE),
+    Setting("num.io.threads", Type.INT, 8, "Request handler threads.", _POSITIVE),
+    Setting("queued.max.requests", Type.INT, 500,
+            "Requests that wait for a handler before processors block.", _POSITIVE),
+    # Kafka sends from its files and holds nothing.
+    Setting("queued.max.response.bytes", Type.LONG, 64 * 1024 * 1024,
+            "Bytes of large responses that wait for clients.", _POSITIVE, support=Support.OURS),
+    Setting("socket.request.max.bytes", Type.INT, 100 * 1024 * 1024, "Largest request.", _POSITIVE),
+    # An element may be two bytes on the wire, and costs ten microseconds and hundreds of bytes.
+    Setting("socket.request.max.elements", Type.INT, 100_000,
+            "Most topics, partitions, keys, ... of one request.", _POSITIVE, support=Support.OURS),
+    Setting("socket.send.buffer.bytes", Type.INT, 100 * 1024,
+            "SO_SNDBUF of accepted sockets; -1 is the system's.", Range(-1)),
+    Setting("socket.receive.buffer.bytes", Type.INT, 100 * 1024,
+            "SO_RCVBUF of accepted sockets; -1 is the system's.", Range(-1)),
+    Setting("socket.listen.backlog.size", Type.INT, 50, "Connections the system queues before accept.", _POSITIVE),
+    Setting("connections.max.idle.ms", Type.LONG, 600_000,
+            "Close connections that are unused for this long.", Range(-1)),
+    Setting("max.connections.per.ip", Type.INT, MAX_INT, "Connections that one address may have.", _NOT_NEGATIVE),
+    Setting("max.connections.per.ip.overrides", Type.STRING, "", "Addresses with their own limit: address:count,..."),
+    # Kafka's names of before 4.0; bytes in a second for each client id, 0 for no quota.
+    Setting("quota.producer.default", Type.LONG, 0, "Bytes a client may produce in a second.", _NOT_NEGATIVE),
+    Setting("quota.consumer.default", Type.LONG, 0, "Bytes a client may fetch in a second.", _NOT_NEGATIVE),
+    Setting("quota.requests.per.second", Type.INT, 0,
+            "Requests a client may send in a second.", _NOT_NEGATIVE, support=Support.OURS),
+    Setting("listeners", Type.STRING, "PLAINTEXT://127.0.0.1:0", "Names, addresses and ports to listen on."),
+    Setting("advertised.listeners", Type.STRING, None, "Addresses that clients are told; without, those of listeners."),
+    Setting("controller.listener.names", Type.STRING, "",
+            "Listeners that are not opened: there is no controller beside."),
+    Setting("listener.security.protocol.map", Type.STRING, "PLAINTEXT:PLAINTEXT,SSL:SSL", "Listener name to protocol."),
+    Setting("ssl.keystore.location", Type.STRING, None, "PEM file of the broker's certificate chain and key."),
+    Setting("ssl.key.password", Type.PASSWORD, None, "Password of the key in ssl.keystore.location."),
+    Setting("ssl.truststore.location", Type.STRING, None, "PEM file of the authorities that sign clients."),
+    Setting("ssl.keystore.type", Type.STRING, "PEM", "Form of the key store.", OneOf(("PEM",))),
+    Setting("ssl.keystore.key", Type.PASSWORD, None, "The broker's private key itself, in PEM."),
+    Setting("ssl.keystore.certificate.chain", Type.PASSWORD, None, "The certificates of ssl.keystore.key, in PEM."),
+    Setting("ssl.truststore.type", Type.STRING, "PEM", "Form of the trust store.", OneOf(("PEM",))),
+    Setting("ssl.truststore.certificates", Type.PASSWORD, None,
+            "The authorities that sign clients themselves, in PEM."),
+    Setting("ssl.enabled.protocols", Type.LIST, ("TLSv1.2", "TLSv1.3"), "Versions of TLS."),
+    Setting("ssl.client.auth", Type.STRING, "none",
+            "Whether clients must show a certificate.", OneOf(("none", "requested", "required"))),
+    Setting("broker.rack", Type.STRING, None, "Rack of every broker, for metadata."),
+    Setting("log.dirs", Type.STRING, None,
+            "Where the logs are, unless data_dir says it; of several directories the first alone."),
+    Setting("log.dir", Type.STRING, None, "Where the logs are, unless data_dir or log.dirs says it."),
+    Setting("auto.create.topics.enable", Type.BOOLEAN, True, "Create topics that clients ask metadata for."),
+    Setting("delete.topic.enable", Type.BOOLEAN, True, "Let clients delete topics."),
+    Setting("num.partitions", Type.INT, 1, "Partitions of topics that do not say.", _POSITIVE),
+    Setting("default.replication.factor", Type.INT, 1, "Replicas of topics that do not say.", _POSITIVE),
+    Setting("fetch.max.bytes", Type.INT, 55 * 1024 * 1024, "Most bytes in one Fetch response.", Range(1024)),
+    Setting("log.retention.check.interval.ms", Type.LONG, 300_000, "How often old segments are looked for.", _POSITIVE),
+    Setting("log.cleaner.enable", Type.BOOLEAN, True, "Compact the topics whose cleanup.policy says so."),
+    Setting("log.cleaner.backoff.ms", Type.LONG, 15_000, "How often logs to compact are looked for.", _POSITIVE),
+    Setting("offsets.topic.num.partitions", Type.INT, 50, "Partitions of __consumer_offsets.", _POSITIVE),
+    Setting("offsets.topic.replication.factor", Type.SHORT, 1,
+            "More than there are brokers: no group coordinator.", _POSITIVE),
+    Setting("offsets.topic.segment.bytes", Type.INT, 100 * 1024 * 1024, "Segments of __consumer_offsets.", _POSITIVE),
+    Setting("transaction.state.log.num.partitions", Type.INT, 50, "Partitions of __transaction_state.", _POSITIVE),
+    Setting("transaction.state.log.replication.factor", Type.SHORT, 1,
+            "More than there are brokers: no transaction coordinator.", _POSITIVE),
+    Setting("transaction.state.log.segment.bytes", Type.INT, 100 * 1024 * 1024,
+            "Segments of __transaction_state.", _POSITIVE),
+    Setting("transaction.max.timeout.ms", Type.INT, 900_000, "Longest time a transaction may be open.", _POSITIVE),
     # A feature of the cluster in Kafka, not a setting: 2 is Transactions V2 (KIP-890), 0 is told to nobody.
-    ConfigRow("transaction.version", int, 2, "Level of the feature transaction.version", 0, 2),
-    # Ours: how long a transaction stays in PrepareCommit or PrepareAbort, where clients are told 51, after EndTxn.
-    ConfigRow("transaction.marker.delay.ms", int, 0, "Time until the markers of an ended transaction are written", 0),
-    ConfigRow("group.min.session.timeout.ms", int, 6000, "Shortest session a member may ask for", 1),
-    ConfigRow("group.max.session.timeout.ms", int, 1_800_000, "Longest session a member may ask for", 1),
+    Setting("transaction.version", Type.INT, 2,
+            "Level of the feature transaction.version.", Range(0, 2), support=Support.OURS),
+    # How long a transaction stays in PrepareCommit or PrepareAbort, where clients are told 51, after EndTxn.
+    Setting("transaction.marker.delay.ms", Type.INT, 0,
+            "Time until the markers of an ended transaction are written.", _NOT_NEGATIVE, support=Support.OURS),
+    Setting("group.min.session.timeout.ms", Type.INT, 6000, "Shortest session a member may ask for.", _POSITIVE),
+    Setting("group.max.session.timeout.ms", Type.INT, 1_800_000, "Longest session a member may ask for.", _POSITIVE),
     # Kafka's default is 3000; its own quickstart sets 0, so that tests do not wait.
-    ConfigRow("group.initial.rebalance.delay.ms", int, 0, "Wait for more members before a group's first rebalance", 0),
-    ConfigRow("group.max.size", int, MAX_INT, "Most members of a group", 1),
-    ConfigRow("offsets.retention.minutes", int, 10_080, "How long offsets are kept that no member of a group reads", 1,
-              MAX_INT),
-    ConfigRow("offsets.retention.check.interval.ms", int, 600_000, "How often such offsets are looked for", 1),
-    ConfigRow("transactional.id.expiration.ms", int, 604_800_000, "How long a transactional id is kept unused", 1,
-              MAX_INT),
-    ConfigRow("transaction.remove.expired.transaction.cleanup.interval.ms", int, 3_600_000,
-              "How often unused transactional ids are looked for", 1),
-    ConfigRow("producer.id.expiration.ms", int, 86_400_000, "How long what a producer id wrote last is remembered", 1,
-              MAX_INT),
-    ConfigRow("producer.id.expiration.check.interval.ms", int, 600_000, "How often such ids are looked for", 1),
-    ConfigRow("offset.metadata.max.bytes", int, 4096, "Longest metadata of a committed offset", 0),
-    # Ours: how long the first FindCoordinator is answered with COORDINATOR_NOT_AVAILABLE, as a real cluster does.
-    ConfigRow("internal.topic.creation.delay.ms", int, 0, "Time that an internal topic takes to be made", 0),
-    # Ours, not Kafka's: Kafka always looks at each record.
-    ConfigRow("strict.checks", bool, True, "Decompress and walk the records of every batch before it is stored"),
+    Setting("group.initial.rebalance.delay.ms", Type.INT, 0,
+            "Wait for more members before a group's first rebalance.", _NOT_NEGATIVE),
+    Setting("group.max.size", Type.INT, MAX_INT, "Most members of a group.", _POSITIVE),
+    Setting("offsets.retention.minutes", Type.INT, 10_080,
+            "How long offsets are kept that no member of a group reads.", _POSITIVE),
+    Setting("offsets.retention.check.interval.ms", Type.LONG, 600_000,
+            "How often such offsets are looked for.", _POSITIVE),
+    Setting("transactional.id.expiration.ms", Type.INT, 604_800_000,
+            "How long a transactional id is kept unused.", _POSITIVE),
+    Setting("transaction.remove.expired.transaction.cleanup.interval.ms", Type.INT, 3_600_000,
+            "How often unused transactional ids are looked for.", _POSITIVE),
+    Setting("producer.id.expiration.ms", Type.INT, 86_400_000,
+            "How long what a producer id wrote last is remembered.", _POSITIVE),
+    Setting("producer.id.expiration.check.interval.ms", Type.INT, 600_000,
+            "How often such ids are looked for.", _POSITIVE),
+    Setting("offset.metadata.max.bytes", Type.INT, 4096, "Longest metadata of a committed offset.", _NOT_NEGATIVE),
+    # How long the first FindCoordinator is answered with COORDINATOR_NOT_AVAILABLE, as a real cluster does.
+    Setting("internal.topic.creation.delay.ms", Type.INT, 0,
+            "Time that an internal topic takes to be made.", _NOT_NEGATIVE, support=Support.OURS),
+    # Kafka always looks at each record.
+    Setting("strict.checks", Type.BOOLEAN, True,
+            "Decompress and walk the records of every batch before it is stored.", support=Support.OURS),
 )
 
-_INERT = "Kept, with no effect:"
 
-# Settings of a topic; the broker-wide default has its own name, which is the second column, where there is one.
-_TOPIC_ROWS: tuple[tuple[ConfigRow, str | None], ...] = (
-    (ConfigRow("max.message.bytes", int, 1048588, "Largest batch", 0, MAX_INT), "message.max.bytes"),
-    (ConfigRow("message.timestamp.type", str, "CreateTime", "Whose clock stamps records", allowed=(
-        "CreateTime", "LogAppendTime")), "log.message.timestamp.type"),
-    (ConfigRow("message.timestamp.before.max.ms", int, MAX_LONG, "How old a record may be", 0),
-     "log.message.timestamp.before.max.ms"),
-    (ConfigRow("message.timestamp.after.max.ms", int, 3_600_000, "How far in the future a record may be", 0),
-     "log.message.timestamp.after.max.ms"),
-    (ConfigRow("segment.bytes", int, 1024 * 1024 * 1024, "Size of a segment", 14, MAX_INT), "log.segment.bytes"),
-    (ConfigRow("segment.ms", int, 604_800_000, "Age of a segment, by its records", 1), "log.roll.ms"),
-    (ConfigRow("index.interval.bytes", int, 4096, "Distance between index entries", 0), "log.index.interval.bytes"),
-    (ConfigRow("cleanup.policy", str, "delete", "Delete old segments, or keep the newest record of each key", allowed=(
-        "compact", "delete"), is_list=True), "log.cleanup.policy"),
-    (ConfigRow("retention.ms", int, 604_800_000, "Age of records that are deleted; -1 is never", -1),
-     "log.retention.ms"),
-    (ConfigRow("retention.bytes", int, -1, "Size of a partition above which segments are deleted; below 0 is never"),
-     "log.retention.bytes"),
-    (ConfigRow("min.cleanable.dirty.ratio", float, 0.5, "Part of a log that must be new before it is compacted", 0, 1),
-     "log.cleaner.min.cleanable.ratio"),
-    (ConfigRow("min.compaction.lag.ms", int, 0, "How long a record stays before it may be compacted", 0),
-     "log.cleaner.min.compaction.lag.ms"),
-    (ConfigRow("delete.retention.ms", int, 86_400_000, "How long compaction keeps records without a value", 0),
-     "log.cleaner.delete.retention.ms"),
-    (ConfigRow("compression.type", str, "producer", "Codec that batches are stored with; producer: as they came",
-               allowed=("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")), "compression.type"),
-    (ConfigRow("min.insync.replicas", int, 1, "There is one replica", 1), "min.insync.replicas"),
-    (ConfigRow("compression.gzip.level", int, -1, "Level of gzip where compression.type says it", 1, 9, also=-1),
-     "compression.gzip.level"),
-    (ConfigRow("compression.lz4.level", int, 9, "Level of lz4 where compression.type says it", 1, 17),
-     "compression.lz4.level"),
-    (ConfigRow("compression.zstd.level", int, 3, "Level of zstd where compression.type says it", -131072, 22),
-     "compression.zstd.level"),
+def _inert(key: str, type_: Type, default: object, why: str, allowed: Allowed | None = None) -> Setting:
+    return Setting(key, type_, default, f"Kept, with no effect: {why}", allowed, Support.INERT)
+
+
+_TOPIC_ROWS = (
+    Setting("max.message.bytes", Type.INT, 1048588, "Largest batch.", _NOT_NEGATIVE),
+    Setting("message.timestamp.type", Type.STRING, "CreateTime",
+            "Whose clock stamps records.", OneOf(("CreateTime", "LogAppendTime"))),
+    Setting("message.timestamp.before.max.ms", Type.LONG, MAX_LONG, "How old a record may be.", _NOT_NEGATIVE),
+    Setting("message.timestamp.after.max.ms", Type.LONG, 3_600_000,
+            "How far in the future a record may be.", _NOT_NEGATIVE),
+    Setting("segment.bytes", Type.INT, 1024 * 1024 * 1024, "Size of a segment.", Range(14)),
+    Setting("segment.ms", Type.LONG, 604_800_000, "Age of a segment, by its records.", _POSITIVE),
+    Setting("index.interval.bytes", Type.INT, 4096, "Distance between index entries.", _NOT_NEGATIVE),
+    Setting("cleanup.policy", Type.LIST, ("delete",),
+            "Delete old segments, or keep the newest record of each key.", EachOneOf(("compact", "delete"))),
+    Setting("retention.ms", Type.LONG, 604_800_000, "Age of records that are deleted; -1 is never.", Range(-1)),
+    Setting("retention.bytes", Type.LONG, -1,
+            "Size of a partition above which segments are deleted; below 0 is never."),
+    Setting("min.cleanable.dirty.ratio", Type.DOUBLE, 0.5,
+            "Part of a log that must be new before it is compacted.", Range(0, 1)),
+    Setting("min.compaction.lag.ms", Type.LONG, 0,
+            "How long a record stays before it may be compacted.", _NOT_NEGATIVE),
+    Setting("delete.retention.ms", Type.LONG, 86_400_000,
+            "How long compaction keeps records without a value.", _NOT_NEGATIVE),
+    Setting("compression.type", Type.STRING, "producer", "Codec that batches are stored with; producer: as they came.",
+            OneOf(("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"))),
+    Setting("min.insync.replicas", Type.INT, 1, "There is one replica.", _POSITIVE),
+    Setting("compression.gzip.level", Type.INT, -1,
+            "Level of gzip where compression.type says it.", Range(1, 9, also=(-1,))),
+    Setting("compression.lz4.level", Type.INT, 9, "Level of lz4 where compression.type says it.", Range(1, 17)),
+    Setting("compression.zstd.level", Type.INT, 3, "Level of zstd where compression.type says it.", Range(-131072, 22)),
     # From here on kept and shown, and nothing else: topics are brought with all that they have elsewhere.
-    (ConfigRow("max.compaction.lag.ms", int, MAX_LONG, f"{_INERT} log.cleaner.backoff.ms is how often it is looked", 1),
-     "log.cleaner.max.compaction.lag.ms"),
-    (ConfigRow("file.delete.delay.ms", int, 60_000, f"{_INERT} files are deleted at once", 0),
-     "log.segment.delete.delay.ms"),
-    (ConfigRow("flush.messages", int, MAX_LONG, f"{_INERT} the system writes when it likes", 1),
-     "log.flush.interval.messages"),
-    (ConfigRow("flush.ms", int, MAX_LONG, f"{_INERT} the system writes when it likes", 0), "log.flush.interval.ms"),
-    (ConfigRow("preallocate", bool, False, f"{_INERT} files grow"), "log.preallocate"),
-    (ConfigRow("segment.index.bytes", int, 10 * 1024 * 1024, f"{_INERT} an index has the size that it needs", 4),
-     "log.index.size.max.bytes"),
-    (ConfigRow("segment.jitter.ms", int, 0, f"{_INERT} segments are as old as segment.ms says", 0),
-     "log.roll.jitter.ms"),
-    (ConfigRow("unclean.leader.election.enable", bool, False, f"{_INERT} there is one replica"),
-     "unclean.leader.election.enable"),
-    (ConfigRow("leader.replication.throttled.replicas", str, "", f"{_INERT} there is one replica", is_list=True,
-               pattern=r"\*|\d+:\d+"), None),
-    (ConfigRow("follower.replication.throttled.replicas", str, "", f"{_INERT} there is one replica", is_list=True,
-               pattern=r"\*|\d+:\d+"), None),
-    (ConfigRow("remote.storage.enable", bool, False,
-               f"{_INERT} there is no tiered storage, so that it cannot be true"), None),
-    (ConfigRow("local.retention.ms", int, -2, f"{_INERT} there is no tiered storage", -2), "log.local.retention.ms"),
-    (ConfigRow("local.retention.bytes", int, -2, f"{_INERT} there is no tiered storage", -2),
-     "log.local.retention.bytes"),
-    (ConfigRow("remote.log.copy.disable", bool, False, f"{_INERT} there is no tiered storage"), None),
-    (ConfigRow("remote.log.delete.on.disable", bool, False, f"{_INERT} there is no tiered storage"), None),
+    _inert("max.compaction.lag.ms", Type.LONG, MAX_LONG,
+           "log.cleaner.backoff.ms is how often it is looked.", _POSITIVE),
+    _inert("file.delete.delay.ms", Type.LONG, 60_000, "files are deleted at once.", _NOT_NEGATIVE),
+    _inert("flush.messages", Type.LONG, MAX_LONG, "the system writes when it likes.", _POSITIVE),
+    _inert("flush.ms", Type.LONG, MAX_LONG, "the system writes when it likes.", _NOT_NEGATIVE),
+    _inert("preallocate", Type.BOOLEAN, False, "files grow."),
+    _inert("segment.index.bytes", Type.INT, 10 * 1024 * 1024, "an index has the size that it needs.", Range(4)),
+    _inert("segment.jitter.ms", Type.LONG, 0, "segments are as old as segment.ms says.", _NOT_NEGATIVE),
+    _inert("unclean.leader.election.enable", Type.BOOLEAN, False, "there is one replica."),
+    _inert("leader.replication.throttled.replicas", Type.LIST, (), "there is one replica.", _REPLICAS),
+    _inert("follower.replication.throttled.replicas", Type.LIST, (), "there is one replica.", _REPLICAS),
+    _inert("remote.storage.enable", Type.BOOLEAN, False, "there is no tiered storage, so that it cannot be true."),
+    _inert("local.retention.ms", Type.LONG, -2, "there is no tiered storage.", Range(-2)),
+    _inert("local.retention.bytes", Type.LONG, -2, "there is no tiered storage.", Range(-2)),
+    _inert("remote.log.copy.disable", Type.BOOLEAN, False, "there is no tiered storage."),
+    _inert("remote.log.delete.on.disable", Type.BOOLEAN, False, "there is no tiered storage."),
 )
+BROKER_NAME_OF: Mapping[str, str] = {
+    "max.message.bytes": "message.max.bytes",
+    "message.timestamp.type": "log.message.timestamp.type",
+    "message.timestamp.before.max.ms": "log.message.timestamp.before.max.ms",
+    "message.timestamp.after.max.ms": "log.message.timestamp.after.max.ms",
+    "segment.bytes": "log.segment.bytes",
+    "segment.ms": "log.roll.ms",
+    "index.interval.bytes": "log.index.interval.bytes",
+    "cleanup.policy": "log.cleanup.policy",
+    "retention.ms": "log.retention.ms",
+    "retention.bytes": "log.retention.bytes",
+    "min.cleanable.dirty.ratio": "log.cleaner.min.cleanable.ratio",
+    "min.compaction.lag.ms": "log.cleaner.min.compaction.lag.ms",
+    "delete.retention.ms": "log.cleaner.delete.retention.ms",
+    "compression.type": "compression.type",
+    "min.insync.replicas": "min.insync.replicas",
+    "compression.gzip.level": "compression.gzip.level",
+    "compression.lz4.level": "compression.lz4.level",
+    "compression.zstd.level": "compression.zstd.level",
+    "max.compaction.lag.ms": "log.cleaner.max.compaction.lag.ms",
+    "file.delete.delay.ms": "log.segment.delete.delay.ms",
+    "flush.messages": "log.flush.interval.messages",
+    "flush.ms": "log.flush.interval.ms",
+    "preallocate": "log.preallocate",
+    "segment.index.bytes": "log.index.size.max.bytes",
+    "segment.jitter.ms": "log.roll.jitter.ms",
+    "unclean.leader.election.enable": "unclean.leader.election.enable",
+    "local.retention.ms": "log.local.retention.ms",
+    "local.retention.bytes": "log.local.retention.bytes",
+}
+"""Settings of topics whose default is a setting of the broker, and what that is called."""
 
-BROKER_CONFIG: dict[str, ConfigRow] = {row.name: row for row in _BROKER_ROWS}
-BROKER_CONFIG.update({name: row._replace(name=name) for row, name in _TOPIC_ROWS if name is not None})
-TOPIC_CONFIG: dict[str, ConfigRow] = {row.name: row for row, _ in _TOPIC_ROWS}
-BROKER_NAME_OF = {row.name: name for row, name in _TOPIC_ROWS if name is not None}
+_SYNONYMS = {
+    "queued.max.requests": (Synonym("queue.max.requests"),),
+    "log.retention.ms": (Synonym("log.retention.minutes", 60_000), Synonym("log.retention.hours", 3_600_000)),
+    "log.roll.ms": (Synonym("log.roll.hours", 3_600_000),),
+    "log.roll.jitter.ms": (Synonym("log.roll.jitter.hours", 3_600_000),),
+}
+TOPIC_CONFIG = SettingTable(_TOPIC_ROWS, OtherKeys(meant={name: key for key, name in BROKER_NAME_OF.items()}),
+                            unknown="Unknown topic config name: {key}")
+BROKER_CONFIG = SettingTable(
+    (replace(row, synonyms=_SYNONYMS.get(row.key, ())) for row in (
+        *_BROKER_ROWS, *(replace(TOPIC_CONFIG[key], key=name) for key, name in BROKER_NAME_OF.items()))),
+    OtherKeys(INERT_NAMES, INERT_PREFIXES, meant=BROKER_NAME_OF), unknown="the embedded broker has no such setting")
 # What can be altered while the broker runs: the defaults of topics.
 DYNAMIC_CONFIG = frozenset(BROKER_NAME_OF.values())
 # Settings that are a list with commas: they can be appended to and subtracted from.
-LIST_CONFIG = frozenset(row.name for row in (*BROKER_CONFIG.values(), *TOPIC_CONFIG.values()) if row.is_list)
-# Older and seed names of a setting.
+LIST_CONFIG = frozenset(
+    key for table in (BROKER_CONFIG, TOPIC_CONFIG) for key, row in table.items() if row.type is Type.LIST)
 _OF_LISTENER = re.compile(r"listener\.name\.[a-z0-9_-]+\.(?P<setting>ssl\..+)", re.IGNORECASE)
-_ALIASES = {"queue.max.requests": "queued.max.requests"}
-# Coarser units of a time, the finest first: it counts where finer ones are not given.
-_UNITS = (
-    ("log.retention.minutes", "log.retention.ms", 60_000),
-    ("log.retention.hours", "log.retention.ms", 3_600_000),
-    ("log.roll.hours", "log.roll.ms", 3_600_000),
-    ("log.roll.jitter.hours", "log.roll.jitter.ms", 3_600_000),
-)
 
 
 class BrokerConfig:
-    """All settings of a broker, checked; attributes replace the dots by underscores.
+    """All settings of a broker, checked.
 
     Attributes:
         given: What was set at the start.
@@ -213,24 +253,18 @@ class BrokerConfig:
     """
 
     def __init__(self, settings: Mapping[str, object] | None = None) -> None:
-        self._values: dict[str, Value] = {row.name: row.default for row in BROKER_CONFIG.values()}
-        self._of_listeners: dict[str, Value] = {}
-        given = _in_milliseconds(settings or {})
-        self.inert = frozenset(name for name in given if name not in BROKER_CONFIG and is_inert(name))
-        for given_name, value in given.items():
-            if given_name in self.inert:
-                continue
-            name = _ALIASES.get(given_name, given_name)
-            of_listener = _OF_LISTENER.match(given_name)
-            if of_listener is not None and of_listener["setting"] in BROKER_CONFIG:
-                self._of_listeners[given_name.lower()] = parse_value(BROKER_CONFIG[of_listener["setting"]], value)
-                continue
-            row = BROKER_CONFIG.get(name)
+        of_all: dict[str, object] = {}
+        self._of_listeners: dict[str, object] = {}
+        for key, value in (settings or {}).items():
+            of_listener = _OF_LISTENER.match(str(key))
+            row = None if of_listener is None else BROKER_CONFIG.get(of_listener["setting"])
             if row is None:
-                raise ConfigError(given_name, value, f"the embedded broker has no such setting{_nearest(name)}")
-            self._values[name] = parse_value(row, value)
-        self._static = dict(self._values)
-        self.given = frozenset(_ALIASES.get(name, name) for name in given) - self.inert
+                of_all[key] = value
+            else:
+                self._of_listeners[key.lower()] = parse_value(replace(row, key=key), value)
+        self._static, explicit, self.inert = BROKER_CONFIG.read(of_all)
+        self._values = self._static
+        self.given = explicit.union(self._of_listeners)
 
     def alter(self, dynamic: Mapping[str, str]) -> None:
         """Replace what was altered at runtime by these settings, which stand above those from the start.
@@ -247,11 +281,13 @@ class BrokerConfig:
 
     def value(self, name: str) -> Value:
         """Return a setting as it is now."""
-        return self._values[name]
+        value: Value = self._values[name]
+        return value
 
     def static_value(self, name: str) -> Value:
         """Return a setting as it was at the start."""
-        return self._static[name]
+        value: Value = self._static[name]
+        return value
 
     def number(self, name: str) -> int:
         """Return a whole number."""
@@ -264,13 +300,12 @@ class BrokerConfig:
         return bool(self._values[name])
 
     def text(self, name: str) -> str:
-        """Return a text."""
-        return str(self._values[name])
+        """Return a text; a list with commas."""
+        return str(value_text(self._values[name]))
 
     def optional_text(self, name: str) -> str | None:
         """Return a text, or None when it is not set."""
-        value = self._values[name]
-        return None if value is None else str(value)
+        return value_text(self._values[name])
 
     @property
     def advertised_listeners(self) -> str | None:
@@ -287,87 +322,11 @@ class BrokerConfig:
     def listener_text(self, listener_name: str, name: str) -> str | None:
         """Return a text that one listener may have for itself: `listener.name.{listener}.{setting}` comes first."""
         own_name = f"listener.name.{listener_name.lower()}.{name}"
-        if own_name not in self._of_listeners:
-            return self.optional_text(name)
-        value = self._of_listeners[own_name]
-        return None if value is None else str(value)
+        return value_text(self._of_listeners[own_name]) if own_name in self._of_listeners else self.optional_text(name)
 
     def topic_default(self, topic_setting: str) -> Value:
         """Return what a topic that does not set `topic_setting` has."""
         broker_name = BROKER_NAME_OF.get(topic_setting)
-        return TOPIC_CONFIG[topic_setting].default if broker_name is None else self._values[broker_name]
-
-
-def parse_value(row: ConfigRow, value: object) -> Value:
-    """Return a value in the row's type.
-
-    Raises:
-        ConfigError: The value is not of the type, or out of bounds, or not among those allowed.
-    """
-    if row.kind is bool:
-        if isinstance(value, bool):
-            return value
-        text = str(value).strip().lower()
-        if text not in ("true", "false"):
-            raise ConfigError(row.name, value, "must be true or false")
-        return text == "true"
-    if row.kind is int:
-        if isinstance(value, bool):
-            raise ConfigError(row.name, value, "must be a whole number")
-        try:
-            number = int(str(value).strip())
-        except ValueError:
-            raise ConfigError(row.name, value, "must be a whole number") from None
-        if number != row.also and ((row.low is not None and number < row.low)
-                                   or (row.high is not None and number > row.high)):
-            bounds = f"at least {row.low}" if row.high is None else f"from {row.low} to {row.high}"
-            raise ConfigError(row.name, value, f"must be {bounds}")
-        return number
-    if row.kind is float:
-        try:
-            fraction = float(str(value).strip())
-        except ValueError:
-            raise ConfigError(row.name, value, "must be a number") from None
-        if not (row.low is None or row.high is None or row.low <= fraction <= row.high):
-            raise ConfigError(row.name, value, f"must be from {row.low} to {row.high}")
-        return fraction
-    if value is None:
-        return None
-    text = str(value)
-    if row.is_list:
-        return _parse_list(row, text)
-    if row.allowed and text not in row.allowed:
-        raise ConfigError(row.name, value, f"must be one of {', '.join(row.allowed)}")
-    return text
-
-
-def _parse_list(row: ConfigRow, text: str) -> str:
-    parts = [part for part in map(str.strip, text.split(",")) if part]
-    for part in parts:
-        if row.allowed and part not in row.allowed:
-            raise ConfigError(row.name, text, f"must be a list of {', '.join(row.allowed)}")
-        if row.pattern is not None and re.fullmatch(row.pattern, part) is None:
-            raise ConfigError(row.name, text, "must be the literal '*' or a list of replicas: "
-                                              "[partitionId]:[brokerId],[partitionId]:[brokerId],...")
-    return ",".join(parts)
-
-
-def _in_milliseconds(settings: Mapping[str, object]) -> dict[str, object]:
-    """Return the settings with times under their names in milliseconds."""
-    found = dict(settings)
-    for coarse, name, factor in _UNITS:
-        if coarse in found:
-            value = parse_value(ConfigRow(coarse, int, None, ""), found.pop(coarse))
-            if name not in found:
-                found[name] = value * factor if isinstance(value, int) and value >= 0 else value
-    return found
-
-
-def value_text(value: Value) -> str:
-    """Return a value as Kafka writes it: true and false in small letters."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _nearest(name: str) -> str:
-    near = difflib.get_close_matches(name, BROKER_CONFIG, n=1)
-    return f"; did you mean {near[0]}?" if near else ""
+        value: Value = (TOPIC_CONFIG[topic_setting].default if broker_name is None  # type: ignore[assignment]
+                        else self._values[broker_name])
+        return value

@@ -15,27 +15,12 @@ from pyproducer.broker.cluster.config import (
     BROKER_CONFIG,
     BROKER_NAME_OF,
     DYNAMIC_CONFIG,
-    LIST_CONFIG,
     TOPIC_CONFIG,
     BrokerConfig,
-    ConfigRow,
-    Value,
-    value_text,
 )
 from pyproducer.broker.cluster.topic_config import TopicConfig
-
-# Kafka's longs among our whole numbers; the others are ints.
-_LONG_CONFIG = frozenset((
-    "segment.ms", "retention.ms", "retention.bytes", "message.timestamp.before.max.ms",
-    "message.timestamp.after.max.ms", "min.compaction.lag.ms", "delete.retention.ms", "log.retention.ms",
-    "log.retention.bytes", "log.roll.ms", "log.message.timestamp.before.max.ms",
-    "log.message.timestamp.after.max.ms", "log.cleaner.min.compaction.lag.ms", "log.cleaner.delete.retention.ms",
-    "max.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms", "file.delete.delay.ms", "log.segment.delete.delay.ms",
-    "flush.messages", "log.flush.interval.messages", "flush.ms", "log.flush.interval.ms", "segment.jitter.ms",
-    "log.roll.jitter.ms", "local.retention.ms", "log.local.retention.ms", "local.retention.bytes",
-    "log.local.retention.bytes",
-    "log.cleaner.backoff.ms", "log.retention.check.interval.ms", "connections.max.idle.ms",
-    "quota.producer.default", "quota.consumer.default"))
+from pyproducer.common.settings.definition import Setting
+from pyproducer.common.settings.parse import value_text
 
 
 class ConfigSource(IntEnum):
@@ -54,9 +39,11 @@ class ConfigType(IntEnum):
     BOOLEAN = 1
     STRING = 2
     INT = 3
+    SHORT = 4
     LONG = 5
     DOUBLE = 6
     LIST = 7
+    CLASS = 8
     PASSWORD = 9
 
 
@@ -93,7 +80,7 @@ def topic_entries(topic: TopicConfig, broker: BrokerConfig,
     entries = []
     for name, row in TOPIC_CONFIG.items():
         synonyms = (_broker_synonyms(BROKER_NAME_OF[name], broker, dynamic) if name in BROKER_NAME_OF
-                    else [Synonym(name, _text(row.default), ConfigSource.DEFAULT)])
+                    else [Synonym(name, value_text(row.default), ConfigSource.DEFAULT)])
         own = topic.overrides.get(name)
         if own is not None:
             synonyms = [Synonym(name, own, ConfigSource.DYNAMIC_TOPIC), *synonyms]
@@ -119,32 +106,14 @@ def _broker_synonyms(name: str, broker: BrokerConfig, dynamic: Mapping[str, Mapp
     if name in dynamic.get("", {}):
         synonyms.append(Synonym(name, dynamic[""][name], ConfigSource.DYNAMIC_DEFAULT_BROKER))
     if name in broker.given:
-        synonyms.append(Synonym(name, _text(broker.static_value(name)), ConfigSource.STATIC_BROKER))
-    synonyms.append(Synonym(name, _text(BROKER_CONFIG[name].default), ConfigSource.DEFAULT))
+        synonyms.append(Synonym(name, value_text(broker.static_value(name)), ConfigSource.STATIC_BROKER))
+    synonyms.append(Synonym(name, value_text(BROKER_CONFIG[name].default), ConfigSource.DEFAULT))
     return synonyms
 
 
-def _entry(row: ConfigRow, synonyms: list[Synonym], *, is_read_only: bool) -> ConfigEntry:
-    config_type = _type_of(row)
-    is_sensitive = config_type is ConfigType.PASSWORD
-    if is_sensitive:  # never told, whatever it is
+def _entry(row: Setting, synonyms: list[Synonym], *, is_read_only: bool) -> ConfigEntry:
+    if row.is_secret:  # never told, whatever it is
         synonyms = [synonym._replace(value=None) for synonym in synonyms]
     used = synonyms[0]
-    return ConfigEntry(row.name, used.value, used.source, config_type, is_read_only, is_sensitive, row.doc,
-                       tuple(synonyms))
-
-
-def _type_of(row: ConfigRow) -> ConfigType:
-    if row.kind is bool:
-        return ConfigType.BOOLEAN
-    if row.kind is float:
-        return ConfigType.DOUBLE
-    if row.kind is int:
-        return ConfigType.LONG if row.name in _LONG_CONFIG else ConfigType.INT
-    if row.name.endswith("password") or row.name == "ssl.keystore.key":
-        return ConfigType.PASSWORD
-    return ConfigType.LIST if row.name in LIST_CONFIG else ConfigType.STRING
-
-
-def _text(value: Value) -> str | None:
-    return None if value is None else value_text(value)
+    return ConfigEntry(row.key, used.value, used.source, ConfigType[row.type.name], is_read_only, row.is_secret,
+                       row.doc, tuple(synonyms))

@@ -7,9 +7,7 @@ Source:  Java ProducerConfig (4.1).
 
 from __future__ import annotations
 
-from pyproducer.producer.config.definition import Setting, Support, Type
 from pyproducer.producer.config.producer_config import ProducerConfig
-from pyproducer.producer.config.properties import read_properties
 from pyproducer.producer.config.table import CONFIG_TABLE
 
-__all__ = ["CONFIG_TABLE", "ProducerConfig", "Setting", "Support", "Type", "read_properties"]
+__all__ = ["CONFIG_TABLE", "ProducerConfig"]

@@ -14,14 +14,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NoReturn
 
 from pyproducer.common.errors import ConfigError
+from pyproducer.common.settings.properties import read_properties
 from pyproducer.producer.config.addresses import parse_bootstrap_servers
 from pyproducer.producer.config.cross_checks import cross_check
-from pyproducer.producer.config.definition import Support
 from pyproducer.producer.config.key_stores import check_security_files
-from pyproducer.producer.config.parse import parse_value
-from pyproducer.producer.config.properties import read_properties
-from pyproducer.producer.config.table import CONFIG_TABLE, KEY_OF_ATTRIBUTE
-from pyproducer.producer.config.unknown_keys import is_ignored, unknown_key_error
+from pyproducer.producer.config.table import CONFIG_TABLE
 
 log = logging.getLogger(__name__)
 
@@ -44,22 +41,7 @@ class ProducerConfig(Mapping[str, Any]):
 
     def __init__(self, props: Mapping[str, object]) -> None:
         originals = dict(props)
-        values: dict[str, Any] = {key: setting.default for key, setting in CONFIG_TABLE.items()}
-        without_effect: list[str] = []
-        explicit: set[str] = set()
-        for key, value in originals.items():
-            setting = CONFIG_TABLE.get(key)
-            if setting is None:
-                if not is_ignored(key):
-                    raise unknown_key_error(key, value)
-                without_effect.append(key)
-                continue
-            values[key] = parse_value(setting, value)
-            if values[key] is None and setting.default is None:
-                continue
-            explicit.add(key)
-            if setting.support in (Support.JVM_ONLY, Support.VALIDATOR_ONLY):
-                without_effect.append(key)
+        values, explicit, without_effect = CONFIG_TABLE.read(originals)
         if "bootstrap.servers" not in originals:
             raise ConfigError("bootstrap.servers", None, "it is required: name at least one broker, as 'host:port'")
         values["bootstrap.servers"] = parse_bootstrap_servers(values["bootstrap.servers"])
@@ -67,7 +49,7 @@ class ProducerConfig(Mapping[str, Any]):
         check_security_files(values, explicit)
         if without_effect:
             log.warning("These settings have no effect on a producer in Python: %s", ", ".join(sorted(without_effect)))
-        self.__dict__.update(originals=originals, _values=values, _explicit=frozenset(explicit))
+        self.__dict__.update(originals=originals, _values=values, _explicit=explicit)
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str], /, **overrides: object) -> ProducerConfig:
@@ -110,7 +92,7 @@ class ProducerConfig(Mapping[str, Any]):
         return len(self._values)
 
     def __getattr__(self, name: str) -> Any:
-        key = KEY_OF_ATTRIBUTE.get(name)
+        key = CONFIG_TABLE.key_of_attribute.get(name)
         if key is None:
             raise AttributeError(f"ProducerConfig has no setting {name!r}")
         return self.__dict__["_values"][key]

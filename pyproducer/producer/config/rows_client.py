@@ -7,7 +7,7 @@ Source:  Java ProducerConfig, CommonClientConfigs (4.1).
 
 from __future__ import annotations
 
-from pyproducer.producer.config.definition import OneOf, Range, Setting, Support, Type
+from pyproducer.common.settings.definition import OneOf, Range, Setting, Support, Type
 
 _NOT_NEGATIVE = Range(0)
 _BUFFER = Range(-1)
@@ -48,7 +48,7 @@ CLIENT: tuple[Setting, ...] = (
     # Metrics and telemetry.
     Setting("enable.metrics.push", Type.BOOLEAN, True, "Let the broker ask this client for telemetry (KIP-714)."),
     Setting("metric.reporters", Type.LIST, ("org.apache.kafka.common.metrics.JmxReporter",),
-            "Told of each metric; JMX exists only in a JVM.", support=Support.TRANSLATED),
+            "Told of each metric; JMX exists only in a JVM.", support=Support.TRANSLATED, holds_objects=True),
     Setting("metrics.num.samples", Type.INT, 2, "Windows kept for each metric.", Range(1)),
     Setting("metrics.recording.level", Type.STRING, "INFO", "How much is measured.",
             OneOf(("INFO", "DEBUG", "TRACE"))),

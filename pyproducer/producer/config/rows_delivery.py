@@ -7,7 +7,7 @@ Source:  Java ProducerConfig (4.1).
 
 from __future__ import annotations
 
-from pyproducer.producer.config.definition import NonEmpty, OneOf, Range, Setting, Support, Type
+from pyproducer.common.settings.definition import NonEmpty, OneOf, Range, Setting, Support, Type
 
 MAX_INT = 2**31 - 1
 _NOT_NEGATIVE = Range(0)
@@ -57,7 +57,8 @@ DELIVERY: tuple[Setting, ...] = (
     Setting("value.serializer", Type.CLASS, None,
             "Turns values into bytes; see key.serializer.", support=Support.TRANSLATED),
     Setting("interceptor.classes", Type.LIST, (),
-            "Interceptors in order: instances, classes, or names as 'module:Class'.", support=Support.TRANSLATED),
+            "Interceptors in order: instances, classes, or names as 'module:Class'.", support=Support.TRANSLATED,
+            holds_objects=True),
     Setting("partitioner.class", Type.CLASS, None,
             "Chooses the partition of a record that names none: a short name, a Java class name, a Partitioner, or a "
             "callable. Unset is DefaultPartitioner: murmur2 of the key, or round-robin.", support=Support.TRANSLATED),

@@ -7,7 +7,7 @@ Source:  Java SaslConfigs (4.1).
 
 from __future__ import annotations
 
-from pyproducer.producer.config.definition import OneOf, Range, Setting, Support, Type
+from pyproducer.common.settings.definition import OneOf, Range, Setting, Support, Type
 
 _JAVA_OAUTH = "org.apache.kafka.common.security.oauthbearer."
 

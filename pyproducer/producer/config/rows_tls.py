@@ -7,7 +7,7 @@ Source:  Java CommonClientConfigs, SslConfigs, SecurityConfig (4.1).
 
 from __future__ import annotations
 
-from pyproducer.producer.config.definition import OneOf, Setting, Support, Type
+from pyproducer.common.settings.definition import OneOf, Setting, Support, Type
 
 TLS: tuple[Setting, ...] = (
     Setting("security.protocol", Type.STRING, "PLAINTEXT", "How to talk to brokers.",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 
 import pytest
 
@@ -335,3 +336,54 @@ def test_release_when_a_caller_was_interrupted_while_he_was_charged_then_his_bat
         pool.charge(Held(30), Interrupted())
     pool.deallocate(10)
     assert pool.available_bytes == 70
+
+
+class Handler(list[Held]):
+    """A list in whose changes a signal's handler comes, once."""
+
+    def __init__(self, act: Callable[[], object]) -> None:
+        super().__init__()
+        self._acts = [act]
+
+    def append(self, held: Held, /) -> None:
+        super().append(held)
+        self._come()
+
+    def remove(self, held: Held, /) -> None:
+        super().remove(held)
+        self._come()
+
+    def _come(self) -> None:
+        if self._acts:
+            self._acts.pop()()
+
+
+@pytest.mark.parametrize("does", ["looks", "charges", "charges and gives back"])
+@pytest.mark.parametrize("step", ["charge", "release", "hand over"])
+def test_memory_when_a_signals_handler_comes_in_the_middle_of_a_step_then_none_is_lost_and_none_is_too_much(
+        step: str, does: str) -> None:
+    pool = Pool(100, ManualClock())
+    first = Held(30)
+    assert pool.charge(first, pool.held)
+
+    def handle() -> None:
+        assert pool.available_bytes <= 100
+        if does != "looks":
+            pool.allocate(7, 0)
+        if does == "charges and gives back":
+            pool.deallocate(7)
+
+    other = Handler(handle)
+    pool.lists.append(other)
+    left = 7 if does == "charges" else 0
+    if step == "charge":
+        assert pool.charge(Held(20), other)
+        assert pool.available_bytes == 100 - 30 - 20 - left
+    elif step == "release":
+        list.append(other, held := Held(20))
+        pool._is_dirty = True
+        pool.release(held, other)
+        assert pool.available_bytes == 100 - 30 - left
+    else:
+        pool.hand_over([first], Held(30), other)
+        assert pool.available_bytes == 100 - 30 - left

@@ -9,8 +9,8 @@ import pytest
 
 from pyproducer.accumulator.batch_future import BatchFuture
 from pyproducer.accumulator.batch_state import BatchState, move
-from pyproducer.accumulator.buffer_pool import BufferPool
-from pyproducer.accumulator.partition import BATCH_BYTES, FUTURE_BYTES, Partition
+from pyproducer.accumulator.buffer_pool import BufferPool, Place
+from pyproducer.accumulator.partition import BATCH_BYTES, FUTURE_BYTES
 from pyproducer.accumulator.producer_batch import BatchRows
 from pyproducer.accumulator.record_accumulator import RecordAccumulator
 from pyproducer.common.backoff import ExponentialBackoff
@@ -237,19 +237,22 @@ def append_one(setup, kind):
 
 
 class Meanwhile:
-    """What another caller does between two steps of this one: after it found no room, before it opens a batch."""
+    """The first caller who opens a batch gets no memory for it; while he waits, `meanwhile` happens."""
 
-    def __init__(self, monkeypatch):
-        self.meanwhile = None
-        real = Partition.bookkeeping_bytes
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.meanwhile = lambda: None
+        charge = BufferPool.charge
+        refusals = [False]
 
-        def bookkeeping_bytes(partition, first_future_count):
-            meanwhile, self.meanwhile = self.meanwhile, None
-            if meanwhile is not None:
-                meanwhile()
-            return real(partition, first_future_count)
+        def refuse_once(pool, batch, batches, place=None):
+            return refusals.pop() if refusals else charge(pool, batch, batches, place)
 
-        monkeypatch.setattr(Partition, "bookkeeping_bytes", bookkeeping_bytes)
+        def wait(place):
+            place.leave()  # or he is the first in line
+            self.meanwhile()
+
+        monkeypatch.setattr(BufferPool, "charge", refuse_once)
+        monkeypatch.setattr(Place, "wait", wait)
 
 
 @pytest.fixture

@@ -165,6 +165,9 @@ class MockSelector:
         for connection_id in sorted(self.open):
             self.close(connection_id)
 
+    def abandon(self) -> None:
+        self.is_closed = True
+
     def is_channel_ready(self, connection_id: str) -> bool:
         return connection_id in self.open and connection_id not in self._connecting and self.handshake_done
 

@@ -117,7 +117,7 @@ def test_setup_timeout_when_tcp_is_there_but_the_handshake_is_not_then_it_still_
     assert connections.nodes_with_setup_timeout(10_001) == [state]
     connections.versions_requested(state)
     assert connections.nodes_with_setup_timeout(10_001) == []
-    assert not connections.has_preparing_nodes()
+    assert not connections.preparing
     assert connections.is_anyone_preparing(10_001)
 
 
@@ -230,7 +230,7 @@ def test_preparing_when_the_connection_ends_before_it_is_ready_then_nobody_prepa
     assert connections.is_anyone_preparing(5)
     connections.disconnected(1, 5, DisconnectedError("no"))
     assert not connections.is_anyone_preparing(5)
-    assert not connections.has_preparing_nodes()
+    assert not connections.preparing
     assert connections.ms_to_next_setup_deadline(5) == NEVER_MS
 
 

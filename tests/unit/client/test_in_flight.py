@@ -56,10 +56,10 @@ def test_complete_unanswerable_when_another_request_is_behind_it():
     silent, answered = in_flight(expect_response=False), in_flight()
     requests.add(silent)
     requests.add(answered)
-    assert requests.has_unanswerable()
+    assert requests.unanswerable_count
     assert requests.complete_unanswerable(1, answered.send) is None
     assert requests.complete_unanswerable(1, silent.send) is silent
-    assert not requests.has_unanswerable()
+    assert not requests.unanswerable_count
     assert requests.complete_next(1) is answered
 
 
@@ -69,14 +69,14 @@ def test_clear_all_when_requests_are_in_flight_then_oldest_first_and_counts_fall
                                    in_flight(2))
     for request in (first, second, third, other):
         requests.add(request)
-    assert requests.has_unanswerable()
+    assert requests.unanswerable_count
     assert requests.clear_all(1) == [first, second, third]
     assert requests.clear_all(1) == []
     assert requests.count(1) == 0
     assert requests.count() == 1
-    assert not requests.has_unanswerable()
+    assert not requests.unanswerable_count
     requests.add(in_flight(2, expect_response=False))
-    assert requests.has_unanswerable()
+    assert requests.unanswerable_count
 
 
 def test_timed_out_nodes_when_the_answer_is_one_ms_late():

@@ -140,7 +140,7 @@ def make_reader(*, one_at_a_time: bool = False, max_size_bytes: int | None = 200
 
 def read_all(reader: FrameReader, transport: ScriptedTransport) -> list[bytes]:
     found: list[bytes] = []
-    while transport.pieces or reader.has_held:
+    while transport.pieces or bool(reader.held):
         found += [bytes(receive.payload) for receive in reader.read(transport)]
     return found
 
@@ -182,12 +182,12 @@ def test_read_when_one_at_a_time_then_the_rest_is_held_back_and_the_socket_left_
     for expected in (b"a", b"b"):
         [receive] = reader.read(transport)
         assert receive.payload == expected
-        assert reader.has_held
+        assert bool(reader.held)
         assert len(transport.read_sizes) == 1
     assert reader.read(transport) == []
     transport.pieces.append(b"c")
     assert [receive.payload for receive in reader.read(transport)] == [b"c"]
-    assert not reader.has_held
+    assert not bool(reader.held)
 
 
 def test_read_when_a_frame_is_large_then_its_rest_is_read_in_place_and_not_beyond() -> None:

@@ -17,6 +17,7 @@ from pyproducer.common.errors import (
 from pyproducer.network.channel import ChannelPhase, KafkaChannel
 from pyproducer.network.channel_builder import PlaintextChannelBuilder
 from pyproducer.network.interest import READ, WRITE
+from pyproducer.network.receive import FrameReader
 from pyproducer.network.selector import Selector
 from pyproducer.network.send import NetworkSend
 from tests.support.clock import ManualClock
@@ -166,7 +167,7 @@ def test_poll_when_an_error_is_nobodys_then_the_poll_raises_it(
     with SelectorPair() as pair:
         pair.respond(b"answer")
         await_delivery(pair.broker_channel.transport.sock)
-        monkeypatch.setattr(KafkaChannel, "write" if is_sending else "read", fail)
+        monkeypatch.setattr(*(KafkaChannel, "write") if is_sending else (FrameReader, "read"), fail)
         with pytest.raises(ZeroDivisionError):
             pair.request(b"question") if is_sending else pair.client.poll(0, 0)
 

@@ -44,7 +44,7 @@ def test_wakeup_when_a_thousand_call_during_a_sleep_then_one_byte() -> None:
 def test_wakeup_when_its_byte_comes_late_then_the_next_sleep_ends_early_and_none_is_lost() -> None:
     waker = Wakeup()
     assert waker.begin_sleep()
-    waker._is_requested = True  # a caller stopped here, between its two flags and its byte ...
+    waker.is_requested = True  # a caller stopped here, between its two flags and its byte ...
     waker.end_sleep(drain=False)  # ... while the sleep ends for another reason
     waker._sender.send(b"\0")
     assert waker.begin_sleep()  # may sleep: the work of that caller was seen; its byte will end this sleep

@@ -716,7 +716,7 @@ def test_send_when_interrupted_before_the_sender_was_woken_then_the_next_record_
     facade.know()
     facade.broker.take_turns()
     sender = facade.producer._runtime.batch_sender if rows else facade.producer._runtime.record_sender
-    name = "_wakeup_sender" if rows else "wakeup"
+    name = "_wakeup_sender" if rows else "_on_opened"
     real, interrupts = getattr(sender, name), [KeyboardInterrupt()]
 
     def wakeup() -> None:

@@ -8,7 +8,12 @@ import pytest
 
 from pyproducer import ConfigError, KafkaProducer, ProducerConfig, hotpath
 from pyproducer.common.backoff import ExponentialBackoff
-from pyproducer.network.channel_builder import ChannelBuilder, PlaintextChannelBuilder, SslChannelBuilder
+from pyproducer.network.channel_builder import (
+    ChannelBuilder,
+    PlaintextChannelBuilder,
+    SslChannelBuilder,
+    client_channel_builder,
+)
 from pyproducer.network.selector import Selector
 from pyproducer.producer import wiring
 from pyproducer.producer.surroundings import Surroundings
@@ -43,7 +48,7 @@ def test_an_explicit_linger_is_kept_for_callers_who_wait():
 @pytest.mark.parametrize(("protocol", "expected"), [("PLAINTEXT", PlaintextChannelBuilder), ("SSL", SslChannelBuilder)])
 def test_security_protocol_decides_how_connections_are_made(protocol: str, expected: type[ChannelBuilder]) -> None:
     config = ProducerConfig({**PROPS, "security.protocol": protocol})
-    assert type(wiring._channel_builder(config)) is expected
+    assert type(client_channel_builder(config)) is expected
 
 
 def test_network_when_settings_are_given_then_each_comes_to_the_part_that_it_is_for(

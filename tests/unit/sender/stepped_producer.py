@@ -57,8 +57,8 @@ class SteppedProducer:
     def __init__(self, *, idempotent: bool = True, acks: int = -1, batch_size: int = 120, retries: int = 2**31 - 1,
                  max_in_flight: int = 5, linger: int = 0, version: int = 12, delivery_timeout: int = 2000,
                  partitions: int = 2, update_load: UpdateLoad | None = None, memory: int = MEMORY,
-                 **room: Any) -> None:
-        self.clock = ManualClock()
+                 clock: ManualClock | None = None, **room: Any) -> None:
+        self.clock = clock or ManualClock()
         self.metrics = Metrics()
         self.told: list[tuple[Any, int | None, BaseException | None]] = []
         backoff = ExponentialBackoff(100, 1000, jitter=0)

@@ -453,7 +453,7 @@ def test_split_when_it_ended_half_way_then_each_record_is_told_once_and_what_fol
     assert calls >= call
     store_all(producer)
     assert [told[:2] for told in producer.told] == [(name, 1 + at) for at, name in enumerate("abcdefgh")]
-    assert all(future.done() and future._result._is_notified for future in futures)
+    assert all(future.done() and future._result.is_told for future in futures)
     assert producer.held_bytes == 0
     producer.append_told("z")
     for _ in range(3):
@@ -477,7 +477,7 @@ def test_abort_when_an_outcome_was_decided_and_not_told_then_it_is_told() -> Non
     stop_turn_at(producer, ProducerBatch, "_tell")
     assert producer.sender.abort(ProducerDeadError("the recovery failed, too")) == 0
     assert [told[:2] for told in producer.told] == [("a", 1)]
-    assert future._result._is_notified
+    assert future._result.is_told
     assert producer.held_bytes == 0
 
 
@@ -502,7 +502,7 @@ def test_recover_when_the_turn_ended_while_an_outcome_was_told_then_every_record
         producer.answer_all(base_offset=1)
     recover(producer)
     assert [told[:2] for told in producer.told] == [("a", 1)]
-    assert future._result._is_notified
+    assert future._result.is_told
     assert store_rest(producer, known=b"a") == [b"b" * 40]
     assert producer.told_names() == ["a", "b"]
     assert producer.held_bytes == 0

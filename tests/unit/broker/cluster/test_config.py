@@ -1,14 +1,18 @@
 from __future__ import annotations
 
+import traceback
+from pathlib import Path
+
 import pytest
 
-from pyproducer.broker.cluster.config import BrokerConfig
-from pyproducer.broker.cluster.config_entries import ConfigSource, topic_entries
+from pyproducer.broker.cluster.config import BROKER_CONFIG, TOPIC_CONFIG, BrokerConfig
+from pyproducer.broker.cluster.config_entries import ConfigSource, broker_entries, topic_entries
 from pyproducer.broker.cluster.listener import EndPoint, parse_listeners
-from pyproducer.broker.cluster.topic_config import topic_config
+from pyproducer.broker.cluster.topic_config import error_text, topic_config
 from pyproducer.broker.cluster.topic_name import collides
 from pyproducer.common.errors import ConfigError
 from pyproducer.record.layout import LOG_APPEND_TIME
+from tests.unit.common.test_secrets import BODY, JAAS, PEM
 
 MAP = "PLAINTEXT:PLAINTEXT,SSL:SSL,INSIDE:PLAINTEXT"
 
@@ -30,13 +34,24 @@ def test_values_may_be_texts_and_the_seeds_name_of_a_setting_is_known() -> None:
 
 
 @pytest.mark.parametrize(("key", "value", "why"), [
-    ("num.io.thread", 3, r"did you mean num\.io\.threads\?"),
-    ("nonsense", 3, "no such setting"),
-    ("num.io.threads", 0, "must be at least 1"),
-    ("num.io.threads", "many", "must be a whole number"),
-    ("num.io.threads", True, "must be a whole number"),
-    ("auto.create.topics.enable", "perhaps", "must be true or false"),
-    ("log.message.timestamp.type", "Mine", "must be one of CreateTime, LogAppendTime"),
+    ("num.io.thread", 3, r"the embedded broker has no such setting; did you mean 'num\.io\.threads'\?"),
+    ("retention.ms", 3, r"did you mean 'log\.retention\.ms'\?"),
+    ("nonsense", 3, "no such setting$"),
+    ("num.io.threads", 0, "must be at least 1; the default is 8"),
+    ("num.io.threads", "many", "not a whole number; the default is 8"),
+    ("num.io.threads", "1_0", "not a whole number"),
+    ("num.io.threads", True, "expected a whole number, got a bool"),
+    ("num.io.threads", 2**31, "must fit 32 bits: at most 2147483647"),
+    ("num.io.threads", None, "None is not allowed here: leave the key out to get the default 8"),
+    ("queue.max.requests", "0", "configuration queue.max.requests: the value must be at least 1"),
+    ("log.roll.hours", "0", "'?0'? for configuration log.roll.hours: the value must be at least 1"),
+    ("log.retention.hours", "long", "configuration log.retention.hours: not a whole number"),
+    ("auto.create.topics.enable", "perhaps", "expected true or false"),
+    ("log.message.timestamp.type", "Mine", "must be one of CreateTime, LogAppendTime; the default is 'CreateTime'"),
+    ("log.cleanup.policy", "delete,", "every item must be one of compact, delete; the default is 'delete'"),
+    ("log.cleaner.min.cleanable.ratio", "nan", "not a number"),
+    ("broker.rack", 5, "expected a string, got a int"),
+    ("listener.name.ssl.ssl.client.auth", "maybe", "ssl.client.auth: the value must be one of none, requested"),
 ])
 def test_a_setting_that_makes_no_sense_is_refused(key: str, value: object, why: str) -> None:
     with pytest.raises(ConfigError, match=why):
@@ -69,13 +84,68 @@ def test_alter_replaces_all_earlier_alterations_or_changes_nothing() -> None:
             config.alter({"log.segment.bytes": "100", name: value})
     assert config.value("log.segment.bytes") == 1 << 30
     config.alter({})
-    assert (config.value("log.retention.ms"), config.value("log.cleanup.policy")) == (1000, "delete")
+    assert (config.value("log.retention.ms"), config.value("log.cleanup.policy")) == (1000, ("delete",))
+
+
+def test_lists_when_given_in_either_form_then_they_are_texts_with_commas() -> None:
+    for given in ("compact, delete", ["compact", " delete"], ("compact", "delete")):
+        assert BrokerConfig({"log.cleanup.policy": given}).text("log.cleanup.policy") == "compact,delete"
+    config = BrokerConfig({"listener.name.SSL.ssl.enabled.protocols": "TLSv1.3"})
+    assert config.listener_text("ssl", "ssl.enabled.protocols") == "TLSv1.3"
+    assert config.listener_text("other", "ssl.enabled.protocols") == "TLSv1.2,TLSv1.3"
+
+
+def test_key_when_it_is_no_string_then_said_so() -> None:
+    with pytest.raises(ConfigError, match="a key must be a string, got a int"):
+        BrokerConfig({5: "1"})  # type: ignore[dict-item]  # that is the test
+
+
+def test_path_when_given_for_a_file_then_it_is_a_text() -> None:
+    assert BrokerConfig({"ssl.keystore.location": Path("/x/key.pem")}).text("ssl.keystore.location") == "/x/key.pem"
+
+
+@pytest.mark.parametrize("key", [*BROKER_CONFIG, "ssl.keystor.key", "listener.name.ssl.ssl.key.password",
+                                 "listener.name.plain.sasl.jaas.config"])
+@pytest.mark.parametrize("secret", [PEM, JAAS, ["plain hunter2 password=hunter2"]], ids=["pem", "jaas", "list"])
+def test_secret_when_it_stands_in_any_setting_then_no_error_shows_it(key: str, secret: object) -> None:
+    try:
+        BrokerConfig({key: secret})
+    except ConfigError as error:
+        said = "".join(traceback.format_exception(error)) + repr((error.args, error.__dict__))
+        assert "hunter2" not in said
+        assert BODY[:20] not in said
+
+
+def test_secrets_when_described_then_all_that_kafka_hides_are_hidden() -> None:
+    """The PEM text of certificates was shown to everybody who may describe a broker, and Kafka calls it a password."""
+    config = BrokerConfig({"ssl.keystore.certificate.chain": PEM, "ssl.truststore.certificates": PEM})
+    hidden = {entry.name for entry in broker_entries(config, {}) if entry.is_sensitive}
+    assert hidden == {"ssl.key.password", "ssl.keystore.key", "ssl.keystore.certificate.chain",
+                      "ssl.truststore.certificates"}
+    assert not any(BODY[:20] in repr(entry) for entry in broker_entries(config, {}))
+
+
+def test_settings_without_effect_when_given_then_they_are_named_and_kept() -> None:
+    config = BrokerConfig({"log.flush.interval.messages": "7", "broker.id": "1", "log.retention.hours": "2"})
+    assert config.inert == {"log.flush.interval.messages", "broker.id"}
+    assert config.given == {"log.flush.interval.messages", "log.retention.ms"}
+    assert config.number("log.flush.interval.messages") == 7
 
 
 @pytest.mark.parametrize(("name", "value"), [("no.such", "1"), ("max.message.bytes", None), ("segment.bytes", "1")])
 def test_topic_config_refuses(name: str, value: str | None) -> None:
     with pytest.raises(ConfigError):
         topic_config({name: value}, BrokerConfig())
+
+
+@pytest.mark.parametrize(("name", "said"), [
+    ("retention.msec", "Unknown topic config name: retention.msec; did you mean 'retention.ms'?"),
+    ("log.retention.ms", "Unknown topic config name: log.retention.ms; did you mean 'retention.ms'?"),
+    ("no.such", "Unknown topic config name: no.such")])
+def test_topic_config_when_a_name_is_unknown_then_clients_are_told_the_nearest(name: str, said: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        topic_config({name: "1"}, BrokerConfig())
+    assert error_text(caught.value, TOPIC_CONFIG) == said
 
 
 def test_strict_checks_decide_whether_records_are_read() -> None:

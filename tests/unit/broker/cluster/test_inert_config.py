@@ -204,5 +204,5 @@ def test_time_when_it_is_given_in_hours_or_minutes_then_the_finest_counts_as_in_
 
 
 def test_setting_when_no_kafka_has_it_then_it_is_still_a_mistake() -> None:
-    with pytest.raises(ConfigError, match=r"did you mean log\.retention\.ms"):
+    with pytest.raises(ConfigError, match=r"did you mean 'log\.retention\.ms'"):
         BrokerConfig({"log.retention.msec": "5"})

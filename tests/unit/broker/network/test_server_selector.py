@@ -12,8 +12,8 @@ from pyproducer.broker.network.channel_mute import ChannelMuteEvent as Event
 from pyproducer.broker.network.channel_mute import ChannelMuteState as State
 from pyproducer.broker.network.server_selector import ServerSelector
 from pyproducer.common.errors import IllegalStateError
-from pyproducer.network.channel import KafkaChannel
 from pyproducer.network.interest import WRITE
+from pyproducer.network.receive import FrameReader
 from pyproducer.network.send import NetworkSend
 from tests.support.selector_pair import BROKER, CLIENT, SelectorPair, poll_until
 from tests.unit.network.watching import GIVE_UP_S, await_delivery, await_end, watch_sleeps
@@ -176,11 +176,11 @@ def test_mute_when_frames_were_read_ahead_then_they_wait_too() -> None:
 
 def test_poll_when_a_channel_fails_in_an_unexpected_way_then_only_it_ends(
         caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(channel: KafkaChannel) -> None:
+    def fail(*_: object) -> None:
         raise ZeroDivisionError("a bug")
 
     with SelectorPair() as pair:
-        monkeypatch.setattr(KafkaChannel, "read", fail)
+        monkeypatch.setattr(FrameReader, "read", fail)
         pair.request(b"question")
         poll_until(pair.broker, lambda: pair.broker.disconnected)
         assert isinstance(pair.broker.disconnected[BROKER].error, ZeroDivisionError)

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from pyproducer.common.errors import ConfigError
-from pyproducer.producer.config import CONFIG_TABLE, ProducerConfig, read_properties
+from pyproducer.common.settings.properties import read_properties
+from pyproducer.producer.config import CONFIG_TABLE, ProducerConfig
 from tests.unit.common.test_secrets import BODY, JAAS, JWT, PEM
 
 SERVERS = {"bootstrap.servers": "localhost:9092"}

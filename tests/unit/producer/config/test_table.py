@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import pytest
-
-from pyproducer.producer.config import CONFIG_TABLE, Support, Type
-from pyproducer.producer.config.definition import Range
-from pyproducer.producer.config.parse import parse_value
-from pyproducer.producer.config.table import KEY_OF_ATTRIBUTE, _by_key
+from pyproducer.common.settings.definition import Range, Support, Type
+from pyproducer.common.settings.parse import parse_value
+from pyproducer.producer.config import CONFIG_TABLE
 
 
 def test_table_when_counted_then_it_has_all_settings_of_kafka_4_1_and_those_of_ours() -> None:
     ours = [key for key, setting in CONFIG_TABLE.items() if setting.support is Support.OURS]
     assert ours == [key for key in CONFIG_TABLE if key.startswith("pyproducer.")] == ["pyproducer.prefetch.topics"]
     assert len(CONFIG_TABLE) == 112 + len(ours)
-    assert len(KEY_OF_ATTRIBUTE) == len(CONFIG_TABLE)
+    assert len(CONFIG_TABLE.key_of_attribute) == len(CONFIG_TABLE)
 
 
 def test_rows_when_read_then_every_one_has_a_doc_and_its_own_key() -> None:
@@ -125,9 +122,3 @@ def test_settings_when_only_a_jvm_or_a_broker_uses_them_then_they_are_marked() -
         "ssl.secure.random.implementation", "ssl.trustmanager.algorithm"}
     assert all(key.startswith("sasl.oauthbearer.") for key in keys(Support.VALIDATOR_ONLY))
     assert len(keys(Support.VALIDATOR_ONLY)) == 7
-
-
-def test_two_rows_when_they_have_one_key_then_the_import_fails() -> None:
-    row = CONFIG_TABLE["acks"]
-    with pytest.raises(RuntimeError, match="two rows for the setting acks"):
-        _by_key((row,), (row,))

@@ -1,12 +1,14 @@
-"""What a row of the settings table is: type, default, allowed values, how Python treats it, doc.
+"""What a row of a table of settings is: type, default, allowed values, other names, how Python treats it, doc.
 
-Road:    [definition] -> table -> ProducerConfig
+Road:    [definition] -> table -> ProducerConfig, BrokerConfig
 Thread:  immutable values.
 Source:  Java ConfigDef (4.1).
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
@@ -29,7 +31,7 @@ class Type(Enum):
 
 
 class Support(Enum):
-    """How a Python producer treats a setting."""
+    """How a program in Python treats a setting."""
 
     DIRECT = "direct"
     """Means here what it means in Java."""
@@ -39,8 +41,10 @@ class Support(Enum):
     """Only a JVM can use it: accepted, warned of, without effect."""
     VALIDATOR_ONLY = "validator"
     """Only a broker that checks tokens uses it: accepted, warned of, without effect."""
+    INERT = "inert"
+    """Nothing here could act on it: accepted, kept and shown, warned of, without effect."""
     OURS = "ours"
-    """Java has no such setting; its key begins with `pyproducer.`."""
+    """Kafka has no such setting; those of the producer begin with `pyproducer.`."""
 
 
 class Allowed(Protocol):
@@ -53,8 +57,16 @@ class Allowed(Protocol):
         """Return an allowed value in its one spelling."""
 
 
+class _AsItIs:
+    """What rules have whose values have one spelling."""
+
+    def normalized(self, value: object) -> object:
+        """Return an allowed value as it is."""
+        return value
+
+
 @dataclass(frozen=True)
-class Range:
+class Range(_AsItIs):
     """A number within bounds, both included; `also` lists values outside that mean something special."""
 
     low: float | None = None
@@ -69,10 +81,6 @@ class Range:
         if (self.low is not None and value < self.low) or (self.high is not None and value > self.high):
             return f"the value must be {self}"
         return None
-
-    def normalized(self, value: object) -> object:
-        """Return the number as it is."""
-        return value
 
     def __str__(self) -> str:
         if self.high is None:
@@ -108,16 +116,49 @@ class OneOf:
 
 
 @dataclass(frozen=True)
-class NonEmpty:
+class NonEmpty(_AsItIs):
     """A string that is not empty."""
 
     def refusal(self, value: object) -> str | None:
         """Refuse the empty string."""
         return None if value else "the value must not be empty: leave the key out to have none"
 
-    def normalized(self, value: object) -> object:
-        """Return the string as it is."""
-        return value
+
+@dataclass(frozen=True)
+class EachOneOf(_AsItIs):
+    """A list whose every item is one of some words."""
+
+    words: tuple[str, ...]
+
+    def refusal(self, value: object) -> str | None:
+        """Look each item up."""
+        assert isinstance(value, Iterable)
+        if all(item in self.words for item in value):
+            return None
+        return f"every item must be one of {', '.join(self.words)}"
+
+
+@dataclass(frozen=True)
+class EachMatches(_AsItIs):
+    """A list whose every item matches a regular expression as a whole; `form` says to people what it must be."""
+
+    pattern: str
+    form: str
+
+    def refusal(self, value: object) -> str | None:
+        """Match each item."""
+        assert isinstance(value, Iterable)
+        if all(re.fullmatch(self.pattern, str(item), re.ASCII) for item in value):
+            return None
+        return f"every item must be {self.form}"
+
+
+@dataclass(frozen=True)
+class Synonym:
+    """Another key of a setting. Its whole number times `factor` is the setting's; one below 0 stays what it is."""
+
+    key: str
+    factor: int = 1
 
 
 @dataclass(frozen=True)
@@ -131,6 +172,8 @@ class Setting:
         doc: What it does, in a sentence.
         allowed: The rule for values beyond the type, or None.
         support: How Python treats it.
+        synonyms: Deprecated names and coarser units, the preferred one first; `key` itself stands above them.
+        holds_objects: Items of the list may be Python objects, and one may come without a list around it.
     """
 
     key: str
@@ -139,6 +182,8 @@ class Setting:
     doc: str
     allowed: Allowed | None = None
     support: Support = Support.DIRECT
+    synonyms: tuple[Synonym, ...] = ()
+    holds_objects: bool = False
 
     @property
     def attribute(self) -> str:
@@ -149,6 +194,11 @@ class Setting:
     def is_secret(self) -> bool:
         """Whether the value must not be shown."""
         return self.type is Type.PASSWORD
+
+    @property
+    def has_effect(self) -> bool:
+        """Whether anything changes with the value."""
+        return self.support not in (Support.JVM_ONLY, Support.VALIDATOR_ONLY, Support.INERT)
 
     @property
     def is_nullable(self) -> bool:

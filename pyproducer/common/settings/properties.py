@@ -1,6 +1,6 @@
 """Reads Java's .properties files.
 
-Road:    file -> [properties] -> ProducerConfig
+Road:    file -> [properties] -> ProducerConfig, BrokerConfig
 Thread:  reads a file; no state.
 Source:  Java Properties.load, by the javaproperties package.
 """

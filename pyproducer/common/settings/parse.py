@@ -1,19 +1,21 @@
-"""Turns what the user gave for a setting into a value of the setting's type.
+"""Turns what the user gave for a setting into a value of the setting's type, and a value back into text.
 
-Road:    properties, dict -> [parse] -> ProducerConfig
+Road:    properties, dict -> [parse] -> table
 Thread:  pure functions.
-Source:  Java ConfigDef.parseType (4.1), probed. Differs from Java: an int is accepted for a string setting whose words
-         are numbers (acks=1), because Python users write it so; NaN is refused; any integer type fits INT and LONG.
+Source:  Java ConfigDef.parseType and convertToString (4.1), probed. Differs from Java: an int is accepted for a string
+         setting whose words are numbers (acks=1), and a path for a string, because Python users write them so; NaN is
+         refused; any integer type fits INT and LONG.
 """
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterable
 from operator import index
 
 from pyproducer.common.errors import ConfigError
-from pyproducer.producer.config.definition import OneOf, Setting, Type
+from pyproducer.common.settings.definition import OneOf, Setting, Type
 
 INTEGER_BITS = {Type.SHORT: 16, Type.INT: 32, Type.LONG: 64}
 _INTEGER = re.compile(r"[+-]?[0-9]{1,1000}")  # int() itself refuses thousands of digits
@@ -36,7 +38,7 @@ def parse_value(setting: Setting, value: object) -> object:
     if value is None:
         if not setting.is_nullable:
             raise ConfigError(setting.key, None, "None is not allowed here: leave the key out to get the default "
-                                                 f"{setting.default!r}")
+                                                 f"{_default(setting)!r}")
         return None
     parsed = _PARSERS[setting.type](setting, value)
     if setting.allowed is not None:
@@ -45,6 +47,15 @@ def parse_value(setting: Setting, value: object) -> object:
             raise ConfigError(setting.key, setting.shown(value), f"{refusal}{_advice(setting)}")
         parsed = setting.allowed.normalized(parsed)
     return parsed
+
+
+def value_text(value: object) -> str | None:
+    """Return a value as Kafka writes it: booleans in small letters, lists with commas; None stays None."""
+    if value is None:
+        return None
+    if isinstance(value, bool):
+        return str(value).lower()
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 def split_list(text: str) -> tuple[str, ...]:
@@ -99,6 +110,8 @@ def _parse_string(setting: Setting, value: object) -> str:
         return value
     if isinstance(setting.allowed, OneOf) and isinstance(value, int) and not isinstance(value, bool):
         return str(value)
+    if isinstance(value, os.PathLike) and setting.type is Type.STRING:
+        return os.fsdecode(value)
     raise ConfigError(setting.key, setting.shown(value), f"expected a string, got a {type(value).__name__}"
                                                          f"{_advice(setting)}")
 
@@ -106,7 +119,7 @@ def _parse_string(setting: Setting, value: object) -> str:
 def _parse_list(setting: Setting, value: object) -> tuple[object, ...]:
     if isinstance(value, str):
         return split_list(value)
-    if setting.key in _LISTS_OF_OBJECTS:
+    if setting.holds_objects:
         if isinstance(value, (list, tuple)):
             return tuple(item.strip() if isinstance(item, str) else item for item in value)
         return (value,)
@@ -126,7 +139,6 @@ def _parse_class(setting: Setting, value: object) -> object:
     return value
 
 
-_LISTS_OF_OBJECTS = frozenset({"interceptor.classes", "metric.reporters"})
 _PARSERS: dict[Type, Callable[[Setting, object], object]] = {
     Type.BOOLEAN: _parse_boolean,
     Type.STRING: _parse_string,
@@ -141,6 +153,11 @@ _PARSERS: dict[Type, Callable[[Setting, object], object]] = {
 
 
 def _advice(setting: Setting) -> str:
-    if setting.default is None:
+    if setting.default is None or setting.default == ():
         return ""
-    return f"; the default is {setting.default!r}"
+    return f"; the default is {_default(setting)!r}"
+
+
+def _default(setting: Setting) -> object:
+    """Return the default as a user would give it."""
+    return value_text(setting.default) if isinstance(setting.default, tuple) else setting.default

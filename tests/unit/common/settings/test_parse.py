@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pyproducer.common.errors import ConfigError
-from pyproducer.producer.config import CONFIG_TABLE, Type
-from pyproducer.producer.config.definition import NonEmpty, OneOf, Range
-from pyproducer.producer.config.parse import INTEGER_BITS, parse_value, split_list
+from pyproducer.common.settings.definition import (
+    EachMatches,
+    EachOneOf,
+    NonEmpty,
+    OneOf,
+    Range,
+    Setting,
+    Type,
+)
+from pyproducer.common.settings.parse import INTEGER_BITS, parse_value, split_list, value_text
+from pyproducer.producer.config import CONFIG_TABLE
 
 NUMBERS = (Type.SHORT, Type.INT, Type.LONG)
 BOUNDED = sorted(key for key, setting in CONFIG_TABLE.items() if isinstance(setting.allowed, Range))
@@ -131,6 +140,30 @@ def test_integers_when_they_are_no_int_but_act_as_one_then_they_are_taken() -> N
 def test_list_when_split_then_blanks_go_and_empty_items_stay() -> None:
     assert split_list("  ") == ()
     assert split_list("a ,\tb,") == ("a", "b", "")
+
+
+@pytest.mark.parametrize(("value", "text"), [
+    (None, None), (True, "true"), (False, "false"), (5, "5"), (0.5, "0.5"), ("x", "x"), ((), ""), (("a", "b"), "a,b")])
+def test_value_when_written_then_as_kafka_writes_it(value: object, text: str | None) -> None:
+    assert value_text(value) == text
+
+
+@pytest.mark.parametrize("rule", [EachOneOf(("a", "b")), EachMatches("[ab]", "a or b")], ids=["words", "pattern"])
+def test_list_when_one_item_is_wrong_then_what_every_item_must_be_is_said(rule: EachOneOf | EachMatches) -> None:
+    row = Setting("list", Type.LIST, ("a",), "Letters.", rule)
+    for given, parsed in (("a , b", ("a", "b")), ("", ()), (["b"], ("b",))):
+        assert parse_value(row, given) == parsed
+    for wrong in ("a,c", "a,", ["ab"]):
+        with pytest.raises(ConfigError, match=r"every item must be (one of a, b|a or b); the default is 'a'"):
+            parse_value(row, wrong)
+    with pytest.raises(ConfigError, match=r"every item must be (one of a, b|a or b)$"):
+        parse_value(Setting("list", Type.LIST, (), "Letters.", rule), "c")
+
+
+def test_path_when_given_for_a_string_then_it_is_its_text_and_for_a_password_refused() -> None:
+    assert parse("ssl.keystore.location", Path("/x") / "key.pem") == "/x/key.pem"
+    with pytest.raises(ConfigError, match=r"'?\[hidden\]'?.*expected a string"):
+        parse("ssl.key.password", Path("/x"))
 
 
 def test_rules_when_shown_then_they_read_as_words() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from pyproducer.common.errors import ConfigError
 from pyproducer.producer.config import CONFIG_TABLE, ProducerConfig
-from pyproducer.producer.config.unknown_keys import _OTHER_NAMES, CONSUMER_KEYS, nearest_key
+from pyproducer.producer.config.other_keys import CONSUMER_KEYS, MEANT
 
 SERVERS = {"bootstrap.servers": "localhost:9092"}
 
@@ -31,7 +31,7 @@ def test_key_when_nearly_right_then_the_error_names_the_right_one(given: str, me
 def test_key_when_far_from_all_then_no_guess() -> None:
     with pytest.raises(ConfigError, match=r"unknown setting$"):
         ProducerConfig({**SERVERS, "zzzzzzzz": "1"})
-    assert nearest_key("zzzzzzzz") is None
+    assert CONFIG_TABLE.nearest("zzzzzzzz") is None
 
 
 def test_key_when_it_is_no_string_then_said_so() -> None:
@@ -53,8 +53,8 @@ def test_config_providers_when_given_then_the_error_says_to_resolve_them() -> No
 
 
 def test_other_clients_names_when_listed_then_they_lead_to_known_keys() -> None:
-    assert set(_OTHER_NAMES.values()) <= set(CONFIG_TABLE)
-    assert not set(_OTHER_NAMES) & set(CONFIG_TABLE)
+    assert set(MEANT.values()) <= set(CONFIG_TABLE)
+    assert not set(MEANT) & set(CONFIG_TABLE)
     assert not CONSUMER_KEYS & set(CONFIG_TABLE)
 
 

@@ -8,7 +8,8 @@ import javaproperties
 import pytest
 
 from pyproducer.common.errors import ConfigError
-from pyproducer.producer.config import ProducerConfig, read_properties
+from pyproducer.common.settings.properties import read_properties
+from pyproducer.producer.config import ProducerConfig
 
 TEXT = r"""
 # a comment

@@ -1,0 +1,149 @@
+"""A table of settings: the rows by key, and how what was given is read by them.
+
+Road:    rows -> [table] -> ProducerConfig, BrokerConfig, topic config
+Thread:  immutable.
+Source:  Java ConfigDef, AbstractConfig (4.1). Differs from Java, which only warns: a key that nobody knows is an error
+         that names the nearest known one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from pyproducer.common.errors import ConfigError
+from pyproducer.common.settings.definition import Setting, Synonym, Type
+from pyproducer.common.settings.parse import parse_value
+from pyproducer.common.settings.unknown_keys import nearest_key, unknown_key_error
+
+
+@dataclass(frozen=True)
+class OtherKeys:
+    """Keys that are not in a table and that people bring all the same.
+
+    Attributes:
+        ignored: They are Kafka's and mean nothing here: taken, warned of, without effect.
+        ignored_prefixes: The same for whole families.
+        meant: What other programs call a setting of the table: an error that names the table's key.
+    """
+
+    ignored: frozenset[str] = frozenset()
+    ignored_prefixes: tuple[str, ...] = ()
+    meant: Mapping[str, str] | None = None
+
+
+class Given(NamedTuple):
+    """What was given, read by a table.
+
+    Attributes:
+        values: A value for every key of the table.
+        explicit: The keys of the table that were given a value, also by a synonym.
+        without_effect: The keys that were given and change nothing, as they were given.
+    """
+
+    values: dict[str, Any]
+    explicit: frozenset[str]
+    without_effect: frozenset[str]
+
+
+class SettingTable(Mapping[str, Setting]):
+    """Settings by key, in the order of their rows.
+
+    Args:
+        rows: Each a setting of its own.
+        other_keys: What else may be given.
+        unknown: What the error says of a key that nobody knows; `{key}` stands for it.
+
+    Raises:
+        RuntimeError: Two rows have one key, or one's synonym; a bug, which fails the import.
+    """
+
+    def __init__(self, rows: Iterable[Setting], other_keys: OtherKeys = OtherKeys(), *,
+                 unknown: str = "unknown setting") -> None:
+        self._rows: dict[str, Setting] = {}
+        self._synonyms: dict[str, tuple[Setting, Synonym]] = {}
+        self._other_keys = other_keys
+        self._unknown = unknown
+        for row in rows:
+            self._ensure_new(row.key)
+            self._rows[row.key] = row
+            for synonym in row.synonyms:
+                self._ensure_new(synonym.key)
+                self._synonyms[synonym.key] = row, synonym
+        self.key_of_attribute = {row.attribute: key for key, row in self._rows.items()}
+
+    def __getitem__(self, key: str) -> Setting:
+        return self._rows[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._rows)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def read(self, props: Mapping[str, object]) -> Given:
+        """Parse what was given; a setting that was not has its default.
+
+        Args:
+            props: Keys, or their synonyms, and values: strings as in a properties file, or Python values.
+
+        Raises:
+            ConfigError: A key is unknown (the nearest is named), or a value is wrong (the limit is named).
+        """
+        values: dict[str, Any] = {key: row.default for key, row in self._rows.items()}
+        explicit: set[str] = set()
+        without_effect: set[str] = set()
+        for key, value in props.items():
+            row = self._rows.get(key)
+            if row is None:
+                if key not in self._synonyms:
+                    if not self.is_ignored(key):
+                        raise self.unknown_key_error(key, value)
+                    without_effect.add(key)
+                    continue
+                row, _ = self._synonyms[key]
+                parsed = self._parse_synonym(key, value)
+                if any(better in props for better in self._above(key)):
+                    continue
+            else:
+                parsed = parse_value(row, value)
+            values[row.key] = parsed
+            if parsed is None and row.default is None:
+                continue
+            explicit.add(row.key)
+            if not row.has_effect:
+                without_effect.add(key)
+        return Given(values, frozenset(explicit), frozenset(without_effect))
+
+    def is_ignored(self, key: object) -> bool:
+        """Whether a key that has no row is known and means nothing here."""
+        return isinstance(key, str) and (
+            key in self._other_keys.ignored or key.startswith(self._other_keys.ignored_prefixes))
+
+    def nearest(self, key: str) -> str | None:
+        """Return the key of the table that was probably meant, or None when no key is near."""
+        return nearest_key(key, self._rows, self._other_keys.meant or {})
+
+    def unknown_key_error(self, key: object, value: object) -> ConfigError:
+        """Return the error for a key that nobody knows; the value is hidden where it may be a secret."""
+        return unknown_key_error(key, value, self._rows, self._other_keys.meant or {}, self._unknown)
+
+    def _parse_synonym(self, key: str, value: object) -> object:
+        row, synonym = self._synonyms[key]
+        if synonym.factor == 1:
+            return parse_value(replace(row, key=key), value)
+        number = parse_value(Setting(key, Type.INT, None, ""), value)
+        if isinstance(number, int) and number > 0:
+            number *= synonym.factor
+        return parse_value(replace(row, key=key), number)
+
+    def _above(self, key: str) -> list[str]:
+        """Return the names of a synonym's setting that count before it."""
+        row, _ = self._synonyms[key]
+        names = [row.key, *(synonym.key for synonym in row.synonyms)]
+        return names[:names.index(key)]
+
+    def _ensure_new(self, key: str) -> None:
+        if key in self._rows or key in self._synonyms:
+            raise RuntimeError(f"two rows for the setting {key}")

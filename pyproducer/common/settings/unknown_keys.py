@@ -1,0 +1,62 @@
+"""What is said about a key that is in no table: what was probably meant, and never a secret.
+
+Road:    properties -> [unknown keys] -> table
+Thread:  pure functions.
+Source:  ours; Java only warns.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from difflib import get_close_matches
+
+from pyproducer.common.errors import ConfigError
+from pyproducer.common.secrets import HIDDEN
+from pyproducer.common.settings.definition import Setting
+
+_SECRET_WORDS = ("password", "passwd", "pwd", "secret", "passphrase", "jaas", "token", "pem", "ssl.key", "sasl.user",
+                 "certificate", "credential", "private.key", "api.key", "apikey")
+# Where PEM text stands in a properties file without a backslash at each line's end, its lines are keys.
+_LINE_OF_BASE64 = re.compile(r"[A-Za-z0-9+/=]{40,}")
+
+
+def unknown_key_error(key: object, value: object, rows: Mapping[str, Setting], meant: Mapping[str, str],
+                      unknown: str) -> ConfigError:
+    """Return the error for a key that nobody knows, with the nearest key that exists.
+
+    Args:
+        key: What was given; not always a string.
+        value: Its value, which is hidden where the key, or the one that was meant, is that of a secret.
+        rows: The settings there are.
+        meant: Other programs' names for them.
+        unknown: What to say; `{key}` stands for the key.
+    """
+    if not isinstance(key, str):
+        shown = HIDDEN if any(word in repr(key).lower() for word in _SECRET_WORDS) else value
+        return ConfigError(repr(key), shown, f"a key must be a string, got a {type(key).__name__}")
+    if _LINE_OF_BASE64.fullmatch(key):
+        return ConfigError(HIDDEN, HIDDEN, "unknown setting; it looks like a line of PEM text: in a properties file "
+                                           "every line of a value but its last must end in \\n\\")
+    dotted = _dotted(key)
+    nearest = nearest_key(key, rows, meant)
+    is_secret = any(word in dotted for word in _SECRET_WORDS) or (nearest is not None and rows[nearest].is_secret)
+    shown = HIDDEN if is_secret else value
+    if dotted == "config.providers" or dotted.startswith("config.providers."):
+        return ConfigError(key, shown, "variables of config providers (KIP-297) are not resolved here: put the values "
+                                       "themselves into the properties")
+    hint = "" if nearest is None else f"; did you mean {nearest!r}?"
+    return ConfigError(key, shown, f"{unknown.format(key=key)}{hint}")
+
+
+def nearest_key(key: str, rows: Mapping[str, Setting], meant: Mapping[str, str]) -> str | None:
+    """Return the key that was probably meant, or None when no key is near."""
+    dotted = _dotted(key)
+    if dotted in meant:
+        return meant[dotted]
+    near = get_close_matches(dotted, rows, n=1, cutoff=0.6)
+    return near[0] if near else None
+
+
+def _dotted(key: str) -> str:
+    return key.strip().lower().replace("_", ".").replace("-", ".")

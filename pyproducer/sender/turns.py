@@ -1,0 +1,167 @@
+"""A turn of a caller: who waits for the only record on its way sends it, and reads the answer, by himself.
+
+A caller who hands over and waits pays two hops between threads, and with a third thread busy each hop costs up to the
+interpreter's switch interval of 5 ms. So, where callers wait for their records, the sender's thread stands aside for a
+moment once it has nothing to do; the next caller who waits finds the role free and takes the step.
+
+    sender thread   turn, turn, ... nothing to do, and somebody waited: aside ..... rung, or alone for 20 ms: turn, ...
+    caller          send(), result(): the role is free -> one step, to the answer -> the role is free again
+
+An exception from outside may look like a socket's or a codec's. So a caller takes no step where a signal may bring
+another than KeyboardInterrupt: see common/threads.py.
+
+What a caller's step never does: connect, look names up, run a callback (the thread tells what has one), work for
+others. Whatever ends it, an exception from outside included, the role comes back (hotpath's Role), and the thread,
+which is rung, goes on from the state that each batch is in; after an exception it recovers first.
+
+Road:    result() -> [turns] -> Sender.run_once
+Thread:  `take` and `on_opened` are the callers'; `stand_aside` is the sender thread's.
+Source:  ours (Java always hands over).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Protocol
+
+from pyproducer.accumulator.batch_state import BatchState
+from pyproducer.accumulator.life import Life
+from pyproducer.accumulator.produce_result import ProduceRequestResult
+from pyproducer.accumulator.producer_batch import ProducerBatch
+from pyproducer.accumulator.record_accumulator import RecordAccumulator
+from pyproducer.common.clock import NEVER_MS, Clock
+from pyproducer.common.threads import only_ctrl_c_comes
+from pyproducer.network.wakeup import Wakeup
+
+_LOG = logging.getLogger("pyproducer")
+# A batch that was opened while the thread stands aside waits so long for its caller to come back and take the step;
+# then the thread sends it.
+LOOK_S = 0.002
+# Callers who wait less often than that pay the two hops, and the thread watches its sockets again.
+ASIDE_MS = 20
+# Of a batch with more records somebody is more likely to have a callback than to wait alone.
+_MOST_RECORDS = 16
+
+
+class SteppedSender(Protocol):
+    """What a caller's step needs of the Sender."""
+
+    def run_once(self, now_ms: int, longest_wait_ms: int = NEVER_MS) -> None:
+        """Take one turn."""
+
+    def has_nothing_under_way(self) -> bool:
+        """Whether no answer is awaited, and nothing but new records will ask for one soon."""
+
+    def can_send_at_once(self, batch: ProducerBatch, now_ms: int) -> bool:
+        """Whether a turn would send it: its leader is connected, and nothing else comes first."""
+
+
+class SenderTurns:
+    """Gives the role of the sender to one thread at a time.
+
+    Args:
+        sender: Takes the turns.
+        accumulator: Where the batches are.
+        life: The producer's; its `role` is what is given.
+        clock: For the time, and where the thread stands aside.
+        wakeup: Ends the sleep of whoever polls.
+        is_safe_here: Whether nothing from outside can be mistaken for something else in the current thread.
+    """
+
+    def __init__(self, sender: SteppedSender, accumulator: RecordAccumulator, life: Life, clock: Clock,
+                 wakeup: Wakeup, is_safe_here: Callable[[], bool] = only_ctrl_c_comes) -> None:
+        self._sender = sender
+        self._accumulator = accumulator
+        self._life = life
+        self._role = life.role
+        self._clock = clock
+        self._wakeup = wakeup
+        self.is_safe_here = is_safe_here
+        self._somebody_waited = False
+        self._shared_until_ms = -NEVER_MS  # several callers at once: the thread serves them better
+
+    # Any thread.
+
+    def on_opened(self) -> None:
+        """A batch was opened: have the sender look, unless its caller is likely to take the step himself."""
+        self._wakeup.wakeup()
+        if not self._role.is_free:
+            self._role.ring()  # the thread is on its way back, or a caller at work, who leaves it this
+
+    def take(self, outcome: ProduceRequestResult, deadline_ms: int | None) -> None:
+        """Somebody waits for a record: let him take a step if the role is free.
+
+        Raises:
+            BaseException: What came from outside, a signal's handler for one. The record is still on its way.
+        """
+        if not self.is_safe_here():
+            return
+        self._somebody_waited = True
+        if self._role.is_free:
+            try:
+                self._role.run(self._step, outcome, deadline_ms)
+            finally:
+                if self._life.is_forked and not outcome.is_set:  # by a signal's handler, and this is the child
+                    raise self._life.refusal()
+
+    def _step(self, outcome: ProduceRequestResult, deadline_ms: int | None) -> bool:
+        """Send the batch of an outcome and wait for its answer; False when that is not all, or not for a caller."""
+        sender, accumulator, clock = self._sender, self._accumulator, self._clock
+        self._wakeup.acknowledge()  # before the look at what there is to do: whoever rings from now on is heard
+        now_ms = clock.now_ms()
+        while not outcome.is_set:
+            batch = accumulator.only_batch()
+            if (batch is None or batch.result is not outcome or not self._life.is_open
+                    or batch.record_count > _MOST_RECORDS or batch.has_callbacks()
+                    or not sender.can_send_at_once(batch, now_ms)):
+                return False
+            left_ms = NEVER_MS if deadline_ms is None else deadline_ms - now_ms
+            if left_ms <= 0:
+                return False
+            sender.run_once(now_ms, left_ms)
+            now_ms = clock.now_ms()
+            if not outcome.is_set and batch.state is not BatchState.OPEN:  # that one lingers, on purpose
+                self._shared_until_ms = now_ms + ASIDE_MS
+                return False
+        return outcome.is_told and not accumulator.has_incomplete()
+
+    # The sender thread.
+
+    def stand_aside(self) -> None:
+        """Let callers take their steps, while they come; return with the role."""
+        if not self._somebody_waited:
+            return
+        self._somebody_waited = False
+        now_ms = self._clock.now_ms()
+        if now_ms < self._shared_until_ms or not self._may_stand_aside():
+            return
+        role, locks = self._role, self._life.locks
+        seen, alone_from_ms = role.step_count, now_ms
+        bell = locks.cell()
+        role.stand_aside(bell)
+        # What was put down before the role was free rang nobody.
+        is_rung = self._wakeup.is_requested or not self._may_stand_aside()
+        while True:
+            if not is_rung:
+                # A caller at work rings when he leaves anything: a broker may take its time.
+                is_rung = self._clock.wait(bell, ASIDE_MS / 1000 if role.caller else LOOK_S)
+            if role.step_count != seen:  # callers come: all is well
+                seen, alone_from_ms = role.step_count, self._clock.now_ms()
+                has_reason = is_rung
+            else:
+                has_reason = (is_rung or self._clock.now_ms() - alone_from_ms >= ASIDE_MS
+                              or not self._may_stand_aside())
+            if has_reason and role.take_back():
+                break
+            bell = locks.cell()
+            role.stand_aside(bell)
+            is_rung = False
+        for batch in self._accumulator.batches():
+            self._accumulator.take_up(batch)  # what a caller's step decided and left to be told
+
+    def _may_stand_aside(self) -> bool:
+        return (self._life.is_open and not self._accumulator.has_incomplete() and not self._accumulator.is_closed
+                and self._sender.has_nothing_under_way() and not _LOG.isEnabledFor(logging.DEBUG))
+
+

@@ -1,0 +1,247 @@
+"""A client that asks one broker at a time and waits for each answer, over the same network stack as the producer's.
+
+    connect   addresses of the name -> TCP -> TLS -> ApiVersions: the versions that both ends know
+    ask       a request in the newest of them -> its answer
+
+Road:    read_topic -> [BlockingClient] -> Selector -> KafkaChannel
+Thread:  the caller's, which is the one that polls.
+Source:  ours. NetworkClient connects again and keeps metadata fresh, for a sender that never waits; a reader that waits
+         for each answer wants the first failure told instead.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterable, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pyproducer.client.api_versions import LATEST_VERSION, NodeApiVersions, api_versions_body, read_api_versions
+from pyproducer.client.failures import (
+    authentication_failure,
+    connect_failure,
+    dns_failure,
+    negotiation_failure,
+    request_failure,
+)
+from pyproducer.client.resolver import ResolvedAddress, resolve_host
+from pyproducer.common.clock import Clock
+from pyproducer.common.cluster import address_text
+from pyproducer.common.errors import (
+    CorrelationIdMismatchError,
+    DisconnectedError,
+    KafkaTimeoutError,
+)
+from pyproducer.network.channel import ChannelPhase, ChannelState
+from pyproducer.network.channel_builder import ChannelBuilder
+from pyproducer.network.receive import NetworkReceive
+from pyproducer.network.selector import Selector
+from pyproducer.network.send import NetworkSend
+from pyproducer.protocol.apis import ApiKeys
+from pyproducer.protocol.header import build_request, parse_response
+
+if TYPE_CHECKING:
+    from pyproducer.protocol.schema import Struct
+
+LARGEST_ANSWER_BYTES = 256 * 1024 * 1024
+"""A size above this is not an answer of a Kafka broker."""
+
+LONGEST_POLL_MS = 60_000  # the operating system's calls take no more than 2**31 - 1 ms
+
+
+class Connection(NamedTuple):
+    """A connection that is ready for requests.
+
+    Attributes:
+        connection_id: The selector's name for it.
+        where: `host:port`, for messages.
+        versions: What the broker supports.
+    """
+
+    connection_id: str
+    where: str
+    versions: NodeApiVersions
+
+
+class Answer(NamedTuple):
+    """The body of a response, and the version in which it was asked for."""
+
+    version: int
+    body: Struct
+
+
+class BlockingClient:
+    """Connections to brokers, one request at a time; a context manager that closes them.
+
+    Args:
+        channel_builder: Makes channels of sockets, by security.protocol.
+        client_id: Sent in each request header.
+        timeout_s: Seconds without a byte in or out after which an attempt or a request is given up; None for ever.
+        send_buffer_bytes: SO_SNDBUF, -1 for the system's default.
+        receive_buffer_bytes: SO_RCVBUF, -1 for the system's default.
+        clock: Read while waiting.
+    """
+
+    def __init__(self, channel_builder: ChannelBuilder, *, client_id: str, timeout_s: float | None,
+                 send_buffer_bytes: int, receive_buffer_bytes: int, clock: Clock) -> None:
+        self._selector = Selector(max_receive_size_bytes=LARGEST_ANSWER_BYTES, connections_max_idle_ms=-1,
+                                  channel_builder=channel_builder)
+        self._client_id = client_id
+        self._timeout_s = timeout_s
+        self._send_buffer_bytes = send_buffer_bytes
+        self._receive_buffer_bytes = receive_buffer_bytes
+        self._clock = clock
+        self._numbers = itertools.count()
+        self._received: dict[str, NetworkReceive] = {}
+        self._ended: dict[str, ChannelState] = {}
+
+    def __enter__(self) -> BlockingClient:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._selector.close_all()
+
+    # ---- coming up
+
+    def connect_to_any(self, addresses: Iterable[tuple[str, int]]) -> Connection:
+        """Connect to the first broker that can be reached and speaks Kafka.
+
+        Raises:
+            DisconnectedError: None can; with one address, why; with several, why of each. Not sent.
+            KafkaTimeoutError: The only one says nothing. Not sent.
+            AuthenticationError: One end of TLS refused the other. Not sent.
+            ProtocolError: What answers is not Kafka, or has no version in common with us. Not sent.
+        """
+        failures: list[DisconnectedError | KafkaTimeoutError] = []
+        for host, port in addresses:
+            try:
+                return self.connect(host, port)
+            except (DisconnectedError, KafkaTimeoutError) as error:
+                failures.append(error)
+        if len(failures) == 1:
+            raise failures[0]
+        raise DisconnectedError("no broker could be reached: " + "; ".join(map(str, failures)))
+
+    def connect(self, host: str, port: int) -> Connection:
+        """Connect to a broker by any of the addresses that its name has, and learn its versions.
+
+        Raises:
+            KafkaError: As connect_to_any. Not sent.
+        """
+        where = address_text(host, port)
+        try:
+            addresses = resolve_host(host, port)
+        except OSError as cause:
+            raise dns_failure(where, cause).error from cause
+        for address in addresses[:-1]:
+            try:
+                return self._negotiate(self._connect(host, where, address), where)
+            except (DisconnectedError, KafkaTimeoutError):
+                continue
+        return self._negotiate(self._connect(host, where, addresses[-1]), where)
+
+    def _connect(self, host: str, where: str, address: ResolvedAddress) -> str:
+        """Return the id of a connection whose handshakes are done."""
+        connection_id = f"{where}-{next(self._numbers)}"
+        self._selector.connect(
+            connection_id, address.address, family=address.family, send_buffer_bytes=self._send_buffer_bytes,
+            receive_buffer_bytes=self._receive_buffer_bytes, now_ms=self._clock.now_ms(), server_hostname=host)
+        if not self._wait(connection_id, lambda: self._selector.is_channel_ready(connection_id)):
+            channel = self._selector.channel(connection_id)
+            is_connected = channel is not None and channel.is_connected
+            self._selector.close(connection_id)
+            what = "no end of the TLS handshake" if is_connected else f"no connection to {address.address[0]}"
+            raise KafkaTimeoutError(f"{where}: {what} within {self._timeout_s} s", phase="request")
+        end = self._ended.get(connection_id)
+        if end is None:
+            return connection_id
+        if end.phase is ChannelPhase.NOT_CONNECTED:
+            raise connect_failure(where, address, end.error).error
+        raise authentication_failure(where, end.error,
+                                     refused=end.phase is ChannelPhase.AUTHENTICATION_FAILED).error
+
+    def _negotiate(self, connection_id: str, where: str) -> Connection:
+        version = LATEST_VERSION
+        while True:
+            body = self._exchange(connection_id, where, ApiKeys.API_VERSIONS, version, api_versions_body(version))
+            result = read_api_versions(body, version, where)
+            if result.versions is not None:
+                return Connection(connection_id, where, result.versions)
+            if result.error is not None:
+                self._selector.close(connection_id)
+                raise result.error
+            version = result.retry_version or 0  # strictly lower than before, so this ends
+
+    # ---- requests
+
+    def ask(self, connection: Connection, api_key: ApiKeys, build: Callable[[int], Mapping[str, Any]], *,
+            max_version: int | None = None) -> Answer:
+        """Send one request and wait for its answer.
+
+        Args:
+            connection: Where to.
+            api_key: The API.
+            build: Given the version, returns the body.
+            max_version: The caller's own ceiling, if it has one.
+
+        Raises:
+            UnsupportedVersionError: No version in common, or the body needs a newer one. Not sent.
+            DisconnectedError: The connection ended first. Unknown.
+            KafkaTimeoutError: No byte for `timeout_s`. Unknown.
+            ProtocolError: What came is no answer to it. Unknown.
+        """
+        version = connection.versions.latest_usable_version(api_key, max_version)
+        return Answer(version, self._exchange(connection.connection_id, connection.where, api_key, version,
+                                              build(version)))
+
+    def _exchange(self, connection_id: str, where: str, api_key: ApiKeys, version: int,
+                  body: Mapping[str, Any]) -> Struct:
+        correlation_id = next(self._numbers)
+        chunks = build_request(api_key, version, correlation_id, self._client_id, body)
+        received_before = self._selector.bytes_read
+        if connection_id not in self._ended:
+            self._selector.send(NetworkSend(connection_id, chunks))
+        if not self._wait(connection_id, lambda: connection_id in self._received):
+            self._selector.close(connection_id)
+            raise KafkaTimeoutError(f"{where} did not answer {api_key.name} v{version} within {self._timeout_s} s",
+                                    phase="request", outcome="unknown")
+        receive = self._received.pop(connection_id, None)
+        if receive is None:
+            cause = self._ended[connection_id].error
+            if api_key is ApiKeys.API_VERSIONS:
+                raise negotiation_failure(where, cause).error
+            count = self._selector.bytes_read - received_before
+            raise request_failure(where, cause, first_metadata=api_key is ApiKeys.METADATA,
+                                  in_flight=f"{api_key.name} v{version}, {count} bytes of its answer came").error
+        answered_id, answer = parse_response(api_key, version, receive.payload)
+        if answered_id != correlation_id:
+            raise CorrelationIdMismatchError(f"{where} answered request {answered_id} instead of {correlation_id}")
+        return answer
+
+    # ---- the wait
+
+    def _wait(self, connection_id: str, is_done: Callable[[], bool]) -> bool:
+        """Poll until something is done or the connection ended; False when nothing moved for the timeout."""
+        selector, clock = self._selector, self._clock
+        longest_ms = None if self._timeout_s is None else math.ceil(self._timeout_s * 1000)
+        moved = -1
+        moved_ms = now_ms = clock.now_ms()
+        while not is_done() and connection_id not in self._ended:
+            if selector.bytes_read + selector.bytes_written != moved:
+                moved = selector.bytes_read + selector.bytes_written
+                moved_ms = now_ms
+            left_ms = LONGEST_POLL_MS if longest_ms is None else longest_ms - (now_ms - moved_ms)
+            if left_ms <= 0:
+                return False
+            selector.poll(min(left_ms, LONGEST_POLL_MS), now_ms)
+            # One request is under way at a time, so there is one frame; what nobody asked for takes its place.
+            self._received.update((receive.source, receive) for receive in selector.completed_receives)
+            self._ended.update(selector.disconnected)
+            now_ms = clock.now_ms()
+        return True
