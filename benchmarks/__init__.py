@@ -7,5 +7,6 @@ memory          resident size while the broker is too slow
 startup         import time, and time until the first acknowledgement
 send_batch      columns handed over at once, beside send() and a raw socket
 broker_limits   what one client can do to the embedded broker: time, memory, others' round trips
+broker_accepts  how fast it takes connections and what it computes when idle, beside Apache Kafka
 batch_writer    the batch writer and reader alone, without a network
 """

@@ -165,6 +165,18 @@ def describe_configs(count: int) -> bytes:
             {"resource_type": 2, "resource_name": TOPIC, "configuration_keys": None}] * count})
 
 
+def elect_leaders(count: int) -> bytes:
+    """Return ElectLeaders 2 for the same partition so often."""
+    return request_bytes(ApiKeys.ELECT_LEADERS, 2, {"election_type": 0, "timeout_ms": 1000, "topic_partitions": [
+        {"topic": TOPIC, "partitions": [0] * count}]})
+
+
+def reassign(count: int) -> bytes:
+    """Return AlterPartitionReassignments 0 for the same partition so often."""
+    return request_bytes(ApiKeys.ALTER_PARTITION_REASSIGNMENTS, 0, {"timeout_ms": 1000, "topics": [
+        {"name": TOPIC, "partitions": [{"partition_index": 0, "replicas": [1]}] * (count // 2)}]})
+
+
 def header_tags(count: int) -> bytes:
     """Return a request whose header has so many tags that nobody knows."""
     return header_bytes(ApiKeys.METADATA, 9) + uvarint(count) + b"\x63\x00" * count + b"\x01\x00\x00\x00\x00"
@@ -222,6 +234,8 @@ CASES = (
     Case("CreateTopics, 99,000 names", lambda: create_topics(99_000)),
     Case("OffsetFetch, 99,000 groups", lambda: offset_fetch(99_000)),
     Case("DescribeConfigs, 99,000 times", lambda: describe_configs(99_000)),
+    Case("ElectLeaders, 99,000 partitions", lambda: elect_leaders(99_000)),
+    Case("reassignments of 49,500", lambda: reassign(99_000)),
     Case("a million tags in a header", lambda: header_tags(1_000_000)),
     Case("a pattern that backtracks", list_transactions_pattern, warm_up=add_transaction),
 )

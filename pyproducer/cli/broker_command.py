@@ -62,7 +62,8 @@ def _settings(_context: click.Context, _parameter: click.Parameter, values: Sequ
 @click.option("--advertised-host", metavar="HOST",
               help="Name or address that clients are told (advertised.listeners), where they cannot use that of "
                    "--host.")
-@click.option("--data-dir", help="Where the logs are kept.  [default: a temporary folder, removed at the end]")
+@click.option("--data-dir", help="Where the logs are kept.  [default: log.dirs of --config, else a temporary "
+                                 "folder, removed at the end]")
 @click.option("--topic", "topics", multiple=True, metavar="NAME[:PARTITIONS]", callback=_topics,
               help="Create this topic; may be given several times.")
 @click.option("--config", "settings", multiple=True, metavar="FILE|KEY=VALUE", callback=_settings,

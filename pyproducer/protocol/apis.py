@@ -27,6 +27,7 @@ from pyproducer.protocol.messages import (
     groups,
     log_offsets,
     metadata,
+    placement,
     produce,
     sasl,
     telemetry,
@@ -157,11 +158,18 @@ class ApiKeys(IntEnum):
     END_TXN = _api(26, "EndTxn", transactions, "0-5", flexible=3, throttle=1)
     TXN_OFFSET_COMMIT = _api(28, "TxnOffsetCommit", transactions, "0-5", flexible=3, throttle=1)
     DESCRIBE_CONFIGS = _api(32, "DescribeConfigs", configs, "1-4", flexible=4, throttle=2)
+    ALTER_REPLICA_LOG_DIRS = _api(34, "AlterReplicaLogDirs", placement, "1-2", flexible=2, throttle=1)
+    DESCRIBE_LOG_DIRS = _api(
+        35, "DescribeLogDirs", placement, "1-5", client="1-4", broker="1-4", flexible=2, throttle=1
+    )
     SASL_AUTHENTICATE = _api(36, "SaslAuthenticate", sasl, "0-2", flexible=2, throttle=None)
     CREATE_PARTITIONS = _api(37, "CreatePartitions", topics, "0-3", flexible=2, throttle=1)
     DELETE_GROUPS = _api(42, "DeleteGroups", group_admin, "0-2", flexible=2, throttle=1)
+    ELECT_LEADERS = _api(43, "ElectLeaders", placement, "0-2", flexible=2, throttle=0)
     INCREMENTAL_ALTER_CONFIGS = _api(44, "IncrementalAlterConfigs", configs, "0-1", flexible=1, throttle=0)
+    ALTER_PARTITION_REASSIGNMENTS = _api(45, "AlterPartitionReassignments", placement, "0-1", flexible=0, throttle=0)
     LIST_PARTITION_REASSIGNMENTS = _api(46, "ListPartitionReassignments", topics, "0", flexible=0, throttle=0)
+    DESCRIBE_QUORUM = _api(55, "DescribeQuorum", placement, "0-2", flexible=0, throttle=None)
     DESCRIBE_CLUSTER = _api(60, "DescribeCluster", metadata, "0-2", flexible=0, throttle=None)
     DESCRIBE_PRODUCERS = _api(61, "DescribeProducers", transaction_admin, "0", flexible=0, throttle=None)
     DESCRIBE_TRANSACTIONS = _api(65, "DescribeTransactions", transaction_admin, "0", flexible=0, throttle=None)
@@ -170,6 +178,7 @@ class ApiKeys(IntEnum):
         71, "GetTelemetrySubscriptions", telemetry, "0", advertised=None, flexible=0, throttle=None
     )
     PUSH_TELEMETRY = _api(72, "PushTelemetry", telemetry, "0", advertised=None, flexible=0, throttle=None)
+    LIST_CONFIG_RESOURCES = _api(74, "ListConfigResources", configs, "0-1", flexible=0, throttle=None)
     DESCRIBE_TOPIC_PARTITIONS = _api(75, "DescribeTopicPartitions", metadata, "0", flexible=0, throttle=0)
 
     @classmethod

@@ -218,6 +218,18 @@ class DescribeConfigsRequest(AbstractRequest):
     api_key = ApiKeys.DESCRIBE_CONFIGS
 
 
+class AlterReplicaLogDirsRequest(AbstractRequest):
+    """AlterReplicaLogDirs (key 34)."""
+
+    api_key = ApiKeys.ALTER_REPLICA_LOG_DIRS
+
+
+class DescribeLogDirsRequest(AbstractRequest):
+    """DescribeLogDirs (key 35)."""
+
+    api_key = ApiKeys.DESCRIBE_LOG_DIRS
+
+
 class SaslAuthenticateRequest(AbstractRequest):
     """SaslAuthenticate (key 36)."""
 
@@ -236,16 +248,34 @@ class DeleteGroupsRequest(AbstractRequest):
     api_key = ApiKeys.DELETE_GROUPS
 
 
+class ElectLeadersRequest(AbstractRequest):
+    """ElectLeaders (key 43)."""
+
+    api_key = ApiKeys.ELECT_LEADERS
+
+
 class IncrementalAlterConfigsRequest(AbstractRequest):
     """IncrementalAlterConfigs (key 44)."""
 
     api_key = ApiKeys.INCREMENTAL_ALTER_CONFIGS
 
 
+class AlterPartitionReassignmentsRequest(AbstractRequest):
+    """AlterPartitionReassignments (key 45)."""
+
+    api_key = ApiKeys.ALTER_PARTITION_REASSIGNMENTS
+
+
 class ListPartitionReassignmentsRequest(AbstractRequest):
     """ListPartitionReassignments (key 46)."""
 
     api_key = ApiKeys.LIST_PARTITION_REASSIGNMENTS
+
+
+class DescribeQuorumRequest(AbstractRequest):
+    """DescribeQuorum (key 55)."""
+
+    api_key = ApiKeys.DESCRIBE_QUORUM
 
 
 class DescribeClusterRequest(AbstractRequest):
@@ -282,6 +312,12 @@ class PushTelemetryRequest(AbstractRequest):
     """PushTelemetry (key 72)."""
 
     api_key = ApiKeys.PUSH_TELEMETRY
+
+
+class ListConfigResourcesRequest(AbstractRequest):
+    """ListConfigResources (key 74)."""
+
+    api_key = ApiKeys.LIST_CONFIG_RESOURCES
 
 
 class DescribeTopicPartitionsRequest(AbstractRequest):

@@ -7,11 +7,13 @@ and what it installs (tests/environments.py). The other tests' own packages woul
 from __future__ import annotations
 
 import importlib.metadata
+import json
 import os
 import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -22,10 +24,11 @@ from pyproducer.broker import EmbeddedBroker
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.record.batch_writer import build_batch
 from pyproducer.testing import read_topic
-from tests.support.raw_client import RawClient
+from tests.support.raw_client import RawClient, metadata_body
 
 ROOT = Path(__file__).resolve().parents[2]
 IS_DEFAULT_INSTALL = os.environ.get("PYPRODUCER_TEST_ENVIRONMENT") == "default"
+ELSEWHERE = "127.0.0.2"
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
@@ -88,6 +91,65 @@ def test_the_command_starts_a_broker() -> None:
     finally:
         process.terminate()
         process.communicate(timeout=60)
+
+
+@contextmanager
+def command(*arguments: str) -> Iterator[dict[str, int]]:
+    """Run `python -m pyproducer broker` as a container does; give the ports of the hosts that it says it is at."""
+    process = subprocess.Popen([sys.executable, *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                               text=True)
+    try:
+        assert process.stdout is not None
+        told = process.stdout.readline()
+        found = re.findall(r"[A-Z]+://([a-z0-9.]+):(\d+)", told)
+        assert found, told
+        yield {host: int(port) for host, port in found}
+    finally:
+        process.terminate()  # what `docker stop` does
+        rest, _ = process.communicate(timeout=60)
+    assert (process.returncode, rest) == (0, "")
+
+
+def block(path: str, kind: str) -> list[str]:
+    """Return the lines of the first block of this kind in a document."""
+    found = re.search(rf"^ *```{kind}\n(.*?)^ *```$", (ROOT / path).read_text("ascii"), re.DOTALL | re.MULTILINE)
+    assert found is not None, path
+    return [line.strip() for line in found.group(1).splitlines()]
+
+
+@pytest.mark.parametrize("path", ["README.md", "docs/containers.md"])
+def test_the_image_of_the_documents_serves_whoever_knows_its_name_alone(path: str) -> None:
+    """--host 0.0.0.0 told clients 0.0.0.0: no container and no second machine could use it."""
+    base, install, start = block(path, "dockerfile")
+    assert re.fullmatch(r"FROM python:3\.1\d-slim", base)
+    assert install == "RUN pip install pyproducer"
+    entry_point = json.loads(start.removeprefix("ENTRYPOINT "))
+    assert entry_point[:1] + entry_point[-2:] == ["python", "--advertised-host", "kafka"]
+    # Nobody here knows `kafka`: another address of loopback stands for another container's name for it.
+    with command(*entry_point[1:-1], ELSEWHERE, "--port", "0", "--brokers", "2", "--topic", "orders:2") as ports:
+        assert list(ports) == [ELSEWHERE]
+        with RawClient((ELSEWHERE, ports[ELSEWHERE])) as client:
+            brokers = client.request(ApiKeys.METADATA, 9, metadata_body("orders"))["brokers"]
+            coordinator = client.request(ApiKeys.FIND_COORDINATOR, 4, {"key_type": 0, "coordinator_keys": ["billing"]})
+        assert {node["host"] for node in (*brokers, *coordinator["coordinators"])} == {ELSEWHERE}
+        with KafkaProducer({"bootstrap.servers": f"{ELSEWHERE}:{ports[ELSEWHERE]}"}) as producer:
+            for partition in (0, 1):  # one on each broker
+                assert producer.send("orders", b"paid", partition=partition).result(30).offset == 0
+
+
+def test_the_two_listeners_of_the_documents_tell_each_side_its_own_address(tmp_path: Path) -> None:
+    text = re.sub(r":\d+", ":0", "\n".join(block("docs/containers.md", "properties")))
+    path = tmp_path / "server.properties"
+    path.write_text(text.replace("kafka", ELSEWHERE).replace("/data", f"{tmp_path}/data"), "ascii")
+    with command("-m", "pyproducer", "broker", "--config", str(path), "--topic", "orders") as ports:
+        assert sorted(ports) == [ELSEWHERE, "localhost"]
+        for host, port in ports.items():
+            with RawClient((host, port)) as client:
+                brokers = client.request(ApiKeys.METADATA, 9, metadata_body())["brokers"]
+            assert [(node["host"], node["port"]) for node in brokers] == [(host, port)]
+            with KafkaProducer({"bootstrap.servers": f"{host}:{port}"}) as producer:
+                producer.send("orders", b"paid").result(30)
+    assert (tmp_path / "data" / "orders-0").is_dir()
 
 
 def test_the_quickstart_runs_from_the_installation() -> None:

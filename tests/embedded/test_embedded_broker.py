@@ -111,6 +111,32 @@ def test_arguments_that_make_no_sense_are_refused_and_nothing_runs(arguments: di
 
 
 @both_kinds
+def test_log_dirs_when_there_is_no_data_dir_then_everything_is_there_and_stays(
+        tmp_path: Path, separate_process: bool) -> None:
+    config = {"log.dirs": f"{tmp_path / 'a'},{tmp_path / 'b'}"}
+    for topics in ({"orders": 1}, {}):
+        broker = EmbeddedBroker(topics=topics, config=config, separate_process=separate_process)
+        with broker:
+            assert broker.topics() == {"orders": 1}
+        assert broker.data_dir == tmp_path / "a"
+    assert not (tmp_path / "b").exists()
+
+
+@both_kinds
+def test_data_dir_when_apache_kafka_made_it_then_it_is_refused_and_nothing_in_it_changes(
+        tmp_path: Path, separate_process: bool) -> None:
+    """A server.properties names Kafka's own: a topic that was made here would have set Kafka's logs aside."""
+    (tmp_path / "orders-0").mkdir()
+    for name in ("meta.properties", "orders-0/00000000000000000000.log"):
+        (tmp_path / name).write_text("Kafka's", encoding="ascii")
+    broker = EmbeddedBroker(topics=["orders"], config={"log.dirs": str(tmp_path)}, separate_process=separate_process)
+    with pytest.raises(ConfigError, match=r"Apache Kafka's own: it has a meta\.properties"):
+        broker.start()
+    assert sorted(path.name for path in tmp_path.rglob("*")) == [
+        "00000000000000000000.log", "meta.properties", "orders-0"]
+
+
+@both_kinds
 def test_data_dir_of_a_running_broker_is_refused(tmp_path: Path, separate_process: bool) -> None:
     with EmbeddedBroker(data_dir=tmp_path) as broker:
         with pytest.raises(ConfigError, match="another broker uses this directory"):
@@ -250,7 +276,7 @@ def test_command_line_serves_until_it_is_told_to_stop(tmp_path: Path, number: si
 def test_command_line_runs_three_brokers_with_the_settings_of_a_file(tmp_path: Path) -> None:
     """What a container runs: all addresses, the name that others know it by, a server.properties as it is elsewhere."""
     path = tmp_path / "server.properties"
-    path.write_text("process.roles=broker,controller\nnode.id=1\nlog.dirs=/nowhere\nnum.partitions=4\n"
+    path.write_text(f"process.roles=broker,controller\nnode.id=1\nlog.dirs={tmp_path}/a\nnum.partitions=4\n"
                     "inter.broker.listener.name=PLAINTEXT\nlog.retention.hours=168\n", encoding="ascii")
     command = start_command("--brokers", "3", "--host", "0.0.0.0", "--port", "0", "--advertised-host", "localhost",
                             "--config", str(path), "--topic", "orders:3")
@@ -269,7 +295,8 @@ def test_command_line_runs_three_brokers_with_the_settings_of_a_file(tmp_path: P
     printed, complaints = command.communicate(timeout=60)
     assert (command.returncode, printed) == (0, "")
     assert complaints.count("have no effect") == 1
-    assert "inter.broker.listener.name, log.dirs, node.id, process.roles" in complaints
+    assert "inter.broker.listener.name, node.id, process.roles" in complaints
+    assert (tmp_path / "a" / "orders-2").is_dir()  # where log.dirs says, and still there
 
 
 @pytest.mark.parametrize(("arguments", "why"), [

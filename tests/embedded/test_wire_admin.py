@@ -145,6 +145,128 @@ def test_list_partition_reassignments_finds_none(wire: WireTarget, topic: str) -
             assert (answer["error_code"], answer["error_message"], answer["topics"]) == (0, None, [])
 
 
+def reassign(client: RawClient, name: str, *partitions: tuple[int, list[int] | None], version: int = 1,
+             **fields: bool) -> list[tuple[int, str | None]]:
+    answer = client.request(ApiKeys.ALTER_PARTITION_REASSIGNMENTS, version, {
+        "timeout_ms": 5000, **fields, "topics": [{"name": name, "partitions": [
+            {"partition_index": index, "replicas": replicas} for index, replicas in partitions]}]})
+    assert answer["error_code"] == 0
+    (topic,) = answer["responses"]
+    return [(found["error_code"], found["error_message"]) for found in topic["partitions"]]
+
+
+def test_alter_partition_reassignments_when_the_brokers_are_not_others_then_nothing_happens_and_faults_are_named(
+        wire: WireTarget, topic: str) -> None:
+    wrong, unknown = ErrorCode.INVALID_REPLICA_ASSIGNMENT, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assignment = "The manual partition assignment includes"
+    with wire.connect() as client:
+        assert reassign(client, topic, (0, [1]), (1, [1]), version=0) == [(0, None), (0, None)]
+        assert reassign(client, topic, (0, None), (9, None)) == [
+            (ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, None), (unknown, f"Unable to find partition {topic}:9.")]
+        assert reassign(client, topic, (0, []), (1, [1, 1]), (2, [1, 7]), allow_replication_factor_change=False) == [
+            (wrong, f"{assignment} an empty replica list."),
+            (wrong, f"{assignment} the broker 1 more than once."),
+            (wrong, f"{assignment} broker 7, but no such broker is registered.")]
+        assert reassign(client, "no-such-topic", (0, [1])) == [(unknown, "Unable to find a topic named no-such-topic.")]
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_elect_leaders_when_all_are_led_then_none_is_needed(wire: WireTarget, topic: str, version: int) -> None:
+    def elect(topics: list[tuple[str, list[int]]] | None, kind: int) -> Struct:
+        return client.request(ApiKeys.ELECT_LEADERS, version, {
+            **({"election_type": kind} if version else {}), "timeout_ms": 5000,
+            "topic_partitions": topics and [{"topic": name, "partitions": indexes} for name, indexes in topics]})
+
+    def results(answer: Struct) -> dict[str, list[tuple[int, int, str | None]]]:
+        return {found["topic"]: [(one["partition_id"], one["error_code"], one["error_message"])
+                                 for one in found["partition_result"]] for found in answer["replica_election_results"]}
+
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    with wire.connect() as client:
+        for kind in (0, 1):
+            assert results(elect([(topic, [0, 9]), ("no-such-topic", [0])], kind)) == {
+                topic: [(0, ErrorCode.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition."),
+                        (9, unknown, f"No such partition as {topic}-9")],
+                "no-such-topic": [(0, unknown, "No such topic as no-such-topic")]}
+        assert results(elect(None, 0))[topic] == []  # of all, those that were not needed are not told
+        if version:
+            answer = elect([(topic, [0])], 5)
+            assert answer["error_code"] == ErrorCode.INVALID_REQUEST
+            assert results(answer) == {topic: [(0, ErrorCode.INVALID_REQUEST, "Unknown election type 5")]}
+
+
+@pytest.mark.parametrize("version", [1, 2, 3, 4])
+def test_describe_log_dirs_tells_sizes_and_alter_replica_log_dirs_knows_that_directory_alone(
+        wire: WireTarget, topic: str, version: int) -> None:
+    def describe(topics: list[tuple[str, list[int]]] | None) -> Struct:
+        answer = client.request(ApiKeys.DESCRIBE_LOG_DIRS, version, {
+            "topics": topics and [{"topic": name, "partitions": indexes} for name, indexes in topics]})
+        (found,) = answer["results"]
+        assert (answer.get("error_code", 0), found["error_code"]) == (0, 0)
+        return found
+
+    def sizes(found: Struct) -> dict[str, dict[int, int]]:
+        return {one["name"]: {partition["partition_index"]: partition["partition_size"]
+                              for partition in one["partitions"]} for one in found["topics"]}
+
+    def alter(path: str, *more: str) -> dict[tuple[str, int], int]:
+        answer = client.request(ApiKeys.ALTER_REPLICA_LOG_DIRS, min(version, 2), {"dirs": [
+            {"path": path, "topics": [{"name": topic, "partitions": [0, 9]}]},
+            *({"path": other, "topics": [{"name": topic, "partitions": [1]}]} for other in more)]})
+        return {(one["topic_name"], partition["partition_index"]): partition["error_code"]
+                for one in answer["results"] for partition in one["partitions"]}
+
+    with wire.connect() as client:
+        fill(client, topic, 2)
+        found = describe([(topic, [0, 1, 9]), (topic, [1]), ("no-such-topic", [0])])
+        size = sizes(found)[topic][0]
+        assert sizes(found) == {topic: {0: size, 1: 0}}
+        assert size > 100
+        assert sizes(describe(None))[topic] == {0: size, 1: 0, 2: 0}
+        if version >= 4:
+            assert 0 < found["usable_bytes"] < found["total_bytes"]
+        directory = found["log_dir"]
+        unknown, elsewhere = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LOG_DIR_NOT_FOUND
+        assert alter(directory) == {(topic, 0): 0, (topic, 9): unknown}
+        assert alter("/nowhere") == {(topic, 0): elsewhere, (topic, 9): elsewhere}
+        assert alter(directory, directory, "/nowhere")[topic, 1] == elsewhere  # the last counts
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_describe_quorum_has_one_voter(wire: WireTarget, version: int) -> None:
+    def ask(*names: str) -> Any:
+        answer = client.request(ApiKeys.DESCRIBE_QUORUM, version, {"topics": [
+            {"topic_name": name, "partitions": [{"partition_index": 0}]} for name in names]})
+        assert answer["error_code"] == 0
+        return [topic["partitions"][0] for topic in answer["topics"]]
+
+    with wire.connect() as client:
+        (partition,) = ask("__cluster_metadata")
+        assert (partition["error_code"], partition["leader_id"], partition["observers"]) == (0, 1, [])
+        assert [voter["replica_id"] for voter in partition["current_voters"]] == [1]
+        for names in (("elsewhere",), ("__cluster_metadata", "elsewhere")):
+            assert {found["error_code"] for found in ask(*names)} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+
+
+def test_list_config_resources_names_brokers_and_topics(wire: WireTarget, topic: str) -> None:
+    def ask(*kinds: int) -> tuple[int, list[tuple[int, str]]]:
+        answer = client.request(ApiKeys.LIST_CONFIG_RESOURCES, 1, {"resource_types": list(kinds)})
+        return answer["error_code"], [(found["resource_type"], found["resource_name"])
+                                      for found in answer["config_resources"]]
+
+    with wire.connect() as client:
+        assert client.request(ApiKeys.LIST_CONFIG_RESOURCES, 0, {})["config_resources"] == []
+        for kinds in ((), (TOPIC, BROKER)):
+            code, found = ask(*kinds)
+            assert code == 0
+            assert {(BROKER, "1"), (TOPIC, topic)} <= set(found)
+        assert ask(BROKER) == (0, [(BROKER, "1")])
+        for kinds in ((16,), (32,)):
+            assert ask(*kinds) == (0, [])
+        for kinds in ((1,), (BROKER, 99)):
+            assert ask(*kinds) == (ErrorCode.UNSUPPORTED_VERSION, [])
+
+
 def test_describe_topic_partitions_gives_pages(wire: WireTarget, topic: str) -> None:
     def ask(*names: str, limit: int = 2000, cursor: tuple[str, int] | None = None) -> Struct:
         return client.request(ApiKeys.DESCRIBE_TOPIC_PARTITIONS, 0, {

@@ -33,6 +33,8 @@ OTHER_DEFAULTS = {
     "transaction.state.log.replication.factor", "group.initial.rebalance.delay.ms",
     # Stores are PEM here.
     "ssl.keystore.type", "ssl.truststore.type",
+    # A temporary folder.
+    "log.dir",
     # Null in Kafka, where a setting in hours or none stands behind it; the value is the same.
     "log.retention.ms", "log.roll.ms", "log.roll.jitter.ms", "log.flush.interval.ms",
 }

@@ -18,6 +18,10 @@ from tests.support.kafka_tools import (
     CONSUMER_GROUPS,
     DELETE_RECORDS,
     GET_OFFSETS,
+    LEADER_ELECTION,
+    LOG_DIRS,
+    METADATA_QUORUM,
+    REASSIGN_PARTITIONS,
     TOPICS,
     TRANSACTIONS,
     run_tool,
@@ -121,3 +125,27 @@ def test_kafka_transactions_lists_and_describes(broker: EmbeddedBroker) -> None:
     producer.commit_transaction(30)
     (line,) = [line for line in words(tool(broker, TRANSACTIONS, "list")) if line[0] == "digger"]
     assert line[3] == "CompleteCommit"
+
+
+def test_tools_that_say_where_partitions_lie_and_move_them(tmp_path: Path) -> None:
+    """Each ended with "The node does not support DESCRIBE_LOG_DIRS" and its like."""
+    file = tmp_path / "plan.json"
+    file.write_text(json.dumps({"version": 1, "partitions": [{"topic": "leaves", "partition": 0, "replicas": [2]}]}))
+    with EmbeddedBroker(brokers=2, topics={"leaves": 2}, separate_process=True) as two:
+        answer = tool(two, LOG_DIRS, "--describe", "--topic-list", "leaves")
+        told = json.loads(answer[answer.index("{"):])
+        assert {(found["broker"], log_dir["logDir"], partition["partition"]) for found in told["brokers"]
+                for log_dir in found["logDirs"] for partition in log_dir["partitions"]} == {
+            (1, str(two.data_dir), "leaves-0"), (2, str(two.data_dir), "leaves-1")}
+        plan = ("--reassignment-json-file", str(file))
+        assert "Successfully started partition reassignment for leaves-0" in tool(
+            two, REASSIGN_PARTITIONS, "--execute", *plan)
+        assert "Reassignment of partition leaves-0 is completed." in tool(
+            two, REASSIGN_PARTITIONS, "--verify", "--preserve-throttles", *plan)
+        assert two.leader_of("leaves", 0) == (2, 1)
+        two.move_leader("leaves", 1, None)
+        assert "Successfully completed leader election (PREFERRED) for partitions leaves-1" in tool(
+            two, LEADER_ELECTION, "--election-type", "preferred", "--all-topic-partitions")
+        quorum = tool(two, METADATA_QUORUM, "describe", "--status")
+        assert re.search(r"LeaderId:\s+1\n", quorum)
+        assert re.search(r"CurrentObservers:.*\b2\b", quorum)

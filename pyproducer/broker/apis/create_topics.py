@@ -23,7 +23,7 @@ from pyproducer.broker.apis.unexpected import message_of, unexpected
 from pyproducer.broker.cluster.authorizer import AclOperation, ResourceType
 from pyproducer.broker.cluster.config import TOPIC_CONFIG
 from pyproducer.broker.cluster.config_entries import topic_entries
-from pyproducer.broker.cluster.topic_config import TopicConfig, error_text, topic_config
+from pyproducer.broker.cluster.topic_config import TopicConfig, asked_topic_config, error_text
 from pyproducer.broker.cluster.topic_name import collides
 from pyproducer.broker.network.request_channel import Request
 from pyproducer.common.error_codes import ErrorCode
@@ -148,7 +148,7 @@ def _create(services: Services, request: Request, topic: Struct, *, validate_onl
     configs = {config["name"]: config["value"] for config in topic["configs"]}
     try:
         if validate_only:
-            config = topic_config(configs, services.config)
+            config = asked_topic_config(configs, services.config)
             topic_id = _NO_ID
         else:
             created = services.cluster.topic_life.create_topic(name, count, configs)

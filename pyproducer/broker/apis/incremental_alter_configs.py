@@ -22,7 +22,7 @@ from pyproducer.broker.apis.services import Answer, Services
 from pyproducer.broker.apis.unexpected import unexpected
 from pyproducer.broker.cluster.authorizer import AclOperation, ResourceType
 from pyproducer.broker.cluster.config import BROKER_CONFIG, DYNAMIC_CONFIG, LIST_CONFIG, TOPIC_CONFIG, BrokerConfig
-from pyproducer.broker.cluster.topic_config import error_text, topic_config
+from pyproducer.broker.cluster.topic_config import asked_topic_config, error_text
 from pyproducer.broker.network.request_channel import Request
 from pyproducer.common.error_codes import ERRORS, ErrorCode
 from pyproducer.common.errors import ConfigError
@@ -111,7 +111,7 @@ def _alter_topic(services: Services, resource: Struct, *, validate_only: bool) -
         if isinstance(altered, _Refusal):
             return altered
         if validate_only:
-            topic_config(altered, services.config)
+            asked_topic_config(altered, services.config)
             return None
         if services.cluster.topic_life.alter_topic_configs(name, altered):
             return None

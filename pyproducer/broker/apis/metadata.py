@@ -23,7 +23,7 @@ from pyproducer.broker.apis.api_handler import Api, Question
 from pyproducer.broker.apis.services import Answer, Services
 from pyproducer.broker.apis.unexpected import unexpected
 from pyproducer.broker.cluster.authorizer import CLUSTER_NAME, AclOperation, ResourceType
-from pyproducer.broker.cluster.partition import NO_LEADER, Partition
+from pyproducer.broker.cluster.partition import Partition
 from pyproducer.broker.cluster.topic_name import INTERNAL_TOPICS
 from pyproducer.broker.cluster.topic_table import TopicState
 from pyproducer.broker.network.request_channel import Request
@@ -132,7 +132,7 @@ def describe_partition(services: Services, partition: Partition) -> dict[str, An
     """Return leader, epoch and replicas of a partition, as Metadata and DescribeTopicPartitions tell them."""
     leader_id, leader_epoch = partition.leadership
     alive = leader_id in services.cluster.brokers
-    replica_id = leader_id if leader_id != NO_LEADER else partition.last_leader_id
+    replica_id = partition.replica_id
     return {
         "error_code": ErrorCode.NONE if alive else ErrorCode.LEADER_NOT_AVAILABLE,
         "partition_index": partition.topic_partition.partition,

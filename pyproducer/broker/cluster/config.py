@@ -84,6 +84,9 @@ _BROKER_ROWS = (
     Setting("ssl.client.auth", Type.STRING, "none",
             "Whether clients must show a certificate.", OneOf(("none", "requested", "required"))),
     Setting("broker.rack", Type.STRING, None, "Rack of every broker, for metadata."),
+    Setting("log.dirs", Type.STRING, None,
+            "Where the logs are, unless data_dir says it; of several directories the first alone."),
+    Setting("log.dir", Type.STRING, None, "Where the logs are, unless data_dir or log.dirs says it."),
     Setting("auto.create.topics.enable", Type.BOOLEAN, True, "Create topics that clients ask metadata for."),
     Setting("delete.topic.enable", Type.BOOLEAN, True, "Let clients delete topics."),
     Setting("num.partitions", Type.INT, 1, "Partitions of topics that do not say.", _POSITIVE),
@@ -180,7 +183,7 @@ _TOPIC_ROWS = (
     _inert("unclean.leader.election.enable", Type.BOOLEAN, False, "there is one replica."),
     _inert("leader.replication.throttled.replicas", Type.LIST, (), "there is one replica.", _REPLICAS),
     _inert("follower.replication.throttled.replicas", Type.LIST, (), "there is one replica.", _REPLICAS),
-    _inert("remote.storage.enable", Type.BOOLEAN, False, "there is no tiered storage."),
+    _inert("remote.storage.enable", Type.BOOLEAN, False, "there is no tiered storage, so that it cannot be true."),
     _inert("local.retention.ms", Type.LONG, -2, "there is no tiered storage.", Range(-2)),
     _inert("local.retention.bytes", Type.LONG, -2, "there is no tiered storage.", Range(-2)),
     _inert("remote.log.copy.disable", Type.BOOLEAN, False, "there is no tiered storage."),
@@ -309,6 +312,12 @@ class BrokerConfig:
         """`advertised.listeners` without those of the controller; None when it is not given."""
         text = self.optional_text("advertised.listeners")
         return None if text is None else without(self.text("controller.listener.names"), text)
+
+    @property
+    def log_directories(self) -> list[str]:
+        """The directories of `log.dirs`, or without it of `log.dir`; empty when neither is given."""
+        text = self.optional_text("log.dirs") or self.optional_text("log.dir") or ""
+        return [directory for directory in map(str.strip, text.split(",")) if directory]
 
     def listener_text(self, listener_name: str, name: str) -> str | None:
         """Return a text that one listener may have for itself: `listener.name.{listener}.{setting}` comes first."""

@@ -18,6 +18,7 @@ import shutil
 import uuid
 from pathlib import Path
 
+from pyproducer.broker.cluster.cluster_file import FILE_NAME as CLUSTER_FILE
 from pyproducer.broker.storage.recovery import CLEAN_SHUTDOWN_FILE
 from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.errors import ConfigError
@@ -28,6 +29,7 @@ except ImportError:  # pragma: no cover - not on Windows
     fcntl = None  # type: ignore[assignment]  # the lock is then left out
 
 _logger = logging.getLogger(__name__)
+_FILE_OF_KAFKA = "meta.properties"
 _DELETE_SUFFIX = "-delete"
 _STRAY_SUFFIX = "-stray"
 _DELETED_NAME = re.compile(r"-\d+\.[0-9a-f]{32}-delete$")
@@ -41,11 +43,15 @@ class DataDir:
         was_clean: Whether the broker that had it before was stopped in order.
 
     Raises:
-        ConfigError: The directory cannot be made, or another broker has it.
+        ConfigError: The directory cannot be made, another broker has it, or Apache Kafka made it.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        if (path / _FILE_OF_KAFKA).exists() and not (path / CLUSTER_FILE).exists():
+            # A server.properties names it: new topics would set aside the logs that it has under their names.
+            raise ConfigError("data_dir", str(path), f"it is Apache Kafka's own: it has a {_FILE_OF_KAFKA}; name "
+                                                     "another directory")
         try:
             path.mkdir(parents=True, exist_ok=True)
             self._lock_fd = os.open(path / ".lock", os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o644)

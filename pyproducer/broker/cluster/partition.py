@@ -49,6 +49,12 @@ class Partition:
         self.config = config
         self.next_appender: Appender | None = None  # of the next batch, whoever sends it: a fault swaps the two
 
+    @property
+    def replica_id(self) -> int:
+        """The broker that has the one replica: who leads, or while nobody does who led last."""
+        leader_id = self.leadership.leader_id
+        return self.last_leader_id if leader_id == NO_LEADER else leader_id
+
     def check_leader(self, node_id: int, current_leader_epoch: int) -> ErrorCode:
         """Return NONE when this node leads and the client's epoch (-1: it has none) is the current one."""
         leader_id, leader_epoch = self.leadership

@@ -2,7 +2,7 @@
 
 Road:    CreateTopics, config -> [topic config] -> partition
 Thread:  immutable.
-Source:  Java LogConfig (4.1).
+Source:  Java LogConfig (4.1); validateTopicLogConfigValues and validateValues for what clients ask.
 """
 
 from __future__ import annotations
@@ -19,6 +19,12 @@ from pyproducer.common.settings.table import SettingTable
 from pyproducer.record.compression import Compressor, compressor_for
 from pyproducer.record.layout import CREATE_TIME, LOG_APPEND_TIME
 from pyproducer.record.validation import BatchRules
+
+_CONFLICT = "conflict topic config setting"
+_NO_TIERED_STORAGE = ("Tiered Storage functionality is disabled in the broker. Topic cannot be configured with remote "
+                      "log storage.")
+# What Kafka says without naming a value before it.
+_WHOLE = (_CONFLICT, _NO_TIERED_STORAGE)
 
 
 class TopicConfig(NamedTuple):
@@ -45,16 +51,7 @@ def topic_config(overrides: Mapping[str, str | None], defaults: BrokerConfig) ->
     Raises:
         ConfigError: A setting is unknown or its value is not allowed; Kafka's code for it is INVALID_CONFIG.
     """
-    values: dict[str, Any] = {name: defaults.topic_default(name) for name in TOPIC_CONFIG}
-    kept: dict[str, str] = {}
-    for name, text in overrides.items():
-        row = TOPIC_CONFIG.get(name)
-        if row is None:
-            raise TOPIC_CONFIG.unknown_key_error(name, text)
-        if text is None:
-            raise ConfigError(name, text, f"Null value not supported for topic configs: {name}")
-        values[name] = parse_value(row, text)
-        kept[name] = str(value_text(values[name])) if row.type is Type.LIST else text
+    values, kept = _values(overrides, defaults)
     policies = values["cleanup.policy"]
     strict_checks = defaults.switch("strict.checks")
     rules = BatchRules(
@@ -76,6 +73,41 @@ def topic_config(overrides: Mapping[str, str | None], defaults: BrokerConfig) ->
     return TopicConfig(kept, rules, _compressor(values), log)
 
 
+def asked_topic_config(overrides: Mapping[str, str | None], defaults: BrokerConfig) -> TopicConfig:
+    """Do as `topic_config` for settings that a client asks for: they must also agree with each other and with us.
+
+    As in Kafka this is not looked at again where a topic is opened, or where a default of the broker changes.
+
+    Raises:
+        ConfigError: As `topic_config`; or the topic is to be on tiered storage, which there is none of; or records
+            would have to be compacted before they may be.
+    """
+    config = topic_config(overrides, defaults)
+    values, _ = _values(overrides, defaults)
+    shortest, longest = values["min.compaction.lag.ms"], values["max.compaction.lag.ms"]
+    if shortest > longest:
+        raise ConfigError("min.compaction.lag.ms", shortest, f"{_CONFLICT} min.compaction.lag.ms ({shortest}) > "
+                                                             f"max.compaction.lag.ms ({longest})")
+    if values["remote.storage.enable"]:
+        raise ConfigError("remote.storage.enable", "true", _NO_TIERED_STORAGE)
+    return config
+
+
+def _values(overrides: Mapping[str, str | None], defaults: BrokerConfig) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return every setting in its type, and the text of those that the topic itself sets."""
+    values: dict[str, Any] = {name: defaults.topic_default(name) for name in TOPIC_CONFIG}
+    kept: dict[str, str] = {}
+    for name, text in overrides.items():
+        row = TOPIC_CONFIG.get(name)
+        if row is None:
+            raise TOPIC_CONFIG.unknown_key_error(name, text)
+        if text is None:
+            raise ConfigError(name, text, f"Null value not supported for topic configs: {name}")
+        values[name] = parse_value(row, text)
+        kept[name] = str(value_text(values[name])) if row.type is Type.LIST else text
+    return values, kept
+
+
 def _compressor(values: Mapping[str, Any]) -> Compressor | None:
     codec = values["compression.type"]
     if codec == "producer":
@@ -85,6 +117,6 @@ def _compressor(values: Mapping[str, Any]) -> Compressor | None:
 
 def error_text(error: ConfigError, table: SettingTable) -> str:
     """Return what is wrong with a setting as Kafka says it to clients; of one that is not in the table, that only."""
-    if error.key not in table:
+    if error.key not in table or error.why.startswith(_WHOLE):
         return error.why
     return f"Invalid value {error.value} for configuration {error.key}: {error.why}"

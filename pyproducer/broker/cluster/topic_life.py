@@ -27,7 +27,7 @@ from pyproducer.broker.cluster.data_dir import DataDir
 from pyproducer.broker.cluster.delayed_operation import DelayedFetches
 from pyproducer.broker.cluster.living_brokers import LivingBrokers
 from pyproducer.broker.cluster.partition import Leadership, Partition
-from pyproducer.broker.cluster.topic_config import TopicConfig, topic_config
+from pyproducer.broker.cluster.topic_config import TopicConfig, asked_topic_config, topic_config
 from pyproducer.broker.cluster.topic_table import TopicState, TopicTable
 from pyproducer.broker.storage.damage import damaged
 from pyproducer.broker.storage.log import Log
@@ -118,7 +118,7 @@ class TopicLife:
             ConfigError: A setting of the topic is unknown or wrong; nothing was created.
             OSError: Its files could not be made; nothing was created.
         """
-        config = topic_config(configs, self._config)
+        config = asked_topic_config(configs, self._config)
         with self._life_lock, self._store.lock:
             if name in self._topics:
                 return None
@@ -162,7 +162,7 @@ class TopicLife:
             ConfigError: A setting is unknown or wrong; nothing was changed.
             OSError: The cluster file could not be written; nothing was changed.
         """
-        config = topic_config(configs, self._config)
+        config = asked_topic_config(configs, self._config)
         with self._store.lock:
             topic = self._topics.find(name)
             if topic is None:

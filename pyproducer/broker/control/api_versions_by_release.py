@@ -43,9 +43,14 @@ _ROWS: dict[int, str] = {
     27: "2.0:0-0 2.8:0-1 4.0:1-1 4.2:1-2",  # WriteTxnMarkers
     28: "2.0:0-1 2.1:0-2 2.5:0-3 3.8:0-4 4.0:0-5",  # TxnOffsetCommit
     32: "2.0:0-2 2.6:0-3 2.8:0-4 4.0:1-4",  # DescribeConfigs
+    34: "2.0:0-1 2.8:0-2 4.0:1-2",  # AlterReplicaLogDirs
+    35: "2.0:0-1 2.6:0-2 3.2:0-3 3.3:0-4 4.0:1-4",  # DescribeLogDirs
     36: "2.0:0-0 2.2:0-1 2.5:0-2",  # SaslAuthenticate
     37: "2.0:0-1 2.5:0-2 2.7:0-3",  # CreatePartitions
+    43: "2.0:- 2.2:0-0 2.4:0-2",  # ElectLeaders
     44: "2.0:- 2.3:0-0 2.4:0-1",  # IncrementalAlterConfigs
+    45: "2.0:- 2.4:0-0 4.1:0-1",  # AlterPartitionReassignments
+    55: "2.0:- 4.0:0-2",  # DescribeQuorum
     60: "2.0:- 2.8:0-0 3.7:0-1 4.0:0-2",  # DescribeCluster
     61: "2.0:- 2.8:0-0",  # DescribeProducers
     65: "2.0:- 3.0:0-0",  # DescribeTransactions
@@ -53,6 +58,7 @@ _ROWS: dict[int, str] = {
     68: "2.0:- 3.7:0-0 4.0:0-1",  # ConsumerGroupHeartbeat
     71: "2.0:- 3.7:0-0",  # GetTelemetrySubscriptions
     72: "2.0:- 3.7:0-0",  # PushTelemetry
+    74: "2.0:- 4.0:0-0 4.1:0-1",  # ListConfigResources
     75: "2.0:- 3.9:0-0",  # DescribeTopicPartitions
 }
 

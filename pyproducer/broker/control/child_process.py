@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pyproducer.broker.control.in_process import ClusterOptions
+from pyproducer.broker.control.in_process import ClusterOptions, directory_of
 from pyproducer.broker.control.observations import from_json, to_json
 from pyproducer.common.errors import ConfigError, IllegalStateError
 
@@ -88,7 +88,7 @@ class ChildProcessCluster:
                 process.kill()
                 process.wait()
             process.stdout.close()
-        if self._options.data_dir is None:
+        if directory_of(self._options) is None:
             self.data_dir = None
 
     def addresses(self) -> dict[str, list[tuple[str, int]]]:

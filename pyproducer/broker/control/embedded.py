@@ -36,8 +36,8 @@ class EmbeddedBroker(ClusterControl):
     Args:
         brokers: How many brokers the cluster has: nodes 1, 2, ... over one set of logs. Partition i is led by node
             i mod n + 1 until something is moved.
-        data_dir: Where the logs are kept; a temporary folder, removed at stop, when it is None. What an earlier
-            broker left there is served again.
+        data_dir: Where the logs are kept. Without it `log.dirs` of `config` names it, and without that it is a
+            temporary folder, removed at stop. What an earlier broker left there is served again.
         topics: Topics to create: names, or names with their number of partitions.
         separate_process: Run in a child process, so that the broker does not share this process's GIL. The child ends
             with its parent.

@@ -41,7 +41,8 @@ class ClusterOptions:
 
     Attributes:
         brokers: How many.
-        data_dir: Where the logs are; None is a temporary folder that is removed at the end.
+        data_dir: Where the logs are; None is what `log.dirs` or `log.dir` of `config` names, and without either a
+            temporary folder that is removed at the end.
         topics: Name to number of partitions; made when they are missing.
         config: Settings under Kafka's names.
         node_config: Node id to what it has otherwise: listeners, rack, threads, ssl.*.
@@ -90,6 +91,7 @@ class InProcessCluster:
             reason = topic_name_fault(name)
             if reason is not None or partition_count < 1:
                 raise ConfigError("topics", {name: partition_count}, reason or "there must be at least one partition")
+        self._directory = directory_of(options)
         self.data_dir: Path | None = None
         self.scripted = Scripted()  # another one for each start
         self._state: ClusterState | None = None
@@ -103,7 +105,7 @@ class InProcessCluster:
         """
         raise_descriptor_limit()
         self.warn_of_inert_settings()
-        directory = self._options.data_dir
+        directory = self._directory
         self.data_dir = Path(tempfile.mkdtemp(prefix="pyproducer-broker-") if directory is None else directory)
         try:
             self._state = ClusterState(self.data_dir, self._config, SystemClock(), node_ids=tuple(self._listeners))
@@ -119,10 +121,16 @@ class InProcessCluster:
             raise
 
     def warn_of_inert_settings(self) -> None:
-        """Say which settings were taken and change nothing."""
-        inert = sorted(self._config.inert.union(*(config.inert for config in self._node_configs.values())))
+        """Say which settings were taken and change nothing, and which of several directories is used."""
+        inert = self._config.inert.union(*(config.inert for config in self._node_configs.values()))
+        directories = self._config.log_directories
+        if self._options.data_dir is not None:
+            inert |= self._config.given & {"log.dirs", "log.dir"}
+        elif len(directories) > 1:
+            _logger.warning("An embedded broker keeps its logs in one directory: %s, the first of log.dirs; it does "
+                            "not look at %s", directories[0], ", ".join(directories[1:]))
         if inert:
-            _logger.warning("These settings have no effect on an embedded broker: %s", ", ".join(inert))
+            _logger.warning("These settings have no effect on an embedded broker: %s", ", ".join(sorted(inert)))
 
     def stop(self) -> None:
         """Stop and close everything; a temporary folder is removed."""
@@ -132,7 +140,7 @@ class InProcessCluster:
         if self._state is not None:
             self._state.close()
             self._state = None
-        if self.data_dir is not None and self._options.data_dir is None:
+        if self.data_dir is not None and self._directory is None:
             shutil.rmtree(self.data_dir, ignore_errors=True)
             self.data_dir = None
 
@@ -211,6 +219,17 @@ class InProcessCluster:
             elif len(existing.partitions) != partition_count:
                 raise ConfigError("topics", {name: partition_count},
                                   f"the data directory has it with {len(existing.partitions)} partitions")
+
+
+def directory_of(options: ClusterOptions) -> str | None:
+    """Return where the logs are to be kept; None is a temporary folder.
+
+    Raises:
+        ConfigError: A setting makes no sense.
+    """
+    if options.data_dir is not None:
+        return options.data_dir
+    return next(iter(BrokerConfig(options.config).log_directories), None)
 
 
 def _listeners(config: BrokerConfig, port_offset: int) -> Sequence[EndPoint]:

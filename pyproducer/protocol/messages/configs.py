@@ -1,8 +1,10 @@
-"""DescribeConfigs (key 32), IncrementalAlterConfigs (44): settings of topics and brokers.
+"""DescribeConfigs (key 32), IncrementalAlterConfigs (44), ListConfigResources (74): settings of topics and brokers.
+
+Version 0 of ListConfigResources is ListClientMetricsResources.
 
 Road:    protocol/apis.py -> [messages] -> Schema
 Thread:  constants.
-Source:  Apache Kafka common/message/*.json (4.3); KIP-226, KIP-339.
+Source:  Apache Kafka common/message/*.json (4.3); KIP-226, KIP-339, KIP-714, KIP-1142.
 """
 
 from __future__ import annotations
@@ -77,5 +79,21 @@ INCREMENTAL_ALTER_CONFIGS_RESPONSE = message(
         f("error_message", STRING, nullable="0+"),
         f("resource_type", INT8),
         f("resource_name", STRING),
+    ),
+)
+
+LIST_CONFIG_RESOURCES_REQUEST = message(
+    "ListConfigResourcesRequest",
+    array("resource_types", INT8, versions="1+"),
+)
+
+LIST_CONFIG_RESOURCES_RESPONSE = message(
+    "ListConfigResourcesResponse",
+    f("throttle_time_ms", INT32, default=0),
+    f("error_code", INT16),
+    array(
+        "config_resources",
+        f("resource_name", STRING),
+        f("resource_type", INT8, "1+", default=16, ignorable=True),
     ),
 )

@@ -131,6 +131,16 @@ ASKED: dict[ApiKeys, list[Case]] = {
     ApiKeys.DESCRIBE_TOPIC_PARTITIONS: [
         Case(0, {"topics": [{"name": "orders"}], "response_partition_limit": 10, "cursor": None},
              {("DESCRIBE TOPIC orders",): TOPIC})],
+    ApiKeys.ALTER_REPLICA_LOG_DIRS: [Case(2, {"dirs": [{"path": "/", "topics": [
+        {"name": "orders", "partitions": [0]}]}]}, {(f"ALTER CLUSTER {IN_CLUSTER}",): CLUSTER})],
+    ApiKeys.DESCRIBE_LOG_DIRS: [Case(4, {"topics": None}, {(f"DESCRIBE CLUSTER {IN_CLUSTER}",): CLUSTER})],
+    ApiKeys.ELECT_LEADERS: [Case(2, {"election_type": 0, "timeout_ms": 1, "topic_partitions": None}, {
+        (f"ALTER CLUSTER {IN_CLUSTER}",): CLUSTER})],
+    ApiKeys.ALTER_PARTITION_REASSIGNMENTS: [Case(0, {"timeout_ms": 1, "topics": [{"name": "orders", "partitions": [
+        {"partition_index": 0, "replicas": [1]}]}]}, {(f"ALTER CLUSTER {IN_CLUSTER}",): CLUSTER})],
+    ApiKeys.DESCRIBE_QUORUM: [Case(2, {"topics": []}, {(f"DESCRIBE CLUSTER {IN_CLUSTER}",): CLUSTER})],
+    ApiKeys.LIST_CONFIG_RESOURCES: [Case(1, {"resource_types": []}, {
+        (f"DESCRIBE_CONFIGS CLUSTER {IN_CLUSTER}",): CLUSTER})],
     ApiKeys.LIST_PARTITION_REASSIGNMENTS: [Case(0, {"timeout_ms": 1, "topics": None}, {
         (f"DESCRIBE CLUSTER {IN_CLUSTER}",): CLUSTER})],
     ApiKeys.OFFSET_FOR_LEADER_EPOCH: [Case(4, {"replica_id": -1, "topics": [{"topic": "orders", "partitions": [

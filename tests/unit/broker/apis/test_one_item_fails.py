@@ -17,10 +17,12 @@ from pyproducer.broker.apis.kafka_apis import KafkaApis
 from pyproducer.broker.apis.services import Outcome
 from pyproducer.broker.cluster.coordinator.group.coordinator import GroupCoordinator
 from pyproducer.broker.cluster.coordinator.transaction.coordinator import TransactionCoordinator
-from pyproducer.broker.cluster.partition import Partition
+from pyproducer.broker.cluster.living_brokers import BrokerInfo
+from pyproducer.broker.cluster.partition import NO_LEADER, Leadership, Partition
 from pyproducer.broker.cluster.topic_life import TopicLife
 from pyproducer.broker.cluster.topic_table import TopicTable
 from pyproducer.broker.network.request_channel import Request, RequestChannel
+from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.common.errors import SchemaError
 from pyproducer.protocol.apis import ApiKeys
@@ -107,6 +109,14 @@ CASES = [
     Case(ApiKeys.DELETE_RECORDS, 2, {"timeout_ms": 1, **partitions_body(offset=0)},
          lambda answer: answer["topics"][0]["partitions"], TopicTable, "partition",
          lambda _, topic, index: index == 1),
+    Case(ApiKeys.ALTER_PARTITION_REASSIGNMENTS, 0, {"timeout_ms": 1, "topics": [{"name": "orders", "partitions": [
+        {"partition_index": index, "replicas": [1]} for index in (0, 1)]}]},
+        lambda answer: answer["responses"][0]["partitions"], TopicTable, "partition",
+        lambda _, topic, index: index == 1),
+    Case(ApiKeys.ELECT_LEADERS, 2, {"election_type": 0, "timeout_ms": 1, "topic_partitions": [
+        {"topic": "orders", "partitions": [0, 1]}]},
+        lambda answer: answer["replica_election_results"][0]["partition_result"], TopicTable, "partition",
+        lambda _, topic, index: index == 1),
     Case(ApiKeys.DESCRIBE_PRODUCERS, 0, {"topics": [{"name": "orders", "partition_indexes": [0, 1]}]},
          lambda answer: answer["topics"][0]["partitions"], TopicTable, "partition",
          lambda _, topic, index: index == 1),
@@ -153,6 +163,48 @@ def test_request_when_one_of_its_things_fails_unexpectedly_then_that_one_alone_i
     good, bad = case.answers(stage.ask(case.api_key, case.version, case.body))
     assert bad["error_code"] == ErrorCode.UNKNOWN_SERVER_ERROR
     assert good["error_code"] == (0 if undisturbed is None else undisturbed[0]["error_code"])
+
+
+def leaders_case(kind: ApiKeys) -> tuple[ApiKeys, int, dict[str, Any], Callable[[Any], Any]]:
+    """Return a request about partition 0 of "orders", twenty times, and about 1 and 9, and where its answers are."""
+    if kind is ApiKeys.ELECT_LEADERS:
+        return kind, 2, {"election_type": 0, "timeout_ms": 1, "topic_partitions": [
+            {"topic": "orders", "partitions": [*[0] * 20, 1, 9]}]}, (
+            lambda answer: answer["replica_election_results"][0]["partition_result"])
+    return kind, 0, {"timeout_ms": 1, "topics": [{"name": "orders", "partitions": [
+        *({"partition_index": 0, "replicas": [2 - number % 2]} for number in range(20)),
+        {"partition_index": 1, "replicas": [2]}, {"partition_index": 9, "replicas": [1]}]}]}, (
+        lambda answer: answer["responses"][0]["partitions"])
+
+
+@pytest.mark.parametrize("kind", [ApiKeys.ELECT_LEADERS, ApiKeys.ALTER_PARTITION_REASSIGNMENTS],
+                         ids=lambda kind: kind.title)
+@pytest.mark.parametrize("is_full", [False, True], ids=["written", "no space"])
+def test_leaders_when_a_request_changes_many_then_they_are_written_once_or_none_is_changed(
+        stage: ApiStage, monkeypatch: pytest.MonkeyPatch, kind: ApiKeys, is_full: bool) -> None:
+    """One write for each would let a request that names a partition 50,000 times hold a handler for minutes."""
+    stage.state.brokers.register(BrokerInfo(2, {}, None))
+    nobody = TopicPartition("orders", 0), TopicPartition("orders", 1)
+    stage.state.leaders.change_leaders(dict.fromkeys(nobody, NO_LEADER))
+    before = [stage.state.topics.partition(*topic_partition).leadership for topic_partition in nobody]
+    written = []
+
+    def write(*_arguments: object) -> None:
+        written.append(1)
+        if is_full:
+            raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("pyproducer.broker.cluster.cluster_store.write_cluster_file", write)
+    api_key, version, body, answers = leaders_case(kind)
+    codes = [found["error_code"] for found in answers(stage.ask(api_key, version, body))]
+    assert len(written) == 1
+    code = ErrorCode.KAFKA_STORAGE_ERROR if is_full else ErrorCode.NONE
+    assert codes[-2:] == [code, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    after = [stage.state.topics.partition(*topic_partition).leadership for topic_partition in nobody]
+    assert (after == before) is is_full
+    if not is_full:
+        assert after[0].leader_epoch - before[0].leader_epoch in (0, 1)
+        assert after[1] == Leadership(1 if kind is ApiKeys.ELECT_LEADERS else 2, before[1].leader_epoch + 1)
 
 
 def test_find_coordinator_when_one_key_fails_then_the_others_are_found(

@@ -11,12 +11,12 @@ import pytest
 from pyproducer.broker.cluster.config import TOPIC_CONFIG, BrokerConfig
 from pyproducer.broker.cluster.config_entries import ConfigSource, ConfigType, topic_entries
 from pyproducer.broker.cluster.topic_config import topic_config
-from pyproducer.broker.control.in_process import ClusterOptions, InProcessCluster
+from pyproducer.broker.control.in_process import ClusterOptions, InProcessCluster, directory_of
 from pyproducer.common.errors import ConfigError
 from pyproducer.protocol.apis import ApiKeys
 from tests.unit.broker.apis.stage import ApiStage
 
-# LogConfig of Kafka 4.1: default, and a value that is not the default.
+# LogConfig of Kafka 4.1: default, and a value that is not the default, where there is another.
 OF_KAFKA = {
     "compression.gzip.level": ("-1", "9"), "compression.lz4.level": ("9", "17"), "compression.zstd.level": ("3", "-5"),
     "file.delete.delay.ms": ("60000", "1"), "flush.messages": (str(2**63 - 1), "1"), "flush.ms": (str(2**63 - 1), "0"),
@@ -24,7 +24,7 @@ OF_KAFKA = {
     "local.retention.bytes": ("-2", "5"), "local.retention.ms": ("-2", "5"),
     "max.compaction.lag.ms": (str(2**63 - 1), "1"), "preallocate": ("false", "true"),
     "remote.log.copy.disable": ("false", "true"), "remote.log.delete.on.disable": ("false", "true"),
-    "remote.storage.enable": ("false", "true"), "segment.index.bytes": ("10485760", "4"),
+    "remote.storage.enable": ("false", "false"), "segment.index.bytes": ("10485760", "4"),
     "segment.jitter.ms": ("0", "7"), "unclean.leader.election.enable": ("false", "true"),
 }
 # config/server.properties of Apache Kafka 4.1, and what people add.
@@ -49,8 +49,8 @@ def stage(tmp_path: Path) -> Iterator[ApiStage]:
     made.close()
 
 
-def create(stage: ApiStage, configs: dict[str, str]) -> tuple[int, str | None]:
-    (topic,) = stage.ask(ApiKeys.CREATE_TOPICS, 5, {"timeout_ms": 1, "topics": [
+def create(stage: ApiStage, configs: dict[str, str], *, validate_only: bool = False) -> tuple[int, str | None]:
+    (topic,) = stage.ask(ApiKeys.CREATE_TOPICS, 5, {"timeout_ms": 1, "validate_only": validate_only, "topics": [
         {"name": "orders", "num_partitions": 1, "replication_factor": 1, "assignments": [],
          "configs": [{"name": key, "value": value} for key, value in configs.items()]}]})["topics"]
     return topic["error_code"], topic["error_message"]
@@ -106,6 +106,42 @@ def test_topic_when_a_name_is_unknown_then_it_is_said_once(stage: ApiStage) -> N
     assert create(stage, {"no.such": "1"}) == (40, "Unknown topic config name: no.such")
 
 
+TIERED = "Tiered Storage functionality is disabled in the broker. Topic cannot be configured with remote log storage."
+CONFLICT = "conflict topic config setting min.compaction.lag.ms (10) > max.compaction.lag.ms (5)"
+
+
+@pytest.mark.parametrize(("configs", "message"), [
+    ({"remote.storage.enable": "true"}, TIERED),
+    ({"min.compaction.lag.ms": "10", "max.compaction.lag.ms": "5"}, CONFLICT)])
+def test_topic_when_it_cannot_be_what_its_settings_say_then_it_is_refused_in_kafkas_words(
+        stage: ApiStage, configs: dict[str, str], message: str) -> None:
+    """A topic that asked for tiered storage, or for a compaction before the records may be compacted, was made."""
+    for validate_only in (True, False):
+        assert create(stage, configs, validate_only=validate_only) == (40, message)
+    assert create(stage, {}) == (0, None)
+    for validate_only in (True, False):
+        (answer,) = stage.ask(ApiKeys.INCREMENTAL_ALTER_CONFIGS, 1, {"validate_only": validate_only, "resources": [
+            {"resource_type": 2, "resource_name": "orders", "configs": [
+                {"name": name, "config_operation": 0, "value": value} for name, value in configs.items()]}]}
+            )["responses"]
+        assert (answer["error_code"], answer["error_message"]) == (40, message)
+    topic = stage.state.topics.find("orders")
+    assert topic is not None
+    assert topic.config.overrides == {}
+
+
+def test_topic_when_a_default_of_the_broker_conflicts_later_then_it_stays_as_in_kafka(stage: ApiStage) -> None:
+    """Only what a client asks of the topic is compared: else the next start would find one that it refuses."""
+    assert create(stage, {"max.compaction.lag.ms": "5"}) == (0, None)
+    (answer,) = stage.ask(ApiKeys.INCREMENTAL_ALTER_CONFIGS, 1, {"validate_only": False, "resources": [
+        {"resource_type": 4, "resource_name": "", "configs": [
+            {"name": "log.cleaner.min.compaction.lag.ms", "config_operation": 0, "value": "10"}]}]})["responses"]
+    assert (answer["error_code"], answer["error_message"]) == (0, None)
+    topic = stage.state.topics.find("orders")
+    assert topic is not None
+    assert topic.config.log.min_compaction_lag_ms == 10
+
+
 def test_compression_level_when_it_is_given_then_the_codec_has_it() -> None:
     compressor = topic_config({"compression.type": "gzip", "compression.gzip.level": "1"}, BrokerConfig()).compressor
     stronger = topic_config({"compression.type": "gzip", "compression.gzip.level": "9"}, BrokerConfig()).compressor
@@ -128,6 +164,31 @@ def test_broker_when_it_gets_a_server_properties_then_it_runs_and_says_once_what
         "These settings have no effect on an embedded broker: controller.quorum.bootstrap.servers, "
         "inter.broker.listener.name, log.dirs, node.id, num.recovery.threads.per.data.dir, port, "
         "process.roles, transaction.state.log.min.isr, zookeeper.connect")
+
+
+def warned(options: ClusterOptions, caplog: pytest.LogCaptureFixture) -> list[str]:
+    caplog.clear()
+    with caplog.at_level(logging.WARNING):
+        InProcessCluster(options).warn_of_inert_settings()
+    return [record.getMessage() for record in caplog.records]
+
+
+@pytest.mark.parametrize(("settings", "directory"), [
+    ({"log.dirs": "/a/b"}, "/a/b"), ({"log.dir": "/a/b"}, "/a/b"), ({"log.dirs": "/a,/b", "log.dir": "/c"}, "/a"),
+    ({"log.dirs": " /a , /b"}, "/a"), ({"log.dirs": "", "log.dir": "/c"}, "/c"), ({"log.dirs": ","}, None), ({}, None)])
+def test_log_dirs_when_no_data_dir_is_given_then_its_first_is_the_data_dir(
+        settings: dict[str, str], directory: str | None) -> None:
+    """The setting was taken, and the logs went to a temporary folder that was removed at the end."""
+    assert directory_of(ClusterOptions(config=settings)) == directory
+    assert directory_of(ClusterOptions(data_dir="/d", config=settings)) == "/d"
+
+
+def test_log_dirs_when_not_all_are_used_then_it_is_said_which(caplog: pytest.LogCaptureFixture) -> None:
+    assert warned(ClusterOptions(config={"log.dirs": "/a"}), caplog) == []
+    assert warned(ClusterOptions(config={"log.dirs": "/a, /b,/c"}), caplog) == [
+        "An embedded broker keeps its logs in one directory: /a, the first of log.dirs; it does not look at /b, /c"]
+    assert warned(ClusterOptions(data_dir="/d", config={"log.dirs": "/a,/b"}), caplog) == [
+        "These settings have no effect on an embedded broker: log.dirs"]
 
 
 @pytest.mark.parametrize(("settings", "name", "value"), [
