@@ -202,7 +202,7 @@ class RecordAccumulator:
             for batch in list(partition.batches):
                 if not batch.is_done:
                     return True
-        return bool(self.waiting.queues) and self.waiting.has_any()
+        return self.waiting.has_any()
 
     def incomplete_record_count(self) -> int:
         """How many records' outcomes are not known yet."""

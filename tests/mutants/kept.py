@@ -127,7 +127,7 @@ KEPT: tuple[Kept, ...] = (
          "self.memory.release(record, queue.records)", "self.memory.whole.take_out(record, queue.records)",
          "The memory of records that failed while they waited never comes back."),
     Kept("room-forgotten-at-close", "accumulator/record_accumulator.py",
-         "return bool(self.waiting.queues) and self.waiting.has_any()", "return False",
+         "return self.waiting.has_any()", "return False",
          "close() does not send the records that wait for metadata."),
     Kept("room-forgotten-by-flush", "producer/kafka_producer.py",
          "results = runtime.accumulator.waiting.outcomes()", "results = []",

@@ -282,7 +282,7 @@ class Log:
         """Serve nothing before `offset` any more, and delete the segments that lie before it; return the start.
 
         Args:
-            offset: At most the high watermark; one before the present start changes nothing.
+            offset: At most the high watermark; one not above the present start changes nothing.
         """
         with self._lock:
             if offset > self.log_start_offset and not self._is_closed:

@@ -7,7 +7,14 @@ from pyproducer.common.backoff import ExponentialBackoff
 from pyproducer.common.clock import SystemClock
 from pyproducer.common.cluster import Node, TopicPartition
 from pyproducer.common.error_codes import ErrorCode
-from pyproducer.common.errors import AuthenticationError, AuthorizationError, InvalidTopicError, ProducerClosedError
+from pyproducer.common.errors import (
+    AuthenticationError,
+    AuthorizationError,
+    InvalidTopicError,
+    KafkaError,
+    ProducerClosedError,
+    UnknownTopicOrPartitionError,
+)
 from tests.support.clock import ManualClock
 from tests.unit.client.scripted_cluster import ScriptedCluster, topic_row
 
@@ -171,6 +178,33 @@ def test_topic_errors_when_refused_for_good_then_raised():
     assert caught.value.outcome == "not_sent"
     md.ensure_topic_usable("fine")
     md.ensure_topic_usable("never heard of")
+
+
+def absence_after(answers: list[tuple[int, int]], *, brokers: int = 2) -> KafkaError | None:
+    """What is said of a topic after a row of answers that do not know it, each given by its time and who answered."""
+    md, cluster = metadata(), ScriptedCluster(brokers)
+    md.add("late", 0)
+    for now_ms, node_id in answers:
+        request = md.next_request(now_ms)
+        md.update(cluster.metadata({"topics": [{"name": "late"}]}), 13, now_ms, request=request, node_id=node_id)
+    return md.absence("late", 0, 10_000)
+
+
+@pytest.mark.parametrize(("brokers", "asked"), [(1, [1]), (2, [1, 2]), (3, [1, 3]), (9, [1, 9])])
+def test_absence_when_two_brokers_say_so_or_the_only_one_then_it_is_believed(brokers, asked):
+    error = absence_after([(5000 * number, node_id) for node_id in asked for number in range(3)], brokers=brokers)
+    assert isinstance(error, UnknownTopicOrPartitionError)
+    assert f"Topic 'late' was not known to {len(asked)} broker(s) for 10000 ms" in str(error)
+
+
+def test_absence_when_one_broker_of_several_says_so_then_it_is_not_believed():
+    assert absence_after([(0, 1), (10_000, 1), (20_000, 1)]) is None
+
+
+def test_absence_when_bootstrap_addresses_say_so_then_they_do_not_count_for_each_may_be_any_broker():
+    assert absence_after([(0, -1), (5000, -2), (10_000, -1)]) is None
+    assert absence_after([(0, -1), (5000, 1), (10_000, -2)]) is None, "they may be broker 1"
+    assert absence_after([(0, -1), (5000, 1), (10_000, 0)]) is not None, "Kafka's own examples begin with broker 0"
 
 
 def test_await_update_when_the_time_passes_then_false():

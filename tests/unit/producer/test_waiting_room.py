@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from pyproducer.accumulator.batch_state import BatchState
+from pyproducer.accumulator.buffer_pool import Place
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.common.errors import (
     AuthenticationError,
@@ -327,6 +328,21 @@ def test_record_when_the_topic_stays_unknown_then_it_fails_after_max_block_ms() 
     assert producer.total("record-error-total") == 0
 
 
+@pytest.mark.parametrize("partition", [None, 1])
+def test_record_when_what_it_waits_for_is_known_just_when_its_time_ends_then_the_error_says_so(
+        partition: int | None) -> None:
+    producer = stepped()
+    if partition is not None:
+        producer.tell(1)
+    future = producer.enter(partition=partition)
+    producer.turn()
+    producer.tell(2, advance=1000)
+    producer.turn()
+    error = future.exception(0)
+    assert (error.phase, error.outcome) == ("metadata", "not_sent")
+    assert str(error) == "Topic 'u' became known just when max.block.ms = 1000 ms ended"
+
+
 def test_record_when_delivery_timeout_is_the_smaller_then_that_ends_its_wait() -> None:
     producer = stepped(delivery_timeout=400)
     future = producer.enter()
@@ -384,6 +400,21 @@ def test_enter_when_max_block_is_0_then_it_fails_at_once_and_asks() -> None:
         producer.enter(partition=5, max_block_ms=0)
     assert producer.room.enter("u", 1, 0, None, None, None, b"v", (), None, 100, 0) is None
     assert not producer.room.is_occupied
+
+
+def test_enter_when_max_block_is_0_and_others_still_wait_for_its_partition_then_it_does_not_overtake_them() -> None:
+    producer = stepped()
+    producer.enter(b"first", partition=4)
+    producer.tell(2)
+    producer.turn()
+    assert producer.room.is_waiting("u", 4)
+    producer.tell(5)
+    with pytest.raises(KafkaTimeoutError):
+        producer.enter(b"second", partition=4, max_block_ms=0)
+    assert producer.room.enter("u", 3, 0, None, None, None, b"v", (), None, 100, 0) is None, "nobody waits for that one"
+    producer.turn()
+    assert values_of(producer) == [b"first"]
+    assert producer.room.enter("u", 4, 0, None, None, None, b"v", (), None, 100, 0) is None
 
 
 @pytest.mark.parametrize(("code", "error_type"), [
@@ -553,6 +584,52 @@ def test_caller_when_it_is_all_memory_that_lacks_then_he_waits_for_that_and_ente
     assert waits == [1], "in the line of all, with the others"
     assert not future.done()
     assert producer.accumulator.waiting.memory.queued_count == producer.pool.queued_count == 0
+
+
+def test_caller_when_he_waits_for_the_room_and_then_for_all_memory_then_both_together_take_max_block_ms(
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    producer = stepped(memory=200_000, batch_size=200)
+    producer.append(0, b"v" * 100_000)
+    fill_room(producer, "w")
+    waits: list[float] = []
+
+    def wait(cell: Any, timeout_s: float) -> bool:
+        waits.append(timeout_s)
+        if len(waits) == 1:  # those in the room end, and another batch takes their memory
+            producer.clock.advance(300)
+            producer.accumulator.waiting.fail_all(KafkaError("the test"))
+            producer.append(1, b"v" * 80_000)
+        else:
+            producer.clock.advance(round(timeout_s * 1000))
+        return cell.acquire(blocking=False)
+
+    monkeypatch.setattr(producer.clock, "wait", wait)
+    with pytest.raises(BufferExhaustedError, match="bytes hold records that are not acknowledged yet") as caught:
+        producer.enter(b"v" * 30_000, max_block_ms=1000)
+    assert caught.value.outcome == "not_sent"
+    assert waits == [1.0, 0.7]
+    assert producer.accumulator.waiting.memory.queued_count == producer.pool.queued_count == 0
+
+
+def test_caller_when_he_had_the_first_place_in_the_line_of_all_then_the_next_in_it_looks_after_him(
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    """What came back was enough for both, and only the first was rung: the other would sleep until his time ends."""
+    producer = stepped(memory=40_000, batch_size=37_000)
+    producer.append(0)
+    producer.turn()
+    behind: list[Place] = []
+
+    def wait(cell: Any, timeout_s: float) -> bool:
+        behind.append(producer.pool.enter(2000, 1000))
+        producer.answer_all()
+        assert behind[0].cell.locked(), "it is not his turn yet"
+        return cell.acquire(blocking=False)
+
+    monkeypatch.setattr(producer.clock, "wait", wait)
+    producer.enter(b"v" * 2000)
+    (place,) = behind
+    assert not place.cell.locked()
+    place.leave()
 
 
 def test_enter_when_the_room_is_full_inside_a_callback_then_it_fails_at_once() -> None:

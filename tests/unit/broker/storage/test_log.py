@@ -429,6 +429,19 @@ def test_delete_old_segments_when_the_disk_is_full_then_their_space_is_free(logs
     assert len(list(logs.directory.glob("*.log"))) == 1
 
 
+def test_log_start_when_asked_to_move_to_where_it_is_then_nothing_is_written(logs: Logs, disk: FullDisk) -> None:
+    """Of an epoch without records the file need not tell yet: a full disk is no reason to refuse what is no change."""
+    log = logs.open()
+    fill(log, 3)
+    assert log.increment_log_start_offset(2) == 2
+    log.end_offset_for_epoch(4, leader_epoch=4)
+    disk.is_full = True
+    assert log.increment_log_start_offset(2) == 2
+    assert (logs.directory / "leader-epoch-checkpoint").read_text() == "0\n1\n3 2\n"
+    with pytest.raises(OSError, match="No space"):
+        log.increment_log_start_offset(3)
+
+
 def test_close_writes_kafkas_index_files(logs: Logs) -> None:
     log = logs.open(index_interval_bytes=0)
     fill(log, 3)

@@ -102,6 +102,20 @@ def test_bounds_when_met_then_accepted_and_when_passed_then_refused(key: str) ->
         assert parse(key, special) == special
 
 
+@pytest.mark.parametrize(("kind", "low", "high"), [
+    (Type.SHORT, -32_768, 32_767), (Type.INT, -2_147_483_648, 2_147_483_647),
+    (Type.LONG, -9_223_372_036_854_775_808, 9_223_372_036_854_775_807)])
+def test_integer_when_it_is_the_smallest_or_largest_of_javas_type_then_taken_and_beyond_that_refused(
+        kind: Type, low: int, high: int) -> None:
+    row = Setting("number", kind, 0, "A number.")
+    for edge in (low, high):
+        assert parse_value(row, edge) == edge
+        assert parse_value(row, str(edge)) == edge
+    for beyond in (low - 1, high + 1):
+        with pytest.raises(ConfigError, match=f"at most {high}"):
+            parse_value(row, beyond)
+
+
 @pytest.mark.parametrize("key", WORDS)
 def test_words_when_listed_then_accepted_and_when_not_then_all_are_named(key: str) -> None:
     words = CONFIG_TABLE[key].allowed
