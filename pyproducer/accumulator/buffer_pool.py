@@ -158,12 +158,13 @@ class BufferPool:
             to.append(holder)
             holders.remove(holder)
 
-    def enter(self, size_bytes: int, max_block_ms: int) -> Place:
+    def enter(self, size_bytes: int, max_block_ms: int, since_ms: int | None = None) -> Place:
         """Begin to wait for memory; `leave` must follow, whatever happens.
 
         Args:
             size_bytes: How much is wanted.
             max_block_ms: Longest wait in ms; 0 means do not wait.
+            since_ms: When that began; None for now.
 
         Raises:
             BufferExhaustedError: A callback cannot wait: it runs on the thread that gives memory back. Not sent.
@@ -173,7 +174,7 @@ class BufferPool:
                 f"No {size_bytes} bytes of buffer.memory are free, and a callback cannot wait for them: it runs on the "
                 f"producer's own thread, which gives memory back: {self._describe()}. Send from another thread, or "
                 "raise buffer.memory")
-        return Place(self, size_bytes, max_block_ms)
+        return Place(self, size_bytes, max_block_ms, self._clock.now_ms() if since_ms is None else since_ms)
 
     def close(self) -> None:
         """Refuse new callers and wake those who wait; memory may still be given back."""
@@ -218,11 +219,11 @@ class Place:
 
     __slots__ = ("_deadline_ms", "_max_block_ms", "_pool", "_size_bytes", "_waiter", "cell")
 
-    def __init__(self, pool: BufferPool, size_bytes: int, max_block_ms: int) -> None:
+    def __init__(self, pool: BufferPool, size_bytes: int, max_block_ms: int, since_ms: int) -> None:
         self._pool = pool
         self._size_bytes = size_bytes
         self._max_block_ms = max_block_ms
-        self._deadline_ms = pool._clock.now_ms() + max_block_ms
+        self._deadline_ms = since_ms + max_block_ms
         self.cell = pool._life.locks.cell()
         self._waiter = weakref.ref(self.cell)
         with pool._lock:

@@ -165,11 +165,10 @@ class WaitingRoom:
                     self._tell_sender()  # also without memory: who comes next does not, for this one was first
                 if is_in:
                     break
-                left_ms = max(0, record.sent_ms + max_block_ms - self._clock.now_ms())
                 if place is None:
-                    place = memory.enter(record.reserved_bytes, left_ms)
+                    place = memory.enter(record.reserved_bytes, max_block_ms, record.sent_ms)
                 elif place_in_whole is None and memory.has_room(record.reserved_bytes, place):
-                    place_in_whole = memory.whole.enter(record.reserved_bytes, left_ms)
+                    place_in_whole = memory.whole.enter(record.reserved_bytes, max_block_ms, record.sent_ms)
                 else:
                     (place_in_whole or place).wait()
         except BaseException:

@@ -608,6 +608,7 @@ def test_caller_when_he_waits_for_the_room_and_then_for_all_memory_then_both_tog
         producer.enter(b"v" * 30_000, max_block_ms=1000)
     assert caught.value.outcome == "not_sent"
     assert waits == [1.0, 0.7]
+    assert "within max.block.ms = 1000 ms" in str(caught.value), "the setting, and not what was left of it"
     assert producer.accumulator.waiting.memory.queued_count == producer.pool.queued_count == 0
 
 
