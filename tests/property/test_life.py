@@ -176,7 +176,7 @@ class Lived:
         assert self.life.state in (LifeState.CLOSED, LifeState.DEAD)
         assert all(future.done() for future in self.accepted.values())
         assert sorted(self.told) == sorted(self.accepted), "each callback once, and only of what was accepted"
-        assert self.facade.is_memory_whole()
+        self.facade.await_whole_memory()
         assert not [line for line in self.in_callbacks if "waited" in line]
 
 

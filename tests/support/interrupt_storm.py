@@ -18,6 +18,7 @@ from types import FrameType
 from typing import Any
 
 from pyproducer import KafkaError, KafkaProducer
+from pyproducer.hotpath import ROLE_IS_SAFE
 
 TOPIC = "t"
 GIVE_UP_S = 60.0
@@ -114,7 +115,7 @@ def main(bootstrap: str, count: int, kind: str) -> None:
 
     role = alone._runtime.life.role
     storm.is_in_a_turn = lambda: bool(role.caller)
-    if kind == "keyboard":  # it comes with a handler of ours, as it does with Python's
+    if kind == "keyboard" and ROLE_IS_SAFE:  # it comes with a handler of ours, as it does with Python's
         alone._runtime.life.take_turn.__self__.is_safe_here = lambda: True
     while storm.raised_count < count:
         for _ in range(4):

@@ -53,7 +53,7 @@ def test_chunks_when_the_first_finds_no_memory_then_all_rows_are_refused_once(fa
     facade.broker.await_requests(1)
     facade.broker.answer()
     assert facade.broker.sent == [("t", 0, [b"first"])]
-    assert facade.is_memory_whole()
+    facade.await_whole_memory()
 
 
 @pytest.mark.parametrize(("column", "number", "words"), [

@@ -99,7 +99,7 @@ def test_send_when_the_partitioner_gives_no_partition_of_the_topic_then_refused_
     assert words in str(error)
     facade.producer.flush(GIVE_UP_S)
     assert facade.broker.sent == []
-    assert facade.is_memory_whole()
+    facade.await_whole_memory()
 
 
 @SENDS
@@ -190,7 +190,7 @@ def test_send_when_the_caller_names_a_partition_that_is_not_there_then_it_fails_
     assert f"Partition {partition} of topic 't'" in str(error)
     assert "the topic has 2 partitions, so the index must be from 0 to 1" in str(error)
     assert [(metadata, type(exception)) for metadata, exception in told] == [(None, KafkaTimeoutError)]
-    assert facade.is_memory_whole()
+    facade.await_whole_memory()
 
 
 def test_send_batch_when_rows_name_a_partition_that_is_not_there_then_only_those_fail(facades: Facades) -> None:
@@ -280,7 +280,7 @@ def test_send_when_a_record_is_for_a_partition_that_is_missing_then_it_fails_as_
     assert_no_such_partition(facade.producer.send("t", b"v", partition=HOLE).exception(GIVE_UP_S), HOLE)
     assert [(metadata, type(error)) for metadata, error in told] == [(None, KafkaTimeoutError)] * 3
     assert facade.broker.sent == []
-    assert facade.is_memory_whole()
+    facade.await_whole_memory()
     assert error_of(send_plain, facade, b"v") is None
 
 
@@ -290,7 +290,7 @@ def test_send_when_the_partitioner_gives_a_partition_that_is_missing_then_it_fai
     facade = sparse(facades, **{"partitioner.class": lambda *_arguments: HOLE})
     assert_no_such_partition(error_of(send, facade, b"v"), HOLE)
     assert facade.broker.sent == []
-    assert facade.is_memory_whole()
+    facade.await_whole_memory()
 
 
 @pytest.mark.parametrize("serializer", [None, passing])
@@ -366,7 +366,7 @@ def test_send_batch_when_one_row_is_above_the_limit_then_no_row_is_sent(
         facade.producer.send_batch("t", [b"a", b"v" * 50_000, b"c"])
     facade.producer.flush(GIVE_UP_S)
     assert facade.broker.sent == []
-    assert facade.is_memory_whole()
+    facade.await_whole_memory()
 
 
 @pytest.mark.parametrize("with_serializer", [False, True])
@@ -374,7 +374,7 @@ def test_send_batch_when_headers_make_a_row_too_large_then_refused(facades: Faca
     facade = facades(serializers=(None, passing if with_serializer else None), **{"buffer.memory": 50_000})
     with pytest.raises(RecordTooLargeError, match=r"^Row 1: "):
         facade.producer.send_batch("t", [b"a", b"b"], headers=[None, [("h", b"v" * 50_000)]])
-    assert facade.is_memory_whole()
+    facade.await_whole_memory()
 
 
 # Waiting: max.block.ms -----------------------------------------------------------------------------------------------
@@ -404,7 +404,7 @@ def test_send_batch_when_the_topic_stays_unknown_then_every_row_fails_after_max_
     metadata = future.result(0)
     assert {row: type(error) for row, error in metadata.errors.items()} == dict.fromkeys((0, 1), KafkaTimeoutError)
     assert list(metadata.partitions) == list(metadata.offsets) == [-1, -1]
-    assert facade.is_memory_whole()
+    facade.await_whole_memory()
 
 
 def test_partitions_for_when_the_topic_stays_unknown_then_it_raises_after_max_block_ms(facades: Facades) -> None:
@@ -438,7 +438,7 @@ def test_send_when_the_name_of_the_topic_is_not_allowed_then_it_fails_without_a_
         assert (error.outcome, error.code, error.retriable) == ("not_sent", 17, False)
     facade.know()
     assert facade.broker.asked == {"t"}
-    assert facade.is_memory_whole()
+    facade.await_whole_memory()
 
 
 class Topics(str, enum.Enum):
@@ -512,7 +512,7 @@ def test_send_when_memory_stays_exhausted_then_it_fails_after_max_block_ms(facad
     assert facade.clock.now_ms() == max_block_ms
     assert [(metadata, type(exception)) for metadata, exception in told] == [(None, BufferExhaustedError)]
     facade.broker.answer()
-    assert facade.is_memory_whole()
+    facade.await_whole_memory()
 
 
 @pytest.mark.parametrize("with_serializer", [False, True])
@@ -529,7 +529,7 @@ def test_send_when_it_waits_for_memory_and_then_for_metadata_then_both_share_max
     assert not future.done()
     pass_time(facade, 1)
     assert future.exception(0).phase == "metadata"
-    assert facade.is_memory_whole()
+    facade.await_whole_memory()
 
 
 @pytest.mark.parametrize("with_serializer", [False, True])
@@ -595,7 +595,7 @@ def test_send_when_the_record_is_done_then_its_memory_is_back(facades: Facades, 
     assert (error_of(send, facade, b"v" * 1000) is None) == (error_code == 0)
     facade.producer.flush(GIVE_UP_S)
     facade.broker.take_turns()
-    assert facade.is_memory_whole()
+    facade.await_whole_memory()
 
 
 @SENDS
@@ -608,7 +608,7 @@ def test_send_when_a_serializer_fails_then_nothing_is_kept(facades: Facades, sen
     assert type(error) is SerializationError
     assert isinstance(error.__cause__, LookupError)
     assert error.outcome == "not_sent"
-    assert facade.is_memory_whole()
+    facade.await_whole_memory()
     facade.producer.flush(GIVE_UP_S)
     assert facade.broker.sent == []
 

@@ -323,7 +323,7 @@ def test_close_when_the_timeout_passes_then_what_is_left_fails_and_the_thread_en
         assert error.outcome == "unknown"
     assert [(metadata, type(error)) for metadata, error in told] == [(None, ProducerClosedError)] * 2
     assert facade.broker.is_closed
-    assert facade.is_memory_whole()
+    facade.await_whole_memory()
 
 
 def test_close_when_it_may_not_wait_then_it_forces_at_once(facades: Facades) -> None:
@@ -778,7 +778,7 @@ def test_producer_when_a_turn_ends_half_way_then_the_wire_is_made_anew_and_each_
     assert [end[0].offset for end in told] == [100]
     assert facade.broker.renewals == 1
     assert producer.metrics()["requests-in-flight"] == 0
-    assert facade.is_memory_whole()
+    facade.await_whole_memory()
 
 
 def test_producer_when_recovery_fails_too_then_it_is_dead_and_says_so_to_everybody(
@@ -809,6 +809,6 @@ def test_producer_when_recovery_fails_too_then_it_is_dead_and_says_so_to_everybo
         assert raised.value.__cause__ is bug
     producer.close()
     assert "dead" in repr(producer)
-    assert facade.is_memory_whole()
+    facade.await_whole_memory()
     assert "cannot go on" in caplog.text
     assert facade.broker.is_closed

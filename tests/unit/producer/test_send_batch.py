@@ -110,7 +110,7 @@ def test_columns_when_one_is_not_as_long_as_the_values_then_refused_by_its_name(
         facade.producer.send_batch("t", [b"a", b"b"], **{name: [item] * count})
     facade.producer.flush(GIVE_UP_S)
     assert facade.broker.sent == []
-    assert facade.is_memory_whole()
+    facade.await_whole_memory()
 
 
 @ROADS
