@@ -18,13 +18,15 @@ from tests.support.broker_request import broker_request
 from tests.support.clock import ManualClock
 
 END_POINT = EndPoint("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 9092)
+# Each of the two has 50 partitions, and each of these a directory and files: most of the time of a short test.
+FEW_LOGS = {"offsets.topic.num.partitions": 1, "transaction.state.log.num.partitions": 1}
 
 
 class ApiStage:
     """A running cluster of one node, and what its APIs answered, at once or later."""
 
     def __init__(self, directory: Path, settings: Mapping[str, object] | None = None) -> None:
-        self.state = ClusterState(directory, BrokerConfig(settings), ManualClock())
+        self.state = ClusterState(directory, BrokerConfig({**FEW_LOGS, **(settings or {})}), ManualClock())
         self.state.start()
         self.state.brokers.register(BrokerInfo(1, {"PLAINTEXT": END_POINT}, None))
         self.later: list[Answer] = []
