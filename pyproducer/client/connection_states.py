@@ -228,9 +228,8 @@ class ClusterConnectionStates:
         return state
 
     def versions_requested(self, state: NodeConnectionState) -> None:
-        """ApiVersions was sent: from here request.timeout.ms guards the conversation."""
+        """ApiVersions was sent: from here request.timeout.ms guards the conversation, and no setup deadline."""
         state.versions_requested = True
-        state.setup_deadline_ms = NEVER_MS
         self.preparing.pop(state.node.node_id, None)
 
     def ready(self, node_id: int) -> None:
@@ -259,7 +258,6 @@ class ClusterConnectionStates:
         state.last_attempt_ms = now_ms
         state.reconnect_backoff_ms = self._reconnect_backoff.backoff_ms(state.failed_attempts)
         state.failed_attempts += 1
-        state.setup_deadline_ms = NEVER_MS
         state.throttle_until_ms = 0
         self.preparing.pop(node_id, None)
         if before is ConnectionState.CONNECTING:
