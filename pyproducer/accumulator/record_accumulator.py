@@ -98,22 +98,19 @@ class RecordAccumulator:
         owner = self._partitions.get((topic, partition)) or self._create_partition(topic, partition)
         if owner.is_inside:
             raise self._life.inside("send()")
-        size_bytes = 0
 
         def attempt(place: Place | None) -> AppendResult | int:
-            nonlocal size_bytes
             if self.is_closed:
                 raise self._life.refusal()
             # Another caller may have opened a batch while this one waited for memory.
             result = owner.try_append(timestamp, key, value, headers, on_completion)
             if result is not None:
                 return result
-            if not size_bytes:
-                record_bytes = record_size_upper_bound(key, value, headers)
-                # A partition's first batch is taken to become full of records like this one.
-                like_this = 1 + self._batch_size_bytes // (record_bytes - _SURPLUS_BYTES)
-                size_bytes = min(max(self._batch_size_bytes, record_bytes) + owner.bookkeeping_bytes(like_this),
-                                 self._pool.total_bytes)
+            record_bytes = record_size_upper_bound(key, value, headers)
+            # A partition's first batch is taken to become full of records like this one.
+            like_this = 1 + self._batch_size_bytes // (record_bytes - _SURPLUS_BYTES)
+            size_bytes = min(max(self._batch_size_bytes, record_bytes) + owner.bookkeeping_bytes(like_this),
+                             self._pool.total_bytes)
             batch = self._new_batch(owner, size_bytes, self._batch_size_bytes)
             future = batch.try_append(timestamp, key, value, headers, on_completion)
             assert future is not None, "the first record of a batch always has room"
@@ -183,10 +180,7 @@ class RecordAccumulator:
 
     def is_inside_append(self) -> bool:
         """Whether the current thread has a lock that the sender needs: it runs a signal's handler, or a finalizer."""
-        for partition in list(self._busy):
-            if partition.lock._is_owned():  # type: ignore[attr-defined]  # as Partition.is_inside
-                return True
-        return self.waiting.is_inside
+        return self.waiting.is_inside or any(partition.is_inside for partition in list(self._busy))
 
     def is_inside_any_append(self) -> bool:
         """Whether it has a lock that whoever closes needs."""

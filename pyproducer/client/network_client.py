@@ -104,7 +104,7 @@ class NetworkClient:
 
     def ready(self, node: Node, now_ms: int) -> bool:
         """Whether a request may be sent to the node; begins to connect when there is no connection."""
-        if self._connections.can_send_request(node.node_id, now_ms) and not self._updater.is_update_due(now_ms):
+        if self.is_ready(node.node_id, now_ms):
             return True
         if self._states.can_connect(node.node_id, now_ms):
             self._connections.initiate_connect(node, now_ms)

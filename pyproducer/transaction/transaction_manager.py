@@ -8,6 +8,7 @@ Source:  Java TransactionManager (4.1), its idempotent half; KIP-98, KIP-360 (ep
 from __future__ import annotations
 
 import logging
+from collections import defaultdict
 from collections.abc import Iterable
 
 from pyproducer.common.cluster import TopicPartition
@@ -26,7 +27,8 @@ class TransactionManager:
     def __init__(self) -> None:
         self.producer_id_and_epoch: ProducerIdAndEpoch = NONE
         self.fatal_error: KafkaError | None = None
-        self._partitions: dict[tuple[str, int], PartitionSequences] = {}
+        # Begun where it is looked up first.
+        self._partitions: defaultdict[tuple[str, int], PartitionSequences] = defaultdict(PartitionSequences)
         # A batch failed without our knowing whether it is in the log: its partition -> the sequence that follows it.
         self._unresolved: dict[TopicPartition, int] = {}
         self._bump_requested_for: set[TopicPartition] = set()
@@ -73,7 +75,7 @@ class TransactionManager:
         log.info("Producer id %d goes on with epoch %d for %s", producer_id, epoch + 1,
                  ", ".join(map(str, sorted(self._bump_requested_for))))
         for topic_partition in self._bump_requested_for:
-            self._of(topic_partition).start_at_beginning(self.producer_id_and_epoch)
+            self._partitions[topic_partition].start_at_beginning(self.producer_id_and_epoch)
             self._unresolved.pop(topic_partition, None)
         self._bump_requested_for.clear()
 
@@ -86,7 +88,7 @@ class TransactionManager:
         """
         if self.producer_id_and_epoch.producer_id <= NO_PRODUCER_ID or self.fatal_error is not None:
             return False
-        partition = self._partitions.get(batch.topic_partition) or self._of(batch.topic_partition)
+        partition = self._partitions[batch.topic_partition]
         if batch.base_sequence == NO_SEQUENCE:
             if batch.topic_partition in self._unresolved:
                 # Nothing new until we know whether the batch before is in the log.
@@ -110,7 +112,7 @@ class TransactionManager:
         """Give the batch its place in the sequence, unless it has one, and track it as in flight."""
         if batch.base_sequence != NO_SEQUENCE:
             return
-        partition = self._partitions.get(batch.topic_partition) or self._of(batch.topic_partition)
+        partition = self._partitions[batch.topic_partition]
         if partition.owner != self.producer_id_and_epoch:
             partition.start_at_beginning(self.producer_id_and_epoch)
         partition.number(batch)
@@ -124,7 +126,7 @@ class TransactionManager:
             partition.in_flight = []
         for batch in incomplete:
             if batch.has_sequence and not batch.is_done:
-                partition = self._of(batch.topic_partition)
+                partition = self._partitions[batch.topic_partition]
                 partition.add_in_flight(batch)
                 following = increment_sequence(batch.last_sequence, 1)
                 if self._is_current(batch, partition) and is_earlier(partition.next_sequence, following):
@@ -134,7 +136,7 @@ class TransactionManager:
 
     def on_completed(self, batch: SequencedBatch, base_offset: int) -> None:
         """The batch is in the log."""
-        partition = self._partitions.get(batch.topic_partition) or self._of(batch.topic_partition)
+        partition = self._partitions[batch.topic_partition]
         if partition.owner == (batch.producer_id, batch.producer_epoch):
             last_sequence = batch.last_sequence
             if (partition.last_acked_sequence == NO_SEQUENCE
@@ -146,7 +148,7 @@ class TransactionManager:
 
     def on_split(self, batch: SequencedBatch, new_batches: list[SequencedBatch]) -> None:
         """Smaller batches took over the sequence numbers of one."""
-        partition = self._of(batch.topic_partition)
+        partition = self._partitions[batch.topic_partition]
         partition.remove_in_flight(batch)
         for new_batch in new_batches:
             partition.add_in_flight(new_batch)
@@ -165,7 +167,7 @@ class TransactionManager:
 
         Source: Java TransactionManager.handleFailedBatch, Sender.failBatch (4.1).
         """
-        partition = self._of(batch.topic_partition)
+        partition = self._partitions[batch.topic_partition]
         is_current = self._is_current(batch, partition)
         partition.remove_in_flight(batch)
         if not batch.has_sequence or not is_current or self.fatal_error is not None:
@@ -182,10 +184,8 @@ class TransactionManager:
 
         Source: Java TransactionManager.maybeResolveSequences (4.1).
         """
-        if not self._unresolved:
-            return
         for topic_partition, next_sequence in list(self._unresolved.items()):
-            partition = self._of(topic_partition)
+            partition = self._partitions[topic_partition]
             if partition.in_flight:
                 continue
             if partition.last_acked_sequence == decrement_sequence(next_sequence, 1):
@@ -200,7 +200,7 @@ class TransactionManager:
 
         Source: Java TransactionManager.canRetry (4.1).
         """
-        partition = self._of(batch.topic_partition)
+        partition = self._partitions[batch.topic_partition]
         if code is ErrorCode.UNKNOWN_PRODUCER_ID:
             if log_start_offset == -1:
                 return False
@@ -230,13 +230,7 @@ class TransactionManager:
 
     def next_sequence(self, topic_partition: TopicPartition) -> int:
         """Return the sequence number that the next new batch of a partition gets."""
-        return self._of(topic_partition).next_sequence
+        return self._partitions[topic_partition].next_sequence
 
     def _is_current(self, batch: SequencedBatch, partition: PartitionSequences) -> bool:
         return (batch.producer_id, batch.producer_epoch) == partition.owner
-
-    def _of(self, topic_partition: tuple[str, int]) -> PartitionSequences:
-        partition = self._partitions.get(topic_partition)
-        if partition is None:
-            partition = self._partitions[topic_partition] = PartitionSequences()
-        return partition
