@@ -32,7 +32,11 @@ __all__ = ["ERRORS", "ErrorCode", "ErrorRow", "error_for_code"]
 
 
 class ErrorRow(NamedTuple):
-    """What a code means: may it pass, is metadata stale, what became of the record, and how we say it."""
+    """What a code means: may it pass, is metadata stale, what became of the record, and how we say it.
+
+    Unknown is what a leader may say that has the batch in its log: followers were late (7) or too few (20), or it lost
+    the partition while it waited for them, to another leader (6) or with its disk (56): Java DelayedProduce, 4.1.
+    """
 
     code: int
     name: str
@@ -56,7 +60,7 @@ _ROWS = (
     ErrorRow(4, "INVALID_FETCH_SIZE", False, False, REJECTED, ApiError, "Invalid fetch size."),
     ErrorRow(5, "LEADER_NOT_AVAILABLE", True, True, REJECTED, InvalidMetadataError,
              "There is no leader for this topic-partition at the moment: an election is under way."),
-    ErrorRow(6, "NOT_LEADER_OR_FOLLOWER", True, True, REJECTED, InvalidMetadataError,
+    ErrorRow(6, "NOT_LEADER_OR_FOLLOWER", True, True, UNKNOWN, InvalidMetadataError,
              "The broker asked is not the leader (or a replica) of this topic-partition."),
     ErrorRow(7, "REQUEST_TIMED_OUT", True, False, UNKNOWN, RetriableError, "The request timed out on the broker."),
     ErrorRow(8, "BROKER_NOT_AVAILABLE", False, False, REJECTED, ApiError, "Broker not available."),
@@ -133,7 +137,7 @@ _ROWS = (
              "Not authorized for this transactional id."),
     ErrorRow(54, "SECURITY_DISABLED", False, False, REJECTED, ApiError, "Security disabled."),
     ErrorRow(55, "OPERATION_NOT_ATTEMPTED", False, False, REJECTED, ApiError, "Operation not attempted."),
-    ErrorRow(56, "KAFKA_STORAGE_ERROR", True, True, REJECTED, InvalidMetadataError,
+    ErrorRow(56, "KAFKA_STORAGE_ERROR", True, True, UNKNOWN, InvalidMetadataError,
              "The broker could not reach its disk."),
     ErrorRow(57, "LOG_DIR_NOT_FOUND", False, False, REJECTED, ApiError, "Log dir not found."),
     ErrorRow(58, "SASL_AUTHENTICATION_FAILED", False, False, REJECTED, ApiError, "SASL authentication failed."),

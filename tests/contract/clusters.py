@@ -33,6 +33,7 @@ class Can(enum.Enum):
     CREATE_TOPICS_ON_DEMAND = "create a topic when a producer asks for it"
     TELL_THE_TIME = "answer with the append time of LogAppendTime, and with none otherwise"
     CONFIGURE_TOPICS = "give a topic settings such as max.message.bytes"
+    SAY_ANYTHING = "answer with any error code, in place of storing a batch or after it, partition by partition"
 
 
 CANNOT: dict[str, dict[Can, str]] = {
@@ -45,9 +46,11 @@ CANNOT: dict[str, dict[Can, str]] = {
         Can.REFUSE_UNKNOWN_TOPICS: "it creates every topic that a producer asks for",
         Can.TELL_THE_TIME: "each of its answers claims the append time 1234",
         Can.CONFIGURE_TOPICS: "it knows no topic settings",
+        Can.SAY_ANYTHING: "it can be told a code for its next answers, whatever they are for",
     },
     "kafka": {
         Can.CREATE_TOPICS_ON_DEMAND: "it is started without, so that unknown topics stay unknown",
+        Can.SAY_ANYTHING: "it says what is true",
     },
 }
 
@@ -84,10 +87,10 @@ class EmbeddedCluster(Cluster):
 
     def __init__(self, broker: EmbeddedBroker) -> None:
         self.bootstrap_servers = broker.bootstrap_servers
-        self._broker = broker
+        self.broker = broker
 
     def create_topic(self, name: str, configs: Mapping[str, str] | None = None) -> str:
-        assert self._broker.create_topic(name, PARTITIONS, configs)
+        assert self.broker.create_topic(name, PARTITIONS, configs)
         return name
 
 

@@ -115,6 +115,18 @@ def test_an_error_of_other_apis_is_their_own_way_to_say_so(broker: EmbeddedBroke
 
 
 @pytest.mark.parametrize("when", ["before_apply", "after_apply"])
+def test_an_error_that_nobody_knows_is_answered_by_its_number(broker: EmbeddedBroker, when: str) -> None:
+    with connect(broker) as client:
+        for number in (999, -2, -2**15, 2**15 - 1):
+            broker.faults.on("Produce", topic="orders").error(number, "by the test", when=when)
+            entry = produced(client.request(ApiKeys.PRODUCE, 9, produce_body("orders", 0, BATCH)))
+            assert (entry["error_code"], entry["error_message"]) == (number, "by the test")
+        broker.faults.on("Metadata").error(999)
+        assert client.request(ApiKeys.METADATA, 1, metadata_body("orders"))["topics"][0]["error_code"] == 999
+    assert broker.log_end_offsets("orders")[0] == 4 * (when == "after_apply")
+
+
+@pytest.mark.parametrize("when", ["before_apply", "after_apply"])
 def test_a_delay_holds_one_connection_and_no_handler(start_broker: StartBroker, when: str) -> None:
     broker = start_broker(topics={"orders": 1}, config={"num.io.threads": 1})
     delayed = broker.faults.on("Produce").delay(3_600_000, when)

@@ -57,7 +57,7 @@ class Fault:
         """Answer with an error code; only for the topic and partition named, if the API has some.
 
         Args:
-            code: ErrorCode or number.
+            code: ErrorCode or any number, of -32768 to 32767.
             message: The error's text, where the API has a place for it.
             record_errors: Index in the batch to text (Produce; KIP-467).
             when: See the class.

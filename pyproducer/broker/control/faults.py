@@ -202,7 +202,11 @@ class Faults:
                 answer = handler.error_response(request, code)
             finally:
                 request.any_body = original
-        return answer if isinstance(answer, Outcome) else _with_words(answer, SHAPES.get(request.api_key), error)
+        if isinstance(answer, Outcome):
+            return answer
+        number = error.arguments["code"]  # maybe one that this version does not know
+        told: Mapping[str, Any] = answer if number == code else _with_number(answer, code, number)
+        return _with_words(told, SHAPES.get(request.api_key), error)
 
     def _with_errors(self, handler: ApiHandler, request: Request, story: Story, answer: Mapping[str, Any]) -> Answer:
         shape = SHAPES.get(request.api_key)
@@ -249,6 +253,14 @@ def _fetch_error(body: AbstractRequest, code: ErrorCode) -> Answer:
             {"partition_index": entry["partition"], "error_code": code, "high_watermark": -1,
              "aborted_transactions": None, "records": b""} for entry in topic["partitions"]]})
     return {"throttle_time_ms": 0, "error_code": 0, "responses": topics}
+
+
+def _with_number(value: Any, code: ErrorCode, number: int) -> Any:
+    """Put a number into an answer wherever a code stands."""
+    if isinstance(value, Mapping):
+        return {name: number if name == "error_code" and inner == code else _with_number(inner, code, number)
+                for name, inner in value.items()}
+    return [_with_number(inner, code, number) for inner in value] if isinstance(value, list) else value
 
 
 def _with_words(answer: Mapping[str, Any], shape: RequestShape | None, error: Action) -> Mapping[str, Any]:

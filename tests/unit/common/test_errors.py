@@ -62,7 +62,7 @@ def test_config_error_names_key_value_and_what_to_do():
 
 def test_error_for_code_carries_the_rows_answers():
     error = error_for_code(ErrorCode.NOT_LEADER_OR_FOLLOWER, message="orders-1:", api="Produce", node_id=2)
-    assert (error.retriable, error.refresh_metadata, error.outcome) == (True, True, "rejected")
+    assert (error.retriable, error.refresh_metadata, error.outcome) == (True, True, "unknown")
     assert str(error).startswith("NOT_LEADER_OR_FOLLOWER: orders-1: ")
     assert error_for_code(20).outcome == "unknown"
 

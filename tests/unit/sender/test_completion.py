@@ -580,7 +580,8 @@ def test_lost_connection_when_it_ends_then_metadata_is_refreshed_and_the_batch_i
     assert future.result(0).offset == 1
 
 
-@pytest.mark.parametrize("code", [ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND])
+@pytest.mark.parametrize("code", [ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+                                  ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.KAFKA_STORAGE_ERROR])
 @pytest.mark.parametrize("ends_by", ["expiry", "refusal"])
 def test_error_that_leaves_the_outcome_open_when_a_later_attempt_fails_then_it_stays_unknown(
         code: ErrorCode, ends_by: str) -> None:
@@ -1033,4 +1034,4 @@ def test_retries_run_out_when_the_last_error_tells_of_a_stale_leader_then_that_i
     producer.append_told("a")
     producer.turn()
     producer.answer_all(code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
-    assert_failed(producer, "a", InvalidMetadataError, "rejected")
+    assert_failed(producer, "a", InvalidMetadataError, "unknown")
