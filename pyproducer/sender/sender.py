@@ -126,6 +126,8 @@ class Sender:
         expired, self._next_expiry_ms = self._accumulator.expired_batches(now_ms)
         for batch in expired:
             self._completion.expire(batch, now_ms)
+        if expired and self._transaction_manager is not None and self._accumulator.has_undrained():
+            self._transaction_manager.settle()  # what waited for their fate goes now: nothing else would end the poll
         cluster = self._metadata.fetch()
         check = self._accumulator.ready(cluster, now_ms)
         if self._partition_load is not None:

@@ -26,10 +26,15 @@ class SequencedBatch(Protocol):
     producer_epoch: int
     base_sequence: int
     is_sequence_reset: bool
+    may_be_in_log: bool
 
     @property
     def is_done(self) -> bool:
         """Whether the outcome of its records is decided."""
+
+    @property
+    def is_in_flight(self) -> bool:
+        """Whether a request may read its bytes."""
 
     @property
     def record_count(self) -> int:
@@ -77,6 +82,11 @@ class PartitionSequences:
     def is_window_full(self) -> bool:
         """Whether, after one more batch, a broker might not know the oldest one on its way again."""
         return bool(self.in_flight) and self.in_flight[0].base_sequence not in self._newest
+
+    def is_in_doubt_before(self, sequence: int) -> bool:
+        """Whether the broker may have a batch on its way that comes before a sequence number."""
+        return any(is_earlier(batch.base_sequence, sequence) and (batch.may_be_in_log or batch.is_in_flight)
+                   for batch in self.in_flight)
 
     def add_in_flight(self, batch: SequencedBatch) -> None:
         """Track a batch that has its sequence numbers."""

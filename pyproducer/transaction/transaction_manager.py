@@ -31,7 +31,8 @@ class TransactionManager:
         self._partitions: defaultdict[tuple[str, int], PartitionSequences] = defaultdict(PartitionSequences)
         # A batch failed without our knowing whether it is in the log: its partition -> the sequence that follows it.
         self._unresolved: dict[TopicPartition, int] = {}
-        self._bump_requested_for: set[TopicPartition] = set()
+        # Partition -> the lowest sequence number of those that were refused: of which no record is in the log.
+        self._bump_requested_for: dict[TopicPartition, int] = {}
 
     # The producer id.
 
@@ -57,14 +58,20 @@ class TransactionManager:
             self.bump_epoch_if_requested()
 
     def bump_epoch_if_requested(self) -> None:
-        """Start new sequences for the partitions that asked for it.
+        """Start new sequences for the partitions that asked for it, once no batch before the refused ones is in doubt.
+
+        Such a batch keeps its numbers until it is decided, and nothing new is sent: by other numbers the broker could
+        not know it again, and would store it a second time.
+        Differs from Java, which numbers it anew (KAFKA-14034).
 
         The epoch is raised by the client itself, as Java does for a producer that has no transactional id: a broker
         accepts a higher epoch of a known id when its first sequence number is 0. After the last epoch, a new id.
 
         Source: Java TransactionManager.bumpIdempotentEpochAndResetIdIfNeeded (4.1).
         """
-        if not self._bump_requested_for or not self.producer_id_and_epoch.is_valid:
+        ready = [topic_partition for topic_partition, refused in self._bump_requested_for.items()
+                 if not self._partitions[topic_partition].is_in_doubt_before(refused)]
+        if not ready or not self.producer_id_and_epoch.is_valid:
             return
         producer_id, epoch = self.producer_id_and_epoch
         if epoch >= MAX_EPOCH:
@@ -73,11 +80,17 @@ class TransactionManager:
             return
         self.producer_id_and_epoch = ProducerIdAndEpoch(producer_id, epoch + 1)
         log.info("Producer id %d goes on with epoch %d for %s", producer_id, epoch + 1,
-                 ", ".join(map(str, sorted(self._bump_requested_for))))
-        for topic_partition in self._bump_requested_for:
+                 ", ".join(map(str, sorted(ready))))
+        for topic_partition in ready:
             self._partitions[topic_partition].start_at_beginning(self.producer_id_and_epoch)
             self._unresolved.pop(topic_partition, None)
-        self._bump_requested_for.clear()
+            del self._bump_requested_for[topic_partition]
+
+    def _request_bump(self, batch: SequencedBatch) -> None:
+        """Have a partition start new sequences: the numbers of a batch were refused, or it failed and left a gap."""
+        known = self._bump_requested_for.get(batch.topic_partition)
+        if known is None or is_earlier(batch.base_sequence, known):
+            self._bump_requested_for[batch.topic_partition] = batch.base_sequence
 
     # Draining.
 
@@ -90,7 +103,7 @@ class TransactionManager:
             return False
         partition = self._partitions[batch.topic_partition]
         if batch.base_sequence == NO_SEQUENCE:
-            if batch.topic_partition in self._unresolved:
+            if batch.topic_partition in self._unresolved or batch.topic_partition in self._bump_requested_for:
                 # Nothing new until we know whether the batch before is in the log.
                 return False
             # Three reasons to wait. Batches of an older epoch are on their way: the broker must see the epochs in
@@ -177,7 +190,7 @@ class TransactionManager:
                                                               ErrorCode.UNKNOWN_PRODUCER_ID)):
             self._unresolved[batch.topic_partition] = increment_sequence(batch.last_sequence, 1)
         else:
-            self._bump_requested_for.add(batch.topic_partition)
+            self._request_bump(batch)
 
     def resolve_sequences(self) -> None:
         """Look whether partitions that waited for the fate of a failed batch can go on.
@@ -192,7 +205,7 @@ class TransactionManager:
                 # A later answer acknowledged the failed batch after all: the sequence has no gap.
                 log.debug("The sequence of %s is whole: it goes on at %d", topic_partition, next_sequence)
             else:
-                self._bump_requested_for.add(topic_partition)
+                self._bump_requested_for.setdefault(topic_partition, next_sequence)
             del self._unresolved[topic_partition]
 
     def can_retry(self, batch: SequencedBatch, code: ErrorCode, log_start_offset: int) -> bool | None:
@@ -211,20 +224,20 @@ class TransactionManager:
                 # Retention removed everything of ours, so the broker forgot us: start again with the same epoch.
                 partition.start_at_beginning(self.producer_id_and_epoch)
                 return True
-            self._bump_requested_for.add(batch.topic_partition)
+            self._request_bump(batch)
             return True
         if code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
             is_next = batch.base_sequence == increment_sequence(partition.last_acked_sequence, 1) \
                 if partition.last_acked_sequence != NO_SEQUENCE else batch.base_sequence == 0
             if batch.topic_partition in self._unresolved or (is_next and not batch.is_sequence_reset):
                 # It follows what was acknowledged last, and yet the broker sees a gap: only a new epoch helps.
-                self._bump_requested_for.add(batch.topic_partition)
+                self._request_bump(batch)
             return True
         if code is ErrorCode.INVALID_PRODUCER_EPOCH:
             # Without a transactional id nobody fences us: the broker knows a later epoch than the batch carries.
             if not self._is_current(batch, partition):
                 return True
-            self._bump_requested_for.add(batch.topic_partition)
+            self._request_bump(batch)
             return True
         return None
 

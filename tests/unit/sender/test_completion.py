@@ -524,6 +524,92 @@ def test_epoch_bump_when_a_batch_of_the_partition_is_on_the_wire_then_its_bytes_
     assert producer.told[1:] == [("b", 1, None)]
 
 
+@pytest.mark.parametrize("code", [ErrorCode.INVALID_RECORD, ErrorCode.INVALID_PRODUCER_EPOCH,
+                                  ErrorCode.UNKNOWN_PRODUCER_ID])
+@pytest.mark.parametrize("is_stored", [True, False])
+def test_epoch_bump_when_a_batch_before_may_be_in_the_log_then_that_is_decided_first_by_its_own_numbers(
+        code: ErrorCode, is_stored: bool) -> None:
+    """A batch that the broker had stored, and answered with a timeout, was stored a second time.
+
+    The batch behind it was refused, and asked for a new epoch. In that both began at 0, so the broker could not know
+    the first again. (KAFKA-14034)
+    """
+    producer = SteppedProducer(delivery_timeout=20_000)
+    producer.start()
+    for name in "abc":
+        producer.append_told(name)
+        producer.turn()
+    producer.answer_all(code=ErrorCode.REQUEST_TIMED_OUT)  # "a": perhaps
+    producer.answer_all(code=code)  # "b": no
+    producer.append_told("d")
+    producer.turn(advance=100)
+    assert producer.batches_on_wire() == [(0, 3, 0, [b"c" * 40]), (0, 1, 0, [b"a" * 40])]
+    producer.answer_all(code=ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)  # "c"
+    producer.turn(advance=100)
+    assert producer.batches_on_wire() == [(0, 1, 0, [b"a" * 40])], "nothing overtakes it"
+    producer.answer_all(base_offset=1 if is_stored else 2)
+    left = ["c", "d"] if code is ErrorCode.INVALID_RECORD else ["b", "c", "d"]
+    for number, name in enumerate(left):
+        producer.turn(advance=1000)
+        assert producer.batches_on_wire()[0] == (0, number, 1, [name.encode() * 40])
+        producer.answer_all(base_offset=3 + number)
+    assert [name for name, offset, _ in producer.told if offset is not None] == ["a", *left]
+
+
+def test_epoch_bump_when_a_batch_before_is_on_the_wire_then_it_waits_for_the_answer() -> None:
+    """Its answer was lost, and its retry had numbers that the broker could not know."""
+    producer = SteppedProducer(delivery_timeout=20_000)
+    producer.start()
+    for name in "ab":
+        producer.append_told(name)
+        producer.turn()
+    first, second = producer.client.in_flight  # to two leaders, one after the other
+    producer.answer_all(code=ErrorCode.INVALID_RECORD, request=second)
+    producer.append_told("c")
+    producer.turn(advance=100)
+    assert producer.batches_on_wire() == [(0, 1, 0, [b"a" * 40])]
+    producer.lose(request=first)
+    producer.turn(advance=100)
+    assert producer.batches_on_wire() == [(0, 1, 0, [b"a" * 40])]
+    producer.answer_all(base_offset=1)
+    producer.turn()
+    assert producer.batches_on_wire() == [(0, 0, 1, [b"c" * 40])]
+
+
+def test_epoch_bump_when_a_batch_before_in_doubt_expires_then_the_new_epoch_begins() -> None:
+    producer = SteppedProducer()
+    producer.start()
+    for name in "ab":
+        producer.append_told(name)
+        producer.turn()
+    producer.answer_all(code=ErrorCode.REQUEST_TIMED_OUT)
+    producer.answer_all(code=ErrorCode.INVALID_RECORD)
+    producer.client.is_ready_now = False
+    producer.turn(advance=2000)
+    assert producer.error_of("a").outcome == "unknown"
+    producer.client.is_ready_now = True
+    producer.append_told("c")
+    producer.turn()
+    assert producer.batches_on_wire() == [(0, 0, 1, [b"c" * 40])]
+
+
+@pytest.mark.parametrize("code", [ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS])
+def test_expiry_when_others_wait_behind_the_batch_then_they_are_sent_in_the_same_turn(code: ErrorCode) -> None:
+    """They waited until somebody sent another record, or until they expired, too: the poll slept for that long."""
+    producer = SteppedProducer()
+    producer.start()
+    producer.append_told("a")
+    producer.turn()
+    producer.answer_all(code=code)
+    producer.client.is_ready_now = False
+    producer.turn(advance=1000)
+    producer.append_told("b")
+    producer.client.is_ready_now = True
+    producer.turn(advance=1000)
+    assert producer.told_names() == ["a"]
+    assert producer.batches_on_wire() == [(0, 0, 1, [b"b" * 40])]
+
+
 # No answer.
 
 def test_lost_answer_when_the_request_was_sent_then_a_later_refusal_does_not_say_that_the_record_is_not_there() -> None:

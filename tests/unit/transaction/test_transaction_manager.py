@@ -22,7 +22,7 @@ class Batch:
         self.record_count = count
         self.producer_id = self.producer_epoch = self.base_sequence = -1
         self.is_sequence_reset = False
-        self.is_done = False
+        self.is_done = self.may_be_in_log = self.is_in_flight = False
 
     @property
     def has_sequence(self):
