@@ -1,0 +1,18 @@
+"""The sequence number was wrapped around, and not to 0.
+
+Reference: Aiokafka, whose own test asserted -4 (tests/test_transaction_manager.py).
+Seen:      Nothing, until somebody sends 2**31 records to one partition: then no more is stored.
+Planted:   2147483647 is followed by -4.
+"""
+
+from __future__ import annotations
+
+from tests.simulation.museum import Edit
+
+PATCH = (
+    Edit("record/layout.py", """
+        return increment - (MAX_SEQUENCE - sequence) - 1
+""", """
+        return increment - (MAX_SEQUENCE - sequence) - 5
+"""),
+)

@@ -1,0 +1,17 @@
+"""A batch that was too large was split, and its memory given back by itself and by its parts.
+
+Reference: KAFKA-8325, KAFKA-8202.
+Seen:      Errors when a split batch expired, and a buffer.memory that bounded nothing any more.
+Planted:   A split batch keeps its share when its parts have got theirs.
+"""
+
+from __future__ import annotations
+
+from tests.simulation.museum import Edit
+
+PATCH = (
+    Edit("accumulator/record_accumulator.py", """
+        batch.reserved_bytes = 0  # the shares of its parts sum to it
+""", """
+"""),
+)

@@ -1,0 +1,18 @@
+"""A batch that was too large was split, and not all of its parts were queued.
+
+Reference: Kafka-python, the splitting of KIP-126 (#2839).
+Seen:      Futures that never end.
+Planted:   The list of the partition gets the first part alone.
+"""
+
+from __future__ import annotations
+
+from tests.simulation.museum import Edit
+
+PATCH = (
+    Edit("accumulator/record_accumulator.py", """
+                partition.batches[place:place] = batch.parts
+""", """
+                partition.batches[place:place] = batch.parts[:1]
+"""),
+)

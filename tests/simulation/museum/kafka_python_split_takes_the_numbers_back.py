@@ -1,0 +1,27 @@
+"""A batch that was too large was split, and the partition's numbers set back to where that had begun.
+
+Reference: Kafka-python, split_and_reenqueue (#2839): right only as long as nothing is on its way behind the batch.
+Seen:      Records that were acknowledged and are in no log: two batches had the same numbers.
+Planted:   The parts of a split batch have no numbers, and the next number is the batch's first.
+"""
+
+from __future__ import annotations
+
+from tests.simulation.museum import Edit
+
+PATCH = (
+    Edit("accumulator/producer_batch.py", """
+            if self.has_sequence:
+                batch.set_producer_state(""", """
+            if self.has_sequence and self.is_transactional:
+                batch.set_producer_state("""),
+    Edit("transaction/transaction_manager.py", """
+        partition.remove_in_flight(batch)
+        for new_batch in new_batches:
+            partition.add_in_flight(new_batch)
+""", """
+        partition.remove_in_flight(batch)
+        if batch.has_sequence and self._is_current(batch, partition):
+            partition.next_sequence = batch.base_sequence
+"""),
+)
