@@ -302,8 +302,10 @@ class ModelCluster(ClusterState):
             if name is None and (version < 12 or topic_id == ZERO_ID):
                 bug(f"Metadata {version} asks for a topic without a name")
             if name is not None and topic_id != ZERO_ID:
-                bug(f"Metadata {version} asks for {name!r} by its id and by its name")
+                bug(f"Metadata {version} asks for {name!r} by its id, too")
             wanted[name or topic_id] = topic
+        if len({topic["name"] is None for topic in wanted.values()}) > 1:
+            bug(f"Metadata {version} asks by ids and by names; Kafka then answers for the ids alone")
         return wanted.values()
 
     def _answer_topic(self, request: _Request, wanted: Mapping[str, Any], verdict: MetadataVerdict,

@@ -7,6 +7,7 @@ import itertools
 import struct
 from collections.abc import Callable, Mapping
 from typing import Any
+from uuid import UUID
 
 import crc32c
 import pytest
@@ -34,6 +35,7 @@ from tests.support.raw_client import metadata_body, produce_body, produced, requ
 NOW_MS = 5_000
 TIMESTAMP_MS = 1_700_000_000_000
 MAX_SEQUENCE = 2**31 - 1
+ANY_ID = UUID(int=7)
 INIT_BODY = {"transactional_id": None, "transaction_timeout_ms": 60_000}
 
 
@@ -183,11 +185,11 @@ def test_metadata_when_all_topics_are_asked_then_all_is_told(client: Client, ver
 def test_metadata_when_topics_are_named_then_each_is_answered_once(client: Client) -> None:
     known, unknown = client.cluster.topic_id("u"), client.cluster.topic_id("t")
     client.cluster.delete_topic("t")
-    answer = client.answer(ApiKeys.METADATA, 12, {"topics": [
-        {"name": "u"}, {"name": "nope"}, {"name": "u"}, {"name": "a/b"}, {"name": None, "topic_id": known},
-        {"name": None, "topic_id": unknown}]})
-    assert [(topic["error_code"], topic["name"]) for topic in answer["topics"]] == [
-        (0, "u"), (3, "nope"), (17, "a/b"), (0, "u"), (100, None)]
+    for topics, told in (
+            ([{"name": "u"}, {"name": "nope"}, {"name": "u"}, {"name": "a/b"}], [(0, "u"), (3, "nope"), (17, "a/b")]),
+            ([{"name": None, "topic_id": known}, {"name": None, "topic_id": unknown}], [(0, "u"), (100, None)])):
+        answer = client.answer(ApiKeys.METADATA, 12, {"topics": topics})
+        assert [(topic["error_code"], topic["name"]) for topic in answer["topics"]] == told
 
 
 def test_metadata_when_topics_are_made_by_asking_then_the_second_answer_has_it(client: Client) -> None:
@@ -688,6 +690,10 @@ GOOD_PRODUCE = request_bytes(ApiKeys.PRODUCE, 9, produce_body("t", 0, batch(b"a"
         {"topic_id": ZERO_ID, "partition_data": []}]}), "id of zeros"),
     (request_bytes(ApiKeys.METADATA, 12, {"topics": [{"name": None}]}), "without a name"),
     (request_bytes(ApiKeys.METADATA, 10, {"topics": [{"name": None}]}), "without a name"),
+    (request_bytes(ApiKeys.METADATA, 11, {"topics": [{"name": "t", "topic_id": ANY_ID}]}), "by the id"),
+    (request_bytes(ApiKeys.METADATA, 12, {"topics": [{"name": "t", "topic_id": ANY_ID}]}), "by its id, too"),
+    (request_bytes(ApiKeys.METADATA, 12, {"topics": [{"name": "t"}, {"name": None, "topic_id": ANY_ID}]}),
+     "by ids and by names"),
     (request_bytes(ApiKeys.INIT_PRODUCER_ID, 4, {**INIT_BODY, "transactional_id": "x"}), "transactional id"),
     (request_bytes(ApiKeys.INIT_PRODUCER_ID, 4, {**INIT_BODY, "producer_id": 3}), "the epoch -1"),
     (request_bytes(ApiKeys.INIT_PRODUCER_ID, 4, {**INIT_BODY, "producer_id": 3, "producer_epoch": 0}), "never given"),
