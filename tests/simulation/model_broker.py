@@ -142,7 +142,7 @@ class ModelCluster(ClusterState):
             frame: The request, without the four bytes of its size.
             now_ms: The time, for the log; never negative.
             connection: What the frame came by, if the order on it is to be checked: the first request is ApiVersions,
-                and each correlation id is the one after the last. Leave it out for a frame that a network repeats.
+                and correlation ids ascend. Leave it out for a frame that a network repeats.
 
         Returns:
             The answer, without its size; None where a producer with acks=0 gets none; CLOSE_CONNECTION.
@@ -195,8 +195,8 @@ class ModelCluster(ClusterState):
         if last is None:
             if api_key is not _API_VERSIONS:
                 bug(f"the first request on a connection is {api_key.title}")
-        elif correlation_id == last:
-            bug(f"two requests on a connection have the correlation id {correlation_id}")
+        elif not 0 < ((correlation_id - last) & _MAX_CORRELATION_ID) < _MAX_CORRELATION_ID // 2:
+            bug(f"on a connection the correlation id {correlation_id} follows {last}")
         self._last_correlation_ids[key] = correlation_id
 
     def _announced_by(self, node_id: int) -> dict[int, tuple[int, int]]:
@@ -443,7 +443,7 @@ class ModelCluster(ClusterState):
                 rows.append(_row(index, 0, 0))
                 return
             if verdict.error_code and not verdict.applies:
-                self._refuse(verdict, partition, answer, rows)
+                self._overrule(verdict, partition, answer, rows, -1)
                 return
         if partition.leader_id != node_id:
             row = _row(index, NOT_LEADER_OR_FOLLOWER)
@@ -454,7 +454,7 @@ class ModelCluster(ClusterState):
             appended = partition.append(batch, node_id=node_id, now_ms=request.now_ms, idempotence=(
                 parameters.idempotence), max_message_bytes=parameters.max_message_bytes)
             if not appended.error_code and verdict is not None and verdict.error_code:
-                self._refuse(verdict, partition, answer, rows)
+                self._overrule(verdict, partition, answer, rows, appended.base_offset)
                 return
             row = _row(index, appended.error_code, appended.base_offset)
             if appended.is_duplicate:
@@ -464,12 +464,12 @@ class ModelCluster(ClusterState):
         if verdict is None or not verdict.unlawful_omitted:
             rows.append(row)
 
-    def _refuse(self, verdict: Verdict, partition: ModelPartition, answer: _ProduceAnswer,
-                rows: list[dict[str, Any]]) -> None:
-        """Answer the code of a verdict, whatever became of the batch."""
+    def _overrule(self, verdict: Verdict, partition: ModelPartition, answer: _ProduceAnswer,
+                  rows: list[dict[str, Any]], base_offset: int) -> None:
+        """Answer the code of a verdict, whatever became of the batch; as Kafka, with its offset if it was stored."""
         if verdict.unlawful_omitted:
             return
-        row = _row(partition.index, verdict.error_code)
+        row = _row(partition.index, verdict.error_code, base_offset)
         row["error_message"] = verdict.message
         row["record_errors"] = [{"batch_index": index, "batch_index_error_message": text}
                                 for index, text in verdict.record_errors]

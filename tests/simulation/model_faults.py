@@ -27,7 +27,10 @@ KAFKA_STORAGE_ERROR = 56
 AFTER_APPEND: frozenset[int] = frozenset((
     UNKNOWN_SERVER_ERROR, UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, REQUEST_TIMED_OUT,
     NOT_ENOUGH_REPLICAS_AFTER_APPEND, KAFKA_STORAGE_ERROR))
-"""The codes that Kafka may answer for records that it stored."""
+"""The codes that Kafka may answer for records that it stored; at acks=1 these are -1 and 56 only.
+
+A leader that waits for its replicas asks meanwhile whether it still leads and has the partition.
+"""
 
 
 @dataclass(frozen=True)

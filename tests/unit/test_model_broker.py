@@ -368,7 +368,7 @@ def test_verdict_when_it_has_a_code_then_that_is_answered(client: Client, interf
                                    throttle_ms=70)
     answer = client.answer(ApiKeys.PRODUCE, 9, produce_body("t", 0, batch(b"a")))
     row = produced(answer)
-    assert (row["error_code"], row["base_offset"], row["error_message"]) == (code, -1, "why")
+    assert (row["error_code"], row["base_offset"], row["error_message"]) == (code, 0 if applies else -1, "why")
     assert [tuple(error.values()) for error in row["record_errors"]] == [(0, "this one")]
     assert answer["throttle_time_ms"] == 70
     assert len(client.cluster.log("t", 0)) == applies
@@ -381,7 +381,7 @@ def test_verdict_when_the_model_refuses_the_batch_then_the_model_answers(
     writer.send(0)
     interference.produce = Verdict(7)
     assert writer.send(9) == (45, -1)
-    assert writer.send(3) == (7, -1)
+    assert writer.send(3) == (7, 3)
     interference.produce = None
     assert writer.send(3) == (0, 3)
 
@@ -717,5 +717,8 @@ def test_connection_when_it_is_told_then_its_order_is_checked(cluster: ModelClus
     send(ApiKeys.API_VERSIONS, 1, "b")
     send(ApiKeys.METADATA, 2, "b")
     send(ApiKeys.METADATA, 2, None)
-    with pytest.raises(ClientBug, match="two requests on a connection"):
-        send(ApiKeys.METADATA, 2, "b")
+    for correlation_id in (1, 2):
+        with pytest.raises(ClientBug, match=f"the correlation id {correlation_id} follows 2"):
+            send(ApiKeys.METADATA, correlation_id, "b")
+    send(ApiKeys.API_VERSIONS, 2**31 - 2, "c")
+    send(ApiKeys.METADATA, 0, "c")
