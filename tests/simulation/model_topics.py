@@ -43,6 +43,8 @@ class ClusterState:
     Attributes:
         logs: The stored batches of every partition that there ever was, those of deleted topics included.
         views: What `snapshot` kept, in order.
+        amnesia: (log, producer id) where a producer was forgotten or fenced: a batch that was stored before and is sent
+            again after it, in a new epoch or not, is stored twice, in Kafka too.
     """
 
     def __init__(self, *, node_count: int, topics: Mapping[str, int]) -> None:
@@ -51,6 +53,7 @@ class ClusterState:
         self.nodes = tuple(range(node_count))
         self.logs: dict[LogKey, list[StoredBatch]] = {}
         self.views: list[ClusterView] = []
+        self.amnesia: set[tuple[LogKey, int]] = set()
         self.topics: dict[str, list[ModelPartition]] = {}
         self._topic_by_id: dict[UUID, list[ModelPartition]] = {}
         self._alive = set(self.nodes)
@@ -176,11 +179,12 @@ class ClusterState:
     # ---- producers
 
     def forget_producer(self, topic: str, index: int, producer_id: int) -> bool:
-        """Forget a producer in one partition, as after producer.id.expiration.ms; return whether it was known.
-
-        A batch that was stored and is sent again after this is stored twice, in Kafka too.
-        """
-        return self.partition(topic, index).producers.pop(producer_id, None) is not None
+        """Forget a producer in one partition, as after producer.id.expiration.ms; return whether it was known."""
+        partition = self.partition(topic, index)
+        if partition.producers.pop(producer_id, None) is None:
+            return False
+        self.amnesia.add(((topic, partition.topic_id, index), producer_id))
+        return True
 
     def fence_producer(self, topic: str, index: int, producer_id: int) -> int:
         """Let a producer's next epoch begin in one partition without it: what it sends in its own is 47 from now on.
@@ -192,6 +196,7 @@ class ClusterState:
         state = partition.producers.get(producer_id)
         epoch = 1 if state is None else state.epoch + 1
         partition.fence(producer_id, epoch)
+        self.amnesia.add(((topic, partition.topic_id, index), producer_id))
         return epoch
 
     # ---- inside

@@ -328,8 +328,11 @@ def test_sequence_when_the_batch_ends_at_the_largest_one_then_0_is_next(writer: 
 
 def test_sequence_when_the_producer_is_not_known_then_any_number_begins(client: Client, writer: Writer) -> None:
     writer.send(0)
+    assert not client.cluster.forget_producer("t", 1, writer.producer_id)
+    assert client.cluster.amnesia == set()
     assert client.cluster.forget_producer("t", 0, writer.producer_id)
     assert not client.cluster.forget_producer("t", 0, writer.producer_id)
+    assert client.cluster.amnesia == {(("t", client.cluster.topic_id("t"), 0), writer.producer_id)}
     assert writer.send(3) == (0, 3)
     assert writer.send(0) == (45, -1)
 
@@ -352,6 +355,7 @@ def test_sequence_when_the_broker_is_old_then_unknown_producers_are_59_and_old_b
 def test_producer_when_it_is_fenced_then_47_and_the_next_epoch_begins_at_0(client: Client, writer: Writer) -> None:
     writer.send(0)
     assert client.cluster.fence_producer("t", 0, writer.producer_id) == 1
+    assert client.cluster.amnesia == {(("t", client.cluster.topic_id("t"), 0), writer.producer_id)}
     assert writer.send(3) == (47, -1)
     assert writer.send(3, epoch=1) == (45, -1)
     assert writer.send(0, epoch=1) == (0, 3)
