@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import dataclass, field
 from struct import Struct
 from struct import error as StructError
 from typing import Any, Final, NamedTuple
@@ -34,7 +33,8 @@ from tests.simulation.model_faults import (
     MetadataVerdict,
     Verdict,
 )
-from tests.simulation.model_log import KAFKA_4_1, NO_LEADER, Idempotence, ModelPartition, StoredBatch
+from tests.simulation.model_log import NO_LEADER, ModelPartition, StoredBatch
+from tests.simulation.model_parameters import ModelParameters
 from tests.simulation.model_topics import ZERO_ID, ClusterState, ClusterView, LogKey, TopicView
 
 __all__ = ["CLOSE_CONNECTION", "ApiVersionsVerdict", "ClientBug", "ClusterView", "Interference", "LeaderHint", "LogKey",
@@ -59,44 +59,6 @@ _MAX_CORRELATION_ID = 2**31 - 1
 _TOPIC_NAME = re.compile(r"(?!\.\.?\Z)[A-Za-z0-9._-]{1,249}")
 _SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 _NOTHING: tuple[()] = ()
-
-
-@dataclass
-class ModelParameters:
-    """What differs between clusters. The caller may change it between two requests.
-
-    Attributes:
-        produce_version, metadata_version, init_producer_id_version, api_versions_version: The highest one announced;
-            for InitProducerId None if the broker does not have it.
-        has_topic_ids: Whether topics have ids; old clusters answer zeros in the versions of Metadata that could tell.
-        max_message_bytes: The largest batch, header included.
-        idempotence: How repeated and missing batches are answered.
-        hints_leaders: Whether the answer 6 of who really does not lead names the leader (KIP-951).
-        log_append_time_topics: Topics whose records get the broker's time, which is `now_ms`.
-        auto_create_partitions: How many partitions a topic gets that Metadata asks for and that there is not; 0: none
-            is made. The first answer is 3, the next one has it.
-        first_producer_id: The next ones follow.
-        first_producer_epoch: Of every new id. Kafka's is 0; a high one brings the end of the epochs near.
-        knows_all_producers: Whether an id that this cluster did not give is a bug of the client.
-        addresses: (host, port) by node; by default ("node-0", 9092), ("node-1", 9093), ...
-        interference: Who is asked before each answer.
-    """
-
-    produce_version: int = 13
-    metadata_version: int = 13
-    init_producer_id_version: int | None = 5
-    api_versions_version: int = 4
-    has_topic_ids: bool = True
-    max_message_bytes: int = 1_048_588
-    idempotence: Idempotence = KAFKA_4_1
-    hints_leaders: bool = True
-    log_append_time_topics: frozenset[str] = frozenset()
-    auto_create_partitions: int = 0
-    first_producer_id: int = 1000
-    first_producer_epoch: int = 0
-    knows_all_producers: bool = True
-    addresses: Mapping[int, tuple[str, int]] = field(default_factory=dict)
-    interference: Interference = field(default_factory=Interference)
 
 
 class _Request(NamedTuple):

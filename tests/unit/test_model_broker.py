@@ -35,6 +35,7 @@ from tests.support.raw_client import metadata_body, produce_body, produced, requ
 NOW_MS = 5_000
 TIMESTAMP_MS = 1_700_000_000_000
 MAX_SEQUENCE = 2**31 - 1
+XERIAL = b"\x82SNAPPY\0" + struct.pack(">ii", 1, 1)
 ANY_ID = UUID(int=7)
 INIT_BODY = {"transactional_id": None, "transaction_timeout_ms": 60_000}
 
@@ -271,6 +272,14 @@ def test_produce_when_records_are_compressed_then_their_values_are_read(client: 
     values = [b"x" * 70_000, b"", None, *(b"%d" % number for number in range(300))]
     assert client.produce(batch(*values, compression=compression))["error_code"] == 0
     assert client.cluster.log("t", 0)[0].values == values
+
+
+def test_produce_when_records_have_headers_then_they_are_read(client: Client) -> None:
+    headers = [("trace", b"x" * 100), ("", None), ("\u00e9", b"")]
+    records = build_batch([(TIMESTAMP_MS, None, b"a", headers), (TIMESTAMP_MS - 3, b"k" * 200, b"b" * 9000, headers),
+                           (TIMESTAMP_MS + 70_000, None, None, ())])
+    assert client.produce(bytes(records))["error_code"] == 0
+    assert client.cluster.log("t", 0)[0].values == [b"a", b"b" * 9000, None]
 
 
 def test_answers_when_counted_then_by_api_and_code(client: Client, writer: Writer) -> None:
@@ -584,6 +593,31 @@ def test_batch_when_its_crc_is_wrong_then_it_is_a_bug(client: Client) -> None:
 @pytest.mark.parametrize("records", [b"", b"\0" * 60, batch(b"a")[:-1], batch(b"a") * 2])
 def test_batch_when_it_is_not_exactly_one_then_it_is_a_bug(client: Client, records: bytes) -> None:
     refuses(client, records)
+
+
+@pytest.mark.parametrize(("offset", "value", "why"), [
+    (67, 1, "a record has -1 headers"),
+    (67, 4, "end early"),
+    (68, 1, "a header has a key of -1 bytes"),
+    (69, -1, "not UTF-8"),
+    (70, 3, "has a value of -2 bytes"),
+])
+def test_header_when_it_is_malformed_then_it_is_a_bug(client: Client, offset: int, value: int, why: str) -> None:
+    records = bytes(build_batch([(TIMESTAMP_MS, None, b"", (("h", b"v"),))]))
+    assert records[67:] == b"\x02\x02h\x02v"
+    assert why in refuses(client, edited(records, ">b", offset, value))
+
+
+def test_number_when_it_does_not_end_then_it_is_a_bug(client: Client) -> None:
+    records = batch(b"a" * 20)
+    assert "too long" in refuses(client, edited(edited(records, ">q", 61, -1), ">h", 69, -1))
+
+
+@pytest.mark.parametrize(("value", "why"), [(b"", "not with the frame"), (XERIAL + b"\0\0\1\0xy", "256 bytes"),
+                                            (XERIAL + b"\0\0\0\2xy", "codec 2")])
+def test_snappy_when_its_frame_is_wrong_then_it_is_a_bug(client: Client, value: bytes, why: str) -> None:
+    data = batch(b"a")[:61] + value
+    assert why in refuses(client, edited(edited(data, ">i", 8, len(data) - 12), ">h", 21, 2))
 
 
 @pytest.mark.parametrize(("tail", "why"), [(b"\0", "1 bytes are left"), (b"", "end early")])
