@@ -108,11 +108,6 @@ class ProducedBatch:
             self.values = _read_records(_expand(codec, data[HEADER_SIZE_BYTES:]), 0, count, base_timestamp,
                                         max_timestamp)
 
-    @property
-    def last_sequence(self) -> int:
-        """The number of the last record, which may be lower than the first one's: 2147483647 is followed by 0."""
-        return -1 if self.base_sequence < 0 else (self.base_sequence + self.count - 1) & MAX_SEQUENCE
-
 
 def records_as_written(data: bytes) -> bytes:
     """Return the records of a batch as their encoder wrote them, expanded; without those that name a time."""

@@ -199,6 +199,9 @@ def test_metadata_when_topics_are_made_by_asking_then_the_second_answer_has_it(c
         answer = client.answer(ApiKeys.METADATA, 9, {**metadata_body("new"), "allow_auto_topic_creation": may_create})
         assert answer["topics"][0]["error_code"] == code
     assert len(client.cluster.topics["new"]) == 2
+    for code in (3, 0):
+        topic = client.answer(ApiKeys.METADATA, 3, metadata_body("old"))["topics"][0]
+        assert (topic["error_code"], topic["is_internal"]) == (code, False)
 
 
 def test_metadata_when_the_cluster_is_old_then_topics_have_no_ids(client: Client) -> None:
@@ -280,6 +283,29 @@ def test_produce_when_records_have_headers_then_they_are_read(client: Client) ->
                            (TIMESTAMP_MS + 70_000, None, None, ())])
     assert client.produce(bytes(records))["error_code"] == 0
     assert client.cluster.log("t", 0)[0].values == [b"a", b"b" * 9000, None]
+
+
+@pytest.mark.parametrize("size", [63, 64, 8191, 8192])
+def test_produce_when_a_length_takes_one_more_byte_then_it_is_read(client: Client, size: int) -> None:
+    part = b"x" * size
+    assert client.produce(bytes(build_batch([(TIMESTAMP_MS, part, part, (("h", part),))] * 2)))["error_code"] == 0
+    assert client.cluster.log("t", 0)[0].values == [part, part]
+
+
+def test_produce_when_numbers_are_the_smallest_ones_then_it_is_stored(client: Client) -> None:
+    client.cluster.parameters.first_producer_id = 0
+    records = build_batch([(0, b"", b"", ())], producer_id=client.producer_id(), producer_epoch=0, base_sequence=0)
+    assert client.produce(bytes(records), version=3)["error_code"] == 0
+    assert client.produce(batch(b"a" * 99, compression="zstd"), version=7)["error_code"] == 0
+
+
+def test_stored_batch_when_it_is_told_then_offsets_and_producer_are(client: Client) -> None:
+    client.produce(batch(b"a", b"b"))
+    client.produce(batch(b"a", b"b"))
+    stored = client.cluster.log("t", 0)[1]
+    assert stored.next_offset == 4
+    assert stored.last_sequence == -1
+    assert repr(stored) == "StoredBatch(2..3, producer -1/-1, sequence -1, node 0, at 5000 ms)"
 
 
 def test_answers_when_counted_then_by_api_and_code(client: Client, writer: Writer) -> None:
@@ -368,6 +394,24 @@ def test_producer_when_it_is_fenced_then_47_and_the_next_epoch_begins_at_0(clien
     assert writer.send(3) == (47, -1)
     assert writer.send(3, epoch=1) == (45, -1)
     assert writer.send(0, epoch=1) == (0, 3)
+    with pytest.raises(ValueError, match="has epoch 1"):
+        client.cluster.partition("t", 0).fence(writer.producer_id, 1)
+
+
+def test_producer_when_it_is_fenced_before_it_wrote_then_its_first_epoch_is_47(client: Client, writer: Writer) -> None:
+    assert client.cluster.fence_producer("t", 0, writer.producer_id) == 1
+    assert writer.send(0) == (47, -1)
+    assert writer.send(0, epoch=1) == (0, 0)
+
+
+def test_partition_when_there_is_none_then_it_is_said(cluster: ModelCluster) -> None:
+    for index in (-1, 3):
+        with pytest.raises(IndexError):
+            cluster.partition("t", index)
+    with pytest.raises(ValueError, match="0 nodes"):
+        ModelCluster(node_count=0, topics={}, parameters=ModelParameters())
+    with pytest.raises(ValueError, match="0 partitions"):
+        cluster.create_topic("new", 0)
 
 
 # ---- interference
@@ -608,13 +652,21 @@ def test_header_when_it_is_malformed_then_it_is_a_bug(client: Client, offset: in
     assert why in refuses(client, edited(records, ">b", offset, value))
 
 
+def test_timestamp_when_it_is_negative_then_it_is_a_bug(client: Client) -> None:
+    records = bytes(build_batch([(5, None, b"a", ()), (5, None, b"b", ())]))
+    delta = len(records) - (len(records) - 61) // 2 + 2
+    assert records[delta] == 0
+    assert "timestamp -1" in refuses(client, edited(records, ">b", delta, 11))
+    assert client.produce(edited(records, ">b", delta, 9))["error_code"] == 0
+
+
 def test_number_when_it_does_not_end_then_it_is_a_bug(client: Client) -> None:
     records = batch(b"a" * 20)
     assert "too long" in refuses(client, edited(edited(records, ">q", 61, -1), ">h", 69, -1))
 
 
 @pytest.mark.parametrize(("value", "why"), [(b"", "not with the frame"), (XERIAL + b"\0\0\1\0xy", "256 bytes"),
-                                            (XERIAL + b"\0\0\0\2xy", "codec 2")])
+                                            (XERIAL + b"\0\0\0\3xy", "3 bytes"), (XERIAL + b"\0\0\0\2xy", "codec 2")])
 def test_snappy_when_its_frame_is_wrong_then_it_is_a_bug(client: Client, value: bytes, why: str) -> None:
     data = batch(b"a")[:61] + value
     assert why in refuses(client, edited(edited(data, ">i", 8, len(data) - 12), ">h", 21, 2))
