@@ -121,20 +121,43 @@ class BatchBuffer:
 
     Shape: `buffer[61:]` holds the records, uncompressed; offset deltas count from 0, timestamp deltas from the
     first record's timestamp. `max_timestamp` is the largest seen.
+
+    A record is there when `end` says so, which is written last and in one step: what lies behind is of one whose append
+    was ended by an exception from outside, and is cut off by the next look.
+
+    Attributes:
+        end: Bytes, records, largest timestamp. Written here and by chunks of columns.
     """
 
-    __slots__ = ("base_timestamp", "buffer", "max_timestamp", "record_count")
+    __slots__ = ("_bytes", "base_timestamp", "end")
 
     def __init__(self) -> None:
-        self.buffer = bytearray(HEADER_SIZE_BYTES)
-        self.record_count = 0
+        self._bytes = bytearray(HEADER_SIZE_BYTES)
+        self.end = (HEADER_SIZE_BYTES, 0, -1)
         self.base_timestamp = -1
-        self.max_timestamp = -1
+
+    @property
+    def buffer(self) -> bytearray:
+        """The bytes."""
+        size_bytes = self.end[0]
+        if len(self._bytes) != size_bytes:
+            del self._bytes[size_bytes:]
+        return self._bytes
 
     @property
     def size_bytes(self) -> int:
         """Bytes so far, the header's 61 included."""
-        return len(self.buffer)
+        return self.end[0]
+
+    @property
+    def record_count(self) -> int:
+        """Records so far."""
+        return self.end[1]
+
+    @property
+    def max_timestamp(self) -> int:
+        """The largest timestamp, -1 without any record."""
+        return self.end[2]
 
     def append(self, timestamp: int, key: bytes | None, value: bytes | None,
                headers: Sequence[tuple[str, bytes | None]]) -> None:
@@ -146,14 +169,15 @@ class BatchBuffer:
             value: Serialized value or None.
             headers: Pairs of str and bytes or None.
         """
-        count = self.record_count
+        buffer = self.buffer
+        _, count, max_timestamp = self.end
         if count:
             delta = timestamp - self.base_timestamp
-            if timestamp > self.max_timestamp:
-                self.max_timestamp = timestamp
+            if timestamp > max_timestamp:
+                max_timestamp = timestamp
         else:
             delta = 0
-            self.base_timestamp = self.max_timestamp = timestamp
+            self.base_timestamp = max_timestamp = timestamp
         delta_bytes = _VARINT[delta] if 0 <= delta < _TABLE_SIZE else encode_varint(delta)
         offset_bytes = _VARINT[count] if count < _TABLE_SIZE else encode_varint(count)
         if key is None:
@@ -172,9 +196,9 @@ class BatchBuffer:
         body = b"".join((b"\x00", delta_bytes, offset_bytes, key_length, key, value_length, value,
                          encode_headers(headers) if headers else _NO_HEADERS))
         length = len(body)
-        self.buffer += _VARINT[length] if length < _TABLE_SIZE else encode_varint(length)
-        self.buffer += body
-        self.record_count = count + 1
+        buffer += _VARINT[length] if length < _TABLE_SIZE else encode_varint(length)
+        buffer += body
+        self.end = (len(buffer), count + 1, max_timestamp)
 
 
 class FutureRecordMetadata:
@@ -256,7 +280,7 @@ class OpenBatch(BatchBuffer):
     @property
     def is_full(self) -> bool:
         """Whether no record fits any more."""
-        return self.is_closed or len(self.buffer) >= self.write_limit_bytes
+        return self.is_closed or self.end[0] >= self.write_limit_bytes
 
     def try_append(self, timestamp: int, key: bytes | None, value: bytes | None,
                    headers: Sequence[tuple[str, bytes | None]],
@@ -272,7 +296,7 @@ class OpenBatch(BatchBuffer):
             if headers:
                 for header_key, header_value in headers:
                     needed_bytes += 10 + 4 * len(header_key) + (0 if header_value is None else len(header_value))
-            if len(self.buffer) + needed_bytes > self.write_limit_bytes:
+            if self.end[0] + needed_bytes > self.write_limit_bytes:
                 return None
         self.append(timestamp, key, value, headers)
         future = FutureRecordMetadata(self.result, index, timestamp, key_size, value_size, on_completion)

@@ -245,22 +245,23 @@ class ColumnChunk:
             index = row - self.first_row
             if not 0 <= index < self.row_count:
                 raise IndexError("the row is not in this chunk")
-            key, value, count = self._keys[index], self._values[index], batch.record_count
-            if count and (len(buffer) + RECORD_OVERHEAD_BYTES + (-1 if key is None else len(key))
+            key, value = self._keys[index], self._values[index]
+            size_bytes, count, max_timestamp = batch.end
+            if count and (size_bytes + RECORD_OVERHEAD_BYTES + (-1 if key is None else len(key))
                           + (-1 if value is None else len(value)) + self._header_bounds[index]) > limit_bytes:
                 break
             timestamp = timestamps[row]
             if not count:
-                batch.base_timestamp = batch.max_timestamp = timestamp
-            elif timestamp > batch.max_timestamp:
-                batch.max_timestamp = timestamp
+                batch.base_timestamp = max_timestamp = timestamp
+            elif timestamp > max_timestamp:
+                max_timestamp = timestamp
             body = b"".join((b"\x00", varint(timestamp - batch.base_timestamp), varint(count),
                              varint(-1 if key is None else len(key)), key or b"",
                              varint(-1 if value is None else len(value)), value or b"",
                              self._headers[index] or b"\x00"))
             buffer += varint(len(body))
             buffer += body
-            batch.record_count = count + 1
+            batch.end = (len(buffer), count + 1, max_timestamp)
         return first, batch.record_count - first
 
     def _ensure_inside(self, length: int) -> None:
