@@ -278,12 +278,14 @@ class ProducerBatch:
                 sequence = increment_sequence(sequence, batch.record_count)
             begin = end
         batches[-1].reserved_bytes += self.reserved_bytes - share_bytes * len(batches)
-        if self.may_be_in_log:
-            in_doubt = self.parts_in_doubt  # of a part that is split again: the same list, with its parts in its place
-            place = in_doubt.index(self) if self in in_doubt else len(in_doubt)
+        if self in self.parts_in_doubt:  # a part that is split again: the same list, with its parts in its place
+            in_doubt = self.parts_in_doubt
+            place = in_doubt.index(self)
             in_doubt[place:place + 1] = batches
-            for batch in batches:
-                batch.parts_in_doubt = in_doubt
+        else:  # never a list that was emptied: other parts of that time still look into it
+            in_doubt = batches[:] if self.may_be_in_log else []
+        for batch in batches:
+            batch.parts_in_doubt = in_doubt
         return batches
 
     def hand_over(self) -> None:

@@ -167,7 +167,7 @@ class Completion:
         if known is ErrorCode.MESSAGE_TOO_LARGE and batch.record_count > 1 and not batch.is_done:
             self._split(batch, error)
             return
-        if known is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and batch.parts_in_doubt:
+        if known is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and batch in batch.parts_in_doubt:
             # The whole was stored by an attempt whose answer was lost, before the limit was lowered: the broker knows
             # its numbers as the whole's. In a new epoch the parts would be stored a second time.
             for part in list(batch.parts_in_doubt):
@@ -222,6 +222,10 @@ class Completion:
                    log_start_offset: int) -> bool:
         if (batch.is_done or batch.attempts >= self._retries
                 or batch.has_reached_delivery_timeout(self._delivery_timeout_ms, now_ms)):
+            return False
+        if code is ErrorCode.INVALID_PRODUCER_EPOCH and batch.may_be_in_log:
+            # Only in a newer epoch would the broker take it, where it could not see that it has it. Differs from Java,
+            # which takes that chance.
             return False
         manager = self._transaction_manager
         if manager is not None and code is not None:

@@ -441,6 +441,22 @@ def test_epoch_or_id_that_the_broker_refuses_when_it_does_so_again_then_each_tim
     assert future.result(0).offset == 1
 
 
+def test_invalid_epoch_when_the_batch_may_be_in_the_log_then_it_is_not_sent_in_another() -> None:
+    """A simulation found it: the new epoch's number hid from the broker that it had the records."""
+    producer = started(delivery_timeout=20_000)
+    producer.append_told("a")
+    producer.turn()
+    producer.lose()
+    producer.turn(advance=100)
+    producer.answer_all(code=ErrorCode.INVALID_PRODUCER_EPOCH)
+    producer.turn(advance=1000)
+    assert producer.client.in_flight == []
+    assert producer.error_of("a").outcome == "unknown"
+    producer.append_told("b")
+    producer.turn()
+    assert producer.sequences_on_wire() == [(1, 0)], "what follows begins another epoch"
+
+
 def test_unknown_producer_id_when_retention_removed_all_then_it_starts_again_in_the_same_epoch() -> None:
     producer = started()
     future = producer.append()
@@ -1026,6 +1042,33 @@ def test_too_large_when_a_part_is_split_again_and_the_whole_was_stored_then_no_p
     producer.turn(advance=100)
     assert producer.client.in_flight == []
     assert_failed(producer, "abcdefgh", OutOfOrderSequenceError, "unknown")
+
+
+def test_too_large_when_a_part_was_stored_and_another_is_split_again_then_each_refusal_is_its_own_batchs() -> None:
+    """A simulation found it: a part's refusal failed two others, and it itself was never told, nor its memory freed."""
+    producer = started()
+    for name in "abcdefghi":
+        producer.append_told(name)
+    producer.turn()
+    producer.lose()
+
+    def answer_next(code: int) -> int:
+        """Answer the next request; return how many records it had."""
+        for _ in range(40):
+            producer.turn(advance=100)
+            if producer.client.in_flight:
+                ((_, sequence, _, values),) = producer.batches_on_wire()
+                producer.answer_all(base_offset=sequence, code=code)
+                return len(values)
+        raise AssertionError("nothing was sent")
+
+    too_large, out_of_order = ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    codes = (too_large, 0, too_large, too_large, too_large, too_large, out_of_order)
+    assert [answer_next(code) for code in codes] == [9, 3, 3, 1, 1, 1, 3]
+    assert answer_next(0) == 3
+    assert not producer.accumulator.has_incomplete()
+    assert producer.held_bytes == 0
+    assert [error is None for _, _, error in producer.told] == [True] * 3 + [False] * 3 + [True] * 3
 
 
 def test_too_large_when_the_whole_was_stored_then_what_was_stored_behind_it_keeps_its_numbers() -> None:
