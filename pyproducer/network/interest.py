@@ -9,7 +9,8 @@ Source:  Java SelectionKey.interestOps (seeds 001, 004). Differs from Java: Pyth
 from __future__ import annotations
 
 import selectors
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from pyproducer.network.channel import KafkaChannel
 from pyproducer.network.wakeup import Wakeup
@@ -23,15 +24,16 @@ class Interest:
 
     Args:
         waker: Ends the sleep; it is not closed here.
+        make_poller: Makes what asks the operating system.
 
     Attributes:
         select_count: How often select was called.
     """
 
-    def __init__(self, waker: Wakeup) -> None:
+    def __init__(self, waker: Wakeup, make_poller: Callable[[], Any] = selectors.DefaultSelector) -> None:
         self.select_count = 0
         self._waker = waker
-        self._selector = selectors.DefaultSelector()
+        self._selector: selectors.BaseSelector = make_poller()
         self._selector.register(self._waker.receiver, READ, None)
 
     def update(self, channel: KafkaChannel) -> None:

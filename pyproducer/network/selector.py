@@ -16,8 +16,9 @@ a list kept in order.
 
 from __future__ import annotations
 
+import selectors
 import socket
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from pyproducer.common.clock import NEVER_MS
@@ -87,6 +88,8 @@ class Selector:
             that is muted or in the middle of a frame is not idle.
         channel_builder: Makes channels of sockets.
         wakeup: Ends its sleep and is its maker's to close; without one it has its own.
+        make_socket: Makes the sockets that connect, of a family and a kind.
+        make_poller: Makes what asks the operating system which of them are ready.
 
     Attributes:
         completed_sends: Frames written since the poll before.
@@ -99,7 +102,9 @@ class Selector:
     _ONE_RECEIVE_PER_POLL = False
 
     def __init__(self, *, max_receive_size_bytes: int | None, connections_max_idle_ms: int,
-                 channel_builder: ChannelBuilder, wakeup: Wakeup | None = None) -> None:
+                 channel_builder: ChannelBuilder, wakeup: Wakeup | None = None,
+                 make_socket: Callable[[int, int], Any] = socket.socket,
+                 make_poller: Callable[[], Any] = selectors.DefaultSelector) -> None:
         self.completed_sends: list[NetworkSend] = []
         self.completed_receives: list[NetworkReceive] = []
         self.connected: list[str] = []
@@ -117,7 +122,8 @@ class Selector:
         self._closed_bytes_written = 0
         self._wakeup = wakeup or Wakeup()
         self._owns_wakeup = wakeup is None
-        self.interest = Interest(self._wakeup)
+        self.interest = Interest(self._wakeup, make_poller)
+        self._make_socket = make_socket
 
     # ---- connections
 
@@ -141,7 +147,7 @@ class Selector:
         self._ensure_new(connection_id)
         sock = None
         try:
-            sock = socket.socket(family, socket.SOCK_STREAM)
+            sock = self._make_socket(family, socket.SOCK_STREAM)
             configure_socket(sock, send_buffer_bytes=send_buffer_bytes, receive_buffer_bytes=receive_buffer_bytes)
             start_connect(sock, address)
             channel = self._channel_builder.build(connection_id, sock, server_side=False,

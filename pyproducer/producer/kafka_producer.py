@@ -27,6 +27,7 @@ from pyproducer.common.settings.properties import read_properties
 from pyproducer.common.timeouts import checked_timeout
 from pyproducer.hotpath import FutureRecordMetadata, ProducerBase
 from pyproducer.producer.config import ProducerConfig
+from pyproducer.producer.surroundings import Surroundings
 from pyproducer.producer.wait_on_metadata import wait_on_metadata
 from pyproducer.producer.wiring import ProducerRuntime, build_runtime
 
@@ -66,10 +67,13 @@ class KafkaProducer(ProducerBase):
     # The rest is inherited: without an instance dict in use, send() is found a third faster on some Pythons.
     __slots__ = ("__dict__", "_finalizer", "_runtime")
 
+    # The real ones, made for each; a simulation's producers have others.
+    _surroundings: Surroundings | None = None
+
     def __init__(self, props: Mapping[str, object], key_serializer: object = None,
                  value_serializer: object = None) -> None:
         config = ProducerConfig(props)
-        self._runtime = build_runtime(config, key_serializer, value_serializer, on_end=_forget)
+        self._runtime = build_runtime(config, key_serializer, value_serializer, _forget, self._surroundings)
         self._pave(self._runtime.record_sender.road)
         self._finalizer = weakref.finalize(self, _close_dropped, self._runtime)
         self._finalizer.atexit = False  # see _close_all_at_exit
