@@ -1,0 +1,231 @@
+"""What goes wrong in a simulation: each place where something can asks here, with the kind of fault.
+
+Each kind has a rate, drawn for the seed; what fires has a number and is told in the story. Nothing fires after `heal`:
+a producer must come to rest when the world has.
+
+Source:  ours.
+"""
+
+from __future__ import annotations
+
+import enum
+import errno
+import random
+import socket
+from collections import Counter
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from tests.simulation.plan import Parameters, Plan
+from tests.simulation.schedule import Scheduler, SimClock
+
+if TYPE_CHECKING:
+    from tests.simulation.model_broker import ModelCluster
+    from tests.simulation.network import Connection, Network
+
+_PRODUCE, _METADATA, _API_VERSIONS, _INIT_PRODUCER_ID = 0, 3, 18, 22
+
+# How probable a kind is at each of its occasions, times the seed's own weight.
+_BASE = {
+    "cut_before": 0.03, "cut_after": 0.03, "late_apply": 0.03, "lose_answer": 0.01, "half_open": 0.01,
+    "slow_answer": 0.02, "stall": 0.01, "refuse": 0.1, "lose_connect": 0.05, "error_before": 0.04,
+    "error_after": 0.03, "too_large": 0.03, "throttle": 0.03, "stale_metadata": 0.1, "shrinking_metadata": 0.05,
+    "sparse_metadata": 0.05, "topic_error": 0.05, "leader_move": 0.15, "leader_move_unhinted": 0.15,
+    "node_stop": 0.06, "recreate_topic": 0.01, "forget_producer": 0.02, "no_id": 0.2, "slow_name": 0.2,
+    "no_name": 0.1, "wall_jump": 0.05, "freeze": 0.02, "memory_error": 0.002, "interrupt": 0.3, "strike": 0.05,
+}
+
+# What a broker may answer instead of appending: all of Produce's codes, the retriable ones more often. Not those about
+# sequence numbers: they say something about the log, and the model gives them where they are true.
+ERRORS_BEFORE = (5, 6, 6, 3, 7, 9, 14, 15, 16, 19, 19, 51, 56, 72, 74, 75, 76, 83, 89, 100, 2, -1, 8, 10, 17, 18, 21,
+                 29, 31, 32, 35, 42, 43, 44, 47, 48, 53, 67, 87, 90, 97)
+# ... and after it appended: not enough replicas had it in time, or the leader changed while it waited for them.
+ERRORS_AFTER = (7, 20, 6, 56)
+
+
+class Fate(enum.Enum):
+    """What becomes of something."""
+
+    FINE = "fine"
+    CUT = "cut"
+    LOST = "lost"
+
+
+class Faults:
+    """Decides.
+
+    Args:
+        plan: Which are spared.
+        parameters: Rates and ranges.
+        scheduler: Time, and the story.
+
+    Attributes:
+        fired: How often each kind did.
+        unordered: Partitions of which a broker forgot who wrote there: it takes any number as the next one then, also
+            the second batch of two on their way when it refuses the first for a moment.
+        frozen_ms: How long the process stood still in all.
+        is_healed: Whether nothing goes wrong any more.
+        is_settled: Whether no batch of a partition is on its way: only then may a broker forget who wrote there.
+    """
+
+    clock: SimClock
+    cluster: ModelCluster
+    network: Network
+    is_settled: Callable[[str, int], bool]
+
+    def __init__(self, plan: Plan, parameters: Parameters, scheduler: Scheduler) -> None:
+        self.fired: Counter[str] = Counter()
+        self.unordered: set[tuple[str, int]] = set()
+        self.frozen_ms = 0
+        self.is_healed = False
+        self._plan = plan
+        self._parameters = parameters
+        self._scheduler = scheduler
+        self._rates = {kind: _BASE[kind] * weight for kind, weight in parameters.fault_rates.items()
+                       if kind not in plan.without}
+        self._chance: random.Random = plan.stream("faults")
+        self._network_chance: random.Random = plan.stream("network")
+        self._count = 0
+        self.late_count = 0
+
+    def fires(self, kind: str) -> bool:
+        """Whether a fault happens here and now."""
+        rate = self._rates.get(kind)
+        if rate is None or self.is_healed or self._chance.random() >= rate:
+            return False
+        self._count += 1
+        if self._count in self._plan.spared:
+            return False
+        self.fired[kind] += 1
+        self._scheduler.tell(f"fault {self._count}: {kind}")
+        return True
+
+    @property
+    def count(self) -> int:
+        """How many faults happened, the spared ones included."""
+        return self._count
+
+    def heal(self) -> None:
+        """Let nothing go wrong any more; what stands still stands up."""
+        self.is_healed = True
+        for node_id in self.cluster.nodes:
+            self._start(node_id)
+
+    # -- the network
+
+    def latency_ms(self) -> int:
+        return int(self._network_chance.random() * self._parameters.latency_ms)
+
+    def window_bytes(self) -> int:
+        return self._parameters.window_bytes
+
+    def cut(self, size: int) -> int:
+        """How many of some bytes go together."""
+        if size > 1 and self._parameters.cut_rate and self._network_chance.random() < self._parameters.cut_rate:
+            return 1 + int(self._network_chance.random() * (size - 1))
+        return size
+
+    def on_connect(self, _node_id: int) -> Fate:
+        if self.fires("refuse"):
+            return Fate.CUT
+        return Fate.LOST if self.fires("lose_connect") else Fate.FINE
+
+    def loses_last_words(self) -> bool:
+        return self._chance.random() < 0.5
+
+    def on_lookup(self) -> tuple[int, OSError | None]:
+        delay_ms = int(self._chance.random() * 5000) if self.fires("slow_name") else 0
+        error = socket.gaierror(socket.EAI_AGAIN, "simulated") if self.fires("no_name") else None
+        return delay_ms, error
+
+    def on_request(self, connection: Connection, frame: bytes) -> None:
+        """A whole request arrived at a node: decide what becomes of it and of its answer."""
+        scheduler = self._scheduler
+        api_key = int.from_bytes(frame[:2], "big")
+        if api_key == _PRODUCE:
+            self._move_world()
+            if not self.cluster.is_alive(connection.node_id):
+                return
+        error = errno.ECONNRESET if self._chance.random() < 0.5 else 0
+        if self.fires("cut_before"):
+            connection.cut(error)
+        elif self.fires("cut_after"):
+            connection.apply(frame)
+            connection.cut(error)
+        elif self.fires("late_apply"):
+            late_ms = int(self._chance.random() * 2 * self._parameters.props["request.timeout.ms"])
+            self.late_count += 1
+            scheduler.at(scheduler.now_ms + late_ms, lambda: self._apply_late(connection, frame))
+            connection.cut(error)
+        elif self.fires("half_open"):
+            connection.fall_silent()
+        elif self.fires("lose_answer"):
+            connection.apply(frame)
+            connection.fall_silent()
+        elif self.fires("slow_answer"):
+            slow_ms = int(self._chance.random() * 2 * self._parameters.props["request.timeout.ms"])
+            connection.answer(connection.apply(frame), slow_ms)
+        else:
+            if self.fires("stall"):
+                connection.stall(self._parameters.props["request.timeout.ms"] // 2)
+            connection.answer(connection.apply(frame))
+
+    def _apply_late(self, connection: Connection, frame: bytes) -> None:
+        self.late_count -= 1
+        if self.cluster.is_alive(connection.node_id):
+            self._scheduler.tell("a request of an ended connection arrives")
+            connection.apply(frame, is_in_order=False)
+
+    # -- the cluster
+
+    def _move_world(self) -> None:
+        """What happens to the cluster by itself; asked at each Produce request that arrives."""
+        chance, cluster = self._chance, self.cluster
+        alive = [node_id for node_id in cluster.nodes if cluster.is_alive(node_id)]
+        if self.fires("leader_move"):
+            cluster.snapshot()
+            topic, partition = self._some_partition()
+            cluster.move_leader(topic, partition, chance.choice(alive))
+        if len(alive) > 1 and self.fires("node_stop"):
+            node_id = chance.choice(alive)
+            cluster.snapshot()
+            cluster.stop_node(node_id)
+            self.network.cut_all_of(node_id)
+            back_ms = self._scheduler.now_ms + int(chance.random() * 8000)
+            self._scheduler.at(back_ms, lambda: self._start(node_id))
+        if self.fires("recreate_topic"):
+            cluster.snapshot()
+            topic = self._some_partition()[0]
+            cluster.recreate_topic(topic)
+            self.unordered.update((topic, index) for index in range(len(cluster.topics[topic])))
+        if self.fires("forget_producer"):
+            topic, partition = self._some_partition()
+            for producer_id in list(cluster.partition(topic, partition).producers):
+                if self.is_settled(topic, partition) and cluster.forget_producer(topic, partition, producer_id):
+                    self.unordered.add((topic, partition))
+
+    def _start(self, node_id: int) -> None:
+        if not self.cluster.is_alive(node_id):
+            self.cluster.start_node(node_id)
+
+    def _some_partition(self) -> tuple[str, int]:
+        topic = self._chance.choice(list(self._parameters.topics))
+        return topic, int(self._chance.random() * self._parameters.topics[topic])
+
+    # -- the process
+
+    def on_select(self) -> None:
+        """The sender, or a caller in its place, is about to sleep."""
+        if self.fires("freeze"):
+            ms = int(self._chance.random() * 90_000)
+            self.frozen_ms += ms
+            self._scheduler.jump(ms)
+        if self.fires("wall_jump"):
+            self.clock.wall_offset_ms += int((self._chance.random() - 0.5) * 200_000_000)
+        if self.fires("memory_error"):
+            raise MemoryError("simulated")
+
+
+def describe(fired: Counter[str]) -> dict[str, Any]:
+    """Return a count by kind, sorted."""
+    return dict(sorted(fired.items()))

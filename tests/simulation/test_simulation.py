@@ -1,0 +1,118 @@
+"""Seeds of the simulation, as many as `make test` has time for; `python -m tests.simulation` runs more."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.simulation.coverage import all_moves
+from tests.simulation.plan import FAULTS, Plan, draw
+from tests.simulation.schedule import Scheduler, SimLock, SimRLock, SimulationFailed
+
+ROOT = Path(__file__).resolve().parents[2]
+SEEDS = 180
+SWARM_SEEDS = 20
+# What faults and workloads must reach, whatever else they do not: else the seeds prove less than they seem to.
+MUST_BE_REACHED = {
+    "batch OPEN > QUEUED", "batch QUEUED > DRAINED", "batch DRAINED > ON_WIRE", "batch ON_WIRE > RETRY",
+    "batch ON_WIRE > LATE", "batch ON_WIRE > SPLIT", "batch ON_WIRE > DONE", "batch RETRY > DRAINED",
+    "batch RETRY > DONE", "batch LATE > DONE", "batch SPLIT > DONE", "life OPEN > CLOSING", "life CLOSING > CLOSED",
+}
+
+
+def seeds(*arguments: str) -> list[dict[str, Any]]:
+    """What one process tells of its seeds, and at last of the tables."""
+    ended = subprocess.run([sys.executable, "-m", "tests.simulation", "--jobs", "1", "--worker", "0", *arguments],
+                           cwd=ROOT, env={**os.environ, "PYTHONHASHSEED": "0"}, stdout=subprocess.PIPE, text=True,
+                           timeout=1800, check=True)
+    return [json.loads(line) for line in ended.stdout.splitlines()]
+
+
+def assert_all_well(lines: list[dict[str, Any]], count: int) -> None:
+    assert len(lines) == count
+    assert [line for line in lines if "wrong" in line] == []
+    assert sum(line["empty"] for line in lines) <= count * 0.05 + 1
+
+
+def test_seeds_when_they_are_run_then_nothing_is_wrong_and_something_happened() -> None:
+    *lines, tables = seeds("--seeds", str(SEEDS))
+    assert_all_well(lines, SEEDS)
+    assert MUST_BE_REACHED - set(tables["moves"]) == set()
+    fired = {kind for line in lines for kind in line["fired"]}
+    assert fired == set(FAULTS) - {"strike"}, "each kind of fault happened"
+    fates = {fate for line in lines for fate in line["fates"]}
+    assert {"acknowledged", "not_sent", "rejected", "unknown"} <= fates
+
+
+def test_swarm_when_threads_are_switched_at_any_line_then_nothing_is_wrong() -> None:
+    *lines, _tables = seeds("--swarm", "--seeds", str(SWARM_SEEDS), "--from", "1000")
+    assert_all_well(lines, SWARM_SEEDS)
+    assert any("strike" in line["fired"] for line in lines)
+
+
+@pytest.mark.parametrize("kind", [(), ("--swarm",)])
+def test_seed_when_it_is_run_after_others_then_it_is_the_same_again(kind: tuple[str, ...]) -> None:
+    def told(lines: list[dict[str, Any]]) -> dict[str, Any]:
+        return {key: value for key, value in lines[-2].items() if key != "s"}
+
+    assert told(seeds(*kind, "--from", "2000", "--seeds", "6")) == told(seeds(*kind, "--from", "2005", "--seeds", "1"))
+
+
+def test_plan_when_two_seeds_are_drawn_then_they_differ_and_each_is_the_same_again() -> None:
+    assert draw(Plan(1)) == draw(Plan(1))
+    assert len({repr(draw(Plan(seed))) for seed in range(50)}) == 50
+    assert Plan(1).stream("a").random() != Plan(1).stream("b").random()
+    assert set(FAULTS) == {kind for seed in range(50) for kind in draw(Plan(seed)).fault_rates}
+
+
+def test_tables_when_they_are_named_then_every_move_is() -> None:
+    moves = all_moves()
+    assert len(set(moves)) == len(moves)
+    assert set(moves) >= MUST_BE_REACHED
+
+
+def scheduler(switch_rate: float = 0.0) -> Scheduler:
+    return Scheduler(Plan(1).stream("test"), switch_rate=switch_rate, tick_rate=0.0, longest_tick_ms=1,
+                     is_telling=True)
+
+
+def test_scheduler_when_all_wait_for_ever_then_it_says_who_for_what() -> None:
+    world = scheduler()
+    lock = SimLock(world, is_locked=True)
+    with pytest.raises(SimulationFailed, match="nobody can go on: main for lock"):
+        lock.acquire()
+
+
+def test_scheduler_when_somebody_waits_for_a_time_then_it_comes_at_once_and_events_before_it() -> None:
+    world = scheduler()
+    seen: list[int] = []
+    for at_ms in (5_000, 3_000, 90_000):
+        world.at(at_ms, lambda: seen.append(world.now_ms))
+    assert not SimLock(world, is_locked=True).acquire(timeout=59)
+    assert world.now_ms == 60_000
+    assert seen == [3_000, 5_000]
+
+
+def test_scheduler_when_threads_share_a_lock_then_one_has_it_at_a_time_and_all_get_it() -> None:
+    world = scheduler(switch_rate=0.5)
+    lock, inside, most, count = SimRLock(world), [], [0], [0]
+
+    def run() -> None:
+        for _ in range(20):
+            with lock, lock:
+                inside.append(world.current)
+                most[0] = max(most[0], len(inside))
+                world.pause()
+                count[0] += 1
+                inside.pop()
+
+    for thread in [world.start(run, f"thread {number}") for number in range(3)]:
+        world.join(thread)
+    assert (most, count) == ([1], [60])
+    assert world.switches > 20

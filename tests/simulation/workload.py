@@ -1,0 +1,330 @@
+"""What the threads of a simulated application do with their producer, and what they were told of each record.
+
+Source:  ours.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from pyproducer import BufferExhaustedError, IllegalStateError, KafkaError, KafkaTimeoutError, ProducerClosedError
+from pyproducer.common.errors import NOT_SENT
+from tests.simulation.faults import Faults
+from tests.simulation.plan import Parameters, Plan
+from tests.simulation.schedule import Scheduler, SimClock, SimThread, SimulationFailed
+
+FEWEST_ACKNOWLEDGED = 200
+FEWEST_FAULTS = 3
+MOST_RECORDS = 2000
+
+
+class FromOutside(BaseException):
+    """What a signal's handler raises in a thread of the application."""
+
+
+class CallbackFailed(BaseException):
+    """What a wild callback raises."""
+
+
+class Sent:
+    """One record, from the application's side.
+
+    Attributes:
+        caller: Which thread sent it; -1 a callback.
+        order: Its place among the thread's.
+        future: What send() returned, or None.
+        row: Its row, where it was a row of send_batch.
+        refused: What send() raised instead.
+        is_cut_off: Whether something from outside ended its send().
+        told: How often its callback was called, with what (last) and when.
+    """
+
+    __slots__ = ("caller", "future", "has_callback", "is_cut_off", "order", "partition", "refused", "row", "sent_ms",
+                 "told_count", "told_error", "told_metadata", "told_ms", "topic", "value")
+
+    def __init__(self, caller: int, order: int, topic: str, partition: int | None, value: bytes, sent_ms: int) -> None:
+        self.caller = caller
+        self.order = order
+        self.topic = topic
+        self.partition = partition
+        self.value = value
+        self.sent_ms = sent_ms
+        self.future: Any = None
+        self.row: int | None = None
+        self.refused: BaseException | None = None
+        self.is_cut_off = False
+        self.has_callback = False
+        self.told_count = 0
+        self.told_metadata: Any = None
+        self.told_error: Any = None
+        self.told_ms = -1
+
+    def __repr__(self) -> str:
+        return f"record {self.value.split(b' ')[0].decode()}"
+
+
+class Workload:
+    """The application.
+
+    Args:
+        plan: Whose chance.
+        parameters: What was drawn.
+        scheduler: Threads and time.
+        clock: Where they sleep.
+        faults: Asked for interrupts.
+        producer: What is tested.
+
+    Attributes:
+        records: All that was sent, in order of the calls.
+        complaints: What was seen that must not be.
+    """
+
+    def __init__(self, plan: Plan, parameters: Parameters, scheduler: Scheduler, clock: SimClock, faults: Faults,
+                 producer: Any) -> None:
+        self.records: list[Sent] = []
+        self.complaints: list[str] = []
+        self.is_closing = False
+        self._plan = plan
+        self._parameters = parameters
+        self._scheduler = scheduler
+        self._clock = clock
+        self._faults = faults
+        self._producer = producer
+        self._from_callbacks = 0
+        self._callback_chance = plan.stream("callbacks")
+        limit = parameters.record_count if plan.record_limit is None else min(plan.record_limit,
+                                                                               parameters.record_count)
+        self._left = limit
+        self._undecided: list[Sent] = []
+        self._acknowledged = 0
+
+    def start(self) -> list[SimThread]:
+        """Start the application's threads."""
+        count = self._parameters.caller_count
+        if self._plan.caller_limit is not None:
+            count = min(count, self._plan.caller_limit)
+        threads = []
+        for number in range(count):
+            caller = Caller(self, number, self._plan.stream(f"workload {number}"))
+            threads.append(self._scheduler.start(caller.run, f"caller {number}", is_interruptible=True))
+        return threads
+
+    # -- records
+
+    def new_record(self, caller: int, order: int, topic: str, partition: int | None, padding: int) -> Sent:
+        value = b"%d.%d %s" % (caller, order, b"x" * padding)
+        record = Sent(caller, order, topic, partition, value, self._scheduler.now_ms)
+        self.records.append(record)
+        self._undecided.append(record)
+        return record
+
+    def send(self, record: Sent, key: bytes | None, headers: Any, with_callback: bool) -> Any:
+        """Send a record; what send() raises is noted."""
+        record.has_callback = with_callback
+        try:
+            record.future = self._producer.send(
+                record.topic, record.value, key=key, partition=record.partition, headers=headers,
+                on_completion=(lambda metadata, error: self._on_completion(record, metadata, error))
+                if with_callback else None)
+        except SimulationFailed:
+            raise
+        except KafkaError as error:
+            record.refused = error
+            if error.outcome != NOT_SENT:
+                self.complaints.append(f"send() of {record} raised {error!r} with outcome {error.outcome}")
+        except BaseException:
+            record.is_cut_off = True
+            raise
+        return record.future
+
+    def _on_completion(self, record: Sent, metadata: Any, error: Any) -> None:
+        record.told_count += 1
+        record.told_metadata, record.told_error = metadata, error
+        record.told_ms = self._scheduler.now_ms
+        if self._callback_chance.random() < self._parameters.wild_callback_rate:
+            self._be_wild(record)
+
+    def _be_wild(self, record: Sent) -> None:
+        chance = self._callback_chance
+        kind = chance.choice(("raise", "exit", "send", "flush", "result", "send_new"))
+        self._scheduler.tell(f"the callback of {record} does: {kind}")
+        if kind in ("raise", "exit"):
+            # It failed before hand-over, in its caller, whose exceptions are his where they may come from outside.
+            if self._producer._runtime.life.is_on_sender_thread:
+                raise CallbackFailed if kind == "raise" else SystemExit(3)
+            return
+        if kind == "flush":
+            try:
+                self._producer.flush(1)
+            except IllegalStateError:
+                return
+            if self._producer._runtime.life.is_on_sender_thread:  # else it failed before hand-over, in its caller
+                self.complaints.append("flush() in a callback did not raise")
+        elif kind == "result":
+            for other in reversed(self.records):
+                if other.future is not None and other.row is None and not other.future.done():
+                    try:
+                        other.future.result(1)
+                    except (IllegalStateError, KafkaError):
+                        return
+                    if self._producer._runtime.life.is_on_sender_thread and not other.future.done():
+                        self.complaints.append("result() in a callback did not raise")
+                    return
+        else:
+            self._from_callbacks += 1
+            topic = chance.choice(list(self._parameters.topics))
+            other = self.new_record(-1, self._from_callbacks, topic, None, 20)
+            self.send(other, b"%d" % self._from_callbacks, None, True)
+
+    def has_more(self) -> bool:
+        """Whether anything is to be sent: what was drawn, and then more, until enough happened to prove something."""
+        if self._left > 0 or self._plan.record_limit is not None:
+            return self._left > 0
+        self._undecided = [record for record in self._undecided if not self._is_decided(record)]
+        if len(self.records) < MOST_RECORDS and (
+                self._acknowledged < FEWEST_ACKNOWLEDGED + 20 or self._faults.fired.total() < FEWEST_FAULTS):
+            self._left = 20
+        return self._left > 0
+
+    def _is_decided(self, record: Sent) -> bool:
+        if record.future is None:
+            return record.refused is not None or record.is_cut_off
+        if record.future.done():
+            error = (record.future.exception(0) if record.row is None
+                     else record.future.result(0).errors.get(record.row))
+            self._acknowledged += error is None
+            return True
+        return False
+
+    def take(self, count: int) -> int:
+        """Take some of the records that are still to be sent."""
+        count = min(count, self._left)
+        self._left -= count
+        return count
+
+
+class Caller:
+    """One thread of the application."""
+
+    def __init__(self, workload: Workload, number: int, chance: random.Random) -> None:
+        self._workload = workload
+        self._number = number
+        self._chance = chance
+        self._order = 0
+        self._mine: list[Sent] = []
+        self._topics = list(workload._parameters.topics)
+
+    def run(self) -> None:
+        workload = self._workload
+        chance = self._chance
+        operations = (self._burst, self._burst, self._burst, self._send_and_wait, self._send_batch, self._flush,
+                      self._look, self._partitions, self._sleep)
+        while not workload.is_closing:
+            try:
+                if not workload.has_more():
+                    return
+                if workload._faults.fires("interrupt"):
+                    self._plan_interrupt()
+                operations[int(chance.random() * len(operations))]()
+            except FromOutside:
+                workload._scheduler.tell("was interrupted")
+
+    def _plan_interrupt(self) -> None:
+        scheduler = self._workload._scheduler
+        at_ms = scheduler.now_ms + int(self._chance.random() * 50)
+        thread = scheduler.current
+        scheduler.at(at_ms, lambda: scheduler.interrupt(thread, FromOutside()))
+
+    # -- what it does
+
+    def _next(self) -> Sent:
+        chance = self._chance
+        topic = self._topics[int(chance.random() * len(self._topics))]
+        partition = None
+        if chance.random() < 0.3:
+            partition = int(chance.random() * self._workload._parameters.topics[topic])
+        self._order += 1
+        record = self._workload.new_record(self._number, self._order, topic, partition,
+                                           int(chance.random() * (300 if chance.random() < 0.1 else 60)))
+        self._mine.append(record)
+        return record
+
+    def _send(self) -> Sent:
+        chance = self._chance
+        key = b"%d" % int(chance.random() * 10) if chance.random() < 0.5 else None
+        headers = [("h", b"v")] if chance.random() < 0.1 else None
+        record = self._next()
+        self._workload.send(record, key, headers, chance.random() < self._workload._parameters.callback_rate)
+        if isinstance(record.refused, BufferExhaustedError):
+            self._sleep()
+        return record
+
+    def _burst(self) -> None:
+        for _ in range(self._workload.take(1 + int(self._chance.random() * 12))):
+            self._send()
+
+    def _send_and_wait(self) -> None:
+        for _ in range(self._workload.take(1 + int(self._chance.random() * 3))):
+            record = self._send()
+            if record.future is not None:
+                try:
+                    record.future.exception(None if self._chance.random() < 0.7 else self._chance.random())
+                except KafkaTimeoutError:
+                    pass
+
+    def _send_batch(self) -> None:
+        workload = self._workload
+        count = workload.take(1 + int(self._chance.random() * 30))
+        if not count:
+            return
+        records = [self._next() for _ in range(count)]
+        topic = records[0].topic
+        most = workload._parameters.topics[topic]
+        for record in records:
+            record.topic = topic
+            record.partition = None if record.partition is None else record.partition % most
+        keys = [b"%d" % int(self._chance.random() * 10) if self._chance.random() < 0.5 else None for _ in records]
+        try:
+            future = workload._producer.send_batch(topic, [record.value for record in records], keys=keys,
+                                                   partitions=[record.partition for record in records])
+        except SimulationFailed:
+            raise
+        except KafkaError as error:
+            for record in records:
+                record.refused = error
+            return
+        except BaseException:
+            for record in records:
+                record.is_cut_off = True
+            raise
+        for row, record in enumerate(records):
+            record.future, record.row = future, row
+        if self._chance.random() < 0.3:
+            try:
+                future.result(self._chance.random() * 10)
+            except KafkaTimeoutError:
+                pass
+
+    def _flush(self) -> None:
+        try:
+            self._workload._producer.flush(None if self._chance.random() < 0.5 else self._chance.random() * 3)
+        except KafkaTimeoutError:
+            pass
+
+    def _look(self) -> None:
+        for record in self._mine[-3:]:
+            if record.future is not None:
+                record.future.done()
+        self._workload._producer.metrics()
+
+    def _partitions(self) -> None:
+        try:
+            self._workload._producer.partitions_for(self._topics[int(self._chance.random() * len(self._topics))])
+        except ProducerClosedError:
+            pass
+        except KafkaError:
+            pass  # not known in time: no record is concerned
+
+    def _sleep(self) -> None:
+        self._workload._clock.sleep(int(self._chance.random() * self._workload._parameters.pause_ms))

@@ -1,0 +1,278 @@
+"""One seed, from its first record to its last check.
+
+Source:  ours.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyproducer import KafkaProducer
+from pyproducer.accumulator.life import LifeState
+from pyproducer.common.errors import KafkaError
+from pyproducer.common.waiting import Locks
+from pyproducer.hotpath import _python
+from pyproducer.producer import kafka_producer
+from pyproducer.producer.surroundings import Surroundings
+from tests.simulation import lines
+from tests.simulation.broker_faults import BrokerFaults
+from tests.simulation.checker import check
+from tests.simulation.faults import Faults
+from tests.simulation.model_broker import ModelCluster
+from tests.simulation.model_parameters import ModelParameters
+from tests.simulation.network import Network, name_of
+from tests.simulation.plan import Parameters, Plan, draw
+from tests.simulation.schedule import Scheduler, SimClock, SimLock, SimRLock, SimulationFailed
+from tests.simulation.workload import FEWEST_ACKNOWLEDGED, FEWEST_FAULTS, Workload
+
+# What a turn of the sender may be late: ticks of the clock, a pause after a bug.
+_SLACK_MS = 3000
+
+
+@dataclass
+class Report:
+    """What became of a seed.
+
+    Attributes:
+        wrong: What must not be; empty when all is well.
+        fates: Records by what became of them.
+        fired: Faults by kind.
+        story: What happened, if it was to be told.
+        fault_count: How many faults there were to be spared.
+    """
+
+    plan: Plan
+    wrong: list[str] = field(default_factory=list)
+    fates: Counter[str] = field(default_factory=Counter)
+    fired: Counter[str] = field(default_factory=Counter)
+    story: list[str] = field(default_factory=list)
+    fault_count: int = 0
+    request_count: int = 0
+    unanswered_count: int = 0
+    simulated_ms: int = 0
+    pauses: int = 0
+    switches: int = 0
+    took_s: float = 0.0
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether too little happened to prove anything."""
+        return self.fates["acknowledged"] < FEWEST_ACKNOWLEDGED or sum(self.fired.values()) < FEWEST_FAULTS
+
+
+class _Errors(logging.Handler):
+    """Keeps what the producer logs as an error: a bug, unless a fault explains it."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.lines: list[str] = []
+        self.setFormatter(logging.Formatter("%(message)s"))
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(self.format(record))
+
+
+def run(plan: Plan) -> Report:
+    """Run a seed."""
+    report = Report(plan)
+    began = time.perf_counter()
+    errors = _Errors()
+    logger = logging.getLogger("pyproducer")
+    before = logger.level, logger.propagate
+    logger.setLevel(logging.ERROR)
+    logger.propagate = False
+    logger.addHandler(errors)
+    _python._murmur2_remembered.cache_clear()  # what an earlier seed left there would change where lines fall
+    gc.disable()
+    world = World(plan, report, errors)
+    try:
+        world.run()
+    except SimulationFailed as failed:
+        report.wrong.append(str(failed))
+        world.abandon()
+    finally:
+        world.fill_report()
+        logger.removeHandler(errors)
+        logger.setLevel(before[0])
+        logger.propagate = before[1]
+        gc.enable()
+    report.took_s = time.perf_counter() - began
+    return report
+
+
+class World:
+    """A producer and all that is around it."""
+
+    def __init__(self, plan: Plan, report: Report, errors: _Errors) -> None:
+        self.plan = plan
+        self.report = report
+        self.parameters: Parameters = draw(plan)
+        parameters = self.parameters
+        self.scheduler = Scheduler(
+            plan.stream("scheduler"), switch_rate=0.0 if plan.calm else parameters.switch_rate,
+            tick_rate=0.0 if plan.calm else parameters.tick_rate, longest_tick_ms=parameters.longest_tick_ms,
+            is_telling=plan.is_telling)
+        self.clock = SimClock(self.scheduler)
+        self.faults = Faults(plan, parameters, self.scheduler)
+        broker_faults = BrokerFaults(self.faults, plan.stream("brokers"), parameters)
+        self.cluster = ModelCluster(
+            node_count=parameters.node_count, topics=parameters.topics, parameters=ModelParameters(
+                produce_version=parameters.produce_version, metadata_version=parameters.metadata_version,
+                has_topic_ids=parameters.metadata_version >= 10 and parameters.produce_version >= 13,
+                max_message_bytes=parameters.longest_message_bytes, interference=broker_faults,
+                addresses={node_id: (name_of(node_id), 9092) for node_id in range(parameters.node_count)}))
+        broker_faults.cluster = self.cluster
+        self.network = Network(self.scheduler, plan.stream("network order"), self.cluster, self.faults)
+        self.faults.clock = self.clock
+        self.faults.cluster, self.faults.network = self.cluster, self.network
+        self.faults.is_settled = self._is_settled
+        self._errors = errors
+        self.producer: KafkaProducer | None = None
+        self.workload: Workload | None = None
+        if plan.swarm:
+            tracer = lines.LineTracer(plan.stream("lines"), self.scheduler, self.faults, parameters)
+            self.scheduler.trace = tracer.install
+
+    def _is_settled(self, topic: str, partition: int) -> bool:
+        """Whether nothing of a partition's is on its way: no record undecided, no bytes of it in a wire."""
+        workload = self.workload
+        assert workload is not None
+        if self.faults.late_count or any(connection.has_bytes_on_the_way for connection in self.network.connections):
+            return False
+        return all(record.refused is not None or (record.future is not None and record.future.done())
+                   for record in workload.records if record.topic == topic)
+
+    def _make_producer(self) -> KafkaProducer:
+        scheduler = self.scheduler
+        make: Any = SimLock, SimRLock  # what stands for the C types
+        make_lock, make_rlock = make
+        surroundings = Surroundings(
+            clock=self.clock, random=self.plan.stream("producer"),
+            locks=Locks(lock=lambda: make_lock(scheduler), rlock=lambda: make_rlock(scheduler),
+                        cell=lambda: make_lock(scheduler, is_locked=True)),
+            start_thread=scheduler.start, make_wakeup=self.network.make_wakeup,
+            make_selector=self.network.make_selector, make_resolver=self.network.make_resolver)
+
+        class SimulatedProducer(KafkaProducer):
+            _surroundings = surroundings
+
+        servers = ",".join(f"{name_of(node_id)}:9092" for node_id in range(self.parameters.node_count))
+        return SimulatedProducer({"bootstrap.servers": servers, "client.id": "simulated", **self.parameters.props})
+
+    # -- the run, on the main thread
+
+    def run(self) -> None:
+        scheduler, parameters, report = self.scheduler, self.parameters, self.report
+        self.producer = producer = self._make_producer()
+        self.workload = workload = Workload(self.plan, parameters, scheduler, self.clock, self.faults, producer)
+        self._heal_later(10)
+        for thread in workload.start():
+            scheduler.join(thread)
+        for name, error in scheduler.thread_errors:
+            report.wrong.append(f"{name} ended by {error!r}")
+        workload.is_closing = True
+        self.faults.heal()
+        if parameters.close_kind not in ("close_soon", "callback"):
+            self._settle()
+        self._close()
+        fates, wrong = check(workload, self.cluster, parameters, self.faults)
+        report.fates = fates
+        report.wrong += wrong
+        self._check_times()
+        self._check_log()
+
+    def _heal_later(self, times: int) -> None:
+        """Have the world heal after its time, or some times that, until enough went wrong to prove something."""
+        def heal() -> None:
+            if times and self.faults.fired.total() < FEWEST_FAULTS:
+                self._heal_later(times - 1)
+            else:
+                self.faults.heal()
+
+        self.scheduler.at(self.scheduler.now_ms + self.parameters.faults_last_ms, heal)
+
+    def _longest_ms(self) -> int:
+        """How long a record may take, whatever happens."""
+        props = self.parameters.props
+        return int(props["delivery.timeout.ms"] + props["max.block.ms"]) + _SLACK_MS + self.faults.frozen_ms
+
+    def _settle(self) -> None:
+        """Everything must have an outcome by itself within its time; and memory comes back to the byte."""
+        assert self.producer is not None
+        assert self.workload is not None
+        began_ms = self.scheduler.now_ms
+        self.producer.flush()
+        if self.scheduler.now_ms - began_ms > self._longest_ms():
+            self.report.wrong.append(f"flush() took {self.scheduler.now_ms - began_ms} ms")
+        self.clock.sleep(int(self.parameters.props["request.timeout.ms"]) + _SLACK_MS)  # for late answers
+        for record in self.workload.records:
+            if record.future is not None and not record.future.done():
+                self.report.wrong.append(f"{record} has no outcome after flush()")
+                return
+        free = self.producer.metrics()["buffer-available-bytes"]
+        if free != self.parameters.props["buffer.memory"]:
+            self.report.wrong.append(f"{self.parameters.props['buffer.memory'] - free} bytes of buffer.memory are "
+                                     "still taken after flush()")
+
+    def _close(self) -> None:
+        assert self.producer is not None
+        assert self.workload is not None
+        scheduler, producer = self.scheduler, self.producer
+        life = producer._runtime.life
+        kind = self.parameters.close_kind
+        began_ms = scheduler.now_ms
+        timeout_s = None
+        if kind == "close_soon":
+            timeout_s = (0.0, 0.05, 1.0)[self.plan.seed % 3]
+        elif kind == "callback" and life.is_open:
+            record = self.workload.new_record(-2, 1, next(iter(self.parameters.topics)), None, 10)
+            try:
+                record.future = producer.send(record.topic, record.value,
+                                              on_completion=lambda _metadata, _error: producer.close())
+            except KafkaError as error:
+                record.refused = error
+        producer.close(timeout_s)
+        took_ms = scheduler.now_ms - began_ms
+        limit_ms = self._longest_ms() if timeout_s is None else int(timeout_s * 1000) + _SLACK_MS
+        if took_ms > limit_ms:
+            self.report.wrong.append(f"close({timeout_s}) took {took_ms} ms")
+        if life.state is not LifeState.CLOSED or not life.is_over:
+            self.report.wrong.append(f"after close() the producer is {life.state.value}")
+        free = producer.metrics()["buffer-available-bytes"]
+        if free != self.parameters.props["buffer.memory"]:
+            self.report.wrong.append(f"{self.parameters.props['buffer.memory'] - free} bytes of buffer.memory are "
+                                     "still taken after close()")
+
+    def _check_times(self) -> None:
+        assert self.workload is not None
+        for record in self.workload.records:
+            if record.told_count and record.told_ms - record.sent_ms > self._longest_ms():
+                self.report.wrong.append(f"{record} was told after {record.told_ms - record.sent_ms} ms")
+
+    def _check_log(self) -> None:
+        for line in self._errors.lines:
+            if "simulated" in line or "raised" in line or "MemoryError" in line:
+                continue
+            self.report.wrong.append(f"the producer logged: {line}")
+
+    def abandon(self) -> None:
+        """Leave a producer whose threads stand still for ever."""
+        if self.producer is not None:
+            self.producer._finalizer.detach()
+            kafka_producer._runtimes.pop(self.producer._runtime.life, None)
+
+    def fill_report(self) -> None:
+        report, scheduler = self.report, self.scheduler
+        report.fired = self.faults.fired
+        report.fault_count = self.faults.count
+        report.request_count = self.network.request_count
+        report.unanswered_count = self.network.unanswered_count
+        report.simulated_ms = scheduler.now_ms
+        report.pauses = scheduler.pauses
+        report.switches = scheduler.switches
+        report.story = scheduler.story()
