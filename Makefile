@@ -20,7 +20,7 @@ PROCESSORS := $(shell nproc 2>/dev/null || echo 2)
 PARALLEL := -n $(shell expr $(PROCESSORS) + 1) --dist loadfile --no-loadscope-reorder
 PYTEST := $(BIN)/python -m pytest -q $(PARALLEL)
 # What both twins run; the rest speaks of neither. What differs between them shows on any cluster.
-OF_BOTH_TWINS := tests/unit tests/property tests/contract tests/embedded
+OF_BOTH_TWINS := tests/unit tests/property tests/contract tests/embedded tests/simulation
 ON_THE_TEXT := PYPRODUCER_IMPL=python PYPRODUCER_TEST_CLUSTERS=embedded,mock
 ELSEWHERE := .cache/elsewhere.log
 
@@ -68,6 +68,10 @@ environments: python-is-there
 soak: $(VENV)/.all
 	PYPRODUCER_TEST_PROFILE=soak $(BIN)/python -m pytest -m soak tests
 	PYPRODUCER_TEST_PROFILE=soak $(PYTEST) tests/property
+	$(BIN)/python -m tests.simulation --minutes 20
+	PYPRODUCER_IMPL=python $(BIN)/python -m tests.simulation --minutes 20
+	PYPRODUCER_IMPL=python $(BIN)/python -m tests.simulation --minutes 20 --swarm --from 1000000
+	$(BIN)/python -m tests.simulation --museum
 	$(BIN)/python -m tests.mutants --kept
 	$(BIN)/python -m tests.mutants --seed $$(date +%Y%m%d)
 
