@@ -12,6 +12,7 @@ import pytest
 
 from tests.simulation import museum
 from tests.simulation.museum import ROOT, Edit, Exhibit
+from tests.simulation.museum.__main__ import Find, Visit, search
 
 EXHIBITS = museum.exhibits()
 HEADINGS = ["Reference", "Seen", "Planted"]
@@ -57,3 +58,34 @@ def test_exhibits_when_nothing_goes_wrong_then_records_are_stored_with_each(tmp_
     smoke = subprocess.run([sys.executable, "-m", "tests.simulation.museum._smoke", *map(str, directories)], cwd=ROOT,
                            env={**os.environ, "PYPRODUCER_IMPL": "python"}, capture_output=True, text=True, timeout=600)
     assert smoke.stdout.split("\n") == [*(f"{exhibit.name} ok" for exhibit in EXHIBITS), ""], smoke.stderr[-3000:]
+
+
+@pytest.mark.parametrize(("lines", "find"), [
+    ('{"seed": 7}\n{"seed": 8, "wrong": ["lost", "late"]}\n{"seed": 9}', Find(2, 8, "lost")),
+    ('{"seed": 7}\n{"seed": 8}\n{"moves": {}}', Find(2, None, ""))])
+def test_search_when_a_seed_finds_something_or_none_does_then_it_says_after_how_many(
+        tmp_path: Path, lines: str, find: Find) -> None:
+    simulate(tmp_path, lines)
+    assert search(tmp_path, 7, 3) == find
+
+
+def test_search_when_the_simulation_ends_by_itself_then_that_is_not_taken_for_a_find(tmp_path: Path) -> None:
+    simulate(tmp_path, '{"seed": 7}')
+    with pytest.raises(RuntimeError, match="ended behind 1 seeds from 7"):
+        search(tmp_path, 7, 3)
+
+
+def simulate(directory: Path, lines: str) -> None:
+    """Have a directory with a simulation that says this."""
+    (directory / "tests" / "simulation").mkdir(parents=True)
+    (directory / "tests" / "__init__.py").touch()
+    (directory / "tests" / "simulation" / "__init__.py").touch()
+    (directory / "tests" / "simulation" / "__main__.py").write_text(f"print({lines!r})\n")
+
+
+def test_visit_when_most_ranges_find_it_then_the_median_counts_and_false_alarms_do_too() -> None:
+    finds = (Find(3, 5, "lost"), Find(1000, None, ""), Find(40, 200_039, "lost"))
+    assert Visit(EXHIBITS[0], finds, (), 1.0).median == 40
+    assert Visit(EXHIBITS[0], finds, (), 1.0).is_found
+    assert not Visit(EXHIBITS[0], finds, (5,), 1.0).is_found
+    assert Visit(EXHIBITS[0], (finds[1], finds[1], finds[2]), (), 1.0).median == float("inf")

@@ -2,7 +2,7 @@
 
 Reference: Ours, planted for the museum: only an interleaving shows it.
 Seen:      Result(), or flush(), that never returns although the record is stored.
-Planted:   The look and the entry change places: what happens between them rings nobody.
+Planted:   The look and the entry change places, and he looks at the clock between: what happens then rings nobody.
 """
 
 from __future__ import annotations
@@ -14,9 +14,12 @@ PATCH = (
         cell = self._waiters.enter()
         if self.is_told:
             return True
+        return self._life.wait(cell, deadline_ms)
 """, """
         if self.is_told:
             return True
-        cell = self._waiters.enter()
+        clock = self._life._clock
+        now_ms = clock.now_ms()
+        return clock.wait(self._waiters.enter(), None if deadline_ms is None else (deadline_ms - now_ms) / 1000)
 """),
 )

@@ -2,7 +2,7 @@
 
 Reference: Ours, before the core was built anew. Java does so still.
 Seen:      Records twice in the log, where a topic's max.message.bytes was lowered under load.
-Planted:   A batch that is split forgets that it may be in the log as a whole.
+Planted:   The parts of a batch that may be in the log do not know it.
 """
 
 from __future__ import annotations
@@ -10,9 +10,11 @@ from __future__ import annotations
 from tests.simulation.museum import Edit
 
 PATCH = (
-    Edit("accumulator/producer_batch.py", """
-        if self.may_be_in_log:
-            in_doubt = """, """
-        if self.may_be_in_log and not self.has_sequence:
-            in_doubt = """),
+    Edit("accumulator/record_accumulator.py", """
+        batch.parts = batch.split(self._batch_size_bytes)
+""", """
+        batch.parts = batch.split(self._batch_size_bytes)
+        for part in batch.parts:
+            part.parts_in_doubt = []
+"""),
 )

@@ -2,7 +2,7 @@
 
 Reference: Ours, before the core was built anew.
 Seen:      A with-block that ended with 84 of 3,001 records in the log.
-Planted:   Close() returns where somebody has begun to close.
+Planted:   Who closes what somebody has begun to close does not wait for the end.
 """
 
 from __future__ import annotations
@@ -10,11 +10,17 @@ from __future__ import annotations
 from tests.simulation.museum import Edit
 
 PATCH = (
-    Edit("producer/kafka_producer.py", """
-        if life.is_forked:
-            return
-        if life.is_on_sender_thread""", """
-        if not life.is_open:
-            return
-        if life.is_on_sender_thread"""),
+    Edit("accumulator/life.py", """
+            if not self._move(LifeState.CLOSING):
+                return False
+""", """
+            if not self._move(LifeState.CLOSING):
+                self.waits_for_end = False
+                return False
+"""),
+    Edit("accumulator/life.py", """
+        cell = self._over.enter()
+        return self.is_over or""", """
+        cell = self._over.enter()
+        return not getattr(self, "waits_for_end", True) or self.is_over or"""),
 )
