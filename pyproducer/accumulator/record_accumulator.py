@@ -27,7 +27,7 @@ from pyproducer.accumulator.waiting_records import WaitingRecord, WaitingRecords
 from pyproducer.common.backoff import ExponentialBackoff
 from pyproducer.common.clock import Clock
 from pyproducer.common.cluster import Cluster, Node, TopicPartition
-from pyproducer.common.errors import UNKNOWN, KafkaError
+from pyproducer.common.errors import NOT_SENT, UNKNOWN, KafkaError
 from pyproducer.hotpath import record_size_upper_bound
 from pyproducer.record.compression import Compressor
 
@@ -376,9 +376,11 @@ class RecordAccumulator:
                     batch.seal()
                 aborted += batch.record_count
                 if batch.may_be_in_log or batch.state is BatchState.ON_WIRE:
-                    batch.fail(partial(_with_unknown_outcome, error))
-                else:
+                    batch.fail(partial(_with_outcome, error, UNKNOWN))
+                elif batch.attempts:
                     batch.fail(lambda _index: error)
+                else:  # whatever was refused, the producer's id for one, these records were not
+                    batch.fail(partial(_with_outcome, error, NOT_SENT))
                 self.finish(batch)
         return aborted if only_undrained else aborted + self.waiting.fail_all(error)
 
@@ -478,8 +480,10 @@ class RecordAccumulator:
         return batch
 
 
-def _with_unknown_outcome(error: KafkaError, _index: int) -> KafkaError:
+def _with_outcome(error: KafkaError, outcome: str, _index: int) -> KafkaError:
+    if error.outcome == outcome:
+        return error
     own = copy.copy(error)
     own.__cause__ = error.__cause__
-    own.outcome = UNKNOWN
+    own.outcome = outcome
     return own

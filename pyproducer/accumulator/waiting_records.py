@@ -28,7 +28,7 @@ from pyproducer.accumulator.produce_result import OnCompletion, ProduceRequestRe
 from pyproducer.accumulator.producer_batch import ProducerBatch
 from pyproducer.common.clock import NEVER_MS, Clock
 from pyproducer.common.cluster import UNKNOWN_PARTITION, TopicPartition
-from pyproducer.common.errors import KafkaError
+from pyproducer.common.errors import KafkaError, told_as_not_sent
 from pyproducer.common.records import Header
 from pyproducer.hotpath import HEADER_SIZE_BYTES, FutureRecordMetadata
 from pyproducer.record.layout import NO_TIMESTAMP
@@ -218,8 +218,12 @@ class WaitingRecords:
         self.memory.whole.take_out(record, queue.records)
 
     def fail(self, queue: WaitingQueue, record: WaitingRecord, error: KafkaError) -> None:
-        """Fail a record: its callback is told, then those who wait; then its memory comes back."""
-        record.outcome.set(-1, NO_TIMESTAMP, lambda _index: error)
+        """Fail a record: its callback is told, then those who wait; then its memory comes back.
+
+        It never left, whatever metadata or a partitioner was refused.
+        """
+        own = told_as_not_sent(error)
+        record.outcome.set(-1, NO_TIMESTAMP, lambda _index: own)
         self._tell(queue, record)
 
     def _tell(self, queue: WaitingQueue, record: WaitingRecord) -> None:

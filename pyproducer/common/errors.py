@@ -37,7 +37,8 @@
 
 Every error answers three questions as attributes: `retriable` (may the same call succeed later?),
 `refresh_metadata` (is our picture of the cluster wrong?) and `outcome`, what became of the record:
-`not_sent` (certainly not in the log), `unknown` (it may be in the log), `rejected` (the broker refused it).
+`not_sent` (certainly not in the log), `unknown` (it may be in the log), `rejected` (the broker refused it, and it is
+not in the log). What the application's partitioner raises for a record that waited has an `outcome`, too.
 
 Thread:  values.
 Source:  Java org.apache.kafka.common.errors (4.1), in another tree.
@@ -45,6 +46,7 @@ Source:  Java org.apache.kafka.common.errors (4.1), in another tree.
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 from pyproducer.common.secrets import shown, shown_text
@@ -256,3 +258,23 @@ class UnknownApiError(ApiError):
     """A code that this version does not know; `code` keeps the number."""
 
     outcome = UNKNOWN
+
+
+def told_as_not_sent(error: Exception) -> KafkaError:
+    """Return an error as the fate of a record that never left: with outcome "not_sent", whatever else it would say.
+
+    The application's own, a partitioner's for one, keeps its class where an attribute can be set; in all that is asked
+    of it, it is like a KafkaError then.
+    """
+    own: Any = error
+    if getattr(error, "outcome", None) == NOT_SENT:
+        return own  # type: ignore[no-any-return]
+    if isinstance(error, KafkaError):  # of others, too: a topic's refusal for one
+        own = copy.copy(error)
+        own.__cause__ = error.__cause__
+    try:
+        own.outcome = NOT_SENT
+    except Exception as refused:  # a class that takes no attributes
+        own = KafkaError(f"{type(error).__name__} was raised for the record, and takes no outcome: {refused!r}")
+        own.__cause__ = error
+    return own  # type: ignore[no-any-return]

@@ -16,7 +16,7 @@ from pyproducer.accumulator.life import Life
 from pyproducer.accumulator.produce_result import OnCompletion, ProduceRequestResult
 from pyproducer.common.clock import Clock
 from pyproducer.common.cluster import UNKNOWN_PARTITION, TopicPartition
-from pyproducer.common.errors import BufferExhaustedError, IllegalStateError, KafkaError
+from pyproducer.common.errors import BufferExhaustedError, IllegalStateError, KafkaError, told_as_not_sent
 from pyproducer.common.records import Header, ProducerRecord, RecordMetadata
 from pyproducer.hotpath import record_size_upper_bound
 from pyproducer.producer.columns import ensure_length, int_column, to_items
@@ -94,7 +94,7 @@ def send_rows(sender: RecordSender, topic: str, values: Any, keys: Any, headers:
         except KafkaError as error:
             _refuse(sender, future, row, prepared.record, error)
         except _PartitionerError as failed:
-            _refuse(sender, future, row, prepared.record, failed.why)
+            _refuse(sender, future, row, prepared.record, told_as_not_sent(failed.why))
     future.on_handed_over()
     return future
 

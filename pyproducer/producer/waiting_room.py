@@ -28,7 +28,7 @@ from pyproducer.client.metadata import ProducerMetadata
 from pyproducer.client.not_known import not_known
 from pyproducer.common.clock import NEVER_MS, Clock
 from pyproducer.common.cluster import Cluster, TopicPartition
-from pyproducer.common.errors import KafkaError
+from pyproducer.common.errors import KafkaError, told_as_not_sent
 from pyproducer.common.records import Header
 from pyproducer.common.topic_name import ensure_topic_name
 from pyproducer.common.waiting import Waiters
@@ -355,7 +355,7 @@ class WaitingRoom:
         except BaseException as raised:  # the application's; no signal arrives on this thread
             self._ensure_not_forked()
             if isinstance(raised, Exception):
-                return raised  # type: ignore[return-value]  # what send() would have raised
+                return told_as_not_sent(raised)  # what send() would have raised
             error = KafkaError(f"The partitioner raised {raised!r} for a record for topic {record.topic!r}")
             error.__cause__ = raised
             return error

@@ -13,6 +13,7 @@ from typing import Any
 from uuid import UUID
 
 from pyproducer.accumulator.batch_state import BatchState, move
+from pyproducer.accumulator.produce_result import own_copy
 from pyproducer.accumulator.producer_batch import ProducerBatch
 from pyproducer.accumulator.record_accumulator import RecordAccumulator
 from pyproducer.client.metadata import ProducerMetadata
@@ -20,6 +21,7 @@ from pyproducer.client.request import ClientResponse
 from pyproducer.common.cluster import Node, TopicPartition
 from pyproducer.common.error_codes import ErrorCode, error_for_code
 from pyproducer.common.errors import (
+    NOT_SENT,
     UNKNOWN,
     ApiError,
     DisconnectedError,
@@ -70,8 +72,8 @@ class Completion:
         if response.body is not None:
             self._on_answer(response, batches, topic_names)
         elif response.version_mismatch is not None:
-            for batch in batches.values():
-                self._fail(batch, response.version_mismatch, None)
+            for batch in batches.values():  # each its own: only one of them may be in the log
+                self._fail(batch, own_copy(response.version_mismatch), None)
         elif response.disconnected:
             self._on_no_answer(response, batches)
         elif response.error is not None:
@@ -79,7 +81,9 @@ class Completion:
             error = response.error if isinstance(response.error, KafkaError) else LocalProtocolError(
                 f"A Produce request could not be written: {response.error!r}")
             for batch in batches.values():
-                self._fail(batch, error, None)
+                own = own_copy(error)
+                own.outcome = NOT_SENT  # of the class it may say that the peer sent nonsense
+                self._fail(batch, own, None)
         else:
             # acks=0: the bytes are written, and nobody will ever tell more.
             for batch in batches.values():
@@ -99,7 +103,7 @@ class Completion:
             f"{batch.record_count} record(s) for {batch.topic_partition} expired {tried}: {now_ms - batch.created_ms} "
             f"ms passed since the batch was created, and delivery.timeout.ms is {self._delivery_timeout_ms}"
             f"{last_error}{'. ' + why if why else ''}",
-            phase="delivery", outcome=UNKNOWN if maybe_in_log else "not_sent")
+            phase="delivery", outcome=UNKNOWN if maybe_in_log else NOT_SENT)
         error.__cause__ = batch.last_error
         self._settle_sequence(batch, error, may_be_in_log=maybe_in_log or batch.attempts > 0)
         self._count_failed(batch.record_count)
@@ -203,8 +207,8 @@ class Completion:
                                           f"Produce request for {batch.topic_partition}{why}")
             if response.was_sent_and_unanswered:
                 batch.may_be_in_log = True
-            elif not response.timed_out:
-                error.outcome = "not_sent"
+            else:  # not whole: no broker can act on that, however the connection ended
+                error.outcome = NOT_SENT
             self._retry_or_fail(batch, error, ErrorCode.NETWORK_EXCEPTION, response.received_ms)
         self._metadata.request_update()
 

@@ -274,6 +274,8 @@ def test_partitioner_when_it_raises_for_a_record_that_waited_then_its_future_fai
     producer.flush(GIVE_UP_S)
     assert {type(error) for _, error in told} == {type(None), ZeroDivisionError, ValueError}
     assert {row: type(error) for row, error in rows.result(0).errors.items()} == {1: ZeroDivisionError}
+    assert {getattr(error, "outcome", None) for error in (
+        futures[b"bad"].exception(0), futures[b"beyond"].exception(0), *rows.result(0).errors.values())} == {"not_sent"}
     assert list(rows.result(0).partitions) == [1, -1]
     assert [record.value for record in cluster.log(topic)] == [b"a", b"b", b"c"]
     await_memory_back(producer)

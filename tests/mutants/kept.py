@@ -44,9 +44,9 @@ KEPT: tuple[Kept, ...] = (
          "A record that expires while its request is on the wire says not_sent; it may be in the log."),
     Kept("lost-answer-is-forgotten", "sender/completion.py",
          "            if response.was_sent_and_unanswered:\n                batch.may_be_in_log = True\n"
-         "            elif not response.timed_out:\n",
+         "            else:  # not whole",
          "            if response.was_sent_and_unanswered:\n                pass\n"
-         "            elif not response.timed_out:\n",
+         "            else:  # not whole",
          "An attempt without an answer is forgotten: a later error of the record says that it is not in the log."),
     Kept("refused-after-lost-answer-is-rejected", "sender/completion.py",
          "        if batch.may_be_in_log and not batch.is_done:\n            error.outcome = UNKNOWN\n", "",

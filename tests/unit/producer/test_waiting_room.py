@@ -263,6 +263,7 @@ def test_partitioner_when_it_raises_then_that_record_fails_and_the_others_go_on(
     producer.tell(1)
     producer.turn()
     error = futures[1].exception(0)
+    assert error.outcome == "not_sent"
     if isinstance(raised, Exception):
         assert type(error) is type(raised)
     else:

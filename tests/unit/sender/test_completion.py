@@ -267,6 +267,37 @@ def test_invalid_records_when_the_version_tells_no_names_then_all_get_the_batchs
     assert "this" not in str(producer.error_of("a")).replace("INVALID_RECORD", "").split("t-0")[-1]
 
 
+@pytest.mark.parametrize("end", [{"version_mismatch": UnsupportedVersionError("no common version")},
+                                 {"error": RemoteProtocolError("a field does not fit")}], ids=["version", "bytes"])
+def test_request_that_cannot_be_sent_when_one_of_its_batches_may_be_stored_then_the_others_are_not_sent(
+        end: dict[str, Any]) -> None:
+    """All batches of the request got one exception, so the doubt about one was told of all: their owners looked for
+    records that were certainly not there."""
+    producer = started()
+    producer.append_told("a", 0)
+    producer.turn()
+    producer.lose()
+    producer.append_told("b", 1)
+    producer.turn(advance=100)
+    producer.client.answer(None, was_sent=False, **end)
+    while producer.client.in_flight:  # a retry goes alone
+        producer.client.answer(None, was_sent=False, **end)
+    producer.turn()
+    while producer.client.in_flight:
+        producer.client.answer(None, was_sent=False, **end)
+    assert [producer.error_of(name).outcome for name in "ab"] == ["unknown", "not_sent"]
+
+
+@pytest.mark.parametrize("timed_out", [False, True])
+def test_request_when_its_last_bytes_were_never_written_then_the_outcome_is_not_sent(timed_out: bool) -> None:
+    """However the connection ends: a broker cannot act on a part of a request."""
+    producer = plain(retries=0)
+    producer.append_told("a")
+    producer.turn()
+    producer.lose(was_sent=False, timed_out=timed_out)
+    assert producer.error_of("a").outcome == "not_sent"
+
+
 def test_version_mismatch_when_nothing_was_sent_then_the_records_fail_at_once_as_not_sent() -> None:
     producer = started()
     for name in "ab":

@@ -165,7 +165,7 @@ def test_producer_id_when_it_is_refused_for_good_then_a_record_that_may_be_in_th
                             "producer_id": -1, "producer_epoch": -1})
     producer.turn()
     assert [(type(producer.error_of(name)), producer.error_of(name).outcome) for name in "ac"] == [
-        (AuthorizationError, "unknown"), (AuthorizationError, "rejected")]
+        (AuthorizationError, "unknown"), (AuthorizationError, "not_sent")]
     assert producer.held_bytes == 0
 
 

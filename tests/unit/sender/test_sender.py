@@ -100,8 +100,9 @@ def test_a_broker_that_gives_no_producer_id_fails_the_records():
     producer.client.answer({"error_code": ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "producer_id": -1,
                          "producer_epoch": -1, "throttle_time_ms": 0})
     producer.turn()
-    with pytest.raises(AuthorizationError):
+    with pytest.raises(AuthorizationError) as caught:
         future.result(0)
+    assert caught.value.outcome == "not_sent", "an id was refused, and no record"
 
 
 def test_a_producer_id_request_that_fails_for_a_moment_is_repeated():
