@@ -33,6 +33,7 @@ from typing import Any
 
 from pyproducer.common.clock import Clock, SystemClock
 from pyproducer.common.errors import (
+    UNKNOWN,
     ForkedProducerError,
     IllegalStateError,
     ProducerClosedError,
@@ -214,15 +215,20 @@ class Life:
             IllegalStateError: It is the sender thread that calls, out of a callback.
             ForkedProducerError: This is a child process: nothing would end the wait.
         """
+        hindrance = self._hindrance(call)
+        if hindrance is not None:
+            hindrance.outcome = UNKNOWN  # the records that it asks for go their way, a child's in the parent
+            raise hindrance
+
+    def _hindrance(self, call: str) -> IllegalStateError | None:
         if self.state is LifeState.FORKED:
-            raise self.refusal()
+            return self.refusal()
         if self.is_on_sender_thread:
             if self.role.caller:
-                raise self.inside(call)
-            raise IllegalStateError(f"{call} inside a callback would wait for itself: callbacks run on the producer's "
-                                    "own thread, which does the work that it waits for. Call it from another thread")
-        if self.is_inside_append():
-            raise self.inside(call)
+                return self.inside(call)
+            return IllegalStateError(f"{call} inside a callback would wait for itself: callbacks run on the producer's "
+                                     "own thread, which does the work that it waits for. Call it from another thread")
+        return self.inside(call) if self.is_inside_append() else None
 
     @staticmethod
     def inside(call: str) -> IllegalStateError:

@@ -106,7 +106,7 @@ class SenderTurns:
                 self._role.run(self._step, outcome, deadline_ms)
             finally:
                 if self._life.is_forked and not outcome.is_set:  # by a signal's handler, and this is the child
-                    raise self._life.refusal()
+                    self._life.ensure_may_wait("result()")
 
     def _step(self, outcome: ProduceRequestResult, deadline_ms: int | None) -> bool:
         """Send the batch of an outcome and wait for its answer; False when that is not all, or not for a caller."""

@@ -55,8 +55,9 @@ def test_call_when_the_state_does_not_allow_it_then_the_error_says_why(
         assert "orders" in str(raised.value)
         life.ensure_may_wait("flush()")
     else:
-        with pytest.raises(ForkedProducerError):
+        with pytest.raises(ForkedProducerError) as raised:
             life.ensure_may_wait("flush()")
+        assert raised.value.outcome == "unknown", "the records are the parent's, which goes on with them"
 
 
 def test_move_when_the_table_has_none_then_the_state_stays() -> None:
