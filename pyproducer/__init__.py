@@ -13,6 +13,7 @@ __version__ = "0.1.0"
 
 from pyproducer.accumulator.batch_future import BatchFuture, BatchMetadata
 from pyproducer.common.cluster import Cluster, Node, PartitionInfo, TopicPartition
+from pyproducer.common.delivery_summary import DeliverySummary, TopicDeliveries
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.common.errors import (
     AbortableTransactionError,
@@ -23,7 +24,9 @@ from pyproducer.common.errors import (
     ConfigError,
     CorrelationIdMismatchError,
     CorruptRecordError,
+    DeliveryFailedError,
     DisconnectedError,
+    FailedRecords,
     FatalProducerError,
     ForkedProducerError,
     IllegalStateError,
@@ -90,9 +93,12 @@ __all__ = [
     "CorruptRecordError",
     "Crc32Partitioner",
     "DefaultPartitioner",
+    "DeliveryFailedError",
+    "DeliverySummary",
     "DisconnectedError",
     "DoubleSerializer",
     "ErrorCode",
+    "FailedRecords",
     "FatalProducerError",
     "FloatSerializer",
     "Fnv1aPartitioner",
@@ -132,6 +138,7 @@ __all__ = [
     "SerializationError",
     "Serializer",
     "StringSerializer",
+    "TopicDeliveries",
     "TopicPartition",
     "TransportError",
     "UniformStickyPartitioner",

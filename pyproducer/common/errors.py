@@ -7,6 +7,7 @@
         ForkedProducerError
         ProducerDeadError               its sender thread ended by an error; __cause__ is that
       SerializationError                the user's serializer failed; __cause__ is kept
+      DeliveryFailedError               records failed, as flush() and close() tell: counts, and the first errors
       KafkaTimeoutError (TimeoutError)  phase = "metadata" | "buffer" | "delivery" | "request" | "flush" | "future"
         BufferExhaustedError
       TransportError                    the conversation broke
@@ -47,6 +48,8 @@ Source:  Java org.apache.kafka.common.errors (4.1), in another tree.
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from pyproducer.common.secrets import shown, shown_text
@@ -54,6 +57,8 @@ from pyproducer.common.secrets import shown, shown_text
 NOT_SENT = "not_sent"
 UNKNOWN = "unknown"
 REJECTED = "rejected"
+OUTCOMES = (NOT_SENT, REJECTED, UNKNOWN)
+"""All of them, the worst last."""
 
 
 def _rebuild(cls: type[KafkaError], args: tuple[Any, ...], state: dict[str, Any]) -> KafkaError:
@@ -107,6 +112,47 @@ class ProducerDeadError(IllegalStateError):
 
 class SerializationError(KafkaError):
     """A serializer failed or gave something that is not bytes; `__cause__` is its exception."""
+
+
+@dataclass(frozen=True)
+class FailedRecords:
+    """Records that failed together: of one batch, or one alone.
+
+    Attributes:
+        topic: Their topic.
+        partition: Their partition, -1 where none was chosen.
+        count: How many.
+        outcome: What became of them.
+        error: That of the first of them, without its traceback and causes.
+    """
+
+    topic: str
+    partition: int
+    count: int
+    outcome: str
+    error: KafkaError
+
+
+class DeliveryFailedError(KafkaError):
+    """Records failed: raised by flush(raise_on_error=True), and where `pyproducer.on.unretrieved` is "raise".
+
+    Args:
+        message: How many records, and the first errors, for a person.
+        failed: How many records, by outcome.
+        topics: The same for each topic.
+        errors: The first of them, 16 at most.
+
+    Its own `outcome` is the worst of all: "unknown", else "rejected", else "not_sent".
+    """
+
+    def __init__(self, message: str, *, failed: Mapping[str, int] | None = None,
+                 topics: Mapping[str, Mapping[str, int]] | None = None,
+                 errors: tuple[FailedRecords, ...] = ()) -> None:
+        super().__init__(message)
+        self.failed = {**dict.fromkeys(OUTCOMES, 0), **(failed or {})}
+        self.topics = {topic: dict(counts) for topic, counts in (topics or {}).items()}
+        self.errors = errors
+        self.outcome = next((outcome for outcome in reversed(OUTCOMES) if self.failed[outcome]), NOT_SENT)
 
 
 class KafkaTimeoutError(KafkaError, TimeoutError):

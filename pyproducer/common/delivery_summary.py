@@ -1,0 +1,59 @@
+"""What became of all records of a producer, as close() tells.
+
+Road:    [tally] -> close() -> [summary] -> application
+Thread:  values.
+Source:  ours; Java's close() returns nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from pyproducer.common.errors import OUTCOMES
+
+
+def no_failures() -> dict[str, int]:
+    """Return how many records failed of each outcome where none did."""
+    return dict.fromkeys(OUTCOMES, 0)
+
+
+@dataclass(frozen=True)
+class TopicDeliveries:
+    """What became of the records of one topic.
+
+    Attributes:
+        delivered: How many were stored; with acks=0, how many were sent.
+        failed: How many were not, by outcome; all three are there.
+    """
+
+    delivered: int = 0
+    failed: dict[str, int] = field(default_factory=no_failures)
+
+
+@dataclass(frozen=True)
+class DeliverySummary:
+    """What became of the records of a producer since it was made; true where none failed.
+
+        if not producer.close():
+            ...
+
+    Records are counted when they are decided, each once: rows of send_batch(), parts of split batches and records that
+    waited for their topic included. One that send() refused by raising was never taken, and is not counted; one for
+    which send() returned a future that had failed counts as "not_sent".
+
+    Attributes:
+        delivered: How many were stored; with acks=0, how many were sent.
+        failed: How many were not, by outcome; all three are there.
+        topics: The same for each topic.
+    """
+
+    delivered: int = 0
+    failed: dict[str, int] = field(default_factory=no_failures)
+    topics: dict[str, TopicDeliveries] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return not any(self.failed.values())
+
+    def __repr__(self) -> str:
+        failed = ", ".join(f"{outcome}={count}" for outcome, count in self.failed.items() if count) or "none"
+        return f"<DeliverySummary delivered={self.delivered} failed: {failed}; topics={len(self.topics)}>"
