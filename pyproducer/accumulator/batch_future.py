@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import logging
 from array import array
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Any, NamedTuple
 
+from pyproducer.accumulator.delivery_tally import Failure
 from pyproducer.accumulator.life import UNOWNED, Life
-from pyproducer.accumulator.produce_result import ProduceRequestResult, own_copy, wait_in_loop
-from pyproducer.common.errors import KafkaError, KafkaTimeoutError
+from pyproducer.accumulator.produce_result import ProduceRequestResult, is_heard, own_copy, wait_in_loop
+from pyproducer.common.cluster import UNKNOWN_PARTITION
+from pyproducer.common.errors import NOT_SENT, KafkaError, KafkaTimeoutError, told_as_not_sent
 from pyproducer.common.records import ensure_callable
-from pyproducer.common.waiting import Waiters
+from pyproducer.common.waiting import Cell, Waiters
 from pyproducer.hotpath import store_rows
 
 log = logging.getLogger(__name__)
@@ -78,13 +80,17 @@ class BatchFuture:
     """
 
     __slots__ = (
+        "__weakref__",
         "_callbacks",
+        "_failures",
         "_is_done",
+        "_is_looked_at",
         "_is_told",
         "_last_results",
         "_left",
         "_life",
         "_lock",
+        "_lookers",
         "_metadata",
         "_told",
         "_untold",
@@ -102,6 +108,10 @@ class BatchFuture:
         self._is_done = False
         self._callbacks: list[Callable[[BatchFuture], object]] = []
         self._is_told = False  # the done callbacks ran
+        # Of rows that failed, for the producer's tally; and whether somebody knows of them, or waits to know.
+        self._failures: list[Failure] | None = None
+        self._is_looked_at = False
+        self._lookers: set[Cell] = set()
         self._life = life
         self._waiters = Waiters(life.locks.cell)
         # By partition: the outcome of the batch that holds the last rows. The caller's until hand-over ends.
@@ -132,11 +142,16 @@ class BatchFuture:
             deadline_ms = self._life.begin_wait("result()", timeout)
             self._on_wait()
             cell = self._waiters.enter()
-            if not self._is_told and not self._life.wait(cell, deadline_ms):
-                raise KafkaTimeoutError(
-                    f"{self._left} of {len(self)} rows for {self._metadata.topic} were not done within {timeout} s; "
-                    "they are still on their way (delivery.timeout.ms decides how long they are tried)",
-                    phase="future", outcome="unknown")
+            self._lookers.add(cell)
+            try:
+                if not self._is_told and not self._life.wait(cell, deadline_ms):
+                    raise KafkaTimeoutError(
+                        f"{self._left} of {len(self)} rows for {self._metadata.topic} were not done within {timeout} "
+                        "s; they are still on their way (delivery.timeout.ms decides how long they are tried)",
+                        phase="future", outcome="unknown")
+            finally:
+                self._lookers.discard(cell)
+        self._look()
         return self._metadata
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
@@ -157,6 +172,8 @@ class BatchFuture:
             if not self._is_done:
                 self._callbacks.append(fn)
                 return
+        if is_heard(fn):
+            self._look()
         try:
             fn(self)
         except Exception:
@@ -166,6 +183,7 @@ class BatchFuture:
         if not self._is_done:
             self._life.ensure_may_wait("await")
         yield from wait_in_loop(self.add_done_callback, "a batch of rows")
+        self._look()
         return self._metadata
 
     def __repr__(self) -> str:
@@ -200,6 +218,13 @@ class BatchFuture:
             self._metadata.errors.update(errors)
         self._count_done(next(iter(errors), None), len(errors))
 
+    def on_refused(self, rows: Sequence[int], error: Exception) -> None:
+        """Note that rows were not taken; the caller's, during hand-over."""
+        own = told_as_not_sent(error)
+        self._life.tally.failed(Failure(self._metadata.topic, UNKNOWN_PARTITION, len(rows), own, watched=0,
+                                        is_accepted=False), self)
+        self.on_failed(rows, lambda _position: own)
+
     def on_row(self, row: int, partition: int, offset: int, timestamp: int) -> None:
         """Note that one row is in the log."""
         metadata = self._metadata
@@ -222,6 +247,8 @@ class BatchFuture:
                 self._metadata.errors = dict(sorted(self._metadata.errors.items()))
             self._is_done = True
             self._last_results = {}
+        if self._metadata.errors and self._failures is None:
+            self._watch_failures()
         while self._callbacks:
             fn = self._callbacks.pop(0)
             try:
@@ -230,6 +257,28 @@ class BatchFuture:
                 log.exception("a done callback of %r raised", self)
         self._is_told = True
         self._waiters.ring()
+
+    def _watch_failures(self) -> None:
+        """Have the tally see whether somebody looks at the rows that failed."""
+        tally = self._life.tally
+        groups: dict[tuple[int, str], tuple[int, Any]] = {}
+        for row, error in self._metadata.errors.items():
+            key = (self._metadata.partitions[row], getattr(error, "outcome", NOT_SENT))
+            count, first = groups.get(key, (0, error))
+            groups[key] = count + 1, first
+        self._failures = failures = [Failure(self._metadata.topic, partition, count, error, watched=count)
+                                     for (partition, _), (count, error) in groups.items()]
+        if not (self._is_looked_at or self._lookers or any(map(is_heard, self._callbacks))):
+            for failure in failures:
+                tally.watch(failure, self)
+        if self._is_looked_at or self._lookers:  # since then
+            self._look()
+
+    def _look(self) -> None:
+        """Somebody knows of the rows that failed."""
+        self._is_looked_at = True
+        for failure in self._failures or ():
+            self._life.tally.settle(failure)
 
     def _on_wait(self) -> None:
         for result in list(self._last_results.values()):

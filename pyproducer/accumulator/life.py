@@ -31,6 +31,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from pyproducer.accumulator.delivery_tally import DeliveryTally, NoTally
 from pyproducer.common.clock import Clock, SystemClock
 from pyproducer.common.errors import (
     UNKNOWN,
@@ -73,8 +74,10 @@ class Life:
         clock: For deadlines, and where callers wait.
         locks: Makes the locks and cells of all that has this life.
         is_inside_append: See the attribute.
+        tally: See the attribute; made unless given.
 
     Attributes:
+        tally: Counts what becomes of the records.
         role: Who takes the sender's turns; see sender/turns.py.
         take_turn: Told of an outcome that a caller begins to wait for, and until when (ms, or None): he may take a
             turn of the sender himself.
@@ -88,9 +91,10 @@ class Life:
     """
 
     def __init__(self, client_id: str, clock: Clock, locks: Locks = SYSTEM_LOCKS,
-                 is_inside_append: Callable[[], bool] = lambda: False) -> None:
+                 is_inside_append: Callable[[], bool] = lambda: False, tally: DeliveryTally | None = None) -> None:
         self.client_id = client_id
         self.locks = locks
+        self.tally = DeliveryTally(locks=locks) if tally is None else tally
         self.state = LifeState.OPEN
         self.sender_ident = _NOBODY
         self.cause: BaseException | None = None
@@ -255,5 +259,5 @@ def _take_none(_outcome: Any, _deadline_ms: int | None) -> None:
     """The sender's thread takes every turn."""
 
 
-UNOWNED = Life("", SystemClock())
+UNOWNED = Life("", SystemClock(), tally=NoTally())
 """That of records which no producer took: they failed before."""

@@ -12,15 +12,19 @@ import copy
 import logging
 from collections.abc import Callable, Generator
 from functools import partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from pyproducer.accumulator.delivery_tally import Failure
 from pyproducer.accumulator.life import UNOWNED, Life
 from pyproducer.common.cluster import TopicPartition
-from pyproducer.common.errors import KafkaError, KafkaTimeoutError
+from pyproducer.common.errors import KafkaError, KafkaTimeoutError, told_as_not_sent
 from pyproducer.common.records import RecordMetadata, ensure_callable
 from pyproducer.common.waiting import Waiters
-from pyproducer.hotpath import FutureRecordMetadata
+from pyproducer.hotpath import Acknowledgement, FutureRecordMetadata
 from pyproducer.record.layout import NO_TIMESTAMP
+
+if TYPE_CHECKING:
+    import asyncio
 
 log = logging.getLogger(__name__)
 
@@ -35,17 +39,22 @@ class ProduceRequestResult:
     The fields are written before `is_set` becomes true and never after, so a reader that saw `is_set` needs no lock.
 
     Attributes:
+        failure: What the producer's tally has of it, where it is an error.
         is_set: The outcome is decided.
         is_told: Callbacks ran, and whoever waited was rung; or the futures moved.
+        is_counted: The tally has counted what was stored.
     """
 
     __slots__ = (
+        "__weakref__",
         "_life",
         "_lock",
         "_waiters",
         "base_offset",
         "end_linger",
         "error_for",
+        "failure",
+        "is_counted",
         "is_set",
         "is_told",
         "log_append_time",
@@ -58,6 +67,8 @@ class ProduceRequestResult:
         self.base_offset = -1
         self.log_append_time = NO_TIMESTAMP
         self.error_for: Callable[[int], KafkaError] | None = None
+        self.failure: Failure | None = None
+        self.is_counted = False
         self.is_set = False
         self.successors: tuple[ProduceRequestResult, ...] = ()  # where the futures went when the batch was split
         # Told when somebody begins to wait: to linger for company then only costs time.
@@ -68,11 +79,13 @@ class ProduceRequestResult:
         self._lock = life.locks.lock()
         self._waiters = Waiters(life.locks.cell)
 
-    def set(self, base_offset: int, log_append_time: int, error_for: Callable[[int], KafkaError] | None) -> None:
+    def set(self, base_offset: int, log_append_time: int, error_for: Callable[[int], KafkaError] | None,
+            failure: Failure | None = None) -> None:
         """Write the outcome. Waiters are woken by `notify`, after the callbacks ran."""
         self.base_offset = base_offset
         self.log_append_time = log_append_time
         self.error_for = error_for
+        self.failure = failure
         self.end_linger = None
         # Under the lock: whoever adds a done callback and saw no outcome has added it when this returns, so the
         # callbacks can be run without a lock for each record.
@@ -102,6 +115,24 @@ class ProduceRequestResult:
             return True
         return self._life.wait(cell, deadline_ms)
 
+    def wait_to_look(self, future: FutureRecordMetadata, deadline_ms: int | None) -> bool:
+        """Wait for a record's future, and look at it when it failed; else as `wait`."""
+        waiting, key = self._life.tally.waiting, object()
+        try:
+            waiting[key] = future  # a producer that is closed meanwhile does not say that nobody looked
+            is_told = self.wait(deadline_ms)
+            if is_told:
+                future._result.look(future._index)
+            return is_told
+        finally:
+            waiting.pop(key, None)
+
+    def look(self, index: int) -> None:
+        """Note that somebody learns of a record; one that did not fail is nobody's concern."""
+        failure = self.failure
+        if failure is not None:
+            self._life.tally.look(failure, index)
+
     # What the futures of the batch's records do; hotpath's FutureRecordMetadata calls these.
 
     def result_of(self, future: FutureRecordMetadata, timeout: float | None) -> RecordMetadata:
@@ -119,12 +150,15 @@ class ProduceRequestResult:
             while not outcome.is_set:
                 outcome.on_wait()
                 outcome._life.take_turn(outcome, deadline_ms)
-                if not outcome.is_set and not outcome.wait(deadline_ms):
+                if not outcome.is_set and not outcome.wait_to_look(future, deadline_ms):
                     raise KafkaTimeoutError(
                         f"The record for {outcome.topic_partition} was not done within {timeout} s; it is still on its "
                         "way (delivery.timeout.ms decides how long it is tried)", phase="future", outcome="unknown")
                 outcome = future._result  # another one when the batch was split
-        return None if outcome.error_for is None else own_copy(outcome.error_for(future._index))
+        if outcome.error_for is None:
+            return None
+        outcome.look(future._index)
+        return own_copy(outcome.error_for(future._index))
 
     def add_done_callback(self, future: FutureRecordMetadata, fn: DoneCallback) -> None:
         """Call `fn(future)` once a record is done; at once when it is done already."""
@@ -142,11 +176,15 @@ class ProduceRequestResult:
                     future._done_callbacks.append(fn)
                     return
             break
+        if is_heard(fn):
+            outcome.look(future._index)
         _call(fn, future)
 
     def run_done_callbacks(self, future: FutureRecordMetadata) -> None:
         """Call what was added to a record that is done now; the sender's, once."""
         callbacks, future._done_callbacks = future._done_callbacks, None
+        if self.failure is not None and any(map(is_heard, callbacks or ())):
+            self.look(future._index)
         for fn in callbacks or ():
             try:
                 fn(future)
@@ -188,6 +226,9 @@ def fail_future(future: FutureRecordMetadata, error: KafkaError) -> None:
     """Run the callbacks of a record that failed; called once, by whoever set the outcome."""
     on_completion, future._on_completion = future._on_completion, None
     if on_completion is not None:
+        # Interceptors hear of every record; that is not the application looking at this one.
+        if type(on_completion) is not Acknowledgement or on_completion.on_completion is not None:
+            future._result.look(future._index)
         try:
             on_completion(None, own_copy(error))
         except BaseException as raised:  # whatever a callback raises changes nothing; no signal arrives on this thread
@@ -201,38 +242,66 @@ def log_raised(topic_partition: TopicPartition, raised: BaseException) -> None:
     log.error("on_completion of a record for %s raised", topic_partition, exc_info=raised)
 
 
-def failed_future(topic_partition: TopicPartition, error: KafkaError,
-                  on_completion: OnCompletion | None) -> FutureRecordMetadata:
-    """Return a future that failed before hand-over, its callback already run in the caller's thread."""
-    result = ProduceRequestResult(topic_partition)
-    result.set(-1, NO_TIMESTAMP, lambda _index: error)
+def failed_future(topic_partition: TopicPartition, error: KafkaError, on_completion: OnCompletion | None,
+                  life: Life = UNOWNED) -> FutureRecordMetadata:
+    """Return a future that failed before hand-over, its callback already run in the caller's thread.
+
+    Args:
+        topic_partition: Where the record was to go.
+        error: Why it does not.
+        on_completion: The application's callback.
+        life: The producer's.
+    """
+    own = told_as_not_sent(error)
+    result = ProduceRequestResult(topic_partition, life)
+    failure = Failure(*topic_partition, 1, own, watched=0 if on_completion is not None else 1, is_accepted=False)
+    result.set(-1, NO_TIMESTAMP, lambda _index: own, failure)
+    life.tally.failed(failure, result)
     if on_completion is not None:
         try:
-            on_completion(None, own_copy(error))
+            on_completion(None, own_copy(own))
         except Exception as raised:  # what is no Exception may come from outside, as Ctrl-C does, and is the caller's
             log_raised(topic_partition, raised)
     return FutureRecordMetadata(result, 0, NO_TIMESTAMP, -1, -1, None)
+
+
+class _Wake:
+    """The done callback of an await: wakes the event loop.
+
+    Attributes:
+        waiter: What the loop waits for; done when it waits no more, because the task was cancelled.
+    """
+
+    __slots__ = ("_loop", "_what", "waiter")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, what: str) -> None:
+        self._loop = loop
+        self._what = what
+        self.waiter: asyncio.Future[None] = loop.create_future()
+
+    def __call__(self, _future: object) -> None:
+        try:
+            self._loop.call_soon_threadsafe(self._release)
+        except RuntimeError:
+            log.debug("the event loop that awaited %s is closed", self._what)
+
+    def _release(self) -> None:
+        if not self.waiter.done():
+            self.waiter.set_result(None)
+
+
+def is_heard(fn: Callable[[Any], object]) -> bool:
+    """Whether a done callback tells somebody; that of an await that was given up does not."""
+    return type(fn) is not _Wake or not fn.waiter.done()
 
 
 def wait_in_loop(add_done_callback: Callable[[Callable[[Any], None]], None], what: str) -> Generator[Any, None, None]:
     """Wait in the running event loop until the callback that is added here was called; `what` is for the log."""
     import asyncio
 
-    loop = asyncio.get_running_loop()
-    waiter: asyncio.Future[None] = loop.create_future()
-
-    def release() -> None:
-        if not waiter.done():
-            waiter.set_result(None)
-
-    def wake(_: object) -> None:
-        try:
-            loop.call_soon_threadsafe(release)
-        except RuntimeError:
-            log.debug("the event loop that awaited %s is closed", what)
-
+    wake = _Wake(asyncio.get_running_loop(), what)
     add_done_callback(wake)
-    yield from waiter
+    yield from wake.waiter
 
 
 def own_copy(error: E) -> E:

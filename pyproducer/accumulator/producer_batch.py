@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from pyproducer.accumulator.batch_future import BatchFuture, RowRange
 from pyproducer.accumulator.batch_state import READ_BY_A_REQUEST, BatchState, move
+from pyproducer.accumulator.delivery_tally import Failure
 from pyproducer.accumulator.life import UNOWNED, Life, LifeState
 from pyproducer.accumulator.produce_result import (
     OnCompletion,
@@ -318,8 +319,10 @@ class ProducerBatch:
                 error_for: Callable[[int], KafkaError] | None) -> bool:
         if self.is_done:
             return False
+        failure = None if error_for is None else Failure(
+            *self.topic_partition, self.record_count, error_for(0), watched=self.future_count)
         # The outcome is decided by this one call. Whatever may interrupt what follows, `resume` can do it again.
-        self.result.set(base_offset, log_append_time, error_for)
+        self.result.set(base_offset, log_append_time, error_for, failure)
         if not self._life.role.caller or not self.has_callbacks():
             self._tell()
         # else a caller takes this turn: callbacks are the sender thread's, which he rings.
@@ -343,9 +346,13 @@ class ProducerBatch:
         futures = self.open.futures  # who was told has no callback any more
         if error_for is None:
             topic, partition = self.topic_partition
+            self._life.tally.stored(outcome, topic, self.open.record_count)
             run_callbacks(futures, RecordMetadata, topic, partition, base_offset, log_append_time,
                           lambda raised: log_raised(self.topic_partition, raised))
         else:
+            assert outcome.failure is not None, "written with the error"
+            self._life.tally.failed(outcome.failure, outcome)
+            self.open.result = None  # a route keeps the last batch, and is nobody who will look at its futures
             for future in futures:
                 fail_future(future, error_for(future._index))
         self.open.futures = []

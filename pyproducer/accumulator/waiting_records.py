@@ -21,6 +21,7 @@ from collections.abc import Callable
 from typing import Any, Union
 
 from pyproducer.accumulator.buffer_pool import BufferPool
+from pyproducer.accumulator.delivery_tally import Failure
 from pyproducer.accumulator.life import Life
 from pyproducer.accumulator.part_pool import PartPool
 from pyproducer.accumulator.partition import BATCH_BYTES, FUTURE_BYTES
@@ -223,12 +224,16 @@ class WaitingRecords:
         It never left, whatever metadata or a partitioner was refused.
         """
         own = told_as_not_sent(error)
-        record.outcome.set(-1, NO_TIMESTAMP, lambda _index: own)
+        record.outcome.set(-1, NO_TIMESTAMP, lambda _index: own,
+                           Failure(*record.outcome.topic_partition, 1, own, watched=1))
         self._tell(queue, record)
 
     def _tell(self, queue: WaitingQueue, record: WaitingRecord) -> None:
         error_for = record.outcome.error_for
+        failure = record.outcome.failure
         assert error_for is not None, "nobody is stored here"
+        assert failure is not None, "written with the error"
+        self._life.tally.failed(failure, record.outcome)
         fail_future(record.future, error_for(0))
         record.outcome.notify()
         self.memory.release(record, queue.records)

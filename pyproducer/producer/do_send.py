@@ -216,7 +216,7 @@ class RecordSender:
             self.interceptors.on_send_error(None, topic_partition, error)
             on_completion = on_completion.on_completion
         if isinstance(error, _TOLD_BY_THE_FUTURE) and not isinstance(error, RecordTooLargeError):
-            return failed_future(topic_partition, error, on_completion)
+            return failed_future(topic_partition, error, on_completion, self._life)
         try:
             raise error
         finally:

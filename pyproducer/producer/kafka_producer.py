@@ -21,7 +21,8 @@ from pyproducer.accumulator.batch_future import BatchFuture
 from pyproducer.accumulator.life import Life, LifeState
 from pyproducer.accumulator.produce_result import OnCompletion
 from pyproducer.common.cluster import PartitionInfo
-from pyproducer.common.errors import KafkaTimeoutError
+from pyproducer.common.delivery_summary import DeliverySummary
+from pyproducer.common.errors import DeliveryFailedError, KafkaTimeoutError
 from pyproducer.common.records import HeaderLike, ProducerRecord, to_topic
 from pyproducer.common.settings.properties import read_properties
 from pyproducer.common.timeouts import checked_timeout
@@ -154,15 +155,19 @@ class KafkaProducer(ProducerBase):
         """
         return self._runtime.batch_sender.send(topic, values, keys, headers, timestamps, partitions)
 
-    def flush(self, timeout: float | None = None) -> None:
+    def flush(self, timeout: float | None = None, *, raise_on_error: bool = False) -> None:
         """Send everything that was handed over and wait until it is done, callbacks included.
 
-        Records that fail do not make flush() fail: their futures and callbacks tell.
+        Records that fail do not make flush() fail unless that is asked for: their futures and callbacks tell.
 
         Args:
             timeout: Longest wait in seconds; None waits until all is done (delivery.timeout.ms bounds that).
+            raise_on_error: Whether to raise when any record failed since the last flush() that came to its end, looked
+                at or not, send_batch rows and futures that had failed when send() returned included.
 
         Raises:
+            DeliveryFailedError: Records failed, see `raise_on_error`; with pyproducer.on.unretrieved=raise also without
+                it, for those that nobody looked at. All was done before. Its `outcome` is the worst of theirs.
             KafkaTimeoutError: The timeout passed first (phase "flush"). Unknown: the records are still on their way.
             TypeError: The timeout is not a number.
             ValueError: The timeout is NaN.
@@ -173,6 +178,7 @@ class KafkaProducer(ProducerBase):
         runtime = self._runtime
         life = runtime.life
         deadline_ms = life.begin_wait("flush()", timeout)
+        period = life.tally.period
         # In this order: a record that leaves the waiting room meanwhile has its batch's outcome as a successor.
         results = runtime.accumulator.waiting.outcomes()
         results.extend(batch.result for batch in runtime.accumulator.hurry_all())
@@ -185,8 +191,14 @@ class KafkaProducer(ProducerBase):
                     f"records are still on their way{_describe(runtime.metadata.last_errors())}",
                     phase="flush", outcome="unknown")
             results.extend(result.successors)
-        if life.state is LifeState.DEAD:
-            raise life.refusal()
+        is_dead = life.state is LifeState.DEAD
+        failed = life.tally.end_flush(period, raises_all=raise_on_error or is_dead)
+        if is_dead:
+            refusal = life.refusal()
+            refusal.outcome = refusal.outcome if failed is None else failed.outcome
+            raise refusal
+        if failed is not None:
+            raise failed
 
     def partitions_for(self, topic: str) -> list[PartitionInfo]:
         """Return the partitions of a topic with their leaders and replicas, by index.
@@ -214,7 +226,7 @@ class KafkaProducer(ProducerBase):
         """The name that this producer tells the brokers."""
         return self._runtime.client_id
 
-    def close(self, timeout: float | None = None) -> None:
+    def close(self, timeout: float | None = None) -> DeliverySummary:
         """Send what was handed over, then end the background thread and the connections.
 
         Any number of calls, from any thread: each waits for the end, and the earliest deadline of all holds. Called
@@ -225,7 +237,13 @@ class KafkaProducer(ProducerBase):
             timeout: Longest wait in seconds; then records that are not done fail with ProducerClosedError. None waits
                 until all is done (delivery.timeout.ms bounds that).
 
+        Returns:
+            What became of all records since the producer was made, as of now: each call returns it. That of a process
+            that was forked is empty: the records are the parent's.
+
         Raises:
+            DeliveryFailedError: With pyproducer.on.unretrieved=raise: records failed, and nobody looked at their
+                futures. The producer is closed; another call returns the summary. Never raised in a callback.
             TypeError: The timeout is not a number. Nothing was closed.
             ValueError: The timeout is negative or NaN. Nothing was closed.
         """
@@ -233,22 +251,31 @@ class KafkaProducer(ProducerBase):
         if timeout is not None and timeout < 0:
             raise ValueError(f"timeout {timeout} is negative: close() waits 0 seconds or more, None until all is done")
         life = self._runtime.life
+        tally = life.tally
         if life.is_forked:
-            return
+            return DeliverySummary()
         if life.is_on_sender_thread or self._runtime.accumulator.is_inside_any_append():
             where = ("a callback" if life.is_on_sender_thread and not life.role.caller
                      else "a signal's handler, or a finalizer, during send() or result()")
             self._runtime.begin_close(f"close() was called in {where}", longest)
-            return
+            return tally.summary()
         self._runtime.io_thread.close(f"close() was called in thread {threading.current_thread().name!r}", longest)
         _await_end(self._runtime, longest)
+        failed = tally.take_unseen() if tally.raises else None
+        if failed is not None:
+            raise failed
+        return tally.summary()
 
     def __enter__(self) -> KafkaProducer:
         return self
 
     def __exit__(self, exc_type: type[BaseException] | None, exc: BaseException | None,
                  traceback: TracebackType | None) -> None:
-        self.close()
+        try:
+            self.close()
+        except DeliveryFailedError:
+            if exc is None:  # else that is what the application is to see; the log tells of these
+                raise
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a KafkaProducer cannot be pickled: it owns sockets and a thread. Send its properties (a dict) "

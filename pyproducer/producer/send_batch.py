@@ -8,7 +8,7 @@ Source:  ours. What becomes of a row is defined by RecordSender: the same as if 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 from pyproducer.accumulator.batch_future import BatchFuture
@@ -138,7 +138,7 @@ class BatchSender:
                         value, headers, row_callback(sender, future, row), chunk.size_upper_bound(row),
                         self._left_ms(deadline_ms))
                 except (KafkaTimeoutError, ApiError, AuthenticationError, IllegalStateError) as error:
-                    _fail(future, range(row, len(places)), error)
+                    future.on_refused(range(row, len(places)), error)
                     return -1
                 if entered is None:
                     return row
@@ -170,7 +170,7 @@ class BatchSender:
                 return True
             why, refused = rest
         refused.extend(range(end, len(places)))
-        _fail(future, refused, why)
+        future.on_refused(refused, why)
         return False
 
     def _hand_over(self, topic: str, chunk: ColumnChunk, columns: Columns, waiting: list[int], future: BatchFuture,
@@ -194,7 +194,7 @@ class BatchSender:
                 except (BufferExhaustedError, IllegalStateError) as error:
                     return error, array("i", waiting[position:])
                 except (KafkaTimeoutError, ApiError, AuthenticationError) as error:
-                    _fail(future, (row,), error)
+                    future.on_refused((row,), error)
                 position += 1
         return None
 
@@ -252,7 +252,3 @@ def rows_of(chunk: ColumnChunk, timestamps: array[int], order: array[int]
                  max_timestamp=piece.max_timestamp)
     return [(record.key, record.value, to_headers(record.headers))
             for batch in read_batches(piece.buffer) for record in batch]
-
-
-def _fail(future: BatchFuture, rows: Iterable[int], error: KafkaError) -> None:
-    future.on_failed(rows, lambda _position: error)

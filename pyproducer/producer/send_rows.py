@@ -16,7 +16,7 @@ from pyproducer.accumulator.life import Life
 from pyproducer.accumulator.produce_result import OnCompletion, ProduceRequestResult
 from pyproducer.common.clock import Clock
 from pyproducer.common.cluster import UNKNOWN_PARTITION, TopicPartition
-from pyproducer.common.errors import BufferExhaustedError, IllegalStateError, KafkaError, told_as_not_sent
+from pyproducer.common.errors import BufferExhaustedError, IllegalStateError, KafkaError
 from pyproducer.common.records import Header, ProducerRecord, RecordMetadata
 from pyproducer.hotpath import record_size_upper_bound
 from pyproducer.producer.columns import ensure_length, int_column, to_items
@@ -94,7 +94,7 @@ def send_rows(sender: RecordSender, topic: str, values: Any, keys: Any, headers:
         except KafkaError as error:
             _refuse(sender, future, row, prepared.record, error)
         except _PartitionerError as failed:
-            _refuse(sender, future, row, prepared.record, told_as_not_sent(failed.why))
+            _refuse(sender, future, row, prepared.record, failed.why)
     future.on_handed_over()
     return future
 
@@ -165,7 +165,7 @@ def row_callback(sender: RecordSender, future: BatchFuture, row: int) -> OnCompl
 def _refuse(sender: RecordSender, future: BatchFuture, row: int, record: ProducerRecord, error: Exception) -> None:
     if sender.interceptors:
         sender.interceptors.on_send_error(record, _place(record), error)
-    future.on_failed((row,), lambda _position: error)
+    future.on_refused((row,), error)
 
 
 def _place(record: ProducerRecord) -> TopicPartition:

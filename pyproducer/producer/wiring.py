@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from pyproducer import hotpath
 from pyproducer.accumulator.buffer_pool import BufferPool
+from pyproducer.accumulator.delivery_tally import DeliveryTally
 from pyproducer.accumulator.life import Life
 from pyproducer.accumulator.record_accumulator import RecordAccumulator
 from pyproducer.client.metadata import ProducerMetadata
@@ -90,7 +91,10 @@ def build_runtime(config: ProducerConfig, key_serializer: object, value_serializ
     clock, locks, start_thread = surroundings.clock, surroundings.locks, surroundings.start_thread
     metrics = Metrics()
     client_id = config.client_id
-    life = Life(client_id, clock, locks, is_inside_append=lambda: accumulator.is_inside_append())
+    # Of a fork the child's futures go, too: nobody is to be woken for them.
+    tally = DeliveryTally(raises=config.pyproducer_on_unretrieved == "raise", locks=locks,
+                          wake=lambda: None if life.is_forked or life.is_on_sender_thread else wire.wakeup())
+    life = Life(client_id, clock, locks, is_inside_append=lambda: accumulator.is_inside_append(), tally=tally)
     key = resolve_serializer(key_serializer if key_serializer is not None else config.key_serializer, "key.serializer")
     value = resolve_serializer(value_serializer if value_serializer is not None else config.value_serializer,
                                "value.serializer")
@@ -153,7 +157,8 @@ def build_runtime(config: ProducerConfig, key_serializer: object, value_serializ
         producer_id_request=producer_id_request, transaction_manager=transaction_manager, acks=config.required_acks,
         max_request_size_bytes=config.max_request_size, request_timeout_ms=config.request_timeout_ms,
         metrics=metrics,
-        partition_load=None if update_load is None else PartitionLoad(accumulator, update_load), waiting_room=room)
+        partition_load=None if update_load is None else PartitionLoad(accumulator, update_load), waiting_room=room,
+        tally=tally)
     turns = SenderTurns(sender, accumulator, life, clock, wakeup)
     if hotpath.ROLE_IS_SAFE:
         life.take_turn = turns.take
@@ -168,8 +173,13 @@ def build_runtime(config: ProducerConfig, key_serializer: object, value_serializ
         accumulator.close()
         metadata.close(life.refusal)
 
-    io_thread = IoThread(sender, wire, accumulator, life, clock, refuse,
-                         lambda: _close_parts(interceptors, partitioner, key, value), on_end, start_thread,
+    def close_parts() -> None:
+        try:
+            tally.end(clock.now_ms())  # every outcome is decided and told
+        finally:
+            _close_parts(interceptors, partitioner, key, value)
+
+    io_thread = IoThread(sender, wire, accumulator, life, clock, refuse, close_parts, on_end, start_thread,
                          turns.stand_aside)
     large_batch_bytes = (min(LARGE_BATCH_BYTES, config.max_request_size // 4) if config.is_default("batch.size")
                          else config.batch_size)
@@ -182,6 +192,7 @@ def build_runtime(config: ProducerConfig, key_serializer: object, value_serializ
     metrics.gauge("buffer-total-bytes", lambda: pool.total_bytes)
     metrics.gauge("buffer-available-bytes", lambda: pool.available_bytes)
     metrics.gauge("waiting-threads", lambda: pool.queued_count + accumulator.waiting.memory.queued_count)
+    metrics.gauge("record-unretrieved-error-total", lambda: tally.unretrieved_count)
     metrics.gauge("requests-in-flight", lambda: wire.client.in_flight_request_count())
     return ProducerRuntime(client_id, config, clock, life, metadata, wire, accumulator, record_sender, batch_sender,
                            io_thread, metrics)

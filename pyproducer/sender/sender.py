@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from pyproducer.accumulator.batch_state import BatchState, move
+from pyproducer.accumulator.delivery_tally import DeliveryTally, NoTally
 from pyproducer.accumulator.producer_batch import ProducerBatch
 from pyproducer.accumulator.record_accumulator import RecordAccumulator
 from pyproducer.client.metadata import ProducerMetadata
@@ -48,7 +49,8 @@ class Sender:
                  completion: Completion, producer_id_request: ProducerIdRequest | None,
                  transaction_manager: TransactionManager | None, acks: int, max_request_size_bytes: int,
                  request_timeout_ms: int, metrics: Metrics,
-                 partition_load: PartitionLoad | None = None, waiting_room: WaitingRoom | None = None) -> None:
+                 partition_load: PartitionLoad | None = None, waiting_room: WaitingRoom | None = None,
+                 tally: DeliveryTally | None = None) -> None:
         self._wire = wire
         self._metadata = metadata
         self._accumulator = accumulator
@@ -61,6 +63,7 @@ class Sender:
         self._metrics = metrics
         self._partition_load = partition_load
         self._waiting_room = waiting_room
+        self._tally = NoTally() if tally is None else tally
         self._next_expiry_ms = NEVER_MS  # delay until a waiting batch expires, as of this turn
 
     def run_once(self, now_ms: int, longest_wait_ms: int = NEVER_MS) -> None:
@@ -71,7 +74,9 @@ class Sender:
             longest_wait_ms: How long it may wait for the network at most, in ms.
         """
         room_ms = NEVER_MS if self._waiting_room is None else self._waiting_room.move_on(now_ms)
-        timeout_ms = min(longest_wait_ms, room_ms, self._step_producer_id(now_ms), self._send_producer_data(now_ms))
+        # What failed in a turn is counted and logged at the beginning of the next, which comes at once.
+        timeout_ms = min(longest_wait_ms, room_ms, self._tally.step(now_ms), self._step_producer_id(now_ms),
+                         self._send_producer_data(now_ms))
         if self._accumulator.is_closed and not self._accumulator.has_incomplete():
             timeout_ms = 0  # the last batch expired just now: nothing is left to wait for
         self._wire.client.poll(timeout_ms, now_ms)

@@ -28,7 +28,7 @@ class RowProducer(Protocol):
     def flush(self) -> None:
         """Wait until every record handed over has its answer."""
 
-    def close(self, timeout: float | None = None) -> None:
+    def close(self, timeout: float | None = None) -> object:
         """Close; the timeout is in seconds."""
 
 

@@ -52,9 +52,10 @@ def test_demo_with_fewer_records_finds_every_one_in_order() -> None:
 README_BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="ascii"), re.DOTALL)
 
 
-@pytest.mark.parametrize(("number", "printed"), [(0, "RecordMetadata(topic='orders'"), (1, "")])
+@pytest.mark.parametrize(("number", "printed"), [(0, "RecordMetadata(topic='orders'"), (1, ""), (
+    2, "1 {'not_sent': 0, 'rejected': 0, 'unknown': 0} {'orders': TopicDeliveries(delivered=1, ")])
 def test_readme_blocks_run_as_they_are_printed(tmp_path: Path, number: int, printed: str) -> None:
-    assert len(README_BLOCKS) == 2
+    assert len(README_BLOCKS) == 3
     script = tmp_path / "block.py"
     script.write_text(README_BLOCKS[number], encoding="ascii")
     done = subprocess.run([sys.executable, "-W", "error", str(script)], cwd=ROOT, env={"PYTHONPATH": str(ROOT)},

@@ -31,6 +31,10 @@ CLIENT: tuple[Setting, ...] = (
             OneOf(("rebootstrap", "none"), is_case_insensitive=True)),
     Setting("metadata.recovery.rebootstrap.trigger.ms", Type.LONG, 300000,
             "Start over from bootstrap.servers when there was no metadata for so long.", _NOT_NEGATIVE),
+    Setting("pyproducer.on.unretrieved", Type.STRING, "log",
+            "What to do about failed futures that nobody looked at: count and log them, or have the next flush() or "
+            "close() raise a DeliveryFailedError for them. Differs from Java, which has no such setting.",
+            OneOf(("log", "raise"), is_case_insensitive=True), support=Support.OURS),
     Setting("pyproducer.prefetch.topics", Type.LIST, (),
             "Topics whose metadata are asked for when the producer starts, so that first records need not wait for "
             "them; brokers that create topics automatically create these. Differs from Java, which has no such "

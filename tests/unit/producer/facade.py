@@ -96,6 +96,9 @@ class ScriptedBroker:
     def in_flight_request_count(self, node_id: int | None = None) -> int:
         return len(self._unanswered)
 
+    def has_nothing_under_way(self) -> bool:
+        return False  # the sender thread takes every turn
+
     @property
     def requests_sent(self) -> int:
         return len(self.requests)

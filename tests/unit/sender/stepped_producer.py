@@ -100,7 +100,7 @@ class SteppedProducer:
                              max_request_size_bytes=1_000_000, request_timeout_ms=500,
                              metrics=self.metrics,
                              partition_load=update_load and PartitionLoad(self.accumulator, update_load),
-                             waiting_room=self.room)
+                             waiting_room=self.room, tally=self.life.tally)
 
     @property
     def client(self) -> MockClient:

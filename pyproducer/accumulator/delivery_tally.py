@@ -1,0 +1,454 @@
+"""What became of a producer's records: how many, since when, and which failures nobody looked at.
+
+Road:    a batch's end, a record's that waited, a send that was refused -> [tally] -> close(), flush(), log, metrics
+Thread:  `stored`, `step` and `end`: whoever takes the sender's turns. All else: any. What callers and finalizers add
+         goes through two deques, in single steps; only the sender takes out of them. So nobody waits for a lock here,
+         and of the counts each step may be done again: an exception from outside at any line loses and doubles none.
+Source:  ours; Java counts in metrics only.
+
+A failure is counted once, whatever happens to its futures. Beside that it is open until each of its futures was looked
+at (result(), exception(), await, a callback), or a DeliveryFailedError told of it. It is unretrieved, counted and
+logged, when that can not happen any more, or is not to be waited for:
+
+    its futures are gone   after ten seconds, in which flush(raise_on_error=True) may come and tell of it; or sooner,
+                           when another flush() ended the time that such a flush() speaks of
+    the producer is closed at once
+
+With `pyproducer.on.unretrieved=raise` it waits for the next flush() or close() instead, which raises.
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+import weakref
+from collections import deque
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from pyproducer.common.clock import NEVER_MS
+from pyproducer.common.cluster import UNKNOWN_PARTITION
+from pyproducer.common.delivery_summary import DeliverySummary, TopicDeliveries, no_failures
+from pyproducer.common.errors import NOT_SENT, OUTCOMES, DeliveryFailedError, FailedRecords, KafkaError
+from pyproducer.common.limited_log import LimitedLog
+from pyproducer.common.printable import LONGEST_NAME, printable
+from pyproducer.common.secrets import shown_text
+from pyproducer.common.waiting import SYSTEM_LOCKS, Locks
+
+log = logging.getLogger(__name__)
+
+GRACE_MS = 10_000
+MOST_FIRST = 16
+"""So many failures an error describes; the others it counts."""
+_MOST_GONE = 1000
+"""So many failures without futures are kept apart; older ones are judged, whatever may still come."""
+
+Counts = tuple[int, int, int]
+_NONE: Counts = (0, 0, 0)
+_INDEX = {outcome: index for index, outcome in enumerate(OUTCOMES)}
+
+
+class Failure:
+    """Records that failed together.
+
+    Attributes:
+        topic: Their topic.
+        partition: Their partition; UNKNOWN_PARTITION where none was chosen.
+        count: How many.
+        outcome: What became of them.
+        error: That of the first, without traceback and causes.
+        is_accepted: False where the caller was told by what send() returned.
+        watched: How many futures tell of them: none for rows of a send_batch, whose future tells by itself.
+        looked: The indices of the futures that somebody looked at.
+        is_settled: Whether somebody was told of all of them.
+        is_in: Whether the tally has it.
+        is_counted: Whether it is in the tally's counts.
+        period: Of which flush() it is.
+    """
+
+    __slots__ = ("count", "error", "is_accepted", "is_counted", "is_in", "is_settled", "looked", "outcome", "partition",
+                 "period", "topic", "watched")
+
+    def __init__(self, topic: str, partition: int, count: int, error: KafkaError, *, watched: int,
+                 is_accepted: bool = True) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.count = count
+        self.outcome = error.outcome
+        self.error = _without_past(error)
+        self.is_accepted = is_accepted
+        self.watched = watched
+        self.looked: set[int] = set()
+        self.is_settled = False
+        self.is_in = False
+        self.is_counted = False
+        self.period = 0
+
+    @property
+    def unseen(self) -> int:
+        """How many of its futures nobody looked at."""
+        return 0 if self.is_settled else self.watched - len(self.looked)
+
+    @property
+    def words(self) -> str:
+        """Its error, fit for a line of a log."""
+        return _words(self.error)
+
+
+class Period:
+    """The failures since a flush() ended.
+
+    Attributes:
+        number: Grows.
+        base: What had failed before, by topic.
+        first: The first failures.
+        following: The next period, once this one ended: a flush() that began earlier goes on there.
+    """
+
+    __slots__ = ("base", "first", "following", "number")
+
+    def __init__(self, number: int, base: Mapping[str, Counts]) -> None:
+        self.number = number
+        self.base = base
+        self.first: list[Failure] = []
+        self.following: Period | None = None
+
+
+class _Sums:
+    """Adds up failures for one error."""
+
+    def __init__(self) -> None:
+        self.counts: dict[str, Counts] = {}
+        self.first: list[FailedRecords] = []
+
+    def add(self, failure: Failure, count: int) -> None:
+        self.counts[failure.topic] = _plus(self.counts.get(failure.topic, _NONE), failure.outcome, count)
+        if len(self.first) < MOST_FIRST:
+            self.first.append(_told(failure, count))
+
+    def error(self, intro: str) -> DeliveryFailedError | None:
+        return _error(intro, self.counts, self.first)
+
+
+class DeliveryTally:
+    """Counts the records of one producer.
+
+    Args:
+        raises: Whether flush() and close() raise for what nobody looked at.
+        locks: Makes its one lock.
+        wake: Has the sender take a turn; called from finalizers, too.
+
+    Attributes:
+        unretrieved_count: How many failed records nobody looked at.
+        waiting: The futures that callers wait for now, each under a key of that caller's.
+    """
+
+    def __init__(self, *, raises: bool = False, locks: Locks = SYSTEM_LOCKS,
+                 wake: Callable[[], object] = lambda: None) -> None:
+        self.raises = raises
+        self.unretrieved_count = 0
+        self.waiting: dict[object, Any] = {}
+        self._wake = wake
+        # By topic: a count, and what was counted last. One write, so whoever was interrupted sees that he had done it.
+        self._stored: dict[str, tuple[int, Any]] = {}
+        self._failed: dict[str, tuple[Counts, Failure]] = {}
+        self._inbox: deque[Failure] = deque()  # failures that are not counted
+        self._open: dict[Failure, weakref.ref[Any]] = {}  # those with futures, and what holds these
+        self._gone: deque[Failure] = deque()  # those whose futures went
+        self._judged: deque[tuple[int, Failure]] = deque()  # the same, and when they are unretrieved; the sender's
+        self._period = Period(0, {})
+        self._has_ended = False
+        # Guards _left. An RLock: a signal's handler may flush in the middle of a flush.
+        self._lock = locks.rlock()
+        self._left = _Sums()  # unretrieved ones that the next flush() or close() raises for
+        self._failures_log = LimitedLog(log, "%d more failures, of %d records, were left out here")
+        self._unseen_log = LimitedLog(log, "%d more failures that nobody looked at, of %d records, were left out here")
+
+    # The ends of records.
+
+    def stored(self, outcome: Any, topic: str, count: int) -> None:
+        """Count the records of a batch that are stored; again, with the same `outcome`, is no error."""
+        if outcome.is_counted:
+            return
+        row = self._stored.get(topic)
+        if row is None:
+            self._stored[topic] = count, outcome
+        elif row[1] is not outcome:
+            row[1].is_counted = True  # whoever was interrupted before he wrote this finds it written
+            self._stored[topic] = row[0] + count, outcome
+        outcome.is_counted = True
+
+    def failed(self, failure: Failure, holder: object) -> None:
+        """Take in a failure, whose futures hold `holder`; again is no error. Thread: any."""
+        if failure.is_in:
+            return
+        period = self._period
+        if len(period.first) < MOST_FIRST:
+            period.first.append(failure)
+        self._inbox.append(failure)
+        self.watch(failure, holder)
+        failure.is_in = True
+        if not failure.is_accepted and len(self._inbox) == 1:
+            self._wake()  # of what fails on the sender's side it hears without
+
+    def watch(self, failure: Failure, holder: object) -> None:
+        """Note when the futures of a failure go before somebody looked at them. Thread: any."""
+        if failure.unseen:
+            failure.period = self._period.number
+            self._open[failure] = weakref.ref(holder, partial(self._on_gone, failure))
+
+    def look(self, failure: Failure, index: int) -> None:
+        """Somebody looked at one future. Thread: any."""
+        failure.looked.add(index)
+        if not failure.unseen:
+            self._open.pop(failure, None)
+
+    def settle(self, failure: Failure) -> None:
+        """Somebody was told of all records of a failure. Thread: any."""
+        failure.is_settled = True
+        self._open.pop(failure, None)
+
+    def _on_gone(self, failure: Failure, _holder: object) -> None:
+        """The futures are gone; called in the middle of anything, so it takes no lock."""
+        if self._has_ended or not failure.unseen:
+            self._open.pop(failure, None)
+        else:
+            self._gone.append(failure)
+            if len(self._gone) == 1:
+                self._wake()
+
+    # The sender's turns.
+
+    def step(self, now_ms: int) -> int:
+        """Count, log and judge what came since the last call; return how long until this must be called again."""
+        if self._inbox or self._gone or self._judged:
+            self._take_in(now_ms)
+            self._judge(now_ms)
+        elif not (self._failures_log.left_out_count or self._unseen_log.left_out_count):
+            return NEVER_MS
+        due_ms = NEVER_MS if self.raises or not self._judged else max(0, self._judged[0][0] - now_ms)
+        return min(due_ms, self._failures_log.step(now_ms), self._unseen_log.step(now_ms))
+
+    def end(self, now_ms: int) -> None:
+        """Judge all that is left: the producer ends, and every record is decided."""
+        self._take_in(now_ms)
+        self._has_ended = True
+        self._note_who_waits()
+        for failure in list(self._open):
+            self._call_unretrieved(failure, now_ms)
+        self._failures_log.tell_left_out()
+        self._unseen_log.tell_left_out()
+
+    def _take_in(self, now_ms: int) -> None:
+        while self._inbox:
+            failure = self._inbox[0]
+            is_new = not failure.is_counted
+            self._count(failure)
+            self._inbox.popleft()
+            if is_new and failure.is_accepted:
+                self._failures_log.warning(
+                    now_ms, failure.count, "%d record(s) for %s failed, outcome %s: %s", failure.count, place(failure),
+                    failure.outcome, failure.words)
+
+    def _count(self, failure: Failure) -> None:
+        if failure.is_counted:
+            return
+        row = self._failed.get(failure.topic)
+        if row is None:
+            self._failed[failure.topic] = _plus(_NONE, failure.outcome, failure.count), failure
+        elif row[1] is not failure:  # whoever was interrupted behind the count comes with the same one
+            self._failed[failure.topic] = _plus(row[0], failure.outcome, failure.count), failure
+        failure.is_counted = True
+
+    def _judge(self, now_ms: int) -> None:
+        while self._gone:
+            failure = self._gone.popleft()
+            if failure in self._open:
+                self._judged.append((now_ms + GRACE_MS, failure))
+        while self._judged:
+            due_ms, failure = self._judged[0]
+            is_over = due_ms <= now_ms or failure.period < self._period.number
+            if len(self._judged) <= _MOST_GONE and (self.raises or not is_over) and failure in self._open:
+                break
+            self._judged.popleft()
+            self._call_unretrieved(failure, now_ms)
+
+    def _call_unretrieved(self, failure: Failure, now_ms: int) -> None:
+        if self._open.pop(failure, None) is None:
+            return  # somebody was told meanwhile
+        count = failure.unseen
+        if not count:
+            return
+        self.unretrieved_count += count
+        if self.raises:
+            with self._lock:
+                self._left.add(failure, count)
+        self._unseen_log.warning(
+            now_ms, count, "%d record(s) for %s failed, outcome %s, and nobody looked at their futures "
+            "(result(), exception(), await, a callback): %s", count, place(failure), failure.outcome, failure.words)
+
+    # flush() and close().
+
+    @property
+    def period(self) -> Period:
+        """What a flush() that begins now is about."""
+        return self._period
+
+    def end_flush(self, period: Period, *, raises_all: bool) -> DeliveryFailedError | None:
+        """End the period of a flush(), and return what it raises, if anything.
+
+        Args:
+            period: What `period` was when it began.
+            raises_all: Whether it raises for every failure, looked at or not.
+        """
+        opened = list(self._open)  # first: of these each is in the counts that are read next
+        counts = self._failed_counts()
+        period_now = self._period
+        period_now.following = self._period = Period(period_now.number + 1, counts)
+        failed = None
+        if raises_all:
+            failed = _error("since the last flush()", _difference(counts, period.base), _first_of(period))
+            if failed is not None:
+                for failure in opened:
+                    if failure.period >= period.number:
+                        self.settle(failure)
+                with self._lock:
+                    self._left = _Sums()
+        if self.raises:
+            failed = failed or self.take_unseen()
+        elif self._gone or self._judged:
+            self._wake()  # nobody raises for these any more
+        return failed
+
+    def take_unseen(self) -> DeliveryFailedError | None:
+        """Return the error for all failures that nobody looked at so far, if there are any; they are settled."""
+        self._note_who_waits()
+        with self._lock:
+            sums, self._left = self._left, _Sums()
+        for failure in list(self._open):
+            if self._open.pop(failure, None) is not None:
+                count = failure.unseen
+                failure.is_settled = True
+                if count:
+                    sums.add(failure, count)
+        return sums.error("and nobody looked at their futures (pyproducer.on.unretrieved is \"raise\")")
+
+    def summary(self) -> DeliverySummary:
+        """Return what became of all records so far. Thread: any."""
+        failed = self._failed_counts()
+        stored = dict(self._stored)
+        topics = {topic: TopicDeliveries(stored[topic][0] if topic in stored else 0,
+                                         _by_outcome(failed.get(topic, _NONE)))
+                  for topic in sorted(stored.keys() | failed.keys())}
+        return DeliverySummary(sum(topic.delivered for topic in topics.values()), _total(failed), topics)
+
+    def _failed_counts(self) -> dict[str, Counts]:
+        """Return how many records failed so far, by topic, those that the sender did not count yet included."""
+        while True:
+            uncounted = [failure for failure in dict.fromkeys(list(self._inbox)) if not failure.is_counted]
+            rows = dict(self._failed)
+            # One that the sender counted in between may be in `rows` or not.
+            if not any(failure.is_counted for failure in uncounted):
+                break
+        counts = {topic: row[0] for topic, row in rows.items()}
+        for failure in uncounted:
+            row = rows.get(failure.topic)
+            if row is None or row[1] is not failure:  # else the sender was interrupted behind the count
+                counts[failure.topic] = _plus(counts.get(failure.topic, _NONE), failure.outcome, failure.count)
+        return counts
+
+    def _note_who_waits(self) -> None:
+        """Whoever waits for a future is about to look at it."""
+        for future in list(self.waiting.values()):
+            failure = future._result.failure
+            if failure is not None:
+                self.look(failure, future._index)
+
+
+class NoTally(DeliveryTally):
+    """That of records which no producer took."""
+
+    def stored(self, outcome: Any, topic: str, count: int) -> None:
+        """Count nothing."""
+
+    def failed(self, failure: Failure, holder: object) -> None:
+        """Take in nothing."""
+
+    def watch(self, failure: Failure, holder: object) -> None:
+        """Watch nothing."""
+
+
+def _plus(counts: Counts, outcome: str, count: int) -> Counts:
+    index = _INDEX[outcome]
+    added = [*counts]
+    added[index] += count
+    return added[0], added[1], added[2]
+
+
+def _difference(counts: Mapping[str, Counts], base: Mapping[str, Counts]) -> dict[str, Counts]:
+    found = {}
+    for topic, (not_sent, rejected, unknown) in counts.items():
+        before = base.get(topic, _NONE)
+        if before != (not_sent, rejected, unknown):
+            found[topic] = (not_sent - before[0], rejected - before[1], unknown - before[2])
+    return found
+
+
+def _by_outcome(counts: Counts) -> dict[str, int]:
+    return dict(zip(OUTCOMES, counts, strict=True))
+
+
+def _total(topics: Mapping[str, Counts]) -> dict[str, int]:
+    total = no_failures()
+    for counts in topics.values():
+        for outcome, count in zip(OUTCOMES, counts, strict=True):
+            total[outcome] += count
+    return total
+
+
+def _first_of(period: Period) -> list[FailedRecords]:
+    first: dict[Failure, None] = {}
+    following: Period | None = period
+    while following is not None and len(first) < MOST_FIRST:
+        first.update(dict.fromkeys(following.first))
+        following = following.following
+    return [_told(failure, failure.count) for failure in list(first)[:MOST_FIRST]]
+
+
+def _told(failure: Failure, count: int) -> FailedRecords:
+    return FailedRecords(failure.topic, failure.partition, count, failure.outcome, failure.error)
+
+
+def _without_past(error: Exception) -> KafkaError:
+    """Return an error that may be kept for long: the frames of a traceback hold records, and the producer itself."""
+    if isinstance(error, KafkaError):
+        return copy.copy(error)
+    try:
+        text = str(error)
+    except Exception as raised:  # the application's own class, as a partitioner's
+        text = f"(its text cannot be had: {type(raised).__name__})"
+    own = KafkaError(f"{type(error).__name__}: {text}")
+    own.outcome = NOT_SENT  # all others are ours
+    return own
+
+
+def _words(error: KafkaError) -> str:
+    return printable(shown_text(str(error)))
+
+
+def _error(intro: str, topics: Mapping[str, Counts], first: list[FailedRecords]) -> DeliveryFailedError | None:
+    failed = _total(topics)
+    count = sum(failed.values())
+    if not count:
+        return None
+    outcomes = ", ".join(f"{number} {outcome}" for outcome, number in failed.items() if number)
+    words = "".join(f"; {told.count} for {place(told)}: {_words(told.error)}" for told in first[:3])
+    return DeliveryFailedError(f"{count} record(s) failed {intro} ({outcomes}){words}", failed=failed, topics={
+        topic: _by_outcome(counts) for topic, counts in topics.items()}, errors=tuple(first))
+
+
+def place(failed: Failure | FailedRecords) -> str:
+    """Return where records were to go, for people."""
+    topic = printable(failed.topic, LONGEST_NAME)
+    return f"topic {topic}" if failed.partition == UNKNOWN_PARTITION else f"{topic}-{failed.partition}"

@@ -1,0 +1,417 @@
+"""The tally: each record counted once, whatever interrupts; and which failures nobody looked at."""
+
+from __future__ import annotations
+
+import logging
+import pickle
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pyproducer.accumulator.delivery_tally import _MOST_GONE, GRACE_MS, MOST_FIRST, DeliveryTally, Failure, NoTally
+from pyproducer.common.clock import NEVER_MS
+from pyproducer.common.errors import KafkaError, RecordRejectedError
+from pyproducer.common.limited_log import MOST_LINES, WINDOW_MS
+
+
+class Holder:
+    """What the futures of a failure hold."""
+
+
+def error_of(outcome: str, text: str = "why") -> KafkaError:
+    error = KafkaError(text)
+    error.outcome = outcome
+    return error
+
+
+def failure(outcome: str = "rejected", *, topic: str = "t", partition: int = 0, count: int = 1, text: str = "why",
+            **more: Any) -> Failure:
+    return Failure(topic, partition, count, error_of(outcome, text), **{"watched": count, **more})
+
+
+def fail(tally: DeliveryTally, *what: Any, **more: Any) -> tuple[Failure, Holder]:
+    made, holder = failure(*what, **more), Holder()
+    tally.failed(made, holder)
+    return made, holder
+
+
+def outcome() -> Any:
+    return SimpleNamespace(is_counted=False)
+
+
+# Counts.
+
+def test_summary_when_records_end_then_each_topic_has_its_own_and_the_whole_is_their_sum() -> None:
+    tally = DeliveryTally()
+    for topic, count in (("b", 3), ("a", 1), ("b", 4)):
+        tally.stored(outcome(), topic, count)
+    kept = [fail(tally, "rejected", topic="a", count=2), fail(tally, "unknown", topic="c", count=5)]
+    tally.step(0)
+    kept.append(fail(tally, "rejected", topic="a"))  # the sender has not seen it yet
+    summary = tally.summary()
+    assert summary.delivered == 8
+    assert summary.failed == {"not_sent": 0, "rejected": 3, "unknown": 5}
+    assert {topic: (one.delivered, one.failed) for topic, one in summary.topics.items()} == {
+        "a": (1, {"not_sent": 0, "rejected": 3, "unknown": 0}),
+        "b": (7, {"not_sent": 0, "rejected": 0, "unknown": 0}),
+        "c": (0, {"not_sent": 0, "rejected": 0, "unknown": 5})}
+
+
+class Interrupted(BaseException):
+    """Comes from outside."""
+
+
+def interrupt_at(line_count: int) -> Any:
+    """A trace function that raises at the n-th line of the tally's own file."""
+    left = line_count
+
+    def trace(frame: Any, event: str, _argument: Any) -> Any:
+        nonlocal left
+        if not frame.f_code.co_filename.endswith("delivery_tally.py"):
+            return None
+        if event == "line":
+            left -= 1
+            if left < 0:
+                sys.settrace(None)
+                raise Interrupted
+        return trace
+    return trace
+
+
+def take_steps(tally: DeliveryTally, stored: Any, made: Failure, holder: Holder) -> None:
+    tally.stored(stored, "t", 1)
+    tally.failed(made, holder)
+    tally.step(0)
+
+
+@pytest.mark.parametrize("is_first", [False, True], ids=["others in between", "at once"])
+def test_counts_when_an_exception_comes_at_any_line_and_the_step_is_done_again_then_each_record_counts_once(
+        is_first: bool) -> None:
+    """As the sender does after a turn that ended half way: in another order, with other records in between."""
+    for line in range(200):
+        tally = DeliveryTally()
+        tally.stored(outcome(), "t", 100)
+        fail(tally, count=1000)
+        torn, other = outcome(), outcome()
+        made, holder = failure("unknown", count=10_000), Holder()
+
+        was_interrupted = True
+        before = sys.gettrace()
+        sys.settrace(interrupt_at(line))
+        try:
+            take_steps(tally, torn, made, holder)
+            was_interrupted = False
+        except Interrupted:
+            pass
+        finally:
+            sys.settrace(before)
+        seen = tally.summary()
+        assert seen.delivered in (100, 101)
+        assert (seen.failed["rejected"], seen.failed["unknown"] in (0, 10_000)) == (1000, True)
+        if not is_first:
+            tally.stored(other, "t", 10)
+        tally.failed(made, holder)
+        assert tally.summary().failed["unknown"] == 10_000, line
+        take_steps(tally, torn, made, holder)
+        tally.stored(other, "t", 10)
+        summary = tally.summary()
+        assert (summary.delivered, summary.failed) == (111, {"not_sent": 0, "rejected": 1000, "unknown": 10_000}), line
+        if not was_interrupted:
+            return
+    raise AssertionError("the steps did not come to their end")
+
+
+def test_no_tally_when_records_end_then_nothing_is_kept() -> None:
+    tally = NoTally()
+    tally.stored(outcome(), "t", 1)
+    _, holder = fail(tally)
+    del holder
+    assert tally.summary().topics == {}
+    assert tally.step(0) == NEVER_MS
+
+
+# flush().
+
+def test_end_flush_when_records_failed_then_the_error_counts_all_and_describes_the_first() -> None:
+    tally = DeliveryTally()
+    period = tally.period
+    assert tally.end_flush(period, raises_all=True) is None
+    period = tally.period
+    kept = [fail(tally, "rejected", partition=index, count=2, text=f"error {index}")
+            for index in range(MOST_FIRST + 9)]
+    kept += [fail(tally, "not_sent", topic="u", partition=-1)]
+    tally.step(0)
+    failed = tally.end_flush(period, raises_all=True)
+    assert failed is not None
+    assert failed.failed == {"not_sent": 1, "rejected": 50, "unknown": 0}
+    assert failed.topics == {"t": {"not_sent": 0, "rejected": 50, "unknown": 0},
+                             "u": {"not_sent": 1, "rejected": 0, "unknown": 0}}
+    assert failed.outcome == "rejected"
+    assert [(one.topic, one.partition, one.count, one.outcome, str(one.error)) for one in failed.errors] == [
+        ("t", index, 2, "rejected", f"error {index}") for index in range(MOST_FIRST)]
+    assert str(failed).startswith("51 record(s) failed since the last flush() (1 not_sent, 50 rejected); 2 for t-0: ")
+    again = pickle.loads(pickle.dumps(failed))
+    assert (str(again), again.failed, again.topics, again.outcome) == (
+        str(failed), failed.failed, failed.topics, "rejected")
+    assert [str(one.error) for one in again.errors] == [str(one.error) for one in failed.errors]
+    assert tally.end_flush(tally.period, raises_all=True) is None, "it was told"
+
+
+@pytest.mark.parametrize(("outcomes", "worst"), [
+    (["not_sent"], "not_sent"), (["rejected", "not_sent"], "rejected"),
+    (["unknown", "rejected", "not_sent"], "unknown")])
+def test_end_flush_when_outcomes_differ_then_its_own_is_the_worst(outcomes: list[str], worst: str) -> None:
+    tally = DeliveryTally()
+    period = tally.period
+    kept = [fail(tally, one) for one in outcomes]
+    failed = tally.end_flush(period, raises_all=True)
+    assert failed is not None
+    assert failed.outcome == worst
+    assert len(kept) == sum(failed.failed.values())
+
+
+def test_end_flush_when_another_flush_ended_meanwhile_then_both_tell_what_failed() -> None:
+    """One thread flushes without raising: the other one's flush must not return as if all were well."""
+    tally = DeliveryTally()
+    first = tally.period
+    kept = [fail(tally, text="early")]
+    assert tally.end_flush(tally.period, raises_all=False) is None
+    kept.append(fail(tally, text="late"))
+    failed = tally.end_flush(first, raises_all=True)
+    assert failed is not None
+    assert failed.failed["rejected"] == 2
+    assert [str(one.error) for one in failed.errors] == ["early", "late"]
+    assert kept
+
+
+def test_end_flush_when_an_error_is_the_applications_own_then_it_is_told_as_text_and_pickles() -> None:
+    class Odd(Exception):
+        outcome = "not_sent"
+
+        def __str__(self) -> str:
+            raise ZeroDivisionError
+
+    tally = DeliveryTally()
+    period = tally.period
+    holder = Holder()
+    tally.failed(Failure("t", -1, 1, Odd(), watched=1), holder)  # type: ignore[arg-type]
+    failed = tally.end_flush(period, raises_all=True)
+    assert failed is not None
+    (told,) = pickle.loads(pickle.dumps(failed)).errors
+    assert (type(told.error), told.error.outcome) == (KafkaError, "not_sent")
+    assert str(told.error) == "Odd: (its text cannot be had: ZeroDivisionError)"
+
+
+def test_failure_when_it_is_kept_then_it_holds_no_traceback_and_no_cause() -> None:
+    """The frames of a traceback hold records, and a producer that was dropped: it was never closed."""
+    try:
+        raise RecordRejectedError("no", code=87) from ValueError()
+    except RecordRejectedError as caught:
+        made = Failure("t", 0, 1, caught, watched=1)
+    assert type(made.error) is RecordRejectedError
+    assert (made.error.code, made.error.__traceback__, made.error.__cause__) == (87, None, None)
+
+
+# Who looked.
+
+def test_unretrieved_when_futures_go_unseen_then_they_count_after_a_while(caplog: pytest.LogCaptureFixture) -> None:
+    woken: list[int] = []
+    tally = DeliveryTally(wake=lambda: woken.append(1))
+    made, holder = fail(tally, "unknown", count=3, text="lost")
+    tally.step(0)
+    caplog.clear()
+    tally.look(made, 1)
+    assert woken == []
+    del holder
+    assert woken == [1], "the sender, which may sleep for long, hears of it"
+    assert tally.step(500) == GRACE_MS
+    assert tally.step(500 + GRACE_MS - 1) == 1
+    assert (tally.unretrieved_count, caplog.messages) == (0, [])
+    assert tally.step(500 + GRACE_MS) == NEVER_MS
+    assert tally.unretrieved_count == 2
+    assert caplog.messages == ["2 record(s) for t-0 failed, outcome unknown, and nobody looked at their futures "
+                               "(result(), exception(), await, a callback): lost"]
+
+
+@pytest.mark.parametrize("how", ["looked", "settled", "callbacks"])
+def test_unretrieved_when_somebody_was_told_then_none_counts(how: str) -> None:
+    tally = DeliveryTally()
+    made, holder = fail(tally, count=2, watched=0 if how == "callbacks" else 2)
+    if how == "looked":
+        tally.look(made, 0)
+        tally.look(made, 1)
+        tally.look(made, 1)
+    elif how == "settled":
+        tally.settle(made)
+    del holder
+    tally.step(0)
+    tally.step(GRACE_MS)
+    tally.end(GRACE_MS)
+    assert tally.unretrieved_count == 0
+
+
+def test_unretrieved_when_a_flush_raises_for_them_in_time_then_none_counts() -> None:
+    tally = DeliveryTally()
+    period = tally.period
+    fail(tally)
+    tally.step(0)
+    assert tally.end_flush(period, raises_all=True) is not None
+    tally.step(GRACE_MS)
+    tally.end(GRACE_MS)
+    assert tally.unretrieved_count == 0
+
+
+def test_unretrieved_when_a_flush_raises_for_later_ones_then_those_of_before_still_count() -> None:
+    tally = DeliveryTally()
+    kept = [fail(tally)]
+    assert tally.end_flush(tally.period, raises_all=False) is None
+    period = tally.period
+    kept.append(fail(tally, count=10))
+    failed = tally.end_flush(period, raises_all=True)
+    assert failed is not None
+    assert failed.failed["rejected"] == 10
+    tally.end(0)
+    assert tally.unretrieved_count == 1
+    assert kept
+
+
+def test_unretrieved_when_another_flush_ends_the_period_then_they_count_at_once() -> None:
+    woken: list[int] = []
+    tally = DeliveryTally(wake=lambda: woken.append(1))
+    fail(tally)
+    _, held = fail(tally)
+    tally.step(0)
+    assert tally.unretrieved_count == 0
+    woken.clear()
+    assert tally.end_flush(tally.period, raises_all=False) is None
+    assert woken == [1]
+    tally.step(1)
+    assert tally.unretrieved_count == 1
+    del held
+    tally.step(2)
+    assert tally.unretrieved_count == 2, "of a period that was over"
+
+
+def test_unretrieved_when_the_producer_ends_then_all_that_nobody_looked_at_count(
+        caplog: pytest.LogCaptureFixture) -> None:
+    tally = DeliveryTally()
+    kept = [fail(tally), fail(tally, "not_sent", topic="u", partition=-1)]
+    tally.look(kept[0][0], 0)
+    tally.end(0)
+    assert tally.unretrieved_count == 1
+    assert "1 record(s) for topic u failed, outcome not_sent, and nobody looked" in caplog.text
+    del kept
+    tally.end(0)
+    assert tally.unretrieved_count == 1
+
+
+def test_unretrieved_when_somebody_waits_while_the_producer_ends_then_he_is_about_to_look() -> None:
+    tally = DeliveryTally()
+    made, holder = fail(tally, count=2)
+    tally.waiting[object()] = SimpleNamespace(_result=SimpleNamespace(failure=made), _index=1)
+    tally.waiting[object()] = SimpleNamespace(_result=SimpleNamespace(failure=None), _index=0)
+    tally.end(0)
+    assert tally.unretrieved_count == 1
+    assert holder
+
+
+@pytest.mark.parametrize("raises", [False, True])
+def test_unretrieved_when_very_many_wait_to_be_judged_then_the_oldest_are(raises: bool) -> None:
+    """Nobody flushes: what is kept for him who does has a limit, and is told all the same."""
+    tally = DeliveryTally(raises=raises)
+    for index in range(_MOST_GONE + 10):
+        fail(tally, text=f"error {index}")
+    tally.step(0)
+    assert tally.unretrieved_count == 10
+    if raises:
+        failed = tally.take_unseen()
+        assert failed is not None
+        assert failed.failed["rejected"] == _MOST_GONE + 10
+        assert str(failed.errors[0].error) == "error 0"
+
+
+# pyproducer.on.unretrieved=raise.
+
+def test_raises_when_failures_are_unseen_then_any_flush_does_once() -> None:
+    tally = DeliveryTally(raises=True)
+    made, holder = fail(tally, "unknown", count=3)
+    fail(tally, "rejected")
+    looked, held = fail(tally, "rejected")
+    tally.look(looked, 0)
+    tally.look(made, 2)
+    tally.step(0)
+    assert tally.step(GRACE_MS) == NEVER_MS, "they wait for a flush(), however long"
+    assert tally.unretrieved_count == 0
+    failed = tally.end_flush(tally.period, raises_all=False)
+    assert failed is not None
+    assert failed.failed == {"not_sent": 0, "rejected": 1, "unknown": 2}
+    assert "and nobody looked at their futures" in str(failed)
+    assert tally.end_flush(tally.period, raises_all=False) is None
+    tally.end(GRACE_MS)
+    assert tally.take_unseen() is None
+    assert (holder, held) != (None, None)
+
+
+def test_raises_when_the_producer_ends_then_it_logs_and_close_raises_once(caplog: pytest.LogCaptureFixture) -> None:
+    tally = DeliveryTally(raises=True)
+    fail(tally)
+    _, held = fail(tally, "unknown")
+    tally.end(0)
+    assert tally.unretrieved_count == 2
+    assert caplog.text.count("nobody looked at their futures") == 2
+    failed = tally.take_unseen()
+    assert failed is not None
+    assert failed.failed == {"not_sent": 0, "rejected": 1, "unknown": 1}
+    assert tally.take_unseen() is None
+    assert held
+
+
+# Lines of the log.
+
+def test_log_when_ten_thousand_batches_fail_then_a_handful_of_lines_tells_of_them(
+        caplog: pytest.LogCaptureFixture) -> None:
+    tally = DeliveryTally()
+    kept = [fail(tally, count=3, partition=index % 8) for index in range(10_000)]
+    assert tally.step(0) == WINDOW_MS
+    assert caplog.messages == [f"3 record(s) for t-{index} failed, outcome rejected: why"
+                               for index in range(MOST_LINES)]
+    assert tally.step(WINDOW_MS) == NEVER_MS
+    assert caplog.messages[MOST_LINES:] == [
+        f"{10_000 - MOST_LINES} more failures, of {3 * (10_000 - MOST_LINES)} records, were left out here"]
+    assert {record.levelno for record in caplog.records} == {logging.WARNING}
+    for made, _ in kept:
+        tally.settle(made)
+    tally.end(WINDOW_MS)
+    assert len(caplog.messages) == MOST_LINES + 1
+
+
+def test_log_when_an_error_holds_a_secret_or_paints_the_terminal_then_the_line_does_not(
+        caplog: pytest.LogCaptureFixture) -> None:
+    tally = DeliveryTally()
+    period = tally.period
+    _, holder = fail(tally, topic="t\nx", text="password=hunter2\nINFO all is well \x1b[2J")
+    tally.step(0)
+    failed = tally.end_flush(period, raises_all=True)
+    tally.end(0)
+    assert "password" not in caplog.text.replace("[hidden]", "")
+    for text in (*caplog.messages, str(failed)):
+        assert "hunter2" not in text
+        assert text.isprintable()
+        assert "[hidden]\\nINFO all is well \\x1b" in text
+    assert holder
+
+
+def test_log_when_send_returned_the_failed_future_then_it_is_not_a_batchs_line(
+        caplog: pytest.LogCaptureFixture) -> None:
+    woken: list[int] = []
+    tally = DeliveryTally(wake=lambda: woken.append(1))
+    made, holder = fail(tally, "not_sent", is_accepted=False)
+    fail(tally, "not_sent", is_accepted=False, watched=0)
+    assert woken == [1], "it came from a caller: the sender may be asleep"
+    tally.step(0)
+    assert caplog.messages == []
+    assert tally.summary().failed["not_sent"] == 2
+    tally.look(made, 0)
+    assert holder
