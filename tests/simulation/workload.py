@@ -8,7 +8,14 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from pyproducer import BufferExhaustedError, IllegalStateError, KafkaError, KafkaTimeoutError, ProducerClosedError
+from pyproducer import (
+    BufferExhaustedError,
+    DeliveryFailedError,
+    IllegalStateError,
+    KafkaError,
+    KafkaTimeoutError,
+    ProducerClosedError,
+)
 from pyproducer.common.errors import NOT_SENT
 from tests.simulation.faults import Faults
 from tests.simulation.plan import Parameters, Plan
@@ -307,10 +314,14 @@ class Caller:
                 pass
 
     def _flush(self) -> None:
+        timeout_s = None if self._chance.random() < 0.5 else self._chance.random() * 3
         try:
-            self._workload._producer.flush(None if self._chance.random() < 0.5 else self._chance.random() * 3)
+            self._workload._producer.flush(timeout_s, raise_on_error=self._chance.random() < 0.3)
         except KafkaTimeoutError:
             pass
+        except DeliveryFailedError as error:
+            if not sum(error.failed.values()):
+                self._workload.complaints.append(f"flush() raised {error!r}, which names no failure")
 
     def _look(self) -> None:
         for record in self._mine[-3:]:

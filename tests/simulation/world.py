@@ -12,7 +12,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from pyproducer import KafkaProducer
+from pyproducer import DeliverySummary, KafkaProducer
 from pyproducer.accumulator.life import LifeState
 from pyproducer.common.errors import KafkaError
 from pyproducer.common.waiting import Locks
@@ -134,6 +134,7 @@ class World:
         self._errors = errors
         self.producer: KafkaProducer | None = None
         self.workload: Workload | None = None
+        self.summary: DeliverySummary | None = None
         if plan.swarm:
             tracer = lines.LineTracer(plan.stream("lines"), self.scheduler, self.faults, parameters)
             self.scheduler.trace = tracer.install
@@ -183,6 +184,7 @@ class World:
         fates, wrong = check(workload, self.cluster, parameters, self.faults)
         report.fates = fates
         report.wrong += wrong
+        self._check_summary()
         self._check_times()
         self._check_log()
 
@@ -236,7 +238,7 @@ class World:
                                               on_completion=lambda _metadata, _error: producer.close())
             except KafkaError as error:
                 record.refused = error
-        producer.close(timeout_s)
+        self.summary = producer.close(timeout_s)
         took_ms = scheduler.now_ms - began_ms
         limit_ms = self._longest_ms() if timeout_s is None else int(timeout_s * 1000) + _SLACK_MS
         if took_ms > limit_ms:
@@ -247,6 +249,19 @@ class World:
         if free != self.parameters.props["buffer.memory"]:
             self.report.wrong.append(f"{self.parameters.props['buffer.memory'] - free} bytes of buffer.memory are "
                                      "still taken after close()")
+
+    def _check_summary(self) -> None:
+        """What close() says of all records is what became of them."""
+        fates, summary = self.report.fates, self.summary
+        assert summary is not None
+        unsure = fates["cut off"]  # of which nobody knows whether they were taken
+        for fate, count in {"acknowledged": summary.delivered, **summary.failed}.items():
+            if not fates[fate] <= count <= fates[fate] + unsure:
+                self.report.wrong.append(f"close() says {summary!r}, and {fates[fate]} records are {fate}")
+        topics = summary.topics.values()
+        if sum(topic.delivered for topic in topics) != summary.delivered or any(
+                sum(topic.failed[fate] for topic in topics) != count for fate, count in summary.failed.items()):
+            self.report.wrong.append(f"close() says {summary!r}, and of its topics {summary.topics!r}")
 
     def _check_times(self) -> None:
         assert self.workload is not None
