@@ -74,6 +74,7 @@ class IoThread:
         self._on_end = on_end
         self._start_thread = start_thread
         self._stand_aside = stand_aside
+        self._has_refused = False  # the sender thread's
         self._failed_turns = 0  # in a row; the sender thread's
         self._first = life.locks.lock()  # taken by who comes first, for good: the thread, or who gave it up
 
@@ -135,7 +136,9 @@ class IoThread:
         forced_ms = None
         if self._life.state is not LifeState.OPEN:
             forced_ms = self._life.ms_to_forced_end(now_ms)
-            self._refuse()  # who closes may not have come so far
+            if not self._has_refused:
+                self._refuse()  # who closes may not have come so far
+                self._has_refused = True  # once is enough: it takes each partition's lock
             if forced_ms == 0 or not self._accumulator.has_incomplete():
                 return False
         try:

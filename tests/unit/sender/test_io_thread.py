@@ -197,3 +197,16 @@ def test_end_when_a_handler_of_the_log_raises_then_the_producer_is_dead_and_ever
     assert producer.told_names() == ["a"]
     assert producer.client.closed
     assert closed == ["parts", "end"]
+
+
+def test_closing_when_it_takes_many_turns_then_the_roads_are_closed_once() -> None:
+    """Each turn took every partition's lock, while records were on their way."""
+    producer = SteppedProducer(idempotent=False)
+    producer.append_told("a")
+    refused: list[int] = []
+    io_thread = IoThread(producer.sender, producer.wire, producer.accumulator, producer.life, producer.clock,
+                         lambda: refused.append(producer.clock.now_ms()))
+    io_thread.begin_close("the test", None)
+    for _ in range(5):
+        assert io_thread.take_turn()
+    assert len(refused) == 1
