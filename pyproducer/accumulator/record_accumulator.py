@@ -305,6 +305,15 @@ class RecordAccumulator:
             self._busy[partition] = None
             self.waiting.memory.hand_over(records, batch, partition.batches)
 
+    def move_deadlines(self, gap_ms: int, now_ms: int) -> None:
+        """Let every record have so much longer, in ms, for nobody could send it; what came meanwhile counts from now.
+
+        Also what lingers does so for longer, never beyond linger.ms from now.
+        """
+        for batch in self.batches():
+            batch.created_ms = max(batch.created_ms, min(batch.created_ms + gap_ms, now_ms))
+        self.waiting.move_deadlines(gap_ms, now_ms)
+
     def expired_batches(self, now_ms: int) -> tuple[list[ProducerBatch], int]:
         """Find the batches whose delivery.timeout.ms passed, wherever they are; they are sealed.
 

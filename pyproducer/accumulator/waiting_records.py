@@ -206,6 +206,20 @@ class WaitingRecords:
             elif record.outcome.is_set:
                 self._tell(queue, record)
 
+    def move_deadlines(self, gap_ms: int, now_ms: int) -> None:
+        """Let every record have so much longer, in ms; what came meanwhile counts from now."""
+        for queue in list(self.queues.values()):
+            with self.lock:
+                for record in queue.records:
+                    moved_ms = max(0, min(gap_ms, now_ms - record.sent_ms))
+                    record.sent_ms += moved_ms
+                    record.deadline_ms += moved_ms
+                queue.opened_ms = max(queue.opened_ms, min(queue.opened_ms + gap_ms, now_ms))
+                deadlines = [record.deadline_ms for record in queue.records]
+                queue.is_in_order = deadlines == sorted(deadlines)
+                queue.last_deadline_ms = deadlines[-1] if deadlines else queue.last_deadline_ms
+                queue.find_first_deadline()
+
     def let_go(self, queue: WaitingQueue, record: WaitingRecord) -> None:
         """Let a record's future look into its batch, which is in its partition's list, and forget the record.
 

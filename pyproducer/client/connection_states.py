@@ -303,6 +303,11 @@ class ClusterConnectionStates:
             return NEVER_MS
         return max(min(state.setup_deadline_ms for state in self.preparing.values()) + 1 - now_ms, 0)
 
+    def move_deadlines(self, gap_ms: int) -> None:
+        """Let every connection that is being built have so much longer, in ms."""
+        for state in self.preparing.values():
+            state.setup_deadline_ms += gap_ms
+
     def is_anyone_preparing(self, now_ms: int) -> bool:
         """Whether any connection is between connect and ready, and not held up by a slow name."""
         return any(state.is_preparing and not state.resolves_slowly(now_ms) for state in self.by_node.values())

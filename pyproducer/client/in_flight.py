@@ -160,6 +160,14 @@ class InFlightRequests:
         self.earliest_deadline_ms = earliest_ms
         return late
 
+    def move_deadlines(self, gap_ms: int) -> None:
+        """Let every request have so much longer, in ms."""
+        for queue in self._requests.values():
+            for request in queue:
+                request.deadline_ms += gap_ms
+        if self._count:
+            self.earliest_deadline_ms += gap_ms
+
     def ms_to_next_deadline(self, now_ms: int) -> int:
         """Return an upper bound of how long a poll may sleep before a request can be late, in ms."""
         return max(self.earliest_deadline_ms + 1 - now_ms, 0) if self._count else NEVER_MS

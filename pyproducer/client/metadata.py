@@ -349,6 +349,11 @@ class ProducerMetadata:
                 self._set_due()
             self._waiters.ring()
 
+    def move_deadlines(self, gap_ms: int) -> None:
+        """Let topics that brokers do not know have so much longer, in ms, to be known."""
+        with self._lock:
+            self._unknown_topics.move(gap_ms)
+
     def failed_update(self, now_ms: int, error: KafkaError | None = None) -> None:
         """An attempt failed: back off. An error is fatal for the callers who wait."""
         with self._lock:

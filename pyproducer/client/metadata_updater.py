@@ -250,6 +250,12 @@ class MetadataUpdater:
             self._metadata.fatal_error(error)
         self._metadata.request_update()
 
+    def move_deadlines(self, gap_ms: int) -> None:
+        """Let what is under way have so much longer, in ms."""
+        self._canonical_deadline_ms += gap_ms
+        if self._attempt_started_ms is not None:
+            self._attempt_started_ms += gap_ms
+
     def needs_rebootstrap(self, now_ms: int) -> bool:
         """Whether all connections must be closed and the bootstrap addresses asked (KIP-1102)."""
         return self._rebootstrap_demanded or (

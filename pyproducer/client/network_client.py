@@ -4,7 +4,7 @@
     poll()       one turn: metadata, sockets, answers, ends of connections, timeouts
 
 Road:    sender -> [NetworkClient] -> Selector
-Thread:  sender thread only. Calls the clock only after the selector slept or the resolver answered.
+Thread:  sender thread only. Calls the clock only before and after the selector slept, or when the resolver answered.
 Source:  Java NetworkClient (4.1); seed 001; KIP-35, KIP-219, KIP-511, KIP-601, KIP-602, KIP-899, KIP-1102.
 """
 
@@ -21,6 +21,7 @@ from pyproducer.client.connections import Connections
 from pyproducer.client.metadata_updater import REBOOTSTRAP, MetadataUpdater
 from pyproducer.client.request import ClientRequest, ClientResponse
 from pyproducer.client.resolver import USE_ALL_DNS_IPS
+from pyproducer.common.clock import NEVER_MS
 from pyproducer.common.cluster import address_text
 from pyproducer.common.errors import (
     CorrelationIdMismatchError,
@@ -44,6 +45,9 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger("pyproducer.client")
 # The operating system's calls take no more than 2**31 - 1 ms; a look around once a minute costs nothing.
 LONGEST_SLEEP_MS = 60_000
+# The sleep ends so often within `longest_pause_ms`, also of an idle client: of a long sleep that was meant nobody could
+# tell afterwards whether the process was stopped in it, just when a record came.
+_LOOKS_PER_PAUSE = 8
 
 
 class NetworkClient:
@@ -66,6 +70,12 @@ class NetworkClient:
         metadata_recovery_rebootstrap_trigger_ms: See MetadataUpdater.
         api_versions: Where the nodes' versions are kept; shared with whoever needs the finalized features.
         next_random: Gives a number from 0 to 2**31 - 1: where the search for a node begins.
+        longest_pause_ms: When this thread could not run for longer, `on_pause` is told.
+        on_pause: Told for how long that was in all, in ms; the time; and whether any such time was in the sleep, where
+            none of the application's callbacks runs. Before answers and deadlines are looked at.
+
+    Attributes:
+        woke_ms: When the last poll was done with sleeping; None before.
     """
 
     def __init__(self, selector: Selectable, metadata: ProducerMetadata, *, resolver: Resolver, client_id: str,
@@ -75,7 +85,13 @@ class NetworkClient:
                  dns_lookup: str = USE_ALL_DNS_IPS, metadata_recovery_strategy: str = REBOOTSTRAP,
                  metadata_recovery_rebootstrap_trigger_ms: int = 300_000,
                  api_versions: ApiVersions | None = None,
-                 next_random: Callable[[], int] = lambda: random.getrandbits(31)) -> None:
+                 next_random: Callable[[], int] = lambda: random.getrandbits(31),
+                 longest_pause_ms: int = NEVER_MS,
+                 on_pause: Callable[[int, int, bool], None] = lambda _gap_ms, _now_ms, _was_asleep: None) -> None:
+        self.woke_ms: int | None = None
+        self._longest_pause_ms = longest_pause_ms
+        self._longest_sleep_ms = min(LONGEST_SLEEP_MS, longest_pause_ms // _LOOKS_PER_PAUSE)
+        self._on_pause = on_pause
         self.api_versions = api_versions or ApiVersions()
         self._selector = selector
         self._metadata = metadata
@@ -185,6 +201,12 @@ class NetworkClient:
         self._is_closed = True
         self._selector.abandon()
 
+    def move_deadlines(self, gap_ms: int) -> None:
+        """Let requests, connections that are being built and metadata have so much longer, in ms."""
+        self._in_flight.move_deadlines(gap_ms)
+        self._states.move_deadlines(gap_ms)
+        self._updater.move_deadlines(gap_ms)
+
     # -- sending -----------------------------------------------------------------------------------------------------
 
     def send(self, request: ClientRequest, now_ms: int) -> None:
@@ -240,16 +262,27 @@ class NetworkClient:
             raise IllegalStateError("The network client is closed")
         if self._aborted:
             return self._complete([])
+        wait_ms = min(timeout_ms, self._longest_sleep_ms, self._updater.maybe_update(now_ms),
+                      self._in_flight.ms_to_next_deadline(now_ms))
+        if self._states.preparing:
+            wait_ms = min(wait_ms, self._states.ms_to_next_setup_deadline(now_ms))
+        return self._look(max(wait_ms, 0), now_ms)
+
+    def hear(self, now_ms: int) -> list[ClientResponse]:
+        """Take what the sockets have by now, and ask nobody for anything; see `poll`."""
+        return self._look(0, now_ms)
+
+    def _look(self, wait_ms: int, now_ms: int) -> list[ClientResponse]:
         selector, connections, in_flight, states = self._selector, self._connections, self._in_flight, self._states
-        wait_ms = min(timeout_ms, LONGEST_SLEEP_MS, self._updater.maybe_update(now_ms),
-                      in_flight.ms_to_next_deadline(now_ms))
-        if states.preparing:
-            wait_ms = min(wait_ms, states.ms_to_next_setup_deadline(now_ms))
         if not in_flight.unanswerable_count:
             # Nobody waits for the end of a write, so it is no reason for the selector not to sleep.
             selector.take_completed_sends()
-        selector.poll(max(wait_ms, 0), now_ms)
-        now_ms = self._clock.now_ms()
+        sleeps_from_ms = self._clock.now_ms()
+        selector.poll(wait_ms, now_ms)
+        began_ms, now_ms = now_ms, self._clock.now_ms()
+        self.woke_ms = now_ms
+        if now_ms - began_ms > self._longest_pause_ms:
+            self._handle_pause(sleeps_from_ms - began_ms, now_ms - sleeps_from_ms - wait_ms, now_ms)
         responses: list[ClientResponse] = []
         if selector.completed_sends and in_flight.unanswerable_count:
             self._handle_completed_sends(responses, now_ms)
@@ -268,6 +301,13 @@ class NetworkClient:
         if self._updater.needs_rebootstrap(now_ms):
             self._handle_rebootstrap(responses, now_ms)
         return self._complete(responses)
+
+    def _handle_pause(self, busy_ms: int, late_ms: int, now_ms: int) -> None:
+        """Tell of time that nobody meant to take, before the sleep or in it."""
+        longest_ms = self._longest_pause_ms
+        gap_ms = (busy_ms if busy_ms > longest_ms else 0) + (late_ms if late_ms > longest_ms else 0)
+        if gap_ms:
+            self._on_pause(gap_ms, now_ms, late_ms > longest_ms)
 
     def _complete(self, responses: list[ClientResponse]) -> list[ClientResponse]:
         if self._aborted:

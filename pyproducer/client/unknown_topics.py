@@ -57,6 +57,13 @@ class UnknownTopics:
         for topic in [topic for topic in self._by_topic if topic not in wanted]:
             del self._by_topic[topic]
 
+    def move(self, gap_ms: int) -> None:
+        """Take every answer as so much later, in ms: nobody could ask meanwhile."""
+        for found in self._by_topic.values():
+            found.first_ms += gap_ms
+            found.last_ms += gap_ms
+            found.nodes = {node_id: last_ms + gap_ms for node_id, last_ms in found.nodes.items()}
+
     def witnesses(self, topic: str, since_ms: int, longest_ms: int) -> list[int] | None:
         """Return the nodes that said it, once there was no other answer for so long; None before.
 

@@ -46,6 +46,13 @@ class KafkaClient(Protocol):
     def requests_sent(self) -> int:
         """How many requests were handed to connections."""
 
+    @property
+    def woke_ms(self) -> int | None:
+        """When its last poll was done with sleeping; None before."""
+
+    def move_deadlines(self, gap_ms: int) -> None:
+        """Let requests, and connections that are being built, have so much longer, in ms."""
+
     def send(self, request: ClientRequest, now_ms: int) -> None:
         """Hand a request to the connection of its node, which must be ready.
 
@@ -58,6 +65,9 @@ class KafkaClient(Protocol):
 
         What it raises leaves a client that is of no use: see Wire.
         """
+
+    def hear(self, now_ms: int) -> list[ClientResponse]:
+        """Do the part of a poll that takes what has arrived, without a wait; nobody is asked for anything."""
 
     def close(self) -> None:
         """Close all connections, whatever an exception left undone. Requests in flight are not completed."""

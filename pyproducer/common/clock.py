@@ -7,6 +7,7 @@ Source:  Java org.apache.kafka.common.utils.Time (4.1).
 
 from __future__ import annotations
 
+import sys
 import time
 from typing import Protocol
 
@@ -17,7 +18,7 @@ NEVER_MS = 2**62
 
 
 class Clock(Protocol):
-    """Two clocks: one that only goes forward, for waiting, and the wall's, for records."""
+    """Two clocks, one that only goes forward, for waiting, and the wall's, for records; and what the first missed."""
 
     def now_ms(self) -> int:
         """Return monotonic milliseconds; only differences mean something."""
@@ -25,8 +26,19 @@ class Clock(Protocol):
     def timestamp_ms(self) -> int:
         """Return milliseconds since the Unix epoch."""
 
+    def suspended_ms(self) -> int:
+        """Return for how long, in ms, the machine slept in all while `now_ms` stood still.
+
+        Only differences mean something. Always 0 where `now_ms` goes on meanwhile, or the system does not tell.
+        """
+
     def wait(self, cell: Cell, timeout_s: float | None) -> bool:
         """Sleep until a cell opens; False when `timeout_s` seconds passed first. None is no limit."""
+
+
+# A clock that goes on while the machine sleeps, beside time.monotonic(), which on these stands still: Linux has
+# CLOCK_BOOTTIME for that; on macOS CLOCK_MONOTONIC is not what time.monotonic() reads. Elsewhere that one goes on.
+_GOES_ON: int | None = getattr(time, "CLOCK_MONOTONIC" if sys.platform == "darwin" else "CLOCK_BOOTTIME", None)
 
 
 class SystemClock:
@@ -39,6 +51,12 @@ class SystemClock:
     def timestamp_ms(self) -> int:
         """Return milliseconds since the Unix epoch."""
         return time.time_ns() // 1_000_000
+
+    def suspended_ms(self) -> int:
+        """Return for how long the machine slept in all while `now_ms` stood still; 0 where it does not tell."""
+        if _GOES_ON is None:
+            return 0
+        return (time.clock_gettime_ns(_GOES_ON) - time.monotonic_ns()) // 1_000_000
 
     def wait(self, cell: Cell, timeout_s: float | None) -> bool:
         """Sleep until a cell opens; False when `timeout_s` seconds passed first. None is no limit."""

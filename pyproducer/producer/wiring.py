@@ -37,6 +37,7 @@ from pyproducer.producer.surroundings import Surroundings
 from pyproducer.producer.waiting_room import WaitingRoom
 from pyproducer.record.compression import Compressor, compressor_for
 from pyproducer.sender.completion import Completion
+from pyproducer.sender.freeze import Freeze, longest_pause_ms
 from pyproducer.sender.io_thread import IoThread
 from pyproducer.sender.partition_load import PartitionLoad
 from pyproducer.sender.producer_id_request import ProducerIdRequest
@@ -127,7 +128,8 @@ def build_runtime(config: ProducerConfig, key_serializer: object, value_serializ
         request_timeout_ms=config.request_timeout_ms, send_buffer_bytes=config.send_buffer_bytes,
         receive_buffer_bytes=config.receive_buffer_bytes, dns_lookup=config.client_dns_lookup,
         metadata_recovery_strategy=config.metadata_recovery_strategy,
-        metadata_recovery_rebootstrap_trigger_ms=config.metadata_recovery_rebootstrap_trigger_ms)
+        metadata_recovery_rebootstrap_trigger_ms=config.metadata_recovery_rebootstrap_trigger_ms,
+        longest_pause_ms=longest_pause_ms(config.request_timeout_ms), on_pause=lambda *pause: freeze.on_pause(*pause))
     wire = Wire(lambda: make_client(make_selector()), wakeup, life.role.ring)
     pool = BufferPool(config.buffer_memory, clock, life, count_held=lambda: accumulator.count_held(),
                       on_exhausted=wire.wakeup)
@@ -151,6 +153,7 @@ def build_runtime(config: ProducerConfig, key_serializer: object, value_serializ
         on_append=getattr(partitioner, "on_append", None), batch_size_bytes=config.batch_size,
         delivery_timeout_ms=config.delivery_timeout_ms, max_block_ms=config.max_block_ms,
         count_failed=lambda count: metrics.add("record-error-total", count))
+    freeze: Freeze = Freeze(wire, metadata, accumulator, clock, config.request_timeout_ms)
     update_load = getattr(partitioner, "update_load", None)
     sender = Sender(
         wire=wire, metadata=metadata, accumulator=accumulator, completion=completion,
@@ -158,7 +161,7 @@ def build_runtime(config: ProducerConfig, key_serializer: object, value_serializ
         max_request_size_bytes=config.max_request_size, request_timeout_ms=config.request_timeout_ms,
         metrics=metrics,
         partition_load=None if update_load is None else PartitionLoad(accumulator, update_load), waiting_room=room,
-        tally=tally)
+        tally=tally, freeze=freeze)
     turns = SenderTurns(sender, accumulator, life, clock, wakeup)
     if hotpath.ROLE_IS_SAFE:
         life.take_turn = turns.take

@@ -240,8 +240,8 @@ class Completion:
                 return decided
         return error.retriable or isinstance(error, RemoteProtocolError)
 
-    def recover(self, batch: ProducerBatch, now_ms: int) -> None:
-        """Bring a batch to where it goes on, after a turn that ended half way; no connection is left."""
+    def recover(self, batch: ProducerBatch, now_ms: int, why: str = "a turn of the sender ended half way") -> None:
+        """Bring a batch to where it goes on when no connection is left, and say `why` in its errors."""
         if self._accumulator.take_up(batch):
             return
         if batch.state is BatchState.DRAINED:
@@ -249,8 +249,8 @@ class Completion:
         elif batch.state is BatchState.ON_WIRE:
             batch.may_be_in_log = True
             self._retry_or_fail(batch, DisconnectedError(
-                f"The connection was closed before the answer to a Produce request for {batch.topic_partition}: a turn "
-                "of the sender ended half way"), ErrorCode.NETWORK_EXCEPTION, now_ms)
+                f"The connection was closed before the answer to a Produce request for {batch.topic_partition}: {why}"),
+                ErrorCode.NETWORK_EXCEPTION, now_ms)
             if batch.is_done:
                 self._accumulator.finish(batch)
 

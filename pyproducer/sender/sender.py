@@ -23,6 +23,7 @@ from pyproducer.common.errors import KafkaError
 from pyproducer.common.metrics import Metrics
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.sender.completion import Completion
+from pyproducer.sender.freeze import Freeze
 from pyproducer.sender.partition_load import PartitionLoad
 from pyproducer.sender.produce_request import BatchesByPartition, produce_request
 from pyproducer.sender.producer_id_request import ProducerIdRequest
@@ -50,7 +51,7 @@ class Sender:
                  transaction_manager: TransactionManager | None, acks: int, max_request_size_bytes: int,
                  request_timeout_ms: int, metrics: Metrics,
                  partition_load: PartitionLoad | None = None, waiting_room: WaitingRoom | None = None,
-                 tally: DeliveryTally | None = None) -> None:
+                 tally: DeliveryTally | None = None, freeze: Freeze | None = None) -> None:
         self._wire = wire
         self._metadata = metadata
         self._accumulator = accumulator
@@ -64,6 +65,7 @@ class Sender:
         self._partition_load = partition_load
         self._waiting_room = waiting_room
         self._tally = NoTally() if tally is None else tally
+        self._freeze = freeze
         self._next_expiry_ms = NEVER_MS  # delay until a waiting batch expires, as of this turn
 
     def run_once(self, now_ms: int, longest_wait_ms: int = NEVER_MS) -> None:
@@ -73,6 +75,8 @@ class Sender:
             now_ms: Monotonic time, in ms.
             longest_wait_ms: How long it may wait for the network at most, in ms.
         """
+        if self._freeze is not None and self._freeze.has_thawed(now_ms):
+            self._thaw(self._freeze, now_ms)
         room_ms = NEVER_MS if self._waiting_room is None else self._waiting_room.move_on(now_ms)
         # What failed in a turn is counted and logged at the beginning of the next, which comes at once.
         timeout_ms = min(longest_wait_ms, room_ms, self._tally.step(now_ms), self._step_producer_id(now_ms),
@@ -81,6 +85,11 @@ class Sender:
             timeout_ms = 0  # the last batch expired just now: nothing is left to wait for
         self._wire.client.poll(timeout_ms, now_ms)
 
+    def rest(self, now_ms: int) -> None:
+        """Say that a turn is over: nothing of the application's runs on behalf of the sender until the next."""
+        if self._freeze is not None:
+            self._freeze.rest(now_ms)
+
     def has_nothing_under_way(self) -> bool:
         """Whether no answer, no connection and no name is awaited; and so nothing, but for new records."""
         return self._wire.client.has_nothing_under_way()
@@ -88,6 +97,8 @@ class Sender:
     def can_send_at_once(self, batch: ProducerBatch, now_ms: int) -> bool:
         """Whether a turn would send a batch: its leader is connected, and nothing else comes first."""
         manager = self._transaction_manager
+        if self._freeze is not None and self._freeze.has_thawed(now_ms):
+            return False  # connections are made anew first, by the thread
         if batch.attempts or (manager is not None and (manager.fatal_error is not None or manager.needs_producer_id)):
             return False
         leader = self._metadata.fetch().leader_for(batch.topic_partition)
@@ -100,11 +111,20 @@ class Sender:
         batches' states are believed: each is in its partition's list from its first record until it is done.
         """
         log.warning("A turn of the sender ended half way: all connections are made anew")
-        self._wire.renew()
         self._metadata.failed_update(now_ms)  # what was asked for may be lost, and a bug is not to be met without pause
+        self._begin_anew(now_ms, "a turn of the sender ended half way")
+
+    def _thaw(self, freeze: Freeze, now_ms: int) -> None:
+        """Begin with new connections, after time in which nobody ran: those there are may be dead without a word."""
+        self._wire.client.hear(now_ms)  # first: what was answered meanwhile was, whatever became of the connection
+        self._begin_anew(now_ms, "the process could not run for longer than request.timeout.ms")
+        freeze.acknowledge()
+
+    def _begin_anew(self, now_ms: int, why: str) -> None:
+        self._wire.renew()
         self._metadata.request_update()
         for batch in self._accumulator.batches():
-            self._completion.recover(batch, now_ms)
+            self._completion.recover(batch, now_ms, why)
         if self._transaction_manager is not None:
             self._transaction_manager.restore(self._accumulator.incomplete())
 

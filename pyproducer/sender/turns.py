@@ -51,6 +51,9 @@ class SteppedSender(Protocol):
     def run_once(self, now_ms: int, longest_wait_ms: int = NEVER_MS) -> None:
         """Take one turn."""
 
+    def rest(self, now_ms: int) -> None:
+        """A turn is over, and nothing of the application's runs on behalf of the sender until the next."""
+
     def has_nothing_under_way(self) -> bool:
         """Whether no answer is awaited, and nothing but new records will ask for one soon."""
 
@@ -130,6 +133,7 @@ class SenderTurns:
                 return False
             sender.run_once(now_ms, left_ms)
             now_ms = clock.now_ms()
+            sender.rest(now_ms)
             if not outcome.is_set and batch.state is not BatchState.OPEN:  # that one lingers, on purpose
                 return False
         # Of another caller's batch, which came into this turn, the callbacks may be the thread's to call.
@@ -145,6 +149,7 @@ class SenderTurns:
         now_ms = self._clock.now_ms()
         if now_ms < self._served_until_ms or not self._may_stand_aside():
             return
+        self._sender.rest(now_ms)
         role, locks = self._role, self._life.locks
         seen, alone_from_ms = role.step_count, now_ms
         bell = locks.cell()

@@ -41,6 +41,8 @@ class MockClient:
         self.is_ready_now = True
         self.unready_nodes: set[int] = set()
         self.closed = False
+        self.woke_ms: int | None = None
+        self.moved_ms = 0  # by how much all deadlines were moved
 
     def meet_network_of(self, other: MockClient) -> None:
         """Take over what is not a client's but what it meets: who can be reached, what happens in its calls."""
@@ -94,6 +96,12 @@ class MockClient:
         if self.on_poll is not None:
             self.on_poll()
         return []
+
+    def hear(self, now_ms: int) -> list[ClientResponse]:
+        return []
+
+    def move_deadlines(self, gap_ms: int) -> None:
+        self.moved_ms += gap_ms
 
     def close(self) -> None:
         self.closed = True

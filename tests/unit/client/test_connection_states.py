@@ -250,3 +250,12 @@ def test_setup_timeout_when_the_handshake_failed_then_the_next_connect_has_the_f
     assert connections.connecting(NODE, 500_000).setup_deadline_ms == 510_000
     connections.disconnected(1, 500_001, DisconnectedError("no"))
     assert connections.connecting(NODE, 600_000).setup_deadline_ms == 620_000
+
+
+def test_deadlines_when_they_are_moved_then_a_connection_that_is_being_built_has_longer():
+    connections = states()
+    state = connections.connecting(NODE, 0)
+    late_ms = state.setup_deadline_ms + 1
+    connections.move_deadlines(5000)
+    assert connections.nodes_with_setup_timeout(late_ms + 4999) == []
+    assert connections.nodes_with_setup_timeout(late_ms + 5000) == [state]

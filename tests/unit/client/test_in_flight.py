@@ -107,6 +107,18 @@ def test_timed_out_nodes_when_a_later_request_has_the_shorter_timeout():
     assert requests.nodes_with_timed_out_requests(16) == [1]
 
 
+def test_deadlines_when_they_are_moved_then_nothing_is_late_before():
+    requests = InFlightRequests(5)
+    requests.move_deadlines(1000)
+    assert requests.earliest_deadline_ms == NEVER_MS
+    requests.add(in_flight(1, sent_ms=0, timeout_ms=100))
+    requests.add(in_flight(2, sent_ms=0, timeout_ms=200))
+    requests.move_deadlines(1000)
+    assert requests.ms_to_next_deadline(0) == 1101
+    assert requests.nodes_with_timed_out_requests(1100) == []
+    assert requests.nodes_with_timed_out_requests(1101) == [1]
+
+
 def test_ms_to_next_deadline_when_nothing_is_in_flight():
     requests = InFlightRequests(5)
     requests.add(in_flight())

@@ -72,6 +72,7 @@ class ScriptedBroker:
         self.was_forgotten = False  # a poll was left to sleep until it gave up
         self.is_closed = False
         self.renewals = 0
+        self.woke_ms: int | None = None
         self.on_renewal: Callable[[], None] = lambda: None
         self._metadata = metadata
         self._changed = threading.Condition()  # guards what is below and `requests`

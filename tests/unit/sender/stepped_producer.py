@@ -21,6 +21,7 @@ from pyproducer.protocol.apis import ApiKeys
 from pyproducer.record.batch_reader import read_batches
 from pyproducer.record.compression import compressor_for
 from pyproducer.sender.completion import Completion
+from pyproducer.sender.freeze import Freeze
 from pyproducer.sender.partition_load import PartitionLoad, UpdateLoad
 from pyproducer.sender.producer_id_request import ProducerIdRequest
 from pyproducer.sender.sender import Sender
@@ -100,7 +101,8 @@ class SteppedProducer:
                              max_request_size_bytes=1_000_000, request_timeout_ms=500,
                              metrics=self.metrics,
                              partition_load=update_load and PartitionLoad(self.accumulator, update_load),
-                             waiting_room=self.room, tally=self.life.tally)
+                             waiting_room=self.room, tally=self.life.tally,
+                             freeze=Freeze(self.wire, self.metadata, self.accumulator, self.clock, 500))
 
     @property
     def client(self) -> MockClient:

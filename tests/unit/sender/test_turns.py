@@ -126,6 +126,16 @@ def test_caller_when_the_thread_stands_aside_then_he_sends_and_completes_his_rec
     assert stage.producer.pool.available_bytes == stage.producer.pool.total_bytes
 
 
+def test_caller_when_nobody_ran_for_long_then_the_thread_makes_the_connections_anew_first(stage: Stage) -> None:
+    stage.producer.client.woke_ms = stage.clock.now_ms()
+    steps, future = stage.steps(lambda: stage.clock.advance(60_000))
+    assert steps == 1
+    assert not future.done()
+    assert len(stage.producer.clients) == 1
+    stage.producer.turn()
+    assert len(stage.producer.clients) == 2
+
+
 def test_thread_when_callers_come_then_the_20_ms_begin_again(stage: Stage) -> None:
     def send_and_wait() -> None:
         future = stage.producer.append()

@@ -1,0 +1,120 @@
+"""Freeze and thaw: the sender could not run for longer than request.timeout.ms, and goes on.
+
+A laptop sleeps, a function's container is frozen between two calls, a process is stopped (SIGSTOP). Meanwhile brokers
+and everything on the way may have forgotten its connections without a word, and deadlines passed that nobody could
+meet. Whatever was meant to take time is none of that; so sleeps are short against that time, also when all is idle.
+
+    where the time went                      how it is seen                             deadlines   connections
+    in the poll, beyond its timeout          NetworkClient.poll                         move        made anew
+    between two turns, aside (turns.py)      the next turn's time and `rest`            move        made anew
+    within a turn, but not in the poll       time between polls                         move        kept
+    the machine slept, the clock, too        Clock.suspended_ms, once a second          stay        made anew
+
+Callbacks run within turns, so they may take that long, and then the brokers and the network were there all the time:
+their answers lie in the sockets, which are not to be dropped for that. A process that was stopped just then looks the
+same; whichever of its connections is dead is found so by request.timeout.ms, as ever.
+
+Deadlines that move: delivery.timeout.ms, request.timeout.ms, socket.connection.setup.timeout.ms, max.block.ms of a
+record that waits for metadata, what leads to a new bootstrap, how long brokers may not know a topic. Those that callers
+gave, or wait for themselves, do not: result(timeout), flush(timeout), close(timeout), max.block.ms in send().
+
+Road:    NetworkClient, IoThread, a caller's turn -> [freeze] -> Sender
+Thread:  whoever takes the sender's turns.
+Source:  ours. Differs from Java, which finds all deadlines passed at once: records expire that were never tried, and
+         requests time out whose answers are there.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from pyproducer.accumulator.record_accumulator import RecordAccumulator
+from pyproducer.client.metadata import ProducerMetadata
+from pyproducer.common.clock import NEVER_MS, Clock
+
+if TYPE_CHECKING:
+    from pyproducer.client.wire import Wire
+
+log = logging.getLogger(__name__)
+
+# Below that a busy machine is no freeze, however short request.timeout.ms is.
+_SHORTEST_FREEZE_MS = 1000
+_LOOK_MS = 1000  # how often the clock is asked whether the machine slept
+
+
+def longest_pause_ms(request_timeout_ms: int) -> int:
+    """Return how long the sender may not run, in ms, before that counts as a freeze."""
+    return max(request_timeout_ms, _SHORTEST_FREEZE_MS)
+
+
+class Freeze:
+    """Sees that the sender could not run, and moves the deadlines by that time.
+
+    Args:
+        wire: Whose client sleeps; its requests are given more time.
+        metadata: Topics that are not known are given more time.
+        accumulator: Records are given more time.
+        clock: Asked whether the machine slept.
+        request_timeout_ms: request.timeout.ms.
+    """
+
+    def __init__(self, wire: Wire, metadata: ProducerMetadata, accumulator: RecordAccumulator, clock: Clock,
+                 request_timeout_ms: int) -> None:
+        self._wire = wire
+        self._metadata = metadata
+        self._accumulator = accumulator
+        self._clock = clock
+        self._longest_pause_ms = longest_pause_ms(request_timeout_ms)
+        self._has_thawed = False
+        self._rested_ms = -NEVER_MS  # when a turn ended after which nothing of the application's could run
+        self._next_look_ms = -NEVER_MS
+        self._suspended_ms = clock.suspended_ms()
+
+    def has_thawed(self, now_ms: int) -> bool:
+        """Whether the connections are to be made anew before anything else; asked at the beginning of each turn."""
+        woke_ms = self._wire.client.woke_ms
+        if woke_ms is not None:
+            gap_ms = now_ms - max(woke_ms, self._rested_ms)
+            if gap_ms > self._longest_pause_ms:
+                was_resting = self._rested_ms >= woke_ms
+                self._rested_ms = now_ms  # it is told once
+                self.on_pause(gap_ms, now_ms, was_resting)
+        if now_ms >= self._next_look_ms:
+            self._look_for_suspend(now_ms)
+        return self._has_thawed
+
+    def rest(self, now_ms: int) -> None:
+        """Say that a turn is over: nothing of the application's runs on behalf of the sender until the next."""
+        self._rested_ms = now_ms
+
+    def on_pause(self, gap_ms: int, now_ms: int, was_asleep: bool) -> None:
+        """Move the deadlines: the sender could not run.
+
+        Args:
+            gap_ms: For how long.
+            now_ms: Monotonic time, in ms.
+            was_asleep: Whether that was no callback of the application's.
+        """
+        self._wire.client.move_deadlines(gap_ms)
+        self._metadata.move_deadlines(gap_ms)
+        self._accumulator.move_deadlines(gap_ms, now_ms)
+        if was_asleep:
+            self._has_thawed = True
+            log.warning("The process could not run for %d ms: deadlines are moved by that, and connections are made "
+                        "anew", gap_ms)
+        else:
+            log.warning("A turn of the sender thread took %d ms, above request.timeout.ms: deadlines are moved by that."
+                        " Keep callbacks short, unless the process was stopped", gap_ms)
+
+    def acknowledge(self) -> None:
+        """Say that the connections are made anew."""
+        self._has_thawed = False
+
+    def _look_for_suspend(self, now_ms: int) -> None:
+        self._next_look_ms = now_ms + _LOOK_MS
+        suspended_ms = self._clock.suspended_ms()
+        slept_ms, self._suspended_ms = suspended_ms - self._suspended_ms, suspended_ms
+        if slept_ms > self._longest_pause_ms:
+            self._has_thawed = True
+            log.warning("The machine slept for %d ms: connections are made anew", slept_ms)
