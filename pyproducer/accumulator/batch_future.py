@@ -165,8 +165,14 @@ class BatchFuture:
         return None
 
     def add_done_callback(self, fn: Callable[[BatchFuture], object]) -> None:
-        """Call `fn(future)` once all rows are done; at once when they are done already."""
+        """Call `fn(future)` once all rows are done; at once when they are done already.
+
+        Raises:
+            ForkedProducerError: They are not done, and this is a child process: nobody would call.
+        """
         ensure_callable(fn, "a done callback")
+        if self._life.is_forked and not self._is_done:
+            self._life.ensure_may_wait("a done callback")
         self._on_wait()
         with self._lock:
             if not self._is_done:
@@ -279,6 +285,12 @@ class BatchFuture:
         self._is_looked_at = True
         for failure in self._failures or ():
             self._life.tally.settle(failure)
+
+    def on_forked(self) -> None:
+        """In a child process: what becomes of the rows is the parent's to tell; let who waits look."""
+        self._lock = self._life.locks.lock()  # another thread may have held the one before
+        self._callbacks.clear()
+        self._waiters.ring()
 
     def _on_wait(self) -> None:
         for result in list(self._last_results.values()):

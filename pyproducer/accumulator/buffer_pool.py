@@ -23,7 +23,7 @@ from typing import Protocol, TypeVar
 from pyproducer.accumulator.life import UNOWNED, Life
 from pyproducer.common.clock import Clock
 from pyproducer.common.errors import BufferExhaustedError
-from pyproducer.common.waiting import Cell
+from pyproducer.common.waiting import Cell, release_in_child
 
 
 class Holder(Protocol):
@@ -182,6 +182,10 @@ class BufferPool:
             self._closed = True
             for place in self._waiters:
                 _open(place())
+
+    def on_forked(self) -> None:
+        """In a child process: release the lock, if another thread held it."""
+        release_in_child(self._lock)
 
     def _begin_step(self) -> int:
         """Begin to write; return the step's number, which whoever comes into the middle of it changes."""

@@ -4,6 +4,9 @@
     OPEN, CLOSING -> DEAD          the sender thread cannot go on: recovery failed, or ten turns in a row did
     any -> FORKED                  in a child process, where no sender thread runs
 
+With pyproducer.fork=rebuild a producer that was OPEN has another life in the child, from its first use there. What the
+table says of FORKED then goes for the records that were handed over before the fork: they are the parent's.
+
     call                  OPEN        CLOSING                 CLOSED    FORKED         DEAD
     send, partitions_for  works       ProducerClosedError     the same  ForkedProdu..  ProducerDeadError
     result                waits       waits                   decided   Forked.., or   decided
@@ -41,7 +44,7 @@ from pyproducer.common.errors import (
     ProducerDeadError,
 )
 from pyproducer.common.timeouts import checked_timeout
-from pyproducer.common.waiting import SYSTEM_LOCKS, Cell, Locks, Waiters
+from pyproducer.common.waiting import SYSTEM_LOCKS, Cell, Locks, Waiters, release_in_child
 from pyproducer.hotpath import Role
 
 _NOBODY = 0
@@ -88,6 +91,7 @@ class Life:
         cause: Why it died, or None.
         is_over: Whether the sender thread did its last act: every outcome is decided, every part closed.
         is_inside_append: Whether the current thread is in the middle of an append, in a signal's handler for one.
+        can_be_rebuilt: In a child process: whether the producer's next use there gives it another life.
     """
 
     def __init__(self, client_id: str, clock: Clock, locks: Locks = SYSTEM_LOCKS,
@@ -100,12 +104,15 @@ class Life:
         self.cause: BaseException | None = None
         self.is_over = False
         self.is_inside_append = is_inside_append
+        self.can_be_rebuilt = False
         self.role = Role()
         self.take_turn: Callable[[Any, int | None], None] = _take_none
         self._clock = clock
         self._lock = locks.rlock()  # a finalizer may close in the middle of a move
         self._force_at_ms: int | None = None
         self._closed_by = ""
+        self._is_rebuilding = False  # a child, which rebuilds what it uses
+        self._is_closed_in_child = False
         self._over = Waiters(locks.cell)
 
     @property
@@ -158,11 +165,31 @@ class Life:
             self.is_over = True
         self._over.ring()
 
-    def mark_forked(self) -> None:
-        """In a child process. Its one thread is the caller: a lock that another one held is held for ever."""
-        self._lock = self.locks.rlock()
+    def mark_forked(self, *, rebuilds: bool = False) -> None:
+        """In a child process, whose one thread is the caller.
+
+        Args:
+            rebuilds: Whether a producer that is open gets another life here.
+        """
+        release_in_child(self._lock)
+        self._is_rebuilding = rebuilds
+        self.can_be_rebuilt = rebuilds and self.is_open
+        self._is_closed_in_child = rebuilds and not self.is_open
         self.state = LifeState.FORKED
         self.sender_ident = _NOBODY
+        self._over.ring()
+
+    def close_in_child(self, by: str) -> None:
+        """Close a producer that was not used in this child process: it gets no other life."""
+        if self.can_be_rebuilt:
+            self._closed_by = by
+            self._is_closed_in_child = True
+            self.can_be_rebuilt = False
+
+    @property
+    def closed_in_child_by(self) -> str | None:
+        """Who closed it in a child process before it was used there, or None."""
+        return self._closed_by if self._is_closed_in_child else None
 
     def _move(self, to: LifeState) -> bool:
         if to not in _MOVES[self.state]:
@@ -195,8 +222,16 @@ class Life:
         return None if longest is None else self._clock.now_ms() + int(longest * 1000)
 
     def wait(self, cell: Cell, deadline_ms: int | None) -> bool:
-        """Sleep until a cell opens; False when the time is over first. None is no limit."""
-        return self._clock.wait(cell, None if deadline_ms is None else (deadline_ms - self._clock.now_ms()) / 1000)
+        """Sleep until a cell opens; False when the time is over first. None is no limit.
+
+        Raises:
+            ForkedProducerError: A signal's handler forked in the middle, and this is the child.
+        """
+        has_opened = self._clock.wait(
+            cell, None if deadline_ms is None else (deadline_ms - self._clock.now_ms()) / 1000)
+        if self.state is LifeState.FORKED:
+            raise self._forked()
+        return has_opened
 
     # What is allowed.
 
@@ -226,7 +261,7 @@ class Life:
 
     def _hindrance(self, call: str) -> IllegalStateError | None:
         if self.state is LifeState.FORKED:
-            return self.refusal()
+            return self._forked()
         if self.is_on_sender_thread:
             if self.role.caller:
                 return self.inside(call)
@@ -243,9 +278,8 @@ class Life:
 
     def refusal(self) -> IllegalStateError:
         """Return the error for a call that the state does not allow."""
-        if self.state is LifeState.FORKED:
-            return ForkedProducerError("This producer was made before the process was forked, and its sender thread "
-                                       "does not exist here: make one after the fork, in the process that uses it")
+        if self.state is LifeState.FORKED and not self._is_closed_in_child:
+            return self._forked()
         if self.state is LifeState.DEAD:
             dead = ProducerDeadError(f"The sender thread of {self.client_id} could not go on and ended: "
                                      f"{self.cause!r}. Its records have failed; make a new producer")
@@ -253,6 +287,14 @@ class Life:
             return dead
         by = f" ({self._closed_by})" if self._closed_by else ""
         return ProducerClosedError(f"Cannot perform the operation: the producer {self.client_id} is closed{by}")
+
+    def _forked(self) -> ForkedProducerError:
+        if self._is_rebuilding:
+            return ForkedProducerError("This was begun before the process was forked, so it is the parent's, which "
+                                       "goes on with it: what becomes of it is not known here")
+        return ForkedProducerError("This producer was made before the process was forked, and its sender thread does "
+                                   "not exist here: make one after the fork, in the process that uses it, or set "
+                                   "pyproducer.fork = rebuild")
 
 
 def _take_none(_outcome: Any, _deadline_ms: int | None) -> None:

@@ -133,6 +133,11 @@ class ProduceRequestResult:
         if failure is not None:
             self._life.tally.look(failure, index)
 
+    def on_forked(self) -> None:
+        """In a child process: it is the parent's to decide; let who waits look."""
+        self._lock = self._life.locks.lock()  # another thread may have held the one before
+        self._waiters.ring()
+
     # What the futures of the batch's records do; hotpath's FutureRecordMetadata calls these.
 
     def result_of(self, future: FutureRecordMetadata, timeout: float | None) -> RecordMetadata:
@@ -161,11 +166,18 @@ class ProduceRequestResult:
         return own_copy(outcome.error_for(future._index))
 
     def add_done_callback(self, future: FutureRecordMetadata, fn: DoneCallback) -> None:
-        """Call `fn(future)` once a record is done; at once when it is done already."""
+        """Call `fn(future)` once a record is done; at once when it is done already.
+
+        Raises:
+            ForkedProducerError: It is not done, and this is a child process: nobody would call.
+        """
         ensure_callable(fn, "a done callback")
-        future._result.on_wait()
+        outcome = future._result
+        if outcome._life.is_forked and not outcome.is_set:
+            outcome._life.ensure_may_wait("a done callback")
+        outcome.on_wait()
         while True:
-            outcome: ProduceRequestResult = future._result
+            outcome = future._result
             with outcome._lock:
                 # A split moves the future under this same lock, so the callback cannot be left behind.
                 if outcome is not future._result:
@@ -186,6 +198,8 @@ class ProduceRequestResult:
         if self.failure is not None and any(map(is_heard, callbacks or ())):
             self.look(future._index)
         for fn in callbacks or ():
+            if self._life.is_forked:  # by the one before: the rest is the parent's
+                return
             try:
                 fn(future)
             except BaseException:  # whatever a callback raises changes nothing; no signal arrives on this thread

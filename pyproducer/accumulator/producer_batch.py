@@ -333,6 +333,15 @@ class ProducerBatch:
         return bool(self.ranges) or any(future._on_completion is not None or future._done_callbacks is not None
                                         for future in self.open.futures)
 
+    def on_forked(self) -> None:
+        """In a child process: its records are the parent's. No callback of theirs runs here; let who waits look."""
+        for future in self.open.futures:
+            future._on_completion = None
+            future._done_callbacks = None
+        for rows in self.ranges:
+            rows.future.on_forked()
+        self.result.on_forked()
+
     def resume(self) -> bool:
         """Go on telling the outcome after that was interrupted; False when none is decided yet."""
         if self.result.is_set:

@@ -28,6 +28,7 @@ from pyproducer.common.backoff import ExponentialBackoff
 from pyproducer.common.clock import Clock
 from pyproducer.common.cluster import Cluster, Node, TopicPartition
 from pyproducer.common.errors import NOT_SENT, UNKNOWN, KafkaError
+from pyproducer.common.waiting import release_in_child
 from pyproducer.hotpath import record_size_upper_bound
 from pyproducer.record.compression import Compressor
 
@@ -177,6 +178,20 @@ class RecordAccumulator:
         for partition in list(self._partitions.values()):
             with partition.lock:
                 pass
+
+    def on_forked(self) -> None:
+        """In a child process: refuse records, and wake those who wait. What is in here is the parent's.
+
+        A caller whose signal's handler forked goes on in the middle of append; no lock stops him that another thread of
+        the parent had taken.
+        """
+        for partition in list(self._partitions.values()):
+            release_in_child(partition.lock)
+        self._pool.on_forked()
+        self.waiting.on_forked()
+        for batch in self.batches():
+            batch.on_forked()
+        self.close()
 
     def is_inside_append(self) -> bool:
         """Whether the current thread has a lock that the sender needs: it runs a signal's handler, or a finalizer."""

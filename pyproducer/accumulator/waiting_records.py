@@ -31,6 +31,7 @@ from pyproducer.common.clock import NEVER_MS, Clock
 from pyproducer.common.cluster import UNKNOWN_PARTITION, TopicPartition
 from pyproducer.common.errors import KafkaError, told_as_not_sent
 from pyproducer.common.records import Header
+from pyproducer.common.waiting import release_in_child
 from pyproducer.hotpath import HEADER_SIZE_BYTES, FutureRecordMetadata
 from pyproducer.record.layout import NO_TIMESTAMP
 
@@ -189,6 +190,15 @@ class WaitingRecords:
         self.memory.close()
         with self.lock:
             pass
+
+    def on_forked(self) -> None:
+        """In a child process: release what another thread held. The records are the parent's: no callback runs here."""
+        release_in_child(self.lock)
+        self.memory.on_forked()
+        for record in self._all():
+            record.future._on_completion = None
+            record.future._done_callbacks = None
+            record.outcome.on_forked()
 
     # The sender's side.
 

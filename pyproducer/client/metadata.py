@@ -20,7 +20,7 @@ from pyproducer.client.unknown_topics import UnknownTopics
 from pyproducer.common.cluster import Cluster, Node, TopicPartition
 from pyproducer.common.error_codes import ERRORS, ErrorCode, error_for_code
 from pyproducer.common.errors import NOT_SENT, KafkaError
-from pyproducer.common.waiting import SYSTEM_LOCKS, Locks, Waiters
+from pyproducer.common.waiting import SYSTEM_LOCKS, Locks, Waiters, release_in_child
 
 if TYPE_CHECKING:
     from pyproducer.common.backoff import ExponentialBackoff
@@ -289,6 +289,11 @@ class ProducerMetadata:
         with self._lock:
             self._refusal = refusal
         self._waiters.ring()
+
+    def on_forked(self, refusal: Callable[[], KafkaError]) -> None:
+        """In a child process: release what another thread held, and wake everyone who waits."""
+        release_in_child(self._lock)
+        self.close(refusal)
 
     # -- called by the sender thread ---------------------------------------------------------------------------------
 

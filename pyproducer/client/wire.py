@@ -129,6 +129,13 @@ class Wire:
         self._requests_sent_before += self.client.requests_sent
         self.client = self._make_client()
 
+    def abandon(self) -> None:
+        """Close this process's descriptors, in a child: no byte is written, and the parent's stay as they are."""
+        try:
+            self.client.abandon()
+        finally:
+            self._wakeup.close()
+
     def close(self) -> None:
         """Close the client and the wake-up. Requests in flight are not completed: whoever closes knows them."""
         try:

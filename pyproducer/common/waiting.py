@@ -54,6 +54,20 @@ class Locks:
 SYSTEM_LOCKS = Locks()
 
 
+def release_in_child(lock: RLock) -> None:
+    """In a child process: release a lock that another thread held at the fork, for none of the others is here.
+
+    What the thread that forked holds itself stays held: it goes on where it was, in the middle of a send() perhaps.
+    """
+    if lock._is_owned():  # type: ignore[attr-defined]  # threading.Condition asks it, too
+        return
+    try:
+        # As that thread's own release: who waits for the lock here, because his signal's handler forked, gets it.
+        lock._release_save()  # type: ignore[attr-defined]  # threading.Condition calls it, too
+    except RuntimeError:  # nobody has it; or this Python lets none but its owner release it
+        lock._at_fork_reinit()  # type: ignore[attr-defined]  # threading calls it of its own locks
+
+
 class Waiters:
     """Those who wait for one thing.
 

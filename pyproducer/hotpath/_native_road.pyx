@@ -212,7 +212,9 @@ cdef class Road:
         cdef RecordParts record = None
         cdef object key_bytes, value_bytes, pairs
         if self.gate is not None:
-            self.gate()
+            successor = self.gate()
+            if successor is not None:
+                return (<Road?>successor).take(topic, value, key, partition, timestamp, headers, on_completion)
         if PyUnicode_CheckExact(topic) and PyUnicode_GET_LENGTH(topic):
             pairs = () if headers is None else plain_headers(headers)
             if pairs is not None and is_plain_partition(partition) and is_plain_timestamp(timestamp) and (

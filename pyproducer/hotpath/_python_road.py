@@ -198,8 +198,9 @@ class Road:
     def __init__(self, upcalls: Upcalls, routes: RouteTable, *, record_class: type[Any], max_record_bytes: int,
                  key_form: int, value_form: int, is_intercepted: bool,
                  timestamp_ms: Callable[[], int] | None = None) -> None:
-        # Asked before each record; it raises when no record may be sent now. None: the way is free.
-        self.gate: Callable[[], object] | None = None
+        # Asked before each record; it raises when no record may be sent now, and returns the road that has taken this
+        # one's place, if there is one. None: the way is free.
+        self.gate: Callable[[], Road | None] | None = None
         self._upcalls = upcalls
         self._routes = routes
         self._record_class = record_class
@@ -213,7 +214,9 @@ class Road:
              timestamp: int | None = None, headers: Any = None, on_completion: Any = None) -> Any:
         """Take a record or its parts; see ProducerBase.send."""
         if self.gate is not None:
-            self.gate()
+            successor = self.gate()
+            if successor is not None:
+                return successor.send(topic, value, key, partition, timestamp, headers, on_completion)
         upcalls = self._upcalls
         record: Any = None
         if (type(topic) is str and topic and not headers

@@ -196,8 +196,9 @@ class Selector:
 
         Nothing is said to any peer, and nothing unwatched: the parent's select would lose it, too.
         """
-        self.interest.close(self._channels.values())
-        for channel in self._channels.values():
+        channels = list(self._channels.values())
+        self.interest.close(channels)
+        for channel in channels:
             channel.transport.sock.close()
 
     def channel(self, connection_id: str) -> KafkaChannel | None:

@@ -113,6 +113,12 @@ class RecordSender:
         """Take no record from now on; what send() raises is said by the producer's life."""
         self.road.gate = self._life.ensure_open
 
+    def on_forked(self, gate: Callable[[], Road | None]) -> None:
+        """In a child process: take no record, or let each go the road that the gate gives."""
+        self.road.gate = gate
+        if isinstance(self.partitioner, UniformStickyPartitioner):
+            self.partitioner.on_forked()
+
     # What the road asks; see hotpath/contract.py.
 
     def checked(self, topic: Any, value: Any, key: Any, partition: Any, timestamp: Any, headers: Any,

@@ -13,7 +13,8 @@ import os
 import threading
 import warnings
 import weakref
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, overload
 
@@ -26,7 +27,7 @@ from pyproducer.common.errors import DeliveryFailedError, KafkaTimeoutError
 from pyproducer.common.records import HeaderLike, ProducerRecord, to_topic
 from pyproducer.common.settings.properties import read_properties
 from pyproducer.common.timeouts import checked_timeout
-from pyproducer.hotpath import FutureRecordMetadata, ProducerBase
+from pyproducer.hotpath import FutureRecordMetadata, ProducerBase, Road
 from pyproducer.producer.config import ProducerConfig
 from pyproducer.producer.surroundings import Surroundings
 from pyproducer.producer.wait_on_metadata import wait_on_metadata
@@ -44,6 +45,12 @@ _FORCED_CLOSE_SECONDS = 5.0
 # Of all producers of this process whose sender thread may run. Of these, not of the producers: one that was dropped
 # goes on sending for a while.
 _runtimes: dict[Life, ProducerRuntime] = {}
+# The producers themselves, by the same lives, as long as somebody has them.
+_owners: dict[Life, weakref.ref[KafkaProducer]] = {}
+_fork_count = 0  # of this process and its parents, as far as they had this module
+# Held while a producer of the parent is made anew; a child has its own. Reentrant only so that it can be asked who has
+# it: a signal's handler may send in the middle.
+_rebuilding = threading.RLock()
 
 
 class KafkaProducer(ProducerBase):
@@ -58,7 +65,9 @@ class KafkaProducer(ProducerBase):
     Raises:
         ConfigError: A setting is unknown, wrong or contradicts another. Nothing was started.
 
-    The constructor touches no network. Use it in a `with` block, or call `close()`.
+    The constructor touches no network. Use it in a `with` block, or call `close()`. In a forked child process it
+    refuses every call, or with pyproducer.fork=rebuild is made anew at its first use there; then a call may also raise
+    what the constructor does. docs/process_life.md has more of forks, signals, exit and freezes.
 
     Thread:  any method from any thread. Callbacks run on the producer's own thread: keep them short. What would have
              to wait for that thread raises IllegalStateError in a callback; what a callback raises is logged.
@@ -66,7 +75,7 @@ class KafkaProducer(ProducerBase):
     """
 
     # The rest is inherited: without an instance dict in use, send() is found a third faster on some Pythons.
-    __slots__ = ("__dict__", "_finalizer", "_runtime")
+    __slots__ = ("__dict__", "_finalizer", "_given", "_runtime")
 
     # The real ones, made for each; a simulation's producers have others.
     _surroundings: Surroundings | None = None
@@ -74,17 +83,59 @@ class KafkaProducer(ProducerBase):
     def __init__(self, props: Mapping[str, object], key_serializer: object = None,
                  value_serializer: object = None) -> None:
         config = ProducerConfig(props)
-        self._runtime = build_runtime(config, key_serializer, value_serializer, _forget, self._surroundings)
+        self._given = key_serializer, value_serializer
+        self._runtime = _build(config, key_serializer, value_serializer, self._surroundings)
         self._pave(self._runtime.record_sender.road)
-        self._finalizer = weakref.finalize(self, _close_dropped, self._runtime)
-        self._finalizer.atexit = False  # see _close_all_at_exit
-        _runtimes[self._runtime.life] = self._runtime
+        self._finalizer = self._begin(self._runtime)
+
+    def _begin(self, runtime: ProducerRuntime, *, keeps_parts: bool = False) -> weakref.finalize[Any, Any]:
+        """Start a sender thread; return what ends it with this producer."""
+        finalizer = weakref.finalize(self, _close_dropped, runtime)
+        finalizer.atexit = False  # see _close_all_at_exit
         try:
-            self._runtime.io_thread.start()
+            _owners[runtime.life] = weakref.ref(self)
+            runtime.io_thread.start()
         except BaseException:  # no thread can be had; or Ctrl-C, and it runs already
-            self._finalizer.detach()
-            self._runtime.io_thread.abandon()
+            finalizer.detach()
+            runtime.io_thread.abandon(keeps_parts=keeps_parts)
             raise
+        return finalizer
+
+    def _present(self) -> ProducerRuntime:
+        """Return the parts that work in this process; in a child they may have to be made first.
+
+        Raises:
+            ConfigError: They cannot be made as they were: a file is not there any more, or not for this user.
+        """
+        runtime = self._runtime
+        return self._rebuild() if runtime.life.can_be_rebuilt else runtime
+
+    def _rebuild(self) -> ProducerRuntime:
+        lock = _rebuilding
+        if lock._is_owned():  # type: ignore[attr-defined]  # threading.Condition asks it, too
+            raise Life.inside("a method")
+        with lock:
+            before = self._runtime
+            if not before.life.can_be_rebuilt:
+                return before  # another thread came first
+            name = f"{before.client_id}-{os.getpid()}"
+            runtime = _build(before.config, *self._given, self._surroundings, name)
+            finalizer = self._begin(runtime, keeps_parts=True)
+            try:
+                self._pave(runtime.record_sender.road)
+                self._finalizer.detach()
+                self._finalizer = finalizer
+                self._runtime = runtime  # last: from here on it is made
+            except BaseException:  # Ctrl-C: the next use makes another
+                if self._runtime is not runtime:
+                    finalizer.detach()
+                    runtime.io_thread.abandon(keeps_parts=True)
+                raise
+        log.info("The producer %s was made anew in a child process, as %s", before.client_id, name)
+        closed_by = before.life.closed_in_child_by
+        if closed_by is not None:  # meanwhile, by another thread
+            runtime.io_thread.close(closed_by, None)
+        return runtime
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str], /, *, key_serializer: object = None,
@@ -153,7 +204,7 @@ class KafkaProducer(ProducerBase):
             ProducerDeadError: The producer's thread ended by an error. No row was sent.
             ForkedProducerError: The producer was made before this process was forked. No row was sent.
         """
-        return self._runtime.batch_sender.send(topic, values, keys, headers, timestamps, partitions)
+        return self._present().batch_sender.send(topic, values, keys, headers, timestamps, partitions)
 
     def flush(self, timeout: float | None = None, *, raise_on_error: bool = False) -> None:
         """Send everything that was handed over and wait until it is done, callbacks included.
@@ -175,7 +226,7 @@ class KafkaProducer(ProducerBase):
             ForkedProducerError: The producer was made before this process was forked.
             ProducerDeadError: The producer's thread ended by an error: records failed, as their futures tell.
         """
-        runtime = self._runtime
+        runtime = self._present()
         life = runtime.life
         deadline_ms = life.begin_wait("flush()", timeout)
         period = life.tally.period
@@ -210,7 +261,7 @@ class KafkaProducer(ProducerBase):
             IllegalStateError: The producer is closed, or it is called from a callback, where it would wait for itself.
         """
         topic = to_topic(topic)
-        runtime = self._runtime
+        runtime = self._present()
         runtime.life.ensure_open()
         runtime.life.ensure_may_wait("partitions_for()")
         cluster = wait_on_metadata(runtime.metadata, runtime.wire.wakeup, runtime.clock, topic,
@@ -219,7 +270,7 @@ class KafkaProducer(ProducerBase):
 
     def metrics(self) -> dict[str, float]:
         """Return counters and gauges under Java's names (record-send-total, buffer-available-bytes, ...)."""
-        return self._runtime.metrics.snapshot()
+        return self._present().metrics.snapshot()
 
     @property
     def client_id(self) -> str:
@@ -253,6 +304,7 @@ class KafkaProducer(ProducerBase):
         life = self._runtime.life
         tally = life.tally
         if life.is_forked:
+            life.close_in_child(f"close() was called in thread {threading.current_thread().name!r}")
             return DeliverySummary()
         if life.is_on_sender_thread or self._runtime.accumulator.is_inside_any_append():
             where = ("a callback" if life.is_on_sender_thread and not life.role.caller
@@ -282,7 +334,22 @@ class KafkaProducer(ProducerBase):
                         "to the worker and build the producer there; for Spark use pyproducer.spark.KafkaSink(props)")
 
     def __repr__(self) -> str:
-        return f"<KafkaProducer {self._runtime.client_id} {self._runtime.life.state.value}>"
+        return f"<KafkaProducer {self._runtime.life.client_id} {self._runtime.life.state.value}>"
+
+
+def _build(config: ProducerConfig, key_serializer: object, value_serializer: object,
+           surroundings: Surroundings | None, name: str | None = None) -> ProducerRuntime:
+    """Make the parts of a producer of this process, and of no other, and know of them."""
+    while True:
+        fork_count = _fork_count
+        runtime = build_runtime(config, key_serializer, value_serializer, _forget, surroundings, name=name,
+                                on_end_in_child=_close_all_at_exit)
+        _runtimes[runtime.life] = runtime
+        if _fork_count == fork_count:
+            return runtime
+        # A signal's handler forked in the middle, and this is the child: descriptors are shared with the parent's.
+        _runtimes.pop(runtime.life, None)
+        runtime.wire.abandon()
 
 
 def _describe(last_errors: Mapping[str, str]) -> str:
@@ -292,13 +359,14 @@ def _describe(last_errors: Mapping[str, str]) -> str:
 def _await_end(runtime: ProducerRuntime, timeout: float | None) -> None:
     """Wait until the sender thread did its last act; it holds the deadline itself, and may be late by a callback."""
     if not runtime.life.await_end(None if timeout is None else timeout + _FORCED_CLOSE_SECONDS):
-        log.warning("The sender thread of %s did not end within %s s after a forced close", runtime.client_id,
+        log.warning("The sender thread of %s did not end within %s s after a forced close", runtime.life.client_id,
                     _FORCED_CLOSE_SECONDS)
 
 
 def _forget(life: Life) -> None:
     """The sender thread's very last act."""
     _runtimes.pop(life, None)
+    _owners.pop(life, None)
 
 
 def _close_dropped(runtime: ProducerRuntime) -> None:
@@ -326,19 +394,38 @@ def _close_all_at_exit() -> None:
 
 def _warn_unclosed(runtime: ProducerRuntime, count: int) -> None:
     """Say it when all that matters is done: with warnings as errors this raises."""
-    warnings.warn(f"unclosed {runtime.client_id}: close() was not called, {count} records are on their way",
+    warnings.warn(f"unclosed {runtime.life.client_id}: close() was not called, {count} records are on their way",
                   ResourceWarning, stacklevel=3)
 
 
 def _mark_forked() -> None:
-    """In a child process: every producer of the parent is unusable, whatever its state."""
-    for runtime in list(_runtimes.values()):
-        if runtime.life.role.caller == threading.get_ident():
-            # A signal's handler forked in the middle of a caller's turn, which goes on here, too.
-            runtime.wire.client.abandon()
-        runtime.life.mark_forked()
-        runtime.record_sender.refuse()
+    """In a child process: what every producer of the parent consists of is unusable, whatever its state."""
+    global _fork_count, _rebuilding
+    _fork_count += 1
+    _rebuilding = threading.RLock()
+    left, owners = dict(_runtimes), dict(_owners)
     _runtimes.clear()
+    _owners.clear()
+    for life, runtime in left.items():
+        runtime.on_forked(partial(_successor, owners.get(life, _nobody), life))
+
+
+def _successor(owner: Callable[[], KafkaProducer | None], life: Life) -> Road:
+    """Return the road of a producer that is made anew in a child process.
+
+    Raises:
+        IllegalStateError: It is closed here. Not sent.
+        ConfigError: It cannot be made. Not sent.
+    """
+    producer = owner()
+    runtime = None if producer is None else producer._present()
+    if runtime is None or runtime.life is life:
+        raise life.refusal()
+    return runtime.record_sender.road
+
+
+def _nobody() -> None:
+    """The owner of a producer that was dropped."""
 
 
 atexit.register(_close_all_at_exit)

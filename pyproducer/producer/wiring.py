@@ -25,9 +25,10 @@ from pyproducer.common.clock import Clock
 from pyproducer.common.errors import ConfigError
 from pyproducer.common.metrics import Metrics
 from pyproducer.common.waiting import Locks
-from pyproducer.hotpath import RouteTable
+from pyproducer.hotpath import Road, RouteTable
 from pyproducer.network.channel_builder import client_channel_builder
 from pyproducer.producer.config import ProducerConfig
+from pyproducer.producer.config.rows_client import REBUILD
 from pyproducer.producer.do_send import RecordSender
 from pyproducer.producer.interceptors import resolve_interceptors
 from pyproducer.producer.partitioners import resolve_partitioner
@@ -67,6 +68,24 @@ class ProducerRuntime:
     io_thread: IoThread
     metrics: Metrics
 
+    def on_forked(self, successor: Callable[[], Road]) -> None:
+        """In a child process: refuse what is done with it, in the middle of a call, too, and let no lock stop that.
+
+        Its descriptors are closed where it is made anew; else they stay open, unless the thread that forked would go on
+        to use them, because it takes a turn of the sender.
+
+        Args:
+            successor: Gives the road of the producer that takes its place here, with pyproducer.fork=rebuild.
+        """
+        life = self.life
+        is_in_turn, rebuilds = life.is_on_sender_thread, self.config.pyproducer_fork == REBUILD
+        life.mark_forked(rebuilds=rebuilds)
+        self.record_sender.on_forked(successor if rebuilds else life.ensure_open)
+        self.metadata.on_forked(life.refusal)
+        self.accumulator.on_forked()
+        if rebuilds or is_in_turn:
+            self.wire.abandon()
+
     def begin_close(self, by: str, timeout_s: float | None) -> None:
         """Begin to close where no lock may be taken: in a callback, a finalizer, a signal's handler during send()."""
         self.record_sender.refuse()
@@ -74,7 +93,9 @@ class ProducerRuntime:
 
 
 def build_runtime(config: ProducerConfig, key_serializer: object, value_serializer: object,
-                  on_end: Callable[[Life], None], surroundings: Surroundings | None = None) -> ProducerRuntime:
+                  on_end: Callable[[Life], None], surroundings: Surroundings | None = None, *,
+                  name: str | None = None,
+                  on_end_in_child: Callable[[], None] = lambda: None) -> ProducerRuntime:
     """Construct all parts of a producer.
 
     Args:
@@ -83,6 +104,8 @@ def build_runtime(config: ProducerConfig, key_serializer: object, value_serializ
         value_serializer: The same.
         on_end: Told when the sender thread did everything else.
         surroundings: Time, chance, threads, locks, names and sockets; the real ones unless given.
+        name: What logs, errors and the thread call it; the client.id, which brokers are told, unless given.
+        on_end_in_child: See IoThread.
 
     Raises:
         ConfigError: A setting asks for what this version does not do. Nothing was started.
@@ -95,7 +118,7 @@ def build_runtime(config: ProducerConfig, key_serializer: object, value_serializ
     # Of a fork the child's futures go, too: nobody is to be woken for them.
     tally = DeliveryTally(raises=config.pyproducer_on_unretrieved == "raise", locks=locks,
                           wake=lambda: None if life.is_forked or life.is_on_sender_thread else wire.wakeup())
-    life = Life(client_id, clock, locks, is_inside_append=lambda: accumulator.is_inside_append(), tally=tally)
+    life = Life(name or client_id, clock, locks, is_inside_append=lambda: accumulator.is_inside_append(), tally=tally)
     key = resolve_serializer(key_serializer if key_serializer is not None else config.key_serializer, "key.serializer")
     value = resolve_serializer(value_serializer if value_serializer is not None else config.value_serializer,
                                "value.serializer")
@@ -183,7 +206,7 @@ def build_runtime(config: ProducerConfig, key_serializer: object, value_serializ
             _close_parts(interceptors, partitioner, key, value)
 
     io_thread = IoThread(sender, wire, accumulator, life, clock, refuse, close_parts, on_end, start_thread,
-                         turns.stand_aside)
+                         turns.stand_aside, on_end_in_child)
     large_batch_bytes = (min(LARGE_BATCH_BYTES, config.max_request_size // 4) if config.is_default("batch.size")
                          else config.batch_size)
     batch_sender = BatchSender(record_sender=record_sender, metadata=metadata, accumulator=accumulator, clock=clock,

@@ -55,6 +55,8 @@ class IoThread:
         refuse: Has every road take no more records. When it returns, what was accepted is in the accumulator.
         close_parts: Closes what the application gave.
         on_end: Told when everything else is done.
+        on_end_in_child: Told when a callback came back in a child process: there this thread is the only one, and the
+            process ends with it, without exit handlers.
         start_thread: Starts the thread.
         stand_aside: Lets callers take the sender's turns for a while, if they want to; see turns.py.
     """
@@ -63,7 +65,8 @@ class IoThread:
                  clock: Clock, refuse: Callable[[], None], close_parts: Callable[[], None] = lambda: None,
                  on_end: Callable[[Life], None] = lambda _life: None,
                  start_thread: StartThread = start_daemon,
-                 stand_aside: Callable[[], None] = lambda: None) -> None:
+                 stand_aside: Callable[[], None] = lambda: None,
+                 on_end_in_child: Callable[[], None] = lambda: None) -> None:
         self._sender = sender
         self._wire = wire
         self._accumulator = accumulator
@@ -75,6 +78,7 @@ class IoThread:
         self._start_thread = start_thread
         self._stand_aside = stand_aside
         self._has_refused = False  # the sender thread's
+        self._on_end_in_child = on_end_in_child
         self._failed_turns = 0  # in a row; the sender thread's
         self._first = life.locks.lock()  # taken by who comes first, for good: the thread, or who gave it up
 
@@ -82,8 +86,14 @@ class IoThread:
         """Start the thread."""
         self._start_thread(self._run, f"kafka-producer-network-thread | {self._life.client_id}")
 
-    def abandon(self) -> None:
-        """Close every part without a thread: none could be had, or the one who starts it was interrupted meanwhile."""
+    def abandon(self, *, keeps_parts: bool = False) -> None:
+        """Close every part without a thread: none could be had, or the one who starts it was interrupted meanwhile.
+
+        Args:
+            keeps_parts: Leave what the application gave as it is, for another producer that is made of it.
+        """
+        if keeps_parts:
+            self._close_parts = _close_none
         self._life.begin_closing("its constructor failed", 0)
         if self._first.acquire(blocking=False):
             self._end()
@@ -110,7 +120,7 @@ class IoThread:
         self._wire.wakeup()
 
     def _run(self) -> None:
-        if not self._first.acquire(blocking=False):
+        if not self._first.acquire(blocking=False) or self._life.state is LifeState.FORKED:
             return
         self._life.sender_ident = threading.get_ident()
         try:
@@ -123,7 +133,9 @@ class IoThread:
                           self._life.client_id, exc_info=True)
         finally:
             # A callback that forked came back in the child: what is here is the parent's, sockets and all.
-            if not self._life.is_forked:
+            if self._life.is_forked:
+                self._on_end_in_child()
+            else:
                 self._end()
 
     def take_turn(self) -> bool:
@@ -134,6 +146,8 @@ class IoThread:
         """
         now_ms = self._clock.now_ms()
         forced_ms = None
+        if self._life.state is LifeState.FORKED:
+            return False
         if self._life.state is not LifeState.OPEN:
             forced_ms = self._life.ms_to_forced_end(now_ms)
             if not self._has_refused:
@@ -178,3 +192,7 @@ class IoThread:
         aborted = self._sender.abort(error)
         if aborted and self._life.state is not LifeState.DEAD:
             log.warning("close() gave up on %d records that were not acknowledged in time", aborted)
+
+
+def _close_none() -> None:
+    """Leave the application's parts as they are."""

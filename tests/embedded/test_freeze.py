@@ -32,7 +32,7 @@ while not is_over.is_set():
         future.exception()
     else:
         time.sleep(0.002)
-    if len(futures) % 20 == 0:
+    if len(futures) % 5 == 0:
         print(len(futures), flush=True)
 producer.flush()
 outcomes = [None if (error := future.exception(0)) is None else f"{error.outcome}: {error}" for future in futures]
@@ -52,12 +52,12 @@ def stop_for(program: Program, freeze_s: float) -> None:
 @pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="processes cannot be stopped here")
 @pytest.mark.parametrize("way", ["pipelines", "waits"])
 @pytest.mark.parametrize(("request_timeout_ms", "freezes_s"), [
-    (1000, [3.0, 2.0]), pytest.param(30_000, [60.0], marks=[pytest.mark.soak, pytest.mark.timeout(400)])])
+    (1000, [2.5]), pytest.param(30_000, [60.0], marks=[pytest.mark.soak, pytest.mark.timeout(400)])])
 def test_client_when_its_process_is_stopped_under_load_then_no_record_is_lost_doubled_or_expires(
         way: str, request_timeout_ms: int, freezes_s: list[float]) -> None:
     """All that was on its way expired at the thaw, with outcome unknown, though its answer lay in the socket."""
     with EmbeddedBroker(topics={TOPIC: 2}) as broker:
-        broker.faults.on("Produce").delay(20)  # so that something is always on its way
+        broker.faults.on("Produce", times=None).delay(20)  # so that something is always on its way
         with Program(LOAD, broker.bootstrap_servers, TOPIC, way, request_timeout_ms) as program:
             for freeze_s in freezes_s:
                 for _ in range(5):

@@ -8,6 +8,7 @@ No import of pytest.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -25,19 +26,20 @@ class Program:
     Args:
         source: Its text.
         arguments: Those of its command line.
-        warnings_are_errors: Whether it runs with `-W error`.
+        warnings_shown: Whether it runs with `-W always`.
     """
 
-    def __init__(self, source: str, *arguments: object, warnings_are_errors: bool = False) -> None:
-        strict = ["-W", "error"] if warnings_are_errors else []
+    def __init__(self, source: str, *arguments: object, warnings_shown: bool = False) -> None:
+        shown = ["-W", "always"] if warnings_shown else []
         path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
         self._process = subprocess.Popen(
-            [sys.executable, *strict, "-c", source, *map(str, arguments)], stdin=subprocess.PIPE,
+            [sys.executable, *shown, "-c", source, *map(str, arguments)], stdin=subprocess.PIPE,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT,
             env={**os.environ, "PYTHONPATH": path})
         self.errors = ""
         self._reader = threading.Thread(target=self._read_errors, name="errors of a program")
         self._reader.start()
+        self._feeder: threading.Thread | None = None
 
     @property
     def pid(self) -> int:
@@ -56,6 +58,16 @@ class Program:
     def kill(self, number: int) -> None:
         """Send it a signal."""
         self._process.send_signal(number)
+
+    def rest(self) -> list[str]:
+        """Wait for its end; return the lines that are left."""
+        assert self._process.stdout is not None
+        return self._process.stdout.read().split()
+
+    def feed(self, text: str) -> None:
+        """Write to its standard input, as far as it reads that, beside the test."""
+        self._feeder = threading.Thread(target=self._feed, args=(text,), name="input of a program")
+        self._feeder.start()
 
     def end_input(self) -> None:
         """Close its standard input."""
@@ -76,9 +88,19 @@ class Program:
         if self._process.poll() is None:
             self._process.kill()
         self.wait()
-        for stream in (self._process.stdin, self._process.stdout):
-            assert stream is not None
-            stream.close()
+        if self._feeder is not None:
+            self._feeder.join(GIVE_UP_S)
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        with contextlib.suppress(BrokenPipeError):  # it did not read all
+            self._process.stdin.close()
+        self._process.stdout.close()
+
+    def _feed(self, text: str) -> None:
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # it ends when the test says so
+            self._process.stdin.write(text)
+            self._process.stdin.flush()
 
     def _read_errors(self) -> None:
         assert self._process.stderr is not None

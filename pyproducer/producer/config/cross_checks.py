@@ -15,6 +15,7 @@ from typing import Any
 
 from pyproducer.common.errors import ConfigError
 from pyproducer.common.topic_name import topic_name_fault
+from pyproducer.producer.config.rows_client import REBUILD
 from pyproducer.producer.config.rows_delivery import MAX_INT
 
 log = logging.getLogger(__name__)
@@ -40,6 +41,7 @@ def cross_check(values: dict[str, Any], explicit: Set[str]) -> None:
     _check_two_phase_commit(values, explicit)
     _adjust_delivery_timeout(values, explicit)
     _check_prefetched(values)
+    _check_fork(values)
     _fill_client_id(values)
 
 
@@ -60,6 +62,12 @@ def _check_prefetched(values: dict[str, Any]) -> None:
         if topic_name_fault(topic) is not None:
             raise ConfigError("pyproducer.prefetch.topics", topic, "a topic's name has 1 to 249 characters out of a-z, "
                               "A-Z, 0-9, '.', '_' and '-', and is not '.' or '..'")
+
+
+def _check_fork(values: dict[str, Any]) -> None:
+    if values["pyproducer.fork"] == REBUILD and values["transactional.id"] is not None:
+        raise ConfigError("pyproducer.fork", REBUILD, "a child with the parent's transactional.id would fence the "
+                          "parent: leave one of the two out, or make a producer with an id of its own in the child")
 
 
 def _check_sasl_mechanism(values: dict[str, Any]) -> None:

@@ -10,6 +10,8 @@ from __future__ import annotations
 from pyproducer.common.settings.definition import OneOf, Range, Setting, Support, Type
 
 _NOT_NEGATIVE = Range(0)
+REBUILD = "rebuild"
+"""The value of pyproducer.fork that lets a child process have the producer, too."""
 _BUFFER = Range(-1)
 
 CLIENT: tuple[Setting, ...] = (
@@ -31,6 +33,11 @@ CLIENT: tuple[Setting, ...] = (
             OneOf(("rebootstrap", "none"), is_case_insensitive=True)),
     Setting("metadata.recovery.rebootstrap.trigger.ms", Type.LONG, 300000,
             "Start over from bootstrap.servers when there was no metadata for so long.", _NOT_NEGATIVE),
+    Setting("pyproducer.fork", Type.STRING, "refuse",
+            "In a forked child process (celery, gunicorn --preload, multiprocessing) the producer refuses every call "
+            "(refuse), or is made anew at its first use there (rebuild); records from before the fork stay the "
+            "parent's. Not with transactional.id. Differs from Java, where no process forks.",
+            OneOf(("refuse", REBUILD)), support=Support.OURS),
     Setting("pyproducer.on.unretrieved", Type.STRING, "log",
             "What to do about failed futures that nobody looked at: count and log them, or have the next flush() or "
             "close() raise a DeliveryFailedError for them. Differs from Java, which has no such setting.",

@@ -16,6 +16,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from pyproducer.common.cluster import Cluster
+from pyproducer.common.waiting import release_in_child
 from pyproducer.hotpath import StickyPartition
 from pyproducer.producer.partitioners.partitioner import NextRandom, any_number, partition_by_number
 
@@ -112,6 +113,10 @@ class BuiltInPartitioner:
         longest_plus_1 = max(queue_sizes) + 1
         sums = tuple(accumulate(longest_plus_1 - size for size in queue_sizes))
         self._load_stats = PartitionLoadStats(sums, tuple(partition_ids))
+
+    def on_forked(self) -> None:
+        """In a child process: release the lock, if another thread held it."""
+        release_in_child(self._lock)
 
     def _next_partition(self, cluster: Cluster) -> int:
         number = self._next_random()

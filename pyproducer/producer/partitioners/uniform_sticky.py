@@ -96,6 +96,11 @@ class UniformStickyPartitioner:
             partition_ids = [partition_ids[i] for i in kept]
         self._of_topic(topic).update_partition_load_stats(queue_sizes, partition_ids, partition_count)
 
+    def on_forked(self) -> None:
+        """In a child process: release what another thread held; an instance that was given is used there, too."""
+        for built_in in list(self._by_topic.values()):
+            built_in.on_forked()
+
     def _of_topic(self, topic: str) -> BuiltInPartitioner:
         built_in = self._by_topic.get(topic)
         if built_in is None:

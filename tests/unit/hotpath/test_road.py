@@ -47,6 +47,27 @@ def test_send_when_closed_or_forked_raises_what_its_life_says():
             sender.road.send("t", b"v")
 
 
+def test_send_when_another_road_has_taken_the_place_then_the_record_goes_there_as_it_is():
+    sender, accumulator = make_sender()
+    other, there = make_sender()
+    sender.road.gate = lambda: other.road
+    told = []
+    future = sender.road.send("t", b"v", key=b"k", partition=1, timestamp=7, headers=[("h", b"1")],
+                              on_completion=lambda *outcome: told.append(outcome))
+    (batch,) = there.batches()
+    assert batch.topic_partition == ("t", 1)
+    assert future._result is batch.result
+    assert (future._timestamp, future.serialized_key_size, future._on_completion is None) == (7, 1, False)
+    assert not accumulator.batches()
+
+
+def test_send_when_the_gate_gives_what_is_no_road_then_it_raises():
+    sender, _ = make_sender()
+    sender.road.gate = lambda: 7  # type: ignore[assignment,return-value]  # as it is not typed
+    with pytest.raises((TypeError, AttributeError)):
+        sender.road.send("t", b"v")
+
+
 def test_send_when_the_batch_was_drained_goes_to_the_next_one():
     sender, accumulator = make_sender()
     futures = [sender.road.send("t", b"v", key=b"k") for _ in range(3)]

@@ -107,3 +107,14 @@ def test_backoff_when_above_its_ceiling_then_a_warning(caplog: pytest.LogCapture
 def test_sasl_and_transactions_when_asked_for_then_the_table_does_not_refuse_them() -> None:
     assert config(security_protocol="SASL_SSL", sasl_mechanism="PLAIN").security_protocol == "SASL_SSL"
     assert config(transactional_id="t").transactional_id == "t"
+
+
+def test_fork_when_it_is_rebuild_then_not_with_a_transactional_id() -> None:
+    assert config().pyproducer_fork == "refuse"
+    assert config(**{"pyproducer.fork": "rebuild"}).pyproducer_fork == "rebuild"
+    assert config(**{"pyproducer.fork": "refuse", "transactional.id": "t"}).transactional_id == "t"
+    with pytest.raises(ConfigError, match="would fence the parent") as raised:
+        config(**{"pyproducer.fork": "rebuild", "transactional.id": "t"})
+    assert raised.value.key == "pyproducer.fork"
+    with pytest.raises(ConfigError):
+        config(**{"pyproducer.fork": "anew"})

@@ -1,0 +1,55 @@
+"""pyproducer.fork=rebuild in processes that fork for real: tests/support/forking.py has the stories."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from pyproducer.broker import EmbeddedBroker
+from pyproducer.testing import read_topic
+from tests.support.certificates import Certificates
+from tests.support.forking import SCENARIOS
+
+ROOT = Path(__file__).resolve().parents[2]
+TOPIC = "orders"
+TIMEOUT_S = 200
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes do not fork here")
+
+
+def run(scenario: str, *arguments: str) -> list[str]:
+    """Run a scenario; return what must be in the log."""
+    done = subprocess.run([sys.executable, "-m", "tests.support.forking", scenario, *arguments], cwd=ROOT,
+                          capture_output=True, text=True, check=False, timeout=TIMEOUT_S)
+    assert done.returncode == 0, done.stderr[-4000:]
+    told: list[str] = json.loads(done.stdout.splitlines()[-1])
+    return told
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_child_when_it_uses_the_parents_producer_then_that_is_made_anew_and_the_parent_goes_on(scenario: str) -> None:
+    with EmbeddedBroker(topics={TOPIC: 1}) as broker:
+        broker.faults.on("Produce", times=None).delay(2)  # so that something is always on its way
+        expected = Counter(run(scenario, broker.bootstrap_servers, TOPIC))
+        stored = Counter((record.value or b"").decode() for record in read_topic(broker.bootstrap_servers, TOPIC))
+    if scenario == "handler":  # whose child decides by a die whether it sends in the handler, too; each once at most
+        dice = Counter({value: count for value, count in stored.items() if value.startswith(("handler", "later"))})
+        assert set(dice.values()) == {1}
+        stored -= dice
+    assert stored == expected
+
+
+def test_child_when_the_connection_is_tls_then_it_says_no_goodbye_on_the_parents(certificates: Certificates) -> None:
+    """A close_notify of the child's would end the parent's connection, and its next record would break the cipher."""
+    config = {"listeners": "PLAINTEXT://127.0.0.1:0,SSL://127.0.0.1:0",
+              "ssl.keystore.location": str(certificates.server.keystore)}
+    with EmbeddedBroker(topics={TOPIC: 1}, config=config) as broker:
+        expected = run("generations", broker.bootstrap_servers_of("SSL"), TOPIC, str(certificates.ca))
+        stored = [(record.value or b"").decode() for record in read_topic(broker.bootstrap_servers, TOPIC)]
+    assert Counter(stored) == Counter(expected)
