@@ -87,6 +87,23 @@ KEPT: tuple[Kept, ...] = (
          "return min(next_check_ms, connect_delay_ms, self._next_expiry_ms)",
          "return min(next_check_ms, connect_delay_ms)",
          "The poll sleeps beyond the next expiry of a batch, wherever that is: its records fail late."),
+    # Time in which nobody ran.
+    Kept("freeze-moves-nothing", "sender/freeze.py",
+         "        self._accumulator.move_deadlines(gap_ms, now_ms)\n", "",
+         "A process that was stopped for longer than delivery.timeout.ms finds all its records expired."),
+    Kept("thaw-keeps-connections", "sender/freeze.py",
+         "        if was_asleep:\n", "        if False:\n",
+         "After a freeze the producer waits for request.timeout.ms on connections that nobody is behind any more."),
+    Kept("slow-callback-drops-connections", "sender/freeze.py",
+         "        if was_asleep:\n", "        if True:\n",
+         "A callback that takes long costs healthy connections, and what is on its way there is sent twice."),
+    Kept("young-record-lives-too-long", "accumulator/record_accumulator.py",
+         "min(batch.created_ms + gap_ms, now_ms)", "batch.created_ms + gap_ms",
+         "A record that came after a thaw expires later than delivery.timeout.ms by the whole freeze."),
+    # Forks.
+    Kept("closed-producer-is-rebuilt", "accumulator/life.py",
+         "self.can_be_rebuilt = rebuilds and self.is_open", "self.can_be_rebuilt = rebuilds",
+         "A producer that was closing when the process forked is made anew in the child."),
     # Callbacks.
     Kept("raising-callback-ends-the-others", "accumulator/produce_result.py",
          "        except BaseException as raised:  # whatever a callback raises changes nothing; no signal arrives on "

@@ -88,3 +88,28 @@ def test_wait_when_the_sender_thread_asks_then_it_is_refused() -> None:
     with pytest.raises(IllegalStateError, match="inside a callback"):
         life.ensure_may_wait("result()")
     life.ensure_open()
+
+
+@pytest.mark.parametrize("state", [LifeState.OPEN, LifeState.CLOSING, LifeState.CLOSED, LifeState.DEAD])
+def test_fork_when_the_child_rebuilds_then_only_what_was_open_gets_another_life(state: LifeState) -> None:
+    life = life_in(state)
+    life.mark_forked(rebuilds=True)
+    assert life.can_be_rebuilt == (state is LifeState.OPEN)
+    if state is LifeState.OPEN:
+        with pytest.raises(ForkedProducerError, match="the parent's"):
+            life.ensure_may_wait("result()")
+        life.close_in_child("close() was called in the child")
+        assert not life.can_be_rebuilt
+        assert life.closed_in_child_by == "close() was called in the child"
+    with pytest.raises(ProducerClosedError):
+        life.ensure_open()
+
+
+def test_wait_when_a_signals_handler_forks_in_it_then_the_child_is_told() -> None:
+    """It slept on in the child, where nobody rings."""
+    life = life_in(LifeState.OPEN)
+    cell = life.locks.cell()
+    cell.release()
+    life.mark_forked()
+    with pytest.raises(ForkedProducerError):
+        life.wait(cell, None)
