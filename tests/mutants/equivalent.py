@@ -110,8 +110,8 @@ EQUIVALENT: tuple[Equivalent, ...] = (
                "a wait of no time looks at the cell and ends; what rang it since the look before came when the time "
                "was over"),
     Equivalent("hotpath/_python_columns.py", "ColumnChunk.append_to",
-               "elif timestamp > batch.max_timestamp:",
-               "elif timestamp >= batch.max_timestamp:",
+               "elif timestamp > max_timestamp:",
+               "elif timestamp >= max_timestamp:",
                "what equals the largest timestamp takes its place"),
     Equivalent("client/metadata.py", "ProducerMetadata.__init__",
                "self._fatal_told = 0",

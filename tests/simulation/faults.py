@@ -33,6 +33,7 @@ _BASE = {
     "sparse_metadata": 0.05, "topic_error": 0.05, "leader_move": 0.15, "leader_move_unhinted": 0.15,
     "node_stop": 0.06, "recreate_topic": 0.01, "forget_producer": 0.02, "no_id": 0.2, "slow_name": 0.2,
     "no_name": 0.1, "wall_jump": 0.05, "freeze": 0.02, "memory_error": 0.002, "interrupt": 0.3, "strike": 0.05,
+    "suspend": 0.01,
 }
 
 # What a broker may answer instead of appending: all of Produce's codes, the retriable ones more often. Not those about
@@ -220,6 +221,10 @@ class Faults:
             ms = int(self._chance.random() * 90_000)
             self.frozen_ms += ms
             self._scheduler.jump(ms)
+        if self.fires("suspend"):  # nobody behind the connections knows them any more, and nobody says so
+            self.clock.slept_ms += int(self._chance.random() * 3_600_000)
+            for connection in self.network.connections:
+                connection.fall_silent()
         if self.fires("wall_jump"):
             self.clock.wall_offset_ms += int((self._chance.random() - 0.5) * 200_000_000)
         if self.fires("memory_error"):

@@ -17,7 +17,7 @@ FAULTS = (
     "lose_connect", "error_before", "error_after", "too_large", "throttle", "stale_metadata", "shrinking_metadata",
     "sparse_metadata", "topic_error", "leader_move", "leader_move_unhinted", "node_stop", "recreate_topic",
     "forget_producer", "no_id", "slow_name", "no_name", "wall_jump", "freeze", "memory_error", "interrupt",
-    "strike",
+    "strike", "suspend",
 )
 
 
@@ -130,4 +130,4 @@ def draw(plan: Plan) -> Parameters:
         pause_ms=choice((5, 50, 500)), produce_version=produce_version,
         metadata_version=choice((4, 7, 9, 10, 12, 13)), longest_message_bytes=choice((300, 1_048_588, 1_048_588)),
         first_sequence_near_end=chance.random() < 0.25,
-        close_kind=choice(("close", "close", "close_soon", "callback", "flush_then_close")))
+        close_kind=choice(("close", "close", "close_soon", "callback", "flush_then_close", "while_sending")))

@@ -378,11 +378,13 @@ class SimClock:
 
     Attributes:
         wall_offset_ms: How far the wall's clock is from where it began; a fault moves it.
+        slept_ms: How long the machine slept, while this clock stood still.
     """
 
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
         self.wall_offset_ms = 1_700_000_000_000
+        self.slept_ms = 0
 
     def now_ms(self) -> int:
         self._scheduler.pause()
@@ -390,6 +392,9 @@ class SimClock:
 
     def timestamp_ms(self) -> int:
         return self._scheduler.now_ms + self.wall_offset_ms
+
+    def suspended_ms(self) -> int:
+        return self.slept_ms
 
     def wait(self, cell: Any, timeout_s: float | None) -> bool:
         taken: bool = cell.acquire(timeout=-1 if timeout_s is None else max(timeout_s, 0.0))

@@ -92,6 +92,7 @@ class Workload:
         self.records: list[Sent] = []
         self.complaints: list[str] = []
         self.is_closing = False
+        self.is_endless = False  # until somebody closes
         self._plan = plan
         self._parameters = parameters
         self._scheduler = scheduler
@@ -138,6 +139,8 @@ class Workload:
             raise
         except KafkaError as error:
             record.refused = error
+            if isinstance(error, ProducerClosedError):
+                self.is_closing = True
             if error.outcome != NOT_SENT:
                 self.complaints.append(f"send() of {record} raised {error!r} with outcome {error.outcome}")
         except BaseException:
@@ -184,13 +187,19 @@ class Workload:
             other = self.new_record(-1, self._from_callbacks, topic, None, 20)
             self.send(other, b"%d" % self._from_callbacks, None, True)
 
+    def is_enough(self) -> bool:
+        """Whether enough happened to prove something."""
+        self._undecided = [record for record in self._undecided if not self._is_decided(record)]
+        return self._acknowledged >= FEWEST_ACKNOWLEDGED + 20 and self._faults.fired.total() >= FEWEST_FAULTS
+
     def has_more(self) -> bool:
         """Whether anything is to be sent: what was drawn, and then more, until enough happened to prove something."""
         if self._left > 0 or self._plan.record_limit is not None:
             return self._left > 0
-        self._undecided = [record for record in self._undecided if not self._is_decided(record)]
-        if len(self.records) < MOST_RECORDS and (
-                self._acknowledged < FEWEST_ACKNOWLEDGED + 20 or self._faults.fired.total() < FEWEST_FAULTS):
+        if self.is_endless and len(self.records) < MOST_RECORDS:
+            self._left = 20
+            return True
+        if len(self.records) < MOST_RECORDS and not self.is_enough():
             self._left = 20
         return self._left > 0
 
@@ -315,6 +324,7 @@ class Caller:
 
     def _flush(self) -> None:
         timeout_s = None if self._chance.random() < 0.5 else self._chance.random() * 3
+        before = [record for record in self._mine if record.future is not None and not record.future.done()]
         try:
             self._workload._producer.flush(timeout_s, raise_on_error=self._chance.random() < 0.3)
         except KafkaTimeoutError:
@@ -322,6 +332,10 @@ class Caller:
         except DeliveryFailedError as error:
             if not sum(error.failed.values()):
                 self._workload.complaints.append(f"flush() raised {error!r}, which names no failure")
+        else:
+            undone = [record for record in before if not record.future.done()]
+            if undone:
+                self._workload.complaints.append(f"flush() returned, and {undone} have no outcome")
 
     def _look(self) -> None:
         for record in self._mine[-3:]:

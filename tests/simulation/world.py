@@ -19,6 +19,9 @@ from pyproducer.common.waiting import Locks
 from pyproducer.hotpath import _python
 from pyproducer.producer import kafka_producer
 from pyproducer.producer.surroundings import Surroundings
+from pyproducer.record.layout import MAX_SEQUENCE
+from pyproducer.transaction.partition_sequences import PartitionSequences
+from pyproducer.transaction.producer_id import ProducerIdAndEpoch
 from tests.simulation import lines
 from tests.simulation.broker_faults import BrokerFaults
 from tests.simulation.checker import check
@@ -27,7 +30,7 @@ from tests.simulation.model_broker import ModelCluster
 from tests.simulation.model_parameters import ModelParameters
 from tests.simulation.network import Network, name_of
 from tests.simulation.plan import Parameters, Plan, draw
-from tests.simulation.schedule import Scheduler, SimClock, SimLock, SimRLock, SimulationFailed
+from tests.simulation.schedule import Scheduler, SimClock, SimLock, SimRLock, SimThread, SimulationFailed
 from tests.simulation.workload import FEWEST_ACKNOWLEDGED, FEWEST_FAULTS, Workload
 
 # What a turn of the sender may be late: ticks of the clock, a pause after a bug.
@@ -105,6 +108,22 @@ def run(plan: Plan) -> Report:
     return report
 
 
+class LateSequences(PartitionSequences):
+    """The numbers of a partition that are nearly used up when it begins."""
+
+    __slots__ = ("_has_begun",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._has_begun = False
+
+    def start_at_beginning(self, owner: ProducerIdAndEpoch) -> None:
+        super().start_at_beginning(owner)
+        if not self._has_begun and not self.in_flight:
+            self.next_sequence = MAX_SEQUENCE - 7
+        self._has_begun = True
+
+
 class World:
     """A producer and all that is around it."""
 
@@ -163,7 +182,11 @@ class World:
             _surroundings = surroundings
 
         servers = ",".join(f"{name_of(node_id)}:9092" for node_id in range(self.parameters.node_count))
-        return SimulatedProducer({"bootstrap.servers": servers, "client.id": "simulated", **self.parameters.props})
+        producer = SimulatedProducer({"bootstrap.servers": servers, "client.id": "simulated", **self.parameters.props})
+        sender: Any = producer._runtime.io_thread._sender
+        if self.parameters.first_sequence_near_end and sender._transaction_manager is not None:
+            sender._transaction_manager._partitions.default_factory = LateSequences
+        return producer
 
     # -- the run, on the main thread
 
@@ -172,21 +195,33 @@ class World:
         self.producer = producer = self._make_producer()
         self.workload = workload = Workload(self.plan, parameters, scheduler, self.clock, self.faults, producer)
         self._heal_later(10)
-        for thread in workload.start():
+        workload.is_endless = parameters.close_kind == "while_sending" and self.plan.record_limit is None
+        threads = workload.start()
+        if workload.is_endless:
+            self._close_while_sending(threads)
+        for thread in threads:
             scheduler.join(thread)
         for name, error in scheduler.thread_errors:
             report.wrong.append(f"{name} ended by {error!r}")
         workload.is_closing = True
         self.faults.heal()
-        if parameters.close_kind not in ("close_soon", "callback"):
-            self._settle()
-        self._close()
+        if self.summary is None:
+            if parameters.close_kind not in ("close_soon", "callback"):
+                self._settle()
+            self._close()
         fates, wrong = check(workload, self.cluster, parameters, self.faults)
         report.fates = fates
         report.wrong += wrong
         self._check_summary()
         self._check_times()
         self._check_log()
+
+    def _close_while_sending(self, threads: list[SimThread]) -> None:
+        """Close when enough happened, while the application goes on to send; later sends are refused, none is lost."""
+        assert self.workload is not None
+        while not self.workload.is_enough() and not all(thread.is_over for thread in threads):
+            self.clock.sleep(10)
+        self._close()
 
     def _heal_later(self, times: int) -> None:
         """Have the world heal after its time, or some times that, until enough went wrong to prove something."""
@@ -211,6 +246,7 @@ class World:
         self.producer.flush()
         if self.scheduler.now_ms - began_ms > self._longest_ms():
             self.report.wrong.append(f"flush() took {self.scheduler.now_ms - began_ms} ms")
+        self._check_life()
         self.clock.sleep(int(self.parameters.props["request.timeout.ms"]) + _SLACK_MS)  # for late answers
         for record in self.workload.records:
             if record.future is not None and not record.future.done():
@@ -220,6 +256,35 @@ class World:
         if free != self.parameters.props["buffer.memory"]:
             self.report.wrong.append(f"{self.parameters.props['buffer.memory'] - free} bytes of buffer.memory are "
                                      "still taken after flush()")
+
+    def _check_life(self) -> None:
+        """In a world that is well again every partition takes records."""
+        assert self.producer is not None
+        assert self.workload is not None
+        props = self.parameters.props
+        if props["delivery.timeout.ms"] < 20_000 or props["max.block.ms"] < 5_000 or self._manager_is_dead():
+            return
+        places = [(topic, partition) for topic, count in self.parameters.topics.items() for partition in range(count)]
+        for attempt in range(3):  # what is still late of the bad times may come once more
+            records = []
+            for number, (topic, partition) in enumerate(places):
+                record = self.workload.new_record(-3, attempt * len(places) + number + 1, topic, partition, 5)
+                record.future = self.producer.send(topic, record.value, partition=partition)
+                records.append(record)
+            self.producer.flush()
+            places = [(record.topic, record.partition) for record in records
+                      if record.partition is not None and record.future.exception(0) is not None]
+            if not places:
+                return
+        if not self._manager_is_dead():
+            self.report.wrong.append(f"in a world that is well again {places} take no records: "
+                                     f"{[record.future.exception(0) for record in records]}")
+
+    def _manager_is_dead(self) -> bool:
+        assert self.producer is not None
+        sender: Any = self.producer._runtime.io_thread._sender
+        manager = sender._transaction_manager
+        return manager is not None and manager.fatal_error is not None
 
     def _close(self) -> None:
         assert self.producer is not None
@@ -236,6 +301,8 @@ class World:
             try:
                 record.future = producer.send(record.topic, record.value,
                                               on_completion=lambda _metadata, _error: producer.close())
+                if self.plan.seed % 2:  # the callback's comes first, and this one is the second
+                    record.future.exception()
             except KafkaError as error:
                 record.refused = error
         self.summary = producer.close(timeout_s)
