@@ -140,6 +140,7 @@ class DeliveryTally:
         wake: Has the sender take a turn; called from finalizers, too.
 
     Attributes:
+        is_busy: Whether `step` has anything to do. Written here only.
         unretrieved_count: How many failed records nobody looked at.
         waiting: The futures that callers wait for now, each under a key of that caller's.
     """
@@ -147,6 +148,7 @@ class DeliveryTally:
     def __init__(self, *, raises: bool = False, locks: Locks = SYSTEM_LOCKS,
                  wake: Callable[[], object] = lambda: None) -> None:
         self.raises = raises
+        self.is_busy = False
         self.unretrieved_count = 0
         self.waiting: dict[object, Any] = {}
         self._wake = wake
@@ -187,6 +189,7 @@ class DeliveryTally:
         if len(period.first) < MOST_FIRST:
             period.first.append(failure)
         self._inbox.append(failure)
+        self.is_busy = True
         self.watch(failure, holder)
         failure.is_in = True
         if not failure.is_accepted and len(self._inbox) == 1:
@@ -215,6 +218,7 @@ class DeliveryTally:
             self._open.pop(failure, None)
         else:
             self._gone.append(failure)
+            self.is_busy = True
             if len(self._gone) == 1:
                 self._wake()
 
@@ -222,11 +226,11 @@ class DeliveryTally:
 
     def step(self, now_ms: int) -> int:
         """Count, log and judge what came since the last call; return how long until this must be called again."""
-        if self._inbox or self._gone or self._judged:
-            self._take_in(now_ms)
-            self._judge(now_ms)
-        elif not (self._failures_log.left_out_count or self._unseen_log.left_out_count):
-            return NEVER_MS
+        self.is_busy = False  # first: what comes from now on is seen here, or sets it again
+        self._take_in(now_ms)
+        self._judge(now_ms)
+        if self._judged or self._failures_log.left_out_count or self._unseen_log.left_out_count:
+            self.is_busy = True
         due_ms = NEVER_MS if self.raises or not self._judged else max(0, self._judged[0][0] - now_ms)
         return min(due_ms, self._failures_log.step(now_ms), self._unseen_log.step(now_ms))
 

@@ -254,20 +254,18 @@ class Life:
             IllegalStateError: It is the sender thread that calls, out of a callback.
             ForkedProducerError: This is a child process: nothing would end the wait.
         """
-        hindrance = self._hindrance(call)
-        if hindrance is not None:
+        if self.state is LifeState.FORKED or self.is_on_sender_thread or self.is_inside_append():
+            hindrance = self._hindrance(call)
             hindrance.outcome = UNKNOWN  # the records that it asks for go their way, a child's in the parent
             raise hindrance
 
-    def _hindrance(self, call: str) -> IllegalStateError | None:
+    def _hindrance(self, call: str) -> IllegalStateError:
         if self.state is LifeState.FORKED:
             return self._forked()
-        if self.is_on_sender_thread:
-            if self.role.caller:
-                return self.inside(call)
+        if self.is_on_sender_thread and not self.role.caller:
             return IllegalStateError(f"{call} inside a callback would wait for itself: callbacks run on the producer's "
                                      "own thread, which does the work that it waits for. Call it from another thread")
-        return self.inside(call) if self.is_inside_append() else None
+        return self.inside(call)
 
     @staticmethod
     def inside(call: str) -> IllegalStateError:

@@ -121,7 +121,7 @@ class ProduceRequestResult:
         try:
             waiting[key] = future  # a producer that is closed meanwhile does not say that nobody looked
             is_told = self.wait(deadline_ms)
-            if is_told:
+            if is_told and future._result.failure is not None:
                 future._result.look(future._index)
             return is_told
         finally:

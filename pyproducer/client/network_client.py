@@ -75,7 +75,7 @@ class NetworkClient:
             none of the application's callbacks runs. Before answers and deadlines are looked at.
 
     Attributes:
-        woke_ms: When the last poll was done with sleeping; None before.
+        woke_ms: When the last poll was done with sleeping; NEVER_MS before.
     """
 
     def __init__(self, selector: Selectable, metadata: ProducerMetadata, *, resolver: Resolver, client_id: str,
@@ -88,7 +88,7 @@ class NetworkClient:
                  next_random: Callable[[], int] = lambda: random.getrandbits(31),
                  longest_pause_ms: int = NEVER_MS,
                  on_pause: Callable[[int, int, bool], None] = lambda _gap_ms, _now_ms, _was_asleep: None) -> None:
-        self.woke_ms: int | None = None
+        self.woke_ms = NEVER_MS
         self._longest_pause_ms = longest_pause_ms
         self._longest_sleep_ms = min(LONGEST_SLEEP_MS, longest_pause_ms // _LOOKS_PER_PAUSE)
         self._on_pause = on_pause
@@ -243,12 +243,13 @@ class NetworkClient:
 
     # -- one turn ----------------------------------------------------------------------------------------------------
 
-    def poll(self, timeout_ms: int, now_ms: int) -> list[ClientResponse]:
+    def poll(self, timeout_ms: int, now_ms: int, *, asks: bool = True) -> list[ClientResponse]:
         """Do one turn: what is due, what the sockets have, what took too long.
 
         Args:
             timeout_ms: Longest sleep; shorter when metadata, a request or a connection needs attention earlier.
             now_ms: Time of the call.
+            asks: Whether metadata are asked for where they are due.
 
         Returns:
             The requests that ended. `on_complete` of each was called.
@@ -262,18 +263,12 @@ class NetworkClient:
             raise IllegalStateError("The network client is closed")
         if self._aborted:
             return self._complete([])
-        wait_ms = min(timeout_ms, self._longest_sleep_ms, self._updater.maybe_update(now_ms),
-                      self._in_flight.ms_to_next_deadline(now_ms))
-        if self._states.preparing:
-            wait_ms = min(wait_ms, self._states.ms_to_next_setup_deadline(now_ms))
-        return self._look(max(wait_ms, 0), now_ms)
-
-    def hear(self, now_ms: int) -> list[ClientResponse]:
-        """Take what the sockets have by now, and ask nobody for anything; see `poll`."""
-        return self._look(0, now_ms)
-
-    def _look(self, wait_ms: int, now_ms: int) -> list[ClientResponse]:
         selector, connections, in_flight, states = self._selector, self._connections, self._in_flight, self._states
+        wait_ms = 0 if not asks else min(timeout_ms, self._longest_sleep_ms, self._updater.maybe_update(now_ms),
+                                         in_flight.ms_to_next_deadline(now_ms))
+        if states.preparing:
+            wait_ms = min(wait_ms, states.ms_to_next_setup_deadline(now_ms))
+        wait_ms = max(wait_ms, 0)
         if not in_flight.unanswerable_count:
             # Nobody waits for the end of a write, so it is no reason for the selector not to sleep.
             selector.take_completed_sends()
@@ -301,6 +296,10 @@ class NetworkClient:
         if self._updater.needs_rebootstrap(now_ms):
             self._handle_rebootstrap(responses, now_ms)
         return self._complete(responses)
+
+    def hear(self, now_ms: int) -> list[ClientResponse]:
+        """Take what the sockets have by now, and ask nobody for anything; see `poll`."""
+        return self.poll(0, now_ms, asks=False)
 
     def _handle_pause(self, busy_ms: int, late_ms: int, now_ms: int) -> None:
         """Tell of time that nobody meant to take, before the sleep or in it."""

@@ -47,8 +47,8 @@ class KafkaClient(Protocol):
         """How many requests were handed to connections."""
 
     @property
-    def woke_ms(self) -> int | None:
-        """When its last poll was done with sleeping; None before."""
+    def woke_ms(self) -> int:
+        """When its last poll was done with sleeping; NEVER_MS before."""
 
     def move_deadlines(self, gap_ms: int) -> None:
         """Let requests, and connections that are being built, have so much longer, in ms."""

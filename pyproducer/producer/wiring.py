@@ -185,7 +185,7 @@ def build_runtime(config: ProducerConfig, key_serializer: object, value_serializ
         metrics=metrics,
         partition_load=None if update_load is None else PartitionLoad(accumulator, update_load), waiting_room=room,
         tally=tally, freeze=freeze)
-    turns = SenderTurns(sender, accumulator, life, clock, wakeup)
+    turns = SenderTurns(sender, accumulator, life, clock, wakeup, freeze)
     if hotpath.ROLE_IS_SAFE:
         life.take_turn = turns.take
     record_sender = RecordSender(

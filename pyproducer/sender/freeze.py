@@ -57,6 +57,11 @@ class Freeze:
         accumulator: Records are given more time.
         clock: Asked whether the machine slept.
         request_timeout_ms: request.timeout.ms.
+
+    Attributes:
+        rested_ms: When a turn ended after which nothing of the application's could run. Written by who ends it.
+        longest_pause_ms: How long the sender may not run.
+        due_ms: From when on `has_thawed` has something to say, whether or not the sender could run. Written here only.
     """
 
     def __init__(self, wire: Wire, metadata: ProducerMetadata, accumulator: RecordAccumulator, clock: Clock,
@@ -65,28 +70,27 @@ class Freeze:
         self._metadata = metadata
         self._accumulator = accumulator
         self._clock = clock
-        self._longest_pause_ms = longest_pause_ms(request_timeout_ms)
+        self.longest_pause_ms = longest_pause_ms(request_timeout_ms)
+        self.rested_ms = -NEVER_MS
+        self.due_ms = -NEVER_MS
         self._has_thawed = False
-        self._rested_ms = -NEVER_MS  # when a turn ended after which nothing of the application's could run
-        self._next_look_ms = -NEVER_MS
         self._suspended_ms = clock.suspended_ms()
 
     def has_thawed(self, now_ms: int) -> bool:
-        """Whether the connections are to be made anew before anything else; asked at the beginning of each turn."""
+        """Whether the connections are to be made anew before anything else.
+
+        To be asked at the beginning of a turn, when it is due or the last poll was over for longer than the longest
+        pause: the sender looks at that by itself, for it is the case in few turns.
+        """
         woke_ms = self._wire.client.woke_ms
-        if woke_ms is not None:
-            gap_ms = now_ms - max(woke_ms, self._rested_ms)
-            if gap_ms > self._longest_pause_ms:
-                was_resting = self._rested_ms >= woke_ms
-                self._rested_ms = now_ms  # it is told once
-                self.on_pause(gap_ms, now_ms, was_resting)
-        if now_ms >= self._next_look_ms:
+        gap_ms = now_ms - max(woke_ms, self.rested_ms)
+        if gap_ms > self.longest_pause_ms:
+            was_resting = self.rested_ms >= woke_ms
+            self.rested_ms = now_ms  # it is told once
+            self.on_pause(gap_ms, now_ms, was_resting)
+        if now_ms >= self.due_ms and not self._has_thawed:
             self._look_for_suspend(now_ms)
         return self._has_thawed
-
-    def rest(self, now_ms: int) -> None:
-        """Say that a turn is over: nothing of the application's runs on behalf of the sender until the next."""
-        self._rested_ms = now_ms
 
     def on_pause(self, gap_ms: int, now_ms: int, was_asleep: bool) -> None:
         """Move the deadlines: the sender could not run.
@@ -101,6 +105,7 @@ class Freeze:
         self._accumulator.move_deadlines(gap_ms, now_ms)
         if was_asleep:
             self._has_thawed = True
+            self.due_ms = -NEVER_MS
             log.warning("The process could not run for %d ms: deadlines are moved by that, and connections are made "
                         "anew", gap_ms)
         else:
@@ -112,9 +117,10 @@ class Freeze:
         self._has_thawed = False
 
     def _look_for_suspend(self, now_ms: int) -> None:
-        self._next_look_ms = now_ms + _LOOK_MS
+        self.due_ms = now_ms + _LOOK_MS
         suspended_ms = self._clock.suspended_ms()
         slept_ms, self._suspended_ms = suspended_ms - self._suspended_ms, suspended_ms
-        if slept_ms > self._longest_pause_ms:
+        if slept_ms > self.longest_pause_ms:
             self._has_thawed = True
+            self.due_ms = -NEVER_MS
             log.warning("The machine slept for %d ms: connections are made anew", slept_ms)

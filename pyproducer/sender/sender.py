@@ -75,20 +75,19 @@ class Sender:
             now_ms: Monotonic time, in ms.
             longest_wait_ms: How long it may wait for the network at most, in ms.
         """
-        if self._freeze is not None and self._freeze.has_thawed(now_ms):
-            self._thaw(self._freeze, now_ms)
+        freeze, tally = self._freeze, self._tally
+        if freeze is not None and (now_ms >= freeze.due_ms
+                                   or now_ms - self._wire.client.woke_ms > freeze.longest_pause_ms) and (
+                freeze.has_thawed(now_ms)):
+            self._thaw(freeze, now_ms)
         room_ms = NEVER_MS if self._waiting_room is None else self._waiting_room.move_on(now_ms)
         # What failed in a turn is counted and logged at the beginning of the next, which comes at once.
-        timeout_ms = min(longest_wait_ms, room_ms, self._tally.step(now_ms), self._step_producer_id(now_ms),
+        tally_ms = tally.step(now_ms) if tally.is_busy else NEVER_MS
+        timeout_ms = min(longest_wait_ms, room_ms, tally_ms, self._step_producer_id(now_ms),
                          self._send_producer_data(now_ms))
         if self._accumulator.is_closed and not self._accumulator.has_incomplete():
             timeout_ms = 0  # the last batch expired just now: nothing is left to wait for
         self._wire.client.poll(timeout_ms, now_ms)
-
-    def rest(self, now_ms: int) -> None:
-        """Say that a turn is over: nothing of the application's runs on behalf of the sender until the next."""
-        if self._freeze is not None:
-            self._freeze.rest(now_ms)
 
     def has_nothing_under_way(self) -> bool:
         """Whether no answer, no connection and no name is awaited; and so nothing, but for new records."""
@@ -97,7 +96,10 @@ class Sender:
     def can_send_at_once(self, batch: ProducerBatch, now_ms: int) -> bool:
         """Whether a turn would send a batch: its leader is connected, and nothing else comes first."""
         manager = self._transaction_manager
-        if self._freeze is not None and self._freeze.has_thawed(now_ms):
+        freeze = self._freeze
+        if freeze is not None and (now_ms >= freeze.due_ms
+                                   or now_ms - self._wire.client.woke_ms > freeze.longest_pause_ms) and (
+                freeze.has_thawed(now_ms)):
             return False  # connections are made anew first, by the thread
         if batch.attempts or (manager is not None and (manager.fatal_error is not None or manager.needs_producer_id)):
             return False

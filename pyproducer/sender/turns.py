@@ -51,14 +51,17 @@ class SteppedSender(Protocol):
     def run_once(self, now_ms: int, longest_wait_ms: int = NEVER_MS) -> None:
         """Take one turn."""
 
-    def rest(self, now_ms: int) -> None:
-        """A turn is over, and nothing of the application's runs on behalf of the sender until the next."""
-
     def has_nothing_under_way(self) -> bool:
         """Whether no answer is awaited, and nothing but new records will ask for one soon."""
 
     def can_send_at_once(self, batch: ProducerBatch, now_ms: int) -> bool:
         """Whether a turn would send it: its leader is connected, and nothing else comes first."""
+
+
+class Resting(Protocol):
+    """Where it is noted when a turn ended after which nothing of the application's could run; see freeze.py."""
+
+    rested_ms: int
 
 
 class SenderTurns:
@@ -70,17 +73,19 @@ class SenderTurns:
         life: The producer's; its `role` is what is given.
         clock: For the time, and where the thread stands aside.
         wakeup: Ends the sleep of whoever polls.
+        freeze: Told when a turn is over.
         is_safe_here: Whether nothing from outside can be mistaken for something else in the current thread.
     """
 
     def __init__(self, sender: SteppedSender, accumulator: RecordAccumulator, life: Life, clock: Clock,
-                 wakeup: Wakeup, is_safe_here: Callable[[], bool] = only_ctrl_c_comes) -> None:
+                 wakeup: Wakeup, freeze: Resting, is_safe_here: Callable[[], bool] = only_ctrl_c_comes) -> None:
         self._sender = sender
         self._accumulator = accumulator
         self._life = life
         self._role = life.role
         self._clock = clock
         self._wakeup = wakeup
+        self._freeze = freeze
         self.is_safe_here = is_safe_here
         self._somebody_waited = False
         # After a step that was not for a caller the next is none either: there are several, or they have callbacks.
@@ -132,8 +137,7 @@ class SenderTurns:
             if left_ms <= 0:
                 return False
             sender.run_once(now_ms, left_ms)
-            now_ms = clock.now_ms()
-            sender.rest(now_ms)
+            now_ms = self._freeze.rested_ms = clock.now_ms()
             if not outcome.is_set and batch.state is not BatchState.OPEN:  # that one lingers, on purpose
                 return False
         # Of another caller's batch, which came into this turn, the callbacks may be the thread's to call.
@@ -149,7 +153,7 @@ class SenderTurns:
         now_ms = self._clock.now_ms()
         if now_ms < self._served_until_ms or not self._may_stand_aside():
             return
-        self._sender.rest(now_ms)
+        self._freeze.rested_ms = now_ms
         role, locks = self._role, self._life.locks
         seen, alone_from_ms = role.step_count, now_ms
         bell = locks.cell()

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from pyproducer.client.request import ClientRequest, ClientResponse
+from pyproducer.common.clock import NEVER_MS
 from pyproducer.common.cluster import Node
 from pyproducer.common.errors import IllegalStateError
 
@@ -41,7 +42,7 @@ class MockClient:
         self.is_ready_now = True
         self.unready_nodes: set[int] = set()
         self.closed = False
-        self.woke_ms: int | None = None
+        self.woke_ms = NEVER_MS
         self.moved_ms = 0  # by how much all deadlines were moved
 
     def meet_network_of(self, other: MockClient) -> None:

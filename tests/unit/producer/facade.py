@@ -28,7 +28,7 @@ from pyproducer import KafkaProducer, KafkaTimeoutError
 from pyproducer.accumulator.life import Life
 from pyproducer.client.metadata import ProducerMetadata
 from pyproducer.client.request import ClientRequest, ClientResponse
-from pyproducer.common.clock import SystemClock
+from pyproducer.common.clock import NEVER_MS, SystemClock
 from pyproducer.common.cluster import Node
 from pyproducer.common.waiting import Cell
 from pyproducer.producer import wiring
@@ -72,7 +72,7 @@ class ScriptedBroker:
         self.was_forgotten = False  # a poll was left to sleep until it gave up
         self.is_closed = False
         self.renewals = 0
-        self.woke_ms: int | None = None
+        self.woke_ms = NEVER_MS
         self.on_renewal: Callable[[], None] = lambda: None
         self._metadata = metadata
         self._changed = threading.Condition()  # guards what is below and `requests`

@@ -252,7 +252,7 @@ def test_thaw_when_the_thread_stood_aside_then_connections_are_made_anew() -> No
     """A function's container is frozen right after it returned: then the sender's thread has nothing to do."""
     world = FreezingWorld()
     world.begin()
-    world.runtime.io_thread._sender.rest(world.clock.now_ms())  # type: ignore[attr-defined]
+    world.runtime.io_thread._sender._freeze.rested_ms = world.clock.now_ms()  # type: ignore[attr-defined]
     world.clock.advance(FREEZE_MS)
     assert world.send(b"second", 0).result(30).offset == 1
     assert len(world.selectors) == 2

@@ -95,6 +95,7 @@ class SteppedProducer:
         self.room = make_room(self.metadata, self.accumulator, clock=self.clock, life=self.life, **{
             "batch_size_bytes": batch_size, "delivery_timeout_ms": delivery_timeout, "max_block_ms": 1000,
             "wakeup_sender": self.wire.wakeup, **room})
+        self.freeze = Freeze(self.wire, self.metadata, self.accumulator, self.clock, 500)
         self.sender = Sender(wire=self.wire, metadata=self.metadata, accumulator=self.accumulator,
                              completion=self.completion,
                              producer_id_request=producer_id_request, transaction_manager=self.manager, acks=acks,
@@ -102,7 +103,7 @@ class SteppedProducer:
                              metrics=self.metrics,
                              partition_load=update_load and PartitionLoad(self.accumulator, update_load),
                              waiting_room=self.room, tally=self.life.tally,
-                             freeze=Freeze(self.wire, self.metadata, self.accumulator, self.clock, 500))
+                             freeze=self.freeze)
 
     @property
     def client(self) -> MockClient:

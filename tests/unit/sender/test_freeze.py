@@ -109,7 +109,7 @@ def test_rest_when_it_was_longer_than_anybody_meant_then_the_client_is_made_anew
     producer = SteppedProducer()
     producer.start()
     producer.client.woke_ms = producer.clock.now_ms()
-    producer.sender.rest(producer.clock.now_ms())
+    producer.freeze.rested_ms = producer.clock.now_ms()
     producer.turn(advance=gap_ms)
     producer.turn()
     assert len(producer.clients) == clients

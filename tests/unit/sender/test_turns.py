@@ -50,7 +50,7 @@ class Stage:
         self.life = self.producer.life
         self.wakeup = Wakeup()
         self.turns = SenderTurns(self.producer.sender, self.producer.accumulator, self.life, self.clock, self.wakeup,
-                                 is_safe_here=lambda: True)
+                                 self.producer.freeze, is_safe_here=lambda: True)
         self.life.take_turn = self.turns.take
         self.answers = True
         self.producer.client.on_poll = self.answer
