@@ -106,6 +106,14 @@ def test_metadata_finds_topics_by_id_from_12(wire: WireTarget, topic: str) -> No
     assert neither["topics"][0]["error_code"] == -1
 
 
+def test_metadata_passes_over_names_where_a_request_has_ids(wire: WireTarget, topic: str) -> None:
+    with wire.connect() as client:
+        topic_id = client.request(ApiKeys.METADATA, 12, metadata_body(topic))["topics"][0]["topic_id"]
+        both = client.request(ApiKeys.METADATA, 12, {"topics": [
+            {"topic_id": NO_ID, "name": "another"}, {"topic_id": topic_id, "name": None}]})
+    assert [(found["name"], found["topic_id"]) for found in both["topics"]] == [(topic, topic_id)]
+
+
 def test_metadata_answers_a_repeated_name_once(wire: WireTarget, topic: str) -> None:
     with wire.connect() as client:
         answer = client.request(ApiKeys.METADATA, 13, metadata_body(topic, topic))

@@ -55,8 +55,12 @@ def handle(services: Services, request: Request) -> Answer:
             return error_response(request, ErrorCode.UNKNOWN_SERVER_ERROR)
         may_create = bool(data.get("allow_auto_topic_creation", True))
         topics = []
-        for name, topic_id in dict.fromkeys((topic["name"], topic.get("topic_id", _ZERO_ID)) for topic in asked):
+        wanted = dict.fromkeys((topic["name"], topic.get("topic_id", _ZERO_ID)) for topic in asked)
+        uses_ids = any(topic_id != _ZERO_ID for _, topic_id in wanted)  # then Kafka passes over the names
+        for name, topic_id in wanted:
             by_id = topic_id != _ZERO_ID
+            if uses_ids and not by_id:
+                continue
             try:
                 topics.append(_by_id(services, request, topic_id) if by_id
                               else _by_name(services, request, name, may_create=may_create))
