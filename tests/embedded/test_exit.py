@@ -30,7 +30,7 @@ KafkaProducer.send = telling
 ENDING = """
 import sys
 from pyproducer import KafkaProducer
-producer = KafkaProducer({"bootstrap.servers": sys.argv[1], "linger.ms": 5000})
+producer = KafkaProducer({"bootstrap.servers": sys.argv[1], "linger.ms": 60_000})
 for number in range(100):
     producer.send("orders", b"%d" % number, partition=0)
 """
