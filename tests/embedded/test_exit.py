@@ -72,7 +72,7 @@ def test_sigterm_when_the_broker_stores_nothing_then_close_ends_in_time_and_the_
 
 
 def test_sigterm_when_a_caller_waits_then_the_recipe_works_there_too() -> None:
-    recipe = RECIPE.replace("on_completion=on_completion)", "on_completion=on_completion).result()")
+    recipe = RECIPE.replace('line.encode())', 'line.encode()).result()')
     assert recipe != RECIPE
     with EmbeddedBroker(topics={TOPIC: 1}) as broker:
         broker.faults.on("Produce", times=None).delay(20)
