@@ -171,13 +171,14 @@ class BatchFuture:
             ForkedProducerError: They are not done, and this is a child process: nobody would call.
         """
         ensure_callable(fn, "a done callback")
-        if self._life.is_forked and not self._is_done:
-            self._life.ensure_may_wait("a done callback")
-        self._on_wait()
-        with self._lock:
-            if not self._is_done:
-                self._callbacks.append(fn)
-                return
+        if not self._is_done:
+            if self._life.is_forked:
+                self._life.ensure_may_wait("a done callback")
+            self._on_wait()
+            with self._lock:
+                if not self._is_done:
+                    self._callbacks.append(fn)
+                    return
         if is_heard(fn):
             self._look()
         try:

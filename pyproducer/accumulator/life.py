@@ -114,6 +114,7 @@ class Life:
         self._is_rebuilding = False  # a child, which rebuilds what it uses
         self._is_closed_in_child = False
         self._over = Waiters(locks.cell)
+        self._asleep: set[Cell] = set()  # what `wait` sleeps in; changed in single steps
 
     @property
     def is_open(self) -> bool:
@@ -179,6 +180,15 @@ class Life:
         self.sender_ident = _NOBODY
         self._over.ring()
 
+    def wake_in_child(self) -> None:
+        """Let whoever waits look, whatever for: in a child process nobody else will ring him.
+
+        After all others were rung, for a cell opens once.
+        """
+        for cell in list(self._asleep):
+            if cell.locked():
+                cell.release()
+
     def close_in_child(self, by: str) -> None:
         """Close a producer that was not used in this child process: it gets no other life."""
         if self.can_be_rebuilt:
@@ -227,8 +237,12 @@ class Life:
         Raises:
             ForkedProducerError: A signal's handler forked in the middle, and this is the child.
         """
-        has_opened = self._clock.wait(
-            cell, None if deadline_ms is None else (deadline_ms - self._clock.now_ms()) / 1000)
+        try:
+            self._asleep.add(cell)
+            has_opened = self._clock.wait(
+                cell, None if deadline_ms is None else (deadline_ms - self._clock.now_ms()) / 1000)
+        finally:
+            self._asleep.discard(cell)
         if self.state is LifeState.FORKED:
             raise self._forked()
         return has_opened

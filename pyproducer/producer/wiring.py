@@ -83,6 +83,7 @@ class ProducerRuntime:
         self.record_sender.on_forked(successor if rebuilds else life.ensure_open)
         self.metadata.on_forked(life.refusal)
         self.accumulator.on_forked()
+        life.wake_in_child()
         if rebuilds or is_in_turn:
             self.wire.abandon()
 

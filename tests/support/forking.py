@@ -33,7 +33,7 @@ def connect(**props: object) -> KafkaProducer:
     return KafkaProducer({"bootstrap.servers": sys.argv[2], **REBUILD, **tls, **props})
 
 
-def store(producer: KafkaProducer, value: bytes) -> None:
+def store(producer: KafkaProducer, value: bytes | str) -> None:
     assert producer.send(TOPIC, value, partition=0).result(30).offset >= 0
 
 
@@ -290,6 +290,38 @@ def handler() -> list[bytes]:
     return [b"parent", *sent, *(b"child %d" % number for number in range(40))]
 
 
+def rows() -> list[bytes]:
+    """A signal's handler forks while the main program waits for a send_batch, whose rows go one by one."""
+    producer = KafkaProducer({"bootstrap.servers": sys.argv[2], **REBUILD, "linger.ms": 2000, "max.block.ms": 2000},
+                             value_serializer="string")
+    parent = os.getpid()
+    children: list[int] = []
+
+    def fork_here(_number: int, _frame: object) -> None:
+        child = os.fork()
+        if child:
+            children.append(child)
+        else:
+            signal.alarm(CHILD_ALARM_S)
+
+    signal.signal(signal.SIGUSR1, fork_here)
+    store(producer, "parent")
+    for partition in (0, 99):  # in a batch that lingers; in the waiting room
+        future = producer.send_batch(TOPIC, ["row"], partitions=[partition])
+        threading.Timer(0.2, os.kill, (parent, signal.SIGUSR1)).start()
+        try:
+            assert bool(future.result().errors) == (partition == 99)
+        except ForkedProducerError:
+            if os.getpid() == parent:
+                raise
+        if os.getpid() != parent:
+            end_child(lambda: (expect(ForkedProducerError, future.result), producer.close()))
+    for child in children:
+        reap(child)
+    producer.close()
+    return [b"parent", b"row"]
+
+
 def closing() -> list[bytes]:
     """A producer that is closing, closed or dead stays so in the child."""
     closed, slow = connect(), connect(**{"linger.ms": 2000, "request.timeout.ms": 10_000})
@@ -371,7 +403,8 @@ def pool() -> list[bytes]:
     return [b"parent", *(b"task %d" % number for number in range(30)), b"process", b"parent again"]
 
 
-SCENARIOS = {run.__name__: run for run in (generations, exits, unused, callback, thread, handler, closing, locks, pool)}
+SCENARIOS = {run.__name__: run for run in (generations, exits, unused, callback, thread, handler, rows, closing, locks,
+                                        pool)}
 
 if __name__ == "__main__":
     print(json.dumps([value.decode() for value in SCENARIOS[sys.argv[1]]()]))

@@ -8,6 +8,7 @@ import pytest
 
 from pyproducer.accumulator.life import Life, LifeState
 from pyproducer.common.errors import ForkedProducerError, IllegalStateError, ProducerClosedError, ProducerDeadError
+from pyproducer.common.waiting import Cell
 from tests.support.clock import ManualClock
 
 
@@ -113,3 +114,19 @@ def test_wait_when_a_signals_handler_forks_in_it_then_the_child_is_told() -> Non
     life.mark_forked()
     with pytest.raises(ForkedProducerError):
         life.wait(cell, None)
+
+
+def test_wait_when_nobody_rings_it_in_a_child_then_it_is_woken_there() -> None:
+    """Who waited for the rows of a send_batch that go one by one slept on in the child: no batch has his future."""
+    class ForkingClock(ManualClock):
+        def wait(self, cell: Cell, timeout_s: float | None) -> bool:
+            life.mark_forked()
+            life.wake_in_child()
+            assert not cell.locked()
+            life.wake_in_child()  # a cell opens once
+            return True
+
+    life = Life("orders", ForkingClock(1000))
+    with pytest.raises(ForkedProducerError):
+        life.wait(life.locks.cell(), None)
+    life.wake_in_child()
