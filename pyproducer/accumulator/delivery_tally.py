@@ -161,7 +161,7 @@ class DeliveryTally:
         self._judged: deque[tuple[int, Failure]] = deque()  # the same, and when they are unretrieved; the sender's
         self._period = Period(0, {})
         self._has_ended = False
-        # Guards _left. An RLock: a signal's handler may flush in the middle of a flush.
+        # Guards _left, and the change of _period. An RLock: a signal's handler may flush in the middle of a flush.
         self._lock = locks.rlock()
         self._left = _Sums()  # unretrieved ones that the next flush() or close() raises for
         self._failures_log = LimitedLog(log, "%d more failures, of %d records, were left out here")
@@ -190,6 +190,8 @@ class DeliveryTally:
             period.first.append(failure)
         self._inbox.append(failure)
         self.is_busy = True
+        if self._period is not period:  # a flush ended it meanwhile, and may have counted before this came
+            self._period.first.append(failure)
         self.watch(failure, holder)
         failure.is_in = True
         if not failure.is_accepted and len(self._inbox) == 1:
@@ -306,10 +308,16 @@ class DeliveryTally:
             period: What `period` was when it began.
             raises_all: Whether it raises for every failure, looked at or not.
         """
-        opened = list(self._open)  # first: of these each is in the counts that are read next
-        counts = self._failed_counts()
-        period_now = self._period
-        period_now.following = self._period = Period(period_now.number + 1, counts)
+        is_ended = False
+        while not is_ended:  # else another flush() came in between, and what it told is not to be told by the next
+            ending = self._period
+            opened = list(self._open)  # first: of these each is in the counts that are read next
+            counts = self._failed_counts()
+            following = Period(ending.number + 1, counts)
+            with self._lock:
+                is_ended = self._period is ending
+                if is_ended:
+                    ending.following = self._period = following
         failed = None
         if raises_all:
             failed = _error("since the last flush()", _difference(counts, period.base), _first_of(period))

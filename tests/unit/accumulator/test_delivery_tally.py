@@ -186,6 +186,48 @@ def test_end_flush_when_another_flush_ended_meanwhile_then_both_tell_what_failed
     assert kept
 
 
+def test_end_flush_when_another_one_comes_in_the_middle_then_the_next_tells_only_of_what_came_since() -> None:
+    """The slower of two threads wrote what it had counted before: what the other one told of was told once more."""
+    tally = DeliveryTally()
+    kept = []
+    count = tally._failed_counts
+
+    def count_late() -> Any:
+        counts = count()
+        tally._failed_counts = count  # type: ignore[method-assign]
+        kept.append(fail(tally, text="told by the other"))
+        other = tally.end_flush(tally.period, raises_all=True)
+        assert other is not None
+        assert other.failed["rejected"] == 1
+        return counts
+
+    tally._failed_counts = count_late  # type: ignore[method-assign]
+    assert tally.end_flush(tally.period, raises_all=False) is None
+    period = tally.period
+    kept.append(fail(tally, "unknown", text="new"))
+    failed = tally.end_flush(period, raises_all=True)
+    assert failed is not None
+    assert failed.failed == {"not_sent": 0, "rejected": 0, "unknown": 1}
+    assert [str(one.error) for one in failed.errors] == ["new"]
+
+
+def test_end_flush_when_it_comes_in_the_middle_of_a_failure_then_that_is_described_by_the_next() -> None:
+    """It was counted in the next period and described in the one that was over: `errors` of the next was empty."""
+    tally = DeliveryTally()
+
+    class Interrupted(list[Failure]):
+        def append(self, one: Failure) -> None:
+            super().append(one)
+            assert tally.end_flush(tally.period, raises_all=True) is None, "it does not count yet"
+
+    tally.period.first = Interrupted()
+    kept = fail(tally, text="in the middle")
+    failed = tally.end_flush(tally.period, raises_all=True)
+    assert failed is not None
+    assert [str(one.error) for one in failed.errors] == ["in the middle"]
+    assert kept
+
+
 def test_end_flush_when_an_error_is_the_applications_own_then_it_is_told_as_text_and_pickles() -> None:
     class Odd(Exception):
         outcome = "not_sent"
