@@ -266,7 +266,8 @@ class Completion:
     def _complete(self, batch: ProducerBatch, base_offset: int, log_append_time: int) -> None:
         if self._transaction_manager is not None:
             self._transaction_manager.on_completed(batch, base_offset)
-        self._metrics.add("record-send-total", batch.record_count)
+        if not batch.is_done:  # else it expired while its answer was on its way, and was counted then
+            self._metrics.add("record-send-total", batch.record_count)
         if batch.parts_in_doubt:
             batch.parts_in_doubt.clear()  # the whole was not stored: the broker took its numbers for a part
         if batch.attempts and log_append_time == batch.open.max_timestamp:

@@ -147,6 +147,17 @@ def test_expired_batch_in_flight_when_it_is_acknowledged_before_the_next_turn_th
     assert follower.result(0).offset == 5
 
 
+def test_expired_batch_in_flight_when_it_is_acknowledged_then_it_counts_once_as_an_error():
+    """It counted as stored, too: metrics() had more records than close() tells of, and than were sent."""
+    producer = SteppedProducer(idempotent=False)
+    producer.append()
+    producer.turn()
+    producer.turn(advance=2000)
+    producer.answer_all(base_offset=4)
+    assert producer.total("record-error-total") == 1
+    assert producer.total("record-send-total") == 0
+
+
 def test_expired_batch_in_flight_when_a_turn_comes_before_its_answer_then_a_new_epoch_begins():
     producer = SteppedProducer()
     producer.start()
