@@ -305,7 +305,8 @@ class KafkaProducer(ProducerBase):
         tally = life.tally
         if life.is_forked:
             life.close_in_child(f"close() was called in thread {threading.current_thread().name!r}")
-            return DeliverySummary()
+            # Written first, then looked at; _rebuild does it the other way round, so one of them sees.
+            return DeliverySummary() if self._runtime.life is life else self.close(timeout)
         if life.is_on_sender_thread or self._runtime.accumulator.is_inside_any_append():
             where = ("a callback" if life.is_on_sender_thread and not life.role.caller
                      else "a signal's handler, or a finalizer, during send() or result()")

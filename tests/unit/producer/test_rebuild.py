@@ -256,6 +256,23 @@ def test_close_when_another_thread_makes_it_then_that_one_is_closed(
     assert forked.producer._runtime.life.await_end(GIVE_UP_S)
 
 
+def test_close_when_it_was_made_anew_in_the_middle_of_it_then_it_is_closed(fork: Callable[..., Fork]) -> None:
+    """Another thread had just made it, and looked before this one said that it closes: it stayed open."""
+    forked = fork(has_thread=True)
+    life = forked.before.life
+    close_in_child = life.close_in_child
+
+    def close_late(by: str) -> None:
+        forked.use()
+        close_in_child(by)
+
+    life.close_in_child = close_late  # type: ignore[method-assign]
+    forked.producer.close()
+    assert forked.producer._runtime.life.is_over
+    with pytest.raises(ProducerClosedError):
+        forked.producer.send("t", b"v")
+
+
 def test_fork_when_a_child_that_used_it_forks_then_its_child_makes_another(fork: Callable[..., Fork]) -> None:
     forked = fork()
     forked.use()
