@@ -143,9 +143,12 @@ class ProduceRequestResult:
     def result_of(self, future: FutureRecordMetadata, timeout: float | None) -> RecordMetadata:
         """Wait for a record and return where it was stored, or raise its error."""
         error = self.exception_of(future, timeout)
-        if error is not None:
+        if error is None:
+            return metadata_of(future)
+        try:
             raise error
-        return metadata_of(future)
+        finally:
+            del error  # else its traceback, with the caller's frames, and it would keep each other
 
     def exception_of(self, future: FutureRecordMetadata, timeout: float | None) -> KafkaError | None:
         """Wait for a record and return its error, or None when it was stored."""

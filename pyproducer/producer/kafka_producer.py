@@ -23,7 +23,7 @@ from pyproducer.accumulator.life import Life, LifeState
 from pyproducer.accumulator.produce_result import OnCompletion
 from pyproducer.common.cluster import PartitionInfo
 from pyproducer.common.delivery_summary import DeliverySummary
-from pyproducer.common.errors import DeliveryFailedError, KafkaTimeoutError
+from pyproducer.common.errors import DeliveryFailedError, KafkaError, KafkaTimeoutError
 from pyproducer.common.records import HeaderLike, ProducerRecord, to_topic
 from pyproducer.common.settings.properties import read_properties
 from pyproducer.common.timeouts import checked_timeout
@@ -243,13 +243,16 @@ class KafkaProducer(ProducerBase):
                     phase="flush", outcome="unknown")
             results.extend(result.successors)
         is_dead = life.state is LifeState.DEAD
-        failed = life.tally.end_flush(period, raises_all=raise_on_error or is_dead)
+        error: KafkaError | None = life.tally.end_flush(period, raises_all=raise_on_error or is_dead)
         if is_dead:
-            refusal = life.refusal()
-            refusal.outcome = refusal.outcome if failed is None else failed.outcome
-            raise refusal
-        if failed is not None:
-            raise failed
+            outcome = None if error is None else error.outcome
+            error = life.refusal()
+            error.outcome = outcome or error.outcome
+        if error is not None:
+            try:
+                raise error
+            finally:
+                del error  # else its traceback, with the caller's frames, and it would keep each other
 
     def partitions_for(self, topic: str) -> list[PartitionInfo]:
         """Return the partitions of a topic with their leaders and replicas, by index.
@@ -316,7 +319,10 @@ class KafkaProducer(ProducerBase):
         _await_end(self._runtime, longest)
         failed = tally.take_unseen() if tally.raises else None
         if failed is not None:
-            raise failed
+            try:
+                raise failed
+            finally:
+                del failed  # as in flush()
         return tally.summary()
 
     def __enter__(self) -> KafkaProducer:

@@ -7,6 +7,7 @@ import gc
 import logging
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -201,6 +202,38 @@ def test_flush_when_the_producer_is_dead_then_it_says_so_with_the_worst_outcome(
     with pytest.raises(ProducerDeadError) as caught:
         facade.producer.flush(raise_on_error=True)
     assert caught.value.outcome == "unknown"
+
+
+class Local:
+    """What a caller has at hand when a call of his raises."""
+
+
+@pytest.mark.parametrize("how", ["result", "flush", "strict flush", "strict close"])
+def test_error_when_it_was_caught_and_dropped_then_nothing_of_the_callers_is_kept(facades: Facades, how: str) -> None:
+    """The error, its traceback and the frame that had raised it held each other, and with them all frames on the way:
+    each failed result() left its caller's data behind until the garbage collector came.
+    """
+    facade = refusing(facades, **{"pyproducer.on.unretrieved": "raise" if "strict" in how else "log"})
+    future = fail_one(facade)
+
+    def catch() -> weakref.ref[Local]:
+        local = Local()
+        try:
+            if how == "result":
+                future.result(0)
+            elif how == "strict close":
+                facade.producer.close()
+            else:
+                facade.producer.flush(raise_on_error=how == "flush")
+        except KafkaError:
+            return weakref.ref(local)
+        raise AssertionError("nothing was raised")
+
+    gc.disable()
+    try:
+        assert catch()() is None
+    finally:
+        gc.enable()
 
 
 # Futures that nobody looked at ----------------------------------------------------------------------------------------
