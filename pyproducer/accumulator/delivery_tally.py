@@ -29,7 +29,13 @@ from typing import Any
 
 from pyproducer.common.clock import NEVER_MS
 from pyproducer.common.cluster import UNKNOWN_PARTITION
-from pyproducer.common.delivery_summary import DeliverySummary, TopicDeliveries, no_failures
+from pyproducer.common.delivery_summary import (
+    MOST_TOPICS,
+    OTHER_TOPICS,
+    DeliverySummary,
+    TopicDeliveries,
+    no_failures,
+)
 from pyproducer.common.errors import NOT_SENT, OUTCOMES, DeliveryFailedError, FailedRecords, KafkaError
 from pyproducer.common.limited_log import LimitedLog
 from pyproducer.common.printable import LONGEST_NAME, printable
@@ -123,7 +129,8 @@ class _Sums:
         self.first: list[FailedRecords] = []
 
     def add(self, failure: Failure, count: int) -> None:
-        self.counts[failure.topic] = _plus(self.counts.get(failure.topic, _NONE), failure.outcome, count)
+        topic = _row_of(self.counts, failure.topic)
+        self.counts[topic] = _plus(self.counts.get(topic, _NONE), failure.outcome, count)
         if len(self.first) < MOST_FIRST:
             self.first.append(_told(failure, count))
 
@@ -260,11 +267,12 @@ class DeliveryTally:
     def _count(self, failure: Failure) -> None:
         if failure.is_counted:
             return
-        row = self._failed.get(failure.topic)
+        topic = _row_of(self._failed, failure.topic)
+        row = self._failed.get(topic)
         if row is None:
-            self._failed[failure.topic] = _plus(_NONE, failure.outcome, failure.count), failure
+            self._failed[topic] = _plus(_NONE, failure.outcome, failure.count), failure
         elif row[1] is not failure:  # whoever was interrupted behind the count comes with the same one
-            self._failed[failure.topic] = _plus(row[0], failure.outcome, failure.count), failure
+            self._failed[topic] = _plus(row[0], failure.outcome, failure.count), failure
         failure.is_counted = True
 
     def _judge(self, now_ms: int) -> None:
@@ -364,10 +372,11 @@ class DeliveryTally:
             if not any(failure.is_counted for failure in uncounted):
                 break
         counts = {topic: row[0] for topic, row in rows.items()}
-        for failure in uncounted:
-            row = rows.get(failure.topic)
+        for failure in uncounted:  # in the order in which the sender will count them, so each in the same row
+            topic = _row_of(counts, failure.topic)
+            row = rows.get(topic)
             if row is None or row[1] is not failure:  # else the sender was interrupted behind the count
-                counts[failure.topic] = _plus(counts.get(failure.topic, _NONE), failure.outcome, failure.count)
+                counts[topic] = _plus(counts.get(topic, _NONE), failure.outcome, failure.count)
         return counts
 
     def _note_who_waits(self) -> None:
@@ -389,6 +398,11 @@ class NoTally(DeliveryTally):
 
     def watch(self, failure: Failure, holder: object) -> None:
         """Watch nothing."""
+
+
+def _row_of(rows: Mapping[str, object], topic: str) -> str:
+    """Return where the failures of a topic are counted."""
+    return topic if topic in rows or len(rows) < MOST_TOPICS else OTHER_TOPICS
 
 
 def _plus(counts: Counts, outcome: str, count: int) -> Counts:

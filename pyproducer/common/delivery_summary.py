@@ -11,6 +11,12 @@ from dataclasses import dataclass, field
 
 from pyproducer.common.errors import OUTCOMES
 
+MOST_TOPICS = 10_000
+"""Of so many topics failures are counted apart. An application may take names from its users, and each that is not
+allowed, or does not exist, would leave a line behind for ever."""
+OTHER_TOPICS = "(others)"
+"""Where those of all others are counted; no topic can have that name."""
+
 
 def no_failures() -> dict[str, int]:
     """Return how many records failed of each outcome where none did."""
@@ -44,7 +50,8 @@ class DeliverySummary:
     Attributes:
         delivered: How many were stored; with acks=0, how many were sent.
         failed: How many were not, by outcome; all three are there.
-        topics: The same for each topic.
+        topics: The same for each topic. Failures of the first 10,000 topics that had any are told apart; those of
+            others are all under "(others)".
     """
 
     delivered: int = 0

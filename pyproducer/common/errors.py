@@ -139,7 +139,7 @@ class DeliveryFailedError(KafkaError):
     Args:
         message: How many records, and the first errors, for a person.
         failed: How many records, by outcome.
-        topics: The same for each topic.
+        topics: The same for each topic; "(others)" as in DeliverySummary.
         errors: The first of them, 16 at most.
 
     Its own `outcome` is the worst of all: "unknown", else "rejected", else "not_sent".

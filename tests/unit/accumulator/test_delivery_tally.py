@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
+from pyproducer.accumulator import delivery_tally
 from pyproducer.accumulator.delivery_tally import _MOST_GONE, GRACE_MS, MOST_FIRST, DeliveryTally, Failure, NoTally
 from pyproducer.common.clock import NEVER_MS
+from pyproducer.common.delivery_summary import OTHER_TOPICS
 from pyproducer.common.errors import KafkaError, RecordRejectedError
 from pyproducer.common.limited_log import MOST_LINES, WINDOW_MS
 
@@ -57,6 +59,28 @@ def test_summary_when_records_end_then_each_topic_has_its_own_and_the_whole_is_t
         "a": (1, {"not_sent": 0, "rejected": 3, "unknown": 0}),
         "b": (7, {"not_sent": 0, "rejected": 0, "unknown": 0}),
         "c": (0, {"not_sent": 0, "rejected": 0, "unknown": 5})}
+
+
+@pytest.mark.parametrize("is_taken_in", [False, True])
+def test_counts_when_names_are_ever_new_then_those_of_more_than_a_limit_are_counted_together(
+        monkeypatch: pytest.MonkeyPatch, is_taken_in: bool) -> None:
+    """Topics named by an application's users, not allowed or absent: each left a kilobyte behind for ever."""
+    monkeypatch.setattr(delivery_tally, "MOST_TOPICS", 3)
+    tally = DeliveryTally(raises=True)
+    for number in range(7):
+        fail(tally, topic=f"t{number}")
+        fail(tally, topic=f"t{number % 2}")
+        if is_taken_in:
+            tally.step(0)
+            summary = tally.summary()
+            assert sum(summary.failed.values()) == 2 * (number + 1)
+    topics = {topic: one.failed["rejected"] for topic, one in tally.summary().topics.items()}
+    assert topics == {"t0": 1 + 4, "t1": 1 + 3, "t2": 1, OTHER_TOPICS: 4}
+    tally.step(0)
+    assert {topic: one.failed["rejected"] for topic, one in tally.summary().topics.items()} == topics
+    failed = tally.take_unseen()
+    assert failed is not None
+    assert (len(failed.topics), failed.failed["rejected"]) == (4, 14)
 
 
 class Interrupted(BaseException):
