@@ -6,6 +6,7 @@ tests/embedded/test_fork.py forks for real.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -19,6 +20,7 @@ from pyproducer import (
     KafkaTimeoutError,
     ProducerClosedError,
 )
+from pyproducer.accumulator.life import Life
 from pyproducer.producer import kafka_producer
 from pyproducer.producer.wiring import ProducerRuntime, build_runtime
 from pyproducer.sender.io_thread import IoThread
@@ -271,6 +273,34 @@ def test_close_when_it_was_made_anew_in_the_middle_of_it_then_it_is_closed(fork:
     assert forked.producer._runtime.life.is_over
     with pytest.raises(ProducerClosedError):
         forked.producer.send("t", b"v")
+
+
+@pytest.mark.parametrize("mode", ["refuse", "rebuild"])
+def test_fork_when_a_closing_producer_is_in_its_last_act_then_the_child_does_not_wait_for_its_end(
+        monkeypatch: pytest.MonkeyPatch, mode: str) -> None:
+    """Its thread had said that nobody need know of it any more, and not yet that it is over: close() in the child
+    waited for that for ever.
+    """
+    forgotten: list[bool] = []
+    forget = kafka_producer._forget
+
+    def forget_late(life: Life) -> None:
+        forget(life)
+        forgotten.append(life.is_over)
+
+    monkeypatch.setattr(kafka_producer, "_forget", forget_late)
+    producer = KafkaProducer({"bootstrap.servers": "127.0.0.1:1", "pyproducer.fork": mode})
+    producer.close()
+    deadline_s = time.monotonic() + GIVE_UP_S
+    while not forgotten:
+        assert time.monotonic() < deadline_s, "the thread did not end"
+        time.sleep(0.001)
+    assert forgotten == [True]
+    kafka_producer._runtimes[producer._runtime.life] = producer._runtime  # and a fork between the two
+    kafka_producer._mark_forked()
+    producer.close()
+    with pytest.raises(ProducerClosedError if mode == "rebuild" else ForkedProducerError):
+        producer.send("t", b"v")
 
 
 def test_fork_when_a_child_that_used_it_forks_then_its_child_makes_another(fork: Callable[..., Fork]) -> None:
