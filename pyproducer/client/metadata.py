@@ -77,6 +77,7 @@ class ProducerMetadata:
         self._take_used = take_used
         self._take(Cluster(nodes=self._nodes_to_ask))
         self._is_new_start = False  # the bootstrap addresses are asked again: another cluster may answer
+        self._steps_back: Mapping[tuple[str, int], int] = {}  # see metadata_response.Merged
         self._topic_errors: dict[str, ErrorCode] = {}       # replaced as a whole; read without the lock
         self._unknown_topics = UnknownTopics()
         # Topic -> when it is idle. Callers write the time of a known topic without the lock, see `add`.
@@ -329,7 +330,9 @@ class ProducerMetadata:
             is_partial = request is not None and request.is_partial
             merged = merge_response(
                 response, api_version, previous=self._cluster, topic_errors=self._topic_errors,
-                retain=self._topics.__contains__, is_partial=is_partial, is_new_start=self._is_new_start)
+                retain=self._topics.__contains__, is_partial=is_partial, is_new_start=self._is_new_start,
+                steps_back=self._steps_back)
+            self._steps_back = merged.steps_back
             # A topic that was added while the request was under way still has to be asked for.
             self._need_partial_update = request is not None and request.request_version < self._request_version
             if not is_partial:

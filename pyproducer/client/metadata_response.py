@@ -24,6 +24,10 @@ FIRST_VERSION_WITH_RELIABLE_EPOCHS = 9
 # Callers and compiled code keep tables by index, so one number in an answer would decide over gigabytes. No cluster
 # comes near it: Kafka's own limit is far below a million partitions in all.
 HIGHEST_PARTITION = 999_999
+# So many answers in a row that tell an older leader epoch of a topic without id are believed. A broker that lags is
+# contradicted by another meanwhile, as the nodes are asked in turns; and if not, the next answer mends it. franz-go has
+# that number, too.
+MOST_STEPS_BACK = 5
 _NO_NODE_PORT = -1
 _NOTHING = PartitionTable(())
 
@@ -39,16 +43,22 @@ class Merged:
     # Something newer than before was learned; asking again soon is worth it.
     made_progress: bool = False
     topics_answered: set[str] = field(default_factory=set)
+    # How many answers in a row told of an older epoch, by topic and partition.
+    steps_back: dict[tuple[str, int], int] = field(default_factory=dict)
 
 
 def merge_response(response: Mapping[str, Any], api_version: int, *, previous: Cluster,
                    topic_errors: Mapping[str, ErrorCode], retain: Callable[[str], bool], is_partial: bool,
-                   is_new_start: bool = False) -> Merged:
+                   is_new_start: bool = False, steps_back: Mapping[tuple[str, int], int] | None = None) -> Merged:
     """Build the next snapshot.
 
     A broker may lag behind the others, so an answer never takes away what is known already: an older leader epoch does
     not bring an old leader back, and a partition that the answer leaves out stays. Only a topic with another id is
     another topic.
+
+    Where a cluster has no topic ids nothing else tells that a topic was deleted and created again, and its epochs begin
+    at 0: there an older epoch is believed that MOST_STEPS_BACK answers in a row tell. Differs from Java, which asks the
+    old leader until the process ends (KAFKA-12257, mended by topic ids alone).
 
     Args:
         response: A Metadata response without a top-level error.
@@ -59,13 +69,14 @@ def merge_response(response: Mapping[str, Any], api_version: int, *, previous: C
         is_partial: Whether only new topics were asked for; then the others are kept as they are.
         is_new_start: Whether the bootstrap addresses were asked again: another cluster may answer, whose epochs are
             lower, and whose topics are others where there are no ids to tell.
+        steps_back: What the merge before had under this name.
 
     Raises:
         RemoteProtocolError: A partition has an index that no partition has. Nothing was taken in.
     """
     # Equal nodes stay the same objects, so that partitions compare fast.
     nodes = {node.node_id: node for node in map(_known_or_new(previous), response["brokers"])}
-    merge = _Merge(api_version, nodes, previous, is_new_start=is_new_start)
+    merge = _Merge(api_version, nodes, previous, is_new_start=is_new_start, steps_before=steps_back or {})
     for topic in response["topics"]:
         name = topic["name"]
         if name is None or not retain(name):  # None is possible from v12 on for a topic asked by id; we ask by name.
@@ -81,7 +92,8 @@ def merge_response(response: Mapping[str, Any], api_version: int, *, previous: C
         invalid_topics=[name for name, code in merge.errors.items() if code is ErrorCode.INVALID_TOPIC_EXCEPTION],
         unauthorized_topics=[name for name, code in merge.errors.items()
                              if code is ErrorCode.TOPIC_AUTHORIZATION_FAILED])
-    return Merged(cluster, merge.errors, merge.needs_refresh, merge.made_progress, merge.topics_answered)
+    return Merged(cluster, merge.errors, merge.needs_refresh, merge.made_progress, merge.topics_answered,
+                  merge.steps_back)
 
 
 def _known_or_new(previous: Cluster) -> Callable[[Mapping[str, Any]], Node]:
@@ -95,10 +107,13 @@ def _known_or_new(previous: Cluster) -> Callable[[Mapping[str, Any]], Node]:
 class _Merge:
     """The state of one merge."""
 
-    def __init__(self, api_version: int, nodes: dict[int, Node], previous: Cluster, *, is_new_start: bool) -> None:
+    def __init__(self, api_version: int, nodes: dict[int, Node], previous: Cluster, *, is_new_start: bool,
+                 steps_before: Mapping[tuple[str, int], int]) -> None:
         self.nodes = nodes
         self.previous = previous
         self.is_new_start = is_new_start
+        self.steps_back: dict[tuple[str, int], int] = {}
+        self._steps_before = steps_before
         self.has_same_nodes = nodes == previous.nodes
         self.reliable_epochs = api_version >= FIRST_VERSION_WITH_RELIABLE_EPOCHS
         self.tables: dict[str, PartitionTable] = {}
@@ -154,7 +169,8 @@ class _Merge:
             info = known_infos.get(index)
             if epoch < 0 or info is None or epoch > info.leader_epoch:
                 self.made_progress = True
-            elif epoch < info.leader_epoch and not self.is_new_start:
+            elif epoch < info.leader_epoch and not self.is_new_start and not (
+                    known.topic_id is None and self._is_believed(topic, index)):
                 # A broker that lags behind must not bring an old leader back.
                 infos[index] = self._remap(info)
                 continue
@@ -174,6 +190,15 @@ class _Merge:
                 if index not in infos:
                     infos[index] = self._remap(info)
         return infos
+
+    def _is_believed(self, topic: str, index: int) -> bool:
+        """Whether enough answers in a row, this one included, told of an older epoch of a partition."""
+        count = self._steps_before.get((topic, index), 0) + 1
+        if count >= MOST_STEPS_BACK:
+            self.made_progress = True
+            return True
+        self.steps_back[topic, index] = count
+        return False
 
     def _note_error(self, code: int) -> None:
         row = ERRORS.get(code)
@@ -197,6 +222,7 @@ class _Merge:
         for name in self.previous.topics - self.topics_answered:
             if not retain(name):
                 continue
+            self.steps_back.update(steps for steps in self._steps_before.items() if steps[0][0] == name)
             table = self.previous.table(name)
             self.tables[name] = table if self.has_same_nodes else PartitionTable(
                 map(self._remap, table.in_order), table.topic_id)

@@ -1,4 +1,5 @@
 import threading
+import uuid
 
 import pytest
 
@@ -361,6 +362,57 @@ def test_rebootstrap_when_soft_and_a_node_has_the_id_0_then_it_is_asked_as_well(
     md.update(cluster.metadata(request.body()), 13, 0, request=request)
     md.rebootstrap(forget_leaders=False)
     assert [node.node_id for node in md.nodes_to_ask()] == [-1, -2, 0, 1]
+
+
+def rows(leader, *, epoch, other_leader=1, other_epoch=0):
+    """Return a topic of two partitions from a broker that tells no topic ids."""
+    row = topic_row("t", leader, other_leader, epoch=epoch, topic_id=uuid.UUID(int=0))
+    row["partitions"][1]["leader_epoch"] = other_epoch
+    return row
+
+
+def again(md, row):
+    """Ask again for all topics, and answer."""
+    md.request_update()
+    answer(md, 1000, row)
+
+
+def test_update_when_answers_without_ids_tell_of_an_older_epoch_again_and_again_then_they_are_believed():
+    """A topic was deleted and created again, and the cluster has no topic ids to tell.
+
+    Its leader epochs begin at 0 again, each answer seemed to be of a broker that lags behind, and the old leader was
+    asked for ever: no record of that partition was sent until the process was started anew.
+    """
+    md = metadata()
+    md.add("t", 0)
+    answer(md, 0, rows(1, epoch=4))
+    for _ in range(4):
+        again(md, rows(2, epoch=0, other_epoch=1))
+        assert md.fetch().leader_for(TopicPartition("t", 0)).node_id == 1
+    again(md, rows(2, epoch=0, other_epoch=1))
+    assert md.fetch().leader_for(TopicPartition("t", 0)).node_id == 2
+    again(md, rows(1, epoch=1, other_epoch=1))
+    assert md.fetch().leader_for(TopicPartition("t", 0)).node_id == 1
+
+
+def test_update_when_a_broker_that_lags_is_contradicted_meanwhile_then_it_is_not_believed():
+    md = metadata()
+    md.add("t", 0)
+    answer(md, 0, rows(1, epoch=4))
+    for _ in range(3):
+        for _ in range(4):
+            again(md, rows(2, epoch=3))
+        again(md, rows(1, epoch=4))
+        assert md.fetch().leader_for(TopicPartition("t", 0)).node_id == 1
+
+
+def test_update_when_the_topic_has_the_same_id_then_an_older_epoch_is_never_believed():
+    md = metadata()
+    md.add("t", 0)
+    answer(md, 0, topic_row("t", 1, epoch=4))
+    for _ in range(20):
+        again(md, topic_row("t", 2, epoch=3))
+    assert md.fetch().leader_for(TopicPartition("t", 0)).node_id == 1
 
 
 def test_rebootstrap_when_hard_then_partitions_stay_without_leaders_and_lower_epochs_count():
