@@ -7,14 +7,11 @@ Source:  Java KafkaProducer (4.1); seed 001.
 
 from __future__ import annotations
 
-import atexit
 import logging
 import os
 import threading
-import warnings
 import weakref
-from collections.abc import Callable, Iterable, Mapping
-from functools import partial
+from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, overload
 
@@ -27,30 +24,14 @@ from pyproducer.common.errors import DeliveryFailedError, KafkaError, KafkaTimeo
 from pyproducer.common.records import HeaderLike, ProducerRecord, to_topic
 from pyproducer.common.settings.properties import read_properties
 from pyproducer.common.timeouts import checked_timeout
-from pyproducer.hotpath import FutureRecordMetadata, ProducerBase, Road
+from pyproducer.hotpath import FutureRecordMetadata, ProducerBase
+from pyproducer.producer import process_life
 from pyproducer.producer.config import ProducerConfig
 from pyproducer.producer.surroundings import Surroundings
 from pyproducer.producer.wait_on_metadata import wait_on_metadata
-from pyproducer.producer.wiring import ProducerRuntime, build_runtime
+from pyproducer.producer.wiring import ProducerRuntime
 
 log = logging.getLogger(__name__)
-
-# A producer that was dropped, or that lives at interpreter exit, gets this long to send what it accepted: long enough
-# for a broker that answers, short enough that a program with a dead broker ends.
-_EXIT_TIMEOUT_SECONDS = 10.0
-# After a close that ran out of time the thread only has to leave one poll and to close its sockets. It takes longer
-# when a callback or a part of the application's does.
-_FORCED_CLOSE_SECONDS = 5.0
-
-# Of all producers of this process whose sender thread may run. Of these, not of the producers: one that was dropped
-# goes on sending for a while.
-_runtimes: dict[Life, ProducerRuntime] = {}
-# The producers themselves, by the same lives, as long as somebody has them.
-_owners: dict[Life, weakref.ref[KafkaProducer]] = {}
-_fork_count = 0  # of this process and its parents, as far as they had this module
-# Held while a producer of the parent is made anew; a child has its own. Reentrant only so that it can be asked who has
-# it: a signal's handler may send in the middle.
-_rebuilding = threading.RLock()
 
 
 class KafkaProducer(ProducerBase):
@@ -84,16 +65,16 @@ class KafkaProducer(ProducerBase):
                  value_serializer: object = None) -> None:
         config = ProducerConfig(props)
         self._given = key_serializer, value_serializer
-        self._runtime = _build(config, key_serializer, value_serializer, self._surroundings)
+        self._runtime = process_life.build(config, key_serializer, value_serializer, self._surroundings)
         self._pave(self._runtime.record_sender.road)
         self._finalizer = self._begin(self._runtime)
 
     def _begin(self, runtime: ProducerRuntime, *, keeps_parts: bool = False) -> weakref.finalize[Any, Any]:
         """Start a sender thread; return what ends it with this producer."""
-        finalizer = weakref.finalize(self, _close_dropped, runtime)
-        finalizer.atexit = False  # see _close_all_at_exit
+        finalizer = weakref.finalize(self, process_life.close_dropped, runtime)
+        finalizer.atexit = False  # see process_life.close_all_at_exit
         try:
-            _owners[runtime.life] = weakref.ref(self)
+            process_life.owners[runtime.life] = weakref.ref(self)
             runtime.io_thread.start()
         except BaseException:  # no thread can be had; or Ctrl-C, and it runs already
             finalizer.detach()
@@ -111,7 +92,7 @@ class KafkaProducer(ProducerBase):
         return self._rebuild() if runtime.life.can_be_rebuilt else runtime
 
     def _rebuild(self) -> ProducerRuntime:
-        lock = _rebuilding
+        lock = process_life.rebuilding
         if lock._is_owned():  # type: ignore[attr-defined]  # threading.Condition asks it, too
             raise Life.inside("a method")
         with lock:
@@ -119,7 +100,7 @@ class KafkaProducer(ProducerBase):
             if not before.life.can_be_rebuilt:
                 return before  # another thread came first
             name = f"{before.client_id}-{os.getpid()}"
-            runtime = _build(before.config, *self._given, self._surroundings, name)
+            runtime = process_life.build(before.config, *self._given, self._surroundings, name)
             finalizer = self._begin(runtime, keeps_parts=True)
             try:
                 self._pave(runtime.record_sender.road)
@@ -316,7 +297,7 @@ class KafkaProducer(ProducerBase):
             self._runtime.begin_close(f"close() was called in {where}", longest)
             return tally.summary()
         self._runtime.io_thread.close(f"close() was called in thread {threading.current_thread().name!r}", longest)
-        _await_end(self._runtime, longest)
+        process_life.await_end(self._runtime, longest)
         failed = tally.take_unseen() if tally.raises else None
         if failed is not None:
             try:
@@ -344,96 +325,5 @@ class KafkaProducer(ProducerBase):
         return f"<KafkaProducer {self._runtime.life.client_id} {self._runtime.life.state.value}>"
 
 
-def _build(config: ProducerConfig, key_serializer: object, value_serializer: object,
-           surroundings: Surroundings | None, name: str | None = None) -> ProducerRuntime:
-    """Make the parts of a producer of this process, and of no other, and know of them."""
-    while True:
-        fork_count = _fork_count
-        runtime = build_runtime(config, key_serializer, value_serializer, _forget, surroundings, name=name,
-                                on_end_in_child=_close_all_at_exit)
-        _runtimes[runtime.life] = runtime
-        if _fork_count == fork_count:
-            return runtime
-        # A signal's handler forked in the middle, and this is the child: descriptors are shared with the parent's.
-        _runtimes.pop(runtime.life, None)
-        runtime.wire.abandon()
-
-
 def _describe(last_errors: Mapping[str, str]) -> str:
     return "".join(f"; {address}: {text}" for address, text in last_errors.items())
-
-
-def _await_end(runtime: ProducerRuntime, timeout: float | None) -> None:
-    """Wait until the sender thread did its last act; it holds the deadline itself, and may be late by a callback."""
-    if not runtime.life.await_end(None if timeout is None else timeout + _FORCED_CLOSE_SECONDS):
-        log.warning("The sender thread of %s did not end within %s s after a forced close", runtime.life.client_id,
-                    _FORCED_CLOSE_SECONDS)
-
-
-def _forget(life: Life) -> None:
-    """The sender thread's very last act."""
-    _runtimes.pop(life, None)
-    _owners.pop(life, None)
-
-
-def _close_dropped(runtime: ProducerRuntime) -> None:
-    """Close a producer whose last reference went: loudly, without losing its records, and without a wait for them."""
-    if runtime.life.is_open:
-        count = runtime.accumulator.incomplete_record_count()
-        runtime.begin_close("its last reference went", _EXIT_TIMEOUT_SECONDS)
-        _warn_unclosed(runtime, count)
-
-
-def _close_all_at_exit() -> None:
-    """Close what nobody closed when the interpreter ends: the sender threads end with it."""
-    left = list(_runtimes.values())
-    unclosed = [(runtime, runtime.accumulator.incomplete_record_count()) for runtime in left if runtime.life.is_open]
-    for runtime in left:
-        runtime.io_thread.close("the interpreter ended", _EXIT_TIMEOUT_SECONDS)
-    try:
-        for runtime, count in unclosed:
-            _warn_unclosed(runtime, count)
-    finally:
-        deadlines = [(runtime, runtime.clock.now_ms() + int(_EXIT_TIMEOUT_SECONDS * 1000)) for runtime in left]
-        for runtime, deadline_ms in deadlines:  # one for all: several that hang are waited for together
-            _await_end(runtime, (deadline_ms - runtime.clock.now_ms()) / 1000)
-
-
-def _warn_unclosed(runtime: ProducerRuntime, count: int) -> None:
-    """Say it when all that matters is done: with warnings as errors this raises."""
-    warnings.warn(f"unclosed {runtime.life.client_id}: close() was not called, {count} records are on their way",
-                  ResourceWarning, stacklevel=3)
-
-
-def _mark_forked() -> None:
-    """In a child process: what every producer of the parent consists of is unusable, whatever its state."""
-    global _fork_count, _rebuilding
-    _fork_count += 1
-    _rebuilding = threading.RLock()
-    left, owners = dict(_runtimes), dict(_owners)
-    _runtimes.clear()
-    _owners.clear()
-    for life, runtime in left.items():
-        runtime.on_forked(partial(_successor, owners.get(life, _nobody), life))
-
-
-def _successor(owner: Callable[[], KafkaProducer | None], life: Life) -> Road:
-    """Return the road of a producer that is made anew in a child process.
-
-    Raises:
-        IllegalStateError: It is closed here. Not sent.
-        ConfigError: It cannot be made. Not sent.
-    """
-    producer = owner()
-    runtime = None if producer is None else producer._present()
-    if runtime is None or runtime.life is life:
-        raise life.refusal()
-    return runtime.record_sender.road
-
-
-def _nobody() -> None:
-    """The owner of a producer that was dropped."""
-
-
-atexit.register(_close_all_at_exit)
-os.register_at_fork(after_in_child=_mark_forked)

@@ -17,7 +17,7 @@ from pyproducer.accumulator.life import LifeState
 from pyproducer.common.errors import KafkaError
 from pyproducer.common.waiting import Locks
 from pyproducer.hotpath import _python
-from pyproducer.producer import kafka_producer
+from pyproducer.producer import process_life
 from pyproducer.producer.surroundings import Surroundings
 from pyproducer.record.layout import MAX_SEQUENCE
 from pyproducer.transaction.partition_sequences import PartitionSequences
@@ -346,7 +346,7 @@ class World:
         """Leave a producer whose threads stand still for ever."""
         if self.producer is not None:
             self.producer._finalizer.detach()
-            kafka_producer._runtimes.pop(self.producer._runtime.life, None)
+            process_life.runtimes.pop(self.producer._runtime.life, None)
 
     def fill_report(self) -> None:
         report, scheduler = self.report, self.scheduler

@@ -22,7 +22,7 @@ from pyproducer import (
     ProducerInterceptor,
 )
 from pyproducer.accumulator.life import Life
-from pyproducer.producer import kafka_producer
+from pyproducer.producer import process_life
 from tests.support.clock import ManualClock
 from tests.unit.producer.facade import (
     GIVE_UP_S,
@@ -461,7 +461,7 @@ def forked(facades: Facades) -> Iterator[Facade]:
     facade.producer.send("t", b"v").result(GIVE_UP_S)
     life = facade.life
     state = life.state, life.sender_ident
-    kafka_producer._mark_forked()
+    process_life.mark_forked()
     yield facade
     life.state, life.sender_ident = state
 
@@ -558,7 +558,7 @@ def test_producer_when_nobody_closed_it_then_that_is_said_and_its_records_get_te
         facade.broker.wakeup()
 
     with pytest.warns(ResourceWarning, match=rf"unclosed {facade.producer.client_id}: close\(\) was not called, 1 rec"):
-        kafka_producer._close_dropped(facade.producer._runtime)  # what the finalizer calls; the line goes on at once
+        process_life.close_dropped(facade.producer._runtime)  # what the finalizer calls; the line goes on at once
     assert not future.done()
     assert facade.life.ms_to_forced_end(clock.now_ms()) == 10_000
     answer()
@@ -572,7 +572,7 @@ def test_producer_when_it_lives_at_the_interpreters_exit_then_its_records_get_te
     facade = holding(facades, ManualClock())
     other = holding(facades)
     future = facade.producer.send("t", b"v", partition=0)
-    monkeypatch.setattr(kafka_producer, "_runtimes",
+    monkeypatch.setattr(process_life, "runtimes",
                         {made.life: made.producer._runtime for made in (facade, other)})
     other.producer.close()
 
@@ -582,7 +582,7 @@ def test_producer_when_it_lives_at_the_interpreters_exit_then_its_records_get_te
 
     joins = Joins(monkeypatch, answer)
     with pytest.warns(ResourceWarning, match=rf"unclosed {facade.producer.client_id}: close\(\) was not called, 1 rec"):
-        kafka_producer._close_all_at_exit()
+        process_life.close_all_at_exit()
     assert joins.timeouts == [15]
     assert future.result(0).offset == 100
     assert facade.broker.is_closed
@@ -590,11 +590,11 @@ def test_producer_when_it_lives_at_the_interpreters_exit_then_its_records_get_te
 
 def test_producer_when_it_was_dropped_in_a_child_or_after_its_end_then_nothing_happens(
         facades: Facades, forked: Facade) -> None:
-    kafka_producer._close_dropped(forked.producer._runtime)
+    process_life.close_dropped(forked.producer._runtime)
     assert not forked.broker.is_closed
     facade = facades()
     facade.producer.close()
-    kafka_producer._close_dropped(facade.producer._runtime)  # a warning would fail the test
+    process_life.close_dropped(facade.producer._runtime)  # a warning would fail the test
 
 
 def test_from_file_when_read_then_overrides_win_and_serializers_keep_their_places(tmp_path: Path) -> None:
@@ -618,7 +618,7 @@ def test_producer_when_nobody_closed_it_and_warnings_are_errors_then_its_records
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with pytest.raises(ResourceWarning, match="1 records are on their way"):
-            kafka_producer._close_dropped(facade.producer._runtime)
+            process_life.close_dropped(facade.producer._runtime)
     facade.broker.holds = False
     facade.broker.wakeup()
     assert facade.life.await_end(GIVE_UP_S)
@@ -628,11 +628,11 @@ def test_producer_when_nobody_closed_it_and_warnings_are_errors_then_its_records
 def test_exit_when_warnings_are_errors_then_all_producers_are_closed_and_waited_for(
         facades: Facades, monkeypatch: pytest.MonkeyPatch) -> None:
     made = [facades() for _ in range(3)]
-    monkeypatch.setattr(kafka_producer, "_runtimes", {one.life: one.producer._runtime for one in made})
+    monkeypatch.setattr(process_life, "runtimes", {one.life: one.producer._runtime for one in made})
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with pytest.raises(ResourceWarning):
-            kafka_producer._close_all_at_exit()
+            process_life.close_all_at_exit()
     assert all(one.life.is_over for one in made)
 
 
@@ -642,9 +642,9 @@ def test_exit_when_several_producers_hang_then_they_share_the_wait(
     """Each had 15 s of its own, one after the other."""
     clock = ManualClock()
     made = [holding(facades, clock) for _ in range(3)]
-    monkeypatch.setattr(kafka_producer, "_runtimes", {one.life: one.producer._runtime for one in made})
+    monkeypatch.setattr(process_life, "runtimes", {one.life: one.producer._runtime for one in made})
     joins = Joins(monkeypatch, lambda: clock.advance(12_000))
-    kafka_producer._close_all_at_exit()
+    process_life.close_all_at_exit()
     assert joins.timeouts == [15, 3, 3]
 
 
@@ -664,7 +664,7 @@ def test_producer_when_the_collector_ends_it_on_the_sender_thread_with_a_lock_ta
     def collect() -> None:
         with runtime.accumulator._partitions["t", 0].lock:
             if how == "dropped":
-                kafka_producer._close_dropped(runtime)
+                process_life.close_dropped(runtime)
             else:
                 facade.producer.close()
             with pytest.raises(ProducerClosedError):
@@ -698,14 +698,14 @@ def test_constructor_when_its_thread_cannot_be_started_or_that_is_interrupted_th
         raise KeyboardInterrupt
 
     monkeypatch.setattr(threading.Thread, "start", start_and_raise)
-    before = set(kafka_producer._runtimes)
+    before = set(process_life.runtimes)
     with pytest.raises(KeyboardInterrupt):
         KafkaProducer({"bootstrap.servers": "127.0.0.1:1", "interceptor.classes": [Part()]})
     for thread in threads:
         thread.join(GIVE_UP_S)
         assert not thread.is_alive(), "it runs, and nobody can reach it"
     assert len(closed) == 1
-    assert set(kafka_producer._runtimes) <= before
+    assert set(process_life.runtimes) <= before
 
 
 @pytest.mark.parametrize("rows", [False, True])

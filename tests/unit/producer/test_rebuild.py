@@ -21,7 +21,7 @@ from pyproducer import (
     ProducerClosedError,
 )
 from pyproducer.accumulator.life import Life
-from pyproducer.producer import kafka_producer
+from pyproducer.producer import process_life
 from pyproducer.producer.wiring import ProducerRuntime, build_runtime
 from pyproducer.sender.io_thread import IoThread
 
@@ -49,7 +49,7 @@ class Fork:
         self.producer = KafkaProducer({"bootstrap.servers": "127.0.0.1:1", "client.id": "c",
                                        "pyproducer.fork": "rebuild", "interceptor.classes": [self.part], **props})
         self.before = self.producer._runtime
-        kafka_producer._mark_forked()
+        process_life.mark_forked()
 
     @property
     def is_rebuilt(self) -> bool:
@@ -99,7 +99,7 @@ def on_build(monkeypatch: pytest.MonkeyPatch, happen: Callable[[], object]) -> l
             happens.pop()()
         return made[-1]
 
-    monkeypatch.setattr(kafka_producer, "build_runtime", build)
+    monkeypatch.setattr(process_life, "build_runtime", build)
     return made
 
 
@@ -193,7 +193,7 @@ def test_rebuilding_when_a_setting_does_not_work_any_more_then_the_call_says_so(
 
     forked = fork()
     with monkeypatch.context() as patch:
-        patch.setattr(kafka_producer, "build_runtime", refuse)
+        patch.setattr(process_life, "build_runtime", refuse)
         for call in (lambda: forked.producer.send("t", b"v"), forked.producer.flush):
             with pytest.raises(ConfigError, match="cannot be read"):
                 call()
@@ -216,12 +216,12 @@ def test_rebuilding_when_a_signals_handler_sends_in_the_middle_then_it_is_refuse
 def test_rebuilding_when_a_signals_handler_forks_in_the_middle_then_the_child_shares_nothing_with_its_parent(
         fork: Callable[..., Fork], monkeypatch: pytest.MonkeyPatch) -> None:
     forked = fork()
-    made = on_build(monkeypatch, kafka_producer._mark_forked)
+    made = on_build(monkeypatch, process_life.mark_forked)
     forked.use()
     shared, own = made
     assert shared.wire.client._is_closed  # type: ignore[attr-defined]
     assert forked.producer._runtime is own
-    assert shared.life not in kafka_producer._runtimes
+    assert shared.life not in process_life.runtimes
 
 
 def test_thread_when_the_process_forked_before_it_ran_then_it_does_nothing(
@@ -231,7 +231,7 @@ def test_thread_when_the_process_forked_before_it_ran_then_it_does_nothing(
     started: list[ProducerRuntime] = []
 
     def fork_first(thread: IoThread) -> None:
-        kafka_producer._mark_forked()
+        process_life.mark_forked()
         thread._run()
 
     with monkeypatch.context() as patch:
@@ -282,13 +282,13 @@ def test_fork_when_a_closing_producer_is_in_its_last_act_then_the_child_does_not
     waited for that for ever.
     """
     forgotten: list[bool] = []
-    forget = kafka_producer._forget
+    forget = process_life.forget
 
     def forget_late(life: Life) -> None:
         forget(life)
         forgotten.append(life.is_over)
 
-    monkeypatch.setattr(kafka_producer, "_forget", forget_late)
+    monkeypatch.setattr(process_life, "forget", forget_late)
     producer = KafkaProducer({"bootstrap.servers": "127.0.0.1:1", "pyproducer.fork": mode})
     producer.close()
     deadline_s = time.monotonic() + GIVE_UP_S
@@ -296,8 +296,8 @@ def test_fork_when_a_closing_producer_is_in_its_last_act_then_the_child_does_not
         assert time.monotonic() < deadline_s, "the thread did not end"
         time.sleep(0.001)
     assert forgotten == [True]
-    kafka_producer._runtimes[producer._runtime.life] = producer._runtime  # and a fork between the two
-    kafka_producer._mark_forked()
+    process_life.runtimes[producer._runtime.life] = producer._runtime  # and a fork between the two
+    process_life.mark_forked()
     producer.close()
     with pytest.raises(ProducerClosedError if mode == "rebuild" else ForkedProducerError):
         producer.send("t", b"v")
@@ -307,7 +307,7 @@ def test_fork_when_a_child_that_used_it_forks_then_its_child_makes_another(fork:
     forked = fork()
     forked.use()
     child = forked.producer._runtime
-    kafka_producer._mark_forked()
+    process_life.mark_forked()
     forked.use()
     assert forked.producer._runtime not in (child, forked.before)
 

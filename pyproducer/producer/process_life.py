@@ -1,0 +1,142 @@
+"""The producers of this process: which there are, how they end with it, and what becomes of them in a forked child.
+
+Road:    beside it.
+Thread:  any; what a fork calls, and what the interpreter's exit calls, the main one as a rule.
+Source:  ours; Java's producers end with their process, and no process forks there.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import threading
+import warnings
+import weakref
+from collections.abc import Callable
+from functools import partial
+from typing import Protocol
+
+from pyproducer.accumulator.life import Life
+from pyproducer.hotpath import Road
+from pyproducer.producer.config import ProducerConfig
+from pyproducer.producer.surroundings import Surroundings
+from pyproducer.producer.wiring import ProducerRuntime, build_runtime
+
+log = logging.getLogger(__name__)
+
+
+class Rebuilt(Protocol):
+    """A KafkaProducer."""
+
+    def _present(self) -> ProducerRuntime:
+        """Return the parts that work in this process; in a child they may have to be made first."""
+
+
+# A producer that was dropped, or that lives at interpreter exit, gets this long to send what it accepted: long enough
+# for a broker that answers, short enough that a program with a dead broker ends.
+_EXIT_TIMEOUT_SECONDS = 10.0
+# After a close that ran out of time the thread only has to leave one poll and to close its sockets. It takes longer
+# when a callback or a part of the application's does.
+_FORCED_CLOSE_SECONDS = 5.0
+
+# Of all producers of this process whose sender thread may run. Of these, not of the producers: one that was dropped
+# goes on sending for a while.
+runtimes: dict[Life, ProducerRuntime] = {}
+# The producers themselves, by the same lives, as long as somebody has them.
+owners: dict[Life, weakref.ref[Rebuilt]] = {}
+_fork_count = 0  # of this process and its parents, as far as they had this module
+# Held while a producer of the parent is made anew; a child has its own. Reentrant only so that it can be asked who has
+# it: a signal's handler may send in the middle.
+rebuilding = threading.RLock()
+
+
+def build(config: ProducerConfig, key_serializer: object, value_serializer: object,
+           surroundings: Surroundings | None, name: str | None = None) -> ProducerRuntime:
+    """Make the parts of a producer of this process, and of no other, and know of them."""
+    while True:
+        fork_count = _fork_count
+        runtime = build_runtime(config, key_serializer, value_serializer, forget, surroundings, name=name,
+                                on_end_in_child=close_all_at_exit)
+        runtimes[runtime.life] = runtime
+        if _fork_count == fork_count:
+            return runtime
+        # A signal's handler forked in the middle, and this is the child: descriptors are shared with the parent's.
+        runtimes.pop(runtime.life, None)
+        runtime.wire.abandon()
+
+
+def await_end(runtime: ProducerRuntime, timeout: float | None) -> None:
+    """Wait until the sender thread did its last act; it holds the deadline itself, and may be late by a callback."""
+    if not runtime.life.await_end(None if timeout is None else timeout + _FORCED_CLOSE_SECONDS):
+        log.warning("The sender thread of %s did not end within %s s after a forced close", runtime.life.client_id,
+                    _FORCED_CLOSE_SECONDS)
+
+
+def forget(life: Life) -> None:
+    """The sender thread's very last act."""
+    runtimes.pop(life, None)
+    owners.pop(life, None)
+
+
+def close_dropped(runtime: ProducerRuntime) -> None:
+    """Close a producer whose last reference went: loudly, without losing its records, and without a wait for them."""
+    if runtime.life.is_open:
+        count = runtime.accumulator.incomplete_record_count()
+        runtime.begin_close("its last reference went", _EXIT_TIMEOUT_SECONDS)
+        _warn_unclosed(runtime, count)
+
+
+def close_all_at_exit() -> None:
+    """Close what nobody closed when the interpreter ends: the sender threads end with it."""
+    left = list(runtimes.values())
+    unclosed = [(runtime, runtime.accumulator.incomplete_record_count()) for runtime in left if runtime.life.is_open]
+    for runtime in left:
+        runtime.io_thread.close("the interpreter ended", _EXIT_TIMEOUT_SECONDS)
+    try:
+        for runtime, count in unclosed:
+            _warn_unclosed(runtime, count)
+    finally:
+        deadlines = [(runtime, runtime.clock.now_ms() + int(_EXIT_TIMEOUT_SECONDS * 1000)) for runtime in left]
+        for runtime, deadline_ms in deadlines:  # one for all: several that hang are waited for together
+            await_end(runtime, (deadline_ms - runtime.clock.now_ms()) / 1000)
+
+
+def _warn_unclosed(runtime: ProducerRuntime, count: int) -> None:
+    """Say it when all that matters is done: with warnings as errors this raises."""
+    warnings.warn(f"unclosed {runtime.life.client_id}: close() was not called, {count} records are on their way",
+                  ResourceWarning, stacklevel=3)
+
+
+def mark_forked() -> None:
+    """In a child process: what every producer of the parent consists of is unusable, whatever its state."""
+    global _fork_count, rebuilding
+    _fork_count += 1
+    rebuilding = threading.RLock()
+    left, left_owners = dict(runtimes), dict(owners)
+    runtimes.clear()
+    owners.clear()
+    for life, runtime in left.items():
+        runtime.on_forked(partial(_successor, left_owners.get(life, _nobody), life))
+
+
+def _successor(owner: Callable[[], Rebuilt | None], life: Life) -> Road:
+    """Return the road of a producer that is made anew in a child process.
+
+    Raises:
+        IllegalStateError: It is closed here. Not sent.
+        ConfigError: It cannot be made. Not sent.
+    """
+    producer = owner()
+    runtime = None if producer is None else producer._present()
+    if runtime is None or runtime.life is life:
+        raise life.refusal()
+    return runtime.record_sender.road
+
+
+def _nobody() -> None:
+    """The owner of a producer that was dropped."""
+
+
+atexit.register(close_all_at_exit)
+os.register_at_fork(after_in_child=mark_forked)
