@@ -315,7 +315,8 @@ def rows() -> list[bytes]:
             if os.getpid() == parent:
                 raise
         if os.getpid() != parent:
-            end_child(lambda: (expect(ForkedProducerError, future.result), producer.close()))
+            expect(ForkedProducerError, future.result)
+            end_child(producer.close)
     for child in children:
         reap(child)
     producer.close()
