@@ -33,7 +33,7 @@ _BASE = {
     "sparse_metadata": 0.05, "topic_error": 0.05, "leader_move": 0.15, "leader_move_unhinted": 0.15,
     "node_stop": 0.06, "recreate_topic": 0.01, "forget_producer": 0.02, "no_id": 0.2, "slow_name": 0.2,
     "no_name": 0.1, "wall_jump": 0.05, "freeze": 0.02, "memory_error": 0.002, "interrupt": 0.3, "strike": 0.05,
-    "suspend": 0.01,
+    "suspend": 0.01, "send_memory": 0.005, "codec_memory": 0.02,
 }
 
 # What a broker may answer instead of appending: all of Produce's codes, the retriable ones more often. Not those about
@@ -65,7 +65,10 @@ class Faults:
         unordered: Partitions of which a broker forgot who wrote there: it takes any number as the next one then, also
             the second batch of two on their way when it refuses the first for a moment.
         frozen_ms: How long the process stood still in all.
+        freezes: When that was, and for how long, in ms.
+        healed_ms: When the world was well again; None before.
         is_healed: Whether nothing goes wrong any more.
+        ends_turns: Whether every turn of the sender fails from now on, healed or not.
         is_settled: Whether no batch of a partition is on its way: only then may a broker forget who wrote there.
     """
 
@@ -78,7 +81,10 @@ class Faults:
         self.fired: Counter[str] = Counter()
         self.unordered: set[tuple[str, int]] = set()
         self.frozen_ms = 0
+        self.freezes: list[tuple[int, int]] = []
+        self.healed_ms: int | None = None
         self.is_healed = False
+        self.ends_turns = False
         self._plan = plan
         self._parameters = parameters
         self._scheduler = scheduler
@@ -109,6 +115,8 @@ class Faults:
     def heal(self) -> None:
         """Let nothing go wrong any more; what stands still stands up."""
         self.is_healed = True
+        if self.healed_ms is None:
+            self.healed_ms = self._scheduler.now_ms
         for node_id in self.cluster.nodes:
             self._start(node_id)
 
@@ -220,6 +228,7 @@ class Faults:
         if self.fires("freeze"):
             ms = int(self._chance.random() * 90_000)
             self.frozen_ms += ms
+            self.freezes.append((self._scheduler.now_ms, ms))
             self._scheduler.jump(ms)
         if self.fires("suspend"):  # nobody behind the connections knows them any more, and nobody says so
             self.clock.slept_ms += int(self._chance.random() * 3_600_000)
@@ -227,7 +236,17 @@ class Faults:
                 connection.fall_silent()
         if self.fires("wall_jump"):
             self.clock.wall_offset_ms += int((self._chance.random() - 0.5) * 200_000_000)
-        if self.fires("memory_error"):
+        if self.ends_turns or self.fires("memory_error"):
+            raise MemoryError("simulated")
+
+    def on_send(self) -> None:
+        """A request goes to its connection."""
+        if self.fires("send_memory"):
+            raise MemoryError("simulated")
+
+    def on_compress(self) -> None:
+        """A codec is about to work."""
+        if self.fires("codec_memory"):
             raise MemoryError("simulated")
 
 

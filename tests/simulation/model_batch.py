@@ -54,11 +54,15 @@ class ProducedBatch:
         crc: As in its header; equal for equal records with equal headers.
         count: How many records it has, 1 or more.
         values: The records' values in order; None is a null value.
+        keys: Their keys.
+        headers: Their headers as bytes, b"" for none.
+        timestamps: Epoch ms.
         producer_id, producer_epoch, base_sequence: -1 each without idempotence.
         max_timestamp: Epoch ms.
     """
 
-    __slots__ = ("base_sequence", "count", "crc", "data", "max_timestamp", "producer_epoch", "producer_id", "values")
+    __slots__ = ("base_sequence", "count", "crc", "data", "headers", "keys", "max_timestamp", "producer_epoch",
+                 "producer_id", "timestamps", "values")
 
     def __init__(self, data: bytes, produce_version: int) -> None:
         size = len(data)
@@ -100,13 +104,15 @@ class ProducedBatch:
         self.producer_epoch: int = producer_epoch
         self.base_sequence: int = base_sequence
         self.max_timestamp: int = max_timestamp
+        self.keys: list[bytes | None] = []
+        self.headers: list[bytes] = []
+        self.timestamps: list[int] = []
         if codec == CODEC_NONE:
-            self.values = _read_records(data, HEADER_SIZE_BYTES, count, base_timestamp, max_timestamp)
+            self.values = _read_records(self, data, HEADER_SIZE_BYTES, base_timestamp)
         else:
             if codec == CODEC_ZSTD and produce_version < ZSTD_FROM_VERSION:
                 bug(f"zstd in Produce {produce_version}")
-            self.values = _read_records(_expand(codec, data[HEADER_SIZE_BYTES:]), 0, count, base_timestamp,
-                                        max_timestamp)
+            self.values = _read_records(self, _expand(codec, data[HEADER_SIZE_BYTES:]), 0, base_timestamp)
 
 
 def records_as_written(data: bytes) -> bytes:
@@ -130,15 +136,16 @@ def _varint(data: bytes, position: int) -> tuple[int, int]:
     return raw >> 1 ^ -(raw & 1), position
 
 
-def _read_records(data: bytes, position: int, count: int, base_timestamp: int,
-                  max_timestamp: int) -> list[bytes | None]:
-    """Read the records up to the last byte; return their values.
+def _read_records(batch: ProducedBatch, data: bytes, position: int, base_timestamp: int) -> list[bytes | None]:
+    """Read the records up to the last byte; return their values, and give the batch what else they have.
 
     Raises:
         ClientBug: One is not well-formed, or they contradict the batch's header.
     """
     values: list[bytes | None] = []
     append = values.append
+    add_key, add_headers, add_timestamp = batch.keys.append, batch.headers.append, batch.timestamps.append
+    count, max_timestamp = batch.count, batch.max_timestamp
     latest = 0
     size = len(data)
     try:
@@ -164,6 +171,7 @@ def _read_records(data: bytes, position: int, count: int, base_timestamp: int,
                 delta, position = _varint(data, position - 1)
             if delta > latest:
                 latest = delta
+            add_timestamp(base_timestamp + delta)
             if index == 0:
                 if delta != 0:
                     bug(f"the first record's timestamp is {delta} ms from the batch's base timestamp")
@@ -183,9 +191,12 @@ def _read_records(data: bytes, position: int, count: int, base_timestamp: int,
                 key_length = key_length >> 1 ^ -(key_length & 1)
             else:
                 key_length, position = _varint(data, position - 1)
-            if key_length > 0:
+            if key_length >= 0:
+                add_key(data[position:position + key_length])
                 position += key_length
-            elif key_length < -1:
+            elif key_length == -1:
+                add_key(None)
+            else:
                 bug(f"record {index} of {count} has a key of {key_length} bytes")
             value_length = data[position]
             position += 1
@@ -201,8 +212,10 @@ def _read_records(data: bytes, position: int, count: int, base_timestamp: int,
             else:
                 bug(f"record {index} of {count} has a value of {value_length} bytes")
             if data[position]:
-                position = _skip_headers(data, position)
+                begin, position = position, _skip_headers(data, position)
+                add_headers(data[begin:position])
             else:
+                add_headers(b"")
                 position += 1
             if position != end:
                 bug(f"record {index} of {count} ends at byte {position}, its length says {end}")

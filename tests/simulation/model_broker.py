@@ -335,7 +335,7 @@ class ModelCluster(ClusterState):
     def _produce(self, request: _Request) -> Mapping[str, Any] | bytes | None:
         body, version = request.body, request.version
         acks = body["acks"]
-        if acks not in (-1, 0, 1):
+        if acks not in (-1, 0, 1) or self.parameters.required_acks not in (None, acks):
             bug(f"Produce has acks={acks}")
         if body["timeout_ms"] < 0:
             bug(f"Produce has the timeout {body['timeout_ms']} ms")

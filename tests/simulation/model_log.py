@@ -36,19 +36,22 @@ class StoredBatch:
 
     Attributes:
         base_offset: Offset of its first record.
-        values: The records' values, in order of their offsets.
+        values, keys, headers, timestamps: The records' values, in order of their offsets, and what else they have.
         producer_id, producer_epoch, base_sequence: -1 each without idempotence.
         node_id: Who led the partition and stored it.
         now_ms: When.
         data: The bytes as they were sent: base offset 0, whatever the log gave.
     """
 
-    __slots__ = ("base_offset", "base_sequence", "crc", "data", "max_timestamp", "node_id", "now_ms", "producer_epoch",
-                 "producer_id", "values")
+    __slots__ = ("base_offset", "base_sequence", "crc", "data", "headers", "keys", "max_timestamp", "node_id", "now_ms",
+                 "producer_epoch", "producer_id", "timestamps", "values")
 
     def __init__(self, batch: ProducedBatch, base_offset: int, node_id: int, now_ms: int) -> None:
         self.base_offset = base_offset
         self.values = batch.values
+        self.keys = batch.keys
+        self.headers = batch.headers
+        self.timestamps = batch.timestamps
         self.producer_id = batch.producer_id
         self.producer_epoch = batch.producer_epoch
         self.base_sequence = batch.base_sequence

@@ -32,6 +32,7 @@ class ModelParameters:
         knows_all_producers: Whether an id that this cluster did not give is a bug of the client.
         addresses: (host, port) by node; by default ("node-0", 9092), ("node-1", 9093), ...
         interference: Who is asked before each answer.
+        required_acks: What every Produce request must ask for; None if any will do.
     """
 
     produce_version: int = 13
@@ -49,3 +50,4 @@ class ModelParameters:
     knows_all_producers: bool = True
     addresses: Mapping[int, tuple[str, int]] = field(default_factory=dict)
     interference: Interference = field(default_factory=Interference)
+    required_acks: int | None = None

@@ -23,10 +23,10 @@ from collections.abc import Callable
 from typing import Any
 
 from pyproducer.client.resolver import ResolvedAddress, ThreadedResolver
-from pyproducer.network.selector import Selector
 from pyproducer.network.wakeup import Wakeup
 from tests.simulation import story
 from tests.simulation.faults import Fate, Faults
+from tests.simulation.manners import Manners, WatchedSelector
 from tests.simulation.model_broker import CLOSE_CONNECTION, ModelCluster
 from tests.simulation.schedule import Scheduler
 
@@ -131,6 +131,7 @@ class SimPoller:
         while True:
             ready = self._ready()
             if ready or (deadline_ms is not None and scheduler.now_ms >= deadline_ms):
+                self._network.manners.has_found = bool(ready)
                 return ready
             scheduler.block(self, deadline_ms)
 
@@ -393,10 +394,13 @@ class Network:
         chance: Its own stream.
         cluster: Who answers.
         faults: What goes wrong.
+        manners: Watches what the client does.
     """
 
-    def __init__(self, scheduler: Scheduler, chance: random.Random, cluster: ModelCluster, faults: Faults) -> None:
+    def __init__(self, scheduler: Scheduler, chance: random.Random, cluster: ModelCluster, faults: Faults,
+                 manners: Manners) -> None:
         self.scheduler = scheduler
+        self.manners = manners
         self.chance = chance
         self.cluster = cluster
         self.faults = faults
@@ -432,9 +436,9 @@ class Network:
 
     # -- what Surroundings asks for
 
-    def make_selector(self, **settings: Any) -> Selector:
-        return Selector(make_socket=lambda _family, _kind: SimSocket(self), make_poller=lambda: SimPoller(self),
-                        **settings)
+    def make_selector(self, **settings: Any) -> WatchedSelector:
+        return WatchedSelector(self.manners, make_socket=lambda _family, _kind: SimSocket(self),
+                               make_poller=lambda: SimPoller(self), **settings)
 
     def make_wakeup(self) -> Wakeup:
         return SimWakeup(self.scheduler)

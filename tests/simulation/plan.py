@@ -9,7 +9,7 @@ Source:  ours.
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 FAULTS = (
@@ -19,6 +19,8 @@ FAULTS = (
     "forget_producer", "no_id", "slow_name", "no_name", "wall_jump", "freeze", "memory_error", "interrupt",
     "strike", "suspend",
 )
+# Drawn behind all others.
+LATER_FAULTS = ("send_memory", "codec_memory")
 
 
 @dataclass(frozen=True)
@@ -120,7 +122,7 @@ def draw(plan: Plan) -> Parameters:
     window_bytes = choice((64, 1000, 1_000_000, 1_000_000))
     if props["batch.size"] * latency_ms // window_bytes > request_ms // 4:
         window_bytes = 1_000_000  # else no batch would ever arrive in time
-    return Parameters(
+    parameters = Parameters(
         node_count=node_count, topics=topics, caller_count=choice((1, 2, 3)),
         record_count=choice((230, 260, 300)), props=props, fault_rates=rates,
         faults_last_ms=choice((2000, 20_000, 60_000)), switch_rate=choice((0.0, 0.01, 0.05, 0.2)),
@@ -131,3 +133,6 @@ def draw(plan: Plan) -> Parameters:
         metadata_version=choice((4, 7, 9, 10, 12, 13)), longest_message_bytes=choice((300, 1_048_588, 1_048_588)),
         first_sequence_near_end=chance.random() < 0.25,
         close_kind=choice(("close", "close", "close_soon", "callback", "flush_then_close", "while_sending")))
+    # Drawn behind all others, so that what was drawn before stays as it was.
+    rates.update((kind, chance.random() * weight) for kind in LATER_FAULTS if chance.random() < share)
+    return replace(parameters, close_kind="death") if chance.random() < 0.05 else parameters

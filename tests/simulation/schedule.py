@@ -163,6 +163,10 @@ class Scheduler:
 
     # -- time
 
+    def stop_ticks(self) -> None:
+        """Let no time pass any more while anybody can run."""
+        self._tick_from = 1.0
+
     def at(self, at_ms: int, event: Callable[[], None]) -> None:
         """Have something happen at a time; of the same time, in the order of the calls."""
         self._numbers += 1

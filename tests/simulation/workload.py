@@ -15,6 +15,7 @@ from pyproducer import (
     KafkaError,
     KafkaTimeoutError,
     ProducerClosedError,
+    ProducerDeadError,
 )
 from pyproducer.common.errors import NOT_SENT
 from tests.simulation.faults import Faults
@@ -24,6 +25,8 @@ from tests.simulation.schedule import Scheduler, SimClock, SimThread, Simulation
 FEWEST_ACKNOWLEDGED = 200
 FEWEST_FAULTS = 3
 MOST_RECORDS = 2000
+HEADERS = (("h", b"v"), ("", None))
+HEADERS_IN_LOG = b"\x04\x02h\x02v\x00\x01"  # how many, and then each one's lengths and bytes
 
 
 class FromOutside(BaseException):
@@ -47,8 +50,8 @@ class Sent:
         told: How often its callback was called, with what (last) and when.
     """
 
-    __slots__ = ("caller", "future", "has_callback", "is_cut_off", "order", "partition", "refused", "row", "sent_ms",
-                 "told_count", "told_error", "told_metadata", "told_ms", "topic", "value")
+    __slots__ = ("caller", "future", "has_callback", "headers", "is_cut_off", "key", "order", "partition", "refused",
+                 "row", "sent_ms", "told_count", "told_error", "told_metadata", "told_ms", "topic", "value")
 
     def __init__(self, caller: int, order: int, topic: str, partition: int | None, value: bytes, sent_ms: int) -> None:
         self.caller = caller
@@ -57,6 +60,8 @@ class Sent:
         self.partition = partition
         self.value = value
         self.sent_ms = sent_ms
+        self.key: bytes | None = None
+        self.headers = b""  # as they are in the log
         self.future: Any = None
         self.row: int | None = None
         self.refused: BaseException | None = None
@@ -130,6 +135,8 @@ class Workload:
     def send(self, record: Sent, key: bytes | None, headers: Any, with_callback: bool) -> Any:
         """Send a record; what send() raises is noted."""
         record.has_callback = with_callback
+        record.key = key
+        record.headers = HEADERS_IN_LOG if headers else b""
         try:
             record.future = self._producer.send(
                 record.topic, record.value, key=key, partition=record.partition, headers=headers,
@@ -139,7 +146,7 @@ class Workload:
             raise
         except KafkaError as error:
             record.refused = error
-            if isinstance(error, ProducerClosedError):
+            if isinstance(error, (ProducerClosedError, ProducerDeadError)):
                 self.is_closing = True
             if error.outcome != NOT_SENT:
                 self.complaints.append(f"send() of {record} raised {error!r} with outcome {error.outcome}")
@@ -269,7 +276,7 @@ class Caller:
     def _send(self) -> Sent:
         chance = self._chance
         key = b"%d" % int(chance.random() * 10) if chance.random() < 0.5 else None
-        headers = [("h", b"v")] if chance.random() < 0.1 else None
+        headers = HEADERS if chance.random() < 0.1 else None
         record = self._next()
         self._workload.send(record, key, headers, chance.random() < self._workload._parameters.callback_rate)
         if isinstance(record.refused, BufferExhaustedError):
@@ -315,7 +322,7 @@ class Caller:
                 record.is_cut_off = True
             raise
         for row, record in enumerate(records):
-            record.future, record.row = future, row
+            record.future, record.row, record.key = future, row, keys[row]
         if self._chance.random() < 0.3:
             try:
                 future.result(self._chance.random() * 10)
@@ -329,6 +336,9 @@ class Caller:
             self._workload._producer.flush(timeout_s, raise_on_error=self._chance.random() < 0.3)
         except KafkaTimeoutError:
             pass
+        except ProducerDeadError:
+            if not self._workload._faults.ends_turns:
+                raise
         except DeliveryFailedError as error:
             if not sum(error.failed.values()):
                 self._workload.complaints.append(f"flush() raised {error!r}, which names no failure")

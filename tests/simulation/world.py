@@ -12,20 +12,22 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from pyproducer import DeliverySummary, KafkaProducer
-from pyproducer.accumulator.life import LifeState
+from pyproducer import DeliverySummary, KafkaProducer, ProducerDeadError
+from pyproducer.accumulator.life import Life, LifeState
 from pyproducer.common.errors import KafkaError
 from pyproducer.common.waiting import Locks
 from pyproducer.hotpath import _python
 from pyproducer.producer import process_life
 from pyproducer.producer.surroundings import Surroundings
-from pyproducer.record.layout import MAX_SEQUENCE
+from pyproducer.record.compression import Compressor
+from pyproducer.record.layout import MAX_SEQUENCE, Buffer
 from pyproducer.transaction.partition_sequences import PartitionSequences
 from pyproducer.transaction.producer_id import ProducerIdAndEpoch
 from tests.simulation import lines
 from tests.simulation.broker_faults import BrokerFaults
 from tests.simulation.checker import check
 from tests.simulation.faults import Faults
+from tests.simulation.manners import Manners
 from tests.simulation.model_broker import ModelCluster
 from tests.simulation.model_parameters import ModelParameters
 from tests.simulation.network import Network, name_of
@@ -33,8 +35,14 @@ from tests.simulation.plan import Parameters, Plan, draw
 from tests.simulation.schedule import Scheduler, SimClock, SimLock, SimRLock, SimThread, SimulationFailed
 from tests.simulation.workload import FEWEST_ACKNOWLEDGED, FEWEST_FAULTS, Workload
 
+# Ten turns that fail, with a pause of 100 ms behind each, and one in a long sleep before.
+_DYING_MS = 5000
 # What a turn of the sender may be late: ticks of the clock, a pause after a bug.
 _SLACK_MS = 3000
+# As many ways of bytes at most does a record take whose connection is there: metadata first, and all of it in pieces.
+_HOPS = 40
+# Above that one record alone does not fill a batch.
+_LARGE_BATCH_BYTES = 300
 
 
 @dataclass
@@ -124,6 +132,20 @@ class LateSequences(PartitionSequences):
         self._has_begun = True
 
 
+class ForgetfulCompressor:
+    """A codec that has no memory now and then."""
+
+    def __init__(self, codec: Compressor, faults: Faults) -> None:
+        self.codec_id = codec.codec_id
+        self.name = codec.name
+        self._codec = codec
+        self._faults = faults
+
+    def compress(self, data: Buffer) -> bytes:
+        self._faults.on_compress()
+        return self._codec.compress(data)
+
+
 class World:
     """A producer and all that is around it."""
 
@@ -144,9 +166,11 @@ class World:
                 produce_version=parameters.produce_version, metadata_version=parameters.metadata_version,
                 has_topic_ids=parameters.metadata_version >= 10 and parameters.produce_version >= 13,
                 max_message_bytes=parameters.longest_message_bytes, interference=broker_faults,
+                required_acks=-1 if parameters.props["acks"] == "all" else int(parameters.props["acks"]),
                 addresses={node_id: (name_of(node_id), 9092) for node_id in range(parameters.node_count)}))
         broker_faults.cluster = self.cluster
-        self.network = Network(self.scheduler, plan.stream("network order"), self.cluster, self.faults)
+        self.manners = Manners(self.scheduler, self.faults, parameters)
+        self.network = Network(self.scheduler, plan.stream("network order"), self.cluster, self.faults, self.manners)
         self.faults.clock = self.clock
         self.faults.cluster, self.faults.network = self.cluster, self.network
         self.faults.is_settled = self._is_settled
@@ -183,6 +207,8 @@ class World:
 
         servers = ",".join(f"{name_of(node_id)}:9092" for node_id in range(self.parameters.node_count))
         producer = SimulatedProducer({"bootstrap.servers": servers, "client.id": "simulated", **self.parameters.props})
+        accumulator = producer._runtime.accumulator
+        accumulator._compressor = ForgetfulCompressor(accumulator._compressor, self.faults)
         sender: Any = producer._runtime.io_thread._sender
         if self.parameters.first_sequence_near_end and sender._transaction_manager is not None:
             sender._transaction_manager._partitions.default_factory = LateSequences
@@ -195,7 +221,8 @@ class World:
         self.producer = producer = self._make_producer()
         self.workload = workload = Workload(self.plan, parameters, scheduler, self.clock, self.faults, producer)
         self._heal_later(10)
-        workload.is_endless = parameters.close_kind == "while_sending" and self.plan.record_limit is None
+        workload.is_endless = (parameters.close_kind in ("while_sending", "death")
+                               and self.plan.record_limit is None)
         threads = workload.start()
         if workload.is_endless:
             self._close_while_sending(threads)
@@ -206,12 +233,13 @@ class World:
         workload.is_closing = True
         self.faults.heal()
         if self.summary is None:
-            if parameters.close_kind not in ("close_soon", "callback"):
+            if parameters.close_kind not in ("close_soon", "callback", "death"):
                 self._settle()
             self._close()
         fates, wrong = check(workload, self.cluster, parameters, self.faults)
         report.fates = fates
         report.wrong += wrong
+        report.wrong += self.manners.complaints
         self._check_summary()
         self._check_times()
         self._check_log()
@@ -221,6 +249,10 @@ class World:
         assert self.workload is not None
         while not self.workload.is_enough() and not all(thread.is_over for thread in threads):
             self.clock.sleep(10)
+        if self.parameters.close_kind == "death":
+            self.faults.ends_turns = True
+            if self.plan.seed % 2:  # the other half closes what is dying
+                self.clock.sleep(_DYING_MS)
         self._close()
 
     def _heal_later(self, times: int) -> None:
@@ -247,6 +279,7 @@ class World:
         if self.scheduler.now_ms - began_ms > self._longest_ms():
             self.report.wrong.append(f"flush() took {self.scheduler.now_ms - began_ms} ms")
         self._check_life()
+        self._check_linger()
         self.clock.sleep(int(self.parameters.props["request.timeout.ms"]) + _SLACK_MS)  # for late answers
         for record in self.workload.records:
             if record.future is not None and not record.future.done():
@@ -280,6 +313,32 @@ class World:
             self.report.wrong.append(f"in a world that is well again {places} take no records: "
                                      f"{[record.future.exception(0) for record in records]}")
 
+    def _check_linger(self) -> None:
+        """Where nothing goes wrong a record lingers for linger.ms, and then goes at once, though nobody waits."""
+        assert self.producer is not None
+        assert self.workload is not None
+        if self._manager_is_dead():
+            return
+        parameters = self.parameters
+        linger_ms, latency_ms = parameters.props["linger.ms"], parameters.latency_ms
+        topic = next(iter(parameters.topics))
+        self.scheduler.stop_ticks()
+        for attempt in range(3):  # the first ones bring up what is idle
+            record = self.workload.new_record(-4, attempt + 1, topic, 0, 5)
+            began_ms = self.scheduler.now_ms
+            record.future = self.producer.send(topic, record.value, partition=0)
+            if attempt < 2:
+                if record.future.exception() is not None:
+                    return
+                continue
+            longest_ms = linger_ms + _HOPS * latency_ms
+            while not record.future.done() and self.scheduler.now_ms - began_ms <= longest_ms:
+                self.clock.sleep(1)
+            took_ms = self.scheduler.now_ms - began_ms
+            if took_ms > longest_ms or (took_ms < linger_ms and parameters.props["batch.size"] > _LARGE_BATCH_BYTES):
+                self.report.wrong.append(f"{record} took {took_ms} ms; linger.ms is {linger_ms}, and a way takes "
+                                         f"{latency_ms} ms")
+
     def _manager_is_dead(self) -> bool:
         assert self.producer is not None
         sender: Any = self.producer._runtime.io_thread._sender
@@ -296,6 +355,8 @@ class World:
         timeout_s = None
         if kind == "close_soon":
             timeout_s = (0.0, 0.05, 1.0)[self.plan.seed % 3]
+            if self.plan.seed % 2 and life.is_open:
+                self._leave_alone()
         elif kind == "callback" and life.is_open:
             record = self.workload.new_record(-2, 1, next(iter(self.parameters.topics)), None, 10)
             try:
@@ -310,12 +371,32 @@ class World:
         limit_ms = self._longest_ms() if timeout_s is None else int(timeout_s * 1000) + _SLACK_MS
         if took_ms > limit_ms:
             self.report.wrong.append(f"close({timeout_s}) took {took_ms} ms")
-        if life.state is not LifeState.CLOSED or not life.is_over:
+        if not life.is_over or not (life.state is LifeState.CLOSED if kind != "death" else self._is_dead_of_it(life)):
             self.report.wrong.append(f"after close() the producer is {life.state.value}")
         free = producer.metrics()["buffer-available-bytes"]
         if free != self.parameters.props["buffer.memory"]:
             self.report.wrong.append(f"{self.parameters.props['buffer.memory'] - free} bytes of buffer.memory are "
                                      "still taken after close()")
+
+    def _leave_alone(self) -> None:
+        """Stop all brokers while a record is on its way: only the timeout ends close() now."""
+        assert self.producer is not None
+        assert self.workload is not None
+        for node_id in self.cluster.nodes:
+            self.cluster.stop_node(node_id)
+            self.network.cut_all_of(node_id)
+        record = self.workload.new_record(-2, 1, next(iter(self.parameters.topics)), None, 10)
+        self.workload.send(record, None, None, with_callback=True)
+
+    def _is_dead_of_it(self, life: Life) -> bool:
+        """Whether a producer whose turns all fail died of that; who closed it before had nothing more to send."""
+        assert self.workload is not None
+        told = [record.told_error for record in self.workload.records
+                if isinstance(record.told_error, ProducerDeadError)]
+        if life.state is LifeState.CLOSED:
+            return self.plan.seed % 2 == 0 and not told
+        return (life.state is LifeState.DEAD and isinstance(life.cause, MemoryError)
+                and all(isinstance(error.__cause__, (MemoryError, ProducerDeadError)) for error in told))
 
     def _check_summary(self) -> None:
         """What close() says of all records is what became of them."""
