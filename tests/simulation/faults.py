@@ -241,8 +241,13 @@ class Faults:
 
     def on_send(self) -> None:
         """A request goes to its connection."""
-        if self.fires("send_memory"):
+        if self.ends_turns or self.fires("send_memory"):
             raise MemoryError("simulated")
+
+    def on_make_selector(self) -> None:
+        """A turn failed, or the process stood still, and connections are made anew; or for the first time."""
+        if self.ends_turns and self._plan.seed % 3 == 0:
+            raise MemoryError("simulated")  # the recovery fails, too
 
     def on_compress(self) -> None:
         """A codec is about to work."""

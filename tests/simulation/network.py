@@ -437,6 +437,7 @@ class Network:
     # -- what Surroundings asks for
 
     def make_selector(self, **settings: Any) -> WatchedSelector:
+        self.faults.on_make_selector()
         return WatchedSelector(self.manners, make_socket=lambda _family, _kind: SimSocket(self),
                                make_poller=lambda: SimPoller(self), **settings)
 

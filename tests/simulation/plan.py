@@ -78,6 +78,7 @@ class Parameters:
     first_sequence_near_end: bool
     trace_lines: tuple[int, int] = (200, 6000)
     close_kind: str = "close"
+    hold_rate: float = 0.0
     extras: dict[str, Any] = field(default_factory=dict)
 
 
@@ -135,4 +136,6 @@ def draw(plan: Plan) -> Parameters:
         close_kind=choice(("close", "close", "close_soon", "callback", "flush_then_close", "while_sending")))
     # Drawn behind all others, so that what was drawn before stays as it was.
     rates.update((kind, chance.random() * weight) for kind in LATER_FAULTS if chance.random() < share)
-    return replace(parameters, close_kind="death") if chance.random() < 0.05 else parameters
+    if chance.random() < 0.05:
+        parameters = replace(parameters, close_kind="death")
+    return replace(parameters, hold_rate=choice((0.0, 0.0005, 0.005)))

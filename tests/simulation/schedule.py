@@ -29,6 +29,8 @@ MOST_PAUSES = 2_000_000
 # Of simulated time. A seed takes some minutes.
 MOST_MS = 6 * 3600 * 1000
 _STORY_LINES = 4000
+# Below the shortest request.timeout.ms: above it the producer takes itself for frozen.
+LONGEST_HOLD_MS = 50
 
 
 class SimulationFailed(Exception):
@@ -46,10 +48,11 @@ class SimThread:
         pending: What its wait is to raise, as a signal's handler does.
         is_interruptible: Whether exceptions from outside may come at all: not where no signal arrives.
         is_over: Whether it ended.
+        is_held: Whether the machine has no time for it: nothing comes from outside then.
     """
 
-    __slots__ = ("deadline_ms", "gate", "is_interruptible", "is_over", "is_runnable", "joiners", "name", "pending",
-                 "timed_out", "waits_for")
+    __slots__ = ("deadline_ms", "gate", "is_held", "is_interruptible", "is_over", "is_runnable", "joiners", "name",
+                 "pending", "timed_out", "waits_for")
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -62,6 +65,7 @@ class SimThread:
         self.pending: BaseException | None = None
         self.is_interruptible = False
         self.is_over = False
+        self.is_held = False
         self.joiners: list[SimThread] = []
 
 
@@ -73,6 +77,7 @@ class Scheduler:
         switch_rate: How probable it is at each pause that another thread goes on.
         tick_rate: How probable it is that time passes there, as on a busy machine.
         longest_tick_ms: How much at most.
+        hold_rate: How probable it is that the machine has no time for the thread for a while.
         is_telling: Whether a story is told.
 
     Attributes:
@@ -85,7 +90,7 @@ class Scheduler:
     """
 
     def __init__(self, chance: random.Random, *, switch_rate: float, tick_rate: float, longest_tick_ms: int,
-                 is_telling: bool) -> None:
+                 is_telling: bool, hold_rate: float = 0.0) -> None:
         self.now_ms = 1_000
         self.main = SimThread("main")
         self.current = self.main
@@ -98,6 +103,7 @@ class Scheduler:
         self._random = chance.random
         self._switch_rate = switch_rate
         self._tick_from = 1.0 - tick_rate
+        self._hold_from = self._tick_from - hold_rate
         self._longest_tick_ms = longest_tick_ms
         self._threads = [self.main]
         self._events: list[tuple[int, int, Callable[[], None]]] = []
@@ -128,8 +134,20 @@ class Scheduler:
             self._dispatch(self.current)
         elif draw > self._tick_from:
             self.advance(1 + int(self._random() * self._longest_tick_ms))
+        elif draw > self._hold_from:
+            self._hold(1 + int(self._random() * LONGEST_HOLD_MS))
         elif self.pauses > MOST_PAUSES:
             self.fail(f"{MOST_PAUSES} steps were taken, and there is no end")
+
+    def _hold(self, ms: int) -> None:
+        """Have no time for the current thread for a while, whatever it holds; the others go on."""
+        me = self.current
+        me.is_runnable = False
+        me.is_held = True
+        me.waits_for = me
+        me.deadline_ms = self.now_ms + ms
+        self._dispatch(me)
+        me.is_held = False
 
     def switch(self) -> None:
         """Let any thread that can go on do so, this one included."""
@@ -157,7 +175,7 @@ class Scheduler:
 
     def interrupt(self, thread: SimThread, raised: BaseException) -> None:
         """Raise in a thread that waits, as a signal's handler does."""
-        if not thread.is_runnable and thread.is_interruptible:
+        if not thread.is_runnable and thread.is_interruptible and not thread.is_held:
             thread.pending = raised
             thread.is_runnable = True
 
@@ -165,7 +183,12 @@ class Scheduler:
 
     def stop_ticks(self) -> None:
         """Let no time pass any more while anybody can run."""
-        self._tick_from = 1.0
+        self._tick_from = self._hold_from = 1.0
+
+    def crowd(self) -> None:
+        """Let threads interleave as much as they can from now on."""
+        self._switch_rate = max(self._switch_rate, 0.2)
+        self._hold_from = self._tick_from - 0.1
 
     def at(self, at_ms: int, event: Callable[[], None]) -> None:
         """Have something happen at a time; of the same time, in the order of the calls."""

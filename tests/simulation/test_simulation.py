@@ -13,7 +13,7 @@ import pytest
 
 from tests.simulation.coverage import all_moves
 from tests.simulation.plan import FAULTS, LATER_FAULTS, Plan, draw
-from tests.simulation.schedule import Scheduler, SimLock, SimRLock, SimulationFailed
+from tests.simulation.schedule import LONGEST_HOLD_MS, Scheduler, SimLock, SimRLock, SimulationFailed
 
 ROOT = Path(__file__).resolve().parents[2]
 SEEDS = 180
@@ -98,6 +98,24 @@ def test_scheduler_when_somebody_waits_for_a_time_then_it_comes_at_once_and_even
     assert not SimLock(world, is_locked=True).acquire(timeout=59)
     assert world.now_ms == 60_000
     assert seen == [3_000, 5_000]
+
+
+def test_scheduler_when_a_thread_is_held_then_the_others_go_on_and_nothing_from_outside_reaches_it() -> None:
+    world = Scheduler(Plan(1).stream("test"), switch_rate=0.0, tick_rate=0.0, longest_tick_ms=1, is_telling=False,
+                      hold_rate=1.0)
+    told: list[int] = []
+
+    def run() -> None:
+        world.pause()
+        told.append(world.now_ms)
+
+    began_ms = world.now_ms
+    thread = world.start(run, "thread", is_interruptible=True)
+    world.at(began_ms + 1, lambda: world.interrupt(thread, KeyboardInterrupt()))
+    world.join(thread)
+    assert len(told) == 1
+    assert began_ms < told[0] <= began_ms + LONGEST_HOLD_MS
+    assert world.thread_errors == []
 
 
 def test_scheduler_when_threads_share_a_lock_then_one_has_it_at_a_time_and_all_get_it() -> None:

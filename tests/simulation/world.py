@@ -157,7 +157,7 @@ class World:
         self.scheduler = Scheduler(
             plan.stream("scheduler"), switch_rate=0.0 if plan.calm else parameters.switch_rate,
             tick_rate=0.0 if plan.calm else parameters.tick_rate, longest_tick_ms=parameters.longest_tick_ms,
-            is_telling=plan.is_telling)
+            hold_rate=0.0 if plan.calm else parameters.hold_rate, is_telling=plan.is_telling)
         self.clock = SimClock(self.scheduler)
         self.faults = Faults(plan, parameters, self.scheduler)
         broker_faults = BrokerFaults(self.faults, plan.stream("brokers"), parameters)
@@ -228,14 +228,14 @@ class World:
             self._close_while_sending(threads)
         for thread in threads:
             scheduler.join(thread)
-        for name, error in scheduler.thread_errors:
-            report.wrong.append(f"{name} ended by {error!r}")
         workload.is_closing = True
         self.faults.heal()
         if self.summary is None:
             if parameters.close_kind not in ("close_soon", "callback", "death"):
                 self._settle()
             self._close()
+        for name, error in scheduler.thread_errors:
+            report.wrong.append(f"{name} ended by {error!r}")
         fates, wrong = check(workload, self.cluster, parameters, self.faults)
         report.fates = fates
         report.wrong += wrong
@@ -351,7 +351,6 @@ class World:
         scheduler, producer = self.scheduler, self.producer
         life = producer._runtime.life
         kind = self.parameters.close_kind
-        began_ms = scheduler.now_ms
         timeout_s = None
         if kind == "close_soon":
             timeout_s = (0.0, 0.05, 1.0)[self.plan.seed % 3]
@@ -366,8 +365,14 @@ class World:
                     record.future.exception()
             except KafkaError as error:
                 record.refused = error
+        began_ms = scheduler.now_ms  # behind the sends, which may wait for memory
+        late: SimThread | None = None
+        if kind in ("close", "flush_then_close") and life.is_open and not self.plan.calm:
+            late = self._send_late()
         self.summary = producer.close(timeout_s)
         took_ms = scheduler.now_ms - began_ms
+        if late is not None:
+            scheduler.join(late)
         limit_ms = self._longest_ms() if timeout_s is None else int(timeout_s * 1000) + _SLACK_MS
         if took_ms > limit_ms:
             self.report.wrong.append(f"close({timeout_s}) took {took_ms} ms")
@@ -377,6 +382,14 @@ class World:
         if free != self.parameters.props["buffer.memory"]:
             self.report.wrong.append(f"{self.parameters.props['buffer.memory'] - free} bytes of buffer.memory are "
                                      "still taken after close()")
+
+    def _send_late(self) -> SimThread:
+        """Begin to send one more record beside close(), where nothing else is on its way that would hold it up."""
+        assert self.workload is not None
+        workload = self.workload
+        record = workload.new_record(-5, 1, next(iter(self.parameters.topics)), None, 5)
+        self.scheduler.crowd()
+        return self.scheduler.start(lambda: workload.send(record, None, None, with_callback=True), "late caller")
 
     def _leave_alone(self) -> None:
         """Stop all brokers while a record is on its way: only the timeout ends close() now."""
