@@ -229,8 +229,13 @@ class TransactionManager:
         if code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
             is_next = batch.base_sequence == increment_sequence(partition.last_acked_sequence, 1) \
                 if partition.last_acked_sequence != NO_SEQUENCE else batch.base_sequence == 0
-            if batch.topic_partition in self._unresolved or (is_next and not batch.is_sequence_reset):
-                # It follows what was acknowledged last, and yet the broker sees a gap: only a new epoch helps.
+            # The broker may have forgotten us, with its topic, and then taken a later batch first: it takes any number
+            # as the first one. Differs from Java, which repeats the earlier one until delivery.timeout.ms.
+            is_passed = is_earlier(batch.base_sequence, partition.last_acked_sequence) \
+                if partition.last_acked_sequence != NO_SEQUENCE else False
+            if batch.topic_partition in self._unresolved or ((is_next or is_passed) and not batch.is_sequence_reset):
+                # It follows what was acknowledged last, or comes before it, and yet the broker sees a gap: only a new
+                # epoch helps.
                 self._request_bump(batch)
             return True
         if code is ErrorCode.INVALID_PRODUCER_EPOCH:

@@ -119,6 +119,16 @@ def test_out_of_order_of_the_next_batch_starts_a_new_epoch_from_zero(manager):
     assert drained(manager).base_sequence == 4
 
 
+def test_out_of_order_of_a_batch_before_the_last_acknowledged_one_starts_a_new_epoch(manager):
+    """A simulation found it: the topic was made anew, and the second of two batches on their way was its first one."""
+    acked(manager)
+    first, second = drained(manager, 2), drained(manager)
+    manager.on_completed(second, 0)
+    assert manager.can_retry(first, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, 0) is True
+    manager.bump_epoch_if_requested()
+    assert (first.producer_epoch, first.base_sequence) == (1, 0), "it was repeated until delivery.timeout.ms"
+
+
 def test_a_batch_refused_for_good_starts_a_new_epoch_and_renumbers_those_behind(manager):
     acked(manager)
     first, second, third = drained(manager), drained(manager, 2), drained(manager)
