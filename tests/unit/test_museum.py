@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.simulation import museum
-from tests.simulation.museum import ROOT, Edit, Exhibit
+from tests.simulation.museum import ROOT, TESTS, Edit, Exhibit
 from tests.simulation.museum.__main__ import Find, Visit, search
 
 EXHIBITS = museum.exhibits()
@@ -55,7 +55,8 @@ def test_exhibits_when_nothing_goes_wrong_then_records_are_stored_with_each(tmp_
         directories.append(tmp_path / exhibit.name)
         directories[-1].mkdir()
         museum.plant(exhibit, directories[-1])
-    smoke = subprocess.run([sys.executable, "-m", "tests.simulation.museum._smoke", *map(str, directories)], cwd=ROOT,
+    smoke = subprocess.run([sys.executable, "-m", "tests.simulation.museum._smoke", *map(str, directories)],
+                           cwd=TESTS.parent,
                            env={**os.environ, "PYPRODUCER_IMPL": "python"}, capture_output=True, text=True, timeout=600)
     assert smoke.stdout.split("\n") == [*(f"{exhibit.name} ok" for exhibit in EXHIBITS), ""], smoke.stderr[-3000:]
 

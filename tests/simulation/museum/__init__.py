@@ -15,13 +15,18 @@ Source:  ours.
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import pkgutil
 from collections.abc import Collection
 from pathlib import Path
 from typing import NamedTuple
 
-ROOT = Path(__file__).resolve().parents[3]
+_FOUND = importlib.util.find_spec("pyproducer")  # not imported: what is planted is to be
+assert _FOUND is not None
+assert _FOUND.origin is not None
+ROOT = Path(_FOUND.origin).resolve().parents[1]
+"""Where the package is: beside the tests, but where it was installed without its sources."""
+TESTS = Path(__file__).resolve().parents[2]
 PACKAGE = "pyproducer"
 _WITH_COMPILED_TWIN = Path("hotpath")
 _LEFT_OUT = (".so", ".pyd", ".pyx", ".pxd", ".c")  # a package with a bug has no compiled twin
@@ -116,7 +121,7 @@ def plant(exhibit: Exhibit, directory: Path, root: Path = ROOT) -> Path:
     for path, text in texts.items():
         (package / path).unlink()
         (package / path).write_text(text)
-    (directory / "tests").symlink_to(root / "tests")
+    (directory / "tests").symlink_to(TESTS)
     return package
 
 

@@ -25,7 +25,7 @@ from pathlib import Path
 from types import CodeType
 from typing import Any, ClassVar
 
-from tests.simulation.museum import PACKAGE, ROOT
+from tests.simulation.museum import PACKAGE, ROOT, TESTS
 
 NOT_NEEDED = ("broker", "cli", "spark", "testing")
 PRELOADED = ("asyncio", "crc32c", "pytest", "ssl", "concurrent.futures", "importlib.metadata", "selectors")
@@ -76,7 +76,7 @@ def preload() -> None:
             __import__(name)
     needed = [path for path in (ROOT / PACKAGE).rglob("*.py")
               if path.relative_to(ROOT / PACKAGE).parts[0] not in NOT_NEEDED]
-    for path in (*needed, *(ROOT / "tests" / "unit").glob("*/*.py")):
+    for path in (*needed, *(TESTS / "unit").glob("*/*.py")):
         CachingLoader.codes[path.read_bytes()] = compile(path.read_bytes(), path, "exec", dont_inherit=True)
     sys.path_hooks.insert(0, FileFinder.path_hook((ExtensionFileLoader, EXTENSION_SUFFIXES),
                                                   (CachingLoader, SOURCE_SUFFIXES)))
