@@ -6,7 +6,7 @@ meet. Whatever was meant to take time is none of that; so sleeps are short again
 
     where the time went                      how it is seen                             deadlines   connections
     in the poll, beyond its timeout          NetworkClient.poll                         move        made anew
-    between two turns, aside (turns.py)      the next turn's time and `rest`            move        made anew
+    between two turns, aside (turns.py)      the next turn's time and `rested_ms`       move        made anew
     within a turn, but not in the poll       time between polls                         move        kept
     the machine slept, the clock, too        Clock.suspended_ms, once a second          stay        made anew
 

@@ -14,7 +14,7 @@ import random
 import socket
 from collections import Counter
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tests.simulation.plan import Parameters, Plan
 from tests.simulation.schedule import Scheduler, SimClock
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tests.simulation.model_broker import ModelCluster
     from tests.simulation.network import Connection, Network
 
-_PRODUCE, _METADATA, _API_VERSIONS, _INIT_PRODUCER_ID = 0, 3, 18, 22
+_PRODUCE = 0
 
 # How probable a kind is at each of its occasions, times the seed's own weight.
 _BASE = {
@@ -253,8 +253,3 @@ class Faults:
         """A codec is about to work."""
         if self.fires("codec_memory"):
             raise MemoryError("simulated")
-
-
-def describe(fired: Counter[str]) -> dict[str, Any]:
-    """Return a count by kind, sorted."""
-    return dict(sorted(fired.items()))

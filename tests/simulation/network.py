@@ -31,7 +31,6 @@ from tests.simulation.model_broker import CLOSE_CONNECTION, ModelCluster
 from tests.simulation.schedule import Scheduler
 
 _SIZE = struct.Struct(">i")
-_PRODUCE = 0
 
 
 def address_of(node_id: int) -> str:

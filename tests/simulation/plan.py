@@ -9,7 +9,7 @@ Source:  ours.
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 FAULTS = (
@@ -79,7 +79,6 @@ class Parameters:
     trace_lines: tuple[int, int] = (200, 6000)
     close_kind: str = "close"
     hold_rate: float = 0.0
-    extras: dict[str, Any] = field(default_factory=dict)
 
 
 def draw(plan: Plan) -> Parameters:

@@ -51,7 +51,7 @@ class SimThread:
         is_held: Whether the machine has no time for it: nothing comes from outside then.
     """
 
-    __slots__ = ("deadline_ms", "gate", "is_held", "is_interruptible", "is_over", "is_runnable", "joiners", "name",
+    __slots__ = ("deadline_ms", "gate", "is_held", "is_interruptible", "is_over", "is_runnable", "name",
                  "pending", "timed_out", "waits_for")
 
     def __init__(self, name: str) -> None:
@@ -66,7 +66,6 @@ class SimThread:
         self.is_interruptible = False
         self.is_over = False
         self.is_held = False
-        self.joiners: list[SimThread] = []
 
 
 class Scheduler:
