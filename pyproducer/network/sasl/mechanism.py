@@ -1,0 +1,89 @@
+"""What a SASL mechanism is to an authenticator, and what a login is to the mechanisms of one client.
+
+Road:    Login -> [SaslClient] -> client authenticator -> SaslAuthenticate -> server authenticator -> [SaslServer]
+Thread:  a SaslClient and a SaslServer belong to the thread that polls their selector, and never wait; a Login is asked
+         by that thread, and fetches what takes time (tokens, tickets) on a thread of its own.
+Source:  Java javax.security.sasl.SaslClient and SaslServer, org.apache.kafka.common.security.auth.Login (4.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+
+class SaslClient(Protocol):
+    """The client's half of one authentication.
+
+    Attributes:
+        mechanism: Its name, as SaslHandshake has it.
+        complete: The peer has nothing more to prove to us, nor we to it.
+    """
+
+    mechanism: str
+    complete: bool
+
+    def evaluate_challenge(self, challenge: bytes) -> bytes | None:
+        """Return what answers the broker's challenge, b"" for the first one; None where nothing is to be answered.
+
+        Raises:
+            AuthenticationError: The challenge is not the mechanism's, or the broker did not prove who it is. Not sent.
+        """
+
+
+class SaslServer(Protocol):
+    """The broker's half of one authentication.
+
+    Attributes:
+        mechanism: Its name, as SaslHandshake has it.
+        complete: The client has proved who it is.
+        authorization_id: Who it is, once complete.
+        expires_at_ms: When what it proved itself with ends, in ms since 1970; None where it does not.
+    """
+
+    mechanism: str
+    complete: bool
+    authorization_id: str
+    expires_at_ms: int | None
+
+    def evaluate_response(self, response: bytes) -> bytes:
+        """Return the next challenge for what the client said.
+
+        Raises:
+            AuthenticationError: It is not who it says, or does not speak the mechanism. Its text is for the client.
+        """
+
+
+class Login(Protocol):
+    """The credentials of one client, shared by its connections.
+
+    Attributes:
+        mechanism: Which mechanism they are for.
+        version: How often they have changed; grows when a token is renewed or a file with secrets was read anew.
+        error: Why there are none at this moment, or why they could not be renewed; None where all is well.
+    """
+
+    mechanism: str
+
+    @property
+    def version(self) -> int: ...
+
+    @property
+    def error(self) -> Exception | None: ...
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether there are credentials now; False while the first ones are fetched, or after they have ended."""
+
+    def start(self, on_change: Callable[[], None]) -> None:
+        """Begin to fetch, where that takes time; `on_change` is called from another thread when anything changes."""
+
+    def new_client(self, host: str) -> SaslClient:
+        """Return the client's half for one authentication with the broker of this host name.
+
+        Raises:
+            AuthenticationError: There are no credentials (`is_ready` says so before). Not sent.
+        """
+
+    def close(self) -> None:
+        """End the thread, if there is one, without waiting for an answer that is under way; forget the secrets."""
