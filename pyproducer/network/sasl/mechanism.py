@@ -59,17 +59,17 @@ class Login(Protocol):
 
     Attributes:
         mechanism: Which mechanism they are for.
-        version: How often they have changed; grows when a token is renewed or a file with secrets was read anew.
-        error: Why there are none at this moment, or why they could not be renewed; None where all is well.
     """
 
     mechanism: str
 
     @property
-    def version(self) -> int: ...
+    def version(self) -> int:
+        """How often they have changed; grows when a token is renewed or a file with secrets was read anew."""
 
     @property
-    def error(self) -> Exception | None: ...
+    def error(self) -> Exception | None:
+        """Why there are none at this moment, or why they could not be renewed; None where all is well."""
 
     @property
     def is_ready(self) -> bool:
