@@ -18,12 +18,16 @@ from __future__ import annotations
 import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 from pyproducer.accumulator.life import UNOWNED, Life
 from pyproducer.common.clock import Clock
 from pyproducer.common.errors import BufferExhaustedError
 from pyproducer.common.waiting import Cell, release_in_child
+
+
+# A caller who was rung in time may come to look so much later, on a machine that is busy; after that he is gone.
+_LATEST_MS = 1000
 
 
 class Holder(Protocol):
@@ -44,6 +48,16 @@ class Holders(Protocol[H_in]):
 
     def remove(self, holder: H_in, /) -> None:
         """Take one out."""
+
+
+class _Waiter(NamedTuple):
+    """Who waits, so that he is seen to be gone when he was interrupted and could not leave his place.
+
+    The cell alone does not show it: the traceback of his Ctrl-C may keep it, as an interactive interpreter does.
+    """
+
+    cell: weakref.ref[Cell]
+    gone_ms: int
 
 
 class BufferPool:
@@ -70,8 +84,7 @@ class BufferPool:
         self._held_bytes = 0
         self._is_dirty = False
         self._step_count = 0  # of writes to the two above: whoever finds another number than his was not alone
-        # Weak, so that who was interrupted and could not leave his place is seen to be gone.
-        self._waiters: deque[weakref.ref[Cell]] = deque()
+        self._waiters: deque[_Waiter] = deque()
         self._closed = False
 
     @property
@@ -85,7 +98,7 @@ class BufferPool:
     @property
     def queued_count(self) -> int:
         """How many callers wait; above zero the accumulator sends every batch at once."""
-        return len(self._waiters) and sum(place() is not None for place in list(self._waiters))
+        return len(self._waiters) and sum(waiter.cell() is not None for waiter in list(self._waiters))
 
     def charge(self, batch: H, batches: Holders[H], place: Place | None = None) -> bool:
         """Put a batch into a list and take the memory that it reserves, if it is the caller's turn and there is enough.
@@ -180,8 +193,8 @@ class BufferPool:
         """Refuse new callers and wake those who wait; memory may still be given back."""
         with self._lock:
             self._closed = True
-            for place in self._waiters:
-                _open(place())
+            for waiter in self._waiters:
+                _open(waiter.cell())
 
     def on_forked(self) -> None:
         """In a child process: release the lock, if another thread held it."""
@@ -203,8 +216,9 @@ class BufferPool:
     def _first(self) -> Cell | None:
         """Return the cell of the caller who waits longest. With the lock held."""
         while self._waiters:
-            cell = self._waiters[0]()
-            if cell is not None:
+            waiter = self._waiters[0]
+            cell = waiter.cell()
+            if cell is not None and self._clock.now_ms() < waiter.gone_ms:
                 return cell
             self._waiters.popleft()
         return None
@@ -229,7 +243,7 @@ class Place:
         self._max_block_ms = max_block_ms
         self._deadline_ms = since_ms + max_block_ms
         self.cell = pool._life.locks.cell()
-        self._waiter = weakref.ref(self.cell)
+        self._waiter = _Waiter(weakref.ref(self.cell), self._deadline_ms + _LATEST_MS)
         with pool._lock:
             pool._waiters.append(self._waiter)
             # What came back between the charge that failed and this line rang nobody: the first wait looks again.

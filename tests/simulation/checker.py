@@ -124,8 +124,9 @@ def _check_patience(workload: Workload, parameters: Parameters, faults: Faults, 
         since_ms = began_ms[id(record.future._result)]
         took_ms = record.told_ms - min([since_ms, *rows_ms])
         if not rows_ms:  # nobody knows which freezes were before the batch
+            shortest_ms = 2 * longest_pause_ms(parameters.props["request.timeout.ms"])
             took_ms -= sum(ms for at_ms, ms in faults.freezes
-                           if at_ms > since_ms and ms > 2 * longest_pause_ms(parameters.props["request.timeout.ms"]))
+                           if since_ms < at_ms and at_ms + ms <= record.told_ms and ms > shortest_ms)
         if took_ms < longest_ms:
             wrong.append(f"{record} failed after {took_ms} ms, before delivery.timeout.ms was over: {error!r}")
 

@@ -252,7 +252,11 @@ class World:
         if self.parameters.close_kind == "death":
             self.faults.ends_turns = True
             if self.plan.seed % 2:  # the other half closes what is dying
+                frozen_ms = self.faults.frozen_ms
                 self.clock.sleep(_DYING_MS)
+                while frozen_ms != self.faults.frozen_ms:  # meanwhile nobody had the time to die
+                    frozen_ms = self.faults.frozen_ms
+                    self.clock.sleep(_DYING_MS)
         self._close()
 
     def _heal_later(self, times: int) -> None:
@@ -377,7 +381,8 @@ class World:
         if took_ms > limit_ms:
             self.report.wrong.append(f"close({timeout_s}) took {took_ms} ms")
         if not life.is_over or not (life.state is LifeState.CLOSED if kind != "death" else self._is_dead_of_it(life)):
-            self.report.wrong.append(f"after close() the producer is {life.state.value}")
+            self.report.wrong.append(f"after close(), {kind}, the producer is {life.state.value}"
+                                     f"{'' if life.is_over else ', and its thread goes on'}")
         free = producer.metrics()["buffer-available-bytes"]
         if free != self.parameters.props["buffer.memory"]:
             self.report.wrong.append(f"{self.parameters.props['buffer.memory'] - free} bytes of buffer.memory are "
