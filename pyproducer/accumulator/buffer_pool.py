@@ -25,7 +25,6 @@ from pyproducer.common.clock import Clock
 from pyproducer.common.errors import BufferExhaustedError
 from pyproducer.common.waiting import Cell, release_in_child
 
-
 # A caller who was rung in time may come to look so much later, on a machine that is busy; after that he is gone.
 _LATEST_MS = 1000
 
@@ -218,8 +217,8 @@ class BufferPool:
         while self._waiters:
             waiter = self._waiters[0]
             cell = waiter.cell()
-            if cell is not None and self._clock.now_ms() < waiter.gone_ms:
-                return cell
+            if cell is not None and (cell.locked() or self._clock.now_ms() < waiter.gone_ms):
+                return cell  # who was rung comes to look, or is gone
             self._waiters.popleft()
         return None
 
