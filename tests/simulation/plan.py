@@ -137,4 +137,12 @@ def draw(plan: Plan) -> Parameters:
     rates.update((kind, chance.random() * weight) for kind in LATER_FAULTS if chance.random() < share)
     if chance.random() < 0.05:
         parameters = replace(parameters, close_kind="death")
-    return replace(parameters, hold_rate=choice((0.0, 0.0005, 0.005)))
+    parameters = replace(parameters, hold_rate=choice((0.0, 0.0005, 0.005)))
+    if chance.random() < 0.1:
+        # Answers are lost, and few are awaited twice: batches in doubt expire while those behind them are on their way.
+        props["delivery.timeout.ms"] = linger_ms + int(request_ms * choice((1, 1.5, 2)))
+        rates.update(lose_answer=10 * chance.random(), cut_after=3 * chance.random())
+    elif chance.random() < 0.1:
+        # Batches are in doubt, and those behind them are refused.
+        rates.update(error_after=6 * chance.random(), error_before=4 * chance.random())
+    return parameters
