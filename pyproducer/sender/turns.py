@@ -9,7 +9,9 @@ moment once it has nothing to do; the next caller who waits finds the role free 
 
 An exception from outside may look like a socket's or a codec's. So a caller takes no step where a signal may bring
 another than KeyboardInterrupt: see common/threads.py. What PyThreadState_SetAsyncExc raises in other threads nobody can
-foresee; below Exception it may be lost, or fail the record. The usual classes for that, as SystemExit, are not.
+foresee; below Exception it is logged and lost, or fails the record. The usual classes for that, as SystemExit, are not.
+An error of our own, no memory for one, is not the record's outcome: it is logged as the thread's are, and the caller
+waits on.
 
 What a caller's step never does: connect, look names up, run a callback (the thread tells what has one), work for
 others. Whatever ends it, an exception from outside included, the role comes back (hotpath's Role), and the thread,
@@ -103,7 +105,7 @@ class SenderTurns:
         """Somebody waits for a record: let him take a step if the role is free.
 
         Raises:
-            BaseException: What came from outside, a signal's handler for one. The record is still on its way.
+            BaseException: What came from outside, Ctrl-C for one. The record is still on its way.
         """
         if not self.is_safe_here():
             self._role.ring()  # nobody did when his batch was opened
@@ -112,6 +114,10 @@ class SenderTurns:
         if self._role.is_free:
             try:
                 self._role.run(self._step, outcome, deadline_ms)
+            except Exception:
+                if not self._life.is_forked:
+                    _LOG.exception("Uncaught error in a turn of a caller who waits for his record; the sender thread "
+                                   "goes on with it")
             finally:
                 if self._life.is_forked and not outcome.is_set:  # by a signal's handler, and this is the child
                     self._life.ensure_may_wait("result()")
