@@ -16,6 +16,7 @@ Source:  ours; Java InFlightRequests, NetworkClient.canSendRequest, ClusterConne
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 from pyproducer.network.selector import Selector
@@ -46,12 +47,14 @@ class Manners:
 
     Attributes:
         complaints: What the client did.
+        left_to_do: Counts batches and waiting records.
         has_found: Whether the last poll was ended by a socket, or by who rang; its poller writes it.
     """
 
     def __init__(self, scheduler: Scheduler, faults: Faults, parameters: Parameters) -> None:
         self.complaints: list[str] = []
         self.has_found = False
+        self.left_to_do: Callable[[], int] = int
         self.scheduler = scheduler
         self.faults = faults
         props = parameters.props
@@ -63,6 +66,7 @@ class Manners:
         self._hasty_count = 0
         self._idle_count = 0
         self._idle_since_ms = -1
+        self._left_before = 0
 
     def complain(self, what: str) -> None:
         """Note what a client must not do; the first times are enough."""
@@ -86,7 +90,11 @@ class Manners:
             self._idle_count = 0
         self._idle_since_ms = now_ms
         self._idle_count += 1
-        if self._idle_count == MOST_IDLE_POLLS:
+        if self._idle_count == MOST_IDLE_POLLS // 3:
+            self._left_before = self.left_to_do()
+        if self._idle_count == MOST_IDLE_POLLS and self.left_to_do() != self._left_before:
+            self._idle_count = 0  # it works them off
+        elif self._idle_count == MOST_IDLE_POLLS:
             self.complain(f"{MOST_IDLE_POLLS} polls found nothing, and no time passed")
 
 
