@@ -247,6 +247,7 @@ class DeliveryTally:
         """Judge all that is left: the producer ends, and every record is decided."""
         self._take_in(now_ms)
         self._has_ended = True
+        self._wake = _nobody  # a future that is kept has this tally by its life, and shall not keep the sender by it
         self._note_who_waits()
         for failure in list(self._open):
             self._call_unretrieved(failure, now_ms)
@@ -398,6 +399,10 @@ class NoTally(DeliveryTally):
 
     def watch(self, failure: Failure, holder: object) -> None:
         """Watch nothing."""
+
+
+def _nobody() -> None:
+    """There is no sender any more."""
 
 
 def _row_of(rows: Mapping[str, object], topic: str) -> str:

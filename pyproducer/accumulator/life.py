@@ -164,6 +164,9 @@ class Life:
         with self._lock:
             self._move(LifeState.CLOSED)
             self.is_over = True
+        # A future that the application keeps has this life, and shall not keep the producer's parts by it.
+        self.is_inside_append = _is_never_inside
+        self.take_turn = _take_none
         self._over.ring()
 
     def mark_forked(self, *, rebuilds: bool = False) -> None:
@@ -307,6 +310,11 @@ class Life:
         return ForkedProducerError("This producer was made before the process was forked, and its sender thread does "
                                    "not exist here: make one after the fork, in the process that uses it, or set "
                                    "pyproducer.fork = rebuild")
+
+
+def _is_never_inside() -> bool:
+    """Nobody appends any more."""
+    return False
 
 
 def _take_none(_outcome: Any, _deadline_ms: int | None) -> None:

@@ -71,7 +71,7 @@ class KafkaProducer(ProducerBase):
 
     def _begin(self, runtime: ProducerRuntime, *, keeps_parts: bool = False) -> weakref.finalize[Any, Any]:
         """Start a sender thread; return what ends it with this producer."""
-        finalizer = weakref.finalize(self, process_life.close_dropped, runtime)
+        finalizer = weakref.finalize(self, process_life.close_dropped, weakref.ref(runtime))
         finalizer.atexit = False  # see process_life.close_all_at_exit
         try:
             process_life.owners[runtime.life] = weakref.ref(self)

@@ -79,9 +79,14 @@ def forget(life: Life) -> None:
     owners.pop(life, None)
 
 
-def close_dropped(runtime: ProducerRuntime) -> None:
-    """Close a producer whose last reference went: loudly, without losing its records, and without a wait for them."""
-    if runtime.life.is_open:
+def close_dropped(of: weakref.ref[ProducerRuntime]) -> None:
+    """Close a producer whose last reference went: loudly, without losing its records, and without a wait for them.
+
+    Weak, for who registers this is known to the interpreter as long as the producer lives: with the parts it would keep
+    what the application gave them, a serializer for one, which may have the producer.
+    """
+    runtime = of()
+    if runtime is not None and runtime.life.is_open:
         count = runtime.accumulator.incomplete_record_count()
         runtime.begin_close("its last reference went", _EXIT_TIMEOUT_SECONDS)
         _warn_unclosed(runtime, count)

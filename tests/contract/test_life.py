@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -255,6 +257,29 @@ def test_producer_when_its_last_reference_goes_then_the_line_goes_on_and_its_rec
     held.release()
     assert future.result(GIVE_UP_S).offset >= 0
     wait_until(lambda: not any("dropped" in thread.name for thread in threading.enumerate()), "its thread ended")
+
+
+class Service:
+    """An application's object with a producer whose serializer is its own method, and the futures of its records."""
+
+    def __init__(self, props: dict[str, object], topic: str) -> None:
+        self.producer = KafkaProducer(props, value_serializer=self.encode)
+        self.futures = [self.producer.send(topic, text) for text in ("a", "b")]
+
+    def encode(self, _topic: str, _headers: object, text: str) -> bytes:
+        return text.encode()
+
+
+def test_producer_when_it_is_closed_and_gone_then_nothing_keeps_what_its_serializer_has(
+        cluster: Cluster, topic: str) -> None:
+    """Futures know their producer's life, and the interpreter who is to be closed when it is dropped."""
+    service = Service({"bootstrap.servers": cluster.bootstrap_servers}, topic)
+    assert [future.result(GIVE_UP_S).topic for future in service.futures] == [topic, topic]
+    service.producer.close()
+    gone = weakref.ref(service)
+    del service
+    gc.collect()
+    assert gone() is None
 
 
 def test_future_when_awaited_or_left_a_callback_then_its_record_does_not_linger(topic: str, connect: Connect) -> None:

@@ -108,6 +108,7 @@ def run(plan: Plan) -> Report:
         world.abandon()
     finally:
         world.fill_report()
+        world.let_go()
         logger.removeHandler(errors)
         logger.setLevel(before[0])
         logger.propagate = before[1]
@@ -452,6 +453,12 @@ class World:
         if self.producer is not None:
             self.producer._finalizer.detach()
             process_life.runtimes.pop(self.producer._runtime.life, None)
+
+    def let_go(self) -> None:
+        """Drop the futures: compiled ones are no matter of the garbage collector, and all here is a circle of them."""
+        if self.workload is not None:
+            for record in self.workload.records:
+                record.future = None
 
     def fill_report(self) -> None:
         report, scheduler = self.report, self.scheduler

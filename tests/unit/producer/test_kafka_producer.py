@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import warnings
+import weakref
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -558,7 +559,8 @@ def test_producer_when_nobody_closed_it_then_that_is_said_and_its_records_get_te
         facade.broker.wakeup()
 
     with pytest.warns(ResourceWarning, match=rf"unclosed {facade.producer.client_id}: close\(\) was not called, 1 rec"):
-        process_life.close_dropped(facade.producer._runtime)  # what the finalizer calls; the line goes on at once
+        # What the finalizer calls; the line goes on at once.
+        process_life.close_dropped(weakref.ref(facade.producer._runtime))
     assert not future.done()
     assert facade.life.ms_to_forced_end(clock.now_ms()) == 10_000
     answer()
@@ -590,11 +592,11 @@ def test_producer_when_it_lives_at_the_interpreters_exit_then_its_records_get_te
 
 def test_producer_when_it_was_dropped_in_a_child_or_after_its_end_then_nothing_happens(
         facades: Facades, forked: Facade) -> None:
-    process_life.close_dropped(forked.producer._runtime)
+    process_life.close_dropped(weakref.ref(forked.producer._runtime))
     assert not forked.broker.is_closed
     facade = facades()
     facade.producer.close()
-    process_life.close_dropped(facade.producer._runtime)  # a warning would fail the test
+    process_life.close_dropped(weakref.ref(facade.producer._runtime))  # a warning would fail the test
 
 
 def test_from_file_when_read_then_overrides_win_and_serializers_keep_their_places(tmp_path: Path) -> None:
@@ -618,7 +620,7 @@ def test_producer_when_nobody_closed_it_and_warnings_are_errors_then_its_records
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with pytest.raises(ResourceWarning, match="1 records are on their way"):
-            process_life.close_dropped(facade.producer._runtime)
+            process_life.close_dropped(weakref.ref(facade.producer._runtime))
     facade.broker.holds = False
     facade.broker.wakeup()
     assert facade.life.await_end(GIVE_UP_S)
@@ -664,7 +666,7 @@ def test_producer_when_the_collector_ends_it_on_the_sender_thread_with_a_lock_ta
     def collect() -> None:
         with runtime.accumulator._partitions["t", 0].lock:
             if how == "dropped":
-                process_life.close_dropped(runtime)
+                process_life.close_dropped(weakref.ref(runtime))
             else:
                 facade.producer.close()
             with pytest.raises(ProducerClosedError):
