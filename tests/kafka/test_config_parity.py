@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from pyproducer.common.errors import ConfigError
+from pyproducer.common.jaas import parse_jaas
 from pyproducer.common.settings.definition import NonEmpty, OneOf, Range, Setting, Support
 from pyproducer.producer.config import CONFIG_TABLE, ProducerConfig
 from tests.support.kafka_jars import compile_java, java, kafka_classpath
@@ -138,3 +139,36 @@ def test_strings_when_parsed_by_both_then_taken_or_refused_alike() -> None:
     for line, (verdict, *rest) in zip(STRINGS, answers, strict=True):
         expected = [verdict] if verdict == "ERROR" else [verdict, comparable(rest[0]), *rest[1:]]
         assert ours(line) == expected, (line, rest)
+
+
+JAAS = [
+    "M required;", "M REQUISITE a=b;", "M sufficient a = 'b' ;", 'M optional "a"="b";', "M required", "M", "",
+    "M other;",
+    r'M required a="\"\\\t\101\477\08\377\x";', "M required a=x-1_y$.z;", "M required a=1;", "M required a=-x;",
+    "M required a=.x;", "M required a=x!;", "M required a=;", "M required a;", "M required a b;", "M required =b;",
+    "M required a=/x/y;", "M required a='/x';", "M required // no\\u000aa=b;", "M required / no\\u000aa=b;",
+    "M required /* a=b */ c=d;", "M required /* a=b; c=d;", "M required a=\u00fcber b='\u20ac';", "M required;;",
+    "M required; N required;", "M required a=b; // end", "M required a='x' a='y';", "M required a='';",
+    "M required a='x'b='y';", "'M' required;", "M 'required';", "a-b$c_d.E required x.y-z=1a;", "M required a==b;",
+    "M required a=$ConnectionString;", "M required a#=b;", "M required a=b,c=d;", "1M required;",
+    "M required a='x\\u000a';", "M required a='x\\u000a;",
+]
+# Java ends a quoted value at the end of its line.
+STRICTER_HERE = {"M required a='x\\u000a;"}
+
+
+def our_jaas(text: str) -> list[str]:
+    try:
+        entry = parse_jaas(text.replace(r"\u000a", "\n"))
+    except ConfigError:
+        return ["ERROR"]
+    options = [part for name, value in sorted(entry.options.items()) for part in (name, value.encode().hex())]
+    return ["OK", entry.login_module, entry.control_flag, *options]
+
+
+def test_jaas_when_parsed_by_both_then_taken_or_refused_alike() -> None:
+    answers = ask_java("jaas", stdin="\n".join(JAAS) + "\n")
+    assert len(answers) == len(JAAS)
+    for text, answer in zip(JAAS, answers, strict=True):
+        expected = answer if answer[0] == "OK" else ["ERROR"]
+        assert (our_jaas(text) == expected) != (text in STRICTER_HERE), (text, answer)
