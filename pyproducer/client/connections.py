@@ -1,16 +1,23 @@
 """The connections to all nodes: built, negotiated, sent on, ended.
 
     (name resolved) -> connect -> (selector: connected) -> (channel ready) -> ApiVersions -> READY -> ... -> end
+                                                                        REAUTHENTICATING <-> READY
+
+A session that the broker limits (KIP-368) is renewed without disturbing what is under way: from the time it is due,
+nothing more is sent; when all answers are in, and requests that expect none are written, the proof is given anew. The
+broker meanwhile goes on to answer what came before the end of the session, and takes the new proof after it, too.
 
 Road:    NetworkClient, metadata_updater -> [Connections] -> Resolver, Selector
 Thread:  sender thread only. Calls the clock only when the resolver has answered.
 Source:  Java NetworkClient: initiateConnect, handleConnections, handleInitiateApiVersionRequests,
-         handleApiVersionsResponse, processDisconnection, cancelInFlightRequests (4.1).
+         handleApiVersionsResponse, processDisconnection, cancelInFlightRequests (4.1). Differs from Java, which begins
+         to re-authenticate behind requests in flight, and sorts the answers out.
 """
 
 from __future__ import annotations
 
 import logging
+import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -90,6 +97,15 @@ class Selectable(Protocol):
     def is_channel_ready(self, connection_id: str) -> bool:
         """Whether handshakes are done, so that requests can be sent."""
 
+    def session_lifetime_ms(self, connection_id: str) -> int:
+        """Return for how long the peer of a ready connection takes our proof of who we are, in ms; 0 for ever."""
+
+    def reauthenticate(self, connection_id: str) -> bool:
+        """Begin to prove it anew, on a connection that is ready; False when the next poll must deal with bytes first.
+
+        The connection is ready again when that is done.
+        """
+
 
 _LOG = logging.getLogger("pyproducer.client")
 _READY = ConnectionState.READY
@@ -111,15 +127,17 @@ class Connections:
         request_timeout_ms: Longest wait for the answer to ApiVersions.
         send_buffer_bytes: SO_SNDBUF, -1 for the system's default.
         receive_buffer_bytes: SO_RCVBUF, -1 for the system's default.
-        on_disconnect: Told when a connection ended, with the time and why.
+        on_disconnect: Told when a connection ended, with the time.
         on_failed_metadata: Told when the metadata request that was under way will not be answered, with the time.
+        next_random: Gives a number from 0 to 2**31 - 1: when a session is renewed.
     """
 
     def __init__(self, selector: Selectable, metadata: ProducerMetadata, states: ClusterConnectionStates,
                  api_versions: ApiVersions, *, resolver: Resolver, client_id: str, clock: Clock,
                  max_in_flight_requests_per_connection: int, request_timeout_ms: int, send_buffer_bytes: int,
-                 receive_buffer_bytes: int, on_disconnect: Callable[[int, Exception | None], None],
-                 on_failed_metadata: Callable[[int], None]) -> None:
+                 receive_buffer_bytes: int, on_disconnect: Callable[[int], None],
+                 on_failed_metadata: Callable[[int], None],
+                 next_random: Callable[[], int] = lambda: random.getrandbits(31)) -> None:
         self.states = states
         self.in_flight = InFlightRequests(max_in_flight_requests_per_connection)
         self.api_versions = api_versions
@@ -134,14 +152,16 @@ class Connections:
         self._receive_buffer_bytes = receive_buffer_bytes
         self._on_disconnect = on_disconnect
         self._on_failed_metadata = on_failed_metadata
+        self._next_random = next_random
         self._correlation_id = 0
 
     # -- sending -----------------------------------------------------------------------------------------------------
 
     def can_send_request(self, node_id: int, now_ms: int) -> bool:
-        """Whether the connection is ready, not throttled, and has room in flight."""
+        """Whether the connection is ready, not throttled, its session not to be renewed, and has room in flight."""
         state = self.states.by_node.get(node_id)
-        return (state is not None and state.state is _READY and state.throttle_until_ms <= now_ms
+        return (state is not None and state.state is _READY
+                and state.throttle_until_ms <= now_ms < state.session_due_ms
                 and self.in_flight.can_send_more(node_id) and self._selector.is_channel_ready(state.connection_id))
 
     def send(self, request: ClientRequest, version: int, body: Mapping[str, Any], now_ms: int, *,
@@ -204,7 +224,7 @@ class Connections:
         now_ms = self._clock.now_ms()
         self._note(state, failure)
         self.states.disconnected(state.node.node_id, now_ms, failure.error)
-        self._on_disconnect(now_ms, failure.error)
+        self._on_disconnect(now_ms)
 
     def handle_connected(self, node_id: int) -> None:
         """TCP is connected. A handshake may follow; ApiVersions is sent once the channel is ready."""
@@ -213,15 +233,28 @@ class Connections:
             self.states.checking_api_versions(node_id)
 
     def handle_preparing(self, responses: list[ClientResponse], now_ms: int) -> None:
-        """Connect where the name is resolved, send ApiVersions where the channel is ready; end what took too long."""
+        """Connect where the name is resolved, go on where the channel is ready; end what took too long."""
         for state in self.states.preparing_nodes():
             if state.is_resolving:
                 self._handle_lookup(state)
-            elif (state.state is ConnectionState.CHECKING_API_VERSIONS
-                    and self._selector.is_channel_ready(state.connection_id)):
-                self._request_versions(responses, state, LATEST_VERSION, now_ms)
+            elif state.state is not ConnectionState.CONNECTING and self._selector.is_channel_ready(
+                    state.connection_id):
+                lifetime_ms = self._selector.session_lifetime_ms(state.connection_id)
+                if lifetime_ms > 0:
+                    self.states.session_began(state, lifetime_ms, self._next_random(), now_ms)
+                if state.state is ConnectionState.REAUTHENTICATING:
+                    self.states.reauthenticated(state)
+                else:
+                    self._request_versions(responses, state, LATEST_VERSION, now_ms)
         for state in self.states.nodes_with_setup_timeout(now_ms):
             self.break_off(responses, state, now_ms, waited_ms=state.setup_timeout_ms)
+
+    def handle_sessions_due(self, now_ms: int) -> None:
+        """Begin to renew the sessions that are due, where nothing is under way any more."""
+        for state in self.states.sessions_due(now_ms):
+            if (not self.in_flight.count(state.node.node_id) and state.throttle_until_ms <= now_ms
+                    and self._selector.reauthenticate(state.connection_id)):
+                self.states.reauthenticating(state, now_ms)
 
     def _request_versions(self, responses: list[ClientResponse], state: NodeConnectionState, version: int,
                           now_ms: int) -> None:
@@ -263,7 +296,7 @@ class Connections:
         if in_flight or state.state is not _READY or channel_state.phase is not ChannelPhase.READY:
             self._note(state, failure)
         self._end(responses, state, now_ms, failure.error)
-        self._on_disconnect(now_ms, failure.error)
+        self._on_disconnect(now_ms)
 
     def break_off(self, responses: list[ClientResponse], state: NodeConnectionState, now_ms: int, *,
                   cause: ProtocolError | None = None, waited_ms: int | None = None) -> None:
@@ -276,7 +309,7 @@ class Connections:
         self._note(state, failure)
         self._selector.close(state.connection_id)
         self._end(responses, state, now_ms, error, timed_out=waited_ms is not None)
-        self._on_disconnect(now_ms, error)
+        self._on_disconnect(now_ms)
 
     def close_connection(self, responses: list[ClientResponse], state: NodeConnectionState, now_ms: int,
                          reason: str) -> None:
@@ -291,6 +324,7 @@ class Connections:
         self.api_versions.remove(node_id)
         if isinstance(error, AuthenticationError):
             self.states.authentication_failed(node_id, now_ms, error)
+            self._metadata.refused(node_id, error)
         else:
             self.states.disconnected(node_id, now_ms, error)
         for request in self.in_flight.clear_all(node_id):

@@ -1,6 +1,6 @@
 """Why a conversation with a broker failed, in words that name the phase and the likely cause.
 
-    DNS -> connect -> TLS / authentication -> version negotiation -> first metadata -> requests
+    login, DNS -> connect -> TLS / authentication -> version negotiation -> first metadata -> requests
 
 Road:    Connections (a connection ended) -> [failure] -> ProducerMetadata.last_errors -> the caller's timeout message
 Thread:  pure.
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 DNS = "DNS"
 CONNECT = "connect"
 TLS = "TLS"
+LOGIN = "login"
 AUTHENTICATION = "authentication"
 VERSION_NEGOTIATION = "version negotiation"
 METADATA = "metadata"
@@ -127,7 +128,7 @@ def authentication_failure(where: str, cause: BaseException | None, *, refused: 
 
 def _is_tls(cause: BaseException | None) -> bool:
     while cause is not None:
-        if isinstance(cause, ssl.SSLError) or "TLS" in str(cause) or "SSL" in str(cause):
+        if isinstance(cause, ssl.SSLError) or "TLS handshake" in str(cause):
             return True
         cause = cause.__cause__
     return False
@@ -205,6 +206,8 @@ def explain_end(connection: NodeConnectionState, *, in_flight: Sequence[InFlight
         return connect_failure(where, connection.current_address, cause, waited_ms=waited_ms)
     if phase in (ChannelPhase.AUTHENTICATING, ChannelPhase.AUTHENTICATION_FAILED):
         return authentication_failure(where, cause, refused=phase is ChannelPhase.AUTHENTICATION_FAILED)
+    if connection.state is ConnectionState.REAUTHENTICATING:
+        return authentication_failure(where, cause, waited_ms=waited_ms)
     if connection.state is ConnectionState.CHECKING_API_VERSIONS:
         if phase is ChannelPhase.READY and not connection.versions_requested:
             return early_end(where, cause)

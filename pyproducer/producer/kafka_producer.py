@@ -8,6 +8,7 @@ Source:  Java KafkaProducer (4.1); seed 001.
 from __future__ import annotations
 
 import logging
+import math
 import os
 import threading
 import weakref
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, overload
 from pyproducer.accumulator.batch_future import BatchFuture
 from pyproducer.accumulator.life import Life, LifeState
 from pyproducer.accumulator.produce_result import OnCompletion
+from pyproducer.common.clock import NEVER_MS
 from pyproducer.common.cluster import PartitionInfo
 from pyproducer.common.delivery_summary import DeliverySummary
 from pyproducer.common.errors import DeliveryFailedError, KafkaError, KafkaTimeoutError
@@ -28,7 +30,7 @@ from pyproducer.hotpath import FutureRecordMetadata, ProducerBase
 from pyproducer.producer import process_life
 from pyproducer.producer.config import ProducerConfig
 from pyproducer.producer.surroundings import Surroundings
-from pyproducer.producer.wait_on_metadata import wait_on_metadata
+from pyproducer.producer.wait_on_metadata import wait_on_brokers, wait_on_metadata
 from pyproducer.producer.wiring import ProducerRuntime
 
 log = logging.getLogger(__name__)
@@ -242,6 +244,7 @@ class KafkaProducer(ProducerBase):
             KafkaTimeoutError: Not known within max.block.ms (phase "metadata").
             InvalidTopicError: The name is not allowed.
             AuthorizationError: The topic may not be described.
+            AuthenticationError: TLS or SASL failed; the text says what to change.
             IllegalStateError: The producer is closed, or it is called from a callback, where it would wait for itself.
         """
         topic = to_topic(topic)
@@ -251,6 +254,29 @@ class KafkaProducer(ProducerBase):
         cluster = wait_on_metadata(runtime.metadata, runtime.wire.wakeup, runtime.clock, topic,
                                    runtime.config.max_block_ms)
         return list(cluster.partitions_for_topic(topic))
+
+    def check(self, timeout: float | None = None) -> None:
+        """Find out whether a broker can be reached with these settings: connect, authenticate, ask for metadata.
+
+        Nothing is sent but that, and no topic is needed. Without it the first send() finds out, and its future tells.
+
+        Args:
+            timeout: Longest wait in seconds; None waits max.block.ms.
+
+        Raises:
+            AuthenticationError: TLS or SASL failed; the text says what to change.
+            UnsupportedVersionError: The broker has no version of Metadata in common with this client.
+            KafkaTimeoutError: No answer in time (phase "metadata"); the text tells what was tried, and why it failed.
+            TypeError: The timeout is not a number.
+            ValueError: The timeout is NaN.
+            IllegalStateError: The producer is closed, or it is called from a callback, where it would wait for itself.
+        """
+        runtime = self._present()
+        runtime.life.ensure_open()
+        runtime.life.ensure_may_wait("check()")
+        longest = checked_timeout(runtime.config.max_block_ms / 1000 if timeout is None else timeout)
+        longest_ms = NEVER_MS if longest is None else math.ceil(longest * 1000)
+        wait_on_brokers(runtime.metadata, runtime.wire.wakeup, longest_ms)
 
     def metrics(self) -> dict[str, float]:
         """Return counters and gauges under Java's names (record-send-total, buffer-available-bytes, ...)."""

@@ -1,0 +1,114 @@
+"""SASL with Apache Kafka's own listeners: who gets in, what is said to who does not, and sessions that end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from pyproducer import AuthenticationError, KafkaProducer
+from tests.support.certificates import Certificates
+from tests.support.kafka_server import KafkaServer, ServerCertificates
+from tests.support.log_checker import read_topic
+from tests.support.sending import error_of_send
+
+# For what must not wait: a test that waits after all ends by the suite's own timeout.
+PATIENT_MS = 3_600_000
+SESSION_MS = 5_000
+PASSWORD = 'secret with "quotes"; and =,'
+JAAS = "org.apache.kafka.common.security."
+PLAIN, SCRAM = f"{JAAS}plain.PlainLoginModule", f"{JAAS}scram.ScramLoginModule"
+TOKENS = f"{JAAS}oauthbearer.OAuthBearerLoginModule"
+SECURITY = {"SASL": "SASL_PLAINTEXT", "SASLSSL": "SASL_SSL", "RENEWED": "SASL_PLAINTEXT"}
+
+
+def quoted(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def users_of(listener: str) -> dict[str, object]:
+    # The properties file has one more level of escapes.
+    plain = f"{PLAIN} required user_alice={quoted(PASSWORD)};".replace("\\", "\\\\")
+    return {f"listener.name.{listener}.{name}": value for name, value in {
+        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,OAUTHBEARER",
+        "plain.sasl.jaas.config": plain,
+        "scram-sha-256.sasl.jaas.config": f"{SCRAM} required;",
+        "oauthbearer.sasl.jaas.config": f"{TOKENS} required unsecuredLoginStringClaim_sub=\"broker\";",
+    }.items()}
+
+
+@pytest.fixture(scope="module")
+def sasl_kafka(certificates: Certificates) -> Iterator[KafkaServer]:
+    tls = ServerCertificates(keystore=certificates.server.keystore, client_ca=certificates.ca,
+                             misnamed_keystore=certificates.misnamed_server.keystore)
+    settings = {
+        **users_of("sasl"), **users_of("saslssl"), **users_of("renewed"),
+        "listener.name.saslssl.sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512",
+        "listener.name.saslssl.scram-sha-512.sasl.jaas.config": f"{SCRAM} required;",
+        "listener.name.renewed.connections.max.reauth.ms": SESSION_MS,
+    }
+    with KafkaServer(certificates=tls, listeners=SECURITY, settings=settings) as server:
+        add_scram_user(server, "alice", PASSWORD)
+        yield server
+
+
+def add_scram_user(server: KafkaServer, name: str, password: str) -> None:
+    from confluent_kafka.admin import (
+        AdminClient,
+        ScramCredentialInfo,
+        ScramMechanism,
+        UserScramCredentialUpsertion,
+    )
+
+    admin = AdminClient({"bootstrap.servers": server.bootstrap_servers, "log_level": 0})
+    for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
+        upsertion = UserScramCredentialUpsertion(name, ScramCredentialInfo(mechanism, 4096), password.encode())
+        for future in admin.alter_user_scram_credentials([upsertion]).values():
+            future.result(30)
+
+
+def props_for(server: KafkaServer, certificates: Certificates, listener: str, mechanism: str, password: str = PASSWORD,
+              **more: object) -> dict[str, Any]:
+    module = PLAIN if mechanism == "PLAIN" else SCRAM
+    props: dict[str, Any] = {
+        "bootstrap.servers": server.listener(listener), "security.protocol": SECURITY[listener],
+        "sasl.mechanism": mechanism, "max.block.ms": PATIENT_MS,
+        "sasl.jaas.config": f"{module} required username=\"alice\" password={quoted(password)};"}
+    if SECURITY[listener] == "SASL_SSL":
+        props.update({"ssl.truststore.type": "PEM", "ssl.truststore.location": str(certificates.ca)})
+    props.update({name.replace("_", "."): value for name, value in more.items()})
+    return props
+
+
+@pytest.mark.parametrize(("listener", "mechanism"), [
+    ("SASL", "PLAIN"), ("SASL", "SCRAM-SHA-256"), ("SASLSSL", "PLAIN"), ("SASLSSL", "SCRAM-SHA-512")])
+def test_credentials_when_they_are_right_then_records_arrive(
+        sasl_kafka: KafkaServer, certificates: Certificates, topic_name: str, listener: str, mechanism: str) -> None:
+    topic = sasl_kafka.create_topic(topic_name)
+    values = [b"%d" % number for number in range(1000)]
+    with KafkaProducer(props_for(sasl_kafka, certificates, listener, mechanism)) as producer:
+        producer.check(30)
+        for future in [producer.send(topic, value) for value in values]:
+            future.result(60)
+    assert [record.value for record in read_topic(sasl_kafka.bootstrap_servers, topic)] == values
+
+
+@pytest.mark.parametrize(("listener", "mechanism", "changes", "words"), [
+    ("SASL", "PLAIN", {"password": "wrong"}, "Authentication failed: Invalid username or password"),
+    ("SASLSSL", "PLAIN", {"password": "wrong"}, "Authentication failed: Invalid username or password"),
+    ("SASL", "SCRAM-SHA-256", {"password": "wrong"}, "invalid credentials with SASL mechanism SCRAM-SHA-256"),
+    ("SASL", "SCRAM-SHA-512", {}, "set sasl.mechanism to one that it takes: .*PLAIN"),
+])
+def test_credentials_when_they_are_refused_then_each_error_says_what_to_change(
+        sasl_kafka: KafkaServer, certificates: Certificates, listener: str, mechanism: str, changes: dict[str, str],
+        words: str) -> None:
+    props = props_for(sasl_kafka, certificates, listener, mechanism, **changes)
+    with KafkaProducer(props) as producer:
+        error = error_of_send(producer, "any", b"value")
+        assert isinstance(error, AuthenticationError), error
+        assert error.outcome == "not_sent"
+        with pytest.raises(AuthenticationError, match=words):
+            producer.check()
+        with pytest.raises(AuthenticationError, match=words):
+            producer.partitions_for("any")
