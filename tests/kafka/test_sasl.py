@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import base64
+import json
+import re
+import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from pyproducer import AuthenticationError, KafkaProducer
+from pyproducer.client import connection_states
+from pyproducer.network.sasl.client_authenticator import SaslClientAuthenticator
+from pyproducer.network.sasl.oauthbearer import BearerToken, OAuthBearerSaslClient
+from pyproducer.producer import wiring
 from tests.support.certificates import Certificates
 from tests.support.kafka_server import KafkaServer, ServerCertificates
 from tests.support.log_checker import read_topic
-from tests.support.sending import error_of_send
+from tests.support.sending import Outcomes, error_of_send
 
 # For what must not wait: a test that waits after all ends by the suite's own timeout.
 PATIENT_MS = 3_600_000
@@ -112,3 +120,90 @@ def test_credentials_when_they_are_refused_then_each_error_says_what_to_change(
             producer.check()
         with pytest.raises(AuthenticationError, match=words):
             producer.partitions_for("any")
+
+
+@pytest.mark.parametrize(("mechanism", "settings"), [
+    ("SCRAM-SHA-256", {"acks": "all"}), ("PLAIN", {"acks": "0", "enable.idempotence": False})], ids=["all", "0"])
+def test_session_when_it_ends_again_and_again_then_the_traffic_is_not_disturbed(
+        sasl_kafka: KafkaServer, certificates: Certificates, topic_name: str, mechanism: str,
+        settings: dict[str, object], monkeypatch: pytest.MonkeyPatch) -> None:
+    """One connection throughout, every record once and in order. The soak tier waits for the real end of sessions."""
+    monkeypatch.setattr(connection_states, "_SESSION_PART", 0.2)  # every second; a busy machine is not too late then
+    topic = sasl_kafka.create_topic(topic_name)
+    props = {**props_for(sasl_kafka, certificates, "RENEWED", mechanism), **settings, "linger.ms": 0,
+             "batch.size": 500}
+    outcomes = Outcomes()
+    seen: set[int] = set()
+    renewed: list[int] = []
+    begin_again = SaslClientAuthenticator.begin_again
+    monkeypatch.setattr(SaslClientAuthenticator, "begin_again",
+                        lambda authenticator: (renewed.append(1), begin_again(authenticator)))
+    with KafkaProducer(props) as producer:
+        count = 0
+        while len(renewed) < 3:
+            for _ in range(20):
+                producer.send(topic, b"%d" % count, partition=0, on_completion=outcomes.callback(count))
+                count += 1
+            seen |= connections_of(producer)
+            time.sleep(0.002)
+        producer.flush(60)
+        assert "record-retry-total" not in producer.metrics()
+    outcomes.ensure_all_acknowledged(count)
+    assert len(seen) <= 2, "the bootstrap address's and the broker's"
+    while len(stored := [record.value for record in read_topic(sasl_kafka.bootstrap_servers, topic)]) < count:
+        time.sleep(0.05)  # with acks=0 nobody says when
+    assert stored == [b"%d" % number for number in range(count)]
+
+
+class TokenLogin:
+    """A login with one token, made without a signature: Kafka's default validator takes it."""
+
+    mechanism = "OAUTHBEARER"
+    version = 0
+    error = None
+    is_ready = True
+
+    def __init__(self, **claims: object) -> None:
+        self.token = f"{_base64({'alg': 'none'})}.{_base64({'sub': 'alice', **claims})}."
+
+    def start(self, on_change: object) -> None:
+        """It is there."""
+
+    def new_client(self, host: str) -> OAuthBearerSaslClient:
+        return OAuthBearerSaslClient(BearerToken(self.token))
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def _base64(value: dict[str, object]) -> str:
+    return base64.urlsafe_b64encode(json.dumps(value).encode()).decode().rstrip("=")
+
+
+@pytest.mark.parametrize(("issued_s", "expires_s", "words"), [
+    (-60, 300, None),
+    (-600, -120, "the token has expired 1[0-9][0-9] s ago by this machine's clock"),
+    (600, 900, "the token becomes valid only in [0-9]+ s by this machine's clock"),
+])
+def test_token_when_it_is_shown_then_taken_or_its_times_say_why_not(
+        sasl_kafka: KafkaServer, certificates: Certificates, topic_name: str, issued_s: int, expires_s: int,
+        words: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = time.time()
+    login = TokenLogin(iat=now + issued_s, exp=now + expires_s)
+    monkeypatch.setattr(wiring, "login_for", lambda _settings: login)
+    topic = sasl_kafka.create_topic(topic_name)
+    with KafkaProducer(props_for(sasl_kafka, certificates, "RENEWED", "OAUTHBEARER")) as producer:
+        if words is None:
+            producer.send(topic, b"v").result(60)
+            return
+        error = error_of_send(producer, topic, b"v")
+        assert isinstance(error, AuthenticationError)
+        assert re.search(words, str(error)), error
+        assert '{"status":"invalid_token"}' in str(error)
+        assert login.token not in str(error)
+
+
+def connections_of(producer: KafkaProducer) -> set[int]:
+    """The local ports of its connections."""
+    selector = producer._runtime.wire.client._selector
+    return {channel.transport.sock.getsockname()[1] for channel in selector.channels()}
