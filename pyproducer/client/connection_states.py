@@ -92,8 +92,8 @@ class NodeConnectionState:
 
     __slots__ = ("_addresses", "_next_address", "answered", "connection_id", "current_address", "error",
                  "failed_attempts", "failed_setups", "last_attempt_ms", "lookup", "node", "reconnect_backoff_ms",
-                 "session_due_ms", "setup_deadline_ms", "setup_timeout_ms", "state", "throttle_until_ms",
-                 "versions_requested")
+                 "session_due_ms", "setup_deadline_ms", "setup_timeout_ms", "state", "suspects_sasl",
+                 "throttle_until_ms", "versions_requested")
 
     def __init__(self, node: Node, *, reconnect_backoff_ms: int, setup_timeout_ms: int) -> None:
         self.node = node
@@ -110,6 +110,7 @@ class NodeConnectionState:
         self.error: Exception | None = None
         self.versions_requested = False   # ApiVersions was sent on this connection
         self.answered = False             # a request other than ApiVersions was answered on this connection
+        self.suspects_sasl = False        # the last connection ended as one does at a listener that wants SASL first
         self.lookup: Lookup[ResolvedAddress] | None = None
         self.current_address: ResolvedAddress | None = None
         self._addresses: list[ResolvedAddress] = []

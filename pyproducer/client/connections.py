@@ -7,6 +7,10 @@ A session that the broker limits (KIP-368) is renewed without disturbing what is
 nothing more is sent; when all answers are in, and requests that expect none are written, the proof is given anew. The
 broker meanwhile goes on to answer what came before the end of the session, and takes the new proof after it, too.
 
+A listener with SASL answers ApiVersions to anybody, and hangs up at the first request that comes before SASL. So does a
+broker that ends. Where we have no SASL, the next connection asks which of the two it is: SaslHandshake is answered with
+the listener's mechanisms, or with ILLEGAL_SASL_STATE where it has none.
+
 Road:    NetworkClient, metadata_updater -> [Connections] -> Resolver, Selector
 Thread:  sender thread only. Calls the clock only when the resolver has answered.
 Source:  Java NetworkClient: initiateConnect, handleConnections, handleInitiateApiVersionRequests,
@@ -27,20 +31,23 @@ from pyproducer.client.failures import REQUEST, Failure, connect_failure, dns_fa
 from pyproducer.client.in_flight import InFlightRequest, InFlightRequests
 from pyproducer.client.request import ClientRequest, ClientResponse
 from pyproducer.common.cluster import address_text
+from pyproducer.common.error_code import ErrorCode
 from pyproducer.common.errors import (
     AuthenticationError,
     DisconnectedError,
     KafkaTimeoutError,
     LocalProtocolError,
     ProtocolError,
+    UnsupportedVersionError,
 )
+from pyproducer.common.printable import LONGEST_NAME, printable
 from pyproducer.network.channel import ChannelPhase, ChannelState
 from pyproducer.network.send import NetworkSend
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.header import build_request
 
 if TYPE_CHECKING:
-    from pyproducer.client.api_versions import ApiVersions
+    from pyproducer.client.api_versions import ApiVersions, NodeApiVersions
     from pyproducer.client.metadata import ProducerMetadata
     from pyproducer.client.resolver import ResolvedAddress, Resolver
     from pyproducer.common.clock import Clock
@@ -130,6 +137,7 @@ class Connections:
         on_disconnect: Told when a connection ended, with the time.
         on_failed_metadata: Told when the metadata request that was under way will not be answered, with the time.
         next_random: Gives a number from 0 to 2**31 - 1: when a session is renewed.
+        has_sasl: Whether connections are authenticated with SASL.
     """
 
     def __init__(self, selector: Selectable, metadata: ProducerMetadata, states: ClusterConnectionStates,
@@ -137,7 +145,7 @@ class Connections:
                  max_in_flight_requests_per_connection: int, request_timeout_ms: int, send_buffer_bytes: int,
                  receive_buffer_bytes: int, on_disconnect: Callable[[int], None],
                  on_failed_metadata: Callable[[int], None],
-                 next_random: Callable[[], int] = lambda: random.getrandbits(31)) -> None:
+                 next_random: Callable[[], int] = lambda: random.getrandbits(31), has_sasl: bool = False) -> None:
         self.states = states
         self.in_flight = InFlightRequests(max_in_flight_requests_per_connection)
         self.api_versions = api_versions
@@ -153,6 +161,7 @@ class Connections:
         self._on_disconnect = on_disconnect
         self._on_failed_metadata = on_failed_metadata
         self._next_random = next_random
+        self._has_sasl = has_sasl
         self._correlation_id = 0
 
     # -- sending -----------------------------------------------------------------------------------------------------
@@ -272,11 +281,36 @@ class Connections:
         result = read_api_versions(body, sent_version, str(state.node))
         if result.versions is not None:
             self.api_versions.update(state.node.node_id, result.versions)
-            self.states.ready(state.node.node_id)
+            if not (state.suspects_sasl and self._asks_for_sasl(state, result.versions, now_ms)):
+                self.states.ready(state.node.node_id)
         elif result.retry_version is not None:
             self._request_versions(responses, state, result.retry_version, now_ms)
         else:
             self.break_off(responses, state, now_ms, cause=result.error)
+
+    def _asks_for_sasl(self, state: NodeConnectionState, versions: NodeApiVersions, now_ms: int) -> bool:
+        """Ask a broker whether its listener wants SASL first, where it can be asked."""
+        state.suspects_sasl = False
+        try:
+            version = versions.latest_usable_version(ApiKeys.SASL_HANDSHAKE)
+        except UnsupportedVersionError:
+            return False
+        body = {"mechanism": "NONE"}  # there is no such mechanism, so nothing is begun
+        self.send(ClientRequest(state.node.node_id, ApiKeys.SASL_HANDSHAKE, lambda _: body,
+                                timeout_ms=self._request_timeout_ms, created_ms=now_ms), version, body, now_ms,
+                  internal=True)
+        return True
+
+    def handle_sasl_answer(self, responses: list[ClientResponse], state: NodeConnectionState,
+                           body: Mapping[str, Any], now_ms: int) -> None:
+        """A broker said whether its listener wants SASL first."""
+        if body["error_code"] not in (ErrorCode.NONE, ErrorCode.UNSUPPORTED_SASL_MECHANISM):
+            self.states.ready(state.node.node_id)
+            return
+        offered = ", ".join(printable(name, LONGEST_NAME) for name in body["mechanisms"])
+        self.break_off(responses, state, now_ms, cause=AuthenticationError(
+            "the broker's listener requires SASL, and security.protocol has none: set it to SASL_PLAINTEXT, or to "
+            f"SASL_SSL where the listener speaks TLS, and sasl.mechanism to one that it takes: {offered}"))
 
     # -- going down --------------------------------------------------------------------------------------------------
 
@@ -295,11 +329,13 @@ class Connections:
         # A broker that closes an idle connection in peace says nothing that a later timeout should repeat.
         if in_flight or state.state is not _READY or channel_state.phase is not ChannelPhase.READY:
             self._note(state, failure)
+        state.suspects_sasl = (not self._has_sasl and bool(in_flight) and state.state is _READY and not state.answered
+                               and channel_state.phase is ChannelPhase.READY)
         self._end(responses, state, now_ms, failure.error)
         self._on_disconnect(now_ms)
 
     def break_off(self, responses: list[ClientResponse], state: NodeConnectionState, now_ms: int, *,
-                  cause: ProtocolError | None = None, waited_ms: int | None = None) -> None:
+                  cause: ProtocolError | AuthenticationError | None = None, waited_ms: int | None = None) -> None:
         """End a connection because of what the peer sent, or because it took too long."""
         failure = explain_end(state, in_flight=self.in_flight.requests(state.node.node_id), now_ms=now_ms,
                               cause=cause, waited_ms=waited_ms)

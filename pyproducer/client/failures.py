@@ -206,7 +206,7 @@ def explain_end(connection: NodeConnectionState, *, in_flight: Sequence[InFlight
         return connect_failure(where, connection.current_address, cause, waited_ms=waited_ms)
     if phase in (ChannelPhase.AUTHENTICATING, ChannelPhase.AUTHENTICATION_FAILED):
         return authentication_failure(where, cause, refused=phase is ChannelPhase.AUTHENTICATION_FAILED)
-    if connection.state is ConnectionState.REAUTHENTICATING:
+    if connection.state is ConnectionState.REAUTHENTICATING or isinstance(cause, AuthenticationError):
         return authentication_failure(where, cause, waited_ms=waited_ms)
     if connection.state is ConnectionState.CHECKING_API_VERSIONS:
         if phase is ChannelPhase.READY and not connection.versions_requested:

@@ -23,6 +23,7 @@ from tests.support.sending import Outcomes, error_of_send
 
 # For what must not wait: a test that waits after all ends by the suite's own timeout.
 PATIENT_MS = 3_600_000
+MAX_BLOCK_MS = 20_000
 SESSION_MS = 5_000
 PASSWORD = 'secret with "quotes"; and =,'
 JAAS = "org.apache.kafka.common.security."
@@ -207,3 +208,24 @@ def connections_of(producer: KafkaProducer) -> set[int]:
     """The local ports of its connections."""
     selector = producer._runtime.wire.client._selector
     return {channel.transport.sock.getsockname()[1] for channel in selector.channels()}
+
+
+@pytest.mark.parametrize(("address", "changes", "words"), [
+    ("PLAINTEXT", {}, "listener is one without SASL .*set security.protocol to PLAINTEXT"),
+    ("SSL", {"security.protocol": "SASL_SSL"}, "listener is one without SASL .*set security.protocol to SSL"),
+    ("SASLSSL", {}, "the listener speaks TLS, and we do not: set security.protocol to SASL_SSL"),
+    ("SASL", {"security.protocol": "PLAINTEXT"}, "requires SASL, and .* to one that it takes: .*SCRAM-SHA-256"),
+    ("SASLSSL", {"security.protocol": "SSL"}, "requires SASL, and .* to one that it takes: PLAIN, SCRAM-SHA-512"),
+])
+def test_port_when_it_is_that_of_another_listener_then_the_error_says_which_protocol_it_has(
+        sasl_kafka: KafkaServer, certificates: Certificates, address: str, changes: dict[str, object],
+        words: str) -> None:
+    listeners = {"PLAINTEXT": sasl_kafka.bootstrap_servers, "SSL": sasl_kafka.ssl_bootstrap_servers}
+    props = {**props_for(sasl_kafka, certificates, "SASLSSL", "PLAIN"), "security.protocol": "SASL_PLAINTEXT",
+             "max.block.ms": MAX_BLOCK_MS, **changes,
+             "bootstrap.servers": listeners.get(address) or sasl_kafka.listener(address)}
+    with KafkaProducer(props) as producer:
+        error = error_of_send(producer, "any", b"v")
+    assert isinstance(error, AuthenticationError), error
+    assert re.search(words, str(error)), error
+    assert error.outcome == "not_sent"
