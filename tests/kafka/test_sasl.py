@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import collections
 import json
 import re
 import time
@@ -25,6 +26,7 @@ from tests.support.sending import Outcomes, error_of_send
 PATIENT_MS = 3_600_000
 MAX_BLOCK_MS = 20_000
 SESSION_MS = 5_000
+LOAD_RATE, LOAD_S, LOAD_PARTITIONS = 100_000, 60, 3
 PASSWORD = 'secret with "quotes"; and =,'
 JAAS = "org.apache.kafka.common.security."
 PLAIN, SCRAM = f"{JAAS}plain.PlainLoginModule", f"{JAAS}scram.ScramLoginModule"
@@ -135,10 +137,7 @@ def test_session_when_it_ends_again_and_again_then_the_traffic_is_not_disturbed(
              "batch.size": 500}
     outcomes = Outcomes()
     seen: set[int] = set()
-    renewed: list[int] = []
-    begin_again = SaslClientAuthenticator.begin_again
-    monkeypatch.setattr(SaslClientAuthenticator, "begin_again",
-                        lambda authenticator: (renewed.append(1), begin_again(authenticator)))
+    renewed = watch_renewals(monkeypatch)
     with KafkaProducer(props) as producer:
         count = 0
         while len(renewed) < 3:
@@ -229,3 +228,68 @@ def test_port_when_it_is_that_of_another_listener_then_the_error_says_which_prot
     assert isinstance(error, AuthenticationError), error
     assert re.search(words, str(error)), error
     assert error.outcome == "not_sent"
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(600)
+def test_sessions_when_they_end_every_five_seconds_under_load_then_nothing_is_lost_doubled_or_reordered(
+        sasl_kafka: KafkaServer, certificates: Certificates, topic_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hundred thousand records a second for a minute, with the parts of sessions' lives that Java takes."""
+    topic = sasl_kafka.create_topic(topic_name, LOAD_PARTITIONS)
+    renewed = watch_renewals(monkeypatch)
+    outcomes = collections.Counter[str]()
+
+    def on_completion(_metadata: object, error: BaseException | None) -> None:
+        outcomes["stored" if error is None else repr(error)] += 1
+
+    count = 0
+    with KafkaProducer(props_for(sasl_kafka, certificates, "RENEWED", "SCRAM-SHA-256")) as producer:
+        began = time.monotonic()
+        while (elapsed := time.monotonic() - began) < LOAD_S:
+            while count < elapsed * LOAD_RATE:
+                producer.send(topic, b"%d" % count, partition=count % LOAD_PARTITIONS, on_completion=on_completion)
+                count += 1
+            time.sleep(0.001)
+        producer.flush(60)
+        retried = producer.metrics().get("record-retry-total", 0)
+    print(f"{count} records in {LOAD_S} s, {len(renewed)} sessions renewed, {retried:.0f} records retried")
+    assert outcomes == {"stored": count}
+    assert len(renewed) >= LOAD_S / (SESSION_MS / 1000)
+    expect_in_order(sasl_kafka, topic, count)
+
+
+def expect_in_order(server: KafkaServer, topic: str, count: int) -> None:
+    """Read partition by partition: each record once, in order. Too many to be held."""
+    from confluent_kafka import Consumer, TopicPartition
+
+    for partition in range(LOAD_PARTITIONS):
+        consumer = Consumer({"bootstrap.servers": server.bootstrap_servers, "group.id": "nobody",
+                             "enable.auto.commit": False, "enable.partition.eof": True, "log_level": 0})
+        try:
+            consumer.assign([TopicPartition(topic, partition, 0)])
+            expected = partition
+            end: str | None = None
+            while end is None:
+                for message in consumer.consume(10_000, 30):
+                    if message.error() is not None:
+                        end = message.error().name()
+                    else:
+                        assert int(message.value()) == expected
+                        expected += LOAD_PARTITIONS
+            assert end == "_PARTITION_EOF"
+            assert count <= expected < count + LOAD_PARTITIONS
+        finally:
+            consumer.close()
+
+
+def watch_renewals(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return a list that grows with each session that is renewed."""
+    renewed: list[int] = []
+    begin_again = SaslClientAuthenticator.begin_again
+
+    def watched(authenticator: SaslClientAuthenticator) -> None:
+        renewed.append(1)
+        begin_again(authenticator)
+
+    monkeypatch.setattr(SaslClientAuthenticator, "begin_again", watched)
+    return renewed
