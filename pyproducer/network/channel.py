@@ -215,6 +215,11 @@ class KafkaChannel:
         return self.ready
 
     @property
+    def authenticator(self) -> Authenticator:
+        """What asks the peer who it is, or tells it who we are."""
+        return self._authenticator
+
+    @property
     def principal_name(self) -> str:
         """Return who the peer is, as `User:name`."""
         return self._authenticator.principal_name

@@ -29,7 +29,7 @@ TABLES = {"broker": BROKER_CONFIG, "topic": TOPIC_CONFIG}
 OF_OLDER_KAFKAS = {"quota.producer.default", "quota.consumer.default"}
 OTHER_DEFAULTS = {
     # One process for tests and laptops: it listens on loopback, on a port that is free, and replicates nothing.
-    "listeners", "listener.security.protocol.map", "controller.listener.names", "offsets.topic.replication.factor",
+    "listeners", "controller.listener.names", "offsets.topic.replication.factor",
     "transaction.state.log.replication.factor", "group.initial.rebalance.delay.ms",
     # Stores are PEM here.
     "ssl.keystore.type", "ssl.truststore.type",

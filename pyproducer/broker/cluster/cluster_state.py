@@ -4,6 +4,7 @@
     brokers           which brokers live
     producer_ids      ids that nobody has had
     dynamic_configs   settings that were altered at runtime
+    scram_credentials what is kept of the users' passwords
     store             what of all this is kept, and the lock of its changes
 
 Road:    apis -> [cluster state] -> the owner of the thing
@@ -30,6 +31,7 @@ from pyproducer.broker.cluster.leaders import Leaders
 from pyproducer.broker.cluster.living_brokers import LivingBrokers
 from pyproducer.broker.cluster.log_manager import LogManager
 from pyproducer.broker.cluster.producer_ids import ProducerIds
+from pyproducer.broker.cluster.scram_credentials import ScramCredentials
 from pyproducer.broker.cluster.timer import Timer
 from pyproducer.broker.cluster.topic_life import TopicLife
 from pyproducer.broker.cluster.topic_table import TopicTable
@@ -62,6 +64,7 @@ class ClusterState:
         try:
             self.store = ClusterStore(data_dir)
             self.dynamic_configs = DynamicConfigs(self.store, config, self.topics)
+            self.scram_credentials = ScramCredentials(self.store)
             self.producer_ids = ProducerIds(self.store)
             self.leaders = Leaders(self.store, self.topics, self.delayed_fetches)
             self.topic_life = TopicLife(
