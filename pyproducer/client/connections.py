@@ -307,6 +307,7 @@ class Connections:
         if body["error_code"] not in (ErrorCode.NONE, ErrorCode.UNSUPPORTED_SASL_MECHANISM):
             self.states.ready(state.node.node_id)
             return
+        state.suspects_sasl = True  # so that the next connection asks at once
         offered = ", ".join(printable(name, LONGEST_NAME) for name in body["mechanisms"])
         self.break_off(responses, state, now_ms, cause=AuthenticationError(
             "the broker's listener requires SASL, and security.protocol has none: set it to SASL_PLAINTEXT, or to "

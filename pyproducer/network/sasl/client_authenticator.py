@@ -78,12 +78,14 @@ class SaslClientAuthenticator:
         self._send: NetworkSend | None = None
         self._receive: NetworkReceive | None = None
         self._answers = 0
+        self._is_again = False
 
     def begin_again(self) -> None:
         """Begin to prove it anew, on a connection on which nothing is under way; `authenticate` goes on."""
         self.complete = False
         self.session_lifetime_ms = 0
         self._client = None
+        self._is_again = True
 
     def authenticate(self) -> None:
         """Go on as far as the socket allows; see Authenticator.
@@ -199,6 +201,9 @@ class SaslClientAuthenticator:
             offered = ", ".join(printable(name, LONGEST_NAME) for name in body["mechanisms"])
             raise AuthenticationError(f"the broker's listener does not take the mechanism {mechanism}; set "
                                       f"sasl.mechanism to one that it takes: {offered or 'it names none'}")
+        if code == ErrorCode.ILLEGAL_SASL_STATE and self._is_again:
+            # Kafka's answer to who comes anew within a second; a new connection is taken.
+            raise DisconnectedError("the broker does not take the proof anew on this connection (ILLEGAL_SASL_STATE)")
         if code == ErrorCode.ILLEGAL_SASL_STATE:
             raise AuthenticationError("the broker's listener is one without SASL (ILLEGAL_SASL_STATE): set "
                                       f"security.protocol to {self._without_sasl}, or take the port of a listener "

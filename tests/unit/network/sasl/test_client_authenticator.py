@@ -203,6 +203,17 @@ def test_handshake_when_it_is_refused_then_the_error_says_what_to_set(code: int,
     assert re.search(words, str(error)), error
 
 
+def test_session_when_the_broker_does_not_take_it_anew_now_then_a_new_connection_may_do() -> None:
+    """Kafka answers ILLEGAL_SASL_STATE to who renews a session twice within a second."""
+    broker = Broker(lifetime_ms=1_000)
+    authenticator = authenticator_of(broker)
+    drive(authenticator)
+    broker.answers[ApiKeys.SASL_HANDSHAKE] = lambda _: {"error_code": 34, "mechanisms": []}
+    authenticator.begin_again()
+    with pytest.raises(DisconnectedError, match="does not take the proof anew"):
+        drive(authenticator)
+
+
 def test_handshake_when_there_is_no_sasl_behind_tls_then_ssl_is_advised() -> None:
     broker = Broker()
     broker.answers[ApiKeys.SASL_HANDSHAKE] = lambda _: {"error_code": 34, "mechanisms": []}
