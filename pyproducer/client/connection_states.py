@@ -39,6 +39,9 @@ SLOW_LOOKUP_MS = 1_000
 # clocks of different speed; drawn anew for each session, or all clients would come at once.
 _SESSION_PART, _SESSION_JITTER = 0.85, 0.10
 _MAX_RANDOM = 2**31
+# A broker takes no new proof sooner after the last (Java KafkaChannel.MIN_REAUTH_INTERVAL_ONE_SECOND_NANOS), and
+# answers one as a listener without SASL does.
+_LEAST_SESSION_MS = 1_000
 # How soon to look again while there are no credentials; their coming wakes the sender anyway.
 _NO_CREDENTIALS_MS = 50
 
@@ -271,10 +274,15 @@ class ClusterConnectionStates:
     def session_began(self, state: NodeConnectionState, lifetime_ms: int, next_random: int, now_ms: int) -> None:
         """The broker took our proof, for so long.
 
+        Where that is too short to renew it in time, as when a token is about to end and no newer one is to be had,
+        nothing is sent until it may be renewed: on a session that has ended, a request costs the connection.
+
         Source: Java SaslClientAuthenticator.ReauthInfo.setAuthenticationEndAndSessionReauthenticationTimes (4.1).
         """
         part = _SESSION_PART + _SESSION_JITTER * next_random / _MAX_RANDOM
         state.session_due_ms = now_ms + int(lifetime_ms * part)
+        if state.session_due_ms < now_ms + _LEAST_SESSION_MS:
+            state.throttle_until_ms = max(state.throttle_until_ms, now_ms + _LEAST_SESSION_MS)
         self.session_due_ms = min(self.session_due_ms, state.session_due_ms)
 
     def sessions_due(self, now_ms: int) -> list[NodeConnectionState]:

@@ -75,6 +75,29 @@ def test_session_when_it_is_due_then_nothing_is_sent_and_the_next_poll_renews_it
     assert session.renewing == ["1"], "and again in the next session"
 
 
+def test_session_when_it_is_shorter_than_brokers_let_it_be_renewed_then_nothing_is_sent_until_then() -> None:
+    """An issuer was away, the last token had less than a second left, and each record failed at once.
+
+    The new proof came 0.3 s after the one before. Apache Kafka answers that with ILLEGAL_SASL_STATE, which was taken
+    for a listener without SASL: a refusal, and no passing trouble.
+    """
+    session = Session()
+    setup = session.setup
+    setup.selector.lifetime_ms = 300
+    setup.clock.advance(DRAWN[0])
+    setup.poll()
+    session.renewing.clear()
+    setup.poll()  # renewed, for 300 ms
+    assert not session.is_ready()
+    assert setup.client.poll_delay_ms(session.node, setup.now_ms) == 1_000
+    setup.clock.advance(999)
+    setup.poll()
+    assert session.renewing == []
+    setup.clock.advance(1)
+    setup.poll()
+    assert session.renewing == ["1"]
+
+
 def test_session_when_five_requests_are_in_flight_then_all_answers_come_first() -> None:
     """franz-go's audit found answers of the two kinds mixed up where both were on the way."""
     session = Session()
