@@ -127,6 +127,14 @@ ASKED: dict[ApiKeys, list[Case]] = {
              {("ALTER_CONFIGS TOPIC orders",): TOPIC}),
         Case(1, {**config_body((4, ""), configs=[{"name": "log.retention.ms", "config_operation": 0, "value": "9"}]),
                  "validate_only": False}, {(f"ALTER_CONFIGS CLUSTER {IN_CLUSTER}",): CLUSTER})],
+    ApiKeys.DESCRIBE_CLIENT_QUOTAS: [
+        Case(1, {"components": [], "strict": False}, {(f"DESCRIBE_CONFIGS CLUSTER {IN_CLUSTER}",): CLUSTER})],
+    ApiKeys.DESCRIBE_USER_SCRAM_CREDENTIALS: [
+        Case(0, {"users": None}, {(f"DESCRIBE CLUSTER {IN_CLUSTER}",): CLUSTER})],
+    ApiKeys.ALTER_USER_SCRAM_CREDENTIALS: [
+        Case(0, {"deletions": [], "upsertions": [
+            {"name": "alice", "mechanism": 1, "iterations": 4096, "salt": b"s", "salted_password": b"p"}]},
+            {(f"ALTER CLUSTER {IN_CLUSTER}",): CLUSTER})],
     ApiKeys.DESCRIBE_CLUSTER: [Case(1, {"include_cluster_authorized_operations": True}, {})],  # see below
     ApiKeys.DESCRIBE_TOPIC_PARTITIONS: [
         Case(0, {"topics": [{"name": "orders"}], "response_partition_limit": 10, "cursor": None},
