@@ -1,4 +1,4 @@
-"""Other people's clients log in to our broker over TLS, and Java's tools manage its users."""
+"""Other people's clients log in to our broker over TLS, and Java's tools manage its users and rules."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import pytest
 
 from pyproducer.broker import EmbeddedBroker
 from tests.support.certificates import Certificates
-from tests.support.kafka_tools import CONFIGS, CONSOLE_PRODUCER, run_tool
+from tests.support.kafka_tools import ACLS, CONFIGS, CONSOLE_PRODUCER, run_tool
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # kafka-python reads its schemas in a way that Python left
@@ -40,6 +40,8 @@ MECHANISMS = [*PASSWORDS, "OAUTHBEARER"]
 def broker(certificates: Certificates) -> Iterator[EmbeddedBroker]:
     with EmbeddedBroker(topics={"orders": 1}, separate_process=True, log_requests=True, config={
             "listeners": "PLAINTEXT://127.0.0.1:0,SASL_SSL://127.0.0.1:0",
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "super.users": f"User:{USER};User:ANONYMOUS",
             "sasl.enabled.mechanisms": ",".join(MECHANISMS), "listener.name.sasl_ssl.plain.sasl.jaas.config": JAAS,
             "ssl.keystore.location": str(certificates.server.keystore)}) as running:
         running.add_scram_user(USER, PASSWORD)
@@ -185,7 +187,17 @@ def test_java_client_when_its_password_is_wrong_then_it_says_so(
     assert "Authentication failed during authentication due to invalid credentials with SASL mechanism SCRAM" in said
 
 
-def test_kafka_configs_makes_changes_shows_and_deletes_users(
+def write_as_bob(broker: EmbeddedBroker, certificates: Certificates) -> str | None:
+    said: list[str | None] = []
+    producer = confluent_kafka.Producer({
+        "bootstrap.servers": address(broker), "security.protocol": "SASL_SSL", "sasl.mechanism": "SCRAM-SHA-256",
+        "sasl.username": "bob", "sasl.password": "b-secret", "ssl.ca.location": str(certificates.ca), "log_level": 0})
+    producer.produce("orders", b"of bob", callback=lambda error, _: said.append(error and error.str()))
+    assert producer.flush(30) == 0
+    return said[0]
+
+
+def test_users_and_rules_when_javas_tools_make_and_delete_them_then_they_count(
         broker: EmbeddedBroker, certificates: Certificates) -> None:
     def configs(*arguments: str) -> str:
         return run_tool(CONFIGS, "--bootstrap-server", broker.bootstrap_servers_of("PLAINTEXT"),
@@ -197,10 +209,14 @@ def test_kafka_configs_makes_changes_shows_and_deletes_users(
         "SCRAM-SHA-256=[iterations=8192,password=b-secret],SCRAM-SHA-512=[password=b2]")
     assert "SCRAM credential configs for user-principal 'bob' are SCRAM-SHA-256=iterations=8192, SCRAM-SHA-512=" in (
         configs("--describe", *bob))
-    producer = confluent_kafka.Producer({
-        "bootstrap.servers": address(broker), "security.protocol": "SASL_SSL", "sasl.mechanism": "SCRAM-SHA-256",
-        "sasl.username": "bob", "sasl.password": "b-secret", "ssl.ca.location": str(certificates.ca)})
-    producer.produce("orders", b"of bob")
-    assert producer.flush(30) == 0
+    assert write_as_bob(broker, certificates) == "Broker: Topic authorization failed"
+    acls = ("--topic", "orders", "--allow-principal", "User:bob", "--operation", "Write")
+    assert "(principal=User:bob, host=*, operation=WRITE, permissionType=ALLOW)" in run_tool(
+        ACLS, "--bootstrap-server", broker.bootstrap_servers_of("PLAINTEXT"), "--add", *acls)
+    assert write_as_bob(broker, certificates) is None
+    assert "operation=WRITE" in run_tool(
+        ACLS, "--bootstrap-server", broker.bootstrap_servers_of("PLAINTEXT"), "--list", "--topic", "orders")
+    run_tool(ACLS, "--bootstrap-server", broker.bootstrap_servers_of("PLAINTEXT"), "--remove", "--force", *acls)
+    assert write_as_bob(broker, certificates) == "Broker: Topic authorization failed"
     configs("--alter", *bob, "--delete-config", "SCRAM-SHA-256,SCRAM-SHA-512")
     assert "bob" not in configs("--describe", *bob)

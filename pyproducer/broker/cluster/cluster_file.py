@@ -4,7 +4,8 @@ Road:    create topic, producer ids -> [cluster file] -> data_dir/cluster.json; 
 Thread:  under the cluster's lock.
 Shape:   JSON: cluster_id, next_producer_id (all smaller ones may be in use), topics: name -> topic_id, partitions,
          configs, leader_epochs; broker_configs: broker id, or "" for all -> what was altered at runtime; scram_users:
-         user -> mechanism -> what is kept of the password. Written to a new file that then takes the old one's name.
+         user -> mechanism -> what is kept of the password; acls: the parts of each rule. Written to a new file that
+         then takes the old one's name.
 Source:  ours; what Kafka keeps in its __cluster_metadata log. The segments themselves are Kafka's.
 """
 
@@ -25,6 +26,10 @@ FILE_NAME = "cluster.json"
 _FORMAT_VERSION = 1
 
 
+# The fields of AclBinding: type, name and pattern of the resource, principal, host, operation, permission.
+AclEntry = tuple[int, str, int, str, str, int, int]
+
+
 @dataclass
 class TopicEntry:
     """One topic as it is kept."""
@@ -43,6 +48,7 @@ class ClusterFile:
     topics: dict[str, TopicEntry] = field(default_factory=dict)
     broker_configs: dict[str, dict[str, str]] = field(default_factory=dict)
     scram_users: dict[str, dict[str, ScramCredential]] = field(default_factory=dict)
+    acls: tuple[AclEntry, ...] = ()
 
     def dynamic_config(self) -> dict[str, str]:
         """Return the settings altered at runtime: those of all brokers, and above them those of each.
@@ -83,9 +89,14 @@ def read_cluster_file(data_dir: Path) -> ClusterFile:
             str(user): {str(mechanism): _credential(entry) for mechanism, entry in own.items()}
             for user, own in content.get("scram_users", {}).items()}
         return ClusterFile(str(content["cluster_id"]), int(content["next_producer_id"]), topics, broker_configs,
-                           scram_users)
+                           scram_users, tuple(map(_acl_entry, content.get("acls", []))))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ConfigError("data_dir", str(data_dir), f"{path} cannot be read: {error}") from error
+
+
+def _acl_entry(values: list[Any]) -> AclEntry:
+    kind, name, pattern, principal, host, operation, permission = values
+    return int(kind), str(name), int(pattern), str(principal), str(host), int(operation), int(permission)
 
 
 def _credential(entry: dict[str, Any]) -> ScramCredential:
@@ -108,7 +119,8 @@ def write_cluster_file(data_dir: Path, content: ClusterFile) -> None:
                    for user, own in content.scram_users.items()}
     text = json.dumps({"version": _FORMAT_VERSION, "cluster_id": content.cluster_id,
                        "next_producer_id": content.next_producer_id, "topics": topics,
-                       "broker_configs": content.broker_configs, "scram_users": scram_users}, indent=1)
+                       "broker_configs": content.broker_configs, "scram_users": scram_users,
+                       "acls": content.acls}, indent=1)
     temporary = data_dir / (FILE_NAME + ".tmp")
     temporary.write_text(text, "utf-8")
     os.replace(temporary, data_dir / FILE_NAME)

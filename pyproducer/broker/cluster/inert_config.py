@@ -19,7 +19,7 @@ INERT_PREFIXES = (
 INERT_NAMES = frozenset((
     "add.partitions.to.txn.retry.backoff.max.ms", "add.partitions.to.txn.retry.backoff.ms", "advertised.host.name",
     "advertised.port", "alter.config.policy.class.name", "alter.log.dirs.replication.quota.window.num",
-    "alter.log.dirs.replication.quota.window.size.seconds", "authorizer.class.name", "auto.leader.rebalance.enable",
+    "alter.log.dirs.replication.quota.window.size.seconds", "auto.leader.rebalance.enable",
     "background.threads", "broker.heartbeat.interval.ms", "broker.id", "broker.id.generation.enable",
     "broker.session.timeout.ms", "client.quota.callback.class", "control.plane.listener.name",
     "controlled.shutdown.enable", "controlled.shutdown.max.retries", "controlled.shutdown.retry.backoff.ms",

@@ -1,4 +1,4 @@
-"""The broker's settings of SASL, and which of them a listener or a mechanism may have for itself.
+"""The broker's settings of SASL and of permissions, and which of them a listener or a mechanism may have for itself.
 
     sasl.enabled.mechanisms                                        of all listeners
     listener.name.{listener}.sasl.enabled.mechanisms               of one
@@ -6,14 +6,14 @@
 
 Road:    [security config] -> config
 Thread:  constants.
-Source:  Java BrokerSecurityConfigs, SaslConfigs, SocketServerConfigs, ListenerName (4.1).
+Source:  Java BrokerSecurityConfigs, SaslConfigs, SocketServerConfigs, ListenerName, StandardAuthorizer (4.1).
 """
 
 from __future__ import annotations
 
 import re
 
-from pyproducer.common.settings.definition import Range, Setting, Type
+from pyproducer.common.settings.definition import OneOf, Range, Setting, Type
 
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "AWS_MSK_IAM")
 """What the broker speaks."""
@@ -24,7 +24,15 @@ OF_LISTENER = re.compile(
 """The name of a setting that one listener, or one mechanism of it, has for itself."""
 
 _OAUTH = "sasl.oauthbearer."
+# The second is that of clusters with ZooKeeper, whose rules are the same.
+AUTHORIZERS = ("org.apache.kafka.metadata.authorizer.StandardAuthorizer", "kafka.security.authorizer.AclAuthorizer")
 SECURITY_ROWS = (
+    Setting("authorizer.class.name", Type.STRING, "",
+            "Who may do what: StandardAuthorizer asks the rules of kafka-acls.sh; nothing allows everything.",
+            OneOf(("", *AUTHORIZERS))),
+    Setting("super.users", Type.STRING, "", "Who may do everything: User:name;User:name."),
+    Setting("allow.everyone.if.no.acl.found", Type.BOOLEAN, False,
+            "Whether everybody may do everything with what there is no rule for."),
     Setting("sasl.enabled.mechanisms", Type.LIST, ("GSSAPI",),
             f"What clients may log in with: {', '.join(MECHANISMS)}."),
     Setting("sasl.jaas.config", Type.PASSWORD, None,
