@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple, NoReturn
 
 from pyproducer.common.errors import ConfigError
-from pyproducer.common.secrets import HIDDEN
+from pyproducer.common.secrets import HIDDEN, SecretText
 
 KEY = "sasl.jaas.config"
 CONTROL_FLAGS = ("required", "requisite", "sufficient", "optional")
@@ -98,7 +98,7 @@ class _Token:
 
     def __init__(self, kind: str, text: str) -> None:
         self.kind = kind
-        self.text = text
+        self.text = SecretText(text)
 
 
 _WORD, _QUOTED, _NUMBER = "word", "quoted", "number"
@@ -114,7 +114,7 @@ def _parse_entry(token: _Token, tokens: _Tokens) -> JaasEntry:
     if flag.kind not in (_WORD, _QUOTED) or flag.text.lower() not in CONTROL_FLAGS:
         tokens.refuse(f"the control flag must stand here, one of {', '.join(CONTROL_FLAGS)}: {_FORM}")
     options = SecretOptions(_parse_options(tokens))
-    return JaasEntry(module, flag.text.lower(), options)
+    return JaasEntry(str(module), flag.text.lower(), options)
 
 
 def _parse_options(tokens: _Tokens) -> Iterator[tuple[str, str]]:
@@ -134,7 +134,7 @@ def _parse_options(tokens: _Tokens) -> Iterator[tuple[str, str]]:
         if value is None or value.kind not in (_WORD, _QUOTED):
             tokens.refuse("a value must stand here; one that begins with a digit or has other marks than . - _ $ must "
                           "stand in quotes")
-        yield name.text, value.text
+        yield str(name.text), value.text
 
 
 class _Tokens:

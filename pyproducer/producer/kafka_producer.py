@@ -24,11 +24,11 @@ from pyproducer.common.cluster import PartitionInfo
 from pyproducer.common.delivery_summary import DeliverySummary
 from pyproducer.common.errors import DeliveryFailedError, KafkaError, KafkaTimeoutError
 from pyproducer.common.records import HeaderLike, ProducerRecord, to_topic
-from pyproducer.common.settings.properties import read_properties
 from pyproducer.common.timeouts import checked_timeout
 from pyproducer.hotpath import FutureRecordMetadata, ProducerBase
 from pyproducer.producer import process_life
-from pyproducer.producer.config import ProducerConfig
+from pyproducer.producer.config import CONFIG_TABLE, ProducerConfig
+from pyproducer.producer.config.producer_config import file_props
 from pyproducer.producer.surroundings import Surroundings
 from pyproducer.producer.wait_on_metadata import wait_on_brokers, wait_on_metadata
 from pyproducer.producer.wiring import ProducerRuntime
@@ -65,7 +65,8 @@ class KafkaProducer(ProducerBase):
 
     def __init__(self, props: Mapping[str, object], key_serializer: object = None,
                  value_serializer: object = None) -> None:
-        config = ProducerConfig(props)
+        props = CONFIG_TABLE.guarded(props)  # an error below leads here, and shows variables: none is a secret
+        config = ProducerConfig(props, configurable=(key_serializer, value_serializer))
         self._given = key_serializer, value_serializer
         self._runtime = process_life.build(config, key_serializer, value_serializer, self._surroundings)
         self._pave(self._runtime.record_sender.road)
@@ -135,8 +136,8 @@ class KafkaProducer(ProducerBase):
             ConfigError: A setting is wrong. Nothing was started.
             OSError: The file cannot be read.
         """
-        props: dict[str, object] = {**read_properties(path)}
-        props.update({key.replace("_", "."): value for key, value in overrides.items()})
+        props = file_props(path, overrides)
+        del overrides  # an error below leads here, and shows variables
         return cls(props, key_serializer, value_serializer)
 
     if TYPE_CHECKING:  # it is inherited, compiled where that is possible

@@ -122,9 +122,10 @@ def build_runtime(config: ProducerConfig, key_serializer: object, value_serializ
     tally = DeliveryTally(raises=config.pyproducer_on_unretrieved == "raise", locks=locks,
                           wake=lambda: None if life.is_forked or life.is_on_sender_thread else wire.wakeup())
     life = Life(name or client_id, clock, locks, is_inside_append=lambda: accumulator.is_inside_append(), tally=tally)
-    key = resolve_serializer(key_serializer if key_serializer is not None else config.key_serializer, "key.serializer")
+    key = resolve_serializer(key_serializer if key_serializer is not None else config.key_serializer, "key.serializer",
+                             config.originals)
     value = resolve_serializer(value_serializer if value_serializer is not None else config.value_serializer,
-                               "value.serializer")
+                               "value.serializer", config.originals)
     interceptors = resolve_interceptors(config.interceptor_classes, config.originals)
     partitioner = resolve_partitioner(config.partitioner_class, config, next_random=surroundings.next_random,
                                       make_lock=locks.rlock)

@@ -18,7 +18,8 @@ SOURCE = Path(__file__).resolve().parents[1] / "support" / "java" / "ConfigParit
 TIMEOUT_S = 60
 # Java has no default here; bytes pass through without a serializer, so ours is None.
 OPTIONAL_HERE = {"key.serializer", "value.serializer"}
-JAVA_TABLE = {key: setting for key, setting in CONFIG_TABLE.items() if setting.support is not Support.OURS}
+JAVA_TABLE = {key: setting for key, setting in CONFIG_TABLE.items()
+              if setting.support is not Support.OURS and not setting.since}
 
 
 def ask_java(*arguments: str, stdin: str = "") -> list[list[str]]:
@@ -102,7 +103,7 @@ STRINGS = [
     f"{IN_FLIGHT}=6\tenable.idempotence=false", f"{IN_FLIGHT}=0", f"{IN_FLIGHT}=5",
     "acks=1\tenable.idempotence=true", "retries=0\tenable.idempotence=true", "acks=0\tretries=0",
     "enable.idempotence=true\tacks=all\tretries=1", "security.protocol=ssl", "security.protocol=FOO",
-    "security.protocol=SASL_SSL\tsasl.mechanism=", "security.protocol=SASL_SSL\tsasl.mechanism=PLAIN",
+    "security.protocol=SASL_SSL\tsasl.mechanism=", "security.protocol=SASL_SSL\tsasl.mechanism=GSSAPI",
     "client.dns.lookup=x", "metadata.max.idle.ms=4999", "metadata.max.idle.ms=5000",
     "metadata.recovery.strategy=NONE", "metadata.recovery.strategy=x", "metrics.recording.level=debug",
     "metrics.num.samples=0", "send.buffer.bytes=-1", "send.buffer.bytes=-2",

@@ -11,7 +11,9 @@ def test_table_when_counted_then_it_has_all_settings_of_kafka_4_1_and_those_of_o
     ours = [key for key, setting in CONFIG_TABLE.items() if setting.support is Support.OURS]
     assert ours == [key for key in CONFIG_TABLE if key.startswith("pyproducer.")] == [
         "pyproducer.fork", "pyproducer.on.unretrieved", "pyproducer.prefetch.topics"]
-    assert len(CONFIG_TABLE) == 112 + len(ours)
+    newer = [key for key, setting in CONFIG_TABLE.items() if setting.since]
+    assert newer == ["config.providers"]
+    assert len(CONFIG_TABLE) == 112 + len(ours) + len(newer)
     assert len(CONFIG_TABLE.key_of_attribute) == len(CONFIG_TABLE)
 
 
