@@ -8,6 +8,7 @@ Source:  Java DefaultSslEngineFactory.createKeystore/createTruststore (4.1). Dif
 
 from __future__ import annotations
 
+import logging
 import ssl
 from collections.abc import Set
 from pathlib import Path
@@ -17,12 +18,15 @@ from typing import Any
 from pyproducer.common.errors import ConfigError
 from pyproducer.common.secrets import HIDDEN, shown
 
+log = logging.getLogger(__name__)
+
 _PEM_MARK = b"-----BEGIN "
 _JKS_MAGIC = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")  # JKS, JCEKS
 _DER_SEQUENCE = b"\x30"
 _PKCS12_VERSION = b"\x02\x01\x03"  # PKCS12 is a DER SEQUENCE that begins with INTEGER 3; a bare certificate does not
 _HEAD_BYTES = 1 << 20  # a PEM file may begin with a long description in words
 _TLS_VERSIONS = ("TLSv1.2", "TLSv1.3")  # those of network/ssl_context.py
+_OLD_TLS_VERSIONS = ("TLSv1", "TLSv1.1")
 _PLACE_OF_TEXT = {
     "ssl.keystore.location": ": the text goes to ssl.keystore.key and ssl.keystore.certificate.chain",
     "ssl.truststore.location": ": the text goes to ssl.truststore.certificates",
@@ -60,7 +64,13 @@ def _check_tls(values: dict[str, Any], explicit: Set[str]) -> None:
 
 
 def _check_versions(values: dict[str, Any]) -> None:
-    # Differs from Java: TLS 1.0 and 1.1 are refused here; a JVM takes the names and, as it comes, fails later.
+    # Differs from Java: TLS 1.0 and 1.1 are refused here, or left out beside newer ones; a JVM takes the names and, as
+    # it comes, fails later or leaves them out, too.
+    given = values["ssl.enabled.protocols"]
+    kept = tuple(version for version in given if version not in _OLD_TLS_VERSIONS)
+    if kept and kept != given:
+        log.warning("ssl.enabled.protocols = %s: only %s can be used", ",".join(given), ",".join(kept))
+        values["ssl.enabled.protocols"] = kept
     advice = "Older versions are broken and cannot be used: leave this out, and let the broker's listener offer TLSv1.2"
     for version in values["ssl.enabled.protocols"]:
         if version not in _TLS_VERSIONS:

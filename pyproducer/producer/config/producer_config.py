@@ -58,6 +58,7 @@ class ProducerConfig(Mapping[str, Any]):
 
     Attributes:
         originals: What was given, with variables resolved.
+        explicit: The settings that were given, also by another name of theirs.
         without_effect: Keys that were given and that a producer in Python has no use for.
         strangers: Keys that nobody knows and that classes of the user get to see.
 
@@ -69,12 +70,12 @@ class ProducerConfig(Mapping[str, Any]):
     """
 
     originals: Mapping[str, object]
+    explicit: frozenset[str]
     without_effect: frozenset[str]
     strangers: tuple[str, ...]
     _written: Mapping[str, str]
     _providers: Mapping[str, tuple[str, ...]]
     _values: dict[str, Any]
-    _explicit: frozenset[str]
 
     def __init__(self, props: Mapping[str, object], *, configurable: Iterable[object] = ()) -> None:
         props = CONFIG_TABLE.guarded(props)  # what the frames below and this one hold shows no secret
@@ -109,7 +110,7 @@ class ProducerConfig(Mapping[str, Any]):
         if strangers:
             log.warning("No setting is called %s: only classes of your own with configure() get to see it",
                         ", ".join(sorted(strangers)))
-        self.__dict__.update(originals=originals, _values=values, _explicit=given.explicit,
+        self.__dict__.update(originals=originals, _values=values, explicit=given.explicit,
                              without_effect=given.without_effect, strangers=tuple(strangers))
         return None
 
@@ -142,7 +143,7 @@ class ProducerConfig(Mapping[str, Any]):
         """
         if key not in CONFIG_TABLE:
             raise KeyError(key)
-        return key not in self.__dict__["_explicit"]
+        return key not in self.explicit
 
     def origin(self, key: str) -> Origin:
         """Return where the value of a setting comes from, and how it may be shown.
@@ -151,14 +152,15 @@ class ProducerConfig(Mapping[str, Any]):
             KeyError: There is no such setting.
         """
         row, value = CONFIG_TABLE[key], self._values[key]
-        if key in self._explicit:
+        if key in self.explicit:
             name = next(name for name in (key, *(synonym.key for synonym in row.synonyms)) if name in self.originals)
             if name in self._providers:
                 return Origin("provider", row.shown(SecretText()) if row.is_secret else self._written[name],
                               ", ".join(self._providers[name]))
             return Origin("given", row.shown(value))
-        is_derived = value != row.default
-        return Origin("derived" if is_derived else "default", row.shown(value))
+        if key == "acks":
+            value = row.default  # kept as the number on the wire
+        return Origin("default" if value == row.default else "derived", row.shown(value))
 
     def __getitem__(self, key: str) -> Any:
         return self._values[key]
@@ -190,7 +192,7 @@ class ProducerConfig(Mapping[str, Any]):
 
     def __repr__(self) -> str:
         """Show what the user set; secrets are hidden, and what a provider answered, too."""
-        shown = ", ".join(f"{key!r}: {self.origin(key).shown!r}" for key in sorted(self._explicit))
+        shown = ", ".join(f"{key!r}: {self.origin(key).shown!r}" for key in sorted(self.explicit))
         return f"ProducerConfig({{{shown}}})"
 
 
@@ -220,10 +222,15 @@ def is_configurable(value: object) -> bool:
         ConfigError: There is nothing by that name.
     """
     if isinstance(value, str):
-        if ":" not in value and ("." not in value or value.startswith("org.apache.kafka.")):
-            return False  # a name of ours or of Java's
+        if not is_named_by_user(value):
+            return False
         value = import_object("interceptor.classes", value)
     return callable(getattr(value, "configure", None))
+
+
+def is_named_by_user(name: str) -> bool:
+    """Whether a name is of a class of the user, and none of ours or of Java's."""
+    return ":" in name or ("." in name and not name.startswith("org.apache.kafka."))
 
 
 def without_answers(refusal: ConfigError, resolved: Resolved) -> ConfigError:

@@ -13,7 +13,6 @@ import logging
 from collections.abc import Set
 from difflib import get_close_matches
 from typing import Any, NamedTuple
-from urllib.parse import urlsplit
 
 from pyproducer.common.errors import ConfigError
 from pyproducer.common.jaas import KEY as JAAS_KEY
@@ -42,11 +41,11 @@ LOGIN_MODULES = {
 }
 """The login modules that are understood, by Java's name."""
 
+KERBEROS_MODULE = "com.sun.security.auth.module.Krb5LoginModule"
+
 MECHANISMS = tuple(mechanism for module in LOGIN_MODULES.values() for mechanism in module.mechanisms)
 _TOKEN_URL = "sasl.oauthbearer.token.endpoint.url"
-_TOKEN_SCHEMES = ("https", "http", "file")
-_LOOPBACK = ("localhost", "127.0.0.1", "::1")
-# These have a meaning without the protocol of their family: they say how the rest is read.
+_LOOPBACK = ("localhost", "127.", "[::1]")
 _FAMILIES = (("sasl.", "SASL_", "SASL_PLAINTEXT or SASL_SSL"), ("ssl.", "SSL", "SSL or SASL_SSL"))
 
 
@@ -115,7 +114,7 @@ def _check_login(values: dict[str, Any], explicit: Set[str]) -> None:
         raise ConfigError(JAAS_KEY, None, f"sasl.mechanism = {mechanism} needs a user name and a password: write "
                                           f"{jaas_line(mechanism)}")
     if mechanism == "OAUTHBEARER":
-        _check_token_url(values)
+        _warn_of_plain_http(values)
 
 
 def _has_password(mechanism: str) -> bool:
@@ -142,17 +141,9 @@ def _check_entry(entry: JaasEntry, mechanism: str, explicit: Set[str]) -> None:
                                                 f"{option} is {'empty' if option in entry.options else 'missing'}")
 
 
-def _check_token_url(values: dict[str, Any]) -> None:
-    url = values[_TOKEN_URL]
-    if not url:
-        return
-    try:
-        parts = urlsplit(url)
-        host = parts.hostname
-    except ValueError:
-        parts, host = None, None
-    if parts is None or parts.scheme.lower() not in _TOKEN_SCHEMES or not (host or parts.scheme.lower() == "file"):
-        raise ConfigError(_TOKEN_URL, url, "it must be a URL: https://host/path, or file:///path of a token's file")
-    if parts.scheme.lower() == "http" and host not in _LOOPBACK:
+def _warn_of_plain_http(values: dict[str, Any]) -> None:
+    url = (values[_TOKEN_URL] or "").strip().lower()
+    host = url.removeprefix("http://").partition("/")[0].rpartition("@")[2]
+    if url.startswith("http://") and not host.startswith(_LOOPBACK):
         log.warning("%s is http and not https: the client's secret and the tokens go over the network as they are",
                     _TOKEN_URL)

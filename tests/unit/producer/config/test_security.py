@@ -55,10 +55,6 @@ def test_login_module_when_it_fits_the_mechanism_then_taken(mechanism: str, modu
     (sasl("SCRAM-SHA256", SCRAM, USER), "sasl.mechanism", "did you mean SCRAM-SHA-256"),
     (sasl("DIGEST-MD5", None), "sasl.mechanism", f"it must be one of {', '.join(MECHANISMS)}$"),
     (sasl("", None), "sasl.mechanism", "needs a mechanism: set it to one of PLAIN, SCRAM-SHA-256"),
-    (sasl("OAUTHBEARER", OAUTH, **{"sasl.oauthbearer.token.endpoint.url": "idp/token"}),
-     "sasl.oauthbearer.token.endpoint.url", "it must be a URL"),
-    (sasl("OAUTHBEARER", OAUTH, **{"sasl.oauthbearer.token.endpoint.url": "https://[x/token"}),
-     "sasl.oauthbearer.token.endpoint.url", "it must be a URL"),
 ])
 def test_settings_when_nobody_can_log_in_with_them_then_the_error_says_what_to_write(
         props: dict[str, Any], key: str, why: str) -> None:
@@ -82,7 +78,9 @@ def test_password_when_a_callback_gives_it_then_no_jaas_is_needed() -> None:
     (sasl("PLAIN", PLAIN, USER, **{"security.protocol": "SASL_PLAINTEXT", "ssl.truststore.location": "/t.pem"}),
      "SASL_PLAINTEXT does not use ssl.truststore.location"),
     (sasl("OAUTHBEARER", OAUTH, **{"sasl.oauthbearer.token.endpoint.url": "http://idp.example/token"}),
-     "is http and not https")])
+     "is http and not https"),
+    ({"security.protocol": "SSL", "ssl.enabled.protocols": "TLSv1.2,TLSv1.1,TLSv1"},
+     "ssl.enabled.protocols = TLSv1.2,TLSv1.1,TLSv1: only TLSv1.2 can be used")])
 def test_settings_when_nothing_uses_them_then_one_warning(props: dict[str, Any], words: str,
                                                           caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
