@@ -39,6 +39,7 @@ def cross_check(values: dict[str, Any], explicit: Set[str]) -> None:
     _check_idempotence(values, explicit)
     _check_two_phase_commit(values, explicit)
     _adjust_delivery_timeout(values, explicit)
+    _check_rack(values)
     _check_prefetched(values)
     _check_fork(values)
     _fill_client_id(values)
@@ -54,6 +55,12 @@ def _adjust_backoffs(values: dict[str, Any], explicit: Set[str]) -> None:
         if values[first] > values[ceiling]:
             log.warning("%s = %d is above %s = %d: the wait will not grow", first, values[first], ceiling,
                         values[ceiling])
+
+
+def _check_rack(values: dict[str, Any]) -> None:
+    if values["partitioner.rack.aware"] and not values["client.rack"]:
+        raise ConfigError("client.rack", values["client.rack"], "partitioner.rack.aware = true needs it: set it to the "
+                          "rack of this client, as the brokers' broker.rack has it, or leave out both")
 
 
 def _check_prefetched(values: dict[str, Any]) -> None:

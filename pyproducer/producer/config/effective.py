@@ -184,6 +184,8 @@ def _idle(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if values["transactional.id"] is None:
         yield "transaction.timeout.ms", "there is no transactional.id"
         yield "transaction.two.phase.commit.enable", "there is no transactional.id"
+    if not values["partitioner.rack.aware"]:
+        yield "client.rack", "partitioner.rack.aware = true would use it"
     if not _is_sticky(values["partitioner.class"]):
         for key in ("partitioner.adaptive.partitioning.enable", "partitioner.availability.timeout.ms",
                     "partitioner.ignore.keys"):

@@ -11,7 +11,7 @@ from __future__ import annotations
 from pyproducer.common.settings.table import OtherKeys
 
 CONSUMER_KEYS = frozenset({
-    "allow.auto.create.topics", "auto.commit.interval.ms", "auto.offset.reset", "check.crcs", "client.rack",
+    "allow.auto.create.topics", "auto.commit.interval.ms", "auto.offset.reset", "check.crcs",
     "default.api.timeout.ms", "enable.auto.commit", "exclude.internal.topics", "fetch.max.bytes", "fetch.max.wait.ms",
     "fetch.min.bytes", "group.id", "group.instance.id", "group.protocol", "group.remote.assignor",
     "heartbeat.interval.ms", "isolation.level", "key.deserializer", "max.partition.fetch.bytes",

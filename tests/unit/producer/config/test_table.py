@@ -12,7 +12,7 @@ def test_table_when_counted_then_it_has_all_settings_of_kafka_4_1_and_those_of_o
     assert ours == [key for key in CONFIG_TABLE if key.startswith("pyproducer.")] == [
         "pyproducer.fork", "pyproducer.on.unretrieved", "pyproducer.prefetch.topics"]
     newer = [key for key, setting in CONFIG_TABLE.items() if setting.since]
-    assert newer == ["config.providers"]
+    assert newer == ["partitioner.rack.aware", "client.rack", "config.providers"]
     assert len(CONFIG_TABLE) == 112 + len(ours) + len(newer)
     assert len(CONFIG_TABLE.key_of_attribute) == len(CONFIG_TABLE)
 
@@ -77,6 +77,7 @@ SWITCHES = {
     "enable.idempotence": True,
     "partitioner.adaptive.partitioning.enable": True,
     "partitioner.ignore.keys": False,
+    "partitioner.rack.aware": False,
     "transaction.two.phase.commit.enable": False,
     "enable.metrics.push": True,
     "sasl.oauthbearer.assertion.claim.jti.include": False,
