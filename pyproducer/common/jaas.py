@@ -23,6 +23,7 @@ from pyproducer.common.secrets import HIDDEN, SecretText
 
 KEY = "sasl.jaas.config"
 CONTROL_FLAGS = ("required", "requisite", "sufficient", "optional")
+_SHADED = "kafkashaded."
 _FORM = "write: login.module.ClassName required name=\"value\" other=\"value\";"
 _ESCAPES = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 _NUMBER_STARTS = "0123456789.-"
@@ -56,7 +57,7 @@ class JaasEntry(NamedTuple):
     """One login module of a JAAS configuration.
 
     Attributes:
-        login_module: Java's full name of its class.
+        login_module: Java's full name of its class; of Kafka's own without the prefix that Databricks puts before it.
         control_flag: required, requisite, sufficient or optional; with one module it changes nothing.
         options: Its options by name, the last one where a name stands twice. The values are secret.
     """
@@ -114,7 +115,7 @@ def _parse_entry(token: _Token, tokens: _Tokens) -> JaasEntry:
     if flag.kind not in (_WORD, _QUOTED) or flag.text.lower() not in CONTROL_FLAGS:
         tokens.refuse(f"the control flag must stand here, one of {', '.join(CONTROL_FLAGS)}: {_FORM}")
     options = SecretOptions(_parse_options(tokens))
-    return JaasEntry(str(module), flag.text.lower(), options)
+    return JaasEntry(module.removeprefix(_SHADED), flag.text.lower(), options)
 
 
 def _parse_options(tokens: _Tokens) -> Iterator[tuple[str, str]]:

@@ -173,3 +173,34 @@ def test_jaas_when_parsed_by_both_then_taken_or_refused_alike() -> None:
     for text, answer in zip(JAAS, answers, strict=True):
         expected = answer if answer[0] == "OK" else ["ERROR"]
         assert (our_jaas(text) == expected) != (text in STRICTER_HERE), (text, answer)
+
+
+PROVIDERS = "org.apache.kafka.common.config.provider."
+ENV = f"config.providers=env\tconfig.providers.env.class={PROVIDERS}EnvVarConfigProvider"
+VARIABLES = [
+    f"client.id=${{env:PARITY}}\t{ENV}", f"client.id=a${{env:PARITY}}b${{env::PARITY}}c\t{ENV}",
+    f"client.id=${{other:PARITY}}\t{ENV}", f"client.id=${{PARITY}}\t{ENV}", f"client.id=${{a${{env:PARITY}}\t{ENV}",
+    f"client.id=${{env:PARITY\t{ENV}", f"linger.ms=${{env:PARITY}}\t{ENV}", f"client.id=$${{env:PARITY}}}}\t{ENV}",
+    f"client.id=${{env:a:PARITY}}\t{ENV}", "client.id=${env:PARITY}",
+    f"client.id=${{env:PARITY}}\t{ENV}\tconfig.providers.env.param.allowlist.pattern=PAR.*",
+    f"client.id=${{d:@:plain}}\tconfig.providers=d\tconfig.providers.d.class={PROVIDERS}DirectoryConfigProvider",
+    f"client.id=${{f:@/p:a b}}x\tconfig.providers=e,f\tconfig.providers.f.class={PROVIDERS}FileConfigProvider"
+    f"\tconfig.providers.e.class={PROVIDERS}EnvVarConfigProvider",
+    f"client.id=${{d:@:plain}}\tconfig.providers=d\tconfig.providers.d.class={PROVIDERS}DirectoryConfigProvider"
+    "\tconfig.providers.d.param.allowed.paths=@",
+    f"client.id=x\tconfig.providers=d\tconfig.providers.d.class={PROVIDERS}DirectoryConfigProvider"
+    "\tconfig.providers.d.param.allowed.paths=@/absent",
+    f"client.id=x\tconfig.providers=d\tconfig.providers.d.class={PROVIDERS}NoProvider",
+]
+
+
+def test_variables_when_resolved_by_both_then_the_same_values(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PARITY", "7")
+    (tmp_path / "plain").write_text("text of a file")
+    (tmp_path / "p").write_text("a\\ b = value of a key")
+    lines = [line.replace("@", str(tmp_path)) for line in VARIABLES]
+    # Providers of Java log to where the answers go.
+    answers = [answer for answer in ask_java("parse", stdin="\n".join(lines) + "\n") if answer[0] in ("OK", "ERROR")]
+    for line, (verdict, *rest) in zip(lines, answers, strict=True):
+        expected = [verdict] if verdict == "ERROR" else [verdict, comparable(rest[0]), *rest[1:]]
+        assert ours(line) == expected, (line, rest)

@@ -23,8 +23,6 @@ from pyproducer.producer.config.table import CONFIG_TABLE
 log = logging.getLogger(__name__)
 
 _KAFKA = "org.apache.kafka.common.security."
-_SHADED = "kafkashaded."
-"""What Databricks writes before Kafka's own names."""
 
 
 class _LoginModule(NamedTuple):
@@ -81,7 +79,7 @@ def unused_text(protocol: str, unused: tuple[str, ...]) -> str:
 
 
 def login_module(values: dict[str, Any]) -> JaasEntry | None:
-    """Return the entry of sasl.jaas.config under the name that LOGIN_MODULES has; None where there is none.
+    """Return the entry of sasl.jaas.config; None where there is none.
 
     Raises:
         ConfigError: It cannot be read, or names a login module that is not understood.
@@ -89,9 +87,9 @@ def login_module(values: dict[str, Any]) -> JaasEntry | None:
     if not values[JAAS_KEY]:
         return None
     entry = parse_jaas(values[JAAS_KEY])
-    name = entry.login_module.removeprefix(_SHADED)
+    name = entry.login_module
     if name in LOGIN_MODULES:
-        return entry._replace(login_module=name)
+        return entry
     near = get_close_matches(name, LOGIN_MODULES, n=1, cutoff=0.8)
     hint = f"did you mean {near[0]}?" if near else f"it must be one of {', '.join(LOGIN_MODULES)}"
     raise ConfigError(JAAS_KEY, HIDDEN, f"its login module is not known here: {hint}")

@@ -65,6 +65,10 @@ def test_value_is_what_java_reads(text, value):
     assert options_of(text)["a"] == value
 
 
+def test_name_when_databricks_put_its_prefix_before_it_then_kafkas_own():
+    assert parse_jaas(f"kafkashaded.{PLAIN} required;").login_module == PLAIN
+
+
 SECRET = "Zx9-never-shown"
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
+
+from pyproducer import KafkaProducer
 from pyproducer.common.settings.definition import Range, Support, Type
 from pyproducer.common.settings.parse import parse_value
 from pyproducer.producer.config import CONFIG_TABLE
@@ -126,3 +129,10 @@ def test_settings_when_only_a_jvm_or_a_broker_uses_them_then_they_are_marked() -
         "ssl.secure.random.implementation", "ssl.trustmanager.algorithm"}
     assert all(key.startswith("sasl.oauthbearer.") for key in keys(Support.VALIDATOR_ONLY))
     assert len(keys(Support.VALIDATOR_ONLY)) == 7
+
+
+def test_constructor_when_read_then_no_setting_has_a_twin_among_its_arguments() -> None:
+    """What is ours is a key of the table; serializers are arguments because they are in Java's constructor, too."""
+    for function in (KafkaProducer.__init__, KafkaProducer.from_file):
+        names = set(inspect.signature(function).parameters) - {"self"}
+        assert names <= {"props", "path", "overrides", "key_serializer", "value_serializer"}
