@@ -51,7 +51,7 @@ class _Warnings(logging.Handler):
 
 @click.command()
 @click.argument("file", type=click.Path(exists=True, dir_okay=False))
-@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", callback=_pairs,
+@click.option("--property", "overrides", multiple=True, metavar="KEY=VALUE", callback=_pairs,
               help="A setting that stands above the file's; may be given several times.")
 @click.option("--given", "is_given_only", is_flag=True, help="Leave out what has its default.")
 @click.option("--json", "is_json", is_flag=True, help="Print JSON.")

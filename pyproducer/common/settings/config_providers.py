@@ -200,18 +200,19 @@ def _make(name: str, props: Mapping[str, object], load: Callable[[str, str], obj
     given = props.get(key)
     if given is None or given == "":
         raise ConfigError(key, given, f"{KEY} names {name!r}, and this says what it is: {_known()}")
+    found = given
     if isinstance(given, str):
-        given = given.strip()
-        ours = _OURS.get(given.removeprefix(_JAVA_PACKAGE))
-        if ours is None and ":" not in given:
+        name_of_class = given.strip()
+        ours = _OURS.get(name_of_class.removeprefix(_JAVA_PACKAGE))
+        if ours is None and ":" not in name_of_class:
             raise ConfigError(key, given, f"there is no such provider here: {_known()}")
-        given = ours or load(key, given)
-    provider: Any = given
+        found = ours or load(key, name_of_class)
+    provider: Any = found
     prefix = f"{PREFIX}{name}.param."
     params = {other.removeprefix(prefix): str(value) for other, value in props.items() if other.startswith(prefix)}
     try:
-        if isinstance(given, type):
-            provider = given()
+        if isinstance(found, type):
+            provider = found()
         if not callable(getattr(provider, "get", None)):
             raise TypeError("it has no get(path, keys)")
         if callable(getattr(provider, "configure", None)):

@@ -59,7 +59,7 @@ class EffectiveSetting(NamedTuple):
     Attributes:
         key: Java's name.
         value: Its value as it may be shown, as text of a properties file; None where there is none.
-        origin: "default", "line N", "--set", "derived", or with a provider "line N, provider env".
+        origin: "default", "line N", "--property", "derived", or with a provider "line N, provider env".
     """
 
     key: str
@@ -113,7 +113,7 @@ def read_given(path: str | os.PathLike[str], overrides: Mapping[str, str]) -> Gi
     """
     lines = read_property_lines(path)
     origins = {key: f"line {found.line}" for key, found in lines.items()}
-    origins.update(dict.fromkeys(overrides, "--set"))
+    origins.update(dict.fromkeys(overrides, "--property"))
     return GivenSettings(CONFIG_TABLE.guarded({**{key: found.value for key, found in lines.items()}, **overrides}),
                          origins)
 
@@ -227,13 +227,18 @@ def _needs_of_tls(config: ProducerConfig) -> Iterator[Need]:
         if location:
             kind = _kind(location)
             kinds.append(kind)
-            yield Need(f"the file {shown(location)} ({store}.location, {kind})", True)
+            yield Need(f"the file {_shown(config, f'{store}.location')} ({store}.location, {kind})", True)
     if not config["ssl.truststore.location"] and not config["ssl.truststore.certificates"]:
         yield Need("a certificate of the brokers that the system's trust store knows", None)
     if "PKCS12" in kinds:
         yield _package("tls", "a store of type PKCS12")
     if "JKS" in kinds:
         yield _package("jks", "a store of type JKS")
+
+
+def _shown(config: ProducerConfig, key: str) -> object:
+    """Return a value as it may be shown; what a provider answered, as it was written."""
+    return config.origin(key).shown
 
 
 def _kind(location: str) -> str:
@@ -255,7 +260,8 @@ def _needs_of_login(config: ProducerConfig) -> Iterator[Need]:
     elif mechanism == "GSSAPI":
         key_tab = options.get("keyTab")
         if entry is not None and entry.login_module == KERBEROS_MODULE and key_tab:
-            yield Need(f"the file {shown(key_tab)} (keyTab)", os.access(key_tab.removeprefix("file:"), os.R_OK),
+            path = shown(str(key_tab)) if config.origin("sasl.jaas.config").kind == "given" else "of a provider"
+            yield Need(f"the file {path} (keyTab)", os.access(key_tab.removeprefix("file:"), os.R_OK),
                        "it is not there, or not for this user")
         else:
             yield Need("a ticket in the cache (kinit)", None)
@@ -278,7 +284,7 @@ def _needs_of_token(config: ProducerConfig, options: Mapping[str, str]) -> Itera
         yield Need("credentials of AWS: the environment, ~/.aws, a container's or an instance's role", None)
         yield _package("aws", "roles and profiles of AWS")
     elif url:
-        yield Need(f"a token from {shown(url)}", None)
+        yield Need(f"a token from {_shown(config, 'sasl.oauthbearer.token.endpoint.url')}", None)
     elif handler is not None and handler not in _JAVA_HANDLERS:
         yield Need(f"a token from {shown(handler)} (sasl.login.callback.handler.class)", None)
     elif config.get("pyproducer.oauth.token.provider") is not None:
@@ -289,7 +295,8 @@ def _needs_of_token(config: ProducerConfig, options: Mapping[str, str]) -> Itera
     for name in ("assertion.file", "assertion.private.key.file", "assertion.template.file"):
         path = config[f"sasl.oauthbearer.{name}"]
         if path:
-            yield Need(f"the file {shown(path)} (sasl.oauthbearer.{name})", os.access(path, os.R_OK),
+            key = f"sasl.oauthbearer.{name}"
+            yield Need(f"the file {_shown(config, key)} ({key})", os.access(path, os.R_OK),
                        "it is not there, or not for this user")
     if config["sasl.oauthbearer.assertion.private.key.file"]:
         yield _package("oauth", "an assertion that is signed here")

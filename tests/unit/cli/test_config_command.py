@@ -51,14 +51,15 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
 
 def test_settings_when_printed_then_each_has_its_value_and_origin(run) -> None:
-    result = run(TEXT, "--given", "--set", "linger.ms=7")
+    result = run(TEXT, "--given", "--property", "linger.ms=7")
     assert result.exit_code == 0
     lines = {line.split()[0]: " ".join(line.split()[1:]) for line in result.stdout.partition("\n\n")[0].splitlines()}
     assert lines == {
         "bootstrap.servers": "broker:9092,[::1]:9093 (line 2)", "security.protocol": "SASL_PLAINTEXT (line 3)",
         "sasl.mechanism": "PLAIN (line 4)", "sasl.jaas.config": "[hidden] (line 5, provider env)",
-        "config.providers": "env (line 7)", "linger.ms": "7 (--set)", "client.id": "${env:KAFKA_ID} (line 11, provider "
-        "env)", "compression.gzip.level": "3 (line 14)", "ssl.truststore.location": "/t.pem (line 15)"}
+        "config.providers": "env (line 7)", "linger.ms": "7 (--property)",
+        "client.id": "${env:KAFKA_ID} (line 11, provider env)",
+        "compression.gzip.level": "3 (line 14)", "ssl.truststore.location": "/t.pem (line 15)"}
 
 
 def test_settings_when_defaults_are_not_left_out_then_all_of_the_table_is_there(run) -> None:
@@ -117,7 +118,7 @@ def test_needs_when_something_is_missing_then_status_1(run) -> None:
 
 
 def test_command_line_when_it_makes_no_sense_then_status_2_and_no_secret(run) -> None:
-    result = run(TEXT, "--set", SECRET)
+    result = run(TEXT, "--property", SECRET)
     assert result.exit_code == 2
     assert "it must be KEY=VALUE" in result.stderr
     assert CliRunner().invoke(main, ["config", "/nowhere/client.properties"]).exit_code == 2

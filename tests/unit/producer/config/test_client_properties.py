@@ -135,6 +135,24 @@ def test_command_when_given_a_file_then_its_status_is_whether_anything_is_missin
         assert result.exit_code == int("MISSING" in result.output)
 
 
+def test_needs_when_a_provider_told_them_then_they_are_shown_as_they_were_written(
+        stores: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KAFKA_CA", str(stores / "ca.pem"))
+    monkeypatch.setenv("KAFKA_URL", "https://idp.example/token")
+    monkeypatch.setenv("KAFKA_SERVERS", "broker.example:9093")
+    config = ProducerConfig({
+        "config.providers": "env", "bootstrap.servers": "${env:KAFKA_SERVERS}", "security.protocol": "SASL_SSL",
+        "config.providers.env.class": "org.apache.kafka.common.config.provider.EnvVarConfigProvider",
+        "ssl.truststore.location": "${env:KAFKA_CA}", "sasl.mechanism": "OAUTHBEARER",
+        "sasl.oauthbearer.token.endpoint.url": "${env:KAFKA_URL}"})
+    with SecretHunt(str(stores), "idp.example", "broker.example") as hunt:
+        found = effective(config, dict.fromkeys(config.originals, "line 1"))
+        hunt.look("effective", found)
+    assert [need.what for need in found.needs] == [
+        "a connection to ${env:KAFKA_SERVERS}, and to the brokers they name",
+        "the file ${env:KAFKA_CA} (ssl.truststore.location, PEM)", "a token from ${env:KAFKA_URL}"]
+
+
 def test_needs_when_a_package_or_a_source_of_tokens_is_missing_then_how_to_get_it(write) -> None:
     config = ProducerConfig(read_given(write("msk_iam"), {}).props)
     package = effective(config, dict.fromkeys(config.originals, "")).needs[-1]
@@ -144,3 +162,12 @@ def test_needs_when_a_package_or_a_source_of_tokens_is_missing_then_how_to_get_i
                              "sasl.mechanism": "OAUTHBEARER"})
     need = effective(config, dict.fromkeys(config.originals, "")).needs[-1]
     assert (need.what, need.is_there) == ("a source of tokens", False)
+
+
+def test_needs_when_it_is_kerberos_then_the_key_tab_is_named(tmp_path: Path) -> None:
+    (tmp_path / "client.keytab").write_bytes(b"\5\2")
+    props = {"bootstrap.servers": "b:1", "security.protocol": "SASL_PLAINTEXT", "sasl.jaas.config":
+             f'com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true keyTab="{tmp_path}/client.keytab";'}
+    config = ProducerConfig(props)
+    assert effective(config, dict.fromkeys(props, "line 1")).needs[1] == Need(
+        f"the file {tmp_path}/client.keytab (keyTab)", True, "it is not there, or not for this user")
