@@ -69,23 +69,25 @@ class SslChannelBuilder:
     """`security.protocol=SSL`, or SASL_SSL.
 
     Args:
-        ssl_context: From build_client_ssl_context or build_server_ssl_context, or the user's own.
+        ssl_context: From build_client_ssl_context or build_server_ssl_context, or the user's own; or what gives the
+            one for a new connection, as ContextFromFiles does.
         make_authenticator: For SASL.
     """
 
-    def __init__(self, ssl_context: ssl.SSLContext,
+    def __init__(self, ssl_context: ssl.SSLContext | Callable[[], ssl.SSLContext],
                  make_authenticator: MakeAuthenticator = _no_authentication) -> None:
-        self._ssl_context = ssl_context
+        self._context_of_now = ssl_context if callable(ssl_context) else lambda: ssl_context
         self._make_authenticator = make_authenticator
 
     def build(self, connection_id: str, sock: socket.socket, *, server_side: bool,
               server_hostname: str | None) -> KafkaChannel:
         """Return a channel that speaks TLS over the socket."""
-        if self._ssl_context.check_hostname and not server_side and not server_hostname:
+        ssl_context = self._context_of_now()
+        if ssl_context.check_hostname and not server_side and not server_hostname:
             # wrap_bio, other than wrap_socket, would check no name at all then.
             raise ConfigError("ssl.endpoint.identification.algorithm", "https",
                               "the connection was asked for without the host name that is to be checked")
-        transport = SslTransportLayer(sock, self._ssl_context, server_side=server_side,
+        transport = SslTransportLayer(sock, ssl_context, server_side=server_side,
                                       server_hostname=server_hostname)
         return KafkaChannel(connection_id, transport, self._make_authenticator(transport, server_hostname or ""))
 
@@ -98,7 +100,7 @@ def client_channel_builder(settings: Mapping[str, Any], login: Login | None = No
         login: The credentials, see login_for; needed where security.protocol names SASL.
 
     Raises:
-        ConfigError: The ssl.* settings cannot be fulfilled; see build_client_ssl_context. Not sent.
+        ConfigError: The ssl.* settings cannot be fulfilled; see network/ssl_context.py. Not sent.
         IllegalStateError: There is no login where there must be one. Not sent.
 
     Source: Java ChannelBuilders.clientChannelBuilder (4.1).
@@ -117,7 +119,7 @@ def client_channel_builder(settings: Mapping[str, Any], login: Login | None = No
             return SaslClientAuthenticator(transport, own_login, host=host, client_id=client_id, is_encrypted=has_tls)
 
     if has_tls:
-        from pyproducer.network.ssl_context import build_client_ssl_context  # here: only who speaks TLS needs it
+        from pyproducer.network.ssl_context import ContextFromFiles  # here: only who speaks TLS needs it
 
-        return SslChannelBuilder(build_client_ssl_context(settings), make_authenticator)
+        return SslChannelBuilder(ContextFromFiles(settings), make_authenticator)
     return PlaintextChannelBuilder(make_authenticator)

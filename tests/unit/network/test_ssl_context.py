@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import ssl
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from pyproducer.common.errors import ConfigError
 from pyproducer.network.ssl_context import (
+    ContextFromFiles,
     build_client_ssl_context,
     build_server_ssl_context,
     choose_ciphers,
@@ -118,6 +120,64 @@ def test_factory_when_it_is_a_context_or_makes_one_then_it_is_used() -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     assert build_client_ssl_context({"ssl.engine.factory.class": context}) is context
     assert build_client_ssl_context({"ssl.engine.factory.class": lambda: context}) is context
+
+
+def other_authority(file: Path, certificates: Certificates) -> None:
+    """As tools that renew certificates do it: a new file takes the place of the old one."""
+    new = file.with_suffix(".new")
+    new.write_bytes(certificates.other_ca.read_bytes())
+    new.replace(file)
+
+
+def test_files_when_they_change_then_the_next_connection_has_a_new_context(
+        certificates: Certificates, tmp_path: Path) -> None:
+    file = tmp_path / "ca.pem"
+    file.write_bytes(certificates.ca.read_bytes())
+    context_of_now = ContextFromFiles({"ssl.truststore.location": str(file)})
+    first = context_of_now()
+    assert context_of_now() is first  # nothing has changed, so nothing is read
+    other_authority(file, certificates)
+    second = context_of_now()
+    assert second is not first
+    assert second.get_ca_certs() != first.get_ca_certs()
+    assert context_of_now() is second
+
+
+@pytest.mark.parametrize("damage", [lambda file: file.write_text("half"), lambda file: file.unlink()])
+def test_file_when_it_cannot_be_used_then_the_old_context_stays_and_one_warning_says_why(
+        certificates: Certificates, tmp_path: Path, damage: Callable[[Path], object],
+        caplog: pytest.LogCaptureFixture) -> None:
+    file = tmp_path / "ca.pem"
+    file.write_bytes(certificates.ca.read_bytes())
+    context_of_now = ContextFromFiles({"ssl.truststore.location": str(file)})
+    first = context_of_now()
+    damage(file)
+    assert context_of_now() is context_of_now() is first
+    [record] = caplog.records
+    assert record.levelname == "WARNING"
+    assert f"those of before stay in use: Invalid value '{file}' for configuration ssl.truststore" in record.message
+    other_authority(file, certificates)
+    assert context_of_now() is not first
+
+
+def test_key_when_it_comes_before_its_certificate_then_the_old_pair_stays(
+        certificates: Certificates, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    file = tmp_path / "key.pem"
+    file.write_bytes(certificates.client.keystore.read_bytes())
+    context_of_now = ContextFromFiles({"ssl.keystore.location": str(file)})
+    first = context_of_now()
+    file.write_bytes(certificates.other_client.key.read_bytes() + certificates.client.certificate.read_bytes())
+    assert context_of_now() is first
+    assert "does not belong" in caplog.text
+    file.write_bytes(certificates.other_client.keystore.read_bytes())
+    assert context_of_now() is not first
+
+
+def test_own_context_when_given_then_files_of_other_settings_are_not_looked_at(tmp_path: Path) -> None:
+    own = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    settings = {"ssl.engine.factory.class": own, "ssl.truststore.location": str(tmp_path / "no")}
+    context_of_now = ContextFromFiles(settings)
+    assert context_of_now() is own
 
 
 @pytest.mark.parametrize(("client_auth", "mode"), [
