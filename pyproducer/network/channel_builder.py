@@ -10,10 +10,12 @@ from __future__ import annotations
 import socket
 import ssl
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from pyproducer.common.errors import ConfigError, IllegalStateError
 from pyproducer.network.channel import KafkaChannel, PlaintextAuthenticator
+from pyproducer.network.plaintext_probe import PlaintextProbe, Suspicion
 from pyproducer.network.ssl_transport import SslTransportLayer
 from pyproducer.network.transport import PlaintextTransportLayer, TransportLayer
 
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class ChannelBuilder(Protocol):
-    """Makes channels; one per selector or shared, it has no state of its own."""
+    """Makes channels; one per selector or shared by a broker's."""
 
     def build(self, connection_id: str, sock: socket.socket, *, server_side: bool,
               server_hostname: str | None) -> KafkaChannel:
@@ -78,6 +80,8 @@ class SslChannelBuilder:
                  make_authenticator: MakeAuthenticator = _no_authentication) -> None:
         self._context_of_now = ssl_context if callable(ssl_context) else lambda: ssl_context
         self._make_authenticator = make_authenticator
+        self._has_identity: bool | None = getattr(ssl_context, "has_identity", None)
+        self._suspicion = Suspicion()
 
     def build(self, connection_id: str, sock: socket.socket, *, server_side: bool,
               server_hostname: str | None) -> KafkaChannel:
@@ -87,8 +91,13 @@ class SslChannelBuilder:
             # wrap_bio, other than wrap_socket, would check no name at all then.
             raise ConfigError("ssl.endpoint.identification.algorithm", "https",
                               "the connection was asked for without the host name that is to be checked")
-        transport = SslTransportLayer(sock, ssl_context, server_side=server_side,
-                                      server_hostname=server_hostname)
+        if not server_side and self._suspicion.take(connection_id):
+            plaintext = PlaintextTransportLayer(sock)
+            return KafkaChannel(connection_id, plaintext, PlaintextProbe(plaintext, server_hostname=server_hostname))
+        transport = SslTransportLayer(
+            sock, ssl_context, server_side=server_side, server_hostname=server_hostname,
+            has_identity=self._has_identity,
+            on_first_bytes=None if server_side else partial(self._suspicion.on_first_bytes, connection_id))
         return KafkaChannel(connection_id, transport, self._make_authenticator(transport, server_hostname or ""))
 
 

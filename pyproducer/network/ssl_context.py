@@ -118,6 +118,9 @@ class ContextFromFiles:
     Args:
         settings: As for build_client_ssl_context.
 
+    Attributes:
+        has_identity: Whether there is a certificate of ours; None when a context of the user's own may have one.
+
     Raises:
         ConfigError: See build_client_ssl_context. Not sent.
     """
@@ -126,6 +129,8 @@ class ContextFromFiles:
         self._settings = settings
         own = settings.get("ssl.engine.factory.class") is not None  # what its maker reads is the maker's to read again
         named = () if own else (settings.get("ssl.keystore.location"), settings.get("ssl.truststore.location"))
+        self.has_identity: bool | None = None if own else bool(
+            settings.get("ssl.keystore.location") or settings.get("ssl.keystore.key"))
         self._paths = [str(path) for path in named if path]
         self._stamps = self._look()  # before they are read: what changes meanwhile is seen the next time
         self._context = build_client_ssl_context(settings)
