@@ -17,10 +17,10 @@ from __future__ import annotations
 import socket
 import ssl
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from pyproducer.common.errors import TransportError
-from pyproducer.network.certificates import certificate_facts, distinguished_name, shown_chain
+from pyproducer.network.certificates import CertificateFacts, certificate_facts, distinguished_name, shown_chain
 from pyproducer.network.receive import speaks_tls
 from pyproducer.network.tls_failures import hung_up, not_tls, tls_failure
 from pyproducer.network.transport import END_OF_STREAM, Buffer, socket_address_text
@@ -66,6 +66,22 @@ WRITE_AHEAD_BYTES = 256 * 1024
 
 # TLS 1.2, two bytes: fatal, internal_error. It is what Apache Kafka's listener answers to a request without TLS.
 _ALERT = b"\x15\x03\x03\x00\x02\x02\x50"
+
+
+class TlsSession(NamedTuple):
+    """What a handshake agreed on.
+
+    Attributes:
+        version: Of TLS.
+        cipher: OpenSSL's name of the suite.
+        chain: The certificates that the peer showed, its own first.
+        checks_name: Whether the peer's certificate had to have the name by which we came.
+    """
+
+    version: str
+    cipher: str
+    chain: list[CertificateFacts]
+    checks_name: bool
 
 
 class SslTransportLayer:
@@ -120,6 +136,12 @@ class SslTransportLayer:
         certificate: Mapping[str, Any] | None = (
             self._object.getpeercert() if self.ready and self._server_side else None)
         return distinguished_name(certificate["subject"]) if certificate and "subject" in certificate else None
+
+    def session(self) -> TlsSession:
+        """Return what the handshake agreed on, once it is done."""
+        cipher = self._object.cipher()
+        return TlsSession(self._object.version() or "", cipher[0] if cipher else "", shown_chain(self._object),
+                          self._context.check_hostname)
 
     # ---- handshake
 

@@ -3,7 +3,7 @@
     connect   addresses of the name -> TCP -> TLS -> ApiVersions: the versions that both ends know
     ask       a request in the newest of them -> its answer
 
-Road:    read_topic -> [BlockingClient] -> Selector -> KafkaChannel
+Road:    read_topic, doctor -> [BlockingClient] -> Selector -> KafkaChannel
 Thread:  the caller's, which is the one that polls.
 Source:  ours. NetworkClient connects again and keeps metadata fresh, for a sender that never waits; a reader that waits
          for each answer wants the first failure told instead.
@@ -19,6 +19,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyproducer.client.api_versions import LATEST_VERSION, NodeApiVersions, api_versions_body, read_api_versions
 from pyproducer.client.failures import (
+    AUTHENTICATION,
+    CONNECT,
+    TLS,
+    Failure,
     authentication_failure,
     connect_failure,
     dns_failure,
@@ -29,11 +33,12 @@ from pyproducer.client.resolver import ResolvedAddress, resolve_host
 from pyproducer.common.clock import Clock
 from pyproducer.common.cluster import address_text
 from pyproducer.common.errors import (
+    AuthenticationError,
     CorrelationIdMismatchError,
     DisconnectedError,
     KafkaTimeoutError,
 )
-from pyproducer.network.channel import ChannelPhase, ChannelState
+from pyproducer.network.channel import ChannelPhase, ChannelState, KafkaChannel
 from pyproducer.network.channel_builder import ChannelBuilder
 from pyproducer.network.receive import NetworkReceive
 from pyproducer.network.selector import Selector
@@ -62,6 +67,13 @@ class Connection(NamedTuple):
     connection_id: str
     where: str
     versions: NodeApiVersions
+
+
+class Attempt(NamedTuple):
+    """A connection whose handshakes are done, or why they are not."""
+
+    connection_id: str
+    failure: Failure | None
 
 
 class Answer(NamedTuple):
@@ -141,32 +153,73 @@ class BlockingClient:
             raise dns_failure(where, cause).error from cause
         for address in addresses[:-1]:
             try:
-                return self._negotiate(self._connect(host, where, address), where)
+                return self.negotiate(self._connect(host, where, address), where)
             except (DisconnectedError, KafkaTimeoutError):
                 continue
-        return self._negotiate(self._connect(host, where, addresses[-1]), where)
+        return self.negotiate(self._connect(host, where, addresses[-1]), where)
 
     def _connect(self, host: str, where: str, address: ResolvedAddress) -> str:
         """Return the id of a connection whose handshakes are done."""
+        attempt = self.attempt(host, where, address)
+        if attempt.failure is not None:
+            raise attempt.failure.error
+        return attempt.connection_id
+
+    def attempt(self, host: str, where: str, address: ResolvedAddress, *, is_advertised: bool = False) -> Attempt:
+        """Connect to one address of a broker, up to the end of TLS and authentication; a failure is told, not raised.
+
+        Where TLS ended in silence there is a second connection, by which the network layer finds out whether the peer
+        speaks plaintext (network/plaintext_probe.py).
+
+        Args:
+            host: The broker's name, which its certificate must show.
+            where: `host:port`, for messages.
+            address: One of those that the name has.
+            is_advertised: A broker told the name.
+        """
         connection_id = f"{where}-{next(self._numbers)}"
+        attempt = self._attempt(connection_id, host, where, address, is_advertised)
+        if attempt.failure is not None and attempt.failure.phase == TLS and type(
+                attempt.failure.error) is DisconnectedError:
+            second = self._attempt(connection_id, host, where, address, is_advertised)
+            if second.failure is None or isinstance(second.failure.error, AuthenticationError):
+                return second
+        return attempt
+
+    def _attempt(self, connection_id: str, host: str, where: str, address: ResolvedAddress,
+                 is_advertised: bool) -> Attempt:
+        self._ended.pop(connection_id, None)
         self._selector.connect(
             connection_id, address.address, family=address.family, send_buffer_bytes=self._send_buffer_bytes,
             receive_buffer_bytes=self._receive_buffer_bytes, now_ms=self._clock.now_ms(), server_hostname=host)
         if not self._wait(connection_id, lambda: self._selector.is_channel_ready(connection_id)):
             channel = self._selector.channel(connection_id)
             is_connected = channel is not None and channel.is_connected
+            is_secure = channel is not None and channel.transport.ready
             self._selector.close(connection_id)
-            what = "no end of the TLS handshake" if is_connected else f"no connection to {address.address[0]}"
-            raise KafkaTimeoutError(f"{where}: {what} within {self._timeout_s} s", phase="request")
+            phase = AUTHENTICATION if is_secure else TLS if is_connected else CONNECT
+            what = ("no end of the authentication" if is_secure else "no end of the TLS handshake" if is_connected
+                    else f"no connection to {address.address[0]}")
+            text = f"{what} within {self._timeout_s} s"
+            return Attempt(connection_id, Failure(phase, text, KafkaTimeoutError(f"{where}: {text}", phase="request")))
         end = self._ended.get(connection_id)
         if end is None:
-            return connection_id
+            return Attempt(connection_id, None)
         if end.phase is ChannelPhase.NOT_CONNECTED:
-            raise connect_failure(where, address, end.error).error
-        raise authentication_failure(where, end.error,
-                                     refused=end.phase is ChannelPhase.AUTHENTICATION_FAILED).error
+            return Attempt(connection_id, connect_failure(where, address, end.error))
+        return Attempt(connection_id, authentication_failure(
+            where, end.error, refused=end.phase is ChannelPhase.AUTHENTICATION_FAILED, is_advertised=is_advertised))
 
-    def _negotiate(self, connection_id: str, where: str) -> Connection:
+    def channel(self, connection_id: str) -> KafkaChannel | None:
+        """Return an open connection's channel, to look at; None when it has ended."""
+        return self._selector.channel(connection_id)
+
+    def negotiate(self, connection_id: str, where: str) -> Connection:
+        """Ask for the versions of the APIs, the first request of a connection.
+
+        Raises:
+            KafkaError: As connect_to_any. Not sent.
+        """
         version = LATEST_VERSION
         while True:
             body = self._exchange(connection_id, where, ApiKeys.API_VERSIONS, version, api_versions_body(version))
