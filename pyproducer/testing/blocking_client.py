@@ -1,6 +1,6 @@
 """A client that asks one broker at a time and waits for each answer, over the same network stack as the producer's.
 
-    connect   addresses of the name -> TCP -> TLS -> ApiVersions: the versions that both ends know
+    connect   addresses of the name -> TCP -> TLS -> SASL -> ApiVersions: the versions that both ends know
     ask       a request in the newest of them -> its answer
 
 Road:    read_topic, doctor -> [BlockingClient] -> Selector -> KafkaChannel
@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Mapping
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -41,12 +43,15 @@ from pyproducer.common.errors import (
 from pyproducer.network.channel import ChannelPhase, ChannelState, KafkaChannel
 from pyproducer.network.channel_builder import ChannelBuilder
 from pyproducer.network.receive import NetworkReceive
+from pyproducer.network.sasl.login import login_for
 from pyproducer.network.selector import Selector
 from pyproducer.network.send import NetworkSend
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.header import build_request, parse_response
 
 if TYPE_CHECKING:
+    from pyproducer.network.sasl.mechanism import Login
+    from pyproducer.producer.config import ProducerConfig
     from pyproducer.protocol.schema import Struct
 
 LARGEST_ANSWER_BYTES = 256 * 1024 * 1024
@@ -81,6 +86,39 @@ class Answer(NamedTuple):
 
     version: int
     body: Struct
+
+
+@contextmanager
+def login_of(config: ProducerConfig, timeout_s: float | None) -> Iterator[Login | None]:
+    """Fetch the credentials that the settings ask for, and forget them at the end; None where they ask for none.
+
+    Args:
+        config: The producer's settings.
+        timeout_s: Longest wait for a token or ticket, in seconds; None for ever.
+
+    Raises:
+        ConfigError: The mechanism is unknown, or what it needs is missing. Not sent.
+        AuthenticationError: Where they are fetched, they are refused to us. Not sent.
+        KafkaTimeoutError: They did not come in time; `__cause__` is what the last attempt met. Not sent.
+    """
+    login = login_for(config)
+    if login is None:
+        yield None
+        return
+    changed = threading.Event()
+    try:
+        login.start(changed.set)
+        while not login.is_ready:
+            error = login.error
+            if isinstance(error, AuthenticationError):
+                raise error
+            if not changed.wait(timeout_s):
+                raise KafkaTimeoutError(f"no credentials for {login.mechanism} within {timeout_s} s" + (
+                    f": {error}" if error else ""), phase="request") from error
+            changed.clear()
+        yield login
+    finally:
+        login.close()
 
 
 class BlockingClient:
@@ -127,7 +165,7 @@ class BlockingClient:
         Raises:
             DisconnectedError: None can; with one address, why; with several, why of each. Not sent.
             KafkaTimeoutError: The only one says nothing. Not sent.
-            AuthenticationError: One end of TLS refused the other. Not sent.
+            AuthenticationError: One end of TLS or SASL refused the other. Not sent.
             ProtocolError: What answers is not Kafka, or has no version in common with us. Not sent.
         """
         failures: list[DisconnectedError | KafkaTimeoutError] = []
@@ -195,7 +233,7 @@ class BlockingClient:
         if not self._wait(connection_id, lambda: self._selector.is_channel_ready(connection_id)):
             channel = self._selector.channel(connection_id)
             is_connected = channel is not None and channel.is_connected
-            is_secure = channel is not None and channel.transport.ready
+            is_secure = is_connected and channel is not None and channel.transport.ready
             self._selector.close(connection_id)
             phase = AUTHENTICATION if is_secure else TLS if is_connected else CONNECT
             what = ("no end of the authentication" if is_secure else "no end of the TLS handshake" if is_connected

@@ -12,16 +12,17 @@ Source:  ours.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from pyproducer.cli.doctor.cluster_steps import AUTHORIZATION, CLOCK, PARTITIONS, QUOTA, TOPIC, ClusterSteps
-from pyproducer.cli.doctor.reach import Reach
+from pyproducer.cli.doctor.reach import SASL, Reach
 from pyproducer.cli.doctor.report import Report, Status
 from pyproducer.cli.doctor.round_trip import ROUND_TRIP, ask_only, write_one
-from pyproducer.common.errors import ConfigError
+from pyproducer.common.errors import ConfigError, KafkaError
 from pyproducer.network.channel_builder import client_channel_builder
 from pyproducer.producer.config import ProducerConfig
-from pyproducer.testing.blocking_client import BlockingClient
+from pyproducer.testing.blocking_client import BlockingClient, login_of
 
 if TYPE_CHECKING:
     from pyproducer.common.clock import Clock
@@ -43,17 +44,23 @@ def examine(props: Mapping[str, object], topic: str | None, *, writes: bool, tim
         clock: This machine's.
         report: Where the lines go.
     """
-    try:
-        config = ProducerConfig(props)
-        builder = client_channel_builder(config)
-    except ConfigError as error:
-        report.fail(SETTINGS, str(error))
-        return
-    report.ok(SETTINGS, f"security.protocol {config.security_protocol}, acks {config.acks}, "
-                        f"{len(config.bootstrap_servers)} bootstrap server(s)")
-    with BlockingClient(builder, client_id=config.client_id, timeout_s=timeout_ms / 1000, clock=clock,
-                        send_buffer_bytes=config.send_buffer_bytes,
-                        receive_buffer_bytes=config.receive_buffer_bytes) as client:
+    with ExitStack() as stack:
+        try:
+            config = ProducerConfig(props)
+            login = stack.enter_context(login_of(config, timeout_ms / 1000))
+            builder = client_channel_builder(config, login)
+        except ConfigError as error:
+            report.fail(SETTINGS, str(error))
+            return
+        except KafkaError as error:
+            report.fail(SASL, f"credentials: {error}", "see that the place that gives them is reached from here, and "
+                                                       "knows what we show there")
+            return
+        report.ok(SETTINGS, f"security.protocol {config.security_protocol}, acks {config.acks}, "
+                            f"{len(config.bootstrap_servers)} bootstrap server(s)")
+        client = stack.enter_context(BlockingClient(
+            builder, client_id=config.client_id, timeout_s=timeout_ms / 1000, clock=clock,
+            send_buffer_bytes=config.send_buffer_bytes, receive_buffer_bytes=config.receive_buffer_bytes))
         _examine(config, client, topic, writes=writes, timeout_ms=timeout_ms, clock=clock, report=report)
 
 
