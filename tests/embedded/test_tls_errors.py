@@ -86,8 +86,7 @@ def test_tls_when_the_broker_tells_a_name_that_its_certificate_has_not_then_the_
         broker: EmbeddedBroker, certificates: Certificates) -> None:
     port = broker.bootstrap_servers_of("MOVED").rpartition(":")[2]
     with KafkaProducer({"bootstrap.servers": f"localhost:{port}", "security.protocol": "SSL",
-                        "ssl.truststore.location": str(certificates.ca), "request.timeout.ms": 1000,
-                        "delivery.timeout.ms": 1500}) as producer:
+                        "ssl.truststore.location": str(certificates.ca), "delivery.timeout.ms": PATIENT_MS}) as producer:
         text = str(error_of_send(producer, "orders", b"secret"))
     for word in ("not valid for '127.0.0.1'", "that of CN=localhost-server is for localhost",
                  "the broker itself told this name, in its advertised.listeners"):
