@@ -178,6 +178,7 @@ def test_address_when_no_broker_is_there_then_the_step_says_what_is(
      ["unable to get local issuer certificate", "put the authority's certificate into ssl.truststore.location"]),
     ("named", {}, "TLS", ["not valid for 'localhost'", "is for kafka.example.org"]),
     ("mutual", {"ssl_enabled_protocols": "TLSv1.2"}, "TLS", ["requires a certificate from us"]),
+    ("mutual", {}, "TLS", ["requires a certificate from us: set ssl.keystore.location"]),
     ("moved", {}, "advertised 1", ["TLS: 127.0.0.1:", "not valid for '127.0.0.1'", "in its advertised.listeners"]),
     ("logged", {"sasl_mechanism": "PLAIN", "sasl_jaas_config": JAAS.format("wrong")}, "SASL",
      ["Authentication failed", "sasl.jaas.config"]),

@@ -85,8 +85,8 @@ def test_tls_when_something_is_wrong_then_the_error_says_what_and_comes_at_once(
 def test_tls_when_the_broker_tells_a_name_that_its_certificate_has_not_then_the_error_says_where_it_comes_from(
         broker: EmbeddedBroker, certificates: Certificates) -> None:
     port = broker.bootstrap_servers_of("MOVED").rpartition(":")[2]
-    with KafkaProducer({"bootstrap.servers": f"localhost:{port}", "security.protocol": "SSL",
-                        "ssl.truststore.location": str(certificates.ca), "delivery.timeout.ms": PATIENT_MS}) as producer:
+    with KafkaProducer({"bootstrap.servers": f"localhost:{port}", "security.protocol": "SSL", "delivery.timeout.ms":
+                        PATIENT_MS, "ssl.truststore.location": str(certificates.ca)}) as producer:
         text = str(error_of_send(producer, "orders", b"secret"))
     for word in ("not valid for '127.0.0.1'", "that of CN=localhost-server is for localhost",
                  "the broker itself told this name, in its advertised.listeners"):

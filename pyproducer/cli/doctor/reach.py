@@ -13,7 +13,7 @@ from pyproducer.cli.doctor.report import Report, Status
 from pyproducer.client.failures import CONNECT, TLS, Failure
 from pyproducer.client.resolver import resolve_host
 from pyproducer.common.cluster import address_text
-from pyproducer.common.errors import KafkaError, UnsupportedVersionError
+from pyproducer.common.errors import AuthenticationError, KafkaError, UnsupportedVersionError
 from pyproducer.network.ssl_transport import SslTransportLayer, TlsSession
 from pyproducer.protocol.apis import ApiKeys
 
@@ -104,15 +104,22 @@ class Reach:
         if connection_id is None:
             return None
         channel = self._client.channel(connection_id)
-        if self._has_tls and channel is not None and isinstance(channel.transport, SslTransportLayer):
-            self._on_session(where, channel.transport.session(), report)
+        session = (channel.transport.session() if channel is not None
+                   and isinstance(channel.transport, SslTransportLayer) else None)
+        connection = self._negotiate(connection_id, where)
+        if self._has_tls and isinstance(connection, AuthenticationError):
+            # In TLS 1.3 a server looks at our certificate when our half of the handshake is done.
+            report.fail(TLS_STEP, f"{where}: {_without(where, connection)}", changes[TLS_STEP])
+            return None
+        if session is not None:
+            self._on_session(where, session, report)
         elif not self._has_tls:
             report.skip(TLS_STEP, f"{where}: security.protocol is {self._config.security_protocol}")
         if self._has_sasl:
             report.ok(SASL, f"{where}: {self._config.sasl_mechanism}")
         else:
             report.skip(SASL, f"{where}: security.protocol is {self._config.security_protocol}")
-        return self._versions(connection_id, where, changes, report)
+        return self._versions(connection, where, changes, report)
 
     def _try_all(self, host: str, where: str, addresses: Sequence[ResolvedAddress], changes: dict[str, str],
                  report: Report, *, is_advertised: bool) -> str | None:
@@ -159,9 +166,17 @@ class Reach:
             return
         report.ok(TLS_STEP, detail)
 
-    def _versions(self, connection_id: str, where: str, changes: dict[str, str], report: Report) -> Connection | None:
+    def _negotiate(self, connection_id: str, where: str) -> Connection | KafkaError:
         try:
-            connection = self._client.negotiate(connection_id, where)
+            return self._client.negotiate(connection_id, where)
+        except KafkaError as error:
+            return error
+
+    def _versions(self, connection: Connection | KafkaError, where: str, changes: dict[str, str],
+                  report: Report) -> Connection | None:
+        try:
+            if isinstance(connection, KafkaError):
+                raise connection
             needed = [ApiKeys.METADATA, ApiKeys.PRODUCE]
             if self._config.enable_idempotence:
                 needed.append(ApiKeys.INIT_PRODUCER_ID)
@@ -170,8 +185,13 @@ class Reach:
             report.fail(API_VERSIONS, f"{where}: {error}", "use a broker or a version of pyproducer that fits")
             return None
         except KafkaError as error:
-            report.fail(API_VERSIONS, f"{where}: {str(error).removeprefix(f'{where}: ')}", changes[API_VERSIONS])
+            report.fail(API_VERSIONS, f"{where}: {_without(where, error)}", changes[API_VERSIONS])
             return None
         report.ok(API_VERSIONS, f"{where}: " + ", ".join(
             f"{api_key.title} v{version}" for api_key, version in found.items()))
         return connection
+
+
+def _without(where: str, error: KafkaError) -> str:
+    """Return what an error says behind the place, which the line has already."""
+    return str(error).removeprefix(f"{where}: ")
