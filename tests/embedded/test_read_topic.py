@@ -226,7 +226,7 @@ def test_tls_when_only_one_end_speaks_it_then_the_error_names_the_setting(
 
 @pytest.mark.parametrize(("servers", "settings", "words"), [
     ("127.0.0.1:1", {"security.protocl": "SSL"}, "did you mean 'security.protocol'"),
-    ("127.0.0.1:1", {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN"}, "needs user name and password"),
+    ("127.0.0.1:1", {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN"}, "needs a user name and a password"),
     ("127.0.0.1:1", {"security.protocol": "SSL", "ssl.truststore.location": "/nowhere"}, "the file cannot be read"),
     ("127.0.0.1", None, "no port")])
 def test_settings_when_one_is_wrong_then_it_is_the_producers_error(
