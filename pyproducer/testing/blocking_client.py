@@ -305,6 +305,8 @@ class BlockingClient:
         receive = self._received.pop(connection_id, None)
         if receive is None:
             cause = self._ended[connection_id].error
+            if isinstance(cause, AuthenticationError):  # TLS 1.3: it comes after our half of the handshake
+                raise authentication_failure(where, cause, refused=True).error
             if api_key is ApiKeys.API_VERSIONS:
                 raise negotiation_failure(where, cause).error
             count = self._selector.bytes_read - received_before

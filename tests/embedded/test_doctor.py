@@ -25,7 +25,7 @@ from tests.support.ports import reserved_port
 OK, WARN, FAIL, SKIP = Status.OK, Status.WARN, Status.FAIL, Status.SKIP
 IDENTITIES = {"good": "server", "expired": "expired_server", "named": "misnamed_server", "moved": "localhost_server",
               "mutual": "server", "logged": "server"}
-PROTOCOLS = {"PLAIN": "PLAINTEXT", "LOGGED": "SASL_SSL"}
+PROTOCOLS = {"PLAIN": "PLAINTEXT", "LOGGED": "SASL_SSL", "BARE": "SASL_PLAINTEXT"}
 JAAS = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="alice" password="{}";'
 ALL_STEPS = ["settings", "names", "TCP", "TLS", "SASL", "ApiVersions", "advertised", "clock", "topic", "partitions",
              "authorization", "quota", "round trip"]
@@ -33,7 +33,7 @@ ALL_STEPS = ["settings", "names", "TCP", "TLS", "SASL", "ApiVersions", "advertis
 
 @pytest.fixture(scope="module")
 def broker(certificates: Certificates) -> Iterator[EmbeddedBroker]:
-    names = ["PLAIN", *(name.upper() for name in IDENTITIES)]
+    names = ["PLAIN", "BARE", *(name.upper() for name in IDENTITIES)]
     config = {
         "listeners": ",".join(f"{name}://127.0.0.1:0" for name in names),
         "advertised.listeners": ",".join(f"{name}://{'127.0.0.1' if name in ('PLAIN', 'MOVED') else 'localhost'}:0"
@@ -42,6 +42,7 @@ def broker(certificates: Certificates) -> Iterator[EmbeddedBroker]:
         "listener.name.mutual.ssl.client.auth": "required",
         "ssl.truststore.location": str(certificates.ca),
         "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
+        "listener.name.bare.plain.sasl.jaas.config": JAAS.format("secret"),
         "listener.name.logged.plain.sasl.jaas.config": JAAS.format("secret").replace(";", ' user_alice="secret";'),
         **{f"listener.name.{name}.ssl.keystore.location": str(getattr(certificates, identity).keystore)
            for name, identity in IDENTITIES.items()}}
@@ -160,7 +161,8 @@ def test_name_when_it_does_not_resolve_then_names_fails(doctor: Doctor, monkeypa
     (http_server, {}, "ApiVersions", ["HTTP"]),
     (http_server, {"security_protocol": "SSL"}, "TLS", ["seems to speak HTTP, not TLS"]),
     (silent_server, {"timeout_ms": 200}, "ApiVersions", ["did not answer API_VERSIONS"]),
-    (silent_server, {"timeout_ms": 200, "security_protocol": "SSL"}, "TLS", ["no end of the TLS handshake within"]),
+    (silent_server, {"timeout_ms": 200, "security_protocol": "SSL"}, "TLS",
+     ["no end of the TLS handshake within", "see that this listener speaks TLS"]),
 ])
 def test_address_when_no_broker_is_there_then_the_step_says_what_is(
         doctor: Doctor, server: Callable[[], AbstractContextManager[str]], settings: dict[str, Any], step: str,
@@ -178,6 +180,10 @@ def test_address_when_no_broker_is_there_then_the_step_says_what_is(
      ["unable to get local issuer certificate", "put the authority's certificate into ssl.truststore.location"]),
     ("named", {}, "TLS", ["not valid for 'localhost'", "is for kafka.example.org"]),
     ("mutual", {"ssl_enabled_protocols": "TLSv1.2"}, "TLS", ["requires a certificate from us"]),
+    ("bare", {"security_protocol": "PLAINTEXT", "ssl_truststore_location": None}, "metadata",
+     ["SASL", "use the security.protocol of this listener"]),
+    ("bare", {"security_protocol": "SASL_SSL", "sasl_mechanism": "PLAIN", "sasl_jaas_config": JAAS.format("secret")},
+     "TLS", ["speaks Kafka without TLS"]),
     ("mutual", {}, "TLS", ["requires a certificate from us: set ssl.keystore.location"]),
     ("moved", {}, "advertised 1", ["TLS: 127.0.0.1:", "not valid for '127.0.0.1'", "in its advertised.listeners"]),
     ("logged", {"sasl_mechanism": "PLAIN", "sasl_jaas_config": JAAS.format("wrong")}, "SASL",

@@ -26,9 +26,8 @@ if TYPE_CHECKING:
     from pyproducer.protocol.schema import Struct
     from pyproducer.testing.blocking_client import BlockingClient, Connection
 
-ADVERTISED, CLOCK, TOPIC, PARTITIONS, AUTHORIZATION, QUOTA = (
-    "advertised", "clock", "topic", "partitions", "authorization", "quota")
-STEPS = (ADVERTISED, CLOCK, TOPIC, PARTITIONS, AUTHORIZATION, QUOTA)
+METADATA, ADVERTISED, CLOCK, TOPIC, PARTITIONS, AUTHORIZATION, QUOTA = (
+    "metadata", "advertised", "clock", "topic", "partitions", "authorization", "quota")
 _WRITE_BIT = 1 << 4
 _NOT_TOLD = -(2**31)
 _TOPIC_RESOURCE = 2
@@ -70,8 +69,8 @@ class ClusterSteps:
                 "topics": [{"name": topic}] if topic is not None else [], "allow_auto_topic_creation": False,
                 "include_topic_authorized_operations": version >= 8})
         except KafkaError as error:
-            self._report.fail(ADVERTISED, f"{self._broker.where}: Metadata: {error}",
-                              "use the security.protocol and the port of a listener for clients")
+            self._report.fail(METADATA, f"{self._broker.where}: {str(error).removeprefix(f'{self._broker.where}: ')}",
+                              "use the security.protocol of this listener, or the port of another one")
             return None
 
     def advertised(self, metadata: Struct, reach: Reach, bootstrap_hosts: set[str]) -> dict[int, Connection]:

@@ -15,7 +15,15 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from pyproducer.cli.doctor.cluster_steps import AUTHORIZATION, CLOCK, PARTITIONS, QUOTA, TOPIC, ClusterSteps
+from pyproducer.cli.doctor.cluster_steps import (
+    ADVERTISED,
+    AUTHORIZATION,
+    CLOCK,
+    PARTITIONS,
+    QUOTA,
+    TOPIC,
+    ClusterSteps,
+)
 from pyproducer.cli.doctor.reach import SASL, Reach
 from pyproducer.cli.doctor.report import Report, Status
 from pyproducer.cli.doctor.round_trip import ROUND_TRIP, ask_only, write_one
@@ -29,6 +37,7 @@ if TYPE_CHECKING:
     from pyproducer.testing.blocking_client import Connection
 
 SETTINGS = "settings"
+_BEHIND_METADATA = (ADVERTISED, CLOCK, TOPIC, PARTITIONS, AUTHORIZATION, QUOTA, ROUND_TRIP)
 _NO_TOPIC = "give --topic to look"
 
 
@@ -69,12 +78,14 @@ def _examine(config: ProducerConfig, client: BlockingClient, topic: str | None, 
     reach = Reach(client, config, clock, report)
     broker = reach.bootstrap(config.bootstrap_servers)
     if broker is None:
-        for step in ("advertised", CLOCK, TOPIC, PARTITIONS, AUTHORIZATION, QUOTA, ROUND_TRIP):
+        for step in _BEHIND_METADATA:
             report.skip(step, "no broker was reached")
         return
     steps = ClusterSteps(client, broker, config, clock, report)
     metadata = steps.metadata(topic)
     if metadata is None:
+        for step in _BEHIND_METADATA:
+            report.skip(step, "the brokers and topics are not known")
         return
     leaders = steps.advertised(metadata, reach, {host for host, _port in config.bootstrap_servers})
     steps.clock_skew(metadata, topic, leaders)

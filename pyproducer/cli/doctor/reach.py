@@ -13,7 +13,7 @@ from pyproducer.cli.doctor.report import Report, Status
 from pyproducer.client.failures import CONNECT, TLS, Failure
 from pyproducer.client.resolver import resolve_host
 from pyproducer.common.cluster import address_text
-from pyproducer.common.errors import AuthenticationError, KafkaError, UnsupportedVersionError
+from pyproducer.common.errors import AuthenticationError, KafkaError, KafkaTimeoutError, UnsupportedVersionError
 from pyproducer.network.ssl_transport import SslTransportLayer, TlsSession
 from pyproducer.protocol.apis import ApiKeys
 
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from pyproducer.testing.blocking_client import BlockingClient, Connection
 
 NAMES, TCP, TLS_STEP, SASL, API_VERSIONS = "names", "TCP", "TLS", "SASL", "ApiVersions"
-STEPS = (NAMES, TCP, TLS_STEP, SASL, API_VERSIONS)
 _DAY_S = 24 * 60 * 60
 _SOON_S = 30 * _DAY_S  # who renews once a month has the chance to do so
 
@@ -37,6 +36,7 @@ _CHANGES = {
     SASL: "correct sasl.mechanism and sasl.jaas.config, or the user's password or token on the broker",
     API_VERSIONS: "use the port of a Kafka listener, and the security.protocol that it has",
 }
+_SILENT_TLS = "see that this listener speaks TLS (security.protocol), and what is between that may hold packets back"
 _ADVERTISED_CHANGES = {
     **_CHANGES,
     NAMES: "let advertised.listeners of the broker have a name that resolves here, or make this one resolve",
@@ -139,7 +139,8 @@ class Reach:
                 report.ok(TCP, f"{where}: connected")
                 if step == SASL and self._has_tls:
                     report.ok(TLS_STEP, f"{where}: the handshake is done")
-            report.add(step, status, f"{where}: {failure.text}", changes[step])
+            change = _SILENT_TLS if step == TLS_STEP and isinstance(failure.error, KafkaTimeoutError) else changes[step]
+            report.add(step, status, f"{where}: {failure.text}", change)
         if connection_id is not None:
             report.ok(TCP, f"{where}: connected")
         return connection_id
