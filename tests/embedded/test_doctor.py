@@ -314,7 +314,7 @@ def test_command_when_json_is_asked_for_then_one_object(broker: EmbeddedBroker, 
     told = json.loads(result.output)
     assert told["ok"] is True
     assert told["steps"][0] == {"step": "settings", "status": "ok", "change": "",
-                                "detail": "security.protocol PLAINTEXT, acks -1, 1 bootstrap server(s)"}
+                                "detail": "security.protocol PLAINTEXT, acks all, 1 bootstrap server(s)"}
     assert {row["status"] for row in told["steps"]} == {"ok", "skip"}
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -91,3 +93,22 @@ def test_tls_when_the_broker_tells_a_name_that_its_certificate_has_not_then_the_
     for word in ("not valid for '127.0.0.1'", "that of CN=localhost-server is for localhost",
                  "the broker itself told this name, in its advertised.listeners"):
         assert word in text
+
+
+def test_certificate_when_it_is_renewed_in_its_file_then_the_same_producer_sends(
+        broker: EmbeddedBroker, certificates: Certificates, tmp_path: Path) -> None:
+    """What was refused is tried anew by the next send, with what lies in the file then; nobody restarts anything."""
+    file = tmp_path / "client.pem"
+    file.write_bytes(certificates.other_client.keystore.read_bytes())
+    port = broker.bootstrap_servers_of("MUTUAL").rpartition(":")[2]
+    with KafkaProducer({"bootstrap.servers": f"localhost:{port}", "security.protocol": "SSL",
+                        "ssl.truststore.location": str(certificates.ca), "ssl.keystore.location": str(file),
+                        "max.block.ms": PATIENT_MS, "delivery.timeout.ms": PATIENT_MS}) as producer:
+        assert "does not trust the authority" in str(error_of_send(producer, "orders", b"secret"))
+        new = tmp_path / "new.pem"
+        new.write_bytes(certificates.client.keystore.read_bytes())
+        new.replace(file)
+        deadline = time.monotonic() + 60
+        while isinstance(producer.send("orders", b"secret").exception(60), AuthenticationError):
+            assert time.monotonic() < deadline, "the new certificate was not used"
+        producer.send("orders", b"secret").result(60)

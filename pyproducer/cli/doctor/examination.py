@@ -65,7 +65,8 @@ def examine(props: Mapping[str, object], topic: str | None, *, writes: bool, tim
             report.fail(SASL, f"credentials: {error}", "see that the place that gives them is reached from here, and "
                                                        "knows what we show there")
             return
-        report.ok(SETTINGS, f"security.protocol {config.security_protocol}, acks {config.acks}, "
+        acks = "all" if config.acks == "-1" else config.acks
+        report.ok(SETTINGS, f"security.protocol {config.security_protocol}, acks {acks}, "
                             f"{len(config.bootstrap_servers)} bootstrap server(s)")
         client = stack.enter_context(BlockingClient(
             builder, client_id=config.client_id, timeout_s=timeout_ms / 1000, clock=clock,
