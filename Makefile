@@ -100,6 +100,8 @@ bench: $(VENV)/.all
 	$(BIN)/python -m benchmarks.compare --keep --value-size 1024
 	$(BIN)/python -m benchmarks.compare --keep --value-size 1024 --compression zstd
 	$(BIN)/python -m benchmarks.compare --keep --value-size 1024 --compression lz4
+	$(BIN)/python -m benchmarks.compare --keep --tls
+	$(BIN)/python -m benchmarks.compare --keep --tls --value-size 1024
 	$(BIN)/python -m benchmarks.compare --keep --delay-ms 10 --partitions 1 --records 400000
 	$(BIN)/python -m benchmarks.latency --keep
 	$(BIN)/python -m benchmarks.memory --keep

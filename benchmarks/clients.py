@@ -8,6 +8,7 @@ nothing and all of it is the client's default, but for acks=all and idempotence.
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Callable
 from typing import Any
 
@@ -34,6 +35,11 @@ def tuning(workload: Workload, settings: dict[str, Any]) -> dict[str, Any]:
     return {} if workload.out_of_the_box else settings
 
 
+def over_tls(workload: Workload, settings: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings of TLS, or none of them where the workload has no file of whom to trust."""
+    return settings if workload.trusted_file else {}
+
+
 def codec_or_none(workload: Workload) -> str | None:
     """Return the codec as the two pure Python clients name it."""
     return None if workload.compression == "none" else workload.compression
@@ -52,6 +58,8 @@ def run_pyproducer(bootstrap_servers: str, topic: str, workload: Workload, stopw
             answers.failures.append(exception)
 
     with KafkaProducer({"bootstrap.servers": bootstrap_servers, "acks": "all", "enable.idempotence": True,
+                        **over_tls(workload, {"security.protocol": "SSL", "ssl.truststore.type": "PEM",
+                                              "ssl.truststore.location": workload.trusted_file}),
                         **tuning(workload, {"linger.ms": workload.linger_ms, "batch.size": workload.batch_size_bytes,
                                             "compression.type": workload.compression})}) as producer:
         send = producer.send
@@ -93,6 +101,7 @@ def run_confluent_kafka(bootstrap_servers: str, topic: str, workload: Workload, 
             answers.failures.append(error)
 
     producer = Producer({"bootstrap.servers": bootstrap_servers, "acks": "all", "enable.idempotence": True,
+                         **over_tls(workload, {"security.protocol": "SSL", "ssl.ca.location": workload.trusted_file}),
                          **tuning(workload, {"linger.ms": workload.linger_ms, "batch.size": workload.batch_size_bytes,
                                              "compression.type": workload.compression,
                                              "partitioner": "murmur2_random"})})
@@ -126,6 +135,7 @@ def run_kafka_python(bootstrap_servers: str, topic: str, workload: Workload, sto
         answers.stored_count += 1
 
     producer = KafkaProducer(bootstrap_servers=bootstrap_servers, acks="all", enable_idempotence=True,
+                             **over_tls(workload, {"security_protocol": "SSL", "ssl_cafile": workload.trusted_file}),
                              **tuning(workload, {"linger_ms": workload.linger_ms,
                                                  "batch_size": workload.batch_size_bytes,
                                                  "compression_type": codec_or_none(workload)}))
@@ -164,7 +174,9 @@ async def _run_aiokafka(bootstrap_servers: str, topic: str, workload: Workload, 
         else:
             answers.failures.append(error)
 
+    ssl_context = ssl.create_default_context(cafile=workload.trusted_file) if workload.trusted_file else None
     producer = AIOKafkaProducer(bootstrap_servers=bootstrap_servers, acks="all", enable_idempotence=True,
+                                **over_tls(workload, {"security_protocol": "SSL", "ssl_context": ssl_context}),
                                 **tuning(workload, {"linger_ms": workload.linger_ms,
                                                     "max_batch_size": workload.batch_size_bytes,
                                                     "compression_type": codec_or_none(workload)}))

@@ -1,6 +1,6 @@
 """pyproducer beside other producers on one real Apache Kafka broker, in one run.
 
-`python -m benchmarks.compare [--compression lz4] [--value-size 1024] [--delay-ms 10 --partitions 1] [--keep]`
+`python -m benchmarks.compare [--compression lz4] [--value-size 1024] [--delay-ms 10 --partitions 1] [--tls] [--keep]`
 
 Clients take turns, round after round, each time in a new process and on a new topic; a figure is the median of the
 rounds, a ratio the median of the ratios within each round. The first round warms the broker's JVM and is not counted.
@@ -13,9 +13,12 @@ Maven; without Go, franz-go is left out. Broker and client share the machine, so
 from __future__ import annotations
 
 import argparse
+import dataclasses
+from contextlib import ExitStack
 
 from benchmarks.charts import draw_bars
-from benchmarks.rounds import ALL_CLIENTS, present, real_broker, run_client, take_turns
+from benchmarks.clients import CLIENTS
+from benchmarks.rounds import ALL_CLIENTS, certificate_files, present, real_broker, run_client, take_turns
 from benchmarks.tables import RATE_FIGURES, RESULTS, keep, machine, medians, report
 from benchmarks.workload import Measurement, Workload
 
@@ -40,6 +43,7 @@ def main() -> None:
                         help="each client's own defaults; only acks=all and idempotence are forced")
     parser.add_argument("--partitions", type=int, default=3)
     parser.add_argument("--delay-ms", type=float, default=0, help="added to each round trip")
+    parser.add_argument("--tls", action="store_true", help="over TLS; the clients in Python only, and not with a delay")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--warm-up-s", type=float, default=Workload.warm_up_s, help="of the Java producer's own JVM")
     parser.add_argument("--clients", nargs="+", choices=ALL_CLIENTS, default=ALL_CLIENTS)
@@ -49,12 +53,19 @@ def main() -> None:
                         value_size_bytes=arguments.value_size, keyed=not arguments.no_keys, has_header=arguments.header,
                         compression=arguments.compression, out_of_the_box=arguments.out_of_the_box,
                         warm_up_s=arguments.warm_up_s)
-    delay = f", {arguments.delay_ms:g} ms round trip" if arguments.delay_ms else ""
-    title = (f"{workload.record_count:,} records of {workload.describe()}, {arguments.partitions} partition(s){delay}, "
-             f"a callback each; {arguments.rounds} rounds; Apache Kafka on the same machine; {machine()}")
-    print(title, flush=True)
-    clients = present(arguments.clients)
-    with real_broker(arguments.delay_ms) as server:
+    if arguments.tls and arguments.delay_ms:
+        parser.error("--tls does not go with --delay-ms")
+    clients = present([name for name in arguments.clients if name in CLIENTS or not arguments.tls])
+    with ExitStack() as stack:
+        certificates = None
+        if arguments.tls:
+            certificates, trusted_file = stack.enter_context(certificate_files())
+            workload = dataclasses.replace(workload, trusted_file=trusted_file)
+        delay = f", {arguments.delay_ms:g} ms round trip" if arguments.delay_ms else ""
+        title = (f"{workload.record_count:,} records of {workload.describe()}, {arguments.partitions} partition(s)"
+                 f"{delay}, a callback each; {arguments.rounds} rounds; Apache Kafka on the same machine; {machine()}")
+        print(title, flush=True)
+        server = stack.enter_context(real_broker(arguments.delay_ms, certificates))
         rounds = take_turns(clients, arguments.rounds,
                             lambda name: run_client(name, server, arguments.partitions, workload), show=show)
     text = report(title, rounds)

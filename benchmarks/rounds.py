@@ -9,6 +9,7 @@ import dataclasses
 import os
 import subprocess
 import sys
+import tempfile
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -22,7 +23,7 @@ from benchmarks.workload import Latency, Measurement, Workload
 from pyproducer.hotpath import IMPL
 from tests.support.delay_proxy import DelayProxy
 from tests.support.kafka_jars import MissingTool
-from tests.support.kafka_server import BENCHMARK_JVM_OPTIONS, KafkaServer
+from tests.support.kafka_server import BENCHMARK_JVM_OPTIONS, KafkaServer, ServerCertificates
 
 ROOT = Path(__file__).resolve().parents[1]
 RUN_TIMEOUT_S = 600
@@ -33,8 +34,11 @@ Result = TypeVar("Result", Measurement, Latency)
 
 
 @contextmanager
-def real_broker(delay_ms: float = 0) -> Iterator[KafkaServer]:
-    """Start Apache Kafka; with a delay, its address is a proxy's, which adds that much to each round trip."""
+def real_broker(delay_ms: float = 0, certificates: ServerCertificates | None = None) -> Iterator[KafkaServer]:
+    """Start Apache Kafka; with a delay, its address is a proxy's, which adds that much to each round trip.
+
+    With certificates it has listeners with TLS, too.
+    """
     with ExitStack() as stack:
         settings: dict[str, object] = {}
         proxy = None
@@ -42,10 +46,20 @@ def real_broker(delay_ms: float = 0) -> Iterator[KafkaServer]:
             # In this process, which only waits while a client runs: nobody competes for its interpreter.
             proxy = stack.enter_context(DelayProxy(one_way_delay_ms=delay_ms / 2))
             settings["advertised.listeners"] = f"PLAINTEXT://127.0.0.1:{proxy.port}"
-        server = KafkaServer(settings=settings, jvm_options=BENCHMARK_JVM_OPTIONS)
+        server = KafkaServer(settings=settings, certificates=certificates, jvm_options=BENCHMARK_JVM_OPTIONS)
         if proxy is not None:
             proxy.target = ("127.0.0.1", server.port)
         yield stack.enter_context(server)
+
+
+@contextmanager
+def certificate_files() -> Iterator[tuple[ServerCertificates, str]]:
+    """Make certificates; yields those of the broker's listeners, and the file that clients trust."""
+    from tests.support.certificates import make_certificates  # here: `cryptography` is for TLS alone
+
+    with tempfile.TemporaryDirectory(prefix="benchmark-tls-") as folder:
+        made = make_certificates(Path(folder))
+        yield ServerCertificates(made.server.keystore, made.ca, made.misnamed_server.keystore), str(made.ca)
 
 
 def present(names: Sequence[str]) -> list[str]:
@@ -100,8 +114,9 @@ def _run(mode: str, name: str, server: KafkaServer, partitions: int, workload: W
     foreign = FOREIGN.get(name)
     command = foreign() if foreign else [sys.executable, "-m", "benchmarks.client_process", mode, name]
     topic = server.create_topic(f"{name}-{uuid.uuid4().hex[:8]}", partitions)
-    arguments = (foreign_arguments(mode, server.bootstrap_servers, topic, workload) if foreign
-                 else [server.bootstrap_servers, topic, workload.to_json()])
+    servers = server.ssl_bootstrap_servers if workload.trusted_file else server.bootstrap_servers
+    arguments = (foreign_arguments(mode, servers, topic, workload) if foreign
+                 else [servers, topic, workload.to_json()])
     try:
         answer = subprocess.run([*command, *arguments], stdout=subprocess.PIPE, text=True, check=True,
                                 timeout=RUN_TIMEOUT_S, cwd=ROOT, env={**os.environ, **ENVIRONMENT.get(name, {})})

@@ -30,6 +30,7 @@ class Workload:
     batch_size_bytes: int = 64 * 1024
     out_of_the_box: bool = False  # each client's own batching and compression; acks and idempotence stay forced
     warm_up_s: float = 5.0  # only for a client whose code is compiled while it runs: the JVM's
+    trusted_file: str = ""  # PEM: TLS, and whom to trust; empty: plaintext
 
     def to_json(self) -> str:
         """Return a form that travels on a command line."""
@@ -72,6 +73,8 @@ class Workload:
         keys = f"{self.key_count:,} keys of 8 B" if self.keyed else "no keys"
         if self.has_header:
             keys += ", a header of 21 B"
+        if self.trusted_file:
+            keys += ", TLS"
         if self.out_of_the_box:
             return f"{self.value_size_bytes} B, {keys}, every client's own defaults but acks=all and idempotence"
         return (f"{self.value_size_bytes} B, {keys}, compression {self.compression}, acks=all, idempotent, "
@@ -80,7 +83,8 @@ class Workload:
     def slug(self) -> str:
         """Return the same for a file name."""
         return "-".join([f"{self.value_size_bytes}B", "defaults" if self.out_of_the_box else self.compression,
-                         *([] if self.keyed else ["nokeys"]), *(["header"] if self.has_header else [])])
+                         *([] if self.keyed else ["nokeys"]), *(["header"] if self.has_header else []),
+                         *(["tls"] if self.trusted_file else [])])
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,8 @@ With pyproducer.fork=rebuild a producer that was OPEN has another life in the ch
 table says of FORKED then goes for the records that were handed over before the fork: they are the parent's.
 
     call                  OPEN        CLOSING                 CLOSED    FORKED         DEAD
-    send, partitions_for  works       ProducerClosedError     the same  ForkedProdu..  ProducerDeadError
+    send, partitions_for, works       ProducerClosedError     the same  ForkedProdu..  ProducerDeadError
+      check
     result                waits       waits                   decided   Forked.., or   decided
                                                                         decided
     flush                 waits       waits                   returns   ForkedProdu..  ProducerDeadError

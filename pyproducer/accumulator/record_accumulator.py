@@ -359,6 +359,11 @@ class RecordAccumulator:
                 expired.append(batch)
         return expired, next_expiry_ms - now_ms
 
+    def seal(self, batch: ProducerBatch) -> None:
+        """Let no record into a batch any more."""
+        with self._partitions[batch.topic_partition].lock:
+            batch.seal()
+
     def finish(self, batch: ProducerBatch) -> None:
         """Let a batch go that is decided, told and not read by any request: out of its list, its memory given back."""
         if batch.state is not BatchState.DONE:

@@ -1,6 +1,6 @@
 """python -m pyproducer COMMAND: all commands.
 
-Road:    __main__ -> [commands] -> broker_command.py
+Road:    __main__ -> [commands] -> broker_command.py, config_command.py, doctor_command.py
 Thread:  the main thread.
 Source:  ours.
 """
@@ -11,6 +11,8 @@ import click
 
 from pyproducer import IMPL, __version__
 from pyproducer.cli.broker_command import broker
+from pyproducer.cli.config_command import config
+from pyproducer.cli.doctor_command import doctor
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -25,3 +27,5 @@ def version() -> None:
 
 
 main.add_command(broker)
+main.add_command(config)
+main.add_command(doctor)

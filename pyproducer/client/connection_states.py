@@ -1,21 +1,23 @@
 """The state of the connection to each node, and when it may be tried again.
 
-    event            DISCONNECTED  CONNECTING             CHECKING_API_VERSIONS  READY         AUTHENTICATION_FAILED
-    CONNECT          CONNECTING    -                      -                      -             CONNECTING
-    CONNECTED        -             CHECKING_API_VERSIONS  -                      -             -
-    VERSIONS_KNOWN   -             READY                  READY                  READY         -
-    DISCONNECT       DISCONNECTED  DISCONNECTED           DISCONNECTED           DISCONNECTED  DISCONNECTED
-    FAIL_AUTH        AUTH._FAILED  AUTH._FAILED           AUTH._FAILED           AUTH._FAILED  AUTH._FAILED
+    event            DISCONNECTED  CONNECTING      CHECKING_API_V.  READY           REAUTHENTICATING  AUTH._FAILED
+    CONNECT          CONNECTING    -               -                -               -                 CONNECTING
+    CONNECTED        -             CHECKING_API_V. -                -               -                 -
+    VERSIONS_KNOWN   -             READY           READY            READY           -                 -
+    REAUTHENTICATE   -             -               -                REAUTHENTIC.    -                 -
+    REAUTHENTICATED  -             -               -                -               READY             -
+    DISCONNECT       DISCONNECTED  DISCONNECTED    DISCONNECTED     DISCONNECTED    DISCONNECTED      DISCONNECTED
+    FAIL_AUTH        AUTH._FAILED  AUTH._FAILED    AUTH._FAILED     AUTH._FAILED    AUTH._FAILED      AUTH._FAILED
 
 Road:    NetworkClient -> [states] -> Selector
 Thread:  sender thread only; calls no clock.
 Source:  Java ClusterConnectionStates, ConnectionState (4.1); KIP-144, KIP-580 (backoff), KIP-601 (setup timeout),
-         KIP-602 (all addresses), KIP-219 (throttle).
+         KIP-602 (all addresses), KIP-219 (throttle), KIP-368 (re-authentication, which is no state in Java).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum, auto
 from typing import TYPE_CHECKING
 
@@ -33,6 +35,15 @@ FRESH_LOOKUP_MS = 30_000
 # A resolver that works has answered by then (glibc repeats its first question after 5 s). Who only needs any broker
 # turns to another one then.
 SLOW_LOOKUP_MS = 1_000
+# The part of a session's life after which re-authentication is due: Java's, with room for the way to the broker and for
+# clocks of different speed; drawn anew for each session, or all clients would come at once.
+_SESSION_PART, _SESSION_JITTER = 0.85, 0.10
+_MAX_RANDOM = 2**31
+# A broker takes no new proof sooner after the last (Java KafkaChannel.MIN_REAUTH_INTERVAL_ONE_SECOND_NANOS), and
+# answers one as a listener without SASL does.
+_LEAST_SESSION_MS = 1_000
+# How soon to look again while there are no credentials; their coming wakes the sender anyway.
+_NO_CREDENTIALS_MS = 50
 
 
 class ConnectionState(Enum):
@@ -42,6 +53,7 @@ class ConnectionState(Enum):
     CONNECTING = auto()              # the name is being resolved, or TCP connect is under way
     CHECKING_API_VERSIONS = auto()   # TCP is there; TLS, authentication and ApiVersions under way
     READY = auto()                   # requests may be sent
+    REAUTHENTICATING = auto()        # it was READY, and proves anew who we are; nothing else is under way
     AUTHENTICATION_FAILED = auto()   # no socket; as DISCONNECTED, but callers that wait are told
 
 
@@ -51,6 +63,8 @@ class ConnectionEvent(Enum):
     CONNECT = auto()
     CONNECTED = auto()
     VERSIONS_KNOWN = auto()
+    REAUTHENTICATE = auto()
+    REAUTHENTICATED = auto()
     DISCONNECT = auto()
     FAIL_AUTH = auto()
 
@@ -63,6 +77,8 @@ TRANSITIONS: dict[tuple[ConnectionState, ConnectionEvent], ConnectionState] = {
     (_S.CONNECTING, _E.VERSIONS_KNOWN): _S.READY,
     (_S.CHECKING_API_VERSIONS, _E.VERSIONS_KNOWN): _S.READY,
     (_S.READY, _E.VERSIONS_KNOWN): _S.READY,
+    (_S.READY, _E.REAUTHENTICATE): _S.REAUTHENTICATING,
+    (_S.REAUTHENTICATING, _E.REAUTHENTICATED): _S.READY,
     **{(state, _E.DISCONNECT): _S.DISCONNECTED for state in _S},
     **{(state, _E.FAIL_AUTH): _S.AUTHENTICATION_FAILED for state in _S},
 }
@@ -73,12 +89,14 @@ class NodeConnectionState:
 
     Fields that matter outside: `state`, `node`, `connection_id` (the selector's name for it), `throttle_until_ms`,
     `error` (why the last connection ended, None once it is ready), `setup_deadline_ms`, `lookup` (of the name, while it
-    is being resolved; it stays when the attempt ends before it).
+    is being resolved; it stays when the attempt ends before it), `session_due_ms` (from then on nothing but
+    re-authentication may be sent).
     """
 
     __slots__ = ("_addresses", "_next_address", "answered", "connection_id", "current_address", "error",
                  "failed_attempts", "failed_setups", "last_attempt_ms", "lookup", "node", "reconnect_backoff_ms",
-                 "setup_deadline_ms", "setup_timeout_ms", "state", "throttle_until_ms", "versions_requested")
+                 "session_due_ms", "setup_deadline_ms", "setup_timeout_ms", "state", "suspects_sasl",
+                 "throttle_until_ms", "versions_requested")
 
     def __init__(self, node: Node, *, reconnect_backoff_ms: int, setup_timeout_ms: int) -> None:
         self.node = node
@@ -91,9 +109,11 @@ class NodeConnectionState:
         self.setup_timeout_ms = setup_timeout_ms
         self.setup_deadline_ms = NEVER_MS
         self.throttle_until_ms = 0
+        self.session_due_ms = NEVER_MS
         self.error: Exception | None = None
         self.versions_requested = False   # ApiVersions was sent on this connection
         self.answered = False             # a request other than ApiVersions was answered on this connection
+        self.suspects_sasl = False        # the last connection ended as one does at a listener that wants SASL first
         self.lookup: Lookup[ResolvedAddress] | None = None
         self.current_address: ResolvedAddress | None = None
         self._addresses: list[ResolvedAddress] = []
@@ -106,8 +126,9 @@ class NodeConnectionState:
 
     @property
     def is_preparing(self) -> bool:
-        """Whether the connection is being built."""
-        return self.state in (ConnectionState.CONNECTING, ConnectionState.CHECKING_API_VERSIONS)
+        """Whether the connection is being built, or authenticated anew."""
+        return self.state in (ConnectionState.CONNECTING, ConnectionState.CHECKING_API_VERSIONS,
+                              ConnectionState.REAUTHENTICATING)
 
     @property
     def is_resolving(self) -> bool:
@@ -156,15 +177,21 @@ class ClusterConnectionStates:
         reconnect_backoff: Wait between two attempts, growing with the failures in a row.
         setup_timeout: Longest time until the name is resolved, and from then on until the connection is ready for its
             first request; growing with the failures.
+        has_credentials: Whether there is what a connection proves itself with. Asked only before one is made.
 
     Attributes:
         by_node: The states of all nodes that were ever connected. Written here only.
-        preparing: The connections on which ApiVersions was not sent yet, by node. Written here only.
+        preparing: The connections on which ApiVersions was not sent yet, and those that are authenticated anew, by
+            node. Written here only.
+        session_due_ms: Not above the earliest `session_due_ms` of all: before it nobody must be authenticated anew.
     """
 
-    def __init__(self, *, reconnect_backoff: ExponentialBackoff, setup_timeout: ExponentialBackoff) -> None:
+    def __init__(self, *, reconnect_backoff: ExponentialBackoff, setup_timeout: ExponentialBackoff,
+                 has_credentials: Callable[[], bool] = lambda: True) -> None:
         self._reconnect_backoff = reconnect_backoff
         self._setup_timeout = setup_timeout
+        self._has_credentials = has_credentials
+        self.session_due_ms = NEVER_MS
         self.by_node: dict[int, NodeConnectionState] = {}
         self.preparing: dict[int, NodeConnectionState] = {}
 
@@ -173,19 +200,19 @@ class ClusterConnectionStates:
         return self.by_node.get(node_id)
 
     def can_connect(self, node_id: int, now_ms: int) -> bool:
-        """Whether a connect may be tried now: no socket, and the backoff is over."""
+        """Whether a connect may be tried now: no socket, the backoff is over, and there are credentials."""
         state = self.by_node.get(node_id)
-        return state is None or (state.is_disconnected
-                                 and now_ms - state.last_attempt_ms >= state.reconnect_backoff_ms)
+        return (state is None or (state.is_disconnected
+                                  and now_ms - state.last_attempt_ms >= state.reconnect_backoff_ms)
+                ) and self._has_credentials()
 
     def connection_delay_ms(self, node_id: int, now_ms: int) -> int:
         """Return how long to wait before connecting; NEVER_MS while connecting or connected (an event will come)."""
         state = self.by_node.get(node_id)
-        if state is None:
-            return 0
-        if state.is_disconnected:
-            return max(state.last_attempt_ms + state.reconnect_backoff_ms - now_ms, 0)
-        return NEVER_MS
+        if state is not None and not state.is_disconnected:
+            return NEVER_MS
+        delay_ms = 0 if state is None else max(state.last_attempt_ms + state.reconnect_backoff_ms - now_ms, 0)
+        return delay_ms if self._has_credentials() else max(delay_ms, _NO_CREDENTIALS_MS)
 
     def connecting(self, node: Node, now_ms: int) -> NodeConnectionState:
         """Begin an attempt; the caller then takes an address and connects.
@@ -206,6 +233,7 @@ class ClusterConnectionStates:
         state.versions_requested = False
         state.answered = False
         state.throttle_until_ms = 0
+        state.session_due_ms = NEVER_MS
         self.by_node[node.node_id] = state
         self.preparing[node.node_id] = state
         self.start_setup_timer(state, now_ms)
@@ -243,6 +271,38 @@ class ClusterConnectionStates:
         state.setup_timeout_ms = self._setup_timeout.backoff_ms(0)
         self.preparing.pop(node_id, None)
 
+    def session_began(self, state: NodeConnectionState, lifetime_ms: int, next_random: int, now_ms: int) -> None:
+        """The broker took our proof, for so long.
+
+        Where that is too short to renew it in time, as when a token is about to end and no newer one is to be had,
+        nothing is sent until it may be renewed: on a session that has ended, a request costs the connection.
+
+        Source: Java SaslClientAuthenticator.ReauthInfo.setAuthenticationEndAndSessionReauthenticationTimes (4.1).
+        """
+        part = _SESSION_PART + _SESSION_JITTER * next_random / _MAX_RANDOM
+        state.session_due_ms = now_ms + int(lifetime_ms * part)
+        if state.session_due_ms < now_ms + _LEAST_SESSION_MS:
+            state.throttle_until_ms = max(state.throttle_until_ms, now_ms + _LEAST_SESSION_MS)
+        self.session_due_ms = min(self.session_due_ms, state.session_due_ms)
+
+    def sessions_due(self, now_ms: int) -> list[NodeConnectionState]:
+        """Return the connections that must be authenticated anew before anything else is sent on them."""
+        open_ones = [state for state in self.by_node.values() if state.state is ConnectionState.READY]
+        self.session_due_ms = min((state.session_due_ms for state in open_ones), default=NEVER_MS)
+        return [state for state in open_ones if state.session_due_ms <= now_ms]
+
+    def reauthenticating(self, state: NodeConnectionState, now_ms: int) -> None:
+        """It proves anew who we are; the setup timeout bounds that, as it did the first time."""
+        state.apply(ConnectionEvent.REAUTHENTICATE)
+        state.session_due_ms = NEVER_MS
+        state.setup_deadline_ms = now_ms + state.setup_timeout_ms
+        self.preparing[state.node.node_id] = state
+
+    def reauthenticated(self, state: NodeConnectionState) -> None:
+        """Requests may be sent again."""
+        state.apply(ConnectionEvent.REAUTHENTICATED)
+        self.preparing.pop(state.node.node_id, None)
+
     def disconnected(self, node_id: int, now_ms: int, error: Exception | None = None) -> None:
         """The connection ended, or could not be made: the backoff begins."""
         self._end(node_id, now_ms, ConnectionEvent.DISCONNECT, error)
@@ -259,6 +319,7 @@ class ClusterConnectionStates:
         state.reconnect_backoff_ms = self._reconnect_backoff.backoff_ms(state.failed_attempts)
         state.failed_attempts += 1
         state.throttle_until_ms = 0
+        state.session_due_ms = NEVER_MS
         self.preparing.pop(node_id, None)
         if before is ConnectionState.CONNECTING:
             state.failed_setups += 1
@@ -266,7 +327,7 @@ class ClusterConnectionStates:
         else:
             state.failed_setups = 0
             state.setup_timeout_ms = self._setup_timeout.backoff_ms(0)
-            if before is ConnectionState.READY:
+            if before in (ConnectionState.READY, ConnectionState.REAUTHENTICATING):
                 state.forget_addresses()
         if error is not None:
             state.error = error
@@ -290,7 +351,7 @@ class ClusterConnectionStates:
         return self.connection_delay_ms(node_id, now_ms)
 
     def preparing_nodes(self) -> list[NodeConnectionState]:
-        """Return the connections on which ApiVersions was not sent yet."""
+        """Return the connections on which ApiVersions was not sent yet, and those that are authenticated anew."""
         return list(self.preparing.values())
 
     def nodes_with_setup_timeout(self, now_ms: int) -> list[NodeConnectionState]:

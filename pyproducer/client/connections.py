@@ -1,16 +1,27 @@
 """The connections to all nodes: built, negotiated, sent on, ended.
 
     (name resolved) -> connect -> (selector: connected) -> (channel ready) -> ApiVersions -> READY -> ... -> end
+                                                                        REAUTHENTICATING <-> READY
+
+A session that the broker limits (KIP-368) is renewed without disturbing what is under way: from the time it is due,
+nothing more is sent; when all answers are in, and requests that expect none are written, the proof is given anew. The
+broker meanwhile goes on to answer what came before the end of the session, and takes the new proof after it, too.
+
+A listener with SASL answers ApiVersions to anybody, and hangs up at the first request that comes before SASL. So does a
+broker that ends. Where we have no SASL, the next connection asks which of the two it is: SaslHandshake is answered with
+the listener's mechanisms, or with ILLEGAL_SASL_STATE where it has none.
 
 Road:    NetworkClient, metadata_updater -> [Connections] -> Resolver, Selector
 Thread:  sender thread only. Calls the clock only when the resolver has answered.
 Source:  Java NetworkClient: initiateConnect, handleConnections, handleInitiateApiVersionRequests,
-         handleApiVersionsResponse, processDisconnection, cancelInFlightRequests (4.1).
+         handleApiVersionsResponse, processDisconnection, cancelInFlightRequests (4.1). Differs from Java, which begins
+         to re-authenticate behind requests in flight, and sorts the answers out.
 """
 
 from __future__ import annotations
 
 import logging
+import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -20,20 +31,23 @@ from pyproducer.client.failures import REQUEST, Failure, connect_failure, dns_fa
 from pyproducer.client.in_flight import InFlightRequest, InFlightRequests
 from pyproducer.client.request import ClientRequest, ClientResponse
 from pyproducer.common.cluster import address_text
+from pyproducer.common.error_code import ErrorCode
 from pyproducer.common.errors import (
     AuthenticationError,
     DisconnectedError,
     KafkaTimeoutError,
     LocalProtocolError,
     ProtocolError,
+    UnsupportedVersionError,
 )
+from pyproducer.common.printable import LONGEST_NAME, printable
 from pyproducer.network.channel import ChannelPhase, ChannelState
 from pyproducer.network.send import NetworkSend
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.header import build_request
 
 if TYPE_CHECKING:
-    from pyproducer.client.api_versions import ApiVersions
+    from pyproducer.client.api_versions import ApiVersions, NodeApiVersions
     from pyproducer.client.metadata import ProducerMetadata
     from pyproducer.client.resolver import ResolvedAddress, Resolver
     from pyproducer.common.clock import Clock
@@ -90,6 +104,15 @@ class Selectable(Protocol):
     def is_channel_ready(self, connection_id: str) -> bool:
         """Whether handshakes are done, so that requests can be sent."""
 
+    def session_lifetime_ms(self, connection_id: str) -> int:
+        """Return for how long the peer of a ready connection takes our proof of who we are, in ms; 0 for ever."""
+
+    def reauthenticate(self, connection_id: str) -> bool:
+        """Begin to prove it anew, on a connection that is ready; False when the next poll must deal with bytes first.
+
+        The connection is ready again when that is done.
+        """
+
 
 _LOG = logging.getLogger("pyproducer.client")
 _READY = ConnectionState.READY
@@ -111,15 +134,18 @@ class Connections:
         request_timeout_ms: Longest wait for the answer to ApiVersions.
         send_buffer_bytes: SO_SNDBUF, -1 for the system's default.
         receive_buffer_bytes: SO_RCVBUF, -1 for the system's default.
-        on_disconnect: Told when a connection ended, with the time and why.
+        on_disconnect: Told when a connection ended, with the time.
         on_failed_metadata: Told when the metadata request that was under way will not be answered, with the time.
+        next_random: Gives a number from 0 to 2**31 - 1: when a session is renewed.
+        has_sasl: Whether connections are authenticated with SASL.
     """
 
     def __init__(self, selector: Selectable, metadata: ProducerMetadata, states: ClusterConnectionStates,
                  api_versions: ApiVersions, *, resolver: Resolver, client_id: str, clock: Clock,
                  max_in_flight_requests_per_connection: int, request_timeout_ms: int, send_buffer_bytes: int,
-                 receive_buffer_bytes: int, on_disconnect: Callable[[int, Exception | None], None],
-                 on_failed_metadata: Callable[[int], None]) -> None:
+                 receive_buffer_bytes: int, on_disconnect: Callable[[int], None],
+                 on_failed_metadata: Callable[[int], None],
+                 next_random: Callable[[], int] = lambda: random.getrandbits(31), has_sasl: bool = False) -> None:
         self.states = states
         self.in_flight = InFlightRequests(max_in_flight_requests_per_connection)
         self.api_versions = api_versions
@@ -134,14 +160,17 @@ class Connections:
         self._receive_buffer_bytes = receive_buffer_bytes
         self._on_disconnect = on_disconnect
         self._on_failed_metadata = on_failed_metadata
+        self._next_random = next_random
+        self._has_sasl = has_sasl
         self._correlation_id = 0
 
     # -- sending -----------------------------------------------------------------------------------------------------
 
     def can_send_request(self, node_id: int, now_ms: int) -> bool:
-        """Whether the connection is ready, not throttled, and has room in flight."""
+        """Whether the connection is ready, not throttled, its session not to be renewed, and has room in flight."""
         state = self.states.by_node.get(node_id)
-        return (state is not None and state.state is _READY and state.throttle_until_ms <= now_ms
+        return (state is not None and state.state is _READY
+                and state.throttle_until_ms <= now_ms < state.session_due_ms
                 and self.in_flight.can_send_more(node_id) and self._selector.is_channel_ready(state.connection_id))
 
     def send(self, request: ClientRequest, version: int, body: Mapping[str, Any], now_ms: int, *,
@@ -204,7 +233,7 @@ class Connections:
         now_ms = self._clock.now_ms()
         self._note(state, failure)
         self.states.disconnected(state.node.node_id, now_ms, failure.error)
-        self._on_disconnect(now_ms, failure.error)
+        self._on_disconnect(now_ms)
 
     def handle_connected(self, node_id: int) -> None:
         """TCP is connected. A handshake may follow; ApiVersions is sent once the channel is ready."""
@@ -213,15 +242,28 @@ class Connections:
             self.states.checking_api_versions(node_id)
 
     def handle_preparing(self, responses: list[ClientResponse], now_ms: int) -> None:
-        """Connect where the name is resolved, send ApiVersions where the channel is ready; end what took too long."""
+        """Connect where the name is resolved, go on where the channel is ready; end what took too long."""
         for state in self.states.preparing_nodes():
             if state.is_resolving:
                 self._handle_lookup(state)
-            elif (state.state is ConnectionState.CHECKING_API_VERSIONS
-                    and self._selector.is_channel_ready(state.connection_id)):
-                self._request_versions(responses, state, LATEST_VERSION, now_ms)
+            elif state.state is not ConnectionState.CONNECTING and self._selector.is_channel_ready(
+                    state.connection_id):
+                lifetime_ms = self._selector.session_lifetime_ms(state.connection_id)
+                if lifetime_ms > 0:
+                    self.states.session_began(state, lifetime_ms, self._next_random(), now_ms)
+                if state.state is ConnectionState.REAUTHENTICATING:
+                    self.states.reauthenticated(state)
+                else:
+                    self._request_versions(responses, state, LATEST_VERSION, now_ms)
         for state in self.states.nodes_with_setup_timeout(now_ms):
             self.break_off(responses, state, now_ms, waited_ms=state.setup_timeout_ms)
+
+    def handle_sessions_due(self, now_ms: int) -> None:
+        """Begin to renew the sessions that are due, where nothing is under way any more."""
+        for state in self.states.sessions_due(now_ms):
+            if (not self.in_flight.count(state.node.node_id) and state.throttle_until_ms <= now_ms
+                    and self._selector.reauthenticate(state.connection_id)):
+                self.states.reauthenticating(state, now_ms)
 
     def _request_versions(self, responses: list[ClientResponse], state: NodeConnectionState, version: int,
                           now_ms: int) -> None:
@@ -239,11 +281,37 @@ class Connections:
         result = read_api_versions(body, sent_version, str(state.node))
         if result.versions is not None:
             self.api_versions.update(state.node.node_id, result.versions)
-            self.states.ready(state.node.node_id)
+            if not (state.suspects_sasl and self._asks_for_sasl(state, result.versions, now_ms)):
+                self.states.ready(state.node.node_id)
         elif result.retry_version is not None:
             self._request_versions(responses, state, result.retry_version, now_ms)
         else:
             self.break_off(responses, state, now_ms, cause=result.error)
+
+    def _asks_for_sasl(self, state: NodeConnectionState, versions: NodeApiVersions, now_ms: int) -> bool:
+        """Ask a broker whether its listener wants SASL first, where it can be asked."""
+        state.suspects_sasl = False
+        try:
+            version = versions.latest_usable_version(ApiKeys.SASL_HANDSHAKE)
+        except UnsupportedVersionError:
+            return False
+        body = {"mechanism": "NONE"}  # there is no such mechanism, so nothing is begun
+        self.send(ClientRequest(state.node.node_id, ApiKeys.SASL_HANDSHAKE, lambda _: body,
+                                timeout_ms=self._request_timeout_ms, created_ms=now_ms), version, body, now_ms,
+                  internal=True)
+        return True
+
+    def handle_sasl_answer(self, responses: list[ClientResponse], state: NodeConnectionState,
+                           body: Mapping[str, Any], now_ms: int) -> None:
+        """A broker said whether its listener wants SASL first."""
+        if body["error_code"] not in (ErrorCode.NONE, ErrorCode.UNSUPPORTED_SASL_MECHANISM):
+            self.states.ready(state.node.node_id)
+            return
+        state.suspects_sasl = True  # so that the next connection asks at once
+        offered = ", ".join(printable(name, LONGEST_NAME) for name in body["mechanisms"])
+        self.break_off(responses, state, now_ms, cause=AuthenticationError(
+            "the broker's listener requires SASL, and security.protocol has none: set it to SASL_PLAINTEXT, or to "
+            f"SASL_SSL where the listener speaks TLS, and sasl.mechanism to one that it takes: {offered}"))
 
     # -- going down --------------------------------------------------------------------------------------------------
 
@@ -262,11 +330,13 @@ class Connections:
         # A broker that closes an idle connection in peace says nothing that a later timeout should repeat.
         if in_flight or state.state is not _READY or channel_state.phase is not ChannelPhase.READY:
             self._note(state, failure)
+        state.suspects_sasl = (not self._has_sasl and bool(in_flight) and state.state is _READY and not state.answered
+                               and channel_state.phase is ChannelPhase.READY)
         self._end(responses, state, now_ms, failure.error)
-        self._on_disconnect(now_ms, failure.error)
+        self._on_disconnect(now_ms)
 
     def break_off(self, responses: list[ClientResponse], state: NodeConnectionState, now_ms: int, *,
-                  cause: ProtocolError | None = None, waited_ms: int | None = None) -> None:
+                  cause: ProtocolError | AuthenticationError | None = None, waited_ms: int | None = None) -> None:
         """End a connection because of what the peer sent, or because it took too long."""
         failure = explain_end(state, in_flight=self.in_flight.requests(state.node.node_id), now_ms=now_ms,
                               cause=cause, waited_ms=waited_ms)
@@ -276,7 +346,7 @@ class Connections:
         self._note(state, failure)
         self._selector.close(state.connection_id)
         self._end(responses, state, now_ms, error, timed_out=waited_ms is not None)
-        self._on_disconnect(now_ms, error)
+        self._on_disconnect(now_ms)
 
     def close_connection(self, responses: list[ClientResponse], state: NodeConnectionState, now_ms: int,
                          reason: str) -> None:
@@ -291,6 +361,7 @@ class Connections:
         self.api_versions.remove(node_id)
         if isinstance(error, AuthenticationError):
             self.states.authentication_failed(node_id, now_ms, error)
+            self._metadata.refused(node_id, error)
         else:
             self.states.disconnected(node_id, now_ms, error)
         for request in self.in_flight.clear_all(node_id):

@@ -1,6 +1,6 @@
 """Why a conversation with a broker failed, in words that name the phase and the likely cause.
 
-    DNS -> connect -> TLS / authentication -> version negotiation -> first metadata -> requests
+    login, DNS -> connect -> TLS / authentication -> version negotiation -> first metadata -> requests
 
 Road:    Connections (a connection ended) -> [failure] -> ProducerMetadata.last_errors -> the caller's timeout message
 Thread:  pure.
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 DNS = "DNS"
 CONNECT = "connect"
 TLS = "TLS"
+LOGIN = "login"
 AUTHENTICATION = "authentication"
 VERSION_NEGOTIATION = "version negotiation"
 METADATA = "metadata"
@@ -109,10 +110,32 @@ def connect_failure(where: str, address: ResolvedAddress | None, cause: BaseExce
     return failure
 
 
+ADVERTISED = ("; the broker itself told this name, in its advertised.listeners: there, or in its certificate, is what "
+              "to change")
+_WRONG_NAME = (62, 64)  # X509_V_ERR_HOSTNAME_MISMATCH, X509_V_ERR_IP_ADDRESS_MISMATCH
+
+
+def _is_wrong_name(cause: BaseException | None) -> bool:
+    while cause is not None:
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return cause.verify_code in _WRONG_NAME
+        cause = cause.__cause__
+    return False
+
+
 def authentication_failure(where: str, cause: BaseException | None, *, refused: bool = False,
-                           waited_ms: int | None = None) -> Failure:
-    """TCP is there, but TLS or SASL did not come to an end; `refused` when one end said no to the other."""
+                           waited_ms: int | None = None, is_advertised: bool = False) -> Failure:
+    """TCP is there, but TLS or SASL did not come to an end.
+
+    Args:
+        where: Which broker.
+        cause: What the network layer says.
+        refused: One end said no to the other.
+        waited_ms: The timeout that passed, when that is why it was ended.
+        is_advertised: A broker told the name; else it is one of bootstrap.servers.
+    """
     phase = TLS if _is_tls(cause) else AUTHENTICATION
+    advertised = ADVERTISED if is_advertised and _is_wrong_name(cause) else ""
     if waited_ms is not None:
         text = (f"no end of the TLS handshake or authentication within {waited_ms} ms "
                 "(socket.connection.setup.timeout.ms); the listener may not speak the configured security.protocol")
@@ -121,13 +144,13 @@ def authentication_failure(where: str, cause: BaseException | None, *, refused: 
         text = ("the peer closed the connection during the TLS handshake or authentication; the listener may not speak "
                 "the configured security.protocol" + (f" ({cause})" if cause else ""))
     else:
-        text = str(cause)
+        text = str(cause) + advertised
     return _failure(phase, where, text, cause, authentication_failed=refused)
 
 
 def _is_tls(cause: BaseException | None) -> bool:
     while cause is not None:
-        if isinstance(cause, ssl.SSLError) or "TLS" in str(cause) or "SSL" in str(cause):
+        if isinstance(cause, ssl.SSLError) or "TLS handshake" in str(cause):
             return True
         cause = cause.__cause__
     return False
@@ -143,11 +166,17 @@ def foreign_peer(cause: BaseException | None) -> str | None:
     return f"the peer speaks {found.group(1)}, not Kafka: {_FOREIGN_HINTS.get(found.group(1), 'wrong port')}"
 
 
+def speaks_tls_to_us(cause: BaseException | None) -> bool:
+    """Whether the peer's first bytes were TLS, where we spoke plaintext."""
+    found = _SPEAKS.search(str(cause)) if isinstance(cause, InvalidReceiveError) else None
+    return found is not None and found.group(1) == "TLS"
+
+
 def early_end(where: str, cause: BaseException | None) -> Failure:
     """The connection was accepted and ended before anything was said."""
     text = foreign_peer(cause) or ("the peer accepted the connection and closed it at once; it may be a proxy or load "
                                    "balancer without a broker behind it")
-    return _failure(VERSION_NEGOTIATION, where, text, cause)
+    return _failure(VERSION_NEGOTIATION, where, text, cause, authentication_failed=speaks_tls_to_us(cause))
 
 
 def negotiation_failure(where: str, cause: BaseException | None, *, waited_ms: int | None = None) -> Failure:
@@ -161,7 +190,8 @@ def negotiation_failure(where: str, cause: BaseException | None, *, waited_ms: i
                 "TLS or SASL (security.protocol), or the peer is a proxy or not a Kafka broker")
     elif text is None:
         text = str(cause)
-    return _failure(VERSION_NEGOTIATION, where, text, cause)
+    # A listener with TLS says so in its first bytes; asking again without does not change that.
+    return _failure(VERSION_NEGOTIATION, where, text, cause, authentication_failed=speaks_tls_to_us(cause))
 
 
 def request_failure(where: str, cause: BaseException | None, *, in_flight: str, first_metadata: bool,
@@ -204,7 +234,10 @@ def explain_end(connection: NodeConnectionState, *, in_flight: Sequence[InFlight
     if phase is ChannelPhase.NOT_CONNECTED or connection.state is ConnectionState.CONNECTING:
         return connect_failure(where, connection.current_address, cause, waited_ms=waited_ms)
     if phase in (ChannelPhase.AUTHENTICATING, ChannelPhase.AUTHENTICATION_FAILED):
-        return authentication_failure(where, cause, refused=phase is ChannelPhase.AUTHENTICATION_FAILED)
+        return authentication_failure(where, cause, refused=phase is ChannelPhase.AUTHENTICATION_FAILED,
+                                      is_advertised=connection.node.node_id >= 0)
+    if connection.state is ConnectionState.REAUTHENTICATING or isinstance(cause, AuthenticationError):
+        return authentication_failure(where, cause, waited_ms=waited_ms)
     if connection.state is ConnectionState.CHECKING_API_VERSIONS:
         if phase is ChannelPhase.READY and not connection.versions_requested:
             return early_end(where, cause)

@@ -41,6 +41,13 @@ class MetadataRequest(NamedTuple):
                 "allow_auto_topic_creation": self.allow_auto_topic_creation}
 
 
+class Refusal(NamedTuple):
+    """A node that refused us for good (TLS, SASL), None for all of them, and why."""
+
+    node_id: int | None
+    error: KafkaError
+
+
 _LONG_AGO_MS = -(2**64)  # longer ago than any setting, which is a Java long, can make up for
 
 
@@ -96,6 +103,7 @@ class ProducerMetadata:
         self._fatal: KafkaError | None = None
         self._fatal_count = 0
         self._fatal_told = 0
+        self.refusals: list[Refusal] = []  # not dealt with yet; the sender thread's alone, without the lock
         self._refusal: Callable[[], KafkaError] | None = None  # the producer is closed
         self._last_errors: dict[str, str] = {}
 
@@ -220,6 +228,13 @@ class ProducerMetadata:
         parts.extend(f"{address}: {text}" for address, text in errors.items())
         return "; ".join(parts)
 
+    def describe_failures(self) -> str:
+        """Say which addresses do not work and why, for the message of a timeout."""
+        addresses = ", ".join(f"{host}:{port}" for host, port in self.bootstrap_addresses)
+        parts = [f"bootstrap.servers: {addresses}"]
+        parts.extend(f"{address}: {text}" for address, text in self.last_errors().items())
+        return "; ".join(parts)
+
     # -- called by callers -------------------------------------------------------------------------------------------
 
     def add(self, topic: str, now_ms: int) -> bool:
@@ -256,8 +271,14 @@ class ProducerMetadata:
             self._topics.setdefault(topic, now_ms + self._max_idle_ms)
             return self._request_full(False)
 
-    def await_update(self, last_version: int, timeout_ms: int) -> bool:
+    def await_update(self, last_version: int, timeout_ms: int, fatal_seen: int | None = None) -> bool:
         """Wait until the snapshot is newer than a version.
+
+        Args:
+            last_version: That version.
+            timeout_ms: Longest wait, in ms.
+            fatal_seen: The errors of all metadata up to this `fatal_count` are not for this caller. None: those that
+                nobody was told of yet are.
 
         Returns:
             False when timeout_ms passed first.
@@ -268,7 +289,8 @@ class ProducerMetadata:
         """
         # An error that nobody was told of yet is told to the first who waits; one that happens during the wait is told
         # to all who wait.
-        fatal_seen = self._fatal_told
+        if fatal_seen is None:
+            fatal_seen = self._fatal_told
         deadline_ms = self._clock.now_ms() + timeout_ms
         while True:
             cell = self._waiters.enter()
@@ -374,6 +396,16 @@ class ProducerMetadata:
         """Make callers that wait for metadata raise this: waiting longer cannot help (TLS, SASL, no common version)."""
         with self._lock:
             self._set_fatal(error)
+
+    def refused(self, node_id: int | None, error: KafkaError) -> None:
+        """A node refused us for good, or we it; None where no node would take us. Who waits for metadata is told."""
+        self.refusals.append(Refusal(node_id, error))
+        self.fatal_error(error)
+
+    def take_refusals(self) -> list[Refusal]:
+        """Return who refused us since the last call."""
+        taken, self.refusals = self.refusals, []
+        return taken
 
     def update_leaders(self, leaders: Mapping[TopicPartition, tuple[int, int]],
                        nodes: Iterable[Node] = ()) -> set[TopicPartition]:

@@ -20,7 +20,6 @@ from pyproducer.common.clock import NEVER_MS
 from pyproducer.common.cluster import address_text
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.common.errors import (
-    AuthenticationError,
     IllegalStateError,
     KafkaError,
     LocalProtocolError,
@@ -242,12 +241,10 @@ class MetadataUpdater:
         self._in_progress = None
         self._metadata.failed_update(now_ms, error)
 
-    def handle_disconnect(self, now_ms: int, error: Exception | None) -> None:
+    def handle_disconnect(self, now_ms: int) -> None:
         """A connection ended: what we know may be old, and if it was to be asked, the attempt failed."""
         if self.is_update_due(now_ms):
             self._metadata.failed_update(now_ms)
-        if isinstance(error, AuthenticationError):
-            self._metadata.fatal_error(error)
         self._metadata.request_update()
 
     def move_deadlines(self, gap_ms: int) -> None:

@@ -71,6 +71,7 @@ class NetworkClient:
         api_versions: Where the nodes' versions are kept; shared with whoever needs the finalized features.
         next_random: Gives a number from 0 to 2**31 - 1: where the search for a node begins.
         longest_pause_ms: When this thread could not run for longer, `on_pause` is told.
+        has_credentials: With SASL: whether there is what a connection proves itself with; none is made before.
         on_pause: Told for how long that was in all, in ms; the time; and whether any such time was in the sleep, where
             none of the application's callbacks runs. Before answers and deadlines are looked at.
 
@@ -86,7 +87,7 @@ class NetworkClient:
                  metadata_recovery_rebootstrap_trigger_ms: int = 300_000,
                  api_versions: ApiVersions | None = None,
                  next_random: Callable[[], int] = lambda: random.getrandbits(31),
-                 longest_pause_ms: int = NEVER_MS,
+                 longest_pause_ms: int = NEVER_MS, has_credentials: Callable[[], bool] | None = None,
                  on_pause: Callable[[int, int, bool], None] = lambda _gap_ms, _now_ms, _was_asleep: None) -> None:
         self.woke_ms = NEVER_MS
         self._longest_pause_ms = longest_pause_ms
@@ -98,13 +99,15 @@ class NetworkClient:
         self._clock = clock
         self._connections = Connections(
             selector, metadata,
-            ClusterConnectionStates(reconnect_backoff=reconnect_backoff, setup_timeout=connection_setup_timeout),
+            ClusterConnectionStates(reconnect_backoff=reconnect_backoff, setup_timeout=connection_setup_timeout,
+                                    has_credentials=has_credentials or (lambda: True)),
             self.api_versions, resolver=resolver, client_id=client_id, clock=clock,
             max_in_flight_requests_per_connection=max_in_flight_requests_per_connection,
             request_timeout_ms=request_timeout_ms, send_buffer_bytes=send_buffer_bytes,
             receive_buffer_bytes=receive_buffer_bytes,
-            on_disconnect=lambda now_ms, error: self._updater.handle_disconnect(now_ms, error),
-            on_failed_metadata=lambda now_ms: self._updater.handle_failed_request(now_ms))
+            on_disconnect=lambda now_ms: self._updater.handle_disconnect(now_ms),
+            on_failed_metadata=lambda now_ms: self._updater.handle_failed_request(now_ms), next_random=next_random,
+            has_sasl=has_credentials is not None)
         self._states = self._connections.states
         self._in_flight = self._connections.in_flight
         self._updater = MetadataUpdater(
@@ -266,6 +269,8 @@ class NetworkClient:
         selector, connections, in_flight, states = self._selector, self._connections, self._in_flight, self._states
         wait_ms = 0 if not asks else min(timeout_ms, self._longest_sleep_ms, self._updater.maybe_update(now_ms),
                                          in_flight.ms_to_next_deadline(now_ms))
+        if now_ms >= states.session_due_ms:
+            connections.handle_sessions_due(now_ms)
         if states.preparing:
             wait_ms = min(wait_ms, states.ms_to_next_setup_deadline(now_ms))
         wait_ms = max(wait_ms, 0)
@@ -361,6 +366,9 @@ class NetworkClient:
                 self._states.throttle(node_id, now_ms + throttle_ms)
         if request.internal and api_key is ApiKeys.API_VERSIONS:
             self._connections.handle_api_versions(responses, state, body, request.api_version, now_ms)
+            return
+        if request.internal and api_key is ApiKeys.SASL_HANDSHAKE:
+            self._connections.handle_sasl_answer(responses, state, body, now_ms)
             return
         if not state.answered:
             state.answered = True

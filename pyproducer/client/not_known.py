@@ -1,6 +1,6 @@
 """The error of who waited for metadata that did not come, with what was tried.
 
-Road:    partitions_for(), the waiting room -> [error]
+Road:    partitions_for(), check(), the waiting room -> [error]
 Thread:  any.
 Source:  ours; Java says only that the topic is not present in metadata after max.block.ms.
 """
@@ -21,6 +21,12 @@ def not_known(metadata: ProducerMetadata, topic: str, partition: int | None, lim
         limit: Which setting ended the wait, and its value.
     """
     return KafkaTimeoutError(_explain(metadata, topic, partition, limit), phase="metadata")
+
+
+def no_answer(metadata: ProducerMetadata, waited_ms: int) -> KafkaTimeoutError:
+    """Return the error for brokers none of which answered in time."""
+    return KafkaTimeoutError(f"No broker answered a request for metadata within {waited_ms} ms: "
+                             f"{metadata.describe_failures()}", phase="metadata")
 
 
 def _explain(metadata: ProducerMetadata, topic: str, partition: int | None, limit: str) -> str:

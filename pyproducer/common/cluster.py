@@ -80,7 +80,7 @@ class PartitionTable:
         count: The highest index and one more; 0 only for a topic that is not known.
     """
 
-    __slots__ = ("available", "by_index", "count", "has_gaps", "in_order", "topic_id")
+    __slots__ = ("_led_in", "available", "by_index", "count", "has_gaps", "in_order", "topic_id")
 
     def __init__(self, infos: Iterable[PartitionInfo], topic_id: UUID | None = None) -> None:
         self.topic_id = topic_id
@@ -89,6 +89,16 @@ class PartitionTable:
         self.available = tuple(info for info in self.in_order if info.leader is not None)
         self.count = self.in_order[-1].partition + 1 if self.in_order else 0
         self.has_gaps = len(self.in_order) < self.count
+        # By rack, made when asked for. Two callers may both make one: they are equal.
+        self._led_in: dict[str, tuple[PartitionInfo, ...]] = {}
+
+    def led_in(self, rack: str) -> tuple[PartitionInfo, ...]:
+        """Return the partitions whose leader is in a rack, by index."""
+        found = self._led_in.get(rack)
+        if found is None:
+            found = tuple(info for info in self.available if info.leader is not None and info.leader.rack == rack)
+            self._led_in[rack] = found
+        return found
 
 
 _NO_PARTITIONS = PartitionTable(())

@@ -1,7 +1,8 @@
 """Hides keys, passwords and tokens that stand where nobody expects them, before a value is shown.
 
 What a setting of type PASSWORD holds is hidden by its row (common/settings/definition.py). Here is the rest: a private
-key pasted where a path belongs, a password inside an address, a line of JAAS under a misspelt key.
+key pasted where a path belongs, a password inside an address, a line of JAAS under a misspelt key. Secrets that are
+known to be some are SecretText from where they are read.
 
 Road:    [values of the application] -> [secrets] -> messages, repr
 Thread:  pure.
@@ -12,15 +13,39 @@ Source:  ours; RFC 3986 3.2.1 (userinfo), RFC 7468 (PEM), RFC 7519 (JWT). A gues
 from __future__ import annotations
 
 import re
+from typing import NoReturn, SupportsIndex
 
 HIDDEN = "[hidden]"
+
+
+class SecretText(str):
+    """A text that does not show itself: no `repr`, and so no traceback with variables, holds it; nor does a pickle.
+
+    It is equal to the text, and `str` gives that. What is made of it (`strip`, a slice) is an ordinary text.
+    """
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return HIDDEN
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
+        raise TypeError("a secret cannot be pickled: read it where it is used")
+
+    def __copy__(self) -> SecretText:
+        return self
+
+    def __deepcopy__(self, memo: object) -> SecretText:
+        return self
+
 
 _SECRET = re.compile(
     r"""
       -----BEGIN\ [A-Z0-9 ]+-----.*?(?:-----END\ [A-Z0-9 ]+-----|\Z)           # PEM
     | (?<![A-Za-z0-9+/])M[A-P][A-Za-z0-9+/]{2}[A-Za-z0-9+/=\s]{56,}            # DER in base64: PEM without its marks
     | (?<![A-Za-z0-9])eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]*)?  # JWT
-    | (?i:password|passwd|pwd|passphrase|secret|token|credentials?)["']?\s*[=]\s*(?:"[^"]*"?|'[^']*'?|[^\s;"']+)  # JAAS
+    | (?i:password|passwd|pwd|passphrase|secret|token|credentials?)["']?\s*[=]\s*          # JAAS
+      (?!"\.\.\.")(?:"[^"]*"?|'[^']*'?|[^\s;"']+)                                        # but for a place of one
     """, re.VERBOSE | re.DOTALL)
 # Behind "//" all up to the "@"; elsewhere only with a colon in it, or every mail address would be one.
 _USERINFO = re.compile(r"""(?:(?<=//)[^\s'"/]*|[^\s'",/@:]+:(?!//)[^\s'"]*)@""")
@@ -35,6 +60,8 @@ def shown(value: object) -> object:
     """Return a value as it may be shown: itself, or hidden as a whole, or without the user and password in it."""
     if value is None or isinstance(value, (bool, int, float)):
         return value
+    if isinstance(value, SecretText):
+        return HIDDEN
     if isinstance(value, str):
         return HIDDEN if _SECRET.search(value) or "-----BEGIN " in value else shown_text(value)
     if type(value) is list:

@@ -1,13 +1,13 @@
 """One connection: a transport, who is behind it, at most one send, the frames that arrive; and how it ended.
 
-    NOT_CONNECTED -> AUTHENTICATING -> READY
+    NOT_CONNECTED -> AUTHENTICATING -> READY -> AUTHENTICATING, when the proof must be given anew (KIP-368)
           |                |             |
           |                v             +-> EXPIRED (idle), LOCAL_CLOSE (we wanted it)
           |      AUTHENTICATION_FAILED
           v
     (a connect that failed stays NOT_CONNECTED)
 
-The authenticator is the seam between a transport that is ready and a channel that is: the place for SASL.
+The authenticator is the seam between a transport that is ready and a channel that is: SASL is behind it.
 
 Road:    NetworkClient / Processor -> Selector -> [channel] -> TransportLayer
 Thread:  the thread that polls the selector owns every field.
@@ -22,7 +22,7 @@ import errno
 import os
 import socket
 from enum import Enum
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from pyproducer.common.errors import AuthenticationError, IllegalStateError, InvalidReceiveError
 from pyproducer.network.receive import SCRATCH_BYTES, FrameReader, NetworkReceive
@@ -86,6 +86,20 @@ class Authenticator(Protocol):
 
     def close(self) -> None:
         """Forget what was negotiated."""
+
+
+@runtime_checkable
+class RenewableAuthenticator(Authenticator, Protocol):
+    """An authenticator whose proof the peer takes for a while only.
+
+    Attributes:
+        session_lifetime_ms: For how long, in ms, once complete; 0 for ever.
+    """
+
+    session_lifetime_ms: int
+
+    def begin_again(self) -> None:
+        """Begin to prove it anew, on a connection on which nothing is under way; `authenticate` goes on."""
 
 
 class PlaintextAuthenticator:
@@ -201,9 +215,34 @@ class KafkaChannel:
         return self.ready
 
     @property
+    def authenticator(self) -> Authenticator:
+        """What asks the peer who it is, or tells it who we are."""
+        return self._authenticator
+
+    @property
     def principal_name(self) -> str:
         """Return who the peer is, as `User:name`."""
         return self._authenticator.principal_name
+
+    @property
+    def session_lifetime_ms(self) -> int:
+        """For how long the peer takes our proof of who we are, in ms; 0 for ever."""
+        authenticator = self._authenticator
+        return authenticator.session_lifetime_ms if isinstance(authenticator, RenewableAuthenticator) else 0
+
+    def begin_reauthentication(self) -> None:
+        """Be no longer ready, and prove anew who we are; `prepare` goes on.
+
+        Raises:
+            IllegalStateError: Something is under way, in or out, or there is nothing to prove. Not sent.
+        """
+        authenticator = self._authenticator
+        if (not isinstance(authenticator, RenewableAuthenticator) or not self.ready or self.is_busy
+                or self.has_buffered or self.transport.has_pending_writes):
+            raise IllegalStateError(f"{self!r} cannot be authenticated anew now: something is under way")
+        authenticator.begin_again()
+        self.ready = False
+        self.phase = ChannelPhase.AUTHENTICATING
 
     # ---- out
 

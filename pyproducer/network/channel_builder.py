@@ -9,17 +9,23 @@ from __future__ import annotations
 
 import socket
 import ssl
-from collections.abc import Mapping
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
 
-from pyproducer.common.errors import ConfigError
+from pyproducer.common.errors import ConfigError, IllegalStateError
 from pyproducer.network.channel import KafkaChannel, PlaintextAuthenticator
+from pyproducer.network.plaintext_probe import PlaintextProbe, Suspicion
 from pyproducer.network.ssl_transport import SslTransportLayer
-from pyproducer.network.transport import PlaintextTransportLayer
+from pyproducer.network.transport import PlaintextTransportLayer, TransportLayer
+
+if TYPE_CHECKING:
+    from pyproducer.network.channel import Authenticator
+    from pyproducer.network.sasl.mechanism import Login
 
 
 class ChannelBuilder(Protocol):
-    """Makes channels; one per selector or shared, it has no state of its own."""
+    """Makes channels; one per selector or shared by a broker's."""
 
     def build(self, connection_id: str, sock: socket.socket, *, server_side: bool,
               server_hostname: str | None) -> KafkaChannel:
@@ -36,55 +42,93 @@ class ChannelBuilder(Protocol):
         """
 
 
+# Makes what proves who we are, of a transport and the name of the host.
+MakeAuthenticator = Callable[[TransportLayer, str], "Authenticator"]
+
+
+def _no_authentication(transport: TransportLayer, _host: str) -> Authenticator:
+    return PlaintextAuthenticator(transport)
+
+
 class PlaintextChannelBuilder:
-    """`security.protocol=PLAINTEXT`."""
+    """`security.protocol=PLAINTEXT`, or SASL_PLAINTEXT.
+
+    Args:
+        make_authenticator: For SASL.
+    """
+
+    def __init__(self, make_authenticator: MakeAuthenticator = _no_authentication) -> None:
+        self._make_authenticator = make_authenticator
 
     def build(self, connection_id: str, sock: socket.socket, *, server_side: bool,
               server_hostname: str | None) -> KafkaChannel:
         """Return a channel over the bare socket."""
         transport = PlaintextTransportLayer(sock)
-        return KafkaChannel(connection_id, transport, PlaintextAuthenticator(transport))
+        return KafkaChannel(connection_id, transport, self._make_authenticator(transport, server_hostname or ""))
 
 
 class SslChannelBuilder:
-    """`security.protocol=SSL`.
+    """`security.protocol=SSL`, or SASL_SSL.
 
     Args:
-        ssl_context: From build_client_ssl_context or build_server_ssl_context, or the user's own.
+        ssl_context: From build_client_ssl_context or build_server_ssl_context, or the user's own; or what gives the
+            one for a new connection, as ContextFromFiles does.
+        make_authenticator: For SASL.
     """
 
-    def __init__(self, ssl_context: ssl.SSLContext) -> None:
-        self._ssl_context = ssl_context
+    def __init__(self, ssl_context: ssl.SSLContext | Callable[[], ssl.SSLContext],
+                 make_authenticator: MakeAuthenticator = _no_authentication) -> None:
+        self._context_of_now = ssl_context if callable(ssl_context) else lambda: ssl_context
+        self._make_authenticator = make_authenticator
+        self._has_identity: bool | None = getattr(ssl_context, "has_identity", None)
+        self._suspicion = Suspicion()
 
     def build(self, connection_id: str, sock: socket.socket, *, server_side: bool,
               server_hostname: str | None) -> KafkaChannel:
         """Return a channel that speaks TLS over the socket."""
-        if self._ssl_context.check_hostname and not server_side and not server_hostname:
+        ssl_context = self._context_of_now()
+        if ssl_context.check_hostname and not server_side and not server_hostname:
             # wrap_bio, other than wrap_socket, would check no name at all then.
             raise ConfigError("ssl.endpoint.identification.algorithm", "https",
                               "the connection was asked for without the host name that is to be checked")
-        transport = SslTransportLayer(sock, self._ssl_context, server_side=server_side,
-                                      server_hostname=server_hostname)
-        return KafkaChannel(connection_id, transport, PlaintextAuthenticator(transport))
+        if not server_side and self._suspicion.take(connection_id):
+            plaintext = PlaintextTransportLayer(sock)
+            return KafkaChannel(connection_id, plaintext, PlaintextProbe(plaintext, server_hostname=server_hostname))
+        transport = SslTransportLayer(
+            sock, ssl_context, server_side=server_side, server_hostname=server_hostname,
+            has_identity=self._has_identity,
+            on_first_bytes=None if server_side else partial(self._suspicion.on_first_bytes, connection_id))
+        return KafkaChannel(connection_id, transport, self._make_authenticator(transport, server_hostname or ""))
 
 
-def client_channel_builder(settings: Mapping[str, Any]) -> ChannelBuilder:
+def client_channel_builder(settings: Mapping[str, Any], login: Login | None = None) -> ChannelBuilder:
     """Return what makes a client's channels.
 
     Args:
-        settings: Parsed values under Java's keys: security.protocol and the ssl.* ones.
+        settings: Parsed values under Java's keys: security.protocol, client.id and the ssl.* ones.
+        login: The credentials, see login_for; needed where security.protocol names SASL.
 
     Raises:
-        ConfigError: They ask for SASL, or the ssl.* ones cannot be fulfilled; see build_client_ssl_context. Not sent.
+        ConfigError: The ssl.* settings cannot be fulfilled; see network/ssl_context.py. Not sent.
+        IllegalStateError: There is no login where there must be one. Not sent.
 
     Source: Java ChannelBuilders.clientChannelBuilder (4.1).
     """
-    protocol = settings["security.protocol"]
-    if protocol.startswith("SASL"):
-        raise ConfigError("security.protocol", protocol,
-                          "SASL is not in this version; use PLAINTEXT, or SSL with a client certificate")
-    if protocol == "SSL":
-        from pyproducer.network.ssl_context import build_client_ssl_context  # here: only who speaks TLS needs it
+    protocol: str = settings["security.protocol"]
+    has_tls = protocol.endswith("SSL")
+    make_authenticator: MakeAuthenticator = _no_authentication
+    if protocol.startswith("SASL_"):
+        from pyproducer.network.sasl.client_authenticator import SaslClientAuthenticator  # only who speaks SASL
 
-        return SslChannelBuilder(build_client_ssl_context(settings))
-    return PlaintextChannelBuilder()
+        if login is None:
+            raise IllegalStateError(f"security.protocol = {protocol} needs a login: see login_for")
+        client_id, own_login = settings["client.id"], login
+
+        def make_authenticator(transport: TransportLayer, host: str) -> Authenticator:
+            return SaslClientAuthenticator(transport, own_login, host=host, client_id=client_id, is_encrypted=has_tls)
+
+    if has_tls:
+        from pyproducer.network.ssl_context import ContextFromFiles  # here: only who speaks TLS needs it
+
+        return SslChannelBuilder(ContextFromFiles(settings), make_authenticator)
+    return PlaintextChannelBuilder(make_authenticator)

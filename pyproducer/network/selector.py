@@ -210,6 +210,35 @@ class Selector:
         channel = self._channels.get(connection_id)
         return channel is not None and channel.ready
 
+    def session_lifetime_ms(self, connection_id: str) -> int:
+        """Return for how long the peer of a ready connection takes our proof of who we are, in ms; 0 for ever."""
+        channel = self._channels.get(connection_id)
+        return 0 if channel is None else channel.session_lifetime_ms
+
+    def reauthenticate(self, connection_id: str) -> bool:
+        """Begin to prove anew who we are; the connection is not ready until that is done.
+
+        A connection that breaks here is found so by the next poll.
+
+        Returns:
+            False, and nothing was begun, when bytes are under way that a poll must deal with first.
+
+        Raises:
+            IllegalStateError: No such connection, or it has nothing to prove. Not sent.
+        """
+        channel = self._channels.get(connection_id)
+        if channel is None or not channel.ready:
+            raise IllegalStateError(f"Attempt to authenticate a connection that is not ready, id {connection_id}")
+        if channel.is_busy or channel.has_buffered or channel.transport.has_pending_writes:
+            return False
+        channel.begin_reauthentication()
+        self._idle.touched.append(channel)
+        try:
+            self._bring_up(channel)
+        except (OSError, KafkaError) as error:
+            self._failed_sends[channel] = error
+        return True
+
     def channels(self) -> list[KafkaChannel]:
         """Return the open connections of this moment. Thread: any, to look at only."""
         return list(self._channels.values())

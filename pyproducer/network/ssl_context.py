@@ -1,4 +1,4 @@
-"""An `ssl.SSLContext` from Java's ssl.* settings, whose stores are PEM: as files or as text.
+"""An `ssl.SSLContext` from Java's ssl.* settings: stores in files, read anew when they change; PEM as text.
 
 `ssl.cipher.suites` has the JVM's (IANA's) names, or OpenSSL's:
 
@@ -6,23 +6,27 @@
     TLS_AES_128_GCM_SHA256                 ->  the same                      TLS 1.3: all or none, see choose_ciphers
 
 Road:    wiring, broker -> [ssl context] -> SslChannelBuilder
-Thread:  reads files once, at start.
+Thread:  reads files at start and, when they have changed, in the thread that connects.
 Source:  Java DefaultSslEngineFactory, SslFactory (4.1); KIP-651 (PEM); IANA TLS parameters; openssl-ciphers(1), "CIPHER
          SUITE NAMES". Differs from Java: a truststore that is not given means the system's authorities, not the JVM's;
-         stores other than PEM are refused by ProducerConfig.
+         a client reads files that change anew, where Java's never does.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import ssl
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from pyproducer.common.errors import ConfigError
+from pyproducer.network.key_store import read_identity, read_trusted, store_kind
+
+_LOG = logging.getLogger(__name__)
 
 TLS_1_3_SUITES = frozenset({
     "TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256", "TLS_AES_128_CCM_SHA256",
@@ -76,6 +80,7 @@ _VERSIONS = {
 }
 _CLIENT_AUTH = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 _HIDDEN = "[hidden]"
+_READ_BY_US = ("PKCS12", "JKS", "JCEKS")
 # OpenSSL asks for a password only when the key is encrypted; without a callback it would ask at the terminal.
 _NO_PASSWORD = ""
 
@@ -99,16 +104,61 @@ def build_client_ssl_context(settings: Mapping[str, Any]) -> ssl.SSLContext:
     _set_versions(context, _names(settings.get("ssl.enabled.protocols")) or list(_VERSIONS),
                   newest=settings.get("ssl.protocol"))
     _set_ciphers(context, _names(settings.get("ssl.cipher.suites")))
-    _load_trust(context, "ssl.truststore", settings.get("ssl.truststore.location"),
-                settings.get("ssl.truststore.certificates"))
-    password = settings.get("ssl.key.password")
-    location, key = settings.get("ssl.keystore.location"), settings.get("ssl.keystore.key")
-    if location:
-        _load_identity(context, "ssl.keystore.location", str(location), password)
-    elif key:
-        with _as_file(f"{key}\n{settings.get('ssl.keystore.certificate.chain') or ''}\n") as path:
-            _load_identity(context, "ssl.keystore.key", path, password, shown=_HIDDEN)
+    _load_trust(context, settings)
+    _load_identity(context, settings)
     return context
+
+
+class ContextFromFiles:
+    """The context of now: made anew when a file that the settings name has changed.
+
+    A file that cannot be used (half written, a key that does not belong to the certificate beside it yet) leaves the
+    context of before in use, with a warning; it is looked at again when it has changed again. What is connected stays.
+
+    Args:
+        settings: As for build_client_ssl_context.
+
+    Attributes:
+        has_identity: Whether there is a certificate of ours; None when a context of the user's own may have one.
+
+    Raises:
+        ConfigError: See build_client_ssl_context. Not sent.
+    """
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        self._settings = settings
+        own = settings.get("ssl.engine.factory.class") is not None  # what its maker reads is the maker's to read again
+        named = () if own else (settings.get("ssl.keystore.location"), settings.get("ssl.truststore.location"))
+        self.has_identity: bool | None = None if own else bool(
+            settings.get("ssl.keystore.location") or settings.get("ssl.keystore.key"))
+        self._paths = [str(path) for path in named if path]
+        self._stamps = self._look()  # before they are read: what changes meanwhile is seen the next time
+        self._context = build_client_ssl_context(settings)
+
+    def __call__(self) -> ssl.SSLContext:
+        """Return the context for a new connection. Asks the file system once for each file."""
+        stamps = self._look()
+        if stamps != self._stamps:
+            self._stamps = stamps
+            try:
+                self._context = build_client_ssl_context(self._settings)
+            except ConfigError as error:
+                _LOG.warning("Certificates changed but cannot be used, so those of before stay in use: %s", error)
+            else:
+                _LOG.info("Certificates changed and were read anew: %s", ", ".join(self._paths))
+        return self._context
+
+    def _look(self) -> list[tuple[int, int, int] | None]:
+        """Return what tells a file from the one before; inode and size too, as times may be coarse."""
+        stamps: list[tuple[int, int, int] | None] = []
+        for path in self._paths:
+            try:
+                found = os.stat(path)
+            except OSError:
+                stamps.append(None)
+            else:
+                stamps.append((found.st_mtime_ns, found.st_ino, found.st_size))
+        return stamps
 
 
 def build_server_ssl_context(*, keystore_location: str | None = None, key_password: str | None = None,
@@ -137,13 +187,13 @@ def build_server_ssl_context(*, keystore_location: str | None = None, key_passwo
     _set_versions(context, _names(enabled_protocols), newest=None)
     # Session tickets are two messages that a client reads after the handshake; nobody here resumes sessions.
     context.num_tickets = 0
-    if keystore_location is not None:
-        _load_identity(context, "ssl.keystore.location", keystore_location, key_password)
-    else:
-        with _as_file(f"{keystore_key or ''}\n{keystore_certificate_chain or ''}\n") as path:
-            _load_identity(context, "ssl.keystore.key", path, key_password, shown=_HIDDEN)
+    settings = _Unshown({
+        "ssl.keystore.location": keystore_location, "ssl.key.password": key_password,
+        "ssl.keystore.key": keystore_key or "\n", "ssl.keystore.certificate.chain": keystore_certificate_chain,
+        "ssl.truststore.location": truststore_location, "ssl.truststore.certificates": truststore_certificates})
+    _load_identity(context, settings)
     if client_auth != "none":
-        _load_trust(context, "ssl.truststore", truststore_location, truststore_certificates)
+        _load_trust(context, settings)
     context.verify_mode = _CLIENT_AUTH[client_auth]
     return context
 
@@ -199,13 +249,35 @@ def _restrict(context: ssl.SSLContext, suites: Sequence[str], *, minimum: ssl.TL
     context.minimum_version, context.maximum_version = minimum, maximum
 
 
-def _load_trust(context: ssl.SSLContext, prefix: str, location: str | None, certificates: str | None) -> None:
+class _Unshown(dict[str, Any]):
+    """Settings whose repr shows no secret."""
+
+    def __repr__(self) -> str:
+        return _HIDDEN
+
+
+_HEAD_BYTES = 1 << 20  # a PEM file may begin with a long description in words
+
+
+def _kind_of(key: str, location: str) -> str:
+    try:
+        with open(location, "rb") as file:
+            return store_kind(file.read(_HEAD_BYTES))
+    except (OSError, ValueError) as cause:
+        raise ConfigError(key, location, f"it cannot be read: {getattr(cause, 'strerror', None) or cause}") from cause
+
+
+def _load_trust(context: ssl.SSLContext, settings: Mapping[str, Any]) -> None:
     # A store's certificates are trusted as they are, roots or not: Java's rule.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-    key, shown = (f"{prefix}.location", location) if location else (f"{prefix}.certificates", _HIDDEN)
+    location, certificates = settings.get("ssl.truststore.location"), settings.get("ssl.truststore.certificates")
+    key, shown = ("ssl.truststore.location", location) if location else ("ssl.truststore.certificates", _HIDDEN)
+    kind = _kind_of(key, str(location)) if location else "PEM"
+    if kind in _READ_BY_US:
+        certificates, location = read_trusted(settings, kind), None
     try:
         if location:
-            context.load_verify_locations(cafile=location)
+            context.load_verify_locations(cafile=str(location))
         elif certificates:
             context.load_verify_locations(cadata=certificates)
         else:
@@ -216,33 +288,50 @@ def _load_trust(context: ssl.SSLContext, prefix: str, location: str | None, cert
         raise ConfigError(key, shown, f"it cannot be read: {getattr(cause, 'strerror', None) or cause}") from cause
 
 
-def _load_identity(context: ssl.SSLContext, key: str, path: str, password: str | None, *,
-                   shown: str | None = None) -> None:
+def _load_identity(context: ssl.SSLContext, settings: Mapping[str, Any]) -> None:
+    location = settings.get("ssl.keystore.location")
+    if location:
+        kind = _kind_of("ssl.keystore.location", str(location))
+        if kind in _READ_BY_US:
+            identity = read_identity(settings, kind)
+            with _as_file(lambda: identity.pem) as path:
+                _load_pem(context, "ssl.keystore.location", path, settings, shown=str(location))
+        else:
+            _load_pem(context, "ssl.keystore.location", str(location), settings)
+    elif settings.get("ssl.keystore.key"):
+        with _as_file(lambda: (f"{settings['ssl.keystore.key']}\n"
+                               f"{settings.get('ssl.keystore.certificate.chain') or ''}\n")) as path:
+            _load_pem(context, "ssl.keystore.key", path, settings, shown=_HIDDEN)
+
+
+def _load_pem(context: ssl.SSLContext, key: str, path: str, settings: Mapping[str, Any], *,
+              shown: str | None = None) -> None:
     asked = []
 
     def answer() -> str:
         asked.append(True)
-        return password or _NO_PASSWORD
+        return settings.get("ssl.key.password") or _NO_PASSWORD
 
     try:
         context.load_cert_chain(path, password=answer)
     except ssl.SSLError as cause:
-        raise ConfigError(key, shown or path, _identity_reason(cause, password, is_encrypted=bool(asked))) from cause
+        raise ConfigError(key, shown or path, _identity_reason(
+            cause, has_password=bool(settings.get("ssl.key.password")), is_encrypted=bool(asked))) from cause
     except OSError as cause:
         raise ConfigError(key, shown or path, f"it cannot be read: {cause.strerror or cause}") from cause
 
 
-def _identity_reason(cause: ssl.SSLError, password: str | None, *, is_encrypted: bool) -> str:
+def _identity_reason(cause: ssl.SSLError, *, has_password: bool, is_encrypted: bool) -> str:
     if "MISMATCH" in (cause.reason or "").upper():
         return "the private key does not belong to the first certificate of the chain"
     if is_encrypted:  # OpenSSL itself says no more than "PEM lib"
-        return "ssl.key.password does not open the private key" if password else (
+        return "ssl.key.password does not open the private key" if has_password else (
             "the private key is encrypted: set ssl.key.password")
     return f"it needs a private key and a certificate chain in PEM ({cause.reason or cause})"
 
 
 @contextmanager
-def _as_file(text: str) -> Iterator[str]:
+def _as_file(text: Callable[[], str]) -> Iterator[str]:
     """Give a text a path, because OpenSSL loads a private key from files only; in memory where Linux allows."""
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("pem")
@@ -251,7 +340,7 @@ def _as_file(text: str) -> Iterator[str]:
         descriptor, path = tempfile.mkstemp(suffix=".pem")  # readable for us only, and gone in a moment
     try:
         with open(descriptor, "w", encoding="ascii", errors="replace") as file:
-            file.write(text)
+            file.write(text())
             file.flush()
             yield path
     finally:

@@ -1,4 +1,4 @@
-"""TLS over one socket, without ever blocking; who the peer is by its certificate, and why a handshake failed.
+"""TLS over one socket, without ever blocking.
 
     recv -> incoming BIO -> SSLObject -> read_into
     write_chunks -> SSLObject -> outgoing BIO -> pending -> send
@@ -7,44 +7,23 @@
 
 Road:    KafkaChannel -> [TLS transport] -> socket
 Thread:  the thread that polls the selector.
-Source:  Java SslTransportLayer (4.1), maybeThrowSslAuthenticationException for which failures count as authentication;
-         RFC 2253, Java X500Principal.getName() for names: most specific part first, `CN=client,OU=team,O=org`; RFC 8446
-         5.1: a record carries at most 2^14 bytes. Ours: over ssl.MemoryBIO, because one socket call then carries many
-         records, the socket stays the selector's, and a peer that does not speak TLS is recognised by its first bytes.
+Source:  Java SslTransportLayer (4.1); RFC 8446 5.1: a record carries at most 2^14 bytes. Ours: over ssl.MemoryBIO,
+         because one socket call then carries many records, the socket stays the selector's, and a peer that does not
+         speak TLS is recognised by its first bytes.
 """
 
 from __future__ import annotations
 
 import socket
 import ssl
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, cast
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, cast
 
-from pyproducer.common.errors import AuthenticationError, DisconnectedError, TransportError
-from pyproducer.common.printable import LONGEST_NAME, printable
-from pyproducer.network.receive import guess_protocol, speaks_tls
+from pyproducer.common.errors import TransportError
+from pyproducer.network.certificates import CertificateFacts, certificate_facts, distinguished_name, shown_chain
+from pyproducer.network.receive import speaks_tls
+from pyproducer.network.tls_failures import hung_up, not_tls, tls_failure
 from pyproducer.network.transport import END_OF_STREAM, Buffer, socket_address_text
-
-_SHORT = {
-    "commonName": "CN", "organizationalUnitName": "OU", "organizationName": "O", "localityName": "L",
-    "stateOrProvinceName": "ST", "countryName": "C", "streetAddress": "STREET", "domainComponent": "DC",
-    "userId": "UID",
-}
-_SPECIAL = frozenset(',+"\\<>;')
-
-
-def distinguished_name(subject: Iterable[Iterable[tuple[str, str]]]) -> str:
-    """Return the name of a subject as `ssl.SSLSocket.getpeercert` gives it."""
-    parts = ["+".join(f"{_SHORT.get(key, key)}={_escape(value)}" for key, value in part) for part in subject]
-    return ",".join(reversed(parts))
-
-
-def _escape(value: str) -> str:
-    text = "".join(f"\\{char}" if char in _SPECIAL else char for char in value)
-    if text.startswith(("#", " ")):
-        text = "\\" + text
-    return text[:-1] + "\\ " if text.endswith(" ") and len(text) > 1 else text
-
 
 RECORD_BYTES = 16 * 1024
 
@@ -78,75 +57,31 @@ def coalesce(chunks: Sequence[Buffer], max_total_bytes: int) -> Iterator[Buffer]
         yield joined
 
 
-# OpenSSL's X509_V_ERR_* that a setting of ours can cure.
-_VERIFY_HINTS = {
-    10: "renew it, or check this machine's clock",
-    18: "put it into ssl.truststore.location or ssl.truststore.certificates",
-    19: "put the authority's certificate into ssl.truststore.location or ssl.truststore.certificates",
-    20: "put the authority's certificate into ssl.truststore.location or ssl.truststore.certificates",
-    62: "connect by a name that it shows, or set ssl.endpoint.identification.algorithm= (empty) to trust any name",
-    64: "connect by a name that it shows, or set ssl.endpoint.identification.algorithm= (empty) to trust any name",
-}
-# Parts of OpenSSL's reason, which is the name of the alert that the peer sent, or of what we found.
-_REASONS = (
-    ("CERTIFICATE_REQUIRED", "the peer requires a certificate from us: set ssl.keystore.location or ssl.keystore.key"),
-    ("PEER_DID_NOT_RETURN_A_CERTIFICATE", "the peer shows no certificate, and ssl.client.auth=required"),
-    ("ALERT_UNKNOWN_CA", "the peer does not trust the authority that signed our certificate"),
-    ("ALERT_BAD_CERTIFICATE", "the peer refuses our certificate, or requires one and got none"),
-    ("ALERT_CERTIFICATE_EXPIRED", "the peer says that our certificate has expired"),
-    ("ALERT_CERTIFICATE_REVOKED", "the peer says that our certificate is revoked"),
-    ("ALERT_CERTIFICATE_UNKNOWN", "the peer does not accept our certificate"),
-    ("ALERT_ACCESS_DENIED", "the peer denies us access"),
-    ("ALERT_PROTOCOL_VERSION", "no TLS version in common with the peer: see ssl.enabled.protocols"),
-    ("UNSUPPORTED_PROTOCOL", "no TLS version in common with the peer: see ssl.enabled.protocols"),
-    ("NO_SHARED_CIPHER", "no cipher suite in common with the peer: see ssl.cipher.suites"),
-    ("ALERT_HANDSHAKE_FAILURE", "the peer refuses: no cipher suite in common (ssl.cipher.suites), or it requires a "
-                                "certificate from us (ssl.keystore.location)"),
-    ("UNRECOGNIZED_NAME", "the peer does not know the host name that we asked for"),
-    ("WRONG_VERSION_NUMBER", "the peer does not answer in TLS: its listener may be a plaintext one"),
-    ("HTTP_REQUEST", "the peer sends plain HTTP"),
-)
-
-
-def _where(peer: str, server_hostname: str | None) -> str:
-    if server_hostname is None or server_hostname in peer:
-        return peer
-    return f"{printable(server_hostname, LONGEST_NAME)} ({peer})"
-
-
-def tls_failure(error: ssl.SSLError, *, peer: str, server_hostname: str | None) -> AuthenticationError:
-    """Return the error for a failed handshake, or for a refusal that came after ours was done (TLS 1.3)."""
-    where = _where(peer, server_hostname)
-    if isinstance(error, ssl.SSLCertVerificationError):
-        hint = _VERIFY_HINTS.get(error.verify_code)
-        found = printable(error.verify_message.rstrip("."))  # it repeats the name that a broker told
-        why = f"certificate verify failed: {found}" + (f" ({hint})" if hint else "")
-    else:
-        reason = error.reason or str(error)
-        sentence = next((sentence for part, sentence in _REASONS if part in reason.upper()), None)
-        why = reason if sentence is None else f"{sentence} ({reason})"
-    return AuthenticationError(f"TLS handshake with {where} failed: {why}")
-
-
-def not_tls(first_bytes: bytes, *, peer: str) -> AuthenticationError:
-    """Return the error for a peer whose first bytes are no TLS record."""
-    protocol = guess_protocol(first_bytes)
-    speaks = "does not speak TLS" if protocol is None else f"seems to speak {protocol}, not TLS"
-    return AuthenticationError(f"TLS handshake failed: the peer at {peer} {speaks}; it began with {first_bytes[:8]!r}")
-
-
-def hung_up(*, peer: str, server_hostname: str | None, server_side: bool) -> DisconnectedError:
-    """Return the error for a peer that closed the connection during the handshake."""
-    hint = "" if server_side else ("; its listener may not speak TLS (security.protocol), or it requires a certificate "
-                                   "from us (ssl.keystore.location)")
-    return DisconnectedError(f"{_where(peer, server_hostname)} closed the connection during the TLS handshake{hint}")
-
-
 # Four full records: what one recv usually brings, and what a channel with nothing to do does not keep.
 READ_BYTES = 64 * 1024
 # How much plaintext becomes ciphertext before the socket took the ciphertext before. The rest of a large frame stays
 # where it is, uncopied, until a slow reader has taken this.
 WRITE_AHEAD_BYTES = 256 * 1024
+
+
+# TLS 1.2, two bytes: fatal, internal_error. It is what Apache Kafka's listener answers to a request without TLS.
+_ALERT = b"\x15\x03\x03\x00\x02\x02\x50"
+
+
+class TlsSession(NamedTuple):
+    """What a handshake agreed on.
+
+    Attributes:
+        version: Of TLS.
+        cipher: OpenSSL's name of the suite.
+        chain: The certificates that the peer showed, its own first.
+        checks_name: Whether the peer's certificate had to have the name by which we came.
+    """
+
+    version: str
+    cipher: str
+    chain: list[CertificateFacts]
+    checks_name: bool
 
 
 class SslTransportLayer:
@@ -157,13 +92,17 @@ class SslTransportLayer:
         ssl_context: Certificates, trust, protocol versions.
         server_side: We answer the handshake.
         server_hostname: The name that the peer's certificate must show, when the context checks that.
+        has_identity: Whether the context has a certificate of ours; None when that is not known.
+        on_first_bytes: Told once whether the peer has said anything at all, when it first speaks or hangs up.
     """
 
-    __slots__ = ("_has_read", "_has_received", "_incoming", "_object", "_outgoing", "_peer", "_pending",
+    __slots__ = ("_context", "_has_identity", "_has_read", "_has_received", "_incoming", "_object", "_on_first_bytes",
+                 "_outgoing", "_peer", "_pending",
                  "_server_hostname", "_server_side", "has_pending_reads", "ready", "sock")
 
     def __init__(self, sock: socket.socket, ssl_context: ssl.SSLContext, *, server_side: bool,
-                 server_hostname: str | None) -> None:
+                 server_hostname: str | None, has_identity: bool | None = None,
+                 on_first_bytes: Callable[[bool], None] | None = None) -> None:
         self.sock = sock
         self.ready = False
         self.has_pending_reads = False
@@ -175,6 +114,9 @@ class SslTransportLayer:
         self._server_hostname = server_hostname
         self._peer = ""
         self._pending = memoryview(b"")  # ciphertext that the socket did not take yet
+        self._context = ssl_context
+        self._has_identity = has_identity
+        self._on_first_bytes = on_first_bytes
         self._has_received = False  # anything at all
         self._has_read = False  # any plaintext
 
@@ -194,6 +136,12 @@ class SslTransportLayer:
         certificate: Mapping[str, Any] | None = (
             self._object.getpeercert() if self.ready and self._server_side else None)
         return distinguished_name(certificate["subject"]) if certificate and "subject" in certificate else None
+
+    def session(self) -> TlsSession:
+        """Return what the handshake agreed on, once it is done."""
+        cipher = self._object.cipher()
+        return TlsSession(self._object.version() or "", cipher[0] if cipher else "", shown_chain(self._object),
+                          self._context.check_hostname)
 
     # ---- handshake
 
@@ -223,16 +171,36 @@ class SslTransportLayer:
             data = self.sock.recv(READ_BYTES)
         except BlockingIOError:
             return False
+        except ConnectionResetError:
+            # Who closes with our bytes unread sends a reset: a plaintext listener does when TLS is spoken to it.
+            if self._has_received:
+                raise
+            data = b""
+        if not self._has_received and self._on_first_bytes is not None:
+            self._on_first_bytes(bool(data))
         if not data:
             raise hung_up(peer=self._peer, server_hostname=self._server_hostname, server_side=self._server_side)
         if not self._has_received and not speaks_tls(data):
+            if self._server_side:
+                self._send_alert()
             raise not_tls(data, peer=self._peer)
         self._has_received = True
         self._incoming.write(data)
         return True
 
+    def _send_alert(self) -> None:
+        """Tell a client that does not speak TLS that we do: it knows the first bytes of an alert."""
+        try:
+            self.sock.send(_ALERT)
+        except OSError:
+            pass  # it has gone already
+
     def _failure(self, error: ssl.SSLError) -> TransportError:
-        return tls_failure(error, peer=self._peer, server_hostname=self._server_hostname)
+        is_ours = isinstance(error, ssl.SSLCertVerificationError)
+        return tls_failure(error, peer=self._peer, server_hostname=self._server_hostname,
+                           chain=shown_chain(self._object) if is_ours else (),
+                           trusted=[certificate_facts(one) for one in self._context.get_ca_certs()] if is_ours else (),
+                           has_identity=self._has_identity)
 
     # ---- in
 

@@ -8,6 +8,7 @@ Source:  Java KafkaProducer (4.1); seed 001.
 from __future__ import annotations
 
 import logging
+import math
 import os
 import threading
 import weakref
@@ -18,17 +19,18 @@ from typing import TYPE_CHECKING, Any, NoReturn, overload
 from pyproducer.accumulator.batch_future import BatchFuture
 from pyproducer.accumulator.life import Life, LifeState
 from pyproducer.accumulator.produce_result import OnCompletion
+from pyproducer.common.clock import NEVER_MS
 from pyproducer.common.cluster import PartitionInfo
 from pyproducer.common.delivery_summary import DeliverySummary
 from pyproducer.common.errors import DeliveryFailedError, KafkaError, KafkaTimeoutError
 from pyproducer.common.records import HeaderLike, ProducerRecord, to_topic
-from pyproducer.common.settings.properties import read_properties
 from pyproducer.common.timeouts import checked_timeout
 from pyproducer.hotpath import FutureRecordMetadata, ProducerBase
 from pyproducer.producer import process_life
-from pyproducer.producer.config import ProducerConfig
+from pyproducer.producer.config import CONFIG_TABLE, ProducerConfig
+from pyproducer.producer.config.producer_config import file_props
 from pyproducer.producer.surroundings import Surroundings
-from pyproducer.producer.wait_on_metadata import wait_on_metadata
+from pyproducer.producer.wait_on_metadata import wait_on_brokers, wait_on_metadata
 from pyproducer.producer.wiring import ProducerRuntime
 
 log = logging.getLogger(__name__)
@@ -63,7 +65,8 @@ class KafkaProducer(ProducerBase):
 
     def __init__(self, props: Mapping[str, object], key_serializer: object = None,
                  value_serializer: object = None) -> None:
-        config = ProducerConfig(props)
+        props = CONFIG_TABLE.guarded(props)  # an error below leads here, and shows variables: none is a secret
+        config = ProducerConfig(props, configurable=(key_serializer, value_serializer))
         self._given = key_serializer, value_serializer
         self._runtime = process_life.build(config, key_serializer, value_serializer, self._surroundings)
         self._pave(self._runtime.record_sender.road)
@@ -133,8 +136,8 @@ class KafkaProducer(ProducerBase):
             ConfigError: A setting is wrong. Nothing was started.
             OSError: The file cannot be read.
         """
-        props: dict[str, object] = {**read_properties(path)}
-        props.update({key.replace("_", "."): value for key, value in overrides.items()})
+        props = file_props(path, overrides)
+        del overrides  # an error below leads here, and shows variables
         return cls(props, key_serializer, value_serializer)
 
     if TYPE_CHECKING:  # it is inherited, compiled where that is possible
@@ -242,6 +245,7 @@ class KafkaProducer(ProducerBase):
             KafkaTimeoutError: Not known within max.block.ms (phase "metadata").
             InvalidTopicError: The name is not allowed.
             AuthorizationError: The topic may not be described.
+            AuthenticationError: TLS or SASL failed; the text says what to change.
             IllegalStateError: The producer is closed, or it is called from a callback, where it would wait for itself.
         """
         topic = to_topic(topic)
@@ -251,6 +255,29 @@ class KafkaProducer(ProducerBase):
         cluster = wait_on_metadata(runtime.metadata, runtime.wire.wakeup, runtime.clock, topic,
                                    runtime.config.max_block_ms)
         return list(cluster.partitions_for_topic(topic))
+
+    def check(self, timeout: float | None = None) -> None:
+        """Find out whether a broker can be reached with these settings: connect, authenticate, ask for metadata.
+
+        Nothing is sent but that, and no topic is needed. Without it the first send() finds out, and its future tells.
+
+        Args:
+            timeout: Longest wait in seconds; None waits max.block.ms.
+
+        Raises:
+            AuthenticationError: TLS or SASL failed; the text says what to change.
+            UnsupportedVersionError: The broker has no version of Metadata in common with this client.
+            KafkaTimeoutError: No answer in time (phase "metadata"); the text tells what was tried, and why it failed.
+            TypeError: The timeout is not a number.
+            ValueError: The timeout is NaN.
+            IllegalStateError: The producer is closed, or it is called from a callback, where it would wait for itself.
+        """
+        runtime = self._present()
+        runtime.life.ensure_open()
+        runtime.life.ensure_may_wait("check()")
+        longest = checked_timeout(runtime.config.max_block_ms / 1000 if timeout is None else timeout)
+        longest_ms = NEVER_MS if longest is None else math.ceil(longest * 1000)
+        wait_on_brokers(runtime.metadata, runtime.wire.wakeup, longest_ms)
 
     def metrics(self) -> dict[str, float]:
         """Return counters and gauges under Java's names (record-send-total, buffer-available-bytes, ...)."""

@@ -31,6 +31,7 @@ from pyproducer.hotpath import ColumnChunk, OpenBatch, sort_rows
 from pyproducer.producer.columns import Columns, read_columns
 from pyproducer.producer.do_send import RecordSender
 from pyproducer.producer.partitioners import DefaultPartitioner
+from pyproducer.producer.partitioners.partitioner import choices
 from pyproducer.producer.send_rows import row_callback, send_rows
 from pyproducer.record.batch_reader import read_batches
 from pyproducer.record.batch_writer import write_header
@@ -200,7 +201,7 @@ class BatchSender:
 
     def _choose_partitions(self, topic: str, chunk: ColumnChunk, places: array[int], partitioner: DefaultPartitioner,
                            table: PartitionTable) -> None:
-        available = array("i", (info.partition for info in table.available or table.in_order))
+        available = array("i", (info.partition for info in choices(table, partitioner.rack)))
         turn_count = chunk.turn_count(places)
         chunk.assign(places, table.count, available, partitioner.take_turns(topic, turn_count) if turn_count else 0)
 

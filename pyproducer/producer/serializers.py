@@ -13,7 +13,7 @@ from __future__ import annotations
 import inspect
 import json
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol, runtime_checkable
 from uuid import UUID
 
@@ -213,28 +213,36 @@ _JAVA_NAMES: dict[str, type[Serializer]] = {
 }
 
 
-def resolve_serializer(value: object, key: str = "value.serializer") -> Serializer | None:
+def resolve_serializer(value: object, key: str = "value.serializer",
+                       props: Mapping[str, object] | None = None) -> Serializer | None:
     """Return the serializer that a setting means.
 
     Args:
         value: None; a short name ("string", "json", ...), a Java class name, "module:Class"; a class or an instance
             that is called with (topic, headers, data); or a callable that takes only the data.
         key: The setting, for messages: "key.serializer" or "value.serializer".
+        props: The producer's properties, for `configure(props, is_key)` of a class that is made here. As in Java, an
+            instance that is given is not configured.
 
     Returns:
         The serializer, or None when bytes should pass through as they are.
 
     Raises:
-        ConfigError: There is no such serializer. Nothing was started.
+        ConfigError: There is no such serializer, or its `configure` failed. Nothing was started.
     """
     if value is None:
         return None
     if isinstance(value, str):
         value = _by_name(key, value.strip())
-    instance = make_instance(key, value)
+    instance: Any = make_instance(key, value)
     if not callable(instance):
         raise ConfigError(key, value, "a serializer must be callable as (topic, headers, data) or as (data), or be one "
                                       f"of these names: {', '.join(_SHORT_NAMES)}")
+    if instance is not value and callable(getattr(instance, "configure", None)):
+        try:
+            instance.configure(dict(props or {}), key == "key.serializer")
+        except Exception as cause:  # foreign code, which may raise anything
+            raise ConfigError(key, value, f"its configure() failed ({type(cause).__name__}: {cause})") from cause
     return _with_three_arguments(key, instance)
 
 

@@ -1,6 +1,6 @@
-"""Wait until the partitions of a topic are known.
+"""Wait until the partitions of a topic are known, or until any broker has answered.
 
-Road:    partitions_for() -> [metadata]
+Road:    partitions_for(), check() -> [metadata]
 Thread:  any caller; blocks up to max.block.ms.
 Source:  Java KafkaProducer.waitOnMetadata (4.1). Differs from Java: send() does not come here, see waiting_room.py.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from pyproducer.client.metadata import ProducerMetadata
-from pyproducer.client.not_known import not_known
+from pyproducer.client.not_known import no_answer, not_known
 from pyproducer.common.clock import Clock
 from pyproducer.common.cluster import Cluster
 from pyproducer.common.topic_name import ensure_topic_name
@@ -50,3 +50,26 @@ def wait_on_metadata(metadata: ProducerMetadata, wakeup_sender: Callable[[], Non
             raise not_known(metadata, topic, None, f"max.block.ms = {max_block_ms} ms")
         metadata.ensure_topic_usable(topic)
         now_ms = clock.now_ms()
+
+
+def wait_on_brokers(metadata: ProducerMetadata, wakeup_sender: Callable[[], None], timeout_ms: int) -> None:
+    """Return when a broker has answered a request for metadata that was made after the call.
+
+    Args:
+        metadata: Who asks.
+        wakeup_sender: Makes the sender thread look at once.
+        timeout_ms: Longest wait in ms.
+
+    Raises:
+        KafkaTimeoutError: No answer in time (phase "metadata"); the message tells what was tried.
+        AuthenticationError: TLS or SASL failed.
+        UnsupportedVersionError: A broker has no version of Metadata in common with us.
+        IllegalStateError: The producer was closed meanwhile, or died.
+
+    Source: ours; Java has nothing but partitionsFor() of some topic.
+    """
+    fatal_seen = metadata.fatal_count  # what failed before says nothing of now
+    version = metadata.request_update(reset_equivalent_backoff=True)
+    wakeup_sender()
+    if not metadata.await_update(version, timeout_ms, fatal_seen):
+        raise no_answer(metadata, timeout_ms)

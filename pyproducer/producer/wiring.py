@@ -17,6 +17,7 @@ from pyproducer.accumulator.buffer_pool import BufferPool
 from pyproducer.accumulator.delivery_tally import DeliveryTally
 from pyproducer.accumulator.life import Life
 from pyproducer.accumulator.record_accumulator import RecordAccumulator
+from pyproducer.client.credentials import Credentials
 from pyproducer.client.metadata import ProducerMetadata
 from pyproducer.client.network_client import NetworkClient
 from pyproducer.client.wire import Wire
@@ -27,6 +28,7 @@ from pyproducer.common.metrics import Metrics
 from pyproducer.common.waiting import Locks
 from pyproducer.hotpath import Road, RouteTable
 from pyproducer.network.channel_builder import client_channel_builder
+from pyproducer.network.sasl.login import login_for
 from pyproducer.producer.config import ProducerConfig
 from pyproducer.producer.config.rows_client import REBUILD
 from pyproducer.producer.do_send import RecordSender
@@ -120,14 +122,16 @@ def build_runtime(config: ProducerConfig, key_serializer: object, value_serializ
     tally = DeliveryTally(raises=config.pyproducer_on_unretrieved == "raise", locks=locks,
                           wake=lambda: None if life.is_forked or life.is_on_sender_thread else wire.wakeup())
     life = Life(name or client_id, clock, locks, is_inside_append=lambda: accumulator.is_inside_append(), tally=tally)
-    key = resolve_serializer(key_serializer if key_serializer is not None else config.key_serializer, "key.serializer")
+    key = resolve_serializer(key_serializer if key_serializer is not None else config.key_serializer, "key.serializer",
+                             config.originals)
     value = resolve_serializer(value_serializer if value_serializer is not None else config.value_serializer,
-                               "value.serializer")
+                               "value.serializer", config.originals)
     interceptors = resolve_interceptors(config.interceptor_classes, config.originals)
     partitioner = resolve_partitioner(config.partitioner_class, config, next_random=surroundings.next_random,
                                       make_lock=locks.rlock)
     compressor = _compressor(config, locks)
-    channel_builder = client_channel_builder(config)
+    login = login_for(config)
+    channel_builder = client_channel_builder(config, login)
 
     backoff = functools.partial(ExponentialBackoff, uniform=surroundings.random.uniform)
     retry_backoff = backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
@@ -138,6 +142,7 @@ def build_runtime(config: ProducerConfig, key_serializer: object, value_serializ
         locks=locks, on_snapshot=routes.renew, take_used=routes.take_used)
     for topic in config.pyproducer_prefetch_topics:
         metadata.add(topic, clock.now_ms())
+    credentials = None if login is None else Credentials(login, metadata, lambda: wire.wakeup())
     wakeup = surroundings.make_wakeup()
     make_selector = functools.partial(
         surroundings.make_selector, max_receive_size_bytes=_MAX_RESPONSE_BYTES,
@@ -153,6 +158,7 @@ def build_runtime(config: ProducerConfig, key_serializer: object, value_serializ
         receive_buffer_bytes=config.receive_buffer_bytes, dns_lookup=config.client_dns_lookup,
         metadata_recovery_strategy=config.metadata_recovery_strategy,
         metadata_recovery_rebootstrap_trigger_ms=config.metadata_recovery_rebootstrap_trigger_ms,
+        has_credentials=None if credentials is None else credentials.are_there,
         longest_pause_ms=longest_pause_ms(config.request_timeout_ms), on_pause=lambda *pause: freeze.on_pause(*pause))
     wire = Wire(lambda: make_client(make_selector()), wakeup, life.role.ring)
     pool = BufferPool(config.buffer_memory, clock, life, count_held=lambda: accumulator.count_held(),
@@ -204,7 +210,7 @@ def build_runtime(config: ProducerConfig, key_serializer: object, value_serializ
         try:
             tally.end(clock.now_ms())  # every outcome is decided and told
         finally:
-            _close_parts(interceptors, partitioner, key, value)
+            _close_parts(interceptors, partitioner, key, value, credentials)
 
     io_thread = IoThread(sender, wire, accumulator, life, clock, refuse, close_parts, on_end, start_thread,
                          turns.stand_aside, on_end_in_child)
@@ -226,7 +232,7 @@ def build_runtime(config: ProducerConfig, key_serializer: object, value_serializ
 
 
 def _close_parts(*parts: object) -> None:
-    """Close what the application gave: interceptors, partitioner, serializers. A failure is logged, as in Java."""
+    """Close what may be the application's: interceptors, partitioner, serializers, login. A failure is logged."""
     for part in parts:
         close = getattr(part, "close", None)
         if close is not None:

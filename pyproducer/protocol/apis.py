@@ -18,6 +18,7 @@ from typing import Any, overload
 from pyproducer.common.errors import InvalidRequestError, UnsupportedVersionError
 from pyproducer.protocol.message import Message
 from pyproducer.protocol.messages import (
+    acls,
     api_versions,
     configs,
     coordinator,
@@ -34,6 +35,7 @@ from pyproducer.protocol.messages import (
     topics,
     transaction_admin,
     transactions,
+    users,
 )
 from pyproducer.protocol.schema import Schema
 
@@ -157,6 +159,9 @@ class ApiKeys(IntEnum):
     ADD_OFFSETS_TO_TXN = _api(25, "AddOffsetsToTxn", transactions, "0-4", flexible=3, throttle=1)
     END_TXN = _api(26, "EndTxn", transactions, "0-5", flexible=3, throttle=1)
     TXN_OFFSET_COMMIT = _api(28, "TxnOffsetCommit", transactions, "0-5", flexible=3, throttle=1)
+    DESCRIBE_ACLS = _api(29, "DescribeAcls", acls, "1-3", flexible=2, throttle=1)
+    CREATE_ACLS = _api(30, "CreateAcls", acls, "1-3", flexible=2, throttle=1)
+    DELETE_ACLS = _api(31, "DeleteAcls", acls, "1-3", flexible=2, throttle=1)
     DESCRIBE_CONFIGS = _api(32, "DescribeConfigs", configs, "1-4", flexible=4, throttle=2)
     ALTER_REPLICA_LOG_DIRS = _api(34, "AlterReplicaLogDirs", placement, "1-2", flexible=2, throttle=1)
     DESCRIBE_LOG_DIRS = _api(
@@ -169,6 +174,11 @@ class ApiKeys(IntEnum):
     INCREMENTAL_ALTER_CONFIGS = _api(44, "IncrementalAlterConfigs", configs, "0-1", flexible=1, throttle=0)
     ALTER_PARTITION_REASSIGNMENTS = _api(45, "AlterPartitionReassignments", placement, "0-1", flexible=0, throttle=0)
     LIST_PARTITION_REASSIGNMENTS = _api(46, "ListPartitionReassignments", topics, "0", flexible=0, throttle=0)
+    DESCRIBE_CLIENT_QUOTAS = _api(48, "DescribeClientQuotas", users, "0-1", flexible=1, throttle=None)
+    DESCRIBE_USER_SCRAM_CREDENTIALS = _api(
+        50, "DescribeUserScramCredentials", users, "0", flexible=0, throttle=0
+    )
+    ALTER_USER_SCRAM_CREDENTIALS = _api(51, "AlterUserScramCredentials", users, "0", flexible=0, throttle=0)
     DESCRIBE_QUORUM = _api(55, "DescribeQuorum", placement, "0-2", flexible=0, throttle=None)
     DESCRIBE_CLUSTER = _api(60, "DescribeCluster", metadata, "0-2", flexible=0, throttle=None)
     DESCRIBE_PRODUCERS = _api(61, "DescribeProducers", transaction_admin, "0", flexible=0, throttle=None)

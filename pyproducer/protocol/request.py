@@ -212,6 +212,24 @@ class TxnOffsetCommitRequest(AbstractRequest):
     api_key = ApiKeys.TXN_OFFSET_COMMIT
 
 
+class DescribeAclsRequest(AbstractRequest):
+    """DescribeAcls (key 29)."""
+
+    api_key = ApiKeys.DESCRIBE_ACLS
+
+
+class CreateAclsRequest(AbstractRequest):
+    """CreateAcls (key 30)."""
+
+    api_key = ApiKeys.CREATE_ACLS
+
+
+class DeleteAclsRequest(AbstractRequest):
+    """DeleteAcls (key 31)."""
+
+    api_key = ApiKeys.DELETE_ACLS
+
+
 class DescribeConfigsRequest(AbstractRequest):
     """DescribeConfigs (key 32)."""
 
@@ -270,6 +288,24 @@ class ListPartitionReassignmentsRequest(AbstractRequest):
     """ListPartitionReassignments (key 46)."""
 
     api_key = ApiKeys.LIST_PARTITION_REASSIGNMENTS
+
+
+class DescribeClientQuotasRequest(AbstractRequest):
+    """DescribeClientQuotas (key 48)."""
+
+    api_key = ApiKeys.DESCRIBE_CLIENT_QUOTAS
+
+
+class DescribeUserScramCredentialsRequest(AbstractRequest):
+    """DescribeUserScramCredentials (key 50)."""
+
+    api_key = ApiKeys.DESCRIBE_USER_SCRAM_CREDENTIALS
+
+
+class AlterUserScramCredentialsRequest(AbstractRequest):
+    """AlterUserScramCredentials (key 51)."""
+
+    api_key = ApiKeys.ALTER_USER_SCRAM_CREDENTIALS
 
 
 class DescribeQuorumRequest(AbstractRequest):

@@ -16,7 +16,7 @@ from pyproducer.accumulator.batch_state import BatchState, move
 from pyproducer.accumulator.produce_result import own_copy
 from pyproducer.accumulator.producer_batch import ProducerBatch
 from pyproducer.accumulator.record_accumulator import RecordAccumulator
-from pyproducer.client.metadata import ProducerMetadata
+from pyproducer.client.metadata import ProducerMetadata, Refusal
 from pyproducer.client.request import ClientResponse
 from pyproducer.common.cluster import Node, TopicPartition
 from pyproducer.common.error_codes import ErrorCode, error_for_code
@@ -114,6 +114,23 @@ class Completion:
         else:
             batch.fail(lambda _index: error)
             self._accumulator.finish(batch)
+
+    def refuse(self, refusal: Refusal) -> None:
+        """Fail what waits for a node that refused us for good; what is sent from now on tries again.
+
+        Whatever is on its way to another node goes on. Differs from Java, where it waits for delivery.timeout.ms.
+        """
+        cluster = self._metadata.fetch()
+        for batch in self._accumulator.batches():
+            if batch.is_done or batch.is_in_flight:
+                continue
+            leader = cluster.leader_for(batch.topic_partition)
+            # A bootstrap address stands for whoever leads where nobody is known to.
+            if refusal.node_id is None or (refusal.node_id < 0 if leader is None
+                                           else leader.node_id == refusal.node_id):
+                self._accumulator.seal(batch)
+                self._fail(batch, own_copy(refusal.error), None)
+                self._accumulator.finish(batch)
 
     def abort(self, error: KafkaError, *, only_undrained: bool = False) -> int:
         """Fail what is left; see RecordAccumulator.abort_batches."""

@@ -150,6 +150,9 @@ class Sender:
 
     def _send_producer_data(self, now_ms: int) -> int:
         """Send what is ready; return how long the poll may wait, in ms."""
+        if self._metadata.refusals:
+            for refusal in self._metadata.take_refusals():
+                self._completion.refuse(refusal)
         expired, self._next_expiry_ms = self._accumulator.expired_batches(now_ms)
         for batch in expired:
             self._completion.expire(batch, now_ms)

@@ -1,9 +1,9 @@
 """A client that asks one broker at a time and waits for each answer, over the same network stack as the producer's.
 
-    connect   addresses of the name -> TCP -> TLS -> ApiVersions: the versions that both ends know
+    connect   addresses of the name -> TCP -> TLS -> SASL -> ApiVersions: the versions that both ends know
     ask       a request in the newest of them -> its answer
 
-Road:    read_topic -> [BlockingClient] -> Selector -> KafkaChannel
+Road:    read_topic, doctor -> [BlockingClient] -> Selector -> KafkaChannel
 Thread:  the caller's, which is the one that polls.
 Source:  ours. NetworkClient connects again and keeps metadata fresh, for a sender that never waits; a reader that waits
          for each answer wants the first failure told instead.
@@ -13,12 +13,18 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Mapping
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyproducer.client.api_versions import LATEST_VERSION, NodeApiVersions, api_versions_body, read_api_versions
 from pyproducer.client.failures import (
+    AUTHENTICATION,
+    CONNECT,
+    TLS,
+    Failure,
     authentication_failure,
     connect_failure,
     dns_failure,
@@ -29,19 +35,23 @@ from pyproducer.client.resolver import ResolvedAddress, resolve_host
 from pyproducer.common.clock import Clock
 from pyproducer.common.cluster import address_text
 from pyproducer.common.errors import (
+    AuthenticationError,
     CorrelationIdMismatchError,
     DisconnectedError,
     KafkaTimeoutError,
 )
-from pyproducer.network.channel import ChannelPhase, ChannelState
+from pyproducer.network.channel import ChannelPhase, ChannelState, KafkaChannel
 from pyproducer.network.channel_builder import ChannelBuilder
 from pyproducer.network.receive import NetworkReceive
+from pyproducer.network.sasl.login import login_for
 from pyproducer.network.selector import Selector
 from pyproducer.network.send import NetworkSend
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.header import build_request, parse_response
 
 if TYPE_CHECKING:
+    from pyproducer.network.sasl.mechanism import Login
+    from pyproducer.producer.config import ProducerConfig
     from pyproducer.protocol.schema import Struct
 
 LARGEST_ANSWER_BYTES = 256 * 1024 * 1024
@@ -64,11 +74,51 @@ class Connection(NamedTuple):
     versions: NodeApiVersions
 
 
+class Attempt(NamedTuple):
+    """A connection whose handshakes are done, or why they are not."""
+
+    connection_id: str
+    failure: Failure | None
+
+
 class Answer(NamedTuple):
     """The body of a response, and the version in which it was asked for."""
 
     version: int
     body: Struct
+
+
+@contextmanager
+def login_of(config: ProducerConfig, timeout_s: float | None) -> Iterator[Login | None]:
+    """Fetch the credentials that the settings ask for, and forget them at the end; None where they ask for none.
+
+    Args:
+        config: The producer's settings.
+        timeout_s: Longest wait for a token or ticket, in seconds; None for ever.
+
+    Raises:
+        ConfigError: The mechanism is unknown, or what it needs is missing. Not sent.
+        AuthenticationError: Where they are fetched, they are refused to us. Not sent.
+        KafkaTimeoutError: They did not come in time; `__cause__` is what the last attempt met. Not sent.
+    """
+    login = login_for(config)
+    if login is None:
+        yield None
+        return
+    changed = threading.Event()
+    try:
+        login.start(changed.set)
+        while not login.is_ready:
+            error = login.error
+            if isinstance(error, AuthenticationError):
+                raise error
+            if not changed.wait(timeout_s):
+                raise KafkaTimeoutError(f"no credentials for {login.mechanism} within {timeout_s} s" + (
+                    f": {error}" if error else ""), phase="request") from error
+            changed.clear()
+        yield login
+    finally:
+        login.close()
 
 
 class BlockingClient:
@@ -115,7 +165,7 @@ class BlockingClient:
         Raises:
             DisconnectedError: None can; with one address, why; with several, why of each. Not sent.
             KafkaTimeoutError: The only one says nothing. Not sent.
-            AuthenticationError: One end of TLS refused the other. Not sent.
+            AuthenticationError: One end of TLS or SASL refused the other. Not sent.
             ProtocolError: What answers is not Kafka, or has no version in common with us. Not sent.
         """
         failures: list[DisconnectedError | KafkaTimeoutError] = []
@@ -141,32 +191,73 @@ class BlockingClient:
             raise dns_failure(where, cause).error from cause
         for address in addresses[:-1]:
             try:
-                return self._negotiate(self._connect(host, where, address), where)
+                return self.negotiate(self._connect(host, where, address), where)
             except (DisconnectedError, KafkaTimeoutError):
                 continue
-        return self._negotiate(self._connect(host, where, addresses[-1]), where)
+        return self.negotiate(self._connect(host, where, addresses[-1]), where)
 
     def _connect(self, host: str, where: str, address: ResolvedAddress) -> str:
         """Return the id of a connection whose handshakes are done."""
+        attempt = self.attempt(host, where, address)
+        if attempt.failure is not None:
+            raise attempt.failure.error
+        return attempt.connection_id
+
+    def attempt(self, host: str, where: str, address: ResolvedAddress, *, is_advertised: bool = False) -> Attempt:
+        """Connect to one address of a broker, up to the end of TLS and authentication; a failure is told, not raised.
+
+        Where TLS ended in silence there is a second connection, by which the network layer finds out whether the peer
+        speaks plaintext (network/plaintext_probe.py).
+
+        Args:
+            host: The broker's name, which its certificate must show.
+            where: `host:port`, for messages.
+            address: One of those that the name has.
+            is_advertised: A broker told the name.
+        """
         connection_id = f"{where}-{next(self._numbers)}"
+        attempt = self._attempt(connection_id, host, where, address, is_advertised)
+        if attempt.failure is not None and attempt.failure.phase == TLS and type(
+                attempt.failure.error) is DisconnectedError:
+            second = self._attempt(connection_id, host, where, address, is_advertised)
+            if second.failure is None or isinstance(second.failure.error, AuthenticationError):
+                return second
+        return attempt
+
+    def _attempt(self, connection_id: str, host: str, where: str, address: ResolvedAddress,
+                 is_advertised: bool) -> Attempt:
+        self._ended.pop(connection_id, None)
         self._selector.connect(
             connection_id, address.address, family=address.family, send_buffer_bytes=self._send_buffer_bytes,
             receive_buffer_bytes=self._receive_buffer_bytes, now_ms=self._clock.now_ms(), server_hostname=host)
         if not self._wait(connection_id, lambda: self._selector.is_channel_ready(connection_id)):
             channel = self._selector.channel(connection_id)
             is_connected = channel is not None and channel.is_connected
+            is_secure = is_connected and channel is not None and channel.transport.ready
             self._selector.close(connection_id)
-            what = "no end of the TLS handshake" if is_connected else f"no connection to {address.address[0]}"
-            raise KafkaTimeoutError(f"{where}: {what} within {self._timeout_s} s", phase="request")
+            phase = AUTHENTICATION if is_secure else TLS if is_connected else CONNECT
+            what = ("no end of the authentication" if is_secure else "no end of the TLS handshake" if is_connected
+                    else f"no connection to {address.address[0]}")
+            text = f"{what} within {self._timeout_s} s"
+            return Attempt(connection_id, Failure(phase, text, KafkaTimeoutError(f"{where}: {text}", phase="request")))
         end = self._ended.get(connection_id)
         if end is None:
-            return connection_id
+            return Attempt(connection_id, None)
         if end.phase is ChannelPhase.NOT_CONNECTED:
-            raise connect_failure(where, address, end.error).error
-        raise authentication_failure(where, end.error,
-                                     refused=end.phase is ChannelPhase.AUTHENTICATION_FAILED).error
+            return Attempt(connection_id, connect_failure(where, address, end.error))
+        return Attempt(connection_id, authentication_failure(
+            where, end.error, refused=end.phase is ChannelPhase.AUTHENTICATION_FAILED, is_advertised=is_advertised))
 
-    def _negotiate(self, connection_id: str, where: str) -> Connection:
+    def channel(self, connection_id: str) -> KafkaChannel | None:
+        """Return an open connection's channel, to look at; None when it has ended."""
+        return self._selector.channel(connection_id)
+
+    def negotiate(self, connection_id: str, where: str) -> Connection:
+        """Ask for the versions of the APIs, the first request of a connection.
+
+        Raises:
+            KafkaError: As connect_to_any. Not sent.
+        """
         version = LATEST_VERSION
         while True:
             body = self._exchange(connection_id, where, ApiKeys.API_VERSIONS, version, api_versions_body(version))
@@ -214,6 +305,8 @@ class BlockingClient:
         receive = self._received.pop(connection_id, None)
         if receive is None:
             cause = self._ended[connection_id].error
+            if isinstance(cause, AuthenticationError):  # TLS 1.3: it comes after our half of the handshake
+                raise authentication_failure(where, cause, refused=True).error
             if api_key is ApiKeys.API_VERSIONS:
                 raise negotiation_failure(where, cause).error
             count = self._selector.bytes_read - received_before

@@ -25,7 +25,7 @@ from pyproducer.producer.config import ProducerConfig
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.types import ZERO_UUID
 from pyproducer.record.batch_reader import read_batches
-from pyproducer.testing.blocking_client import BlockingClient, Connection
+from pyproducer.testing.blocking_client import BlockingClient, Connection, login_of
 
 CLIENT_ID = "pyproducer-reader"
 
@@ -65,15 +65,15 @@ def read_topic(bootstrap_servers: str, topic: str, *, timeout: float | None = 30
         bootstrap_servers: `host:port`, several divided by commas; the first that answers is asked.
         topic: Its name; it is not created.
         timeout: Seconds without progress after which the reading is given up; None waits for ever.
-        settings: The producer's, under Java's keys: security.protocol and ssl.* for a listener with TLS, client.id,
-            the sizes of socket buffers. All are checked, the others not used; bootstrap.servers is the argument's.
+        settings: The producer's, under Java's keys: security.protocol, ssl.* and sasl.*, client.id, the sizes of
+            socket buffers. All are checked, the others not used; bootstrap.servers is the argument's.
 
     Raises:
         TypeError: The timeout is not a number.
         ValueError: The timeout is not above 0.
-        ConfigError: A setting or an address is wrong, or asks for SASL.
+        ConfigError: A setting or an address is wrong.
         ApiError: The broker answered with an error code; an unknown topic is one.
-        AuthenticationError: One end of TLS refused the other.
+        AuthenticationError: One end of TLS or SASL refused the other.
         DisconnectedError: No broker answered, or one closed the connection.
         KafkaTimeoutError: No progress for `timeout` seconds.
         ProtocolError: What answers is not Kafka, or has no version in common with us.
@@ -88,9 +88,9 @@ def read_topic(bootstrap_servers: str, topic: str, *, timeout: float | None = 30
     clock = SystemClock()
     # The producer's default for receiving is meant for small answers.
     receive_buffer_bytes = -1 if config.is_default("receive.buffer.bytes") else config.receive_buffer_bytes
-    with BlockingClient(client_channel_builder(config), client_id=config.client_id, timeout_s=longest, clock=clock,
-                        send_buffer_bytes=config.send_buffer_bytes,
-                        receive_buffer_bytes=receive_buffer_bytes) as client:
+    with login_of(config, longest) as login, BlockingClient(
+            client_channel_builder(config, login), client_id=config.client_id, timeout_s=longest, clock=clock,
+            send_buffer_bytes=config.send_buffer_bytes, receive_buffer_bytes=receive_buffer_bytes) as client:
         for span in _spans(client, config.bootstrap_servers, topic):
             yield from _read_partition(client, span, longest, clock)
 

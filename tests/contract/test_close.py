@@ -95,7 +95,7 @@ def test_close_when_done_then_nothing_more_is_accepted(cluster: Cluster, topic: 
     for call in (lambda: producer.send(topic, b"v", on_completion=lambda *told: called.append(told)),
                  lambda: producer.send(ProducerRecord(topic, b"v")),
                  lambda: producer.send_batch(topic, [b"v"]),
-                 lambda: producer.partitions_for(topic)):
+                 lambda: producer.partitions_for(topic), producer.check):
         with pytest.raises(ProducerClosedError, match="closed") as caught:
             call()
         assert isinstance(caught.value, IllegalStateError)

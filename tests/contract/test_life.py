@@ -176,13 +176,15 @@ def test_call_when_it_would_wait_inside_a_callback_then_it_is_refused_at_once(
             return producer.flush()
         if name == "partitions_for":
             return producer.partitions_for("another")
+        if name == "check":
+            return producer.check()
         if name == "batch":
             later.append(producer.send_batch(topic, [b"v"], partitions=[1]))
         else:
             later.append(producer.send(topic, b"v", partition=1))
         return later[-1].exception() if name == "exception" else later[-1].result()
 
-    names = ("result", "exception", "batch", "flush", "partitions_for")
+    names = ("result", "exception", "batch", "flush", "partitions_for", "check")
     seen: list[Any] = []
     for name in names:
         def on_completion(*_: object, name: str = name) -> None:

@@ -218,15 +218,15 @@ def test_tls_when_one_end_does_not_trust_the_other_then_said_so(
 
 def test_tls_when_only_one_end_speaks_it_then_the_error_names_the_setting(
         tls_broker: EmbeddedBroker, certificates: Certificates) -> None:
-    with pytest.raises(DisconnectedError, match=r"may expect TLS or SASL \(security\.protocol\)"):
+    with pytest.raises(AuthenticationError, match=r"the peer speaks TLS, not Kafka: set security\.protocol to SSL"):
         list(read_topic(tls_broker.bootstrap_servers_of("SSL").split(",")[0], "t"))
-    with pytest.raises(DisconnectedError, match=r"may not speak the configured security\.protocol"):
+    with pytest.raises(AuthenticationError, match=r"its listener speaks Kafka without TLS"):
         list(read_topic(tls_broker.bootstrap_servers.split(",")[0], "t", settings=settings_of(certificates)))
 
 
 @pytest.mark.parametrize(("servers", "settings", "words"), [
     ("127.0.0.1:1", {"security.protocl": "SSL"}, "did you mean 'security.protocol'"),
-    ("127.0.0.1:1", {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN"}, "SASL is not in this version"),
+    ("127.0.0.1:1", {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN"}, "needs a user name and a password"),
     ("127.0.0.1:1", {"security.protocol": "SSL", "ssl.truststore.location": "/nowhere"}, "the file cannot be read"),
     ("127.0.0.1", None, "no port")])
 def test_settings_when_one_is_wrong_then_it_is_the_producers_error(

@@ -12,7 +12,7 @@ import pytest
 from benchmarks import tables
 from benchmarks.back_pressure import PRESSED
 from benchmarks.charts import draw_bars
-from benchmarks.clients import SLOW
+from benchmarks.clients import CLIENTS, SLOW
 from benchmarks.foreign_clients import FOREIGN
 from benchmarks.matrix import AXES, every_combination, rows_of
 from benchmarks.memory import press
@@ -20,6 +20,7 @@ from benchmarks.rounds import ALL_CLIENTS, ALL_LATENCY_CLIENTS, run_client, run_
 from benchmarks.startup import FIRST_RECORD, run_once
 from benchmarks.tables import report
 from benchmarks.workload import Latency, Measurement, Workload
+from tests.support.certificates import Certificates
 from tests.support.kafka_jars import MissingTool
 from tests.support.kafka_server import KafkaServer
 
@@ -47,6 +48,15 @@ def test_client_in_a_process_of_its_own_stores_the_workload_and_measures(kafka: 
 def test_client_out_of_the_box_without_keys_stores_the_workload(kafka: KafkaServer, name: str) -> None:
     require(name)
     workload = Workload(record_count=1000, keyed=False, out_of_the_box=True, warm_up_s=0)
+    assert run_client(name, kafka, 3, workload).seconds > 0
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=() if name == "pyproducer" else pytest.mark.soak)
+                                  for name in CLIENTS])
+def test_client_over_tls_stores_the_workload(kafka: KafkaServer, certificates: Certificates, name: str) -> None:
+    workload = Workload(record_count=2000, trusted_file=str(certificates.ca))
+    assert "TLS" in workload.describe()
+    assert workload.slug().endswith("-tls")
     assert run_client(name, kafka, 3, workload).seconds > 0
 
 

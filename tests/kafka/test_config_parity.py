@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from pyproducer.common.errors import ConfigError
+from pyproducer.common.jaas import parse_jaas
 from pyproducer.common.settings.definition import NonEmpty, OneOf, Range, Setting, Support
 from pyproducer.producer.config import CONFIG_TABLE, ProducerConfig
 from tests.support.kafka_jars import compile_java, java, kafka_classpath
@@ -17,7 +18,8 @@ SOURCE = Path(__file__).resolve().parents[1] / "support" / "java" / "ConfigParit
 TIMEOUT_S = 60
 # Java has no default here; bytes pass through without a serializer, so ours is None.
 OPTIONAL_HERE = {"key.serializer", "value.serializer"}
-JAVA_TABLE = {key: setting for key, setting in CONFIG_TABLE.items() if setting.support is not Support.OURS}
+JAVA_TABLE = {key: setting for key, setting in CONFIG_TABLE.items()
+              if setting.support is not Support.OURS and not setting.since}
 
 
 def ask_java(*arguments: str, stdin: str = "") -> list[list[str]]:
@@ -101,7 +103,7 @@ STRINGS = [
     f"{IN_FLIGHT}=6\tenable.idempotence=false", f"{IN_FLIGHT}=0", f"{IN_FLIGHT}=5",
     "acks=1\tenable.idempotence=true", "retries=0\tenable.idempotence=true", "acks=0\tretries=0",
     "enable.idempotence=true\tacks=all\tretries=1", "security.protocol=ssl", "security.protocol=FOO",
-    "security.protocol=SASL_SSL\tsasl.mechanism=", "security.protocol=SASL_SSL\tsasl.mechanism=PLAIN",
+    "security.protocol=SASL_SSL\tsasl.mechanism=", "security.protocol=SASL_SSL\tsasl.mechanism=GSSAPI",
     "client.dns.lookup=x", "metadata.max.idle.ms=4999", "metadata.max.idle.ms=5000",
     "metadata.recovery.strategy=NONE", "metadata.recovery.strategy=x", "metrics.recording.level=debug",
     "metrics.num.samples=0", "send.buffer.bytes=-1", "send.buffer.bytes=-2",
@@ -136,5 +138,69 @@ def test_strings_when_parsed_by_both_then_taken_or_refused_alike() -> None:
     answers = ask_java("parse", stdin="\n".join(STRINGS) + "\n")
     assert len(answers) == len(STRINGS)
     for line, (verdict, *rest) in zip(STRINGS, answers, strict=True):
+        expected = [verdict] if verdict == "ERROR" else [verdict, comparable(rest[0]), *rest[1:]]
+        assert ours(line) == expected, (line, rest)
+
+
+JAAS = [
+    "M required;", "M REQUISITE a=b;", "M sufficient a = 'b' ;", 'M optional "a"="b";', "M required", "M", "",
+    "M other;",
+    r'M required a="\"\\\t\101\477\08\377\x";', "M required a=x-1_y$.z;", "M required a=1;", "M required a=-x;",
+    "M required a=.x;", "M required a=x!;", "M required a=;", "M required a;", "M required a b;", "M required =b;",
+    "M required a=/x/y;", "M required a='/x';", "M required // no\\u000aa=b;", "M required / no\\u000aa=b;",
+    "M required /* a=b */ c=d;", "M required /* a=b; c=d;", "M required a=\u00fcber b='\u20ac';", "M required;;",
+    "M required; N required;", "M required a=b; // end", "M required a='x' a='y';", "M required a='';",
+    "M required a='x'b='y';", "'M' required;", "M 'required';", "a-b$c_d.E required x.y-z=1a;", "M required a==b;",
+    "M required a=$ConnectionString;", "M required a#=b;", "M required a=b,c=d;", "1M required;",
+    "M required a='x\\u000a';", "M required a='x\\u000a;",
+]
+# Java ends a quoted value at the end of its line.
+STRICTER_HERE = {"M required a='x\\u000a;"}
+
+
+def our_jaas(text: str) -> list[str]:
+    try:
+        entry = parse_jaas(text.replace(r"\u000a", "\n"))
+    except ConfigError:
+        return ["ERROR"]
+    options = [part for name, value in sorted(entry.options.items()) for part in (name, value.encode().hex())]
+    return ["OK", entry.login_module, entry.control_flag, *options]
+
+
+def test_jaas_when_parsed_by_both_then_taken_or_refused_alike() -> None:
+    answers = ask_java("jaas", stdin="\n".join(JAAS) + "\n")
+    assert len(answers) == len(JAAS)
+    for text, answer in zip(JAAS, answers, strict=True):
+        expected = answer if answer[0] == "OK" else ["ERROR"]
+        assert (our_jaas(text) == expected) != (text in STRICTER_HERE), (text, answer)
+
+
+PROVIDERS = "org.apache.kafka.common.config.provider."
+ENV = f"config.providers=env\tconfig.providers.env.class={PROVIDERS}EnvVarConfigProvider"
+VARIABLES = [
+    f"client.id=${{env:PARITY}}\t{ENV}", f"client.id=a${{env:PARITY}}b${{env::PARITY}}c\t{ENV}",
+    f"client.id=${{other:PARITY}}\t{ENV}", f"client.id=${{PARITY}}\t{ENV}", f"client.id=${{a${{env:PARITY}}\t{ENV}",
+    f"client.id=${{env:PARITY\t{ENV}", f"linger.ms=${{env:PARITY}}\t{ENV}", f"client.id=$${{env:PARITY}}}}\t{ENV}",
+    f"client.id=${{env:a:PARITY}}\t{ENV}", "client.id=${env:PARITY}",
+    f"client.id=${{env:PARITY}}\t{ENV}\tconfig.providers.env.param.allowlist.pattern=PAR.*",
+    f"client.id=${{d:@:plain}}\tconfig.providers=d\tconfig.providers.d.class={PROVIDERS}DirectoryConfigProvider",
+    f"client.id=${{f:@/p:a b}}x\tconfig.providers=e,f\tconfig.providers.f.class={PROVIDERS}FileConfigProvider"
+    f"\tconfig.providers.e.class={PROVIDERS}EnvVarConfigProvider",
+    f"client.id=${{d:@:plain}}\tconfig.providers=d\tconfig.providers.d.class={PROVIDERS}DirectoryConfigProvider"
+    "\tconfig.providers.d.param.allowed.paths=@",
+    f"client.id=x\tconfig.providers=d\tconfig.providers.d.class={PROVIDERS}DirectoryConfigProvider"
+    "\tconfig.providers.d.param.allowed.paths=@/absent",
+    f"client.id=x\tconfig.providers=d\tconfig.providers.d.class={PROVIDERS}NoProvider",
+]
+
+
+def test_variables_when_resolved_by_both_then_the_same_values(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PARITY", "7")
+    (tmp_path / "plain").write_text("text of a file")
+    (tmp_path / "p").write_text("a\\ b = value of a key")
+    lines = [line.replace("@", str(tmp_path)) for line in VARIABLES]
+    # Providers of Java log to where the answers go.
+    answers = [answer for answer in ask_java("parse", stdin="\n".join(lines) + "\n") if answer[0] in ("OK", "ERROR")]
+    for line, (verdict, *rest) in zip(lines, answers, strict=True):
         expected = [verdict] if verdict == "ERROR" else [verdict, comparable(rest[0]), *rest[1:]]
         assert ours(line) == expected, (line, rest)

@@ -42,10 +42,6 @@ def test_bootstrap_server_when_it_is_no_broker_then_the_error_says_what_it_is(
         check_refusal(address, words)
 
 
-def test_tls_port_when_spoken_to_without_tls_then_the_error_says_so(kafka: KafkaServer) -> None:
-    check_refusal(f"127.0.0.1:{kafka.ssl_port}", ("tls", "ssl"))
-
-
 def test_host_name_when_it_does_not_resolve_then_the_error_says_so() -> None:
     check_refusal("no-such-host.invalid:9092", ("no-such-host.invalid", "resolve", "dns"))
 

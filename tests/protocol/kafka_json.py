@@ -147,6 +147,8 @@ class KafkaMessage:
         if kind == "uuid":
             return uuid.UUID(bytes=seed.randbytes(16))
         size = struct.calcsize(FIXED[kind])
+        if kind == "float64":
+            return seed.choice((0.0, -1.5, seed.random()))  # not any eight bytes: what is no number equals nothing
         return struct.unpack(FIXED[kind], seed.choice([bytes(size), b"\xff" * size, seed.randbytes(size)]))[0]
 
     def encode(self, version: int, value: dict[str, Any]) -> bytes:

@@ -39,6 +39,9 @@ class Certificates(NamedTuple):
     server: Identity  # for localhost and 127.0.0.1
     misnamed_server: Identity  # for kafka.example.org only
     expired_server: Identity  # for localhost and 127.0.0.1, until two days ago
+    future_server: Identity  # for localhost and 127.0.0.1, from two days on
+    localhost_server: Identity  # for localhost, not for 127.0.0.1
+    self_signed_server: Identity  # for localhost and 127.0.0.1, by no authority
     client: Identity
     other_client: Identity
 
@@ -60,6 +63,9 @@ def make_certificates(folder: Path) -> Certificates:
         server=_make_identity(folder, "server", authority, local_names),
         misnamed_server=_make_identity(folder, "misnamed-server", authority, [x509.DNSName("kafka.example.org")]),
         expired_server=_make_identity(folder, "expired-server", authority, local_names, age=2 * VALID_FOR),
+        future_server=_make_identity(folder, "future-server", authority, local_names, age=-VALID_FOR),
+        localhost_server=_make_identity(folder, "localhost-server", authority, [x509.DNSName("localhost")]),
+        self_signed_server=_make_identity(folder, "self-signed-server", None, local_names),
         client=_make_identity(folder, "client", authority, []),
         other_client=_make_identity(folder, "other-client", other, []),
     )
@@ -75,21 +81,23 @@ def _make_authority(name: str) -> _Authority:
     return _Authority(builder.sign(key, hashes.SHA256()), key)
 
 
-def _make_identity(folder: Path, name: str, authority: _Authority, hosts: list[x509.GeneralName], *,
+def _make_identity(folder: Path, name: str, authority: _Authority | None, hosts: list[x509.GeneralName], *,
                    age: datetime.timedelta = datetime.timedelta()) -> Identity:
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-    builder = _builder(subject, authority.certificate.subject, key.public_key(), age=age)
+    signs = key if authority is None else authority.key
+    issuer_name = subject if authority is None else authority.certificate.subject
+    builder = _builder(subject, issuer_name, key.public_key(), age=age)
     builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
     builder = builder.add_extension(_key_usage(is_ca=False), critical=True)
     usage = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
     builder = builder.add_extension(x509.ExtendedKeyUsage(usage), critical=False)
     builder = builder.add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-    issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.key.public_key())
+    issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(signs.public_key())
     builder = builder.add_extension(issuer, critical=False)
     if hosts:
         builder = builder.add_extension(x509.SubjectAlternativeName(hosts), critical=False)
-    certificate = _pem(builder.sign(authority.key, hashes.SHA256()))
+    certificate = _pem(builder.sign(signs, hashes.SHA256()))
     plain_key = _key_pem(key, serialization.NoEncryption())
     encrypted = _key_pem(key, serialization.BestAvailableEncryption(KEY_PASSWORD.encode()))
     return Identity(

@@ -53,6 +53,8 @@ class KafkaServer:
         certificates: Opens the listeners with TLS.
         proxy_port: Opens one more listener that tells its clients to come to this port of loopback, where a proxy
             stands whose target is `proxied_port`.
+        listeners: Further listeners, by name, with their security protocols. Those with TLS need `certificates`, and
+            are told to clients as localhost.
         settings: Broker settings that replace or extend the ones below.
         jvm_options: Options of the JVM.
         folder: Where its log folder and its output are kept; a temporary folder, removed by stop(), when None.
@@ -62,6 +64,7 @@ class KafkaServer:
     """
 
     def __init__(self, *, certificates: ServerCertificates | None = None, proxy_port: int | None = None,
+                 listeners: Mapping[str, str] | None = None,
                  settings: Mapping[str, object] | None = None, jvm_options: Sequence[str] = TEST_JVM_OPTIONS,
                  folder: Path | None = None) -> None:
         self._java = java()
@@ -70,6 +73,7 @@ class KafkaServer:
         self._certificates = certificates
         self._proxy_port = proxy_port
         self._settings = dict(settings or {})
+        self._listeners = dict(listeners or {})
         self._jvm_options = tuple(jvm_options)
         self._own_folder = folder is None
         self.folder = Path(tempfile.mkdtemp(prefix="kafka-server-")) if folder is None else folder
@@ -78,7 +82,7 @@ class KafkaServer:
         # Kafka's own ids do not begin with "-" either: its tools would take them for an option.
         self._cluster_id = base64.urlsafe_b64encode(b"k" + uuid.uuid4().bytes[1:]).decode().rstrip("=")
         names = ["PLAINTEXT", "CONTROLLER", *(TLS_LISTENERS if certificates else ()),
-                 *(("PROXIED",) if proxy_port else ())]
+                 *(("PROXIED",) if proxy_port else ()), *self._listeners]
         # Kafka is told its ports before it starts, and comes back to them after a kill.
         self._reserved = ReservedPorts(len(names))
         self._ports = dict(zip(names, self._reserved.numbers, strict=True))
@@ -125,6 +129,13 @@ class KafkaServer:
     def misnamed_bootstrap_servers(self) -> str:
         """The listener with TLS whose certificate is for another name."""
         return f"localhost:{self._ports['MISNAMED']}"
+
+    def listener(self, name: str) -> str:
+        """One of the further listeners."""
+        return f"{'localhost' if self._has_tls(name) else '127.0.0.1'}:{self._ports[name]}"
+
+    def _has_tls(self, name: str) -> bool:
+        return name in TLS_LISTENERS or self._listeners.get(name, "").endswith("SSL")
 
     @property
     def proxied_port(self) -> int:
@@ -271,7 +282,7 @@ class KafkaServer:
 
     def _default_settings(self) -> dict[str, object]:
         listeners = [f"{name}://127.0.0.1:{port}" for name, port in self._ports.items()]
-        advertised = [f"{name}://{'localhost' if name in TLS_LISTENERS else '127.0.0.1'}:"
+        advertised = [f"{name}://{'localhost' if self._has_tls(name) else '127.0.0.1'}:"
                       f"{self._proxy_port if name == 'PROXIED' else port}"
                       for name, port in self._ports.items() if name != "CONTROLLER"]
         settings: dict[str, object] = {
@@ -281,8 +292,9 @@ class KafkaServer:
             "controller.listener.names": "CONTROLLER",
             "listeners": ",".join(listeners),
             "advertised.listeners": ",".join(advertised),
-            "listener.security.protocol.map": ",".join(f"{name}:{'SSL' if name in TLS_LISTENERS else 'PLAINTEXT'}"
-                                                       for name in self._ports),
+            "listener.security.protocol.map": ",".join(
+                f"{name}:{self._listeners.get(name, 'SSL' if name in TLS_LISTENERS else 'PLAINTEXT')}"
+                for name in self._ports),
             "inter.broker.listener.name": "PLAINTEXT",
             "log.dirs": self.log_dir,
             # One node: nothing can be replicated.

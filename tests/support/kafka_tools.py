@@ -14,6 +14,7 @@ _LOGGING = Path(__file__).resolve().parent / "kafka" / "log4j2.xml"
 _TIMEOUT_S = 120
 
 TOPICS = "org.apache.kafka.tools.TopicCommand"
+ACLS = "org.apache.kafka.tools.AclCommand"
 CONFIGS = "kafka.admin.ConfigCommand"
 GET_OFFSETS = "org.apache.kafka.tools.GetOffsetShell"
 DELETE_RECORDS = "org.apache.kafka.tools.DeleteRecordsCommand"

@@ -56,7 +56,9 @@ def test_defaults_in_readme_are_those_of_the_table() -> None:
 
 @pytest.mark.parametrize(("row", "is_missing"), [
     ("transactions", lambda: not hasattr(KafkaProducer, "init_transactions") and refuses({"transactional.id": "t"})),
-    ("SASL", lambda: refuses({"security.protocol": "SASL_SSL"})),
+    ("SASL", lambda: refuses({
+        "security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.jaas.config":
+        'org.apache.kafka.common.security.plain.PlainLoginModule required username="u" password="p";'})),
     ("`send_batch`", lambda: not hasattr(KafkaProducer, "send_batch")),
     ("Spark data source", lambda: importlib.util.find_spec("pyproducer.spark.datasource") is None),
     ("`AsyncKafkaProducer`", lambda: importlib.util.find_spec("pyproducer.aio") is None),

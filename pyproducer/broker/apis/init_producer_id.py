@@ -19,6 +19,7 @@ from __future__ import annotations
 from pyproducer.broker.apis.api_handler import Api, Question
 from pyproducer.broker.apis.services import Answer, Services
 from pyproducer.broker.cluster.authorizer import AclOperation, ResourceType
+from pyproducer.broker.cluster.standard_authorizer import StandardAuthorizer
 from pyproducer.broker.network.request_channel import Request
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.protocol.apis import ApiKeys
@@ -64,9 +65,14 @@ def handle(services: Services, request: Request) -> Answer:
 def _may_be_idempotent(services: Services, request: Request) -> bool:
     """Return whether the asker may write idempotently: everybody may who may write to some topic (KIP-679).
 
-    Differs from Java: an authorizer here says yes or no to a name, so that the topics that there are are asked for.
+    Differs from Java: the user's own authorizer says yes or no to a name, so it is asked for the topics that there are.
     """
-    return services.authorize_cluster(request, AclOperation.IDEMPOTENT_WRITE) or any(
+    if services.authorize_cluster(request, AclOperation.IDEMPOTENT_WRITE):
+        return True
+    authorizer = services.cluster.authorizer
+    if isinstance(authorizer, StandardAuthorizer):
+        return authorizer.authorize_by_resource_type(request.context, AclOperation.WRITE, ResourceType.TOPIC)
+    return any(
         services.authorize_topic(request, AclOperation.WRITE, name) for name in services.cluster.topics)
 
 

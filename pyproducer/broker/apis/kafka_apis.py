@@ -14,6 +14,7 @@ import logging
 import pkgutil
 from collections.abc import Mapping
 from importlib import import_module
+from typing import Any
 
 from pyproducer.broker import apis
 from pyproducer.broker.apis.api_handler import Api, ApiHandler
@@ -26,6 +27,8 @@ from pyproducer.broker.network.request_channel import Request, RequestChannel
 from pyproducer.common.clock import Clock
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.protocol.apis import ApiKeys, VersionRange
+from pyproducer.protocol.buffer import ByteReader
+from pyproducer.protocol.request_context import RequestContext
 
 _logger = logging.getLogger(__name__)
 
@@ -74,6 +77,19 @@ class KafkaApis:
         first, last = api_key.broker_range
         return api_key in HANDLERS and first <= api_version <= last and (
             self._interference is None or self._interference.supports(api_key, api_version))
+
+    def api_versions(self, context: RequestContext, reader: ByteReader) -> Mapping[str, Any]:
+        """Answer an ApiVersions request of a client that has not logged in yet.
+
+        Raises:
+            InvalidRequestError: The body is malformed. Unknown.
+        """
+        request = Request(processor=-1, context=context, reader=reader, size_bytes=reader.end,
+                          start_ms=self.services.clock.now_ms())
+        request.read_body()
+        answer = HANDLERS[ApiKeys.API_VERSIONS].handle(self.services, request)
+        assert not isinstance(answer, Outcome), "it is answered at once"
+        return answer
 
     def handle(self, request: Request) -> None:
         """Run the API and answer; whatever it raises becomes an error response."""

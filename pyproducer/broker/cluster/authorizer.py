@@ -1,8 +1,8 @@
 """Who may do what: a question that the APIs ask, and that everybody may answer in his own way.
 
-Road:    apis -> [authorizer] -> the user's function
+Road:    apis -> [authorizer] -> the user's function, or standard authorizer
 Thread:  handler threads; the function must be quick and thread-safe.
-Source:  Java Authorizer, AuthHelper, AclOperation, ResourceType (4.1); without ACLs in the broker.
+Source:  Java Authorizer, AuthHelper, AclOperation, ResourceType (4.1).
 """
 
 from __future__ import annotations
@@ -55,6 +55,9 @@ OPERATION_CODES = {
     AclOperation.READ: 3, AclOperation.WRITE: 4, AclOperation.CREATE: 5, AclOperation.DELETE: 6, AclOperation.ALTER: 7,
     AclOperation.DESCRIBE: 8, AclOperation.CLUSTER_ACTION: 9, AclOperation.DESCRIBE_CONFIGS: 10,
     AclOperation.ALTER_CONFIGS: 11, AclOperation.IDEMPOTENT_WRITE: 12,
+}
+RESOURCE_TYPE_CODES = {
+    ResourceType.TOPIC: 2, ResourceType.GROUP: 3, ResourceType.CLUSTER: 4, ResourceType.TRANSACTIONAL_ID: 5,
 }
 
 

@@ -4,6 +4,8 @@
     brokers           which brokers live
     producer_ids      ids that nobody has had
     dynamic_configs   settings that were altered at runtime
+    scram_credentials what is kept of the users' passwords
+    acls              who may do what, where authorizer.class.name says that it counts
     store             what of all this is kept, and the lock of its changes
 
 Road:    apis -> [cluster state] -> the owner of the thing
@@ -16,6 +18,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from pyproducer.broker.cluster.acl_store import AclStore
 from pyproducer.broker.cluster.authorizer import Authorizer, allow_everything
 from pyproducer.broker.cluster.cluster_store import ClusterStore
 from pyproducer.broker.cluster.config import BrokerConfig
@@ -30,6 +33,8 @@ from pyproducer.broker.cluster.leaders import Leaders
 from pyproducer.broker.cluster.living_brokers import LivingBrokers
 from pyproducer.broker.cluster.log_manager import LogManager
 from pyproducer.broker.cluster.producer_ids import ProducerIds
+from pyproducer.broker.cluster.scram_credentials import ScramCredentials
+from pyproducer.broker.cluster.standard_authorizer import StandardAuthorizer
 from pyproducer.broker.cluster.timer import Timer
 from pyproducer.broker.cluster.topic_life import TopicLife
 from pyproducer.broker.cluster.topic_table import TopicTable
@@ -62,6 +67,10 @@ class ClusterState:
         try:
             self.store = ClusterStore(data_dir)
             self.dynamic_configs = DynamicConfigs(self.store, config, self.topics)
+            self.scram_credentials = ScramCredentials(self.store)
+            self.acls = AclStore(self.store)
+            if config.text("authorizer.class.name"):
+                self.authorizer = StandardAuthorizer(config, self.acls)
             self.producer_ids = ProducerIds(self.store)
             self.leaders = Leaders(self.store, self.topics, self.delayed_fetches)
             self.topic_life = TopicLife(

@@ -10,12 +10,12 @@ Source:  Java KafkaConfig, SocketServerConfigs, ServerLogConfigs, LogConfig, Top
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 
 from pyproducer.broker.cluster.inert_config import INERT_NAMES, INERT_PREFIXES
 from pyproducer.broker.cluster.listener import without
+from pyproducer.broker.cluster.security_config import OF_LISTENER, SECURITY_ROWS
 from pyproducer.common.errors import ConfigError
 from pyproducer.common.settings.definition import (
     Allowed,
@@ -70,7 +70,10 @@ _BROKER_ROWS = (
     Setting("advertised.listeners", Type.STRING, None, "Addresses that clients are told; without, those of listeners."),
     Setting("controller.listener.names", Type.STRING, "",
             "Listeners that are not opened: there is no controller beside."),
-    Setting("listener.security.protocol.map", Type.STRING, "PLAINTEXT:PLAINTEXT,SSL:SSL", "Listener name to protocol."),
+    Setting("listener.security.protocol.map", Type.STRING,
+            "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
+            "Listener name to protocol."),
+    *SECURITY_ROWS,
     Setting("ssl.keystore.location", Type.STRING, None, "PEM file of the broker's certificate chain and key."),
     Setting("ssl.key.password", Type.PASSWORD, None, "Password of the key in ssl.keystore.location."),
     Setting("ssl.truststore.location", Type.STRING, None, "PEM file of the authorities that sign clients."),
@@ -238,7 +241,6 @@ DYNAMIC_CONFIG = frozenset(BROKER_NAME_OF.values())
 # Settings that are a list with commas: they can be appended to and subtracted from.
 LIST_CONFIG = frozenset(
     key for table in (BROKER_CONFIG, TOPIC_CONFIG) for key, row in table.items() if row.type is Type.LIST)
-_OF_LISTENER = re.compile(r"listener\.name\.[a-z0-9_-]+\.(?P<setting>ssl\..+)", re.IGNORECASE)
 
 
 class BrokerConfig:
@@ -256,7 +258,7 @@ class BrokerConfig:
         of_all: dict[str, object] = {}
         self._of_listeners: dict[str, object] = {}
         for key, value in (settings or {}).items():
-            of_listener = _OF_LISTENER.match(str(key))
+            of_listener = OF_LISTENER.fullmatch(str(key))
             row = None if of_listener is None else BROKER_CONFIG.get(of_listener["setting"])
             if row is None:
                 of_all[key] = value
@@ -321,8 +323,16 @@ class BrokerConfig:
 
     def listener_text(self, listener_name: str, name: str) -> str | None:
         """Return a text that one listener may have for itself: `listener.name.{listener}.{setting}` comes first."""
-        own_name = f"listener.name.{listener_name.lower()}.{name}"
-        return value_text(self._of_listeners[own_name]) if own_name in self._of_listeners else self.optional_text(name)
+        return value_text(self.listener_value(listener_name, name))
+
+    def listener_value(self, listener_name: str, name: str, mechanism: str = "") -> Value:
+        """Return a setting that one listener, or one mechanism of it, may have for itself, as it is now."""
+        listener = f"listener.name.{listener_name.lower()}."
+        for own_name in (f"{listener}{mechanism.lower()}.{name}", f"{listener}{name}"):
+            if own_name in self._of_listeners:
+                value: Value = self._of_listeners[own_name]  # type: ignore[assignment]
+                return value
+        return self.value(name)
 
     def topic_default(self, topic_setting: str) -> Value:
         """Return what a topic that does not set `topic_setting` has."""

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from pyproducer.common.errors import ConfigError
 
 _LISTENER = re.compile(r"^(?P<name>[A-Za-z0-9_-]+)://(?P<host>\[[0-9a-fA-F:%]*\]|[^:]*):(?P<port>-?[0-9]+)$")
-SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL")
+SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 # Listened on, they are all of the machine's; a client that is told one looks for the broker on its own machine.
 ALL_ADDRESSES = ("0.0.0.0", "::")
 

@@ -42,6 +42,9 @@ _ROWS: dict[int, str] = {
     26: "2.0:0-1 2.7:0-2 2.8:0-3 3.8:0-4 4.0:0-5",  # EndTxn
     27: "2.0:0-0 2.8:0-1 4.0:1-1 4.2:1-2",  # WriteTxnMarkers
     28: "2.0:0-1 2.1:0-2 2.5:0-3 3.8:0-4 4.0:0-5",  # TxnOffsetCommit
+    29: "2.0:0-1 2.5:0-2 3.3:0-3 4.0:1-3",  # DescribeAcls
+    30: "2.0:0-1 2.5:0-2 3.3:0-3 4.0:1-3",  # CreateAcls
+    31: "2.0:0-1 2.5:0-2 3.3:0-3 4.0:1-3",  # DeleteAcls
     32: "2.0:0-2 2.6:0-3 2.8:0-4 4.0:1-4",  # DescribeConfigs
     34: "2.0:0-1 2.8:0-2 4.0:1-2",  # AlterReplicaLogDirs
     35: "2.0:0-1 2.6:0-2 3.2:0-3 3.3:0-4 4.0:1-4",  # DescribeLogDirs
@@ -50,6 +53,9 @@ _ROWS: dict[int, str] = {
     43: "2.0:- 2.2:0-0 2.4:0-2",  # ElectLeaders
     44: "2.0:- 2.3:0-0 2.4:0-1",  # IncrementalAlterConfigs
     45: "2.0:- 2.4:0-0 4.1:0-1",  # AlterPartitionReassignments
+    48: "2.0:- 2.6:0-0 2.8:0-1",  # DescribeClientQuotas
+    50: "2.0:- 2.7:0-0",  # DescribeUserScramCredentials
+    51: "2.0:- 2.7:0-0",  # AlterUserScramCredentials
     55: "2.0:- 4.0:0-2",  # DescribeQuorum
     60: "2.0:- 2.8:0-0 3.7:0-1 4.0:0-2",  # DescribeCluster
     61: "2.0:- 2.8:0-0",  # DescribeProducers

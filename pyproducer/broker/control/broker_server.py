@@ -15,11 +15,13 @@ from pyproducer.broker.cluster.cluster_state import ClusterState
 from pyproducer.broker.cluster.config import BrokerConfig
 from pyproducer.broker.cluster.listener import EndPoint, advertised_end_points
 from pyproducer.broker.cluster.living_brokers import BrokerInfo
+from pyproducer.broker.cluster.sasl_listener import SaslListener, is_sasl
 from pyproducer.broker.control.scripted import Scripted, ScriptedBroker
 from pyproducer.broker.network.handler_pool import KafkaRequestHandlerPool
 from pyproducer.broker.network.processor import ApiGate
 from pyproducer.broker.network.request_channel import RequestChannel, ResponseMemory
 from pyproducer.broker.network.socket_server import SocketServer
+from pyproducer.network.sasl.server_authenticator import SaslServerSettings
 
 _logger = logging.getLogger(__name__)
 
@@ -49,10 +51,20 @@ class BrokerServer:
             config.number("queued.max.response.bytes"), config.number("num.io.threads")))
         self.apis = KafkaApis(node_id, cluster, self.channel, cluster.clock,
                               ScriptedBroker(node_id, scripted, cluster, self.channel))
-        self.socket_server = SocketServer(node_id, end_points, config, self.channel, ApiGate(self.apis.is_supported),
-                                          cluster.clock)
+        self._sasl = {
+            end_point.listener_name: SaslListener(config, end_point, cluster.scram_credentials.of, cluster.clock)
+            for end_point in end_points if is_sasl(end_point)}
+        self.socket_server = SocketServer(
+            node_id, end_points, config, self.channel, ApiGate(self.apis.is_supported), cluster.clock,
+            {name: self._sasl_settings(listener) for name, listener in self._sasl.items()})
         self._handlers = KafkaRequestHandlerPool(config.number("num.io.threads"), node_id, self.channel,
                                                  self.apis.handle)
+
+    def _sasl_settings(self, listener: SaslListener) -> SaslServerSettings:
+        receive_size_bytes = self._config.number("sasl.server.max.receive.size")
+        return SaslServerSettings(
+            tuple(listener.servers), lambda mechanism: listener.servers[mechanism](), self.apis.api_versions,
+            self.apis.is_supported, self._cluster.clock, receive_size_bytes, listener.max_reauth_ms)
 
     @property
     def end_points(self) -> dict[str, EndPoint]:
@@ -70,6 +82,8 @@ class BrokerServer:
         """Make the broker known to the cluster and serve."""
         self._cluster.brokers.register(BrokerInfo(self.node_id, self.advertised,
                                                  self._config.optional_text("broker.rack")))
+        for listener in self._sasl.values():
+            listener.start()
         self._handlers.start()
         self.socket_server.start()
         for end_point in self.end_points.values():
@@ -83,6 +97,7 @@ class BrokerServer:
         self._handlers.shutdown()
         self._cluster.delayed_fetches.complete_all()
         self.socket_server.shutdown()
+        self._close_sasl()
 
     def kill(self) -> None:
         """Stop as a crash does: connections first, so that what the handlers still do is never answered."""
@@ -90,3 +105,8 @@ class BrokerServer:
         self.channel.close()
         self.socket_server.shutdown()
         self._handlers.shutdown()
+        self._close_sasl()
+
+    def _close_sasl(self) -> None:
+        for listener in self._sasl.values():
+            listener.close()

@@ -85,6 +85,7 @@ _COMMANDS: dict[str, Callable[..., Any]] = {
     "topics": _Cluster.topics,
     "topic_sizes": _Cluster.topic_sizes,
     "log_end_offsets": _Cluster.log_end_offsets,
+    "add_scram_user": _Cluster.add_scram_user,
     "nodes": _nodes,
     "leader_of": _leader_of,
     "start_node": lambda cluster, **arguments: cluster.nodes.start(**arguments),

@@ -22,6 +22,7 @@ from pyproducer.broker.control.commands import run_command
 from pyproducer.broker.control.in_process import ClusterOptions, InProcessCluster
 from pyproducer.broker.control.stored_record import StoredRecord, read_topic_records
 from pyproducer.common.errors import IllegalStateError
+from pyproducer.network.sasl.scram_formatter import MIN_ITERATIONS
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -48,7 +49,8 @@ class EmbeddedBroker(ClusterControl):
         strict_checks: Look at every record that arrives, as Kafka does; without, batches are stored unopened, which
             saves about a microsecond for each record.
         config: Any broker setting under Kafka's name; stands above the arguments.
-        node_config: Node id to settings in which it differs: listeners, broker.rack, ssl.*, its threads.
+        node_config: Node id to settings in which it differs: listeners, broker.rack, ssl.*, sasl.*, its
+            threads.
         log_requests: Keep the newest requests for `requests()`.
 
     Raises:
@@ -222,6 +224,17 @@ class EmbeddedBroker(ClusterControl):
         if not isinstance(cluster, InProcessCluster):
             raise IllegalStateError("A broker in a process of its own cannot ask an authorizer here")
         cluster.state.authorizer = authorizer
+
+    def add_scram_user(self, name: str, password: str, iterations: int = MIN_ITERATIONS) -> None:
+        """Let a user log in with SCRAM-SHA-256 and SCRAM-SHA-512, on every listener that has them; kept in data_dir.
+
+        What `kafka-storage.sh format --add-scram` and `kafka-configs.sh` do. A password of before is replaced.
+
+        Raises:
+            ConfigError: There is no name or no password, or the iterations are not between 4096 and 16384.
+            IllegalStateError: The broker is not running.
+        """
+        self._ask("add_scram_user", name=name, password=password, iterations=iterations)
 
     def _running(self) -> InProcessCluster | ChildProcessCluster:
         if not self._is_running:

@@ -17,6 +17,7 @@ from pathlib import Path
 from pyproducer.broker.cluster.cluster_state import ClusterState
 from pyproducer.broker.cluster.config import BrokerConfig
 from pyproducer.broker.cluster.listener import EndPoint, advertised_end_points, parse_listeners, without
+from pyproducer.broker.cluster.sasl_listener import SaslListener, is_sasl
 from pyproducer.broker.control.broker_server import BrokerServer
 from pyproducer.broker.control.broker_view import TopicSize
 from pyproducer.broker.control.nodes import Nodes
@@ -26,6 +27,7 @@ from pyproducer.broker.storage.descriptors import raise_descriptor_limit
 from pyproducer.common.clock import SystemClock
 from pyproducer.common.errors import ConfigError, IllegalStateError
 from pyproducer.common.topic_name import topic_name_fault
+from pyproducer.network.sasl.scram_formatter import FORMATTERS, MAX_ITERATIONS, MIN_ITERATIONS
 
 _logger = logging.getLogger(__name__)
 _FIRST_NODE_ID = 1
@@ -45,7 +47,7 @@ class ClusterOptions:
             temporary folder that is removed at the end.
         topics: Name to number of partitions; made when they are missing.
         config: Settings under Kafka's names.
-        node_config: Node id to what it has otherwise: listeners, rack, threads, ssl.*.
+        node_config: Node id to what it has otherwise: listeners, rack, threads, ssl.*, sasl.*.
         log_requests: Keep the newest requests from the start.
     """
 
@@ -74,7 +76,7 @@ class InProcessCluster:
             if node_id not in node_ids:
                 raise ConfigError("node_config", node_id, f"there are nodes {node_ids[0]} to {node_ids[-1]}")
             for key in settings:
-                if not (key in _NODE_SETTINGS or key.startswith(("ssl.", "listener.name."))):
+                if not (key in _NODE_SETTINGS or key.startswith(("ssl.", "sasl.", "listener.name."))):
                     raise ConfigError(key, settings[key], "the nodes of a cluster cannot differ in this setting")
         self._node_configs = {
             node_id: BrokerConfig({**options.config, **options.node_config.get(node_id, {})}) for node_id in node_ids}
@@ -87,6 +89,8 @@ class InProcessCluster:
                               for node_id in node_ids}
         for node_id, config in self._node_configs.items():  # a mistake is told before anything is opened
             advertised_end_points(config.advertised_listeners, self._listeners[node_id])
+            for end_point in filter(is_sasl, self._listeners[node_id]):
+                SaslListener(config, end_point, lambda _mechanism, _user: None, SystemClock())
         for name, partition_count in options.topics.items():
             reason = topic_name_fault(name)
             if reason is not None or partition_count < 1:
@@ -193,6 +197,20 @@ class InProcessCluster:
         if reason is not None or partition_count < 1:
             raise ConfigError("topic", name, reason or f"{partition_count} partitions; there must be at least one")
         return self.state.topic_life.create_topic(name, partition_count, configs) is not None
+
+    def add_scram_user(self, name: str, password: str, iterations: int) -> None:
+        """Let a user log in with each mechanism of SCRAM.
+
+        Raises:
+            ConfigError: There is no name or no password, or the iterations are not allowed.
+        """
+        if not name or not password:
+            raise ConfigError("user", name, "a user needs a name and a password")
+        if not MIN_ITERATIONS <= iterations <= MAX_ITERATIONS:
+            raise ConfigError("iterations", iterations, f"must be between {MIN_ITERATIONS} and {MAX_ITERATIONS}")
+        self.state.scram_credentials.alter({
+            (name, mechanism): formatter.generate_credential(password, iterations)
+            for mechanism, formatter in FORMATTERS.items()})
 
     def topics(self) -> dict[str, int]:
         """Return all topics with their number of partitions."""

@@ -9,6 +9,9 @@ Source:  Java kafka.network.Processor (4.1), the seeds' Processor.run: new conne
 One request of a connection is in flight at a time, which is what keeps its requests in order with many handlers:
     request complete -> queued for the handlers, connection muted (nothing is read from it)
     response written in full (or nothing to write) -> unmuted, and the next request is read
+
+A client whose session ends renews it on the same connection (KIP-368): such requests are answered here, by what
+authenticated the connection in the first place; when the session has ended, any other request ends the connection.
 """
 
 from __future__ import annotations
@@ -38,6 +41,7 @@ from pyproducer.common.clock import Clock
 from pyproducer.common.errors import AuthenticationError, InvalidReceiveError, InvalidRequestError
 from pyproducer.network.channel import KafkaChannel
 from pyproducer.network.receive import NetworkReceive
+from pyproducer.network.sasl.server_authenticator import SaslServerAuthenticator
 from pyproducer.network.send import NetworkSend
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.buffer import ByteReader
@@ -101,6 +105,7 @@ class Processor:
         self._room_for_connections = threading.Semaphore(CONNECTION_QUEUE_SIZE)
         self._responses: deque[Response] = deque()
         self._inflight_responses: dict[str, Response] = {}
+        self._renewals: set[str] = set()  # connections on which an answer of their authenticator is on its way out
         self._next_connection_index = 0
         self._stopping = False
         self._is_closed = False
@@ -263,6 +268,8 @@ class Processor:
                 continue
             try:
                 request = self._request(receive, channel)
+                if request is None:
+                    continue
                 # Mute first: a response may be here before the next line of this loop.
                 self._selector.mute(receive.source)
                 self._selector.handle_channel_mute_event(receive.source, ChannelMuteEvent.REQUEST_RECEIVED)
@@ -272,9 +279,12 @@ class Processor:
             except Exception as error:
                 self._close_after_exception(receive.source, "Unexpected exception while processing request", error)
 
-    def _request(self, receive: NetworkReceive, channel: KafkaChannel) -> Request:
-        """Read the header; the body is left to the handler."""
+    def _request(self, receive: NetworkReceive, channel: KafkaChannel) -> Request | None:
+        """Read the header; the body is left to the handler. None for what renews the session, or comes too late."""
         payload = receive.payload
+        authenticator = channel.authenticator
+        if isinstance(authenticator, SaslServerAuthenticator) and self._is_about_session(authenticator, receive):
+            return None
         reader = ByteReader(payload, self._max_elements)
         header = read_request_header(reader)
         is_api_versions = header.api_key == ApiKeys.API_VERSIONS
@@ -288,6 +298,40 @@ class Processor:
         return Request(processor=self.processor_id, context=context, reader=reader, size_bytes=len(payload),
                        start_ms=self._clock.now_ms())
 
+    def _is_about_session(self, authenticator: SaslServerAuthenticator, receive: NetworkReceive) -> bool:
+        """Deal with a frame that renews the session, or comes after its end; return whether it was one of these."""
+        now_ms = self._clock.now_ms()
+        api_id = int.from_bytes(receive.payload[:2], "big", signed=True)
+        if authenticator.is_renewing or (
+                api_id == ApiKeys.SASL_HANDSHAKE and authenticator.maybe_begin_renewal(now_ms)):
+            self._renew(authenticator, receive)
+            return True
+        if authenticator.has_expired(now_ms):
+            _logger.info("Disconnecting expired channel: %s", receive.source)
+            self._close(receive.source)
+            return True
+        return False
+
+    def _renew(self, authenticator: SaslServerAuthenticator, receive: NetworkReceive) -> None:
+        connection_id = receive.source
+        channel = self._open_or_closing_channel(connection_id)
+        assert channel is not None, "who calls has it"
+        # Nothing else is on its way out: the request before this one was answered before this one was read.
+        try:
+            reply = authenticator.on_frame(bytes(receive.payload))
+        except AuthenticationError as error:
+            if self._selector.channel(connection_id) is None:
+                raise  # its peer has hung up already
+            self._selector.refuse(channel, error)
+            return
+        if reply is None:
+            return
+        # Not read on before that is written: the next frame is the answer to it.
+        self._selector.mute(connection_id)
+        self._selector.handle_channel_mute_event(connection_id, ChannelMuteEvent.REQUEST_RECEIVED)
+        self._renewals.add(connection_id)
+        self._selector.send(NetworkSend(connection_id, reply))
+
     def _principal(self, channel: KafkaChannel) -> KafkaPrincipal:
         if self._end_point.security_protocol == "PLAINTEXT":
             return ANONYMOUS
@@ -296,7 +340,10 @@ class Processor:
     def _process_completed_sends(self, sends: Sequence[NetworkSend]) -> None:
         for send in sends:
             response = self._inflight_responses.pop(send.destination, None)
-            if isinstance(response, TornResponse):
+            if response is None and send.destination in self._renewals:
+                self._renewals.discard(send.destination)
+                self._response_done(send.destination)
+            elif isinstance(response, TornResponse):
                 self._close(send.destination)
             elif response is not None:
                 self._response_done(send.destination)
@@ -310,7 +357,8 @@ class Processor:
     def _process_disconnected(self) -> None:
         for connection_id, state in self._selector.disconnected.items():
             self._inflight_responses.pop(connection_id, None)
-            if isinstance(state.error, (InvalidReceiveError, AuthenticationError)):
+            self._renewals.discard(connection_id)
+            if isinstance(state.error, (InvalidReceiveError, InvalidRequestError, AuthenticationError)):
                 _logger.warning("Closed connection %s: %s", connection_id, state.error)
 
     def _open_or_closing_channel(self, connection_id: str) -> KafkaChannel | None:
@@ -325,6 +373,7 @@ class Processor:
 
     def _close(self, connection_id: str) -> None:
         self._inflight_responses.pop(connection_id, None)
+        self._renewals.discard(connection_id)
         self._selector.close(connection_id)
 
     def _close_all(self) -> None:

@@ -3,25 +3,28 @@
     one frame of a connection per poll; it is muted from then on, see channel_mute.py
     a peer that hangs up: what arrived complete before is handed out, one by one and in order, and then the connection
     counts as ended; a producer with acks=0 writes its last requests and goes, and they count all the same
+    a peer that cannot prove who it is: told why, and closed, after a while in which nothing is read from it
     an error that nobody expected ends its connection and no other
 
 Road:    Processor -> [selector] -> KafkaChannel
 Thread:  as Selector.
-Source:  Java Selector, with closingChannels, maybeReadFromClosingChannel, mute, unmute (4.1). Differs from Java: a
-         response that cannot be written does not discard the requests behind it, because they were received before the
-         connection broke.
+Source:  Java Selector, with closingChannels, maybeReadFromClosingChannel, mute, unmute, and
+         DelayedAuthenticationFailureClose (4.1). Differs from Java: a response that cannot be written does not discard
+         the requests behind it, because they were received before the connection broke.
 """
 
 from __future__ import annotations
 
 import logging
 import socket
+from collections import deque
 
 from pyproducer.broker.network.channel_mute import ChannelMuteEvent, ChannelMuteState, next_mute_state
-from pyproducer.common.errors import IllegalStateError
+from pyproducer.common.errors import AuthenticationError, IllegalStateError, KafkaError
 from pyproducer.network.channel import ChannelPhase, KafkaChannel
 from pyproducer.network.channel_builder import ChannelBuilder
 from pyproducer.network.receive import NetworkReceive
+from pyproducer.network.sasl.server_authenticator import SaslServerAuthenticator
 from pyproducer.network.selector import Selector
 from pyproducer.network.send import NetworkSend
 from pyproducer.network.transport import configure_socket
@@ -31,17 +34,28 @@ _NOT_MUTED = ChannelMuteState.NOT_MUTED
 
 
 class ServerSelector(Selector):
-    """See Selector. Its connections are accepted and not made."""
+    """See Selector. Its connections are accepted and not made.
+
+    Args:
+        max_receive_size_bytes: As Selector's.
+        connections_max_idle_ms: As Selector's.
+        channel_builder: As Selector's.
+        failed_authentication_delay_ms: How long a peer waits for the answer to a proof that is none; 0 for not at all.
+    """
 
     _ONE_RECEIVE_PER_POLL = True
 
     def __init__(self, *, max_receive_size_bytes: int | None, connections_max_idle_ms: int,
-                 channel_builder: ChannelBuilder) -> None:
+                 channel_builder: ChannelBuilder, failed_authentication_delay_ms: int = 0) -> None:
         super().__init__(max_receive_size_bytes=max_receive_size_bytes,
                          connections_max_idle_ms=connections_max_idle_ms, channel_builder=channel_builder)
         self._mute_states: dict[str, ChannelMuteState] = {}  # of those that are muted in any way
         # Those whose peer is gone and whose frames are not all handed out, with the reason of their end.
         self._closing: dict[str, tuple[KafkaChannel, Exception | None]] = {}
+        self._failed_authentication_delay_ms = failed_authentication_delay_ms
+        # Those that are refused and not told so yet: until when, in order of time, and why.
+        self._refused: deque[tuple[int, KafkaChannel, Exception]] = deque()
+        self._poll_ms = 0
 
     # ---- connections
 
@@ -58,7 +72,7 @@ class ServerSelector(Selector):
         configure_socket(sock)
         channel = self._channel_builder.build(connection_id, sock, server_side=True, server_hostname=None)
         channel.on_connected()
-        if channel.transport.ready:
+        if channel.transport.ready and channel.authenticator.complete:
             channel.prepare()
         self._add(channel, now_ms)
 
@@ -151,7 +165,41 @@ class ServerSelector(Selector):
                                     f"Connection id {connection_id}")
         return channel
 
+    # ---- refusing
+
+    def refuse(self, channel: KafkaChannel, error: AuthenticationError) -> None:
+        """End a connection whose peer is not who it says; when the delay is over, it is told why.
+
+        Source: Java Selector.maybeDelayCloseOnAuthenticationFailure.
+        """
+        channel.ready = False  # nothing else is written to it, and nothing read
+        self.interest.forget(channel)
+        self._buffered.pop(channel, None)
+        if self._failed_authentication_delay_ms:
+            self._refused.append((self._poll_ms + self._failed_authentication_delay_ms, channel, error))
+        else:
+            self._end_refused(channel, error)
+
+    def _end_refused(self, channel: KafkaChannel, error: Exception) -> None:
+        if self._channels.get(channel.id) is not channel:
+            return  # closed meanwhile
+        channel.phase = ChannelPhase.AUTHENTICATION_FAILED
+        authenticator = channel.authenticator
+        if isinstance(authenticator, SaslServerAuthenticator) and authenticator.last_words:
+            try:  # what the socket does not take at once is lost: this peer is not waited for
+                NetworkSend(channel.id, authenticator.last_words).write_to(channel.transport)
+            except (OSError, KafkaError) as gone:
+                _logger.debug("%s was gone before it could be told that it is refused: %s", channel.id, gone)
+        self._retire(channel, error)
+
     # ---- the poll
+
+    def poll(self, timeout_ms: int, now_ms: int) -> None:
+        """Do what can be done; see Selector."""
+        self._poll_ms = now_ms
+        if self._refused:
+            timeout_ms = max(0, min(timeout_ms, self._refused[0][0] - now_ms))
+        super().poll(timeout_ms, now_ms)
 
     def _begin_poll(self, now_ms: int) -> None:
         receives, ended = self._read_closing() if self._closing else ([], [])
@@ -159,6 +207,9 @@ class ServerSelector(Selector):
         self.completed_receives = receives
         for channel, reason in ended:
             super()._end(channel, reason)
+        while self._refused and self._refused[0][0] <= now_ms:
+            _, channel, error = self._refused.popleft()
+            self._end_refused(channel, error)
 
     def _read_closing(self) -> tuple[list[NetworkReceive], list[tuple[KafkaChannel, Exception | None]]]:
         """Take the next frame of each closing channel that is not muted; return who has none left, too."""
@@ -187,6 +238,13 @@ class ServerSelector(Selector):
             self._on_failure(channel, bug, is_sending=channel.has_send)
 
     # ---- how connections end
+
+    def _on_failure(self, channel: KafkaChannel, error: Exception, *, is_sending: bool) -> None:
+        # Not where TLS itself failed: then there is nothing to be guessed, and nobody to be told.
+        if isinstance(error, AuthenticationError) and channel.transport.ready and not channel.ready:
+            self.refuse(channel, error)
+        else:
+            super()._on_failure(channel, error, is_sending=is_sending)
 
     def _on_lost_send(self, channel: KafkaChannel, lost: NetworkSend | None, error: Exception) -> Exception:
         if lost is not None:

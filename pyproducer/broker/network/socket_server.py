@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from pyproducer.broker.cluster.config import BrokerConfig
@@ -18,10 +18,12 @@ from pyproducer.broker.network.acceptor import Acceptor, open_server_socket
 from pyproducer.broker.network.connection_quotas import connection_quotas
 from pyproducer.broker.network.processor import ApiGate, Processor
 from pyproducer.broker.network.request_channel import RequestChannel
+from pyproducer.broker.network.sasl_channel_builder import SaslServerChannelBuilder
 from pyproducer.broker.network.server_selector import ServerSelector
 from pyproducer.common.clock import Clock
 from pyproducer.common.errors import ConfigError
 from pyproducer.network.channel_builder import ChannelBuilder, PlaintextChannelBuilder, SslChannelBuilder
+from pyproducer.network.sasl.server_authenticator import SaslServerSettings
 from pyproducer.network.ssl_context import build_server_ssl_context
 
 
@@ -47,13 +49,14 @@ class SocketServer:
         channel: Where requests go.
         gate: Which APIs are answered.
         clock: The clock.
+        sasl: What those listeners need whose clients log in, by name.
 
     Raises:
         ConfigError: A listener cannot be opened, or its TLS settings are wrong; nothing is left open.
     """
 
     def __init__(self, node_id: int, end_points: Sequence[EndPoint], config: BrokerConfig, channel: RequestChannel,
-                 gate: ApiGate, clock: Clock) -> None:
+                 gate: ApiGate, clock: Clock, sasl: Mapping[str, SaslServerSettings]) -> None:
         self._node_id = node_id
         self._config = config
         self._channel = channel
@@ -61,7 +64,9 @@ class SocketServer:
         self._clock = clock
         self._lock = threading.Lock()  # guards _next_processor_id and resizing
         self._next_processor_id = 0
-        self._builders = {end_point.listener_name: _channel_builder(end_point, config) for end_point in end_points}
+        self._builders = {
+            end_point.listener_name: _channel_builder(end_point, config, sasl.get(end_point.listener_name))
+            for end_point in end_points}
         self._acceptors: dict[str, Acceptor] = {}
         quotas = connection_quotas(config)
         try:
@@ -146,7 +151,8 @@ class SocketServer:
         selector = ServerSelector(
             max_receive_size_bytes=self._config.number("socket.request.max.bytes"),
             connections_max_idle_ms=self._config.number("connections.max.idle.ms"),
-            channel_builder=self._builders[end_point.listener_name])
+            channel_builder=self._builders[end_point.listener_name],
+            failed_authentication_delay_ms=self._config.number("connection.failed.authentication.delay.ms"))
         processor = Processor(
             processor_id, end_point=end_point, channel=self._channel, selector=selector, gate=self._gate,
             clock=self._clock, socket_options=_socket_options(self._config.number("socket.send.buffer.bytes")),
@@ -155,9 +161,13 @@ class SocketServer:
         return processor
 
 
-def _channel_builder(end_point: EndPoint, config: BrokerConfig) -> ChannelBuilder:
-    if end_point.security_protocol == "PLAINTEXT":
-        return PlaintextChannelBuilder()
+def _channel_builder(end_point: EndPoint, config: BrokerConfig, sasl: SaslServerSettings | None) -> ChannelBuilder:
+    is_tls = end_point.security_protocol.endswith("SSL")
+    transports = _ssl_channel_builder(end_point, config) if is_tls else PlaintextChannelBuilder()
+    return transports if sasl is None else SaslServerChannelBuilder(transports, sasl)
+
+
+def _ssl_channel_builder(end_point: EndPoint, config: BrokerConfig) -> ChannelBuilder:
 
     def setting(name: str) -> str | None:
         return config.listener_text(end_point.listener_name, name)

@@ -174,6 +174,7 @@ class Setting:
         support: How Python treats it.
         synonyms: Deprecated names and coarser units, the preferred one first; `key` itself stands above them.
         holds_objects: Items of the list may be Python objects, and one may come without a list around it.
+        since: The release of Kafka that brought it, where that is newer than the table's.
     """
 
     key: str
@@ -184,6 +185,7 @@ class Setting:
     support: Support = Support.DIRECT
     synonyms: tuple[Synonym, ...] = ()
     holds_objects: bool = False
+    since: str = ""
 
     @property
     def attribute(self) -> str:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable
 from operator import index
 
 from pyproducer.common.errors import ConfigError
+from pyproducer.common.secrets import SecretText
 from pyproducer.common.settings.definition import OneOf, Setting, Type
 
 INTEGER_BITS = {Type.SHORT: 16, Type.INT: 32, Type.LONG: 64}
@@ -46,7 +47,7 @@ def parse_value(setting: Setting, value: object) -> object:
         if refusal is not None:
             raise ConfigError(setting.key, setting.shown(value), f"{refusal}{_advice(setting)}")
         parsed = setting.allowed.normalized(parsed)
-    return parsed
+    return SecretText(parsed) if setting.is_secret else parsed
 
 
 def value_text(value: object) -> str | None:

@@ -8,9 +8,20 @@ Source:  Java Properties.load, by the javaproperties package.
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
+from typing import NamedTuple
 
 from pyproducer.common.errors import ConfigError
+
+_NEWLINE = re.compile(r"\r\n?|\n")
+
+
+class PropertyLine(NamedTuple):
+    """A value of a properties file, and the line, from 1, on which its key stands."""
+
+    value: str
+    line: int
 
 
 def read_properties(path: str | os.PathLike[str]) -> dict[str, str]:
@@ -22,15 +33,42 @@ def read_properties(path: str | os.PathLike[str]) -> dict[str, str]:
         ConfigError: The file is not text in Java's format.
         OSError: The file cannot be read.
     """
+    return {key: found.value for key, found in read_property_lines(path).items()}
+
+
+def read_property_lines(path: str | os.PathLike[str]) -> dict[str, PropertyLine]:
+    """Return the same with the line of each key.
+
+    Raises:
+        ConfigError: The file is not text in Java's format. What it holds is not repeated: it may be secret.
+        OSError: The file cannot be read.
+    """
+    found = _parse(_read_text(path))
+    if isinstance(found, str):
+        raise ConfigError("properties file", str(path), f"cannot be read as Java properties: {found}")
+    return found
+
+
+def _parse(text: str) -> dict[str, PropertyLine] | str:
+    """Return what a text holds, or what is wrong with it: no error may come from here, where a traceback shows it."""
     import javaproperties  # here: it loads http.client and xml, a fifth of what importing pyproducer takes
 
+    found: dict[str, PropertyLine] = {}
+    line = 1
+    try:
+        for part in javaproperties.parse(text):
+            if isinstance(part, javaproperties.KeyValue):
+                found[part.key] = PropertyLine(part.value, line)
+            line += len(_NEWLINE.findall(part.source))
+    except (javaproperties.InvalidUEscapeError, ValueError) as cause:
+        return f"line {line}: {cause}"
+    return found
+
+
+def _read_text(path: str | os.PathLike[str]) -> str:
     raw = Path(path).read_bytes()
     try:
         # Differs from Java: Properties.load(InputStream) reads ISO-8859-1; who writes UTF-8 means UTF-8.
-        text = raw.decode("utf-8-sig")
+        return raw.decode("utf-8-sig")
     except UnicodeDecodeError:
-        text = raw.decode("iso-8859-1")
-    try:
-        return dict(javaproperties.loads(text))
-    except (javaproperties.InvalidUEscapeError, ValueError) as cause:
-        raise ConfigError("properties file", str(path), f"cannot be read as Java properties: {cause}") from cause
+        return raw.decode("iso-8859-1")

@@ -13,9 +13,10 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from pyproducer.common.errors import ConfigError
+from pyproducer.common.secrets import SecretText, shown
 from pyproducer.common.settings.definition import Setting, Synonym, Type
 from pyproducer.common.settings.parse import parse_value
-from pyproducer.common.settings.unknown_keys import nearest_key, unknown_key_error
+from pyproducer.common.settings.unknown_keys import answer_for, nearest_key, sounds_secret, unknown_key_error
 
 
 @dataclass(frozen=True)
@@ -26,11 +27,13 @@ class OtherKeys:
         ignored: They are Kafka's and mean nothing here: taken, warned of, without effect.
         ignored_prefixes: The same for whole families.
         meant: What other programs call a setting of the table: an error that names the table's key.
+        answers: What else to say to a name of another program, where its value cannot be taken as it is.
     """
 
     ignored: frozenset[str] = frozenset()
     ignored_prefixes: tuple[str, ...] = ()
     meant: Mapping[str, str] | None = None
+    answers: Mapping[str, str] | None = None
 
 
 class Given(NamedTuple):
@@ -82,11 +85,16 @@ class SettingTable(Mapping[str, Setting]):
     def __len__(self) -> int:
         return len(self._rows)
 
-    def read(self, props: Mapping[str, object]) -> Given:
+    def guarded(self, props: Mapping[str, object]) -> dict[str, object]:
+        """Return a copy in which secrets are SecretText: no traceback that shows variables shows these."""
+        return {key: self._guarded(key, value) for key, value in dict(props).items()}
+
+    def read(self, props: Mapping[str, object], strangers: list[str] | None = None) -> Given:
         """Parse what was given; a setting that was not has its default.
 
         Args:
             props: Keys, or their synonyms, and values: strings as in a properties file, or Python values.
+            strangers: Takes the keys that nobody knows and that are near none; without it they are refused.
 
         Raises:
             ConfigError: A key is unknown (the nearest is named), or a value is wrong (the limit is named).
@@ -99,7 +107,10 @@ class SettingTable(Mapping[str, Setting]):
             if row is None:
                 if key not in self._synonyms:
                     if not self.is_ignored(key):
-                        raise self.unknown_key_error(key, value)
+                        if strangers is None or not isinstance(key, str) or not self.is_stranger(key):
+                            raise self.unknown_key_error(key, value)
+                        strangers.append(key)
+                        continue
                     without_effect.add(key)
                     continue
                 row, _ = self._synonyms[key]
@@ -125,9 +136,26 @@ class SettingTable(Mapping[str, Setting]):
         """Return the key of the table that was probably meant, or None when no key is near."""
         return nearest_key(key, self._rows, self._other_keys.meant or {})
 
+    def is_stranger(self, key: str) -> bool:
+        """Whether a key is neither known nor near one that is, under any name."""
+        return self.nearest(key) is None and not answer_for(key, self._other_keys.answers or {})
+
     def unknown_key_error(self, key: object, value: object) -> ConfigError:
         """Return the error for a key that nobody knows; the value is hidden where it may be a secret."""
-        return unknown_key_error(key, value, self._rows, self._other_keys.meant or {}, self._unknown)
+        return unknown_key_error(key, value, self._rows, self._other_keys.meant or {}, self._unknown,
+                                 self._other_keys.answers or {})
+
+    def _guarded(self, key: object, value: object) -> object:
+        if isinstance(value, str):
+            return SecretText(value) if self._is_secret(key, value) else value
+        if type(value) is list or type(value) is tuple:
+            return type(value)(self._guarded(key, item) for item in value)
+        return value
+
+    def _is_secret(self, key: object, value: str) -> bool:
+        if isinstance(key, str) and key in self._rows:
+            return self._rows[key].is_secret or shown(value) != value
+        return sounds_secret(key if isinstance(key, str) else repr(key)) or shown(value) != value
 
     def _parse_synonym(self, key: str, value: object) -> object:
         row, synonym = self._synonyms[key]

@@ -16,13 +16,13 @@ from pyproducer.common.secrets import HIDDEN
 from pyproducer.common.settings.definition import Setting
 
 _SECRET_WORDS = ("password", "passwd", "pwd", "secret", "passphrase", "jaas", "token", "pem", "ssl.key", "sasl.user",
-                 "certificate", "credential", "private.key", "api.key", "apikey")
+                 "certificate", "credential", "private.key", "api.key", "apikey", "user.info", "basic.auth", "bearer")
 # Where PEM text stands in a properties file without a backslash at each line's end, its lines are keys.
 _LINE_OF_BASE64 = re.compile(r"[A-Za-z0-9+/=]{40,}")
 
 
 def unknown_key_error(key: object, value: object, rows: Mapping[str, Setting], meant: Mapping[str, str],
-                      unknown: str) -> ConfigError:
+                      unknown: str, answers: Mapping[str, str]) -> ConfigError:
     """Return the error for a key that nobody knows, with the nearest key that exists.
 
     Args:
@@ -31,6 +31,7 @@ def unknown_key_error(key: object, value: object, rows: Mapping[str, Setting], m
         rows: The settings there are.
         meant: Other programs' names for them.
         unknown: What to say; `{key}` stands for the key.
+        answers: What else to say to other programs' names.
     """
     if not isinstance(key, str):
         shown = HIDDEN if any(word in repr(key).lower() for word in _SECRET_WORDS) else value
@@ -40,13 +41,27 @@ def unknown_key_error(key: object, value: object, rows: Mapping[str, Setting], m
                                            "every line of a value but its last must end in \\n\\")
     dotted = _dotted(key)
     nearest = nearest_key(key, rows, meant)
-    is_secret = any(word in dotted for word in _SECRET_WORDS) or (nearest is not None and rows[nearest].is_secret)
-    shown = HIDDEN if is_secret else value
+    shown = HIDDEN if sounds_secret(key) or (nearest is not None and rows[nearest].is_secret) else value
     if dotted == "config.providers" or dotted.startswith("config.providers."):
         return ConfigError(key, shown, "variables of config providers (KIP-297) are not resolved here: put the values "
                                        "themselves into the properties")
+    answer = answer_for(key, answers)
+    if answer and dotted not in meant:
+        nearest = None  # what is near by its spelling is not what it means
     hint = "" if nearest is None else f"; did you mean {nearest!r}?"
-    return ConfigError(key, shown, f"{unknown.format(key=key)}{hint}")
+    more = f"{' ' if hint else '; '}{answer}" if answer else ""
+    return ConfigError(key, shown, f"{unknown.format(key=key)}{hint}{more}")
+
+
+def answer_for(key: str, answers: Mapping[str, str]) -> str:
+    """Return what is said to another program's name for a setting; empty where nothing is."""
+    return answers.get(key.strip().lower()) or answers.get(_dotted(key), "")
+
+
+def sounds_secret(key: str) -> bool:
+    """Whether the value of a key that is in no table is not to be shown."""
+    dotted = _dotted(key)
+    return any(word in dotted for word in _SECRET_WORDS)
 
 
 def nearest_key(key: str, rows: Mapping[str, Setting], meant: Mapping[str, str]) -> str | None:

@@ -31,6 +31,13 @@ class SaslClient(Protocol):
         """
 
 
+class SaslError(Exception):
+    """Why an exchange failed, for the broker's log alone: the client must not learn whether there is such a user.
+
+    Source: Java javax.security.sasl.SaslException, as SaslServerAuthenticator treats it.
+    """
+
+
 class SaslServer(Protocol):
     """The broker's half of one authentication.
 
@@ -51,6 +58,7 @@ class SaslServer(Protocol):
 
         Raises:
             AuthenticationError: It is not who it says, or does not speak the mechanism. Its text is for the client.
+            SaslError: The same, with a text that is not.
         """
 
 

@@ -36,10 +36,10 @@ def cross_check(values: dict[str, Any], explicit: Set[str]) -> None:
         ConfigError: Two settings contradict each other.
     """
     _adjust_backoffs(values, explicit)
-    _check_sasl_mechanism(values)
     _check_idempotence(values, explicit)
     _check_two_phase_commit(values, explicit)
     _adjust_delivery_timeout(values, explicit)
+    _check_rack(values)
     _check_prefetched(values)
     _check_fork(values)
     _fill_client_id(values)
@@ -57,6 +57,12 @@ def _adjust_backoffs(values: dict[str, Any], explicit: Set[str]) -> None:
                         values[ceiling])
 
 
+def _check_rack(values: dict[str, Any]) -> None:
+    if values["partitioner.rack.aware"] and not values["client.rack"]:
+        raise ConfigError("client.rack", values["client.rack"], "partitioner.rack.aware = true needs it: set it to the "
+                          "rack of this client, as the brokers' broker.rack has it, or leave out both")
+
+
 def _check_prefetched(values: dict[str, Any]) -> None:
     for topic in values["pyproducer.prefetch.topics"]:
         if topic_name_fault(topic) is not None:
@@ -68,13 +74,6 @@ def _check_fork(values: dict[str, Any]) -> None:
     if values["pyproducer.fork"] == REBUILD and values["transactional.id"] is not None:
         raise ConfigError("pyproducer.fork", REBUILD, "a child with the parent's transactional.id would fence the "
                           "parent: leave one of the two out, or make a producer with an id of its own in the child")
-
-
-def _check_sasl_mechanism(values: dict[str, Any]) -> None:
-    if values["security.protocol"].startswith("SASL_") and not values["sasl.mechanism"]:
-        raise ConfigError("sasl.mechanism", values["sasl.mechanism"],
-                          f"security.protocol = {values['security.protocol']} needs a mechanism: set it to PLAIN, "
-                          "SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER or GSSAPI")
 
 
 def _check_idempotence(values: dict[str, Any], explicit: Set[str]) -> None:

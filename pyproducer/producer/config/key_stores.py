@@ -1,28 +1,26 @@
-"""Checks of files and stores that need no network: TLS stores are PEM, and what is named exists.
+"""Checks of files and stores that need no network: TLS stores can be read here, and what is named exists.
 
 Road:    parsed values -> [key stores] -> ProducerConfig
 Thread:  reads the first bytes of files; no state.
-Source:  Java DefaultSslEngineFactory.createKeystore/createTruststore (4.1). Differs from Java: where no type is given,
-         PEM is recognised by its content; JKS and PKCS12 stores must be converted, and the error says how.
+Source:  Java DefaultSslEngineFactory.createKeystore/createTruststore (4.1); network/key_store.py says what can be read.
 """
 
 from __future__ import annotations
 
+import logging
 import ssl
 from collections.abc import Set
-from pathlib import Path
-from shlex import quote
 from typing import Any
 
 from pyproducer.common.errors import ConfigError
 from pyproducer.common.secrets import HIDDEN, shown
+from pyproducer.network.key_store import PEM_MARK, check_store, store_kind
 
-_PEM_MARK = b"-----BEGIN "
-_JKS_MAGIC = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")  # JKS, JCEKS
-_DER_SEQUENCE = b"\x30"
-_PKCS12_VERSION = b"\x02\x01\x03"  # PKCS12 is a DER SEQUENCE that begins with INTEGER 3; a bare certificate does not
+log = logging.getLogger(__name__)
+
 _HEAD_BYTES = 1 << 20  # a PEM file may begin with a long description in words
 _TLS_VERSIONS = ("TLSv1.2", "TLSv1.3")  # those of network/ssl_context.py
+_OLD_TLS_VERSIONS = ("TLSv1", "TLSv1.1")
 _PLACE_OF_TEXT = {
     "ssl.keystore.location": ": the text goes to ssl.keystore.key and ssl.keystore.certificate.chain",
     "ssl.truststore.location": ": the text goes to ssl.truststore.certificates",
@@ -60,7 +58,13 @@ def _check_tls(values: dict[str, Any], explicit: Set[str]) -> None:
 
 
 def _check_versions(values: dict[str, Any]) -> None:
-    # Differs from Java: TLS 1.0 and 1.1 are refused here; a JVM takes the names and, as it comes, fails later.
+    # Differs from Java: TLS 1.0 and 1.1 are refused here, or left out beside newer ones; a JVM takes the names and, as
+    # it comes, fails later or leaves them out, too.
+    given = values["ssl.enabled.protocols"]
+    kept = tuple(version for version in given if version not in _OLD_TLS_VERSIONS)
+    if kept and kept != given:
+        log.warning("ssl.enabled.protocols = %s: only %s can be used", ",".join(given), ",".join(kept))
+        values["ssl.enabled.protocols"] = kept
     advice = "Older versions are broken and cannot be used: leave this out, and let the broker's listener offer TLSv1.2"
     for version in values["ssl.enabled.protocols"]:
         if version not in _TLS_VERSIONS:
@@ -109,11 +113,9 @@ def _check_store(values: dict[str, Any], explicit: Set[str], prefix: str, locati
             raise ConfigError(f"{prefix}.password", HIDDEN, f"there is no {prefix}.location that it could open")
         return
     head = _read_head(f"{prefix}.location", location)
-    kind = _kind_of(head)
-    wanted = (values[f"{prefix}.type"] or "").upper() if f"{prefix}.type" in explicit else "PEM"
-    if kind != "PEM" or wanted != "PEM":
-        raise ConfigError(f"{prefix}.location", location, _conversion(prefix, location, kind))
-    if password:
+    kind = store_kind(head)
+    check_store(prefix, location, kind, values[f"{prefix}.type"] if f"{prefix}.type" in explicit else None)
+    if kind == "PEM" and password:
         raise ConfigError(f"{prefix}.password", HIDDEN, "a PEM file has no store password: leave it out (the private "
                                                         "key's own password is ssl.key.password)")
 
@@ -124,13 +126,13 @@ def _check_pem_text(values: dict[str, Any], explicit: Set[str], key: str, type_k
         return
     if type_key in explicit and (values[type_key] or "").upper() != "PEM":
         raise ConfigError(type_key, values[type_key], f"{key} holds PEM text: set {type_key} to PEM, or leave it out")
-    if _PEM_MARK.decode() not in text:
-        raise ConfigError(key, HIDDEN, f"no PEM text: it must contain a line '{_PEM_MARK.decode()}...'. A path belongs "
+    if PEM_MARK.decode() not in text:
+        raise ConfigError(key, HIDDEN, f"no PEM text: it must contain a line '{PEM_MARK.decode()}...'. A path belongs "
                                        f"into {type_key.replace('.type', '.location')}")
 
 
 def _read_head(key: str, path: str) -> bytes:
-    if _PEM_MARK.decode() in path:
+    if PEM_MARK.decode() in path:
         raise ConfigError(key, HIDDEN, f"it is PEM text, where the path of a file belongs{_PLACE_OF_TEXT.get(key, '')}")
     try:
         with open(path, "rb") as file:
@@ -139,34 +141,3 @@ def _read_head(key: str, path: str) -> bytes:
         why = getattr(cause, "strerror", None) or cause
         # The system's own error repeats the path.
         raise ConfigError(key, path, f"the file cannot be read: {why}") from (cause if shown(path) == path else None)
-
-
-def _kind_of(head: bytes) -> str:
-    if head.startswith(_JKS_MAGIC):
-        return "JKS"
-    if _PEM_MARK in head:
-        return "PEM"
-    if head.startswith(_DER_SEQUENCE):
-        return "PKCS12" if _PKCS12_VERSION in head[:10] else "DER"
-    return "unknown"
-
-
-def _conversion(prefix: str, location: str, kind: str) -> str:
-    if kind == "PEM":
-        return f"the file is PEM: set {prefix}.type to PEM, or leave it out"
-    stem = str(Path(location).with_suffix(""))
-    source, pem = quote(location), quote(f"{stem}.pem")
-    if kind == "DER":
-        steps = [f"openssl x509 -inform der -in {source} -out {pem}"]
-    else:
-        steps = []
-        if kind != "PKCS12":
-            p12 = quote(f"{stem}.p12")
-            steps.append(f"keytool -importkeystore -srckeystore {source} -destkeystore {p12} -deststoretype PKCS12")
-            source = p12
-        which = "" if prefix == "ssl.keystore" else " -nokeys"
-        steps.append(f"openssl pkcs12 -in {source}{which} -out {pem}")
-    key_password = "; ssl.key.password is the pass phrase that openssl asks for" if prefix == "ssl.keystore" else ""
-    named = "not PEM" if kind == "unknown" else kind
-    return (f"the store is {named}, and only PEM can be read. Convert it with `{' && '.join(steps)}`, then set "
-            f"{prefix}.location to {stem}.pem and {prefix}.type to PEM, and leave out {prefix}.password{key_password}")

@@ -10,17 +10,39 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator, Mapping
-from typing import Any, NoReturn
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple, NoReturn
 
 from pyproducer.common.errors import ConfigError
+from pyproducer.common.secrets import HIDDEN, SecretText
+from pyproducer.common.settings.config_providers import PREFIX as PROVIDER_PREFIX
+from pyproducer.common.settings.config_providers import Resolved, resolve_variables
 from pyproducer.common.settings.properties import read_properties
+from pyproducer.producer.class_names import import_object
 from pyproducer.producer.config.addresses import parse_bootstrap_servers
 from pyproducer.producer.config.cross_checks import cross_check
 from pyproducer.producer.config.key_stores import check_security_files
+from pyproducer.producer.config.security import check_security
 from pyproducer.producer.config.table import CONFIG_TABLE
 
 log = logging.getLogger(__name__)
+
+_CLASSES = ("interceptor.classes", "partitioner.class", "key.serializer", "value.serializer")
+_SHORTEST_SECRET = 3  # shorter answers of providers are parts of ordinary words
+
+
+class Origin(NamedTuple):
+    """Where the value of a setting comes from.
+
+    Attributes:
+        kind: "default", "given", "provider" (config.providers resolved a variable), or "derived" from other settings.
+        shown: The value as it may be shown.
+        detail: Which providers.
+    """
+
+    kind: str
+    shown: object
+    detail: str = ""
 
 
 class ProducerConfig(Mapping[str, Any]):
@@ -30,26 +52,67 @@ class ProducerConfig(Mapping[str, Any]):
     never empty; classes are what the user gave, to be resolved by whoever uses them.
 
     Args:
-        props: Java's keys with their dots; strings are parsed as Java does.
+        props: Java's keys with their dots; strings are parsed as Java does, and variables in them are resolved where
+            config.providers says how.
+        configurable: Classes of the user that are not among the settings.
+
+    Attributes:
+        originals: What was given, with variables resolved.
+        explicit: The settings that were given, also by another name of theirs.
+        without_effect: Keys that were given and that a producer in Python has no use for.
+        strangers: Keys that nobody knows and that classes of the user get to see.
 
     Raises:
         ConfigError: A key is unknown, a value is wrong, or two settings contradict each other.
+
+    A key that nobody knows is taken only if nothing known is near it and a class of the user (interceptor, partitioner,
+    serializer) has `configure`, which gets it. Settings with secrets cannot be pickled.
     """
 
     originals: Mapping[str, object]
+    explicit: frozenset[str]
+    without_effect: frozenset[str]
+    strangers: tuple[str, ...]
+    _written: Mapping[str, str]
+    _providers: Mapping[str, tuple[str, ...]]
     _values: dict[str, Any]
 
-    def __init__(self, props: Mapping[str, object]) -> None:
-        originals = dict(props)
-        values, explicit, without_effect = CONFIG_TABLE.read(originals)
-        if "bootstrap.servers" not in originals:
-            raise ConfigError("bootstrap.servers", None, "it is required: name at least one broker, as 'host:port'")
-        values["bootstrap.servers"] = parse_bootstrap_servers(values["bootstrap.servers"])
-        cross_check(values, explicit)
-        check_security_files(values, explicit)
-        if without_effect:
-            log.warning("These settings have no effect on a producer in Python: %s", ", ".join(sorted(without_effect)))
-        self.__dict__.update(originals=originals, _values=values, _explicit=explicit)
+    def __init__(self, props: Mapping[str, object], *, configurable: Iterable[object] = ()) -> None:
+        props = CONFIG_TABLE.guarded(props)  # what the frames below and this one hold shows no secret
+        resolved = resolve_variables(props, import_object)
+        refusal = self._read(resolved, configurable)
+        if refusal is not None:
+            raise refusal
+        self.__dict__.update(_written=resolved.written, _providers=resolved.providers)
+
+    def _read(self, resolved: Resolved, configurable: Iterable[object]) -> ConfigError | None:
+        """Take the values in, or return why not: the traceback of that would lead to what providers answered."""
+        originals = resolved.props
+        strangers: list[str] = []
+        try:
+            given = CONFIG_TABLE.read({key: value for key, value in originals.items()
+                                       if not (isinstance(key, str) and key.startswith(PROVIDER_PREFIX))},
+                                      strangers)
+            values = given.values
+            if strangers and not any(is_configurable(value) for value in (*configurable, *classes_of(values))):
+                raise CONFIG_TABLE.unknown_key_error(strangers[0], originals[strangers[0]])
+            if "bootstrap.servers" not in originals:
+                raise ConfigError("bootstrap.servers", None, "it is required: name at least one broker, as 'host:port'")
+            values["bootstrap.servers"] = parse_bootstrap_servers(values["bootstrap.servers"])
+            cross_check(values, given.explicit)
+            check_security(values, given.explicit)
+            check_security_files(values, given.explicit)
+        except ConfigError as refusal:
+            return without_answers(refusal, resolved)
+        if given.without_effect:
+            log.warning("These settings have no effect on a producer in Python: %s",
+                        ", ".join(sorted(given.without_effect)))
+        if strangers:
+            log.warning("No setting is called %s: only classes of your own with configure() get to see it",
+                        ", ".join(sorted(strangers)))
+        self.__dict__.update(originals=originals, _values=values, explicit=given.explicit,
+                             without_effect=given.without_effect, strangers=tuple(strangers))
+        return None
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str], /, **overrides: object) -> ProducerConfig:
@@ -63,8 +126,8 @@ class ProducerConfig(Mapping[str, Any]):
             ConfigError: See the class.
             OSError: The file cannot be read.
         """
-        props: dict[str, object] = {**read_properties(path)}
-        props.update({key.replace("_", "."): value for key, value in overrides.items()})
+        props = file_props(path, overrides)
+        del overrides  # an error below leads here, and shows variables
         return cls(props)
 
     @property
@@ -80,7 +143,24 @@ class ProducerConfig(Mapping[str, Any]):
         """
         if key not in CONFIG_TABLE:
             raise KeyError(key)
-        return key not in self.__dict__["_explicit"]
+        return key not in self.explicit
+
+    def origin(self, key: str) -> Origin:
+        """Return where the value of a setting comes from, and how it may be shown.
+
+        Raises:
+            KeyError: There is no such setting.
+        """
+        row, value = CONFIG_TABLE[key], self._values[key]
+        if key in self.explicit:
+            name = next(name for name in (key, *(synonym.key for synonym in row.synonyms)) if name in self.originals)
+            if name in self._providers:
+                return Origin("provider", row.shown(SecretText()) if row.is_secret else self._written[name],
+                              ", ".join(self._providers[name]))
+            return Origin("given", row.shown(value))
+        if key == "acks":
+            value = row.default  # kept as the number on the wire
+        return Origin("default" if value == row.default else "derived", row.shown(value))
 
     def __getitem__(self, key: str) -> Any:
         return self._values[key]
@@ -111,7 +191,58 @@ class ProducerConfig(Mapping[str, Any]):
     __hash__ = None  # type: ignore[assignment]  # values may be unhashable, as a dict's
 
     def __repr__(self) -> str:
-        """Show what the user set; secrets are hidden."""
-        explicit = sorted(self.__dict__["_explicit"])
-        shown = ", ".join(f"{key!r}: {CONFIG_TABLE[key].shown(self._values[key])!r}" for key in explicit)
+        """Show what the user set; secrets are hidden, and what a provider answered, too."""
+        shown = ", ".join(f"{key!r}: {self.origin(key).shown!r}" for key in sorted(self.explicit))
         return f"ProducerConfig({{{shown}}})"
+
+
+def file_props(path: str | os.PathLike[str], overrides: Mapping[str, object]) -> dict[str, object]:
+    """Return the settings of a .properties file with others above them, whose underscores stand for dots.
+
+    Raises:
+        ConfigError: The file is not text in Java's format.
+        OSError: The file cannot be read.
+    """
+    props = CONFIG_TABLE.guarded(read_properties(path))
+    props.update(CONFIG_TABLE.guarded({key.replace("_", "."): value for key, value in overrides.items()}))
+    return props
+
+
+def classes_of(values: Mapping[str, Any]) -> Iterator[object]:
+    """Yield what settings name that may be a class of the user."""
+    for key in _CLASSES:
+        value = values[key]
+        yield from value if isinstance(value, tuple) else (value,)
+
+
+def is_configurable(value: object) -> bool:
+    """Whether a class of the user, a name of one or an instance has `configure`.
+
+    Raises:
+        ConfigError: There is nothing by that name.
+    """
+    if isinstance(value, str):
+        if not is_named_by_user(value):
+            return False
+        value = import_object("interceptor.classes", value)
+    return callable(getattr(value, "configure", None))
+
+
+def is_named_by_user(name: str) -> bool:
+    """Whether a name is of a class of the user, and none of ours or of Java's."""
+    return ":" in name or ("." in name and not name.startswith("org.apache.kafka."))
+
+
+def without_answers(refusal: ConfigError, resolved: Resolved) -> ConfigError:
+    """Return an error without what providers answered in it, and without a traceback that leads there."""
+    if not resolved.written:
+        return refusal
+    why = refusal.why
+    for key in resolved.written:
+        answer = str(resolved.props[key])
+        for text in (answer, answer.strip(), *answer.split(",")):
+            if len(text) >= _SHORTEST_SECRET:
+                why = why.replace(text, HIDDEN)
+    clean = ConfigError(refusal.key, resolved.written.get(refusal.key, refusal.value), why)
+    clean.__cause__ = None
+    return clean

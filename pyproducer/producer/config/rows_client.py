@@ -23,6 +23,11 @@ CLIENT: tuple[Setting, ...] = (
     Setting("client.dns.lookup", Type.STRING, "use_all_dns_ips",
             "Try every address of a name, or first replace bootstrap names by their canonical names.",
             OneOf(("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only"))),
+    Setting("client.rack", Type.STRING, "",
+            "The rack, or availability zone, of this client; see partitioner.rack.aware.", since="4.4"),
+    Setting("config.providers", Type.LIST, (),
+            "Names of what resolves variables such as ${env:NAME} in values (KIP-297); config.providers.NAME.class "
+            "says what each is.", since="4.3"),
     Setting("connections.max.idle.ms", Type.LONG, 540000,
             "Close connections unused for so long; below the broker's 10 minutes."),
     Setting("metadata.max.age.ms", Type.LONG, 300000, "Refresh metadata at least so often.", _NOT_NEGATIVE),

@@ -69,6 +69,9 @@ DELIVERY: tuple[Setting, ...] = (
             _NOT_NEGATIVE),
     Setting("partitioner.ignore.keys", Type.BOOLEAN, False,
             "UniformStickyPartitioner spreads records with keys as those without."),
+    Setting("partitioner.rack.aware", Type.BOOLEAN, False,
+            "A record without a key goes to a partition whose leader is in client.rack, if there is one (KIP-1123); "
+            "DefaultPartitioner and UniformStickyPartitioner.", since="4.4"),
     # Transactions.
     Setting("transactional.id", Type.STRING, None,
             "Identity that outlives the process: fences zombies and enables transactions.", NonEmpty()),

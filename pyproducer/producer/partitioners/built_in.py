@@ -2,16 +2,16 @@
 
 Road:    serializers -> [partitioner] -> accumulator
 Thread:  any caller appends; the sender thread updates the load. `_lock` guards the sticky partition's byte count.
-Source:  Java BuiltInPartitioner (4.1), KIP-794. Differs from Java: switching is under a lock of its own, not under the
-         partition's queue, so a record may still go to a partition that another caller has just left; its bytes count
-         for nothing then.
+Source:  Java BuiltInPartitioner (4.1), KIP-794; KIP-1123 for the rack. Differs from Java: switching is under a lock of
+         its own, not under the partition's queue, so a record may still go to a partition that another caller has just
+         left; its bytes count for nothing then.
 """
 
 from __future__ import annotations
 
 from _thread import RLock
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -26,6 +26,23 @@ class PartitionLoadStats(NamedTuple):
 
     cumulative_frequency_table: tuple[int, ...]
     partition_ids: tuple[int, ...]
+    queue_sizes: tuple[int, ...]
+
+    @classmethod
+    def of(cls, queue_sizes: Sequence[int], partition_ids: Sequence[int]) -> PartitionLoadStats:
+        """Weight partitions by the lengths of their queues."""
+        # Queues 0 3 1 become weights 4 1 3 (longest + 1 - length) and sums 4 5 8: 0..3 is the first partition, 4 the
+        # second, 5..7 the third.
+        longest_plus_1 = max(queue_sizes) + 1
+        sums = tuple(accumulate(longest_plus_1 - size for size in queue_sizes))
+        return cls(sums, tuple(partition_ids), tuple(queue_sizes))
+
+    def among(self, partitions: Container[int]) -> PartitionLoadStats | None:
+        """Return the weights among some partitions; None when there is none of them here."""
+        kept = [i for i, partition in enumerate(self.partition_ids) if partition in partitions]
+        if not kept:
+            return None
+        return self.of([self.queue_sizes[i] for i in kept], [self.partition_ids[i] for i in kept])
 
 
 class BuiltInPartitioner:
@@ -36,17 +53,20 @@ class BuiltInPartitioner:
         sticky_batch_size_bytes: How much goes to a partition before the next; at least 1.
         next_random: Gives a random number from 0 to 2**31 - 1.
         make_lock: Makes its lock.
+        rack: Where the leader of a partition shall be, if one is there; empty for anywhere.
 
     Raises:
         ValueError: sticky_batch_size_bytes is below 1.
     """
 
     def __init__(self, topic: str, sticky_batch_size_bytes: int,
-                 next_random: NextRandom = any_number, make_lock: Callable[[], RLock] = RLock) -> None:
+                 next_random: NextRandom = any_number, make_lock: Callable[[], RLock] = RLock, *,
+                 rack: str = "") -> None:
         if sticky_batch_size_bytes < 1:
             raise ValueError(f"sticky_batch_size_bytes must be >= 1 but got {sticky_batch_size_bytes}")
         self._topic = topic
         self._next_random = next_random
+        self._rack = rack
         # Guards writes of `sticky`; the last lock: nothing is taken under it. Reentrant, because a signal's handler may
         # send in the middle of a switch; then both switch.
         self._lock = make_lock()
@@ -108,11 +128,7 @@ class BuiltInPartitioner:
         if len(queue_sizes) == partition_count and min(queue_sizes) == max(queue_sizes):
             self._load_stats = None  # all alike, none left out: uniform
             return
-        # Queues 0 3 1 become weights 4 1 3 (longest + 1 - length) and sums 4 5 8: 0..3 is the first partition, 4 the
-        # second, 5..7 the third.
-        longest_plus_1 = max(queue_sizes) + 1
-        sums = tuple(accumulate(longest_plus_1 - size for size in queue_sizes))
-        self._load_stats = PartitionLoadStats(sums, tuple(partition_ids))
+        self._load_stats = PartitionLoadStats.of(queue_sizes, partition_ids)
 
     def on_forked(self) -> None:
         """In a child process: release the lock, if another thread held it."""
@@ -122,10 +138,13 @@ class BuiltInPartitioner:
         number = self._next_random()
         stats = self._load_stats
         if stats is None:
-            return partition_by_number(number, self._topic, cluster)
+            return partition_by_number(number, self._topic, cluster, self._rack)
+        if self._rack:
+            # Those that are led there may all be left out: then any of the others, as when none is led there.
+            stats = stats.among({info.partition for info in cluster.table(self._topic).led_in(self._rack)}) or stats
         sums = stats.cumulative_frequency_table
         partition = stats.partition_ids[bisect_right(sums, number % sums[-1])]
         # The topic may have been created again with fewer partitions since the queues were looked at.
         if partition in cluster.table(self._topic).by_index:
             return partition
-        return partition_by_number(number, self._topic, cluster)
+        return partition_by_number(number, self._topic, cluster, self._rack)

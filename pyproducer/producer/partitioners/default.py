@@ -2,7 +2,7 @@
 
 Road:    serializers -> [partitioner] -> accumulator
 Thread:  any caller; holds no lock.
-Source:  Java DefaultPartitioner as in seed 001 (before KIP-480); Utils.murmur2, Utils.toPositive.
+Source:  Java DefaultPartitioner as in seed 001 (before KIP-480); Utils.murmur2, Utils.toPositive; KIP-1123.
 """
 
 from __future__ import annotations
@@ -30,10 +30,15 @@ class DefaultPartitioner:
 
     Args:
         next_random: Gives that start.
+        rack: `client.rack` with `partitioner.rack.aware`: round-robin over the partitions led there, if any is.
+
+    Attributes:
+        rack: The same.
     """
 
-    def __init__(self, next_random: NextRandom = any_number) -> None:
+    def __init__(self, next_random: NextRandom = any_number, *, rack: str = "") -> None:
         self._next_random = next_random
+        self.rack = rack
         # next() of an itertools.count is one call in C, so two callers never get the same number and need no lock.
         # Two that both make a topic's counter: setdefault lets one win, and both use that one.
         self._counters: dict[str, itertools.count[int]] = {}
@@ -44,11 +49,11 @@ class DefaultPartitioner:
         if key_bytes is not None:
             count = cluster.partition_count_for_topic(topic) or partition_count(topic, cluster)
             return (murmur2(key_bytes) & POSITIVE_MASK) % count
-        return partition_by_number(next(self.counter(topic)) & POSITIVE_MASK, topic, cluster)
+        return partition_by_number(next(self.counter(topic)) & POSITIVE_MASK, topic, cluster, self.rack)
 
     def route(self, topic: str, cluster: Cluster) -> Route:
         """Return how records of a known topic are spread, for send()."""
-        return route_in_turns(topic, cluster, self.counter(topic), hashes_keys=True)
+        return route_in_turns(topic, cluster, self.counter(topic), hashes_keys=True, rack=self.rack)
 
     def counter(self, topic: str) -> itertools.count[int]:
         """Return the counter of a topic, whose positive part modulo the available partitions is the next turn."""

@@ -11,7 +11,7 @@ import random
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
-from pyproducer.common.cluster import Cluster
+from pyproducer.common.cluster import Cluster, PartitionInfo, PartitionTable
 from pyproducer.common.errors import IllegalStateError
 from pyproducer.hotpath import Route
 
@@ -52,17 +52,27 @@ class Partitioner(Protocol):
         """
 
 
-def partition_by_number(number: int, topic: str, cluster: Cluster) -> int:
-    """Return the partition that a number not below zero falls on: of those with a leader, else of all.
+def choices(table: PartitionTable, rack: str = "") -> tuple[PartitionInfo, ...]:
+    """Return the partitions that a record without a key may go to: those with a leader, or all when none has.
+
+    Args:
+        table: Those of a topic.
+        rack: Where the leader shall be, if one is there; empty for anywhere.
+
+    Source: KIP-1123 for the rack.
+    """
+    return (table.led_in(rack) if rack else ()) or table.available or table.in_order
+
+
+def partition_by_number(number: int, topic: str, cluster: Cluster, rack: str = "") -> int:
+    """Return the partition that a number not below zero falls on; see `choices`.
 
     Raises:
         IllegalStateError: The cluster knows no partition of the topic. Not sent.
     """
-    available = cluster.available_partitions_for_topic(topic)
-    if available:
-        return available[number % len(available)].partition
-    partition_count(topic, cluster)
-    infos = cluster.partitions_for_topic(topic)
+    infos = choices(cluster.table(topic), rack)
+    if not infos:
+        partition_count(topic, cluster)
     return infos[number % len(infos)].partition
 
 
@@ -78,7 +88,7 @@ def partition_count(topic: str, cluster: Cluster) -> int:
     return count
 
 
-def route_in_turns(topic: str, cluster: Cluster, turns: Iterator[int], *, hashes_keys: bool) -> Route:
+def route_in_turns(topic: str, cluster: Cluster, turns: Iterator[int], *, hashes_keys: bool, rack: str = "") -> Route:
     """Return the route of a known topic whose records go in turns over the partitions that `partition_by_number` has.
 
     Args:
@@ -86,6 +96,7 @@ def route_in_turns(topic: str, cluster: Cluster, turns: Iterator[int], *, hashes
         cluster: Which partitions it has.
         turns: Numbers; the positive part of each says whose turn it is.
         hashes_keys: Those with a key go by murmur2 instead.
+        rack: Where their leaders shall be.
     """
     table = cluster.table(topic)
-    return Route(table.count, hashes_keys, turns, tuple(info.partition for info in table.available or table.in_order))
+    return Route(table.count, hashes_keys, turns, tuple(info.partition for info in choices(table, rack)))

@@ -2,8 +2,9 @@
 
 Road:    ProducerConfig -> [resolve] -> partitioner
 Thread:  pure.
-Source:  Java KafkaProducer's constructor (4.1). Differs from Java: unset is DefaultPartitioner (seed 001); what Java
-         does when unset is "uniform_sticky".
+Source:  Java KafkaProducer's constructor (4.1). partitioner.rack.aware is for DefaultPartitioner and
+         UniformStickyPartitioner, as in Java for its built-in one (KIP-1123). Differs from Java: unset is
+         DefaultPartitioner (seed 001); what Java does when unset is "uniform_sticky".
 """
 
 from __future__ import annotations
@@ -74,7 +75,10 @@ def resolve_partitioner(value: object, config: Mapping[str, Any] | None = None, 
         return UniformStickyPartitioner(
             config["batch.size"], is_adaptive=config["partitioner.adaptive.partitioning.enable"],
             availability_timeout_ms=config["partitioner.availability.timeout.ms"],
-            ignore_keys=config["partitioner.ignore.keys"], next_random=next_random, make_lock=make_lock)
+            ignore_keys=config["partitioner.ignore.keys"], rack=_rack(config), next_random=next_random,
+            make_lock=make_lock)
+    if value is DefaultPartitioner and config is not None:
+        return DefaultPartitioner(next_random, rack=_rack(config))
     if isclass(value) and not hasattr(value, "partition"):
         raise ConfigError(KEY, value, "a partitioner class must have partition(topic, key, key_bytes, value, "
                                       "value_bytes, cluster)")
@@ -87,6 +91,12 @@ def resolve_partitioner(value: object, config: Mapping[str, Any] | None = None, 
         return CallablePartitioner(instance)
     raise ConfigError(KEY, value, "a partitioner must have partition(topic, key, key_bytes, value, value_bytes, "
                                   "cluster), or be callable with these")
+
+
+def _rack(config: Mapping[str, Any]) -> str:
+    """Return the rack whose partitions are preferred; empty for none."""
+    rack: str = config["client.rack"] if config["partitioner.rack.aware"] else ""
+    return rack
 
 
 def _configure(partitioner: Any, config: Mapping[str, Any] | None) -> None:

@@ -2,7 +2,8 @@
 
 Road:    serializers -> [partitioner] -> accumulator
 Thread:  partition, on_append: any caller. update_load: the sender thread. Makes a topic's state without a lock.
-Source:  Java KafkaProducer.partition, RecordAccumulator.partitionReady, BuiltInPartitioner (4.1); KIP-480, KIP-794.
+Source:  Java KafkaProducer.partition, RecordAccumulator.partitionReady, BuiltInPartitioner (4.1); KIP-480, KIP-794,
+         KIP-1123.
          Differs from Java: bytes are counted for every record that goes to the sticky partition, keyed ones too.
 """
 
@@ -27,17 +28,19 @@ class UniformStickyPartitioner:
         availability_timeout_ms: `partitioner.availability.timeout.ms`: leave out partitions whose leader took nothing
             for longer; 0 leaves out none.
         ignore_keys: `partitioner.ignore.keys`: treat every record as one without key.
+        rack: `client.rack` with `partitioner.rack.aware`: prefer partitions that are led there.
         next_random: Gives a random number from 0 to 2**31 - 1: which partition is next.
         make_lock: Makes the lock of each topic.
     """
 
     def __init__(self, batch_size_bytes: int = 16384, *, is_adaptive: bool = True, availability_timeout_ms: int = 0,
-                 ignore_keys: bool = False, next_random: NextRandom = any_number,
+                 ignore_keys: bool = False, rack: str = "", next_random: NextRandom = any_number,
                  make_lock: Callable[[], RLock] = RLock) -> None:
         self._batch_size_bytes = max(1, batch_size_bytes)
         self.is_adaptive = is_adaptive
         self._availability_timeout_ms = availability_timeout_ms
         self._ignore_keys = ignore_keys
+        self._rack = rack
         self._next_random = next_random
         self._make_lock = make_lock
         self._by_topic: dict[str, BuiltInPartitioner] = {}
@@ -105,5 +108,5 @@ class UniformStickyPartitioner:
         built_in = self._by_topic.get(topic)
         if built_in is None:
             built_in = self._by_topic.setdefault(topic, BuiltInPartitioner(
-                topic, self._batch_size_bytes, self._next_random, self._make_lock))
+                topic, self._batch_size_bytes, self._next_random, self._make_lock, rack=self._rack))
         return built_in

@@ -2,16 +2,25 @@ import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.nio.charset.StandardCharsets;
 import java.util.HashMap;
+import java.util.HexFormat;
 import java.util.Map;
+import java.util.TreeMap;
+
+import javax.security.auth.login.AppConfigurationEntry;
 
 import org.apache.kafka.clients.producer.ProducerConfig;
 import org.apache.kafka.common.config.ConfigDef;
 import org.apache.kafka.common.config.ConfigException;
+import org.apache.kafka.common.config.types.Password;
+import org.apache.kafka.common.security.JaasContext;
 
 /**
  * Without arguments: one line per setting, "key TAB type TAB default TAB validator"; <null> and <required> for no default.
  * With "parse": reads lines "key=value TAB key=value ...", the first key being the one that is asked for, and answers
  * "OK TAB value TAB enable.idempotence TAB acks TAB reconnect.backoff.max.ms" or "ERROR TAB message".
+ * With "jaas": reads texts of sasl.jaas.config, a \\u000a in them for a newline, and answers
+ * "OK TAB module TAB flag TAB name TAB value ..." with the options by name, their values in hexadecimal UTF-8, or
+ * "ERROR TAB message".
  */
 public class ConfigParity {
     private static final String SERIALIZER = "org.apache.kafka.common.serialization.ByteArraySerializer";
@@ -23,7 +32,7 @@ public class ConfigParity {
         }
         var reader = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line = reader.readLine(); line != null; line = reader.readLine()) {
-            System.out.println(parse(line.split("\t")));
+            System.out.println(arguments[0].equals("jaas") ? jaas(line) : parse(line.split("\t")));
         }
     }
 
@@ -32,6 +41,20 @@ public class ConfigParity {
             String text = key.defaultValue == ConfigDef.NO_DEFAULT_VALUE ? "<required>"
                 : key.defaultValue == null ? "<null>" : ConfigDef.convertToString(key.defaultValue, key.type);
             System.out.println(String.join("\t", key.name, key.type.name(), text, String.valueOf(key.validator)));
+        }
+    }
+
+    private static String jaas(String text) {
+        Map<String, Object> props = Map.of("sasl.jaas.config", new Password(text.replace("\\u000a", "\n")));
+        try {
+            AppConfigurationEntry entry = JaasContext.loadClientContext(props).configurationEntries().get(0);
+            var answer = new StringBuilder("OK\t" + entry.getLoginModuleName() + "\t"
+                + entry.getControlFlag().toString().replace("LoginModuleControlFlag: ", ""));
+            new TreeMap<>(entry.getOptions()).forEach((name, value) -> answer.append("\t").append(name).append("\t")
+                .append(HexFormat.of().formatHex(value.toString().getBytes(StandardCharsets.UTF_8))));
+            return answer.toString();
+        } catch (IllegalArgumentException refused) {
+            return "ERROR\t" + refused.getMessage();
         }
     }
 

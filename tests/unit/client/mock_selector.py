@@ -65,6 +65,9 @@ class MockSelector:
         self.open: set[str] = set()
         self.closed: list[str] = []
         self.is_closed = False
+        self.lifetime_ms = 0                    # of each session
+        self.reauthenticating: list[str] = []   # until the test takes them out
+        self.has_bytes_to_read = False
         self._connecting: list[str] = []
         self._early_sends: list[NetworkSend] = []
         self._unwritten: list[NetworkSend] = []
@@ -169,7 +172,17 @@ class MockSelector:
         self.is_closed = True
 
     def is_channel_ready(self, connection_id: str) -> bool:
-        return connection_id in self.open and connection_id not in self._connecting and self.handshake_done
+        return (connection_id in self.open and connection_id not in self._connecting and self.handshake_done
+                and connection_id not in self.reauthenticating)
+
+    def session_lifetime_ms(self, connection_id: str) -> int:
+        return self.lifetime_ms
+
+    def reauthenticate(self, connection_id: str) -> bool:
+        if self.has_bytes_to_read:
+            return False
+        self.reauthenticating.append(connection_id)
+        return True
 
 
 def decode(send: NetworkSend) -> Request:

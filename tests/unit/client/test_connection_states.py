@@ -43,7 +43,7 @@ def test_transition_when_illegal_then_raises_and_changes_nothing(state, event):
 
 
 def test_transitions_when_counted():
-    assert len(TRANSITIONS) == 6 + 2 * len(ConnectionState)
+    assert len(TRANSITIONS) == 8 + 2 * len(ConnectionState)
 
 
 def fail(connections: ClusterConnectionStates, now_ms: int) -> NodeConnectionState:

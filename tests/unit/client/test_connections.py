@@ -477,3 +477,71 @@ def test_finalized_features_when_told_then_kept():
     setup.cluster.finalized = {"transaction.version": 2}
     setup.bring_up()
     assert setup.client.api_versions.feature_level("transaction.version") == 2
+
+
+def with_sasl_listener(code: int, mechanisms: list[str], **options: Any) -> Setup:
+    """A broker that hangs up at the first request; a listener with SASL does, and so does one that ends."""
+    setup = Setup(bootstrap=ONE, **options)
+    setup.cluster.versions[ApiKeys.SASL_HANDSHAKE] = (0, 1)
+
+    def answer(request: Any) -> Any:
+        if request.api_key is ApiKeys.SASL_HANDSHAKE:
+            return {"error_code": code, "mechanisms": mechanisms}
+        if request.api_key is ApiKeys.METADATA and not setup.cluster.answers_metadata:
+            return DisconnectedError("closed")
+        return setup.cluster(request)
+
+    setup.selector.answer = answer
+    setup.cluster.answers_metadata = False
+    return setup
+
+
+def asked_for_sasl(setup: Setup) -> list[Any]:
+    return [request.body for request in setup.selector.requests if request.api_key is ApiKeys.SASL_HANDSHAKE]
+
+
+def connect_again(setup: Setup) -> None:
+    setup.clock.advance(2_000)
+    setup.poll(times=6)
+
+
+@pytest.mark.parametrize("code", [0, 33])
+def test_listener_when_it_wants_sasl_first_then_the_second_connection_finds_out_and_who_waits_is_told(code: int):
+    """It only hangs up, which looked like a broker that ends: it was tried until the time was up."""
+    setup = with_sasl_listener(code, ["PLAIN", "ODD\n"])
+    setup.poll(times=6)
+    assert asked_for_sasl(setup) == []
+    assert setup.metadata.fatal_count == 0
+    connect_again(setup)
+    assert asked_for_sasl(setup) == [{"mechanism": "NONE"}]
+    error = setup.metadata.untold_fatal(0)
+    assert isinstance(error, AuthenticationError)
+    assert str(error) == (
+        f"{WHERE}: authentication: the broker's listener requires SASL, and security.protocol has none: set it to "
+        "SASL_PLAINTEXT, or to SASL_SSL where the listener speaks TLS, and sasl.mechanism to one that it takes: PLAIN, "
+        "ODD\\n")
+
+
+def test_listener_when_it_has_no_sasl_then_the_connection_goes_on():
+    setup = with_sasl_listener(34, [])
+    setup.poll(times=6)
+    setup.cluster.answers_metadata = True
+    setup.cluster.topics["t"] = topic_row("t", 1)
+    connect_again(setup)
+    setup.bring_up("t")
+    assert asked_for_sasl(setup) == [{"mechanism": "NONE"}], "once"
+    assert setup.metadata.fatal_count == 0
+    setup.make_ready(1)
+    assert len(asked_for_sasl(setup)) == 1
+
+
+def test_listener_when_it_cannot_be_asked_or_we_have_sasl_then_it_is_not_asked():
+    for options in ({}, {"has_credentials": lambda: True}):
+        setup = with_sasl_listener(33, ["PLAIN"], **options)
+        if not options:
+            del setup.cluster.versions[ApiKeys.SASL_HANDSHAKE]
+        setup.poll(times=6)
+        connect_again(setup)
+        assert asked_for_sasl(setup) == []
+        assert setup.metadata.fatal_count == 0
+        assert "the listener may require SASL" in last_error(setup)

@@ -15,7 +15,7 @@ import pytest
 
 from pyproducer.client.resolver import ResolvedAddress, resolve_host
 from pyproducer.common.cluster import Node
-from pyproducer.network.ssl_transport import hung_up, tls_failure
+from pyproducer.network.tls_failures import hung_up, tls_failure
 from tests.unit.client.scripted_cluster import Setup, resolve_test_name, topic_row
 
 EVIL = "evil\n2026-01-01 CRITICAL root fake\x1b[31m"

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import ssl
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from pyproducer.common.errors import ConfigError
 from pyproducer.network.ssl_context import (
+    ContextFromFiles,
     build_client_ssl_context,
     build_server_ssl_context,
     choose_ciphers,
@@ -120,6 +122,64 @@ def test_factory_when_it_is_a_context_or_makes_one_then_it_is_used() -> None:
     assert build_client_ssl_context({"ssl.engine.factory.class": lambda: context}) is context
 
 
+def other_authority(file: Path, certificates: Certificates) -> None:
+    """As tools that renew certificates do it: a new file takes the place of the old one."""
+    new = file.with_suffix(".new")
+    new.write_bytes(certificates.other_ca.read_bytes())
+    new.replace(file)
+
+
+def test_files_when_they_change_then_the_next_connection_has_a_new_context(
+        certificates: Certificates, tmp_path: Path) -> None:
+    file = tmp_path / "ca.pem"
+    file.write_bytes(certificates.ca.read_bytes())
+    context_of_now = ContextFromFiles({"ssl.truststore.location": str(file)})
+    first = context_of_now()
+    assert context_of_now() is first  # nothing has changed, so nothing is read
+    other_authority(file, certificates)
+    second = context_of_now()
+    assert second is not first
+    assert second.get_ca_certs() != first.get_ca_certs()
+    assert context_of_now() is second
+
+
+@pytest.mark.parametrize("damage", [lambda file: file.write_text("half"), lambda file: file.unlink()])
+def test_file_when_it_cannot_be_used_then_the_old_context_stays_and_one_warning_says_why(
+        certificates: Certificates, tmp_path: Path, damage: Callable[[Path], object],
+        caplog: pytest.LogCaptureFixture) -> None:
+    file = tmp_path / "ca.pem"
+    file.write_bytes(certificates.ca.read_bytes())
+    context_of_now = ContextFromFiles({"ssl.truststore.location": str(file)})
+    first = context_of_now()
+    damage(file)
+    assert context_of_now() is context_of_now() is first
+    [record] = caplog.records
+    assert record.levelname == "WARNING"
+    assert f"those of before stay in use: Invalid value '{file}' for configuration ssl.truststore" in record.message
+    other_authority(file, certificates)
+    assert context_of_now() is not first
+
+
+def test_key_when_it_comes_before_its_certificate_then_the_old_pair_stays(
+        certificates: Certificates, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    file = tmp_path / "key.pem"
+    file.write_bytes(certificates.client.keystore.read_bytes())
+    context_of_now = ContextFromFiles({"ssl.keystore.location": str(file)})
+    first = context_of_now()
+    file.write_bytes(certificates.other_client.key.read_bytes() + certificates.client.certificate.read_bytes())
+    assert context_of_now() is first
+    assert "does not belong" in caplog.text
+    file.write_bytes(certificates.other_client.keystore.read_bytes())
+    assert context_of_now() is not first
+
+
+def test_own_context_when_given_then_files_of_other_settings_are_not_looked_at(tmp_path: Path) -> None:
+    own = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    settings = {"ssl.engine.factory.class": own, "ssl.truststore.location": str(tmp_path / "no")}
+    context_of_now = ContextFromFiles(settings)
+    assert context_of_now() is own
+
+
 @pytest.mark.parametrize(("client_auth", "mode"), [
     ("none", ssl.CERT_NONE), ("requested", ssl.CERT_OPTIONAL), ("required", ssl.CERT_REQUIRED)])
 def test_server_when_clients_must_show_certificates_then_the_context_asks(
@@ -163,3 +223,30 @@ def test_name_when_the_jvms_then_openssl_knows_its_own(jvm: str, openssl: str) -
 ])
 def test_choice_when_versions_are_mixed_then_split(suites: list[str], tls_1_2: str, allows_tls_1_3: bool) -> None:
     assert choose_ciphers(suites) == (tls_1_2, allows_tls_1_3)
+
+
+# SSLContext.getSupportedSSLParameters().getCipherSuites() of JDK 17.0.15, but for those of TLS 1.3.
+JDK_17 = [
+    "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384", "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256",
+    "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256", "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384",
+    "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256", "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
+    "TLS_DHE_RSA_WITH_AES_256_GCM_SHA384", "TLS_DHE_RSA_WITH_CHACHA20_POLY1305_SHA256",
+    "TLS_DHE_DSS_WITH_AES_256_GCM_SHA384", "TLS_DHE_RSA_WITH_AES_128_GCM_SHA256",
+    "TLS_DHE_DSS_WITH_AES_128_GCM_SHA256", "TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA384",
+    "TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA384", "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA256",
+    "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA256", "TLS_DHE_RSA_WITH_AES_256_CBC_SHA256",
+    "TLS_DHE_DSS_WITH_AES_256_CBC_SHA256", "TLS_DHE_RSA_WITH_AES_128_CBC_SHA256",
+    "TLS_DHE_DSS_WITH_AES_128_CBC_SHA256", "TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA",
+    "TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA", "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA",
+    "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA", "TLS_DHE_RSA_WITH_AES_256_CBC_SHA", "TLS_DHE_DSS_WITH_AES_256_CBC_SHA",
+    "TLS_DHE_RSA_WITH_AES_128_CBC_SHA", "TLS_DHE_DSS_WITH_AES_128_CBC_SHA", "TLS_RSA_WITH_AES_256_GCM_SHA384",
+    "TLS_RSA_WITH_AES_128_GCM_SHA256", "TLS_RSA_WITH_AES_256_CBC_SHA256", "TLS_RSA_WITH_AES_128_CBC_SHA256",
+    "TLS_RSA_WITH_AES_256_CBC_SHA", "TLS_RSA_WITH_AES_128_CBC_SHA",
+]
+
+
+@pytest.mark.parametrize("suite", JDK_17)
+def test_suite_when_a_jdk_has_it_then_openssl_finds_exactly_that_one(suite: str) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.set_ciphers(openssl_name(suite))
+    assert [each["name"] for each in context.get_ciphers() if each["protocol"] != "TLSv1.3"] == [openssl_name(suite)]

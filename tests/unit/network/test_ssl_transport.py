@@ -13,12 +13,13 @@ from typing import Any
 import pytest
 
 from pyproducer.common.errors import AuthenticationError, DisconnectedError, InvalidReceiveError
+from pyproducer.network.certificates import distinguished_name
 from pyproducer.network.channel import ChannelPhase, ChannelState
 from pyproducer.network.channel_builder import SslChannelBuilder
 from pyproducer.network.selector import Selector
 from pyproducer.network.send import NetworkSend
 from pyproducer.network.ssl_context import build_client_ssl_context, build_server_ssl_context
-from pyproducer.network.ssl_transport import RECORD_BYTES, coalesce, distinguished_name
+from pyproducer.network.ssl_transport import RECORD_BYTES, coalesce
 from pyproducer.network.transport import Buffer
 from tests.support.certificates import Certificates, Identity
 from tests.support.selector_pair import BROKER, CLIENT, SelectorPair, make_selector, make_server_selector, poll_until

@@ -400,7 +400,8 @@ def test_send_when_closed_then_refused_on_every_road(facades: Facades) -> None:
     facade.producer.close()
     for call in (lambda: facade.producer.send("t", b"v"), lambda: facade.producer.send("t", b"v", partition=0),
                  lambda: facade.producer.send("t", b"v", headers=[("h", b"")]),
-                 lambda: facade.producer.send_batch("t", [b"v"]), lambda: facade.producer.partitions_for("t")):
+                 lambda: facade.producer.send_batch("t", [b"v"]), lambda: facade.producer.partitions_for("t"),
+                 facade.producer.check):
         with pytest.raises(ProducerClosedError,
                            match=rf"{facade.producer.client_id} is closed .*'MainThread'"):
             call()
@@ -471,7 +472,7 @@ def test_producer_when_the_process_was_forked_then_the_child_is_refused_at_once_
     producer = forked.producer
     for call in (lambda: producer.send("t", b"v"), lambda: producer.send("t", b"v", headers=[("h", b"")]),
                  lambda: producer.send_batch("t", [b"v"]), lambda: producer.partitions_for("t"),
-                 lambda: producer.flush(GIVE_UP_S)):
+                 producer.check, lambda: producer.flush(GIVE_UP_S)):
         with pytest.raises(ForkedProducerError, match="made before the process was forked"):
             call()
     assert "forked" in repr(producer)
@@ -805,7 +806,7 @@ def test_producer_when_recovery_fails_too_then_it_is_dead_and_says_so_to_everybo
     assert [type(end[1]) for end in told] == [ProducerDeadError]
     assert facade.life.await_end(GIVE_UP_S)
     for call in (lambda: producer.send("t", b"v", partition=0), lambda: producer.send_batch("t", [b"v"]),
-                 producer.flush, lambda: producer.partitions_for("t")):
+                 producer.flush, producer.check, lambda: producer.partitions_for("t")):
         with pytest.raises(ProducerDeadError, match="could not go on and ended: RuntimeError") as raised:
             call()
         assert raised.value.__cause__ is bug

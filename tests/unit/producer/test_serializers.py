@@ -156,3 +156,25 @@ def test_callable_when_it_tells_no_signature_then_it_gets_the_data() -> None:
 def test_json_when_read_back_then_the_same() -> None:
     data = {"nested": [{"a": 1.5}, True, "\u4e2d"]}
     assert json.loads(serialized(JsonSerializer(), data) or b"") == data
+
+
+class _Configurable:
+    """A serializer that takes settings."""
+
+    def configure(self, props: dict[str, object], is_key: bool) -> None:
+        if props.get("tenant") == "bad":
+            raise ValueError("no such tenant")
+        self.given = props, is_key
+
+    def __call__(self, topic: str, headers: object, data: object) -> bytes:
+        return b""
+
+
+def test_class_when_it_has_configure_then_it_gets_the_properties_and_instances_do_not() -> None:
+    for value in (_Configurable, f"{__name__}:_Configurable"):
+        made = resolve_serializer(value, "key.serializer", {"tenant": "t"})
+        assert made.given == ({"tenant": "t"}, True)
+    assert resolve_serializer(_Configurable, "value.serializer").given == ({}, False)
+    assert not hasattr(resolve_serializer(_Configurable(), "key.serializer", {"tenant": "t"}), "given")
+    with pytest.raises(ConfigError, match=r"configure\(\) failed \(ValueError: no such tenant\)"):
+        resolve_serializer(_Configurable, "key.serializer", {"tenant": "bad"})

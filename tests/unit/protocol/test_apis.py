@@ -10,7 +10,7 @@ from pyproducer.protocol.schema import Schema
 
 
 def test_table_has_the_apis_of_a_producer_and_of_the_broker():
-    assert len(ApiKeys) == 43
+    assert len(ApiKeys) == 49
     assert MAX_API_KEY == 75
     assert ApiKeys.PRODUCE == 0
     assert ApiKeys(18) is ApiKeys.API_VERSIONS
@@ -49,8 +49,8 @@ def test_c15_versions_outside_the_table_are_refused(api):
 def test_c15_protocol_tables_hold_one_schema_per_version():
     for table in (Protocol.REQUESTS, Protocol.RESPONSES):
         schemas = [schema for api_id in table for schema in table[api_id] if schema is not None]
-        assert len(schemas) == sum(api.latest_version - api.oldest_version + 1 for api in ApiKeys) == 217
-        assert len(table) == 43
+        assert len(schemas) == sum(api.latest_version - api.oldest_version + 1 for api in ApiKeys) == 230
+        assert len(table) == 49
     assert Protocol.REQUESTS[ApiKeys.PRODUCE][2] is None
     assert Protocol.REQUESTS[0][9] is ApiKeys.PRODUCE.request_schema(9)
     assert Protocol.RESPONSES[0][9] is ApiKeys.PRODUCE.response_schema(9)

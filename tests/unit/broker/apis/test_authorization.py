@@ -53,6 +53,8 @@ SET_RETENTION = {"configs": [{"name": "retention.ms", "config_operation": 0, "va
 IN_CLUSTER = "kafka-cluster"
 GROUP_MEMBER = {"group_id": "g", "generation_id": 1, "member_id": "m", "group_instance_id": None}
 READ_GROUP = {("READ GROUP g",): GROUP}
+ACL_FILTER = {"resource_type_filter": 1, "resource_name_filter": None, "pattern_type_filter": 1,
+              "principal_filter": None, "host_filter": None, "operation": 1, "permission_type": 1}
 # What each API asks: requests, and the answer for each question that is denied. Java KafkaApis, ControllerApis (4.1).
 ASKED: dict[ApiKeys, list[Case]] = {
     ApiKeys.PRODUCE: [
@@ -127,6 +129,19 @@ ASKED: dict[ApiKeys, list[Case]] = {
              {("ALTER_CONFIGS TOPIC orders",): TOPIC}),
         Case(1, {**config_body((4, ""), configs=[{"name": "log.retention.ms", "config_operation": 0, "value": "9"}]),
                  "validate_only": False}, {(f"ALTER_CONFIGS CLUSTER {IN_CLUSTER}",): CLUSTER})],
+    ApiKeys.DESCRIBE_ACLS: [Case(3, ACL_FILTER, {(f"DESCRIBE CLUSTER {IN_CLUSTER}",): CLUSTER})],
+    ApiKeys.CREATE_ACLS: [Case(3, {"creations": [
+        {"resource_type": 2, "resource_name": "orders", "resource_pattern_type": 3, "principal": "User:a", "host": "*",
+         "operation": 3, "permission_type": 3}]}, {(f"ALTER CLUSTER {IN_CLUSTER}",): CLUSTER})],
+    ApiKeys.DELETE_ACLS: [Case(3, {"filters": [ACL_FILTER]}, {(f"ALTER CLUSTER {IN_CLUSTER}",): CLUSTER})],
+    ApiKeys.DESCRIBE_CLIENT_QUOTAS: [
+        Case(1, {"components": [], "strict": False}, {(f"DESCRIBE_CONFIGS CLUSTER {IN_CLUSTER}",): CLUSTER})],
+    ApiKeys.DESCRIBE_USER_SCRAM_CREDENTIALS: [
+        Case(0, {"users": None}, {(f"DESCRIBE CLUSTER {IN_CLUSTER}",): CLUSTER})],
+    ApiKeys.ALTER_USER_SCRAM_CREDENTIALS: [
+        Case(0, {"deletions": [], "upsertions": [
+            {"name": "alice", "mechanism": 1, "iterations": 4096, "salt": b"s", "salted_password": b"p"}]},
+            {(f"ALTER CLUSTER {IN_CLUSTER}",): CLUSTER})],
     ApiKeys.DESCRIBE_CLUSTER: [Case(1, {"include_cluster_authorized_operations": True}, {})],  # see below
     ApiKeys.DESCRIBE_TOPIC_PARTITIONS: [
         Case(0, {"topics": [{"name": "orders"}], "response_partition_limit": 10, "cursor": None},

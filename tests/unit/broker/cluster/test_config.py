@@ -120,7 +120,7 @@ def test_secrets_when_described_then_all_that_kafka_hides_are_hidden() -> None:
     """The PEM text of certificates was shown to everybody who may describe a broker, and Kafka calls it a password."""
     config = BrokerConfig({"ssl.keystore.certificate.chain": PEM, "ssl.truststore.certificates": PEM})
     hidden = {entry.name for entry in broker_entries(config, {}) if entry.is_sensitive}
-    assert hidden == {"ssl.key.password", "ssl.keystore.key", "ssl.keystore.certificate.chain",
+    assert hidden == {"sasl.jaas.config", "ssl.key.password", "ssl.keystore.key", "ssl.keystore.certificate.chain",
                       "ssl.truststore.certificates"}
     assert not any(BODY[:20] in repr(entry) for entry in broker_entries(config, {}))
 

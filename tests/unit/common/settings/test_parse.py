@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from pyproducer.common.errors import ConfigError
+from pyproducer.common.secrets import SecretText
 from pyproducer.common.settings.definition import (
     EachMatches,
     EachOneOf,
@@ -42,7 +43,7 @@ def parse(key: str, value: object) -> Any:
     ("sasl.kerberos.ticket.renew.jitter", "1d", 1.0), ("sasl.kerberos.ticket.renew.jitter", " 1e-2 ", 0.01),
     ("security.protocol", "ssl", "SSL"), ("metadata.recovery.strategy", "REBOOTSTRAP", "rebootstrap"),
     ("sasl.oauthbearer.assertion.algorithm", "es256", "ES256"),
-    ("ssl.key.password", " s ", "s"), ("transactional.id", None, None), ("sasl.mechanism", None, None),
+    ("ssl.key.password", " s ", SecretText("s")), ("transactional.id", None, None), ("sasl.mechanism", None, None),
     ("sasl.login.connect.timeout.ms", None, None), ("compression.gzip.level", -1, -1),
     ("transaction.timeout.ms", -5, -5),
 ])

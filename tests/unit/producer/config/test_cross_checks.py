@@ -105,7 +105,7 @@ def test_backoff_when_above_its_ceiling_then_a_warning(caplog: pytest.LogCapture
 
 
 def test_sasl_and_transactions_when_asked_for_then_the_table_does_not_refuse_them() -> None:
-    assert config(security_protocol="SASL_SSL", sasl_mechanism="PLAIN").security_protocol == "SASL_SSL"
+    assert config(security_protocol="SASL_SSL").security_protocol == "SASL_SSL"
     assert config(transactional_id="t").transactional_id == "t"
 
 

@@ -1,4 +1,4 @@
-"""TLS stores must be PEM; whoever brings another format is told the command that converts it."""
+"""TLS stores that cannot be read here: whoever brings one is told what to install, or the command that converts it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from pyproducer.common.errors import ConfigError
+from pyproducer.network import key_store
 from pyproducer.network.ssl_context import build_client_ssl_context
 from pyproducer.producer.config import ProducerConfig
 
@@ -48,6 +49,7 @@ def test_pem_file_when_named_then_accepted_with_or_without_type(stores: dict[str
 @pytest.mark.parametrize(("prefix", "suffix", "given_type", "commands"), [
     ("ssl.keystore", "p12", None, ["openssl pkcs12 -in {p12} -out {pem}"]),
     ("ssl.keystore", "p12", "PKCS12", ["openssl pkcs12 -in {p12} -out {pem}"]),
+    ("ssl.keystore", "p12", "jks", ["openssl pkcs12 -in {p12} -out {pem}"]),
     ("ssl.truststore", "p12", None, ["openssl pkcs12 -in {p12} -nokeys -out {pem}"]),
     ("ssl.keystore", "jks", "JKS", [
         "keytool -importkeystore -srckeystore {jks} -destkeystore {p12} -deststoretype PKCS12",
@@ -57,8 +59,10 @@ def test_pem_file_when_named_then_accepted_with_or_without_type(stores: dict[str
         "openssl pkcs12 -in {p12} -nokeys -out {pem}"]),
     ("ssl.truststore", "der", None, ["openssl x509 -inform der -in {der} -out {pem}"]),
 ])
-def test_store_when_not_pem_then_the_error_gives_the_command(stores: dict[str, str], prefix: str, suffix: str,
-                                                             given_type: str | None, commands: list[str]) -> None:
+def test_store_when_nothing_here_can_read_it_then_the_error_gives_the_command(
+        stores: dict[str, str], prefix: str, suffix: str, given_type: str | None, commands: list[str],
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(key_store, "_is_installed", lambda package: False)
     props: dict[str, object] = {f"{prefix}.location": stores[suffix]}
     if given_type is not None:
         props[f"{prefix}.type"] = given_type
@@ -67,9 +71,39 @@ def test_store_when_not_pem_then_the_error_gives_the_command(stores: dict[str, s
     assert caught.value.key == f"{prefix}.location"
     assert "`" + " && ".join(commands).format(**stores) + "`" in caught.value.why
     assert f"set {prefix}.location to {stores['pem']} and {prefix}.type to PEM" in caught.value.why
+    extra = {"p12": "tls", "jks": "jks", "jceks": "jks"}.get(suffix)
+    assert extra is None or f"pip install 'pyproducer[{extra}]'" in caught.value.why
 
 
-def test_path_when_it_has_blanks_then_the_command_quotes_it(tmp_path: Path) -> None:
+def test_jks_store_when_only_cryptography_is_there_then_one_command_will_do(
+        stores: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(key_store, "_is_installed", lambda package: package == "cryptography")
+    with pytest.raises(ConfigError) as caught:
+        config(ssl_truststore_location=stores["jks"])
+    assert ("pip install 'pyproducer[jks]'. Or convert it with `keytool -importkeystore -srckeystore {jks} "
+            "-destkeystore {p12} -deststoretype PKCS12`, then set ssl.truststore.location to {p12} and "
+            "ssl.truststore.type to PKCS12").format(**stores) in caught.value.why
+
+
+@pytest.mark.parametrize("given_type", [None, "PKCS12", "pkcs12", "JKS"])
+def test_pkcs12_store_when_cryptography_is_there_then_accepted_as_by_a_jvm(stores: dict[str, str],
+                                                                           given_type: str | None) -> None:
+    props = {} if given_type is None else {"ssl_keystore_type": given_type}
+    assert config(ssl_keystore_location=stores["p12"], ssl_keystore_password="hunter2", **props)
+
+
+@pytest.mark.parametrize(("suffix", "given_type", "why"), [
+    ("p12", "PEM", "the file is a PKCS12 store: set ssl.truststore.type to PKCS12"),
+    ("jks", "PEM", "the file is a JKS store: set ssl.truststore.type to JKS"),
+    ("p12", "BKS", "it must be one of JKS, JCEKS, PKCS12, PEM")])
+def test_type_when_the_file_is_evidently_another_then_the_error_says_so(stores: dict[str, str], suffix: str,
+                                                                        given_type: str, why: str) -> None:
+    with pytest.raises(ConfigError, match=why):
+        config(ssl_truststore_location=stores[suffix], ssl_truststore_type=given_type)
+
+
+def test_path_when_it_has_blanks_then_the_command_quotes_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(key_store, "_is_installed", lambda package: False)
     path = tmp_path / "my store.p12"
     path.write_bytes(CONTENTS["p12"])
     with pytest.raises(ConfigError, match=r"-in '.*my store\.p12' -out '.*my store\.pem'"):
@@ -81,8 +115,8 @@ def test_pem_file_when_declared_as_jks_then_the_error_says_so(stores: dict[str, 
         config(ssl_keystore_location=stores["pem"], ssl_keystore_type="JKS")
 
 
-def test_file_when_of_no_known_format_then_not_pem(stores: dict[str, str]) -> None:
-    with pytest.raises(ConfigError, match="the store is not PEM"):
+def test_file_when_of_no_known_format_then_the_error_says_so(stores: dict[str, str]) -> None:
+    with pytest.raises(ConfigError, match=r"the file is neither PEM nor PKCS12 nor JKS\. Convert it"):
         config(ssl_truststore_location=stores["txt"], ssl_truststore_type="PEM")
 
 

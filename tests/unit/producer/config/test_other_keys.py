@@ -8,7 +8,7 @@ import pytest
 
 from pyproducer.common.errors import ConfigError
 from pyproducer.producer.config import CONFIG_TABLE, ProducerConfig
-from pyproducer.producer.config.other_keys import CONSUMER_KEYS, MEANT
+from pyproducer.producer.config.other_keys import ANSWERS, CONSUMER_KEYS, MEANT
 
 SERVERS = {"bootstrap.servers": "localhost:9092"}
 
@@ -46,12 +46,6 @@ def test_value_when_the_key_sounds_secret_then_hidden(key: str) -> None:
     assert "hunter2" not in str(caught.value)
 
 
-def test_config_providers_when_given_then_the_error_says_to_resolve_them() -> None:
-    for key in ("config.providers", "config.providers.file.class"):
-        with pytest.raises(ConfigError, match="KIP-297"):
-            ProducerConfig({**SERVERS, key: "x"})
-
-
 def test_other_clients_names_when_listed_then_they_lead_to_known_keys() -> None:
     assert set(MEANT.values()) <= set(CONFIG_TABLE)
     assert not set(MEANT) & set(CONFIG_TABLE)
@@ -73,3 +67,140 @@ def test_keys_when_only_a_consumer_or_jvm_uses_them_then_one_warning(caplog: pyt
 def test_keys_when_all_mean_something_then_no_warning(caplog: pytest.LogCaptureFixture) -> None:
     ProducerConfig({**SERVERS, "linger.ms": 5, "ssl.provider": None})
     assert caplog.records == []
+
+
+FOREIGN = {"schema.registry.url": "http://r:8081", "schema.registry.basic.auth.user.info": "key:hunter2",
+           "basic.auth.credentials.source": "USER_INFO", "bearer.auth.token": "hunter2",
+           "auto.register.schemas": "true",
+           "bootstrap.controllers": "c:9093", "bootstrap.resolve.timeout.ms": "5", "group.id": "g"}
+
+
+def test_keys_when_of_registries_consumers_admins_or_newer_releases_then_one_warning_without_values(
+        caplog: pytest.LogCaptureFixture) -> None:
+    config = ProducerConfig({**SERVERS, **FOREIGN})
+    assert [record.getMessage() for record in caplog.records] == [
+        f"These settings have no effect on a producer in Python: {', '.join(sorted(FOREIGN))}"]
+    assert "hunter2" not in f"{config!r} {config.originals!r}"
+    assert config.originals["bearer.auth.token"] == "hunter2"
+
+
+class Configurable:
+    """A class of the user that takes settings of its own."""
+
+    def __call__(self, topic: str, headers: object, data: object) -> bytes:
+        return b""
+
+    def on_send(self, record: object) -> object:
+        return record
+
+    def partition(self, *arguments: object) -> int:
+        return 0
+
+    def configure(self, props: dict[str, object], is_key: bool = False) -> None:
+        self.props, self.is_key = props, is_key
+
+
+class Plain:
+    """One without `configure`."""
+
+    def on_send(self, record: object) -> object:
+        return record
+
+
+@pytest.mark.parametrize("props", [
+    {"interceptor.classes": [Configurable]}, {"interceptor.classes": [Plain, f"{__name__}:Configurable"]},
+    {"interceptor.classes": f"{__name__}.Configurable"}, {"partitioner.class": Configurable},
+    {"key.serializer": Configurable}, {"value.serializer": f"{__name__}:Configurable"}])
+def test_unknown_key_when_a_class_of_the_user_has_configure_then_it_is_taken_with_a_warning(
+        props: dict[str, object], caplog: pytest.LogCaptureFixture) -> None:
+    config = ProducerConfig({**SERVERS, **props, "zzz.tenant": "t"})
+    assert "No setting is called zzz.tenant: only classes of your own with configure() get to see it" in caplog.text
+    assert config.originals["zzz.tenant"] == "t"
+    assert config.strangers == ("zzz.tenant",)
+
+
+@pytest.mark.parametrize("props", [
+    {}, {"interceptor.classes": [Plain]}, {"partitioner.class": "uniform_sticky", "key.serializer": "string"},
+    {"value.serializer": "org.apache.kafka.common.serialization.StringSerializer"}])
+def test_unknown_key_when_nobody_could_take_it_then_refused(props: dict[str, object]) -> None:
+    with pytest.raises(ConfigError, match="unknown setting"):
+        ProducerConfig({**SERVERS, **props, "zzz.tenant": "t"})
+
+
+@pytest.mark.parametrize("key", ["linger.mss", "sasl.username", "debug"])
+def test_unknown_key_when_something_known_is_near_then_refused_whatever_classes_there_are(key: str) -> None:
+    with pytest.raises(ConfigError, match="unknown setting"):
+        ProducerConfig({**SERVERS, "interceptor.classes": [Configurable], key: "1"})
+
+
+def test_class_when_it_cannot_be_loaded_then_that_is_told_and_not_the_unknown_key() -> None:
+    with pytest.raises(ConfigError, match="cannot be imported"):
+        ProducerConfig({**SERVERS, "interceptor.classes": "no_such_module:X", "zzz.tenant": "t"})
+
+
+@pytest.mark.parametrize(("key", "words"), [
+    ("sasl.username", r'did you mean \'sasl.jaas.config\'\? Write sasl.jaas.config=.*username="\.\.\." password="'),
+    ("ssl.ca.location", r"'ssl.truststore.location'\? Its value fits, with ssl.truststore.type=PEM"),
+    ("enable.ssl.certificate.verification", r"'ssl.engine.factory.class'\? To check no certificate at all"),
+    ("socket.nagle.disable", "unknown setting; Leave it out: that is always so here"),
+    ("dr_msg_cb", "unknown setting; Leave it out: send.. takes a callback"),
+    ("log_level", "Python's logging"), ("queue.buffering.max.kbytes", r"'buffer.memory'\? Its value times 1024")])
+def test_name_of_another_client_when_given_then_the_error_says_what_to_write(key: str, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        ProducerConfig({**SERVERS, key: "1"})
+
+
+def test_answers_when_listed_then_each_is_a_sentence_and_belongs_to_no_setting() -> None:
+    assert not set(ANSWERS) & set(CONFIG_TABLE)
+    assert all(text.endswith((".", ";")) or ");" in text for text in ANSWERS.values())
+
+
+# Every property of librdkafka 2.x that is not of consumers alone.
+LIBRDKAFKA = """
+    acks allow.auto.create.topics api.version.fallback.ms api.version.request api.version.request.timeout.ms
+    background_event_cb batch.num.messages batch.size bootstrap.servers broker.address.family broker.address.ttl
+    broker.version.fallback builtin.features client.dns.lookup client.id client.rack closesocket_cb
+    compression.codec compression.level compression.type connect_cb connections.max.idle.ms debug default_topic_conf
+    delivery.report.only.error delivery.timeout.ms dr_cb dr_msg_cb enable.gapless.guarantee enable.idempotence
+    enable.metrics.push enable.random.seed enable.sasl.oauthbearer.unsecure.jwt enable.ssl.certificate.verification
+    enabled_events error_cb https.ca.location https.ca.pem interceptors internal.termination.signal linger.ms
+    log.connection.close log.queue log.thread.name log_cb log_level max.in.flight
+    max.in.flight.requests.per.connection message.copy.max.bytes message.max.bytes message.send.max.retries
+    message.timeout.ms metadata.broker.list metadata.max.age.ms metadata.recovery.rebootstrap.trigger.ms
+    metadata.recovery.strategy msg_order_cmp oauthbearer_token_refresh_cb opaque open_cb partitioner partitioner_cb
+    plugin.library.paths produce.offset.report queue.buffering.backpressure.threshold queue.buffering.max.kbytes
+    queue.buffering.max.messages queue.buffering.max.ms queuing.strategy receive.message.max.bytes
+    reconnect.backoff.jitter.ms reconnect.backoff.max.ms reconnect.backoff.ms request.required.acks
+    request.timeout.ms resolve_cb retries retry.backoff.max.ms retry.backoff.ms sasl.kerberos.keytab
+    sasl.kerberos.kinit.cmd sasl.kerberos.min.time.before.relogin sasl.kerberos.principal sasl.kerberos.service.name
+    sasl.mechanism sasl.mechanisms sasl.oauthbearer.assertion.algorithm sasl.oauthbearer.assertion.claim.aud
+    sasl.oauthbearer.assertion.claim.exp.seconds sasl.oauthbearer.assertion.claim.iss
+    sasl.oauthbearer.assertion.claim.jti.include sasl.oauthbearer.assertion.claim.nbf.seconds
+    sasl.oauthbearer.assertion.claim.sub sasl.oauthbearer.assertion.file
+    sasl.oauthbearer.assertion.jwt.template.file sasl.oauthbearer.assertion.private.key.file
+    sasl.oauthbearer.assertion.private.key.passphrase sasl.oauthbearer.assertion.private.key.pem
+    sasl.oauthbearer.client.credentials.client.id sasl.oauthbearer.client.credentials.client.secret
+    sasl.oauthbearer.client.id sasl.oauthbearer.client.secret sasl.oauthbearer.config sasl.oauthbearer.extensions
+    sasl.oauthbearer.grant.type sasl.oauthbearer.metadata.authentication.type sasl.oauthbearer.method
+    sasl.oauthbearer.scope sasl.oauthbearer.sub.claim.name sasl.oauthbearer.token.endpoint.url sasl.password
+    sasl.username security.protocol socket.blocking.max.ms socket.connection.setup.timeout.ms
+    socket.keepalive.enable socket.max.fails socket.nagle.disable socket.receive.buffer.bytes
+    socket.send.buffer.bytes socket.timeout.ms socket_cb ssl.ca.certificate.stores ssl.ca.location ssl.ca.pem
+    ssl.certificate.location ssl.certificate.pem ssl.certificate.verify_cb ssl.cipher.suites ssl.crl.location
+    ssl.curves.list ssl.endpoint.identification.algorithm ssl.engine.id ssl.engine.location ssl.key.location
+    ssl.key.password ssl.key.pem ssl.keystore.location ssl.keystore.password ssl.providers ssl.sigalgs.list ssl_ca
+    ssl_certificate ssl_engine_callback_data ssl_key statistics.interval.ms stats_cb sticky.partitioning.linger.ms
+    throttle_cb topic.blacklist topic.metadata.propagation.max.ms topic.metadata.refresh.fast.cnt
+    topic.metadata.refresh.fast.interval.ms topic.metadata.refresh.interval.ms topic.metadata.refresh.sparse
+    transaction.timeout.ms transactional.id
+"""
+
+
+def test_names_of_librdkafka_when_asked_for_then_each_is_javas_or_has_an_answer() -> None:
+    for name in LIBRDKAFKA.split():
+        if name in CONFIG_TABLE or CONFIG_TABLE.is_ignored(name):
+            continue
+        dotted = name.replace("_", ".")
+        assert dotted in MEANT or dotted in ANSWERS, name
+        error = CONFIG_TABLE.unknown_key_error(name, "1")
+        assert f"did you mean {MEANT.get(dotted)!r}?" in str(error) or ANSWERS.get(dotted, "-") in str(error)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
+
+from pyproducer import KafkaProducer
 from pyproducer.common.settings.definition import Range, Support, Type
 from pyproducer.common.settings.parse import parse_value
 from pyproducer.producer.config import CONFIG_TABLE
@@ -11,7 +14,9 @@ def test_table_when_counted_then_it_has_all_settings_of_kafka_4_1_and_those_of_o
     ours = [key for key, setting in CONFIG_TABLE.items() if setting.support is Support.OURS]
     assert ours == [key for key in CONFIG_TABLE if key.startswith("pyproducer.")] == [
         "pyproducer.fork", "pyproducer.on.unretrieved", "pyproducer.prefetch.topics"]
-    assert len(CONFIG_TABLE) == 112 + len(ours)
+    newer = [key for key, setting in CONFIG_TABLE.items() if setting.since]
+    assert newer == ["partitioner.rack.aware", "client.rack", "config.providers"]
+    assert len(CONFIG_TABLE) == 112 + len(ours) + len(newer)
     assert len(CONFIG_TABLE.key_of_attribute) == len(CONFIG_TABLE)
 
 
@@ -75,6 +80,7 @@ SWITCHES = {
     "enable.idempotence": True,
     "partitioner.adaptive.partitioning.enable": True,
     "partitioner.ignore.keys": False,
+    "partitioner.rack.aware": False,
     "transaction.two.phase.commit.enable": False,
     "enable.metrics.push": True,
     "sasl.oauthbearer.assertion.claim.jti.include": False,
@@ -123,3 +129,10 @@ def test_settings_when_only_a_jvm_or_a_broker_uses_them_then_they_are_marked() -
         "ssl.secure.random.implementation", "ssl.trustmanager.algorithm"}
     assert all(key.startswith("sasl.oauthbearer.") for key in keys(Support.VALIDATOR_ONLY))
     assert len(keys(Support.VALIDATOR_ONLY)) == 7
+
+
+def test_constructor_when_read_then_no_setting_has_a_twin_among_its_arguments() -> None:
+    """What is ours is a key of the table; serializers are arguments because they are in Java's constructor, too."""
+    for function in (KafkaProducer.__init__, KafkaProducer.from_file):
+        names = set(inspect.signature(function).parameters) - {"self"}
+        assert names <= {"props", "path", "overrides", "key_serializer", "value_serializer"}

@@ -1,0 +1,149 @@
+"""`python -m pyproducer config FILE`: what a client.properties comes to.
+
+Road:    command line -> [config] -> producer/config/effective.py
+Thread:  the main thread.
+Source:  ours.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+from collections.abc import Sequence
+
+import click
+
+from pyproducer.common.errors import ConfigError
+from pyproducer.network.ssl_context import build_client_ssl_context
+from pyproducer.producer.class_names import import_object
+from pyproducer.producer.config import ProducerConfig
+from pyproducer.producer.config.effective import EffectiveConfig, GivenSettings, Need, effective, read_given
+from pyproducer.producer.config.producer_config import classes_of, is_named_by_user
+
+REFUSED = 1
+_TOLD_BELOW = ("These settings have no effect", "No setting is called", "security.protocol = ")
+
+
+def _pairs(_context: click.Context, _parameter: click.Parameter, values: Sequence[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for text in values:
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise click.BadParameter("it must be KEY=VALUE")  # what it is may be a secret
+        found[key.strip()] = value.strip()
+    return found
+
+
+class _Warnings(logging.Handler):
+    """Keeps what the settings warn of."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.texts: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = record.getMessage()
+        if not text.startswith(_TOLD_BELOW):
+            self.texts.append(text)
+
+
+@click.command()
+@click.argument("file", type=click.Path(exists=True, dir_okay=False))
+@click.option("--property", "overrides", multiple=True, metavar="KEY=VALUE", callback=_pairs,
+              help="A setting that stands above the file's; may be given several times.")
+@click.option("--given", "is_given_only", is_flag=True, help="Leave out what has its default.")
+@click.option("--json", "is_json", is_flag=True, help="Print JSON.")
+def config(file: str, overrides: dict[str, str], is_given_only: bool, is_json: bool) -> None:
+    """Say what a producer makes of a client.properties FILE, without connecting to anything.
+
+    Each setting has its value and where that comes from: the default, a line of the file, a provider of variables, or
+    other settings. Secrets are hidden. Then come settings that have no effect, and why, and what is needed besides.
+
+    Exit status: 0, or 1 where the settings are refused or something they need is not there.
+    """
+    warnings = _Warnings()
+    root = logging.getLogger("pyproducer")
+    root.addHandler(warnings)
+    root.propagate = False
+    try:
+        found, refusal = _read(file, overrides)
+    finally:
+        root.propagate = True
+        root.removeHandler(warnings)
+    missing = [need for need in found.needs if need.is_there is False] if found is not None else []
+    if found is not None and is_given_only:
+        found = found._replace(settings=tuple(row for row in found.settings if row.origin != "default"))
+    if is_json:
+        click.echo(_json(file, found, warnings.texts, refusal))
+    else:
+        _print(file, found, warnings.texts, refusal)
+    sys.exit(REFUSED if refusal or missing else 0)
+
+
+def _read(file: str, overrides: dict[str, str]) -> tuple[EffectiveConfig | None, dict[str, str] | None]:
+    """Return what the settings come to, and why they are refused: one of them, or both where only files are wrong."""
+    given = GivenSettings({}, {})
+    found = None
+    try:
+        given = read_given(file, overrides)
+        settings = ProducerConfig(given.props)
+        found = effective(settings, given.origins)
+        if all(need.is_there is not False for need in found.needs):
+            _try_to_load(settings)
+    except ConfigError as error:
+        return found, {"key": error.key, "place": given.origins.get(error.key, ""), "why": str(error)}
+    except OSError as error:
+        return found, {"key": "", "place": "", "why": f"{error.strerror or error}: {error.filename or file}"}
+    return found, None
+
+
+def _try_to_load(settings: ProducerConfig) -> None:
+    """Load the stores and the classes that the settings name.
+
+    Raises:
+        ConfigError: One cannot be loaded.
+    """
+    for value in classes_of(settings):
+        if isinstance(value, str) and is_named_by_user(value):
+            import_object("interceptor.classes", value)
+    if settings.security_protocol in ("SSL", "SASL_SSL"):
+        build_client_ssl_context(settings)
+
+
+def _json(file: str, found: EffectiveConfig | None, warnings: list[str], refusal: dict[str, str] | None) -> str:
+    answer: dict[str, object] = {"file": os.fspath(file), "refused": refusal, "warnings": warnings}
+    if found is not None:
+        answer["settings"] = [row._asdict() for row in found.settings]
+        answer["no_effect"] = [row._asdict() for row in found.unused]
+        answer["needs"] = [row._asdict() for row in found.needs]
+    return json.dumps(answer, indent=2)
+
+
+def _print(file: str, found: EffectiveConfig | None, warnings: list[str], refusal: dict[str, str] | None) -> None:
+    if found is not None:
+        width = max((len(row.key) for row in found.settings), default=0)
+        for row in found.settings:
+            value = "(none)" if row.value is None else row.value or "(empty)"
+            click.echo(f"{row.key:{width}}  {value}  ({row.origin})")
+        _section("No effect", (f"{row.key}{row.origin and f' ({row.origin})'}: {row.why}" for row in found.unused))
+        _section("Needs", map(_need_text, found.needs))
+    _section("Warnings", warnings)
+    if refusal is not None:
+        place = f", {refusal['place']}" if refusal["place"] else ""
+        click.echo(f"pyproducer config: {file}{place}: {refusal['why']}", err=True)
+
+
+def _section(title: str, lines: object) -> None:
+    texts = list(lines)  # type: ignore[call-overload]  # any iterable of texts
+    if texts:
+        click.echo(f"\n{title}:")
+        for text in texts:
+            click.echo(f"  {text}")
+
+
+def _need_text(need: Need) -> str:
+    if need.is_there is None:
+        return need.what
+    return f"{need.what}: there" if need.is_there else f"{need.what}: MISSING; {need.how}"

@@ -1,0 +1,249 @@
+"""What a reached broker says: of the other brokers, of its clock, of a topic, of what we may do with it, of quotas.
+
+Nothing is written and nothing is created here; who asks for that gets it in round_trip.py.
+
+Road:    examination -> [cluster steps] -> BlockingClient
+Thread:  the main thread.
+Source:  ours; Kafka's LeaderState.describeReplicaState (4.1) gives its own time for the leader, by which the clocks
+         are compared; Java AclOperation's codes for what we may do.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from pyproducer.common.error_codes import ErrorCode, error_for_code
+from pyproducer.common.errors import KafkaError
+from pyproducer.protocol.apis import ApiKeys
+
+if TYPE_CHECKING:
+    from pyproducer.cli.doctor.reach import Reach
+    from pyproducer.cli.doctor.report import Report
+    from pyproducer.common.clock import Clock
+    from pyproducer.producer.config import ProducerConfig
+    from pyproducer.protocol.schema import Struct
+    from pyproducer.testing.blocking_client import BlockingClient, Connection
+
+METADATA, ADVERTISED, CLOCK, TOPIC, PARTITIONS, AUTHORIZATION, QUOTA = (
+    "metadata", "advertised", "clock", "topic", "partitions", "authorization", "quota")
+_WRITE_BIT = 1 << 4
+_NOT_TOLD = -(2**31)
+_TOPIC_RESOURCE = 2
+_MAX_TIMESTAMP = -3  # ListOffsets v7: the offset of the record with the newest time
+_MAX_TIMESTAMP_VERSION = 7
+_METADATA_LOG = "__cluster_metadata"
+# Tokens are usually refused beyond a minute (Kafka's sasl.oauthbearer.clock.skew.seconds is 30), and records from the
+# future beyond an hour (message.timestamp.after.max.ms).
+_SKEW_WARN_MS = 5_000
+_SKEW_FAIL_MS = 3_600_000
+_SET_CLOCK = "set the clock of this machine by NTP, or that of the broker"
+
+
+class ClusterSteps:
+    """Asks one broker, and writes what it finds into a report.
+
+    Args:
+        client: Asks.
+        broker: Whom.
+        config: The producer's settings.
+        clock: This machine's.
+        report: Where the lines go.
+    """
+
+    def __init__(self, client: BlockingClient, broker: Connection, config: ProducerConfig, clock: Clock,
+                 report: Report) -> None:
+        self._client = client
+        self._broker = broker
+        self._config = config
+        self._clock = clock
+        self._report = report
+        self._throttle_ms = 0
+        self._answer_count = 0
+
+    def metadata(self, topic: str | None) -> Struct | None:
+        """Ask for the brokers and the topic; None, with a line, when it is not answered."""
+        try:
+            return self._ask(ApiKeys.METADATA, lambda version: {
+                "topics": [{"name": topic}] if topic is not None else [], "allow_auto_topic_creation": False,
+                "include_topic_authorized_operations": version >= 8})
+        except KafkaError as error:
+            self._report.fail(METADATA, f"{self._broker.where}: {str(error).removeprefix(f'{self._broker.where}: ')}",
+                              "use the security.protocol of this listener, or the port of another one")
+            return None
+
+    def advertised(self, metadata: Struct, reach: Reach, bootstrap_hosts: set[str]) -> dict[int, Connection]:
+        """Connect to every broker by the address that it tells."""
+        reached = {}
+        for broker in metadata["brokers"]:
+            node_id, host, port = broker["node_id"], broker["host"], broker["port"]
+            if _is_loopback(host) and not any(_is_loopback(name) for name in bootstrap_hosts):
+                self._report.warn(ADVERTISED, f"broker {node_id} tells clients to come to {host}, which is their own "
+                                  "machine", "let its advertised.listeners have the name that clients reach it by")
+            connection = reach.advertised(f"{ADVERTISED} {node_id}", host, port)
+            if connection is not None:
+                reached[node_id] = connection
+        return reached
+
+    def clock_skew(self, metadata: Struct, topic: str | None, leaders: Mapping[int, Connection]) -> None:
+        """Compare this machine's clock with the cluster's, or with the newest record of the topic."""
+        skew_ms = self._quorum_skew_ms()
+        if skew_ms is not None:
+            how = "behind" if skew_ms > 0 else "ahead of"
+            detail = f"this machine is {abs(skew_ms) / 1000:.1f} s {how} the cluster's controller"
+            if abs(skew_ms) >= _SKEW_FAIL_MS:
+                self._report.fail(CLOCK, f"{detail}: records are refused for their time, and tokens and certificates",
+                                  _SET_CLOCK)
+            elif abs(skew_ms) >= _SKEW_WARN_MS:
+                self._report.warn(CLOCK, f"{detail}: tokens and certificates may be refused", _SET_CLOCK)
+            else:
+                self._report.ok(CLOCK, detail)
+            return
+        newest_ms = self._newest_record_ms(metadata, topic, leaders)
+        if newest_ms is None:
+            self._report.skip(CLOCK, "the cluster does not tell its time to us (Describe on the cluster), and there is "
+                                     "no record to compare with")
+            return
+        ahead_ms = newest_ms - self._clock.timestamp_ms()
+        if ahead_ms >= _SKEW_WARN_MS:
+            self._report.warn(CLOCK, f"the newest record of {topic} is {ahead_ms / 1000:.1f} s in the future: this "
+                              "machine's clock is behind, or that of another producer is ahead", _SET_CLOCK)
+        else:
+            self._report.ok(CLOCK, f"no record of {topic} is in the future")
+
+    def topic(self, metadata: Struct, topic: str) -> Struct | None:
+        """Return the topic's part of the metadata; None, with a line, when the topic cannot be used."""
+        described: Struct = metadata["topics"][0]
+        code = described["error_code"]
+        if not code:
+            self._report.ok(TOPIC, f"{topic}: {len(described['partitions'])} partitions")
+            return described
+        changes = {
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: f"create it: kafka-topics --create --topic {topic}; or correct its "
+                                                  "name; without Describe or Write on it, too, brokers say so",
+            ErrorCode.TOPIC_AUTHORIZATION_FAILED: _grant(topic),
+            ErrorCode.INVALID_TOPIC_EXCEPTION: "correct its name: 1 to 249 characters out of a-z, A-Z, 0-9, '.', '_' "
+                                               "and '-'",
+        }
+        self._report.fail(TOPIC, f"{topic}: {error_for_code(code, message='Metadata:', api='Metadata')}",
+                          changes.get(code, ""))
+        return None
+
+    def partitions(self, described: Struct, topic: str) -> None:
+        """Look for partitions without a leader, and for those that have too few replicas in sync."""
+        rows = described["partitions"]
+        headless = [row["partition_index"] for row in rows if row["leader_id"] < 0]
+        if headless:
+            self._report.fail(PARTITIONS, f"{topic}: no leader for {_numbers(headless)}",
+                              "start the brokers that hold their replicas")
+            return
+        needed = self._min_insync_replicas(topic)
+        short = [row["partition_index"] for row in rows if needed is not None and len(row["isr_nodes"]) < needed]
+        behind = [row["partition_index"] for row in rows if len(row["isr_nodes"]) < len(row["replica_nodes"])]
+        if short and self._config.acks == "-1":
+            self._report.fail(PARTITIONS, f"{topic}: fewer than min.insync.replicas = {needed} replicas are in sync of "
+                              f"{_numbers(short)}, so acks=all is refused",
+                              "start the brokers that hold the other replicas, or lower its min.insync.replicas")
+        elif behind:
+            self._report.warn(PARTITIONS, f"{topic}: not all replicas are in sync of {_numbers(behind)}",
+                              "see why these brokers are behind")
+        else:
+            leaders = sorted({row["leader_id"] for row in rows})
+            self._report.ok(PARTITIONS, f"{topic}: {len(rows)} with leaders {_numbers(leaders)}, replicas in sync")
+
+    def authorization(self, described: Struct, topic: str) -> None:
+        """Look whether we may write to the topic."""
+        operations = described.get("topic_authorized_operations", _NOT_TOLD)
+        if operations == _NOT_TOLD:
+            self._report.skip(AUTHORIZATION, f"{topic}: the broker does not tell what we may do (before Kafka 2.3)")
+        elif operations & _WRITE_BIT:
+            self._report.ok(AUTHORIZATION, f"{topic}: we may write")
+        else:
+            self._report.fail(AUTHORIZATION, f"{topic}: we may not write", _grant(topic))
+
+    def quota(self) -> None:
+        """Tell whether any answer so far asked for a pause."""
+        if self._throttle_ms:
+            self._report.warn(QUOTA, f"the broker asked for a pause of {self._throttle_ms} ms: a quota is used up",
+                              "raise the quota of this user or client.id (kafka-configs), or send less")
+        else:
+            self._report.ok(QUOTA, f"no pause was asked for in {self._answer_count} answers")
+
+    # ---- questions
+
+    def _ask(self, api_key: ApiKeys, build: Callable[[int], Mapping[str, Any]],
+             broker: Connection | None = None) -> Struct:
+        body = self._client.ask(broker or self._broker, api_key, build).body
+        self._answer_count += 1
+        self._throttle_ms = max(self._throttle_ms, body.get("throttle_time_ms", 0))
+        return body
+
+    def _quorum_skew_ms(self) -> int | None:
+        """Return by how much this machine's clock is behind that of the controller; None when it does not tell."""
+        before_ms = self._clock.timestamp_ms()
+        try:
+            body = self._ask(ApiKeys.DESCRIBE_QUORUM, lambda _version: {
+                "topics": [{"topic_name": _METADATA_LOG, "partitions": [{"partition_index": 0}]}]})
+        except KafkaError:
+            return None
+        middle_ms = (before_ms + self._clock.timestamp_ms()) // 2
+        for topic in body["topics"]:
+            for partition in topic["partitions"]:
+                for voter in partition["current_voters"]:
+                    if voter["replica_id"] == partition["leader_id"] and voter.get("last_caught_up_timestamp", -1) > 0:
+                        return int(voter["last_caught_up_timestamp"]) - middle_ms
+        return None
+
+    def _newest_record_ms(self, metadata: Struct, topic: str | None, leaders: Mapping[int, Connection]) -> int | None:
+        newest = []
+        for row in (metadata["topics"][0]["partitions"] if topic is not None else ()):
+            leader = leaders.get(row["leader_id"])
+            if leader is None:
+                continue
+            index = row["partition_index"]
+            try:
+                if leader.versions.latest_usable_version(ApiKeys.LIST_OFFSETS) < _MAX_TIMESTAMP_VERSION:
+                    return None
+                answer = self._ask(ApiKeys.LIST_OFFSETS, _newest_record_question(topic, index), leader)
+            except KafkaError:
+                return None
+            found = answer["topics"][0]["partitions"][0]
+            if not found["error_code"] and found["timestamp"] >= 0:
+                newest.append(int(found["timestamp"]))
+        return max(newest, default=None)
+
+    def _min_insync_replicas(self, topic: str) -> int | None:
+        try:
+            body = self._ask(ApiKeys.DESCRIBE_CONFIGS, lambda _version: {"resources": [
+                {"resource_type": _TOPIC_RESOURCE, "resource_name": topic,
+                 "configuration_keys": ["min.insync.replicas"]}]})
+        except KafkaError:
+            return None
+        for result in body["results"]:
+            for entry in result["configs"]:
+                if entry["name"] == "min.insync.replicas" and (entry["value"] or "").isdecimal():
+                    return int(entry["value"])
+        return None  # not allowed to know
+
+
+def _newest_record_question(topic: str | None, index: int) -> Callable[[int], Mapping[str, Any]]:
+    return lambda _version: {
+        "replica_id": -1, "isolation_level": 0, "timeout_ms": 10_000, "topics": [{"name": topic, "partitions": [
+            {"partition_index": index, "current_leader_epoch": -1, "timestamp": _MAX_TIMESTAMP}]}]}
+
+
+def _grant(topic: str) -> str:
+    return ("let somebody allow it: kafka-acls --add --allow-principal User:... --operation Write --operation Describe "
+            f"--topic {topic}")
+
+
+def _numbers(numbers: list[int]) -> str:
+    return ", ".join(map(str, numbers[:10])) + (f" and {len(numbers) - 10} more" if len(numbers) > 10 else "")
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"

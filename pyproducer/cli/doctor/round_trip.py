@@ -1,0 +1,62 @@
+"""How long a broker takes to answer; and, for who asks for that, one record that is really written.
+
+Without --write nothing is changed on any broker: the leader of the first partition is asked for its versions five
+times. With --write the user's own producer sends one record, with all that belongs to it: producer id, acks, codec.
+
+Road:    examination -> [round trip] -> BlockingClient, KafkaProducer
+Thread:  the main thread.
+Source:  ours.
+"""
+
+from __future__ import annotations
+
+from statistics import median
+from typing import TYPE_CHECKING
+
+from pyproducer.common.errors import KafkaError
+from pyproducer.producer.kafka_producer import KafkaProducer
+from pyproducer.protocol.apis import ApiKeys
+
+if TYPE_CHECKING:
+    from pyproducer.cli.doctor.report import Report
+    from pyproducer.common.clock import Clock
+    from pyproducer.producer.config import ProducerConfig
+    from pyproducer.testing.blocking_client import BlockingClient, Connection
+
+ROUND_TRIP = "round trip"
+_PINGS = 5
+_KEY = b"pyproducer-doctor"
+# What the application does with its records is not the doctor's.
+_LEFT_OUT = ("key.serializer", "value.serializer", "interceptor.classes", "partitioner.class", "pyproducer.fork",
+             "pyproducer.on.unretrieved", "transactional.id")
+
+
+def ask_only(client: BlockingClient, leader: Connection, clock: Clock, report: Report) -> None:
+    """Measure the answers of a broker."""
+    waits_ms = []
+    try:
+        for _ in range(_PINGS):
+            began_ms = clock.now_ms()
+            client.ask(leader, ApiKeys.METADATA, lambda _version: {"topics": [], "allow_auto_topic_creation": False})
+            waits_ms.append(clock.now_ms() - began_ms)
+    except KafkaError as error:
+        report.fail(ROUND_TRIP, f"{leader.where}: {error}")
+        return
+    report.ok(ROUND_TRIP, f"{leader.where}: answers in {median(waits_ms):g} ms (median of {_PINGS}); nothing was "
+                          "written, --write sends one record")
+
+
+def write_one(config: ProducerConfig, topic: str, timeout_ms: int, clock: Clock, report: Report) -> None:
+    """Send one record with the user's settings."""
+    props = {key: value for key, value in config.originals.items() if key not in _LEFT_OUT}
+    props.update({"linger.ms": 0, "max.block.ms": timeout_ms, "request.timeout.ms": timeout_ms,
+                  "delivery.timeout.ms": timeout_ms})
+    began_ms = clock.now_ms()
+    try:
+        with KafkaProducer(props) as producer:
+            stored = producer.send(topic, b"a record of python -m pyproducer doctor --write", key=_KEY).result()
+    except KafkaError as error:
+        report.fail(ROUND_TRIP, f"{topic}: {error}")
+        return
+    report.ok(ROUND_TRIP, f"{topic}-{stored.partition}: one record was written at offset {stored.offset} in "
+                          f"{clock.now_ms() - began_ms} ms with all handshakes")

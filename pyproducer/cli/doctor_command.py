@@ -1,0 +1,67 @@
+"""`python -m pyproducer doctor`: what is between this machine and a record in a topic, step by step.
+
+Exit status: 0 where nothing stops a producer (there may be warnings), 1 where something does, 2 for a wrong command.
+
+Road:    command line -> [doctor] -> doctor/examination.py
+Thread:  the main thread.
+Source:  ours.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Sequence
+
+import click
+
+from pyproducer.cli.doctor.examination import examine
+from pyproducer.cli.doctor.report import Line, Report
+from pyproducer.common.clock import SystemClock
+from pyproducer.common.errors import ConfigError
+from pyproducer.common.settings.properties import read_properties
+
+
+@click.command()
+@click.option("--bootstrap-server", "servers", metavar="HOST:PORT[,...]",
+              help="Where to begin; stands above bootstrap.servers of --config.")
+@click.option("--config", "path", metavar="FILE", type=click.Path(dir_okay=False),
+              help="The producer's settings, a Java .properties file.")
+@click.option("--property", "properties", multiple=True, metavar="KEY=VALUE",
+              help="One more setting; may be given several times, and stands above the file's.")
+@click.option("--topic", metavar="NAME", help="Look at this topic, too. It is not created.")
+@click.option("--write", "writes", is_flag=True, help="Write one record to --topic.")
+@click.option("--timeout", "timeout_s", type=click.FloatRange(min=0.1), default=10, show_default=True,
+              help="Longest wait for each step, in seconds.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object at the end instead of lines.")
+def doctor(servers: str | None, path: str | None, properties: Sequence[str], topic: str | None, writes: bool,
+           timeout_s: float, as_json: bool) -> None:
+    """Find out, step by step, why a producer cannot send; nothing is written without --write."""
+    if writes and topic is None:
+        raise click.UsageError("--write needs --topic")
+    props: dict[str, object] = {}
+    try:
+        if path is not None:
+            props.update(read_properties(path))
+    except (OSError, ConfigError) as error:
+        raise click.BadParameter(f"it cannot be read: {error}", param_hint="--config") from error
+    for text in properties:
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise click.BadParameter("it must be KEY=VALUE", param_hint="--property")
+        props[key.strip()] = value.strip()
+    if servers is not None:
+        props["bootstrap.servers"] = servers
+    if "bootstrap.servers" not in props:
+        raise click.UsageError("give --bootstrap-server, or --config with bootstrap.servers")
+    logging.getLogger("pyproducer").addHandler(logging.NullHandler())  # what is logged, the lines say too
+
+    def tell(line: Line) -> None:
+        if not as_json:
+            click.echo(line.text())
+
+    report = Report(tell)
+    examine(props, topic, writes=writes, timeout_ms=int(timeout_s * 1000), clock=SystemClock(), report=report)
+    if as_json:
+        click.echo(report.json())
+    sys.exit(report.exit_status)

@@ -1,0 +1,98 @@
+"""Who a certificate is of: names as Java writes them, and what a peer showed us although we do not trust it.
+
+Road:    SslTransportLayer, TLS failures, doctor -> [certificates]
+Thread:  pure.
+Source:  RFC 2253, Java X500Principal.getName() for names: most specific part first, `CN=client,OU=team,O=org`; RFC 6125
+         for which names count: those of subjectAltName alone, as OpenSSL and Java have it.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from pyproducer.common.printable import LONGEST_NAME, printable
+
+_SHORT = {
+    "commonName": "CN", "organizationalUnitName": "OU", "organizationName": "O", "localityName": "L",
+    "stateOrProvinceName": "ST", "countryName": "C", "streetAddress": "STREET", "domainComponent": "DC",
+    "userId": "UID",
+}
+_SPECIAL = frozenset(',+"\\<>;')
+
+
+def distinguished_name(subject: Iterable[Iterable[tuple[str, str]]]) -> str:
+    """Return the name of a subject as `ssl.SSLSocket.getpeercert` gives it."""
+    parts = ["+".join(f"{_SHORT.get(key, key)}={_escape(value)}" for key, value in part) for part in subject]
+    return ",".join(reversed(parts))
+
+
+def _escape(value: str) -> str:
+    text = "".join(f"\\{char}" if char in _SPECIAL else char for char in value)
+    if text.startswith(("#", " ")):
+        text = "\\" + text
+    return text[:-1] + "\\ " if text.endswith(" ") and len(text) > 1 else text
+
+
+class CertificateFacts(NamedTuple):
+    """What can be said of a certificate. The names are the peer's: they may hold anything that is printable.
+
+    Attributes:
+        subject: Whose it is, as a distinguished name.
+        issuer: Who signed it.
+        not_before: From when on it counts, as OpenSSL writes it: `Nov 20 19:18:48 2026 GMT`; "" when it makes no sense.
+        not_after: Until when.
+        names: The host names and addresses that it is for.
+    """
+
+    subject: str
+    issuer: str
+    not_before: str
+    not_after: str
+    names: tuple[str, ...]
+
+    @property
+    def begins_at_s(self) -> int:
+        """When it begins to count, in seconds since 1970."""
+        return ssl.cert_time_to_seconds(self.not_before)
+
+    @property
+    def ends_at_s(self) -> int:
+        """When it ends, in seconds since 1970."""
+        return ssl.cert_time_to_seconds(self.not_after)
+
+    @property
+    def is_self_signed(self) -> bool:
+        """Whether it names itself as its authority."""
+        return self.subject == self.issuer
+
+
+def certificate_facts(info: Mapping[str, Any]) -> CertificateFacts:
+    """Return the facts of a certificate as `ssl.SSLSocket.getpeercert` and `SSLContext.get_ca_certs` give it."""
+    return CertificateFacts(
+        _name_of(info, "subject"), _name_of(info, "issuer"), _time_of(info, "notBefore"), _time_of(info, "notAfter"),
+        tuple(printable(str(value), LONGEST_NAME) for kind, value in info.get("subjectAltName", ())
+              if kind in ("DNS", "IP Address")))
+
+
+def _name_of(info: Mapping[str, Any], key: str) -> str:
+    return printable(distinguished_name(info.get(key, ())) or "(no name)", LONGEST_NAME)
+
+
+def _time_of(info: Mapping[str, Any], key: str) -> str:
+    text = str(info.get(key, ""))
+    try:
+        ssl.cert_time_to_seconds(text)
+    except ValueError:  # the peer chooses what stands there
+        return ""
+    return text
+
+
+def shown_chain(ssl_object: ssl.SSLObject) -> list[CertificateFacts]:
+    """Return what the peer showed, its own certificate first, trusted or not; nothing where that cannot be known."""
+    # The public get_unverified_chain of Python 3.13 gives bytes, which only other packages can read.
+    inner = getattr(ssl_object, "_sslobj", None)
+    get_chain = getattr(inner, "get_unverified_chain", None)
+    chain: Sequence[Any] = (get_chain() or ()) if get_chain is not None else ()
+    return [certificate_facts(one.get_info()) for one in chain]

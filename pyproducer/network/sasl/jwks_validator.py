@@ -1,0 +1,194 @@
+"""Tokens that an identity provider has signed, checked with the keys that it publishes (JWKS).
+
+    file: or http(s): -> thread, every refresh_ms and when a token names an unknown key -> keys -> validate(token)
+
+Road:    oauthbearer server -> [jwks validator] -> PyJWT
+Thread:  `validate` runs on the thread that polls the selector and never waits; the keys are fetched by a thread here,
+         the first time by who calls `start`.
+Source:  Java BrokerJwtValidator, RefreshingHttpsJwks, JwksFileVerificationKeyResolver (4.1). Differs from Java: a
+         provider that is away when the broker starts is asked again later, and all tokens are refused meanwhile.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import urllib.request
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from pyproducer.common.errors import ConfigError
+from pyproducer.network.sasl.oauthbearer_server import TokenRefusedError, ValidToken, is_seconds
+
+_logger = logging.getLogger(__name__)
+URL_KEY = "sasl.oauthbearer.jwks.endpoint.url"
+_SCHEMES = ("file", "http", "https")
+_TIMEOUT_S = 10.0
+# Sets of keys have a few; a peer that sends without end is not believed.
+_MOST_BYTES = 1 << 20
+# By kind of key, so that a public key is never taken for the secret of an HMAC.
+_ALGORITHMS: Mapping[str, Sequence[str]] = {
+    "RSA": ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),
+    "EC": ("ES256", "ES384", "ES512"),
+    "OKP": ("EdDSA",),
+}
+
+
+@dataclass(frozen=True)
+class JwksSettings:
+    """Where the keys are, and what a token must say.
+
+    Attributes:
+        url: Of the keys.
+        refresh_ms: How often they are fetched.
+        retry_backoff_ms: First wait after a fetch that failed, and the least between two.
+        retry_backoff_max_ms: Longest such wait.
+        expected_audience: A token must be for one of them; empty for any.
+        expected_issuer: A token must be from it; None for any.
+        clock_skew_s: How far apart the clocks may be.
+        sub_claim_name: The claim that says who it is.
+        scope_claim_name: The claim that says what for.
+    """
+
+    url: str
+    refresh_ms: int = 3_600_000
+    retry_backoff_ms: int = 100
+    retry_backoff_max_ms: int = 10_000
+    expected_audience: tuple[str, ...] = ()
+    expected_issuer: str | None = None
+    clock_skew_s: int = 30
+    sub_claim_name: str = "sub"
+    scope_claim_name: str = "scope"
+
+
+def fetch_text(url: str) -> str:
+    """Return what is at an address.
+
+    Raises:
+        OSError: It cannot be read; urllib's errors are such.
+        ValueError: It is no text, or too long.
+    """
+    with urllib.request.urlopen(url, timeout=_TIMEOUT_S) as answer:
+        data: bytes = answer.read(_MOST_BYTES + 1)
+    if len(data) > _MOST_BYTES:
+        raise ValueError(f"more than {_MOST_BYTES} bytes")
+    return data.decode()
+
+
+class JwksTokenValidator:
+    """See TokenValidator.
+
+    Args:
+        settings: Where the keys are, and what a token must say.
+        fetch: Returns the text at an address.
+
+    Raises:
+        ConfigError: The address cannot be one, or PyJWT is not installed.
+    """
+
+    def __init__(self, settings: JwksSettings, fetch: Callable[[str], str] = fetch_text) -> None:
+        if urlsplit(settings.url).scheme not in _SCHEMES:
+            raise ConfigError(URL_KEY, settings.url, f"must begin with one of {', '.join(_SCHEMES)}")
+        try:
+            import jwt
+        except ImportError as error:
+            raise ConfigError(URL_KEY, settings.url, "needs the packages PyJWT and cryptography: pip install "
+                              "'PyJWT[crypto]'") from error
+        self._jwt = jwt
+        self._settings = settings
+        self._fetch = fetch
+        self._keys: Mapping[str | None, Any] = {}  # replaced, never changed: read without a lock
+        self._wanted = threading.Event()
+        self._stop_requested = False
+        self._thread = threading.Thread(target=self._run, name="kafka-jwks-refresh", daemon=True)
+
+    def start(self) -> None:
+        """Fetch the keys, and go on doing so on a thread."""
+        self._refresh()
+        self._thread.start()
+
+    def close(self) -> None:
+        """End the thread; a fetch that is under way is waited for a second at most."""
+        self._stop_requested = True
+        self._wanted.set()
+        if self._thread.is_alive():
+            self._thread.join(1)
+
+    # ---- tokens
+
+    def validate(self, token: str) -> ValidToken:
+        """Return whose the token is; see TokenValidator."""
+        settings = self._settings
+        key = self._key_of(token)
+        algorithms = _ALGORITHMS.get(key.key_type)
+        if algorithms is None:
+            raise TokenRefusedError(f"A key of type {key.key_type} signs nothing here")
+        claims = None
+        why = ""
+        try:
+            claims = self._jwt.decode(
+                token, key.key, algorithms=list(algorithms), leeway=settings.clock_skew_s,
+                audience=list(settings.expected_audience) or None, issuer=settings.expected_issuer,
+                options={"require": ["exp", "iat"], "verify_aud": bool(settings.expected_audience)})
+        except self._jwt.PyJWTError as error:
+            why = f"Could not validate the access token: {error}"
+        except (ValueError, TypeError, OverflowError) as error:  # claims of a kind that nobody has thought of
+            why = f"Could not validate the access token: {type(error).__name__}"
+        if claims is None:
+            raise TokenRefusedError(why)
+        principal = claims.get(settings.sub_claim_name)
+        if not isinstance(principal, str) or not principal.strip():
+            raise TokenRefusedError(
+                f"Could not extract the '{settings.sub_claim_name}' claim from the access token")
+        if not is_seconds(claims["exp"]):
+            raise TokenRefusedError("Could not extract the 'exp' claim from the access token")
+        return ValidToken(principal, int(claims["exp"] * 1000))
+
+    def _key_of(self, token: str) -> Any:
+        try:
+            key_id = self._jwt.get_unverified_header(token).get("kid")
+        except self._jwt.PyJWTError:
+            key_id = None
+            is_jwt = False
+        else:
+            is_jwt = True
+        if not is_jwt:
+            raise TokenRefusedError("It is no JWT")
+        keys = self._keys
+        if key_id is None and len(keys) == 1:
+            return next(iter(keys.values()))
+        key = keys.get(key_id)
+        if key is None:
+            self._wanted.set()  # the provider may have made a new one: known when the client tries again
+            raise TokenRefusedError(f"Nothing is known of the key {key_id!r}; there are {len(keys)} others")
+        return key
+
+    # ---- keys
+
+    def _run(self) -> None:
+        settings = self._settings
+        failures = 0 if self._keys else 1
+        while True:
+            if failures:
+                wait_ms = min(settings.retry_backoff_ms << min(failures - 1, 30), settings.retry_backoff_max_ms)
+            else:
+                wait_ms = settings.refresh_ms
+            self._wanted.wait(min(wait_ms / 1000, threading.TIMEOUT_MAX))
+            if self._stop_requested:
+                return
+            self._wanted.clear()
+            failures = 0 if self._refresh() else failures + 1
+
+    def _refresh(self) -> bool:
+        """Fetch the keys; return whether there are any. Those of before stay where there are not."""
+        url = self._settings.url
+        try:
+            found = self._jwt.PyJWKSet.from_dict(json.loads(self._fetch(url)))
+        except (OSError, ValueError, RecursionError, AttributeError, self._jwt.PyJWTError) as error:
+            _logger.warning("The keys at %s cannot be fetched: %s", url, error)
+            return False
+        self._keys = {key.key_id: key for key in found.keys}
+        return True

@@ -1,0 +1,145 @@
+"""Which login a client's settings ask for; and the login of those whose secrets stand in the settings.
+
+Road:    sasl.mechanism, sasl.jaas.config -> [login] -> channel builder -> client authenticator
+Thread:  pure; a login is its channel builder's.
+Source:  Java LoginManager, JaasContext, AbstractLogin (4.1).
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from pyproducer.common.errors import AuthenticationError, ConfigError
+from pyproducer.common.jaas import KEY, JaasEntry, parse_jaas
+from pyproducer.network.sasl.mechanism import Login, SaslClient
+from pyproducer.network.sasl.password import PasswordCredentials
+from pyproducer.network.sasl.plain import PlainSaslClient
+from pyproducer.network.sasl.scram import ScramSaslClient
+
+PLAIN = "PLAIN"
+SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
+_PASSWORD_MODULES = {
+    PLAIN: "org.apache.kafka.common.security.plain.PlainLoginModule",
+    **dict.fromkeys(SCRAM, "org.apache.kafka.common.security.scram.ScramLoginModule"),
+}
+
+
+class _Elsewhere(NamedTuple):
+    """A login that takes time, and has a file of its own, which only its users need: the module, and what makes it."""
+
+    module: str
+    function: str
+
+
+_ELSEWHERE = {
+    "OAUTHBEARER": _Elsewhere("pyproducer.network.sasl.token_login", "token_login"),
+    "AWS_MSK_IAM": _Elsewhere("pyproducer.network.sasl.aws_msk_iam", "msk_iam_login"),
+    "GSSAPI": _Elsewhere("pyproducer.network.sasl.gssapi", "gssapi_login"),
+}
+
+
+class StaticLogin:
+    """A login whose credentials stand in the settings: they are there at once, and do not change.
+
+    Args:
+        mechanism: Their mechanism.
+        credentials: User name and password.
+        new_client: Makes the client's half of one authentication.
+    """
+
+    def __init__(self, mechanism: str, credentials: PasswordCredentials,
+                 new_client: Callable[[PasswordCredentials], SaslClient]) -> None:
+        self.mechanism = mechanism
+        self._credentials: PasswordCredentials | None = credentials
+        self._new_client = new_client
+
+    @property
+    def version(self) -> int:
+        """They never change."""
+        return 0
+
+    @property
+    def error(self) -> Exception | None:
+        """They are always there."""
+        return None
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it is open."""
+        return self._credentials is not None
+
+    def start(self, on_change: Callable[[], None]) -> None:
+        """Do nothing: there is nothing to fetch."""
+
+    def new_client(self, host: str) -> SaslClient:
+        """Return the client's half for one authentication; see Login."""
+        if self._credentials is None:
+            raise AuthenticationError("the login is closed")
+        return self._new_client(self._credentials)
+
+    def close(self) -> None:
+        """Forget the secrets."""
+        if self._credentials is not None:
+            self._credentials.forget()
+            self._credentials = None
+
+    def __repr__(self) -> str:
+        return f"StaticLogin({self.mechanism!r})"
+
+
+def login_for(settings: Mapping[str, Any]) -> Login | None:
+    """Return the login that the settings ask for; None where they ask for no SASL.
+
+    Args:
+        settings: Parsed values under Java's keys: security.protocol, and the sasl.* ones.
+
+    Raises:
+        ConfigError: The mechanism is unknown, or its credentials are missing or another mechanism's. Nothing was
+            started.
+
+    Source: Java ChannelBuilders.create, LoginManager.acquireLoginManager (4.1).
+    """
+    if not settings["security.protocol"].startswith("SASL_"):
+        return None
+    mechanism: str = settings["sasl.mechanism"]
+    if mechanism in _PASSWORD_MODULES:
+        credentials = PasswordCredentials(_entry(settings, mechanism).options)
+        if mechanism == PLAIN:
+            return StaticLogin(mechanism, credentials, PlainSaslClient)
+        return StaticLogin(mechanism, credentials, lambda credentials: ScramSaslClient(mechanism, credentials))
+    _refuse_password(settings, mechanism)
+    elsewhere = _ELSEWHERE.get(mechanism)
+    if elsewhere is None:
+        raise ConfigError("sasl.mechanism", mechanism, "there is no such mechanism here: set it to one of "
+                                                       f"{', '.join(sorted((*_PASSWORD_MODULES, *_ELSEWHERE)))}")
+    if importlib.util.find_spec(elsewhere.module) is None:
+        raise ConfigError("sasl.mechanism", mechanism, "it is not in this version; use PLAIN, SCRAM-SHA-256 or "
+                                                       "SCRAM-SHA-512")
+    login: Login = getattr(importlib.import_module(elsewhere.module), elsewhere.function)(settings)
+    return login
+
+
+def _refuse_password(settings: Mapping[str, Any], mechanism: str) -> None:
+    """Say which mechanism a login module with user name and password is for: GSSAPI is the default, not a wish."""
+    if settings[KEY]:
+        module = parse_jaas(settings[KEY]).login_module
+        mechanisms = [name for name, own in _PASSWORD_MODULES.items() if own == module]
+        if mechanisms:
+            raise ConfigError("sasl.mechanism", mechanism, f"the login module of sasl.jaas.config, {module}, is for "
+                                                           f"{' or '.join(mechanisms)}: set sasl.mechanism to that")
+
+
+def _entry(settings: Mapping[str, Any], mechanism: str) -> JaasEntry:
+    """Return the login module of the settings, which must be the mechanism's."""
+    wanted = _PASSWORD_MODULES[mechanism]
+    form = f"{wanted} required username=\"...\" password=\"...\";"
+    if not settings[KEY]:
+        raise ConfigError(KEY, None, f"sasl.mechanism = {mechanism} needs user name and password: set it to {form}")
+    entry = parse_jaas(settings[KEY])
+    if entry.login_module != wanted:
+        raise ConfigError(KEY, entry.login_module, f"the login module of sasl.mechanism = {mechanism} is {wanted}: set "
+                                                   "one of the two to what the broker's listener has")
+    return entry

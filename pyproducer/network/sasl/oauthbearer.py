@@ -1,0 +1,168 @@
+"""OAUTHBEARER: a token in one message, with extensions; and what the broker says when it does not take the token.
+
+    client   n,[a=authorization id],^A auth=Bearer TOKEN [^A name=value]... ^A ^A        (^A is the byte 1)
+    broker   nothing, or JSON that says why not; the client answers ^A, and the refusal follows
+
+A broker says only "invalid_token", whatever is wrong with it. The token's own times tell more: whether it has ended, or
+whether it is valid by this machine's clock, so that clocks may differ.
+
+Road:    a login with tokens -> [OAuthBearerSaslClient] -> client authenticator
+Thread:  the one that polls the selector.
+Source:  RFC 7628; KIP-255, KIP-342; Java OAuthBearerSaslClient, OAuthBearerClientInitialResponse (4.1).
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+from pyproducer.common.clock import Clock, SystemClock
+from pyproducer.common.errors import AuthenticationError, ConfigError
+from pyproducer.common.printable import printable
+
+_SEPARATOR = "\x01"
+_TOKEN = re.compile(r"[-_~+/\.a-zA-Z0-9]+=*")
+_EXTENSION_NAME = re.compile(r"[A-Za-z]+")
+_EXTENSION_VALUE = re.compile(r"[\x21-\x7E \t\r\n]+")
+_RESERVED_NAME = "auth"
+
+
+class BearerToken:
+    """A token and what goes with it. Neither its `repr` nor a pickle holds the secret.
+
+    Args:
+        value: The token in its compact form.
+        extensions: Sent with it (KIP-342).
+        authorization_id: Whom to act as; empty for the token's own subject.
+
+    Raises:
+        ConfigError: An extension has a name or a value that cannot be sent.
+        AuthenticationError: The token has characters that no token has. Not sent.
+    """
+
+    __slots__ = ("_value", "authorization_id", "extensions")
+
+    def __init__(self, value: str, extensions: Mapping[str, str] | None = None, authorization_id: str = "") -> None:
+        self._value = value
+        self.extensions = dict(extensions or {})
+        self.authorization_id = authorization_id
+        del value
+        check_extensions(self.extensions)
+        if not _TOKEN.fullmatch(self._value):
+            raise AuthenticationError(f"OAUTHBEARER: the token of {len(self._value)} characters has some that no token "
+                                      "has, such as a blank or the end of a line")
+
+    def initial_message(self) -> bytes:
+        """Return the client's message."""
+        who = f"a={_escaped(self.authorization_id)}" if self.authorization_id else ""
+        extensions = "".join(f"{_SEPARATOR}{name}={value}" for name, value in self.extensions.items())
+        return f"n,{who},{_SEPARATOR}auth=Bearer {self._value}{extensions}{_SEPARATOR}{_SEPARATOR}".encode()
+
+    def claims(self) -> Mapping[str, Any]:
+        """Return what a JWT says of itself, unchecked; nothing for other tokens."""
+        parts = self._value.split(".")
+        if len(parts) != 3:
+            return {}
+        try:
+            claims = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
+        except (binascii.Error, ValueError):
+            return {}
+        return claims if isinstance(claims, dict) else {}
+
+    def __repr__(self) -> str:
+        return f"BearerToken({len(self._value)} characters, extensions {sorted(self.extensions)})"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a token is secret and cannot be pickled")
+
+
+def _escaped(name: str) -> str:
+    return name.replace("=", "=3D").replace(",", "=2C")
+
+
+def check_extensions(extensions: Mapping[str, str]) -> None:
+    """Check names and values of extensions.
+
+    Raises:
+        ConfigError: One cannot be sent, or has the name that is the token's.
+    """
+    for name, value in extensions.items():
+        if name == _RESERVED_NAME or not _EXTENSION_NAME.fullmatch(name):
+            raise ConfigError("sasl.jaas.config", name, "the name of an OAUTHBEARER extension is made of letters, and "
+                                                        f"is not {_RESERVED_NAME!r}")
+        if not _EXTENSION_VALUE.fullmatch(value):
+            raise ConfigError("sasl.jaas.config", name, "the value of this OAUTHBEARER extension must be printable "
+                                                        "ASCII, and not empty")
+
+
+class OAuthBearerSaslClient:
+    """The client's half of OAUTHBEARER.
+
+    Args:
+        token: What to show.
+        clock: The wall's clock, to compare the token's times with when the broker refuses it.
+    """
+
+    mechanism = "OAUTHBEARER"
+
+    def __init__(self, token: BearerToken, clock: Clock | None = None) -> None:
+        self._token = token
+        self._clock = clock or SystemClock()
+        self._is_sent = False
+        self._said = ""
+        self.complete = False
+
+    def evaluate_challenge(self, challenge: bytes) -> bytes | None:
+        """Return the token; then nothing, or the word that asks for the refusal itself. See SaslClient."""
+        if not self._is_sent:
+            self._is_sent = True
+            return self._token.initial_message()
+        if self.complete or self._said:
+            raise AuthenticationError("OAUTHBEARER: the broker says something where nothing is left to say")
+        if challenge:
+            self._said = printable(challenge.decode("utf-8", "replace"))
+            return _SEPARATOR.encode()
+        self.complete = True
+        return None
+
+    @property
+    def refusal_hint(self) -> str:
+        """What the broker said of the token, and what the token's own times say."""
+        said = f"the broker says {self._said} of the token; " if self._said else ""
+        return said + token_times(self._token.claims(), self._clock.timestamp_ms())
+
+
+def token_times(claims: Mapping[str, Any], timestamp_ms: int) -> str:
+    """Say whether a token is valid now by its own times.
+
+    Args:
+        claims: Those of a JWT; none for a token that only its issuer can read.
+        timestamp_ms: This machine's clock.
+    """
+    begin, end = (_seconds(claims, "nbf", "iat"), _seconds(claims, "exp"))
+    now = timestamp_ms / 1000
+    if end is not None and end <= now:
+        return (f"the token has expired {now - end:.0f} s ago by this machine's clock: get a new one, or set the clock "
+                "right")
+    if begin is not None and begin > now:
+        return (f"the token becomes valid only in {begin - now:.0f} s by this machine's clock: compare this machine's "
+                "clock with the issuer's and the broker's")
+    if end is not None:
+        age = "" if begin is None else f", from {now - begin:.0f} s ago"
+        return (f"by this machine's clock the token is valid{age} for another {end - now:.0f} s: compare the clock "
+                "with the broker's (clock skew); else the broker does not take its issuer, audience, scope or "
+                "key (sasl.oauthbearer.* and sasl.jaas.config)")
+    return ("the token tells no times of its own: it may have expired, or the broker does not take its issuer, "
+            "audience or scope (sasl.oauthbearer.* and sasl.jaas.config)")
+
+
+def _seconds(claims: Mapping[str, Any], *names: str) -> float | None:
+    for name in names:
+        value = claims.get(name)
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            return float(value)
+    return None

@@ -1,0 +1,325 @@
+"""The doctor on set-ups that are broken, each in one way: which step says so, in which words, and what to change."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from pyproducer.broker import EmbeddedBroker
+from pyproducer.cli.doctor import reach
+from pyproducer.cli.doctor.examination import examine
+from pyproducer.cli.doctor.report import Line, Report, Status
+from pyproducer.cli.main import main
+from pyproducer.common.clock import SystemClock
+from pyproducer.testing import read_topic
+from tests.support.bad_servers import black_hole, closed_port, http_server, silent_server
+from tests.support.certificates import Certificates
+from tests.support.ports import reserved_port
+
+OK, WARN, FAIL, SKIP = Status.OK, Status.WARN, Status.FAIL, Status.SKIP
+IDENTITIES = {"good": "server", "expired": "expired_server", "named": "misnamed_server", "moved": "localhost_server",
+              "mutual": "server", "logged": "server"}
+PROTOCOLS = {"PLAIN": "PLAINTEXT", "LOGGED": "SASL_SSL", "BARE": "SASL_PLAINTEXT"}
+JAAS = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="alice" password="{}";'
+ALL_STEPS = ["settings", "names", "TCP", "TLS", "SASL", "ApiVersions", "advertised", "clock", "topic", "partitions",
+             "authorization", "quota", "round trip"]
+
+
+@pytest.fixture(scope="module")
+def broker(certificates: Certificates) -> Iterator[EmbeddedBroker]:
+    names = ["PLAIN", "BARE", *(name.upper() for name in IDENTITIES)]
+    config = {
+        "listeners": ",".join(f"{name}://127.0.0.1:0" for name in names),
+        "advertised.listeners": ",".join(f"{name}://{'127.0.0.1' if name in ('PLAIN', 'MOVED') else 'localhost'}:0"
+                                         for name in names),
+        "listener.security.protocol.map": ",".join(f"{name}:{PROTOCOLS.get(name, 'SSL')}" for name in names),
+        "listener.name.mutual.ssl.client.auth": "required",
+        "ssl.truststore.location": str(certificates.ca),
+        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
+        "listener.name.bare.plain.sasl.jaas.config": JAAS.format("secret"),
+        "listener.name.logged.plain.sasl.jaas.config": JAAS.format("secret").replace(";", ' user_alice="secret";'),
+        **{f"listener.name.{name}.ssl.keystore.location": str(getattr(certificates, identity).keystore)
+           for name, identity in IDENTITIES.items()}}
+    with EmbeddedBroker(topics={"orders": 2}, config=config) as running:
+        yield running
+
+
+class Doctor:
+    """Examines, and tells the lines by their step."""
+
+    def __init__(self, broker: EmbeddedBroker, certificates: Certificates) -> None:
+        self._broker = broker
+        self._certificates = certificates
+        self.clock: Any = SystemClock()
+
+    def at(self, address: str, *, topic: str | None = None, writes: bool = False, timeout_ms: int = 30_000,
+           **settings: object) -> Report:
+        report = Report()
+        props = {"bootstrap.servers": address, **{key.replace("_", "."): value for key, value in settings.items()}}
+        examine(props, topic, writes=writes, timeout_ms=timeout_ms, clock=self.clock, report=report)
+        for line in report.lines:
+            assert "secret" not in line.text()
+        return report
+
+    def of(self, listener: str, **more: Any) -> Report:
+        port = self._broker.bootstrap_servers_of(listener.upper()).rpartition(":")[2]
+        host = "127.0.0.1" if listener == "plain" else "localhost"
+        settings: dict[str, Any] = {} if listener == "plain" else {
+            "security_protocol": PROTOCOLS.get(listener.upper(), "SSL"),
+            "ssl_truststore_location": str(self._certificates.ca)}
+        return self.at(f"{host}:{port}", **{**settings, **more})
+
+
+@pytest.fixture
+def doctor(broker: EmbeddedBroker, certificates: Certificates) -> Doctor:
+    return Doctor(broker, certificates)
+
+
+def only_failure(report: Report, step: str, *words: str) -> Line:
+    """Check that this step failed, and no other; each word is in what it says."""
+    failed = [line for line in report.lines if line.status is FAIL]
+    assert [line.step for line in failed] == [step], report.json()
+    for word in words:
+        assert word in f"{failed[0].detail} -> {failed[0].change}"
+    assert report.exit_status == 1
+    return failed[0]
+
+
+def steps(report: Report) -> dict[str, Status]:
+    return {line.step.split(" ")[0] if line.step.startswith("advertised") else line.step: line.status
+            for line in report.lines}
+
+
+# ---- nothing is broken
+
+
+def test_cluster_when_all_is_well_then_every_step_says_so_and_nothing_is_written(
+        doctor: Doctor, broker: EmbeddedBroker) -> None:
+    report = doctor.of("plain", topic="orders")
+    found = steps(report)
+    assert list(found) == ALL_STEPS
+    assert {step for step, status in found.items() if status is not OK} == {"TLS", "SASL"}
+    assert report.exit_status == 0
+    assert list(read_topic(broker.bootstrap_servers_of("PLAIN"), "orders")) == []
+
+
+def test_record_when_asked_for_then_the_users_own_producer_writes_one(
+        doctor: Doctor, broker: EmbeddedBroker) -> None:
+    broker.create_topic("written")
+    report = doctor.of("plain", topic="written", writes=True, acks="1", value_serializer="json")
+    assert steps(report)["round trip"] is OK
+    [record] = read_topic(broker.bootstrap_servers_of("PLAIN"), "written")
+    assert record.key == b"pyproducer-doctor"
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
+def test_cluster_when_one_logs_in_over_tls_then_both_steps_say_so(
+        doctor: Doctor, broker: EmbeddedBroker, mechanism: str) -> None:
+    broker.add_scram_user("alice", "secret")
+    module = "plain.Plain" if mechanism == "PLAIN" else "scram.Scram"
+    report = doctor.of("logged", topic="orders", sasl_mechanism=mechanism,
+                       sasl_jaas_config=JAAS.format("secret").replace("plain.Plain", module))
+    found = steps(report)
+    # The certificates of the tests live for two days.
+    assert {step for step, status in found.items() if status is not OK} == {"TLS", "advertised"} - (
+        {"advertised"} if found["advertised"] is OK else set())
+    assert found["TLS"] is WARN
+    [line] = [line for line in report.lines if line.step == "TLS"]
+    assert "TLSv1.3" in line.detail
+    assert "CN=server, signed by CN=pyproducer test authority, for localhost, 127.0.0.1" in line.detail
+    assert "ends in 1 days" in line.detail or "ends in 2 days" in line.detail
+
+
+# ---- one thing is broken
+
+
+def test_settings_when_one_is_wrong_then_nothing_else_is_tried(doctor: Doctor) -> None:
+    report = doctor.at("127.0.0.1:1", security_protocl="SSL")
+    only_failure(report, "settings", "did you mean 'security.protocol'")
+    assert len(report.lines) == 1
+
+
+def test_name_when_it_does_not_resolve_then_names_fails(doctor: Doctor, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(_host: str, _port: int) -> list[Any]:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(reach, "resolve_host", unknown)
+    report = doctor.at("kafka-1.example:9092", topic="orders")
+    only_failure(report, "names", "kafka-1.example:9092: the host name does not resolve", "/etc/hosts")
+    assert steps(report)["round trip"] is SKIP
+
+
+@pytest.mark.parametrize(("server", "settings", "step", "words"), [
+    (closed_port, {}, "TCP", ["Connection refused", "nothing listens there", "see that the broker runs"]),
+    (black_hole, {"timeout_ms": 200}, "TCP", ["no connection to 127.0.0.1 within 0.2 s", "no firewall"]),
+    (http_server, {}, "ApiVersions", ["HTTP"]),
+    (http_server, {"security_protocol": "SSL"}, "TLS", ["seems to speak HTTP, not TLS"]),
+    (silent_server, {"timeout_ms": 200}, "ApiVersions", ["did not answer API_VERSIONS"]),
+    (silent_server, {"timeout_ms": 200, "security_protocol": "SSL"}, "TLS",
+     ["no end of the TLS handshake within", "see that this listener speaks TLS"]),
+])
+def test_address_when_no_broker_is_there_then_the_step_says_what_is(
+        doctor: Doctor, server: Callable[[], AbstractContextManager[str]], settings: dict[str, Any], step: str,
+        words: list[str]) -> None:
+    with server() as address:
+        only_failure(doctor.at(address, **settings), step, *words)
+
+
+@pytest.mark.parametrize(("listener", "more", "step", "words"), [
+    ("plain", {"security_protocol": "SSL"}, "TLS", ["speaks Kafka without TLS", "set security.protocol to PLAINTEXT"]),
+    ("good", {"security_protocol": "PLAINTEXT", "ssl_truststore_location": None}, "ApiVersions",
+     ["the peer speaks TLS, not Kafka: set security.protocol to SSL or SASL_SSL"]),
+    ("expired", {}, "TLS", ["certificate has expired", "CN=expired-server has been so since", "renew it"]),
+    ("good", {"ssl_truststore_location": "other_ca"}, "TLS",
+     ["unable to get local issuer certificate", "put the authority's certificate into ssl.truststore.location"]),
+    ("named", {}, "TLS", ["not valid for 'localhost'", "is for kafka.example.org"]),
+    ("mutual", {"ssl_enabled_protocols": "TLSv1.2"}, "TLS", ["requires a certificate from us"]),
+    ("bare", {"security_protocol": "PLAINTEXT", "ssl_truststore_location": None}, "metadata",
+     ["SASL", "use the security.protocol of this listener"]),
+    ("bare", {"security_protocol": "SASL_SSL", "sasl_mechanism": "PLAIN", "sasl_jaas_config": JAAS.format("secret")},
+     "TLS", ["speaks Kafka without TLS"]),
+    ("mutual", {}, "TLS", ["requires a certificate from us: set ssl.keystore.location"]),
+    ("moved", {}, "advertised 1", ["TLS: 127.0.0.1:", "not valid for '127.0.0.1'", "in its advertised.listeners"]),
+    ("logged", {"sasl_mechanism": "PLAIN", "sasl_jaas_config": JAAS.format("wrong")}, "SASL",
+     ["Authentication failed", "sasl.jaas.config"]),
+    ("logged", {"sasl_mechanism": "SCRAM-SHA-512",
+                "sasl_jaas_config": JAAS.format("wrong").replace("plain.Plain", "scram.Scram")}, "SASL",
+     ["SCRAM-SHA-512", "PLAIN"]),
+])
+def test_listener_when_it_and_the_settings_do_not_fit_then_the_step_says_what_to_change(
+        doctor: Doctor, certificates: Certificates, listener: str, more: dict[str, Any], step: str,
+        words: list[str]) -> None:
+    if "ssl_truststore_location" in more and more["ssl_truststore_location"] is not None:
+        more = {**more, "ssl_truststore_location": str(getattr(certificates, more["ssl_truststore_location"]))}
+    report = doctor.of(listener, **more)
+    failed = [line for line in report.lines if line.status is FAIL]
+    assert [line.step for line in failed] == [step], report.json()
+    for word in words:
+        assert word in f"{failed[0].detail} -> {failed[0].change}"
+
+
+def test_advertised_address_when_it_is_not_reached_then_that_broker_fails(start_broker: Callable[..., EmbeddedBroker],
+                                                                          doctor: Doctor) -> None:
+    with closed_port() as dead, reserved_port() as port:
+        start_broker(port=port, config={"advertised.listeners": f"PLAINTEXT://{dead}"})
+        report = doctor.at(f"127.0.0.1:{port}")
+    only_failure(report, "advertised 1", "Connection refused", "let advertised.listeners of the broker have an address")
+
+
+def test_clock_when_it_is_late_then_warned_and_when_by_hours_then_it_fails(doctor: Doctor) -> None:
+    class Late(SystemClock):
+        by_ms = 60_000
+
+        def timestamp_ms(self) -> int:
+            return super().timestamp_ms() - self.by_ms
+
+    doctor.clock = Late()
+    report = doctor.of("plain")
+    [line] = [line for line in report.lines if line.step == "clock"]
+    assert line.status is WARN
+    assert "this machine is 60.0 s behind the cluster's controller" in line.detail
+    assert "NTP" in line.change
+    Late.by_ms = -2 * 3_600_000
+    only_failure(doctor.of("plain"), "clock", "7200.0 s ahead of the cluster's controller")
+
+
+def test_topic_when_there_is_none_then_told_how_to_create_it(doctor: Doctor) -> None:
+    report = doctor.of("plain", topic="absent")
+    only_failure(report, "topic", "absent", "kafka-topics --create --topic absent")
+    assert [steps(report)[step] for step in ("partitions", "authorization", "round trip")] == [SKIP, SKIP, SKIP]
+
+
+@pytest.mark.parametrize(("denied", "step"), [("DESCRIBE", "topic"), ("WRITE", "authorization")])
+def test_topic_when_we_may_not_then_told_what_to_grant(broker: EmbeddedBroker, doctor: Doctor, denied: str,
+                                                       step: str) -> None:
+    broker.set_authorizer(lambda _context, operation, kind, _name: kind.value != "TOPIC" or operation.value != denied)
+    try:
+        only_failure(doctor.of("plain", topic="orders"), step, "orders",
+                     "kafka-acls --add --allow-principal User:... --operation Write --operation Describe --topic")
+    finally:
+        broker.set_authorizer(lambda *_question: True)
+
+
+def test_clock_when_the_cluster_may_not_be_asked_then_the_newest_record_tells(
+        broker: EmbeddedBroker, doctor: Doctor) -> None:
+    broker.create_topic("timed")
+    doctor.of("plain", topic="timed", writes=True)
+
+    class Late(SystemClock):
+        def timestamp_ms(self) -> int:
+            return super().timestamp_ms() - 60_000
+
+    broker.set_authorizer(lambda _context, _operation, kind, _name: kind.value != "CLUSTER")
+    try:
+        assert steps(doctor.of("plain"))["clock"] is SKIP
+        assert steps(doctor.of("plain", topic="timed"))["clock"] is OK
+        doctor.clock = Late()
+        [line] = [line for line in doctor.of("plain", topic="timed").lines if line.step == "clock"]
+        assert line.status is WARN
+        assert "the newest record of timed is " in line.detail
+    finally:
+        broker.set_authorizer(lambda *_question: True)
+
+
+def test_partition_when_it_has_no_leader_then_told_which(start_broker: Callable[..., EmbeddedBroker],
+                                                         doctor: Doctor) -> None:
+    broker = start_broker(brokers=2, topics={"orders": 2})
+    addresses = broker.bootstrap_servers
+    broker.stop_node(2)
+    report = doctor.at(addresses, topic="orders", timeout_ms=5000)
+    only_failure(report, "partitions", "orders: no leader for 1", "start the brokers that hold their replicas")
+    assert "warn  TCP" in "\n".join(line.text() for line in report.lines)  # the other one will do
+
+
+def test_replicas_when_too_few_are_in_sync_then_told(start_broker: Callable[..., EmbeddedBroker],
+                                                     doctor: Doctor) -> None:
+    address = start_broker(topics={"careful": 1}, config={"min.insync.replicas": 2}).bootstrap_servers
+    only_failure(doctor.at(address, topic="careful"), "partitions", "min.insync.replicas = 2", "acks=all is refused")
+    assert doctor.at(address, topic="careful", acks="1").exit_status == 0
+
+
+def test_quota_when_the_broker_asks_for_pauses_then_warned(broker: EmbeddedBroker, doctor: Doctor) -> None:
+    fault = broker.faults.on("Metadata").throttle(50)
+    report = doctor.of("plain")
+    fault.remove()
+    [line] = [line for line in report.lines if line.step == "quota"]
+    assert (line.status, report.exit_status) == (WARN, 0)
+    assert "a pause of 50 ms" in line.detail
+    assert "raise the quota" in line.change
+
+
+# ---- the command
+
+
+def test_command_when_something_is_broken_then_lines_and_status_1(broker: EmbeddedBroker) -> None:
+    address = broker.bootstrap_servers_of("PLAIN")
+    result = CliRunner().invoke(main, ["doctor", "--bootstrap-server", address, "--topic", "absent"])
+    assert result.exit_code == 1
+    assert f"\nok    ApiVersions      {address}: Metadata v" in result.output
+    assert "\nfail  topic            absent: " in result.output
+    assert "\n                       -> create it: kafka-topics" in result.output
+
+
+def test_command_when_json_is_asked_for_then_one_object(broker: EmbeddedBroker, tmp_path: Any) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text(f"bootstrap.servers={broker.bootstrap_servers_of('PLAIN')}\nacks=1\n", encoding="ascii")
+    result = CliRunner().invoke(main, ["doctor", "--config", str(file), "--property", "acks=all", "--json"])
+    assert result.exit_code == 0
+    told = json.loads(result.output)
+    assert told["ok"] is True
+    assert told["steps"][0] == {"step": "settings", "status": "ok", "change": "",
+                                "detail": "security.protocol PLAINTEXT, acks all, 1 bootstrap server(s)"}
+    assert {row["status"] for row in told["steps"]} == {"ok", "skip"}
+
+
+@pytest.mark.parametrize("arguments", [
+    [], ["--bootstrap-server", "a:1", "--write"], ["--config", "/nowhere"],
+    ["--bootstrap-server", "a:1", "--property", "nonsense"]])
+def test_command_line_when_it_is_wrong_then_status_2(arguments: list[str]) -> None:
+    assert CliRunner().invoke(main, ["doctor", *arguments]).exit_code == 2

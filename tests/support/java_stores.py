@@ -1,0 +1,105 @@
+"""Key stores and trust stores as keytool wrote them, with the password PASSWORD; the certificates have long expired.
+
+Source:  keytool of JDK 17.0.15: -importcert and -importkeystore with -storetype JKS and PKCS12; and openssl 3.0 pkcs12.
+"""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+
+PASSWORD = "changeit"
+KEY_PASSWORD = "keypass1"  # of the private key in key.jks
+
+_STORES = {
+    "trust.p12": (
+        "MIIE4gIBAzCCBIwGCSqGSIb3DQEHAaCCBH0EggR5MIIEdTCCBHEGCSqGSIb3DQEHBqCCBGIwggReAgEAMIIEVwYJKoZIhvcNAQcBMGYGCSqG"
+        "SIb3DQEFDTBZMDgGCSqGSIb3DQEFDDArBBTLtWsNmrvI6XkFEXjaa2VB0psbcQICJxACASAwDAYIKoZIhvcNAgkFADAdBglghkgBZQMEASoE"
+        "EL3EhtXLa398JzSeTerDByeAggPgFs1Y6Jo2HbrlAoEhMPFVJBIF7Rzu73Sobu6b9pL0ahVki0Nt3sgeE/wgllJY+6IduGJi3zwm6aKjHK2e"
+        "UClaR6MJYZyfNMnTqWra1iREFAJQxtXpeU4fOWokOodutb3TgfEkIHGO/Ue9I36AKZLYL3j30NGRgRVj0BcJ+GteP3UzYaZkQuvkdPncRRot"
+        "JxmNy4lKjF2hrPcawLCFMDCfTC8acxQqo4YdX/VMO9Z0pAKakEHqk9K4EIgQOWbVoVMO8ScT4UdtmKm3oAQnGpwYA1P0ToOI5MTxBxh6j8sE"
+        "lmgss5iAgZxxIMzSkgQh3OFfas/IcCyHhaK6jE3bXl6rYB26ll9IKsIoGuU2TgYXLggv7tB+gtDenb4mHBUoIc0HWC8KGxc6N8hKzUFICKhz"
+        "y2k0YyFGuN5bj5O/E0MdzHjW/UxjYh9px1eqNgXm/TCgOtOnZQjdlUHedw3wksCl3R5mIvMcTQ71FqlrYLqnumN/bwMjOTcBY0ZSRyUHl34N"
+        "h/Rjlmb15CcTeW/2i73mQ/HYmWCwIp+3OxgwB8tf3QpAyni0IUeWz9UTZBj5uNAjPDUauZ4gt4NoORANWzzKrOgpF+Le6aDXWfdbX2gUxJjY"
+        "Klopnz6H/bhdAjTp3j9k1E0T4TncSSO6m12JgXDcS7x3jYYP8iuueohgtQux1WKmmt44c+bbuep7SNOGl2p+J0k99ic3GvB8xtTz2v3G4vDb"
+        "qB5QWKGsoE+YZ91qpIecGRmbSbpW2S4JS1AJfaN3ryPu5AKWP2rlpzBtbkgIBnJnoDQxYfJU/00fVwv5ikDg4WjYBvmyjzDLpCMvjiE1SugB"
+        "HtbLK9lxVKvNQjb5cXuPrmsrER2MFNaPF02D6O8KHURTxLKqHrQCE3yJyO1/QgFgrO0xMH3zoozW+z05UGxSMDDVnOkxJoZp/PbEBQp/Fd2d"
+        "j1w7TCoXgBeLQMtcG8bbzA/Qw40UnV/cjBHO82sLqeSR2njc2KEVnFjBpWreRVYs3xp63kCfAS1tcRj5kD+gzpzchebvoSgu88OfXO4WllGs"
+        "DUcY/ofICYVxmLCojvMuLitWH6JMnzk7hGLC6RlwB0ONPwoQPWAyOaeGg2ZKSzqqQ7jmiF+pgsdptaYwvi3A9TMQPlR4qGg+Cu5OpjTbNLQ0"
+        "mwAE0yigsuLikQ8pPEhrQTCrPrPoiskiPZnDJKv1XsGJcU1vX5nMqk+dbzbwhzRhlKMbaNBYTWwGE3FAbfAJdERqHeazfAAo0Nm2roUP3Nfd"
+        "jNDipNKyLoT/nmJ8xpP/FyeOT/rfywia68NhuVZae6wJa5yRDf/WsyQwTTAxMA0GCWCGSAFlAwQCAQUABCATAb3hvQlJRj461VLLA8VtUyYC"
+        "gEzEGOoYi3lojS+7VAQU04V06aXGxe5HI8MDnJ3yrTkO5CICAicQ"
+    ),
+    "trust.openssl.p12": (
+        "MIICtwIBAzCCAm0GCSqGSIb3DQEHAaCCAl4EggJaMIICVjCCAlIGCSqGSIb3DQEHBqCCAkMwggI/AgEAMIICOAYJKoZIhvcNAQcBMFcGCSqG"
+        "SIb3DQEFDTBKMCkGCSqGSIb3DQEFDDAcBAhFrpzXvq5ONQICCAAwDAYIKoZIhvcNAgkFADAdBglghkgBZQMEASoEEIX8c0UUKWCA3p4NRhXy"
+        "ptaAggHQvGcCU4nhNoHb1opS3MyPYG7CT7tQ8cdxl+FJomlYRA/I7acuRyuW74XncT7rGquYwEGEgpGkWFWSAwb+OlrlXpvpx5qISEMDYVcv"
+        "h3RgIbA9pzWg7oaVq35uOtGIV5txMWfNG3HUDK7Q8kx9xHtwHK18iE4+AmJ69frhetZS5WeVMOIrD1GsoUvIDEehDtrAJ7zIc0qtCYOFdl+k"
+        "Wyob48jeAchTumVnYqRACTc480Mh4eagpGYQTnupvpJwXdSAPsy8eiLHXOt1V7QBd24uy35ZG/jGMFyehW16b6msFWYcPNJziV+S6zXiFICX"
+        "DTGWey8ylPLpkeGDeRsNI737yJgIoJYVEMogFcDXtFxrTPck+k9IZ7WqjTJ6swKX7UK37ICQn8AD8pEOUAoNIKAY6uT8ScvcGEPC+CHl15ST"
+        "vpc4xoCGmOZmWUq+Zd0Ln0Ok66cQai+cmWq0g+H+senBR7SGdGaiATnKqyxRpjgUtSdeR3WtAdSAhktwUpevPoAqsKrpAJ8MMjUx9APlNplV"
+        "lqnvEiohe+YIB/whWy3ATeU6FXcq7+zcOZ1MhUmUNdhyYTlh/QeQ0Qoco3yun1VnAN4yD2+mvxVKxObepqq6X7MwQTAxMA0GCWCGSAFlAwQC"
+        "AQUABCB9uJFoKHMZpYyBjLo6YRz8pI+lD2nkLmMlZh5NnFXGzAQIXkhgYc+X0k4CAggA"
+    ),
+    "trust.jks": (
+        "/u3+7QAAAAIAAAABAAAAAgACY2EAAAGiBLJhuAAFWC41MDkAAAGQMIIBjDCCATKgAwIBAgIUHs1BcUC9EFfzWt6g+8Qp8qvsHxwwCgYIKoZI"
+        "zj0EAwIwJDEiMCAGA1UEAwwZcHlwcm9kdWNlciB0ZXN0IGF1dGhvcml0eTAeFw0yNjExMjIxOTEzNDhaFw0yNjExMjQxOTE4NDhaMCQxIjAg"
+        "BgNVBAMMGXB5cHJvZHVjZXIgdGVzdCBhdXRob3JpdHkwWTATBgcqhkjOPQIBBggqhkjOPQMBBwNCAATtQULlRKrbJcS48gTCoY70EReuv+XB"
+        "GbD91jwOqVhoM8DCqdfHW4mhJtOb3GvGdM74QS83eq9jEMy8FW07ZFmqo0IwQDAPBgNVHRMBAf8EBTADAQH/MA4GA1UdDwEB/wQEAwIBhjAd"
+        "BgNVHQ4EFgQUbKBbj5fLvzvPds8EO6cdT5hz3eQwCgYIKoZIzj0EAwIDSAAwRQIhANyY+4JLLs2EigFDaq89NrXhr1w1zujv9VZBJlPTpbWa"
+        "AiBRrjCFX/PVkzH2QDADsc+eYfMSzxsemoYa/2A7jRgLlPnLZRw1DJxjaf1B6imp9tVatUMH"
+    ),
+    "key.p12": (
+        "MIIGsQIBAzCCBlsGCSqGSIb3DQEHAaCCBkwEggZIMIIGRDCCAWsGCSqGSIb3DQEHAaCCAVwEggFYMIIBVDCCAVAGCyqGSIb3DQEMCgECoIH+"
+        "MIH7MGYGCSqGSIb3DQEFDTBZMDgGCSqGSIb3DQEFDDArBBSfkjczFE5WortfT+XJRxkhahDJrQICJxACASAwDAYIKoZIhvcNAgkFADAdBglg"
+        "hkgBZQMEASoEEHNMFmrvfZN13B4d6HJo9roEgZCgW1k9vDY71OItRCCK98pEhwUss6PLRmo0yoRJboKqHtFva4lVc8VczMwKMbGe1Ml4BjIr"
+        "2Bhj0VY84P+XcQefWORaO5N6K2rBTDMPPzz66nWtsSj/GP5RtoDpuVziqGlikWQR3QsjU5r7JH5A3AOYWeHXI2hF9Pvqn7nhtaFs1aJXUFY1"
+        "gTguAmpGFoKXKgkxQDAbBgkqhkiG9w0BCRQxDh4MAGMAbABpAGUAbgB0MCEGCSqGSIb3DQEJFTEUBBJUaW1lIDE3OTUzNzUxMjk0MjMwggTR"
+        "BgkqhkiG9w0BBwagggTCMIIEvgIBADCCBLcGCSqGSIb3DQEHATBmBgkqhkiG9w0BBQ0wWTA4BgkqhkiG9w0BBQwwKwQU9PSUeW44U+wE20Br"
+        "2q2o1++TmMACAicQAgEgMAwGCCqGSIb3DQIJBQAwHQYJYIZIAWUDBAEqBBA1woxqkoTRHyCeGWbPzRYwgIIEQGsCOQULGKSOlUWFmMfTl+Sk"
+        "vS6hpXFxzIMTRQaimZCN6iH6EIcn8dbSPZnmlUUYN/slgzqOHXo7FYGSAFw0uEAY4F+96a6f9WTFHErN3gH0tn8eQcfWcsxNi2WEgziMJj6W"
+        "wPUjJwOzeNSkoiD2pST4vzn9YYNAvkFqt8yNDCa+yD62jB0glEQhl8mbiLzK1VHGUa5wkwI4KumnUwVUfl6jg0Xpk70jNLcxZQ6TUl5bgyPr"
+        "woDb8B7P+HsCX24TQnxiiOAhyAHh/cob57sKMc3bUcDcyq8tk1aVOkNJt9xwCRHdNBFjUBhNqEPy5URcVyJB7pN4U/EMlaLH1IOeJ2lcKd+w"
+        "4qYlFxUy9gZqkjKP9WYNlMgjZJN/RLcnX87R/6ZGGCSaprvk9BTH3HkqSbX5ABsICjcjv6bc0yS1ZtWWGHXMZpD9nCNw42gYxReUtqOzdsiM"
+        "gzvjsF+3++/hmjxHt8QR2EkC+JjNTWIqVex3peSV4HW1dYhFU2nePhE0/4kLnYnRUY03bojM6Q29fPnDIe0Cko1s/obqimFeTeNRDrnD8IUs"
+        "46YZeW9ucmvAbcMSVLdu8UBDS9CgpIVrcpr50KZRLz6jDFGQ8B710DzTB+h8y2BXlRTfHxL4VfBd8lFO4XshK1lFx/5qhhu2vlHlYW8xdiDL"
+        "lNcdirRP4wEI/oFY0Hd+Xb07d3kb1BHNOZTwJ47YeNfGd8LW/46X3e6fmss0hwGNHY/fx+Xz7V8vQO7govr+PHNZNhFSmg47ZD/BpEy9Se/Z"
+        "JxGQV6PQHyGny9H63r55HSImh3yACGY0hLmBc1GxZrp2UPyR0T7iZWtLDltMuwikFrn5SPlJFMEc7U4YhvX9lO/KczYEyX9J9xEQe/PHR2lZ"
+        "7OLpmOS+bs7l62SJse/IgElQcQEb3K73qnNSkkNaUUt510MNNQGCdxQ2h+aagk4lzPsy22pBUJs1NmC9hpUP7NCaMJfLNKi6RwzuGKjH4qnq"
+        "wX7CFgvQeraWWRMuH9RS8Rh6BcghyLJcVqDnevS2hk/k801RGyxCtfp4r5KGiLBhU5Hezq/s+Jsk+mQoyuXoys8i0hkvEJoVh58qfAdyA2A+"
+        "2kvc5qmOPq11aet+4a+4MS4ZEZhOGv5+WicqzA89YKDj53k79mJwK/AUagwYXQUCZselIcLIUOI+svVEuXK1elpXFcUTIOLFKwi+e/hmXr4A"
+        "+S5vZk1QqwUb7itQKFCulQg3jlGkEPqQZZHDScZCtx25bbCk1b1WljMELkdFqNmr2Dy81ozCMuiM6pb25VVTVsndMEq3/X84lWpaUkMFhQZ+"
+        "XuyFdf9idQlc5KPPCbzDta3OS2aw2djuhG3RkIDYVu1oHll/MCq/LtK8ecVNobmlpWJDxRRYSZoVjqWeV3IBcp7zW834WL5g4uDDNz+L/ZCL"
+        "E6TNkouEWH32YDcQW4WEJHyMME0wMTANBglghkgBZQMEAgEFAAQgkV4O8qyrN5GVUlbpIZAssiOawS14KvuBprKuwfxXkWEEFHxf4tguahq9"
+        "E4HtdJjcy7c/QQWyAgInEA=="
+    ),
+    "key.jks": (
+        "/u3+7QAAAAIAAAABAAAAAQAGY2xpZW50AAABogSyYnYAAADIMIHFMA4GCisGAQQBKgIRAQEFAASBshfyFK6FfPzyCqpTdPkfpw8a+y+rHhj1"
+        "tvWG69lGI07k3+S34U9anMB8eWAdK/q7iyGFz+AuVbvSK12pC1TOt9BDK8UwpF6/4FS8jRMWQSoSlmppJCmC10+HBYeeNAbxWlVIncUptOeY"
+        "dsu6sW0dbYvWES8iyahUtQTM4bFryNXdxLEgQDcSYeVCe2Uohlwm2ne2t2OeTAcDcC22Oi+GQD/hemPcLoUUlbkjqQ1zP5V8qYgAAAACAAVY"
+        "LjUwOQAAAbowggG2MIIBXKADAgECAhRgStJISQCLtXehiq+uzwrbQDPTnjAKBggqhkjOPQQDAjAkMSIwIAYDVQQDDBlweXByb2R1Y2VyIHRl"
+        "c3QgYXV0aG9yaXR5MB4XDTI2MTEyMjE5MTM0OFoXDTI2MTEyNDE5MTg0OFowETEPMA0GA1UEAwwGY2xpZW50MFkwEwYHKoZIzj0CAQYIKoZI"
+        "zj0DAQcDQgAElUO56yueypJJyUpYl5Y/C4DnwdblQACwppSpxBpIeBEVZ+Gmo8lhZefKBNiO3ZS25ZxfoMBL9E/GgpbpIFXiFaN/MH0wDAYD"
+        "VR0TAQH/BAIwADAOBgNVHQ8BAf8EBAMCB4AwHQYDVR0lBBYwFAYIKwYBBQUHAwEGCCsGAQUFBwMCMB0GA1UdDgQWBBQpMoRLYVeuwowP4GZj"
+        "9JhcLt6tqTAfBgNVHSMEGDAWgBRsoFuPl8u/O892zwQ7px1PmHPd5DAKBggqhkjOPQQDAgNIADBFAiEAs4H0r/nGxSNM4P0PfTU2vcb+M4JZ"
+        "4C3m3MxdZLFAmJgCIGyxgQfoZAjg7IKDwEyoMZygHx9/Lb2dSiJjzfv17dcTAAVYLjUwOQAAAZAwggGMMIIBMqADAgECAhQezUFxQL0QV/Na"
+        "3qD7xCnyq+wfHDAKBggqhkjOPQQDAjAkMSIwIAYDVQQDDBlweXByb2R1Y2VyIHRlc3QgYXV0aG9yaXR5MB4XDTI2MTEyMjE5MTM0OFoXDTI2"
+        "MTEyNDE5MTg0OFowJDEiMCAGA1UEAwwZcHlwcm9kdWNlciB0ZXN0IGF1dGhvcml0eTBZMBMGByqGSM49AgEGCCqGSM49AwEHA0IABO1BQuVE"
+        "qtslxLjyBMKhjvQRF66/5cEZsP3WPA6pWGgzwMKp18dbiaEm05vca8Z0zvhBLzd6r2MQzLwVbTtkWaqjQjBAMA8GA1UdEwEB/wQFMAMBAf8w"
+        "DgYDVR0PAQH/BAQDAgGGMB0GA1UdDgQWBBRsoFuPl8u/O892zwQ7px1PmHPd5DAKBggqhkjOPQQDAgNIADBFAiEA3Jj7gksuzYSKAUNqrz02"
+        "teGvXDXO6O/1VkEmU9OltZoCIFGuMIVf89WTMfZAMAOxz55h8xLPGx6ahhr/YDuNGAuUrreOsMvkSK8J+fVi/M2HQ4R7CN4="
+    ),
+}
+
+
+def write_stores(folder: Path) -> dict[str, str]:
+    """Write all of them into a folder; returns their paths by name.
+
+    trust.p12 (two authorities), trust.openssl.p12 and trust.jks (one); key.p12 and key.jks: CN=client, its authority.
+    """
+    paths = {}
+    for name, text in _STORES.items():
+        path = folder / name
+        path.write_bytes(base64.b64decode(text))
+        paths[name] = str(path)
+    return paths

@@ -1,0 +1,131 @@
+"""What `python -m pyproducer config` says of a file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from pyproducer.cli.main import main
+from pyproducer.producer.config import CONFIG_TABLE
+from pyproducer.producer.config.effective import NOT_YET
+from tests.support.secret_hunt import SecretHunt
+
+PACKAGE = Path(__file__).resolve().parents[3] / "pyproducer"
+SECRET = "Zx9-never-shown"
+TEXT = r"""# a comment
+bootstrap.servers=broker:9092,[::1]:9093
+security.protocol=SASL_PLAINTEXT
+sasl.mechanism=PLAIN
+sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required \
+  username="ada" password="${env:KAFKA_SECRET}";
+config.providers=env
+config.providers.env.class=org.apache.kafka.common.config.provider.EnvVarConfigProvider
+config.providers.file.class=org.apache.kafka.common.config.provider.FileConfigProvider
+linger.ms=100000
+client.id=${env:KAFKA_ID}
+group.id=g
+schema.registry.basic.auth.user.info=ada:Zx9-never-shown
+compression.gzip.level=3
+ssl.truststore.location=/t.pem
+"""
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("KAFKA_SECRET", SECRET)
+    monkeypatch.setenv("KAFKA_ID", "from-the-environment")
+
+    def run(text: str, *options: str) -> Result:
+        file = tmp_path / "client.properties"
+        file.write_text(text)
+        with SecretHunt(SECRET, "from-the-environment") as hunt:
+            result = CliRunner().invoke(main, ["config", str(file), *options])
+            hunt.look_text("output", result.stdout + result.stderr)
+        assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+        return result
+
+    return run
+
+
+def test_settings_when_printed_then_each_has_its_value_and_origin(run) -> None:
+    result = run(TEXT, "--given", "--property", "linger.ms=7")
+    assert result.exit_code == 0
+    lines = {line.split()[0]: " ".join(line.split()[1:]) for line in result.stdout.partition("\n\n")[0].splitlines()}
+    assert lines == {
+        "bootstrap.servers": "broker:9092,[::1]:9093 (line 2)", "security.protocol": "SASL_PLAINTEXT (line 3)",
+        "sasl.mechanism": "PLAIN (line 4)", "sasl.jaas.config": "[hidden] (line 5, provider env)",
+        "config.providers": "env (line 7)", "linger.ms": "7 (--property)",
+        "client.id": "${env:KAFKA_ID} (line 11, provider env)",
+        "compression.gzip.level": "3 (line 14)", "ssl.truststore.location": "/t.pem (line 15)"}
+
+
+def test_settings_when_defaults_are_not_left_out_then_all_of_the_table_is_there(run) -> None:
+    answer = json.loads(run(TEXT, "--json").stdout)
+    rows = {row["key"]: (row["value"], row["origin"]) for row in answer["settings"]}
+    assert list(rows) == list(CONFIG_TABLE)
+    assert rows["acks"] == ("all", "default")
+    assert rows["enable.idempotence"] == ("true", "default")
+    assert rows["delivery.timeout.ms"] == ("130000", "derived")
+    assert rows["transactional.id"] == (None, "default")
+    assert rows["ssl.enabled.protocols"] == ("TLSv1.2,TLSv1.3", "default")
+    assert answer["warnings"] == ["delivery.timeout.ms is raised from its default 120000 to linger.ms + "
+                                  "request.timeout.ms = 130000"]
+    assert answer["refused"] is None
+
+
+def test_settings_without_effect_when_given_then_each_says_why(run) -> None:
+    answer = json.loads(run(TEXT + "ssl.provider=x\nsasl.login.refresh.window.factor=0.9\nenable.metrics.push=false\n"
+                            "partitioner.ignore.keys=true\ntransaction.timeout.ms=5\nbootstrap.controllers=c:1\n",
+                            "--json").stdout)
+    assert {row["key"]: (row["origin"], row["why"]) for row in answer["no_effect"]} == {
+        "bootstrap.controllers": ("line 21", "an admin client's setting"),
+        "compression.gzip.level": ("line 14", "compression.type = none does not use it"),
+        "config.providers.file.class": ("line 9", "config.providers does not name it"),
+        "enable.metrics.push": ("line 18", "nothing reads it in this version"),
+        "group.id": ("line 12", "a consumer's setting"),
+        "partitioner.ignore.keys": ("line 19", "only partitioner.class = UniformStickyPartitioner uses it"),
+        "sasl.login.refresh.window.factor": ("line 17", "sasl.mechanism = PLAIN does not use it"),
+        "schema.registry.basic.auth.user.info": (
+            "line 13", "a setting of a schema registry's client, or of a vendor's own classes"),
+        "ssl.provider": ("line 16", "only a JVM can use it"),
+        "ssl.truststore.location": ("line 15", "security.protocol = SASL_PLAINTEXT does not use it"),
+        "transaction.timeout.ms": ("line 20", "there is no transactional.id")}
+
+
+@pytest.mark.parametrize(("text", "words"), [
+    ("bootstrap.servers=b:1\nlinger.mss=5\n", "line 2: Invalid value '5' for configuration linger.mss: unknown set"),
+    ("\n\nbootstrap.servers=b\n", "line 3: Invalid value 'b' for configuration bootstrap.servers: no port"),
+    ("linger.ms=5\n", "client.properties: Invalid value None for configuration bootstrap.servers: it is required"),
+    (TEXT.replace("KAFKA_SECRET", "KAFKA_ABSENT"), "line 5: Invalid value '${env:KAFKA_ABSENT}' for configuration"),
+    (TEXT.replace(";\n", "\n"), "line 5: Invalid value '[hidden]' for configuration sasl.jaas.config"),
+    ("a=\\u12\n", "cannot be read as Java properties: line 1"),
+    ("bootstrap.servers=b:1\nkey.serializer=no_such_module:X\n", "cannot be imported"),
+])
+def test_file_when_it_is_refused_then_the_line_the_reason_and_status_1(run, text: str, words: str) -> None:
+    result = run(text)
+    assert result.exit_code == 1
+    assert words in result.stderr
+    assert words.rpartition(": ")[2] in json.loads(run(text, "--json").stdout)["refused"]["why"]
+
+
+def test_needs_when_something_is_missing_then_status_1(run) -> None:
+    result = run("bootstrap.servers=b:1\nsecurity.protocol=SASL_PLAINTEXT\nsasl.mechanism=OAUTHBEARER\n")
+    assert result.exit_code == 1
+    assert "a source of tokens: MISSING; set sasl.oauthbearer.token.endpoint.url" in result.stdout
+
+
+def test_command_line_when_it_makes_no_sense_then_status_2_and_no_secret(run) -> None:
+    result = run(TEXT, "--property", SECRET)
+    assert result.exit_code == 2
+    assert "it must be KEY=VALUE" in result.stderr
+    assert CliRunner().invoke(main, ["config", "/nowhere/client.properties"]).exit_code == 2
+
+
+def test_settings_that_nothing_reads_when_looked_for_then_nothing_reads_them() -> None:
+    texts = [path.read_text() for path in PACKAGE.rglob("*.py") if "/producer/config/" not in str(path)
+             and "/broker/" not in str(path)]
+    for key in NOT_YET:
+        assert not any(f"config.{CONFIG_TABLE[key].attribute}" in text or f'config["{key}"]' in text for text in texts)

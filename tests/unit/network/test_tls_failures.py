@@ -1,0 +1,76 @@
+"""What is said of a certificate that was refused, made of facts that the peer may have chosen."""
+
+from __future__ import annotations
+
+import ssl
+
+import pytest
+
+from pyproducer.network.certificates import CertificateFacts, certificate_facts
+from pyproducer.network.tls_failures import tls_failure
+
+EXPIRED, NOT_YET, SELF_SIGNED, UNKNOWN, WRONG_NAME = 10, 9, 18, 20, 62
+LEAF = CertificateFacts("CN=kafka", "CN=middle", "Jan  1 00:00:00 2026 GMT", "Jan  1 00:00:00 2027 GMT", ("kafka",))
+MIDDLE = CertificateFacts("CN=middle", "CN=root", "Jan  1 00:00:00 2025 GMT", "Jan  1 00:00:00 2028 GMT", ())
+ROOT = CertificateFacts("CN=root", "CN=root", "Jan  1 00:00:00 2016 GMT", "Jan  1 00:00:00 2026 GMT", ())
+
+
+def said(code: int, chain: list[CertificateFacts], trusted: list[CertificateFacts] | None = None) -> str:
+    error = ssl.SSLCertVerificationError("x")
+    error.verify_code, error.verify_message = code, "no good."
+    return str(tls_failure(error, peer="10.0.0.1:9093", server_hostname="kafka", chain=chain, trusted=trusted or []))
+
+
+def test_date_when_it_is_the_trusted_authoritys_then_it_is_named_although_the_peer_did_not_show_it() -> None:
+    assert "that of CN=root has been so since Jan  1 00:00:00 2026 GMT" in said(EXPIRED, [LEAF, MIDDLE], [ROOT])
+    other = ROOT._replace(subject="CN=other", not_after="Jan  1 00:00:00 2000 GMT")  # of no concern to this chain
+    assert "that of CN=kafka has been so since" in said(EXPIRED, [LEAF, MIDDLE], [other])
+    assert "that of CN=kafka counts from Jan  1 00:00:00 2026 GMT on" in said(NOT_YET, [LEAF, MIDDLE])
+
+
+def test_authority_when_it_is_not_known_then_who_signed_is_told_up_to_the_last() -> None:
+    assert "CN=kafka is signed by CN=middle, and that in the end by CN=root" in said(UNKNOWN, [LEAF, MIDDLE])
+    assert "CN=root is signed by CN=root (put it into ssl.truststore.location" in said(SELF_SIGNED, [ROOT])
+
+
+def test_names_when_there_are_none_or_many_then_so_it_is_told() -> None:
+    assert "that of CN=middle is for no host at all" in said(WRONG_NAME, [MIDDLE])
+    many = LEAF._replace(names=tuple(f"host-{number}" for number in range(50)))
+    assert "host-9, ... (connect" in said(WRONG_NAME, [many])
+    assert "host-10" not in said(WRONG_NAME, [many])
+
+
+@pytest.mark.parametrize("code", [EXPIRED, NOT_YET, UNKNOWN, WRONG_NAME, 99])
+def test_chain_when_it_is_not_known_then_the_reason_stands_alone(code: int) -> None:
+    assert "certificate verify failed: no good" in said(code, [])
+
+
+@pytest.mark.parametrize("code", [EXPIRED, NOT_YET])
+def test_date_when_it_makes_no_sense_then_it_is_not_told(code: int) -> None:
+    facts = certificate_facts({"subject": ((("commonName", "kafka"),),), "notBefore": "Bad time value",
+                               "notAfter": "Bad time value"})
+    assert (facts.not_before, facts.not_after, facts.issuer) == ("", "", "(no name)")
+    assert "Bad time" not in said(code, [facts])
+
+
+def test_facts_when_the_peer_chose_them_then_printable() -> None:
+    facts = certificate_facts({
+        "subject": ((("commonName", "a\nWARNING b"),),), "issuer": ((("commonName", "\x1b[31m"),),),
+        "subjectAltName": (("DNS", "evil\u2028name"), ("email", "x@y"), ("IP Address", "1.2.3.4"))})
+    assert facts.subject == "CN=a\\nWARNING b"
+    assert facts.issuer == "CN=\\x1b[31m"
+    assert facts.names == ("evil\\u2028name", "1.2.3.4")
+
+
+@pytest.mark.parametrize(("has_identity", "reason", "words"), [
+    (False, "SSLV3_ALERT_BAD_CERTIFICATE", "the peer requires a certificate from us: set ssl.keystore.location"),
+    (True, "SSLV3_ALERT_BAD_CERTIFICATE", "the peer refuses our certificate ("),
+    (None, "SSLV3_ALERT_BAD_CERTIFICATE", "the peer refuses our certificate, or requires one and got none"),
+    (True, "SSLV3_ALERT_HANDSHAKE_FAILURE", "or our certificate is none that it takes"),
+    (False, "SSLV3_ALERT_HANDSHAKE_FAILURE", "or it requires a certificate from us (ssl.keystore.location)"),
+])
+def test_alert_when_it_may_mean_two_things_then_what_we_have_decides(has_identity: bool | None, reason: str,
+                                                                     words: str) -> None:
+    error = ssl.SSLError(1, "x")
+    error.reason = reason
+    assert words in str(tls_failure(error, peer="p", server_hostname="kafka", has_identity=has_identity))

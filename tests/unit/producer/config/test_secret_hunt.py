@@ -1,0 +1,96 @@
+"""Everything that settings with secrets show, right or wrong, holds none of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pyproducer import ConfigError, KafkaProducer, ProducerConfig
+from pyproducer.common.settings.properties import read_properties
+from tests.support.secret_hunt import SecretHunt
+
+PASSWORD, KEY_PASSWORD, CLIENT_SECRET = "Zx9-never-shown", "Qw7-neither-this", "Rt5-nor-this-one"
+SECRETS = (PASSWORD, KEY_PASSWORD, CLIENT_SECRET)
+PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+GOOD: dict[str, Any] = {
+    "bootstrap.servers": "b:9092", "security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN",
+    "sasl.jaas.config": f'{PLAIN} required username="ada" password="{PASSWORD}";', "ssl.key.password": KEY_PASSWORD,
+    "sasl.oauthbearer.client.credentials.client.secret": CLIENT_SECRET,
+    "schema.registry.basic.auth.user.info": f"ada:{PASSWORD}"}
+ENV = {"config.providers": "env",
+       "config.providers.env.class": "org.apache.kafka.common.config.provider.EnvVarConfigProvider"}
+
+
+def test_config_when_it_is_right_then_repr_log_and_pickle_show_no_secret() -> None:
+    with SecretHunt(*SECRETS) as hunt:
+        config = ProducerConfig(GOOD)
+        hunt.look("config", config)
+        hunt.look("values", dict(config))
+        hunt.look("originals", config.originals)
+        hunt.look("values one by one", [config.origin(key) for key in config])
+    assert "log pyproducer.producer.config.producer_config" in hunt.looked_at
+    assert PASSWORD in config.sasl_jaas_config
+    assert config.ssl_key_password == KEY_PASSWORD
+
+
+@pytest.mark.parametrize("wrong", [
+    {"linger.ms": "x"}, {"bootstrap.servers": "b"}, {"sasl.mechanism": "SCRAM-SHA-256"}, {"sasl.mechanism": "PLANE"},
+    {"sasl.jaas.config": f'{PLAIN} required username="ada" password="{PASSWORD}"'},
+    {"sasl.jaas.config": f'{PLAIN} required username="ada" password="{PASSWORD};'},
+    {"sasl.jaas.config": f'{PLAIN} required password="{PASSWORD}";'}, {"sasl.jaas.config": f"{PLAIN} {PASSWORD};"},
+    {"sasl.jaas.config": f'com.example.Login required password="{PASSWORD}";'}, {"sasl.jaas.config": [PASSWORD]},
+    {"sasl.jaas.confg": f'{PLAIN} required password="{PASSWORD}";'}, {"sasl.password": PASSWORD},
+    {"basic.auht.user.info": PASSWORD}, {"acks": 1, "enable.idempotence": True},
+    {"security.protocol": "SSL", "ssl.keystore.location": "/absent", "ssl.keystore.password": KEY_PASSWORD},
+    {"ssl.keystore.key": f"-----BEGIN KEY-----{KEY_PASSWORD}", "security.protocol": "SSL"},
+    {"zzz.token": PASSWORD, "interceptor.classes": "no_such_module:X"}, {"config.providers": "env"},
+    {"sasl.oauthbearer.client.credentials.client.secrt": CLIENT_SECRET}], ids=lambda wrong: ",".join(wrong))
+@pytest.mark.parametrize("make", [ProducerConfig, KafkaProducer])
+def test_settings_when_one_is_wrong_then_error_and_its_frames_show_no_secret(make: Any, wrong: dict[str, Any]) -> None:
+    with SecretHunt(*SECRETS) as hunt, hunt.errors(ConfigError):
+        make({**GOOD, **wrong})
+
+
+@pytest.mark.parametrize("key", ["linger.ms", "bootstrap.servers", "sasl.mechanism", "ssl.truststore.type", "acks",
+                                 "security.protocol", "client.id", "sasl.jaas.config", "sasl.oauthbearer.scope",
+                                 "sasl.oauthbearer.token.endpoint.url", "interceptor.classes", "partitioner.class"])
+@pytest.mark.parametrize("text", ["${env:KAFKA_SECRET}", "x ${env:KAFKA_SECRET} y", "a:1,${env:KAFKA_SECRET}"])
+def test_variable_when_it_stands_in_any_setting_then_its_value_is_a_secret(key: str, text: str,
+                                                                          monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KAFKA_SECRET", PASSWORD)
+    with SecretHunt(*SECRETS) as hunt:
+        try:
+            config = ProducerConfig({**GOOD, **ENV, key: text})
+        except ConfigError as error:
+            hunt.look_error("error", error)
+        else:
+            hunt.look("config", config)
+            assert f"'{text}'" in repr(config) or key == "sasl.jaas.config"
+
+
+def test_file_when_it_is_read_then_neither_it_nor_an_error_shows_a_secret(tmp_path: Path,
+                                                                         monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text("".join(f"{key}={value}\n" for key, value in GOOD.items()))
+    monkeypatch.setenv("KAFKA_SECRET", PASSWORD)
+    with SecretHunt(*SECRETS) as hunt:
+        hunt.look("config", ProducerConfig.from_file(file))
+        with hunt.errors(ConfigError):
+            KafkaProducer.from_file(file, linger_ms="x")
+        with hunt.errors(ConfigError):
+            KafkaProducer.from_file(file, sasl_jaas_config=PASSWORD)
+        file.write_text(f"a={PASSWORD}\nb=\\u12\n")
+        with hunt.errors(ConfigError):
+            read_properties(file)
+
+
+def test_hunt_when_something_shows_a_secret_then_it_finds_that() -> None:
+    hunt = SecretHunt(PASSWORD)
+    with pytest.raises(AssertionError, match="config shows"), hunt:
+        hunt.look("config", {"password": PASSWORD})
+    for text in (PASSWORD, PASSWORD.encode().hex(), "eABaeDktbmV2ZXItc2hvd24=", "AFp4OS1uZXZlci1zaG93bg=="):
+        hunt = SecretHunt(PASSWORD)
+        hunt.look_text("text", f"before {text} behind")
+        assert hunt.found, text
