@@ -304,10 +304,12 @@ class World:
         if props["delivery.timeout.ms"] < 20_000 or props["max.block.ms"] < 5_000 or self._manager_is_dead():
             return
         places = [(topic, partition) for topic, count in self.parameters.topics.items() for partition in range(count)]
-        for attempt in range(3):  # what is still late of the bad times may come once more
+        number = 0
+        for _ in range(3):  # what is still late of the bad times may come once more
             records = []
-            for number, (topic, partition) in enumerate(places):
-                record = self.workload.new_record(-3, attempt * len(places) + number + 1, topic, partition, 5)
+            for topic, partition in places:
+                number += 1
+                record = self.workload.new_record(-3, number, topic, partition, 5)
                 record.future = self.producer.send(topic, record.value, partition=partition)
                 records.append(record)
             self.producer.flush()
