@@ -42,8 +42,8 @@ def describe(client: RawClient, *names: str) -> dict[str, Any]:
 
 
 def test_users_when_they_are_made_changed_and_deleted_then_that_is_seen(client: RawClient) -> None:
-    assert alter(client, upsertion("alice"), upsertion("alice", 2, 8192), upsertion("bob")) == [
-        ("alice", 0, None), ("bob", 0, None)]
+    assert alter(client, upsertion("alice"), upsertion("bob")) == [("alice", 0, None), ("bob", 0, None)]
+    assert alter(client, upsertion("alice", 2, 8192)) == [("alice", 0, None)]
     assert describe(client) == {"alice": [(1, 4096), (2, 8192)], "bob": [(1, 4096)]}
     assert alter(client, upsertion("bob", 1, 5000), delete=[("alice", 1)]) == [("alice", 0, None), ("bob", 0, None)]
     assert describe(client, "bob", "alice", "carol") == {"bob": [(1, 5000)], "alice": [(2, 8192)], "carol": 91}
@@ -60,6 +60,7 @@ def test_users_when_they_are_made_changed_and_deleted_then_that_is_seen(client: 
     ([upsertion("x", 1, 16385)], [], 93, "Too many iterations"),
     ([], [("x", 1)], 91, "Attempt to delete a user credential that does not exist"),
     ([upsertion("x"), upsertion("x")], [], 92, "A user credential cannot be altered twice in the same request"),
+    ([upsertion("x"), upsertion("x", 2)], [], 92, "A user credential cannot be altered twice in the same request"),
     ([upsertion("x")], [("x", 1)], 92, "A user credential cannot be altered twice in the same request")])
 def test_user_when_what_is_asked_cannot_be_then_others_are_changed_all_the_same(
         client: RawClient, upsertions: list[Any], deletions: list[Any], error_code: int, message: str) -> None:

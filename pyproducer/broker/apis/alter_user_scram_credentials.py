@@ -1,7 +1,7 @@
 """AlterUserScramCredentials 0: let users log in with SCRAM, change their passwords, shut them out.
 
 Does:    credentials of the salted password that the client has made; kept in the data directory, for all brokers. 33
-         for an unknown mechanism, 91 where nothing is to be deleted, 92 for a user and mechanism named twice, 93
+         for an unknown mechanism, 91 where nothing is to be deleted, 92 for a user named twice, 93
          without a name or with too few or too many iterations, 31 without the permission. What is wrong for one user
          changes nothing for others.
 
@@ -46,7 +46,7 @@ def handle(services: Services, request: Request) -> Answer:
     if not services.authorize_cluster(request, AclOperation.ALTER):
         return error_response(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     data = request.body(AlterUserScramCredentialsRequest).data
-    named = Counter((entry["name"], entry["mechanism"]) for entry in (*data["deletions"], *data["upsertions"]))
+    named = Counter(entry["name"] for entry in (*data["deletions"], *data["upsertions"]))
     known = services.cluster.scram_credentials.users
     refusals: dict[str, _Refusal | None] = {}
     changes: dict[tuple[str, str], ScramCredential | None] = {}
@@ -55,7 +55,7 @@ def handle(services: Services, request: Request) -> Answer:
         user = entry["name"]
         refusals.setdefault(user, None)
         mechanism = ScramMechanism.for_type_code(entry["mechanism"])
-        refusal = _refusal(entry, mechanism, named[user, entry["mechanism"]], known, is_deletion=is_deletion)
+        refusal = _refusal(entry, mechanism, named[user], known, is_deletion=is_deletion)
         if refusal is not None or mechanism is None:
             refusals[user] = refusals[user] or refusal
         else:

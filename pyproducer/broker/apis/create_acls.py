@@ -1,7 +1,8 @@
 """CreateAcls 1-3: rules of who may do what.
 
-Does:    rules for StandardAuthorizer, kept in the data directory, for all brokers; 42 for a rule that cannot be one, 54
-         without that authorizer, 31 without the permission. What is wrong with one rule changes nothing for others.
+Does:    rules for StandardAuthorizer, kept in the data directory, for all brokers; 42 for a rule that cannot be one, -1
+         for one with what only filters may have, as in Java, 54 without that authorizer, 31 without the permission.
+         What is wrong with one rule changes nothing for others.
 Omits:   delegation tokens and users as resources: rules for them are kept and have no effect.
 
 Road:    KafkaApis -> [CreateAcls] -> acl store
@@ -26,6 +27,7 @@ from pyproducer.protocol.request import CreateAclsRequest
 from pyproducer.protocol.schema import Struct
 
 API = Api(ApiKeys.CREATE_ACLS, asks=(Question(AclOperation.ALTER, ResourceType.CLUSTER),))
+_Result = tuple[ErrorCode, str | None]
 # Java AclOperation and ResourceType: the greatest numbers that mean something.
 _LAST_OPERATION = 15
 _LAST_RESOURCE_TYPE = 7
@@ -41,14 +43,14 @@ def handle(services: Services, request: Request) -> Answer:
         return _answer([(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.")] * len(creations))
     acls = [_binding(creation) for creation in creations]
     faults = [_fault(acl) for acl in acls]
-    failure: tuple[ErrorCode, str | None] = (ErrorCode.NONE, None)
+    outcome: _Result = (ErrorCode.NONE, "")
     good = [acl for acl, fault in zip(acls, faults, strict=True) if fault is None]
     if good:
         try:
             authorizer.acls.add(good)
         except OSError as error:
-            failure = unexpected(request, "rules", error), None
-    return _answer([failure if fault is None else (ErrorCode.INVALID_REQUEST, fault) for fault in faults])
+            outcome = unexpected(request, "rules", error), None
+    return _answer([outcome if fault is None else fault for fault in faults])
 
 
 def error_response(request: Request, error_code: ErrorCode) -> Answer:
@@ -57,7 +59,7 @@ def error_response(request: Request, error_code: ErrorCode) -> Answer:
     return _answer([(error_code, ERRORS[error_code].sentence)] * len(creations))
 
 
-def _answer(results: Sequence[tuple[ErrorCode, str | None]]) -> Answer:
+def _answer(results: Sequence[_Result]) -> Answer:
     return {"throttle_time_ms": 0, "results": [
         {"error_code": error_code, "error_message": message} for error_code, message in results]}
 
@@ -67,21 +69,18 @@ def _binding(creation: Struct) -> AclBinding:
                       creation["principal"], creation["host"], creation["operation"], creation["permission_type"])
 
 
-def _fault(acl: AclBinding) -> str | None:
+def _fault(acl: AclBinding) -> _Result | None:
     """Return why a rule cannot be one, or None."""
-    if not ANY < acl.resource_type <= _LAST_RESOURCE_TYPE:
-        return f"Invalid resourceType {acl.resource_type}"
-    if acl.pattern_type not in (PatternType.LITERAL, PatternType.PREFIXED):
-        return f"Invalid patternType {acl.pattern_type}"
-    if not ANY < acl.operation <= _LAST_OPERATION:
-        return f"Invalid operation {acl.operation}"
-    if acl.permission_type not in (PermissionType.DENY, PermissionType.ALLOW):
-        return f"Invalid permissionType {acl.permission_type}"
+    if not (ANY < acl.resource_type <= _LAST_RESOURCE_TYPE and ANY < acl.operation <= _LAST_OPERATION
+            and acl.pattern_type in (PatternType.LITERAL, PatternType.PREFIXED)
+            and acl.permission_type in (PermissionType.DENY, PermissionType.ALLOW)):
+        return ErrorCode.UNKNOWN_SERVER_ERROR, None
+    why = None
     if not acl.resource_name:
-        return "Resource name should not be empty"
-    if acl.resource_type == RESOURCE_TYPE_CODES[ResourceType.CLUSTER] and acl.resource_name != CLUSTER_NAME:
-        return f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}"
-    if ":" not in acl.principal:
-        return (f"Could not parse principal from `{acl.principal}` (no colon is present separating the principal type "
-                "from the principal name)")
-    return None
+        why = "Invalid empty resource name"
+    elif acl.resource_type == RESOURCE_TYPE_CODES[ResourceType.CLUSTER] and acl.resource_name != CLUSTER_NAME:
+        why = f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}"
+    elif ":" not in acl.principal:
+        why = (f"Could not parse principal from `{acl.principal}` (no colon is present separating the principal type "
+               "from the principal name)")
+    return None if why is None else (ErrorCode.INVALID_REQUEST, why)

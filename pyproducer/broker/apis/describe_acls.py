@@ -35,7 +35,7 @@ def handle(services: Services, request: Request) -> Answer:
     found: dict[tuple[int, str, int], list[AclBinding]] = {}
     for acl in filter(asked.matches, authorizer.acls):
         found.setdefault(acl[:3], []).append(acl)
-    return _answer(ErrorCode.NONE, None, found)
+    return _answer(ErrorCode.NONE, "", found)
 
 
 def error_response(_request: Request, error_code: ErrorCode) -> Answer:
@@ -49,7 +49,7 @@ def acl_filter(data: Struct) -> AclFilter:
                      data["principal_filter"], data["host_filter"], data["operation"], data["permission_type"])
 
 
-def _answer(error_code: ErrorCode, message: str | None,
+def _answer(error_code: ErrorCode, message: str,
             found: dict[tuple[int, str, int], list[AclBinding]]) -> Answer:
     return {"throttle_time_ms": 0, "error_code": error_code, "error_message": message, "resources": [
         {"resource_type": kind, "resource_name": name, "pattern_type": pattern, "acls": [

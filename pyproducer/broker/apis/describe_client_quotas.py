@@ -25,7 +25,7 @@ def handle(services: Services, request: Request) -> Answer:
     """Answer one DescribeClientQuotas request."""
     if not services.authorize_cluster(request, AclOperation.DESCRIBE_CONFIGS):
         return error_response(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    return {"throttle_time_ms": 0, "error_code": 0, "error_message": None, "entries": []}
+    return {"throttle_time_ms": 0, "error_code": 0, "error_message": "", "entries": []}
 
 
 def error_response(request: Request, error_code: ErrorCode) -> Answer:

@@ -33,7 +33,7 @@ def handle(services: Services, request: Request) -> Answer:
     asked = request.body(DescribeUserScramCredentialsRequest).data["users"]
     known = services.cluster.scram_credentials.users
     counts = Counter(user["name"] for user in asked or ()) or dict.fromkeys(known, 1)
-    return {"throttle_time_ms": 0, "error_code": 0, "error_message": None,
+    return {"throttle_time_ms": 0, "error_code": 0, "error_message": "",
             "results": [_result(user, count, known) for user, count in counts.items()]}
 
 
@@ -44,7 +44,7 @@ def error_response(request: Request, error_code: ErrorCode) -> Answer:
 
 
 def _result(user: str, count: int, known: Credentials) -> dict[str, Any]:
-    error_code, message = ErrorCode.NONE, None
+    error_code, message = ErrorCode.NONE, ""
     if count > 1:
         error_code = ErrorCode.DUPLICATE_RESOURCE
         message = f"Cannot describe SCRAM credentials for the same user twice in a single request: {user}"

@@ -84,12 +84,24 @@ class KafkaApis:
         Raises:
             InvalidRequestError: The body is malformed. Unknown.
         """
+        answer = HANDLERS[ApiKeys.API_VERSIONS].handle(self.services, self._early_request(context, reader))
+        assert not isinstance(answer, Outcome), "it is answered at once"
+        return answer
+
+    def early_error(self, context: RequestContext, reader: ByteReader, error_code: ErrorCode) -> Mapping[str, Any]:
+        """Answer a request of a client that should log in first, with an error.
+
+        Raises:
+            InvalidRequestError: The body is malformed. Unknown.
+        """
+        answer = HANDLERS[context.api_key].error_response(self._early_request(context, reader), error_code)
+        return {} if isinstance(answer, Outcome) else answer
+
+    def _early_request(self, context: RequestContext, reader: ByteReader) -> Request:
         request = Request(processor=-1, context=context, reader=reader, size_bytes=reader.end,
                           start_ms=self.services.clock.now_ms())
         request.read_body()
-        answer = HANDLERS[ApiKeys.API_VERSIONS].handle(self.services, request)
-        assert not isinstance(answer, Outcome), "it is answered at once"
-        return answer
+        return request
 
     def handle(self, request: Request) -> None:
         """Run the API and answer; whatever it raises becomes an error response."""

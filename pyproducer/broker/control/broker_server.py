@@ -64,7 +64,8 @@ class BrokerServer:
         receive_size_bytes = self._config.number("sasl.server.max.receive.size")
         return SaslServerSettings(
             tuple(listener.servers), lambda mechanism: listener.servers[mechanism](), self.apis.api_versions,
-            self.apis.is_supported, self._cluster.clock, receive_size_bytes, listener.max_reauth_ms)
+            self.apis.early_error, self.apis.is_supported, self._cluster.clock, receive_size_bytes,
+            listener.max_reauth_ms)
 
     @property
     def end_points(self) -> dict[str, EndPoint]:

@@ -8,9 +8,8 @@ told does not say whether there is such a user.
 
 Road:    KafkaChannel.prepare, Processor -> [server authenticator] -> SaslServer
 Thread:  the thread that polls the selector; it never waits.
-Source:  Java SaslServerAuthenticator with its SaslState and ReauthInfo (4.1). Differs from Java: a request of another
-         API between handshake and token is not answered before the connection ends; a re-authentication is fed with the
-         frames that the channel read, so that its bare tokens (handshake v0) cannot be empty.
+Source:  Java SaslServerAuthenticator with its SaslState and ReauthInfo (4.1). Differs from Java: a re-authentication is
+         fed with the frames that the channel read, so that its bare tokens (handshake v0) cannot be empty.
 """
 
 from __future__ import annotations
@@ -83,6 +82,7 @@ class SaslServerSettings:
         enabled_mechanisms: Their names, as SaslHandshake tells them.
         new_server: Makes the broker's half of one of them.
         answer_api_versions: Returns the body that answers an ApiVersions request.
+        answer_error: Returns the body that answers a request of any API with an error.
         is_supported: Whether this broker answers an API in a version.
         clock: The clocks.
         max_receive_size_bytes: Largest frame before the authentication has succeeded.
@@ -92,6 +92,7 @@ class SaslServerSettings:
     enabled_mechanisms: tuple[str, ...]
     new_server: Callable[[str], SaslServer]
     answer_api_versions: Callable[[RequestContext, ByteReader], Mapping[str, Any]]
+    answer_error: Callable[[RequestContext, ByteReader, ErrorCode], Mapping[str, Any]]
     is_supported: Callable[[ApiKeys, int], bool]
     clock: Clock
     max_receive_size_bytes: int = 512 * 1024
@@ -270,8 +271,9 @@ class SaslServerAuthenticator:
         self._has_headers = context.header.api_version >= 1
         enabled = self._settings.enabled_mechanisms
         if mechanism not in enabled:
-            self.last_words = context.build_response(
-                {"error_code": ErrorCode.UNSUPPORTED_SASL_MECHANISM, "mechanisms": list(enabled)})
+            if not self.complete:  # nor does Java answer where a session was to be renewed
+                self.last_words = context.build_response(
+                    {"error_code": ErrorCode.UNSUPPORTED_SASL_MECHANISM, "mechanisms": list(enabled)})
             raise AuthenticationError(f"Unsupported SASL mechanism {printable(mechanism, LONGEST_NAME)}; enabled are "
                                       f"{', '.join(enabled)}")
         if self.complete and mechanism != self._mechanism:
@@ -294,6 +296,8 @@ class SaslServerAuthenticator:
         reader = ByteReader(payload)
         context = self._context(reader)
         if context.api_key is not ApiKeys.SASL_AUTHENTICATE:
+            self.last_words = context.build_response(
+                dict(self._settings.answer_error(context, reader, ErrorCode.ILLEGAL_SASL_STATE)))
             raise AuthenticationError(f"Unexpected Kafka request of type {context.api_key} during SASL authentication.")
         token = bytes(context.parse_request(reader).request.data["auth_bytes"])
         try:
@@ -305,7 +309,7 @@ class SaslServerAuthenticator:
             # Not the reason: it may be that there is no such user.
             self.last_words = _failure(context, self._refusal())
             raise AuthenticationError(f"{self._refusal()}: {error}") from error
-        return context.build_response({"error_code": ErrorCode.NONE, "error_message": None, "auth_bytes": challenge,
+        return context.build_response({"error_code": ErrorCode.NONE, "error_message": "", "auth_bytes": challenge,
                                        "session_lifetime_ms": lifetime_ms})
 
     def _refusal(self) -> str:
@@ -321,8 +325,8 @@ class SaslServerAuthenticator:
             return challenge, 0
         name = f"User:{server.authorization_id}"
         if self.complete and name != self._principal_name:
-            raise AuthenticationError("Cannot change principals during re-authentication from "
-                                      f"{self._principal_name}: {name}")
+            before, after = (text.replace(":", ".", 1) for text in (self.principal_name, name))
+            raise AuthenticationError(f"Cannot change principals during re-authentication from {before}: {after}")
         self._principal_name = name
         self._server = None
         self._move(_Event.PROVED)
