@@ -32,6 +32,7 @@ NO_TOPIC, NO_GROUP, NO_CLUSTER, NO_TRANSACTION = 29, 30, 31, 53
 def broker(certificates: Certificates) -> Iterator[EmbeddedBroker]:
     with EmbeddedBroker(topics={"orders": 1}, separate_process=True, config={
             **SETTINGS, "listeners": "SASL_PLAINTEXT://127.0.0.1:0,SSL://127.0.0.1:0", "ssl.client.auth": "required",
+            "ssl.principal.mapping.rules": "RULE:^CN=(.*)$/$1/U,DEFAULT",
             "ssl.keystore.location": str(certificates.server.keystore),
             "ssl.truststore.location": str(certificates.ca)}) as running:
         yield running
@@ -161,7 +162,7 @@ def test_principal_when_it_is_of_a_certificate_then_rules_know_it(
     port = int(broker.bootstrap_servers_of("SSL").rpartition(":")[2])
     with RawClient(("127.0.0.1", port), ssl_context=context) as client:
         assert client.request(ApiKeys.METADATA, 12, metadata_body("orders"))["topics"][0]["error_code"] == NO_TOPIC
-        admin.create(rule(READ, principal="User:CN=client"))
+        admin.create(rule(READ, principal="User:CLIENT"))
         assert client.request(ApiKeys.METADATA, 12, metadata_body("orders"))["topics"][0]["error_code"] == 0
 
 

@@ -7,9 +7,12 @@ import ssl
 import time
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
+import jwt
 import pytest
+from cryptography.hazmat.primitives.asymmetric import rsa
 
 from pyproducer.broker import EmbeddedBroker
 from pyproducer.common.errors import ConfigError
@@ -272,6 +275,44 @@ def test_renewal_when_something_else_comes_in_the_midst_of_it_then_the_connectio
     handshake(client, "PLAIN")
     assert client.request(ApiKeys.METADATA, 12, metadata_body("orders"))["topics"][0]["error_code"] == 34
     assert client.is_closed()
+
+
+# ---- tokens that are signed
+
+def test_token_when_the_listener_has_keys_then_it_must_be_signed_with_one(tmp_path: Path) -> None:
+    key = rsa.generate_private_key(65537, 2048)
+    public = {**json.loads(jwt.algorithms.RSAAlgorithm.to_jwk(key.public_key())), "kid": "one"}
+    (tmp_path / "keys.json").write_text(json.dumps({"keys": [public]}))
+    now_s = int(time.time())
+    claims = {"sub": "carol", "iat": now_s, "exp": now_s + 3600, "aud": "kafka"}
+    tokens = {
+        "good": jwt.encode(claims, key, "RS256", headers={"kid": "one"}),
+        "of another key": jwt.encode(claims, rsa.generate_private_key(65537, 2048), "RS256", headers={"kid": "one"}),
+        "not for us": jwt.encode({**claims, "aud": "web"}, key, "RS256", headers={"kid": "one"}),
+        "not signed": jwt.encode(claims, None, "none", headers={"kid": "one"})}
+    iam = {"version": "2020_10_22", "host": "b-1.example", "user-agent": "test", "action": "kafka-cluster:Connect",
+           "x-amz-algorithm": "AWS4-HMAC-SHA256", "x-amz-signedheaders": "host", "x-amz-expires": "900",
+           "x-amz-signature": "0" * 64, "x-amz-date": time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now_s)),
+           "x-amz-credential": time.strftime("AKID/%Y%m%d/eu-west-1/kafka-cluster/aws4_request", time.gmtime(now_s))}
+    with EmbeddedBroker(topics=["orders"], log_requests=True, config={
+            "listeners": "SASL_PLAINTEXT://127.0.0.1:0", "sasl.enabled.mechanisms": "OAUTHBEARER,AWS_MSK_IAM",
+            "listener.name.sasl_plaintext.oauthbearer.sasl.server.callback.handler.class":
+                "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler",
+            "sasl.oauthbearer.jwks.endpoint.url": (tmp_path / "keys.json").as_uri(),
+            "sasl.oauthbearer.expected.audience": "kafka"}) as broker:
+        for name, token in tokens.items():
+            with RawClient(("127.0.0.1", broker.port)) as client:
+                handshake(client, "OAUTHBEARER")
+                answer = authenticate(client, f"n,,\x01auth=Bearer {token}\x01\x01".encode())
+                assert bytes(answer["auth_bytes"]) == (b"" if name == "good" else b'{"status":"invalid_token"}'), name
+                if name == "good":
+                    assert_may_speak(client)
+                    assert broker.requests(ApiKeys.METADATA)[-1].principal == "User:carol"
+        with RawClient(("127.0.0.1", broker.port)) as client:
+            handshake(client, "AWS_MSK_IAM")
+            assert json.loads(bytes(authenticate(client, json.dumps(iam).encode())["auth_bytes"]))["request-id"]
+            assert_may_speak(client)
+            assert broker.requests(ApiKeys.METADATA)[-1].principal == "User:AKID"
 
 
 # ---- settings

@@ -86,6 +86,8 @@ _BROKER_ROWS = (
     Setting("ssl.enabled.protocols", Type.LIST, ("TLSv1.2", "TLSv1.3"), "Versions of TLS."),
     Setting("ssl.client.auth", Type.STRING, "none",
             "Whether clients must show a certificate.", OneOf(("none", "requested", "required"))),
+    Setting("ssl.principal.mapping.rules", Type.STRING, "DEFAULT",
+            "From the subject of a certificate to a name: RULE:pattern/replacement/[LU], ..."),
     Setting("broker.rack", Type.STRING, None, "Rack of every broker, for metadata."),
     Setting("log.dirs", Type.STRING, None,
             "Where the logs are, unless data_dir says it; of several directories the first alone."),

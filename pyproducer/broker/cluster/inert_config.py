@@ -41,7 +41,7 @@ INERT_NAMES = frozenset((
     "security.inter.broker.protocol", "security.providers", "server.max.startup.time.ms",
     "socket.connection.setup.timeout.max.ms", "socket.connection.setup.timeout.ms", "ssl.allow.dn.changes",
     "ssl.allow.san.changes", "ssl.cipher.suites", "ssl.endpoint.identification.algorithm", "ssl.engine.factory.class",
-    "ssl.keymanager.algorithm", "ssl.keystore.password", "ssl.principal.mapping.rules", "ssl.protocol", "ssl.provider",
+    "ssl.keymanager.algorithm", "ssl.keystore.password", "ssl.protocol", "ssl.provider",
     "ssl.secure.random.implementation", "ssl.trustmanager.algorithm", "ssl.truststore.password", "telemetry.max.bytes",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms", "transaction.partition.verification.enable",
     "transaction.state.log.load.buffer.size", "transaction.state.log.min.isr", "transaction.two.phase.commit.enable",

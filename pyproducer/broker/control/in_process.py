@@ -54,8 +54,8 @@ class ClusterOptions:
     brokers: int = 1
     data_dir: str | None = None
     topics: Mapping[str, int] = field(default_factory=dict)
-    config: Mapping[str, object] = field(default_factory=dict)
-    node_config: Mapping[int, Mapping[str, object]] = field(default_factory=dict)
+    config: Mapping[str, object] = field(default_factory=dict, repr=False)  # passwords may be in it
+    node_config: Mapping[int, Mapping[str, object]] = field(default_factory=dict, repr=False)
     log_requests: bool = False
 
 

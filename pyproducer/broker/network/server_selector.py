@@ -173,6 +173,7 @@ class ServerSelector(Selector):
         Source: Java Selector.maybeDelayCloseOnAuthenticationFailure.
         """
         channel.ready = False  # nothing else is written to it, and nothing read
+        error = AuthenticationError(*error.args)  # the frames of the first one hold what the peer said: its password
         self.interest.forget(channel)
         self._buffered.pop(channel, None)
         if self._failed_authentication_delay_ms:

@@ -20,6 +20,11 @@ from pyproducer.broker.network.processor import ApiGate, Processor
 from pyproducer.broker.network.request_channel import RequestChannel
 from pyproducer.broker.network.sasl_channel_builder import SaslServerChannelBuilder
 from pyproducer.broker.network.server_selector import ServerSelector
+from pyproducer.broker.network.ssl_principal_mapper import (
+    DEFAULT,
+    MappedPrincipalChannelBuilder,
+    SslPrincipalMapper,
+)
 from pyproducer.common.clock import Clock
 from pyproducer.common.errors import ConfigError
 from pyproducer.network.channel_builder import ChannelBuilder, PlaintextChannelBuilder, SslChannelBuilder
@@ -164,7 +169,12 @@ class SocketServer:
 def _channel_builder(end_point: EndPoint, config: BrokerConfig, sasl: SaslServerSettings | None) -> ChannelBuilder:
     is_tls = end_point.security_protocol.endswith("SSL")
     transports = _ssl_channel_builder(end_point, config) if is_tls else PlaintextChannelBuilder()
-    return transports if sasl is None else SaslServerChannelBuilder(transports, sasl)
+    if sasl is not None:
+        return SaslServerChannelBuilder(transports, sasl)
+    rules = config.listener_text(end_point.listener_name, "ssl.principal.mapping.rules")
+    if is_tls and rules and rules.strip() != DEFAULT:
+        return MappedPrincipalChannelBuilder(transports, SslPrincipalMapper(rules))
+    return transports
 
 
 def _ssl_channel_builder(end_point: EndPoint, config: BrokerConfig) -> ChannelBuilder:

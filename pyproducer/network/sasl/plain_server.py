@@ -59,29 +59,29 @@ class PlainSaslServer:
         Raises:
             AuthenticationError: It is not three parts, or not the user's password, or it asks for another identity.
         """
-        parts = response.split(b"\0")
-        if len(parts) != 3:
-            raise AuthenticationError(f"Invalid SASL/PLAIN response: expected 3 tokens, got {len(parts)}")
-        try:
-            authorization_id, user = (part.decode() for part in parts[:2])
-            is_password = bool(parts[2]) and bool(user) and self._authenticate(user, parts[2].decode())
-        except UnicodeDecodeError:
-            # Not as the cause of the next line: it holds the bytes.
-            is_utf_8 = False
-        else:
-            is_utf_8 = True
-        if not is_utf_8:
-            raise AuthenticationError("Invalid SASL/PLAIN response: not in UTF-8")
-        if not user:
-            raise AuthenticationError("Authentication failed: username not specified")
-        if not parts[2]:
-            raise AuthenticationError("Authentication failed: password not specified")
-        del parts, response  # the frame that raises holds no password
-        if not is_password:
-            raise AuthenticationError("Authentication failed: Invalid username or password")
-        if authorization_id not in ("", user):
-            raise AuthenticationError(
-                "Authentication failed: Client requested an authorization id that is different from username")
-        self.authorization_id = user
+        fault = self._fault(response)
+        del response  # the frame that raises holds no password
+        if fault is not None:
+            raise AuthenticationError(fault)
         self.complete = True
         return b""
+
+    def _fault(self, response: bytes) -> str | None:
+        """Return what is wrong, or None and set who it is."""
+        parts = response.split(b"\0")
+        if len(parts) != 3:
+            return f"Invalid SASL/PLAIN response: expected 3 tokens, got {len(parts)}"
+        try:
+            authorization_id, user, password = (part.decode() for part in parts)
+        except UnicodeDecodeError:
+            return "Invalid SASL/PLAIN response: not in UTF-8"
+        if not user:
+            return "Authentication failed: username not specified"
+        if not password:
+            return "Authentication failed: password not specified"
+        if not self._authenticate(user, password):
+            return "Authentication failed: Invalid username or password"
+        if authorization_id not in ("", user):
+            return "Authentication failed: Client requested an authorization id that is different from username"
+        self.authorization_id = user
+        return None
