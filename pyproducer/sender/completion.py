@@ -130,7 +130,8 @@ class Completion:
                                            else leader.node_id == refusal.node_id):
                 self._accumulator.seal(batch)
                 self._fail(batch, own_copy(refusal.error), None)
-                self._accumulator.finish(batch)
+                if batch.result.is_told:  # else a caller takes this turn, and the sender thread tells it
+                    self._accumulator.finish(batch)
 
     def abort(self, error: KafkaError, *, only_undrained: bool = False) -> int:
         """Fail what is left; see RecordAccumulator.abort_batches."""

@@ -16,7 +16,7 @@ from pyproducer.network.channel import KafkaChannel
 from pyproducer.network.sasl.client_authenticator import SaslClientAuthenticator
 from tests.support.sending import Outcomes, error_of_send
 
-SESSION_MS = 4_000
+SESSION_MS = 10_000
 JAAS = "org.apache.kafka.common.security."
 MODULES = {"PLAIN": f"{JAAS}plain.PlainLoginModule", "SCRAM-SHA-256": f"{JAAS}scram.ScramLoginModule",
            "SCRAM-SHA-512": f"{JAAS}scram.ScramLoginModule"}
@@ -59,7 +59,7 @@ def renewals(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         begin_again(authenticator)
 
     monkeypatch.setattr(SaslClientAuthenticator, "begin_again", watched)
-    monkeypatch.setattr(connection_states, "_SESSION_PART", 0.3)
+    monkeypatch.setattr(connection_states, "_SESSION_PART", 0.12)
     monkeypatch.setattr(connection_states, "_SESSION_JITTER", 0.0)
     return seen
 

@@ -58,6 +58,7 @@ def sasl_kafka(certificates: Certificates) -> Iterator[KafkaServer]:
         "listener.name.saslssl.sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512",
         "listener.name.saslssl.scram-sha-512.sasl.jaas.config": f"{SCRAM} required;",
         "listener.name.renewed.connections.max.reauth.ms": SESSION_MS,
+        "listener.name.saslssl.connections.max.reauth.ms": SESSION_MS,
     }
     with KafkaServer(certificates=tls, listeners=SECURITY, settings=settings) as server:
         add_scram_user(server, "alice", PASSWORD)
@@ -125,15 +126,16 @@ def test_credentials_when_they_are_refused_then_each_error_says_what_to_change(
             producer.partitions_for("any")
 
 
-@pytest.mark.parametrize(("mechanism", "settings"), [
-    ("SCRAM-SHA-256", {"acks": "all"}), ("PLAIN", {"acks": "0", "enable.idempotence": False})], ids=["all", "0"])
+@pytest.mark.parametrize(("listener", "mechanism", "settings"), [
+    ("RENEWED", "SCRAM-SHA-256", {"acks": "all"}), ("RENEWED", "PLAIN", {"acks": "0", "enable.idempotence": False}),
+    ("SASLSSL", "SCRAM-SHA-512", {"acks": "all"})], ids=["all", "0", "tls"])
 def test_session_when_it_ends_again_and_again_then_the_traffic_is_not_disturbed(
-        sasl_kafka: KafkaServer, certificates: Certificates, topic_name: str, mechanism: str,
+        sasl_kafka: KafkaServer, certificates: Certificates, topic_name: str, listener: str, mechanism: str,
         settings: dict[str, object], monkeypatch: pytest.MonkeyPatch) -> None:
     """One connection throughout, every record once and in order. The soak tier waits for the real end of sessions."""
     monkeypatch.setattr(connection_states, "_SESSION_PART", 0.25)  # soon; a busy machine is not too late then
     topic = sasl_kafka.create_topic(topic_name)
-    props = {**props_for(sasl_kafka, certificates, "RENEWED", mechanism), **settings, "linger.ms": 0,
+    props = {**props_for(sasl_kafka, certificates, listener, mechanism), **settings, "linger.ms": 0,
              "batch.size": 500}
     outcomes = Outcomes()
     seen: set[int] = set()

@@ -15,6 +15,8 @@ from typing import Protocol
 class SaslClient(Protocol):
     """The client's half of one authentication.
 
+    It may have a `refusal_hint`, a str: what to change when the broker refuses, for the error's text.
+
     Attributes:
         mechanism: Its name, as SaslHandshake has it.
         complete: The peer has nothing more to prove to us, nor we to it.
@@ -77,7 +79,11 @@ class Login(Protocol):
 
     @property
     def error(self) -> Exception | None:
-        """Why there are none at this moment, or why they could not be renewed; None where all is well."""
+        """Why there are none at this moment, or why they could not be renewed; None where all is well.
+
+        An AuthenticationError says that we are refused where they are fetched: while there are none, what waits fails
+        at once. With any other it goes on waiting. A new failure is a new exception; each is told once.
+        """
 
     @property
     def is_ready(self) -> bool:

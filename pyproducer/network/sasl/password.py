@@ -18,6 +18,11 @@ if TYPE_CHECKING:
     from pyproducer.network.sasl.scram_formatter import ScramFormatter
 
 
+def _can_be_sent(text: str) -> bool:
+    # Asked first, for the error of encode() holds the whole text.
+    return not any(char == "\0" or "\ud800" <= char <= "\udfff" for char in text)
+
+
 class PasswordCredentials:
     """User name and password. Neither its `repr` nor a pickle holds them.
 
@@ -29,7 +34,7 @@ class PasswordCredentials:
         is_token: They are the id and the HMAC of a delegation token.
 
     Raises:
-        ConfigError: One of the two is missing.
+        ConfigError: One of the two is missing, or cannot be sent.
     """
 
     __slots__ = ("_derived", "_password", "_user_name", "is_token")
@@ -39,6 +44,9 @@ class PasswordCredentials:
             if not options.get(name):
                 raise ConfigError("sasl.jaas.config", options, f"the login module has no option {name}, or an empty "
                                                                f"one: write {name}=\"...\"")
+            if not _can_be_sent(options[name]):
+                raise ConfigError("sasl.jaas.config", options, f"the option {name} has a character that cannot be sent:"
+                                                               " a NUL, or half of a pair of UTF-16")
         self._user_name = options["username"]
         self._password = options["password"]
         self.is_token = options.get("tokenauth", "").lower() == "true"

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from pyproducer.common.errors import AuthenticationError, ConfigError
+from pyproducer.common.jaas import SecretOptions
 from pyproducer.network.sasl.login import StaticLogin, login_for
 from pyproducer.network.sasl.oauthbearer import BearerToken, token_times
 from pyproducer.network.sasl.password import PasswordCredentials
@@ -100,6 +101,13 @@ def test_scram_when_it_is_the_rfcs_exchange_then_its_messages() -> None:
         assert not client.complete
         assert client.evaluate_challenge(server_final) is None
         assert client.complete
+
+
+@pytest.mark.parametrize("password", ["s3cr3t\0", "s3cr3t\ud800"])
+def test_password_when_it_cannot_be_sent_then_refused_before_anything_starts(password: str) -> None:
+    with pytest.raises(ConfigError, match="the option password has a character that cannot be sent") as caught:
+        PasswordCredentials(SecretOptions({"username": "alice", "password": password}))
+    assert SECRET not in str(caught.value)
 
 
 # ---- tokens
