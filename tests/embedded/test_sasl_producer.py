@@ -14,6 +14,7 @@ from pyproducer.broker import EmbeddedBroker
 from pyproducer.client import connection_states
 from pyproducer.network.channel import KafkaChannel
 from pyproducer.network.sasl.client_authenticator import SaslClientAuthenticator
+from pyproducer.testing import read_topic
 from tests.support.sending import Outcomes, error_of_send
 
 SESSION_MS = 10_000
@@ -144,3 +145,14 @@ def test_setting_when_it_is_wrong_then_records_and_calls_fail_at_once_with_an_er
             with pytest.raises(AuthenticationError, match=words):
                 call()
     assert broker.requests("Produce") == []
+
+
+def test_reader_when_it_has_the_producers_settings_then_it_logs_in_too(broker: EmbeddedBroker) -> None:
+    props = props_for(broker, "SASL_PLAINTEXT", "SCRAM-SHA-256")
+    with KafkaProducer(props) as producer:
+        producer.send("orders", b"v").result(30)
+    found = read_topic(props["bootstrap.servers"], "orders", settings=props)
+    assert [record.value for record in found] == [b"v"]
+    wrong = props_for(broker, "SASL_PLAINTEXT", "SCRAM-SHA-256", "wrong")
+    with pytest.raises(AuthenticationError, match="check username and password"):
+        list(read_topic(props["bootstrap.servers"], "orders", settings=wrong))
