@@ -1,0 +1,341 @@
+"""A login whose credentials end: fetched on a thread of its own, and anew before they end.
+
+    sender thread   start() .. is_ready? no: connections wait ... yes: new_client(host) ............. the new ones
+    login thread        fetch() ........ failed: backoff, fetch() .. sleep to 80 % of their life, fetch() .........
+
+Road:    source of credentials -> [RefreshingLogin] -> client authenticator, by the Login of mechanism.py
+Thread:  `run_once` and the source are the login thread's, a daemon that nobody waits for; all it writes for others is
+         one field, in one assignment. So there is no lock that a forked child could find taken. There the thread is
+         missing, and the producer made anew has a login of its own. The rest is any thread's, and never waits.
+Source:  Java ExpiringCredentialRefreshingLogin, ExpiringCredentialRefreshConfig (4.1), KIP-255, KIP-368. Differs from
+         Java: the first fetch is on the thread, too, not in the constructor; tries after a failure come by
+         sasl.login.retry.backoff.ms, not every 10 s; a source that has nothing newer is not asked more often than that.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+from pyproducer.common.backoff import ExponentialBackoff
+from pyproducer.common.clock import Clock, SystemClock
+from pyproducer.common.errors import NOT_SENT, AuthenticationError, KafkaError, TransportError
+from pyproducer.common.printable import printable
+from pyproducer.common.secrets import shown_text
+from pyproducer.common.threads import StartThread, start_daemon
+from pyproducer.common.waiting import Waiters
+from pyproducer.network.sasl.mechanism import SaslClient
+
+log = logging.getLogger(__name__)
+
+# The wall's clock may jump and the machine may sleep, so the thread looks at it so often; it costs some 20 us.
+LONGEST_SLEEP_MS = 5_000
+# Where a source does not say when its credentials end. Those that exist live for 15 minutes or more.
+UNKNOWN_LIFE_MS = 300_000
+
+
+class Credential(Protocol):
+    """What proves to a broker who we are, for some time. Its repr must hide what is secret."""
+
+    @property
+    def started_at_ms(self) -> int | None:
+        """When its life began, in ms since 1970; None for the time of the fetch."""
+
+    @property
+    def expires_at_ms(self) -> int | None:
+        """When it ends, in ms since 1970; None where that is not known: it is good, and fetched anew all the same."""
+
+
+CredentialT = TypeVar("CredentialT", bound=Credential)
+CredentialT_co = TypeVar("CredentialT_co", bound=Credential, covariant=True)
+
+
+class CredentialSource(Protocol[CredentialT_co]):
+    """Where credentials come from."""
+
+    def fetch(self) -> CredentialT_co:
+        """Return fresh credentials; may block.
+
+        Raises:
+            AuthenticationError: They are refused, or make no sense: who asks again at once is refused again.
+            Exception: Anything else may pass: it is tried again soon. No text may hold a secret.
+        """
+
+    def close(self) -> None:
+        """Break off a fetch that is under way, where that is possible. Thread: any."""
+
+
+def unavailable(text: str) -> TransportError:
+    """Return the error for credentials that are not there yet, or not any more: it may pass, nothing was sent."""
+    error = TransportError(text)
+    error.outcome = NOT_SENT
+    error.refresh_metadata = False
+    return error
+
+
+def without_our_frames(cause: BaseException) -> BaseException:
+    """Return an exception of the application's code with its own frames alone: ours may hold a secret in a local."""
+    foreign = cause.__traceback__
+    while foreign is not None and str(foreign.tb_frame.f_globals.get("__name__")).startswith("pyproducer."):
+        foreign = foreign.tb_next
+    return cause.with_traceback(foreign)
+
+
+@dataclass(frozen=True)
+class RefreshTimes:
+    """When credentials are fetched anew; Java's sasl.login.refresh.* and sasl.kerberos.ticket.renew.*.
+
+    Attributes:
+        window_factor: At this part of their life.
+        window_jitter: And up to this part of it later, drawn.
+        min_period_ms: Not sooner after the last fetch.
+        buffer_ms: Not later than so long before they end.
+    """
+
+    window_factor: float = 0.8
+    window_jitter: float = 0.05
+    min_period_ms: int = 60_000
+    buffer_ms: int = 300_000
+
+    def refresh_at_ms(self, credential: Credential, now_ms: int, uniform: Callable[[float, float], float]) -> int:
+        """Return when to fetch anew, in ms since 1970.
+
+        Period and buffer are ignored where less than both is left of the life, as in Java.
+
+        Args:
+            credential: What was fetched.
+            now_ms: When, in ms since 1970.
+            uniform: Draws, from a lowest to a highest.
+
+        Source: Java ExpiringCredentialRefreshingLogin.refreshMs (4.1).
+        """
+        ends_ms = credential.expires_at_ms
+        part = self.window_factor + uniform(0.0, self.window_jitter)
+        if ends_ms is None:
+            return now_ms + int(UNKNOWN_LIFE_MS * part)
+        if now_ms + self.min_period_ms + self.buffer_ms > ends_ms:
+            return now_ms + int((ends_ms - now_ms) * part)
+        begins_ms = now_ms if credential.started_at_ms is None else credential.started_at_ms
+        proposed_ms = begins_ms + int((ends_ms - begins_ms) * part)
+        return max(min(proposed_ms, ends_ms - self.buffer_ms), now_ms + self.min_period_ms)
+
+
+class _State(Generic[CredentialT]):
+    """What the thread tells the others, never changed. Its repr shows nothing."""
+
+    __slots__ = ("credential", "error", "version")
+
+    def __init__(self, credential: CredentialT | None, error: KafkaError | None, version: int) -> None:
+        self.credential = credential
+        self.error = error
+        self.version = version
+
+
+class RefreshingLogin(Generic[CredentialT]):
+    """The `Login` of mechanism.py for credentials that end.
+
+    Args:
+        mechanism: Which they are for.
+        source: Where they come from; its methods are called on the thread.
+        make_client: Makes the client's half of an authentication of them, for a host.
+        what: What they are, for messages: "the token from https://...".
+        times: When they are fetched anew.
+        retry_backoff_ms: The first wait after a failure, in ms; doubles with each.
+        retry_backoff_max_ms: Its ceiling; of refusals the first wait, up to `times.min_period_ms`.
+        clock: Tells the time; where the thread sleeps.
+        start_thread: Starts the thread.
+        uniform: Draws jitter.
+    """
+
+    def __init__(self, mechanism: str, source: CredentialSource[CredentialT],
+                 make_client: Callable[[CredentialT, str], SaslClient], what: str, *,
+                 times: RefreshTimes = RefreshTimes(), retry_backoff_ms: int = 100, retry_backoff_max_ms: int = 10_000,
+                 clock: Clock | None = None, start_thread: StartThread = start_daemon,
+                 uniform: Callable[[float, float], float] = random.uniform) -> None:
+        self.mechanism = mechanism
+        self._source = source
+        self._make_client = make_client
+        self._what = what
+        self._times = times
+        self._backoff = ExponentialBackoff(retry_backoff_ms, retry_backoff_max_ms, uniform=uniform)
+        # Who is refused gains nothing by asking often, and issuers lock such clients out.
+        self._refusal_backoff = ExponentialBackoff(
+            retry_backoff_max_ms, max(retry_backoff_max_ms, times.min_period_ms), uniform=uniform)
+        self._least_wait_ms = max(retry_backoff_ms, 1)
+        self._clock = clock or SystemClock()
+        self._start_thread = start_thread
+        self._uniform = uniform
+        self._waiters = Waiters()
+        self._on_change: Callable[[], None] = lambda: None
+        self._is_closed = False  # written by any thread, once
+        # The login thread's, to be read by all: replaced, never changed.
+        self._state: _State[CredentialT] = _State(None, None, 0)
+        self._fetching_since_ms: int | None = None  # by now_ms
+        # The login thread's alone.
+        self._failures = 0
+        self._refusals = 0
+        self._retry_at_ms: int | None = None  # by now_ms: a jump of the wall's clock moves no backoff
+        self._refresh_at_ms: int | None = None  # by timestamp_ms, as what is fetched says when it ends
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.mechanism}: {self._what}>"
+
+    @property
+    def version(self) -> int:
+        """How often the credentials changed."""
+        return self._state.version
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether there are credentials that have not ended, by this machine's clock."""
+        return self._current() is not None
+
+    @property
+    def error(self) -> Exception | None:
+        """Why there are none, or why they could not be renewed; None where all is well.
+
+        An AuthenticationError where they were refused; else a TransportError, which may pass.
+        """
+        state = self._state
+        if state.error is not None or self._current() is not None:
+            return state.error
+        since_ms = self._fetching_since_ms
+        if since_ms is None:
+            return unavailable(f"{self._what} was not fetched yet")
+        seconds = (self._clock.now_ms() - since_ms) / 1000
+        return unavailable(f"{self._what} is being fetched since {seconds:.1f} s, without an answer")
+
+    def start(self, on_change: Callable[[], None]) -> None:
+        """Begin to fetch; `on_change` is called on the login's thread when there is news.
+
+        Raises:
+            RuntimeError: The process has as many threads as it may have. Nothing was started.
+        """
+        self._on_change = on_change
+        self._start_thread(self._run, f"kafka-producer-login | {self.mechanism}")
+
+    def new_client(self, host: str) -> SaslClient:
+        """Return the client's half of one authentication with the broker of this host name.
+
+        Raises:
+            AuthenticationError: There are no credentials. Not sent.
+        """
+        credential = self._current()
+        if credential is None:
+            raise AuthenticationError(f"there are no credentials: {self.error}")
+        return self._make_client(credential, host)
+
+    def close(self) -> None:
+        """End the thread, without waiting for what it fetches; forget the credentials. Does nothing the second time."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._forget()
+        self._waiters.ring()
+        self._source.close()
+
+    def run_once(self) -> int:
+        """Fetch if it is due, and tell; return how long to sleep, in ms.
+
+        Thread: the login's; of tests, the one that steps it.
+        """
+        wait_ms = self._due_in_ms()
+        if wait_ms > 0:
+            return min(wait_ms, LONGEST_SLEEP_MS)
+        self._fetching_since_ms = self._clock.now_ms()
+        try:
+            fetched = self._source.fetch()
+            self._ensure_lasting(fetched)
+        except AuthenticationError as refusal:
+            self._on_failure(refusal, self._refusal_backoff.backoff_ms(self._refusals))
+            self._refusals += 1
+        except BaseException as cause:  # what ends a thread, SystemExit of a callback for one, must not end this one
+            self._on_failure(self._passing(cause), self._backoff.backoff_ms(self._failures))
+            self._failures += 1
+        else:
+            self._on_success(fetched)
+        self._fetching_since_ms = None
+        self._tell()
+        return min(max(self._due_in_ms(), 1), LONGEST_SLEEP_MS)
+
+    def _current(self) -> CredentialT | None:
+        """Return the credentials that have not ended."""
+        credential = self._state.credential
+        if credential is None or credential.expires_at_ms is None:
+            return credential
+        return credential if self._clock.timestamp_ms() < credential.expires_at_ms else None
+
+    def _due_in_ms(self) -> int:
+        if self._retry_at_ms is not None:
+            return self._retry_at_ms - self._clock.now_ms()
+        if self._refresh_at_ms is not None:
+            return self._refresh_at_ms - self._clock.timestamp_ms()
+        return 0
+
+    def _ensure_lasting(self, credential: CredentialT) -> None:
+        """Refuse what has ended when it comes.
+
+        Raises:
+            AuthenticationError: It has. Not sent.
+        """
+        now_ms, ends_ms = self._clock.timestamp_ms(), credential.expires_at_ms
+        if ends_ms is not None and ends_ms <= now_ms:
+            raise AuthenticationError(
+                f"{self._what} had ended {(now_ms - ends_ms) / 1000:.0f} s before it came, by this machine's clock: "
+                "either that clock is fast (compare it with another, and let NTP set it), or an old one is handed out")
+
+    def _passing(self, cause: BaseException) -> KafkaError:
+        """Return what a failure that may pass is told as; a foreign one without our frames, which saw secrets."""
+        if isinstance(cause, KafkaError):
+            return cause
+        text = printable(shown_text(str(cause)))
+        error = unavailable(f"{self._what} could not be fetched: {type(cause).__name__}{': ' if text else ''}{text}")
+        error.__cause__ = without_our_frames(cause)
+        return error
+
+    def _on_success(self, credential: CredentialT) -> None:
+        now_ms, state = self._clock.timestamp_ms(), self._state
+        is_new = state.credential is None or state.credential != credential
+        at_ms = self._times.refresh_at_ms(credential, now_ms, self._uniform)
+        # A source that keeps its credentials hands out the same until they end: not asked at ever shorter intervals.
+        self._refresh_at_ms = max(at_ms, now_ms + self._least_wait_ms)
+        self._retry_at_ms = None
+        self._failures = self._refusals = 0
+        self._publish(_State(credential, None, state.version + is_new))
+        log.debug("%s was fetched, and is fetched anew in %.1f s", self._what, (self._refresh_at_ms - now_ms) / 1000)
+
+    def _on_failure(self, error: KafkaError, backoff_ms: int) -> None:
+        state = self._state
+        self._retry_at_ms = self._clock.now_ms() + max(backoff_ms, self._least_wait_ms)
+        error.__context__ = None  # it was raised while another was handled, whose frames are ours, too
+        self._publish(_State(state.credential, error.with_traceback(None), state.version))
+        if not self._is_closed:
+            # Once for each reason; an issuer that is away for a day would fill the log.
+            level = logging.DEBUG if str(error) == str(state.error) else logging.WARNING
+            log.log(level, "%s; next try in %.1f s%s", error, backoff_ms / 1000,
+                    "" if self._current() is None else ", what was fetched before is still good")
+
+    def _publish(self, state: _State[CredentialT]) -> None:
+        self._state = state
+        if self._is_closed:  # by another thread, meanwhile or in between
+            self._forget()
+
+    def _forget(self) -> None:
+        self._state = _State(None, unavailable("the login is closed"), self._state.version)
+
+    def _tell(self) -> None:
+        if self._is_closed:
+            return
+        try:
+            self._on_change()
+        except Exception:
+            log.exception("whoever waits for %s could not be told", self._what)
+
+    def _run(self) -> None:
+        cell = self._waiters.enter()  # before each look: who closes the login meanwhile opens it
+        while not self._is_closed:
+            self._clock.wait(cell, self.run_once() / 1000)
+            cell = self._waiters.enter()

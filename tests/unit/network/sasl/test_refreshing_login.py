@@ -1,0 +1,312 @@
+"""When credentials are fetched, and what a login says meanwhile. The thread is the test, but for the last tests."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import traceback
+
+import pytest
+
+from pyproducer.common.errors import NOT_SENT, AuthenticationError, TransportError
+from pyproducer.network.sasl.refreshing_login import (
+    LONGEST_SLEEP_MS,
+    RefreshingLogin,
+    RefreshTimes,
+    unavailable,
+)
+from tests.support.clock import ManualClock
+from tests.unit.network.sasl.logins import Client, NoThread, Pass, ScriptedSource, least, run_until, stepped_login
+
+HOUR_MS = 3_600_000
+MINUTE_MS = 60_000
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+def of_life(clock: ManualClock, life_ms: int, value: str = "first") -> Pass:
+    return Pass(value, clock.timestamp_ms() + life_ms)
+
+
+# When -----------------------------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize(("life_ms", "refresh_ms"), [
+    (HOUR_MS, int(0.8 * HOUR_MS)),
+    (10 * MINUTE_MS, 5 * MINUTE_MS),  # the buffer of 5 minutes is kept free
+    (6 * MINUTE_MS, MINUTE_MS),  # and so is the shortest period, of 1 minute
+    (5 * MINUTE_MS, 4 * MINUTE_MS),  # less than both together: they are ignored
+    (10_000, 8_000),
+])
+def test_refresh_when_a_credential_was_just_made_then_it_is_at_80_percent_within_the_bounds(clock, life_ms, refresh_ms):
+    at_ms = RefreshTimes().refresh_at_ms(of_life(clock, life_ms), clock.timestamp_ms(), least)
+    assert at_ms - clock.timestamp_ms() == refresh_ms
+
+
+def test_refresh_when_a_credential_is_older_than_its_fetch_then_its_whole_life_counts(clock):
+    now_ms = clock.timestamp_ms()
+    half_gone = Pass("first", now_ms + HOUR_MS, now_ms - HOUR_MS)
+    assert RefreshTimes().refresh_at_ms(half_gone, now_ms, least) - now_ms == int(0.6 * HOUR_MS)
+
+
+def test_refresh_when_jitter_is_drawn_then_it_is_added_to_the_factor(clock):
+    at_ms = RefreshTimes().refresh_at_ms(of_life(clock, HOUR_MS), clock.timestamp_ms(), lambda low, high: high)
+    assert at_ms - clock.timestamp_ms() == int(0.85 * HOUR_MS)
+
+
+def test_login_when_its_credential_gets_old_then_the_next_is_fetched_at_80_percent(clock):
+    source = ScriptedSource(clock, lambda: of_life(clock, HOUR_MS, f"number {len(source.fetched_at_ms)}"))
+    login = stepped_login(source, clock)
+    begin_ms = clock.timestamp_ms()
+    run_until(login, clock, 2 * HOUR_MS)
+    assert [at_ms - begin_ms for at_ms in source.fetched_at_ms] == [0, int(0.8 * HOUR_MS), int(1.6 * HOUR_MS)]
+    assert login.version == 3
+    assert login.error is None
+    assert login.new_client("broker").credential.value == "number 3"
+
+
+def test_login_when_the_machine_slept_past_the_end_then_it_fetches_at_its_next_look(clock):
+    source = ScriptedSource(clock, lambda: of_life(clock, HOUR_MS, f"number {len(source.fetched_at_ms)}"))
+    login = stepped_login(source, clock)
+    assert login.run_once() == LONGEST_SLEEP_MS
+    clock.suspend(2 * HOUR_MS)
+    assert not login.is_ready
+    login.run_once()
+    assert login.is_ready
+    assert login.version == 2
+
+
+def test_login_when_the_end_is_not_known_then_it_fetches_anew_all_the_same_and_is_ready(clock):
+    source = ScriptedSource(clock, Pass("forever"))
+    login = stepped_login(source, clock)
+    run_until(login, clock, 10 * MINUTE_MS)
+    assert [at_ms - source.fetched_at_ms[0] for at_ms in source.fetched_at_ms] == [0, 4 * MINUTE_MS, 8 * MINUTE_MS]
+    assert login.is_ready
+    assert login.version == 1  # it is the same
+
+
+def test_login_when_the_source_has_nothing_newer_then_it_is_not_asked_at_ever_shorter_intervals(clock):
+    """An issuer that keeps tokens until they end: 80 % of the rest, and of the rest of that, is a flood at the end."""
+    source = ScriptedSource(clock, of_life(clock, HOUR_MS))
+    login = stepped_login(source, clock, retry_backoff_ms=1000)
+    run_until(login, clock, HOUR_MS - 1)
+    assert len(source.fetched_at_ms) < 15
+    assert login.is_ready
+
+
+# Failures -------------------------------------------------------------------------------------------------------------
+
+def test_login_when_the_source_is_away_then_it_is_asked_by_the_backoff_and_says_why(clock):
+    source = ScriptedSource(clock, unavailable("the issuer is away"))
+    login = stepped_login(source, clock)
+    run_until(login, clock, 2_000)
+    assert [at_ms - source.fetched_at_ms[0] for at_ms in source.fetched_at_ms] == [0, 100, 300, 700, 1500]
+    assert not login.is_ready
+    assert isinstance(login.error, TransportError)
+    assert login.error.retriable
+    assert login.error.outcome == NOT_SENT
+    run_until(login, clock, MINUTE_MS)
+    assert source.fetched_at_ms[-1] - source.fetched_at_ms[-2] == 10_000
+
+
+def test_login_when_the_issuer_is_away_for_30_seconds_at_the_refresh_then_nobody_is_without_a_token(clock):
+    source = ScriptedSource(clock, of_life(clock, HOUR_MS))
+    login = stepped_login(source, clock)
+    run_until(login, clock, int(0.8 * HOUR_MS))
+    source.answers = [unavailable("the issuer is away")]
+    away_ms = 30_000
+    while away_ms > 0:
+        slept_ms = login.run_once()
+        assert login.is_ready
+        assert login.new_client("broker").credential.value == "first"
+        assert str(login.error) == "the issuer is away"
+        clock.advance(slept_ms)
+        away_ms -= slept_ms
+    source.answers = [of_life(clock, HOUR_MS, "second")]
+    run_until(login, clock, 10_000)
+    assert login.error is None
+    assert login.new_client("broker").credential.value == "second"
+
+
+def test_login_when_it_is_refused_then_the_error_is_no_passing_one_and_it_asks_seldom(clock):
+    source = ScriptedSource(clock, AuthenticationError("wrong secret"))
+    login = stepped_login(source, clock)
+    run_until(login, clock, 4 * MINUTE_MS)
+    waits_ms = [later - sooner for sooner, later in zip(source.fetched_at_ms, source.fetched_at_ms[1:], strict=False)]
+    assert waits_ms[:4] == [10_000, 20_000, 40_000, 60_000]
+    assert isinstance(login.error, AuthenticationError)
+    assert not login.error.retriable
+    with pytest.raises(AuthenticationError, match="wrong secret"):
+        login.new_client("broker")
+
+
+def test_login_when_the_secret_was_put_right_then_it_goes_on_as_if_nothing_was(clock):
+    source = ScriptedSource(clock, AuthenticationError("wrong secret"), lambda: of_life(clock, HOUR_MS))
+    login = stepped_login(source, clock)
+    run_until(login, clock, 11_000)
+    assert login.is_ready
+    assert login.error is None
+
+
+def test_login_when_a_credential_had_ended_before_it_came_then_the_clock_is_suspected(clock):
+    login = stepped_login(ScriptedSource(clock, of_life(clock, -90_000)), clock)
+    login.run_once()
+    assert not login.is_ready
+    assert isinstance(login.error, AuthenticationError)
+    assert "had ended 90 s before it came" in str(login.error)
+    assert "clock" in str(login.error)
+
+
+def test_login_when_the_refresh_brings_one_that_has_ended_then_the_good_one_stays(clock):
+    source = ScriptedSource(clock, of_life(clock, HOUR_MS), Pass("old", clock.timestamp_ms() - 1))
+    login = stepped_login(source, clock)
+    run_until(login, clock, int(0.81 * HOUR_MS))
+    assert len(source.fetched_at_ms) >= 2
+    assert login.new_client("broker").credential.value == "first"
+    assert isinstance(login.error, AuthenticationError)
+
+
+def test_login_when_the_credential_ends_and_none_follows_then_it_is_not_ready_and_says_why(clock):
+    source = ScriptedSource(clock, of_life(clock, HOUR_MS), unavailable("the issuer is away"))
+    login = stepped_login(source, clock)
+    run_until(login, clock, HOUR_MS)
+    assert not login.is_ready
+    with pytest.raises(AuthenticationError, match="the issuer is away"):
+        login.new_client("broker")
+
+
+@pytest.mark.parametrize("raised", [ValueError("no idea"), SystemExit(3), KeyboardInterrupt(), GeneratorExit()])
+def test_login_when_the_source_raises_whatever_then_it_is_a_passing_failure_with_the_cause(clock, raised):
+    login = stepped_login(ScriptedSource(clock, raised, lambda: of_life(clock, HOUR_MS)), clock)
+    login.run_once()
+    assert isinstance(login.error, TransportError)
+    assert type(raised).__name__ in str(login.error)
+    assert login.error.__cause__ is raised
+    run_until(login, clock, 200)
+    assert login.is_ready
+
+
+def test_login_when_it_is_started_and_nothing_came_yet_then_it_says_that(clock):
+    source = ScriptedSource(clock, lambda: seen.append(str(login.error)) or of_life(clock, HOUR_MS))
+    seen: list[str] = []
+    login = stepped_login(source, clock)
+    assert not login.is_ready
+    assert "was not fetched yet" in str(login.error)
+    login.run_once()
+    assert "is being fetched since 0.0 s" in seen[0]
+
+
+def test_login_when_something_changes_then_who_waits_is_told_and_an_error_there_changes_nothing(clock, caplog):
+    source = ScriptedSource(clock, unavailable("away"), lambda: of_life(clock, HOUR_MS))
+    login = RefreshingLogin("TEST", source, Client, "the token", clock=clock, start_thread=NoThread(), uniform=least)
+    told: list[bool] = []
+
+    def on_change() -> None:
+        told.append(login.is_ready)
+        raise RuntimeError("the sender is gone")
+
+    login.start(on_change)
+    run_until(login, clock, 200)
+    assert told == [False, True]
+    assert "could not be told" in caplog.text
+
+
+def test_log_when_the_same_failure_comes_again_then_it_is_written_once(clock, caplog):
+    with caplog.at_level(logging.WARNING):
+        run_until(stepped_login(ScriptedSource(clock, unavailable("away")), clock), clock, HOUR_MS)
+    assert len(caplog.records) == 1
+    assert "away; next try in" in caplog.text
+
+
+# Secrets --------------------------------------------------------------------------------------------------------------
+
+def test_error_when_a_source_of_ours_fails_then_no_frame_goes_with_it(clock):
+    def fail() -> Pass:
+        secret = "hunter2"
+        try:
+            raise ValueError(secret)
+        except ValueError:
+            raise AuthenticationError("refused") from None
+
+    login = stepped_login(ScriptedSource(clock, fail), clock)
+    login.run_once()
+    assert login.error.__traceback__ is None
+    assert login.error.__context__ is None
+    told = traceback.TracebackException.from_exception(login.error, capture_locals=True)
+    assert "hunter2" not in "".join(told.format())
+
+
+def test_error_when_the_text_of_a_foreign_one_has_a_secret_then_it_is_hidden(clock):
+    failure = ValueError("GET https://ada:hunter2@issuer failed\nsecret=hunter2")
+    login = stepped_login(ScriptedSource(clock, failure), clock)
+    login.run_once()
+    assert "hunter2" not in str(login.error)
+    assert "\n" not in str(login.error)
+
+
+# Ends -----------------------------------------------------------------------------------------------------------------
+
+def test_close_when_a_fetch_is_under_way_then_what_it_brings_is_dropped_and_nobody_is_told(clock):
+    told: list[None] = []
+    source = ScriptedSource(clock, lambda: login.close() or of_life(clock, HOUR_MS))
+    login = RefreshingLogin("TEST", source, Client, "the token", clock=clock, start_thread=NoThread(), uniform=least)
+    login.start(lambda: told.append(None))
+    login.run_once()
+    assert not login.is_ready
+    assert "closed" in str(login.error)
+    assert told == []
+    login.close()
+    assert source.closed_count == 1
+
+
+def test_start_when_no_thread_can_be_had_then_it_says_so(clock):
+    def start_thread(run: object, name: str) -> None:
+        raise RuntimeError("can't start new thread")
+
+    login = RefreshingLogin("TEST", ScriptedSource(clock, Pass("x")), Client, "the token", start_thread=start_thread)
+    with pytest.raises(RuntimeError, match="new thread"):
+        login.start(lambda: None)
+
+
+def test_thread_when_the_login_lives_then_it_fetches_and_ends_with_close():
+    fetched, begun, ended = threading.Event(), threading.Event(), threading.Event()
+
+    class Source:
+        def fetch(self) -> Pass:
+            begun.set()
+            return Pass("first")
+
+        def close(self) -> None:
+            ended.set()
+
+    login = RefreshingLogin("TEST", Source(), Client, "the token")
+    login.start(fetched.set)
+    assert fetched.wait(30)
+    assert login.is_ready
+    assert [thread.daemon for thread in threading.enumerate() if thread.name == "kafka-producer-login | TEST"] == [True]
+    login.close()  # and the thread ends: the fixture of all tests looks
+    assert ended.is_set()
+    assert not login.is_ready
+
+
+def test_thread_when_a_fetch_hangs_then_close_does_not_wait_for_it():
+    hanging, let_go = threading.Event(), threading.Event()
+
+    class Source:
+        def fetch(self) -> Pass:
+            hanging.set()
+            let_go.wait(60)
+            return Pass("late")
+
+        def close(self) -> None:
+            pass
+
+    login = RefreshingLogin("TEST", Source(), Client, "the token")
+    login.start(lambda: None)
+    assert hanging.wait(30)
+    assert "is being fetched since" in str(login.error)
+    login.close()
+    assert not let_go.is_set()
+    let_go.set()
