@@ -12,10 +12,10 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from pyproducer.common.class_names import configure_instance, import_object, make_instance
 from pyproducer.common.cluster import UNKNOWN_PARTITION, TopicPartition
 from pyproducer.common.errors import ConfigError
 from pyproducer.common.records import ProducerRecord, RecordMetadata
-from pyproducer.producer.class_names import import_object, make_instance
 from pyproducer.record.layout import NO_TIMESTAMP
 
 log = logging.getLogger(__name__)
@@ -153,16 +153,8 @@ def resolve_interceptors(values: Iterable[object],
                 raise ConfigError(KEY, value, "an interceptor must have on_send(record) or "
                                               "on_acknowledgement(metadata, exception)")
             interceptors.append(interceptor)
-            if hasattr(interceptor, "configure"):
-                _configure(interceptor, value, props or {})
+            configure_instance(KEY, value, interceptor, props or {})
     except ConfigError:
         ProducerInterceptors(interceptors).close()
         raise
     return ProducerInterceptors(interceptors)
-
-
-def _configure(interceptor: Any, value: object, props: Mapping[str, object]) -> None:
-    try:
-        interceptor.configure(dict(props))
-    except Exception as cause:  # foreign code, which may raise anything
-        raise ConfigError(KEY, value, f"its configure() failed ({type(cause).__name__}: {cause})") from cause

@@ -17,9 +17,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol, runtime_checkable
 from uuid import UUID
 
+from pyproducer.common.class_names import import_object, make_instance
 from pyproducer.common.errors import ConfigError
 from pyproducer.common.records import Header
-from pyproducer.producer.class_names import import_object, make_instance
 
 Headers = list[Header]
 

@@ -33,6 +33,10 @@ log = logging.getLogger(__name__)
 
 # The wall's clock may jump and the machine may sleep, so the thread looks at it so often; it costs some 20 us.
 LONGEST_SLEEP_MS = 5_000
+# A first fetch that takes longer is told as the reason why nothing is sent; shorter ones are how each producer begins.
+PATIENCE_MS = 2_000
+# Who is refused gains nothing by asking often, and issuers lock such clients out; but a secret may be put right.
+FIRST_WAIT_AFTER_REFUSAL_MS = 1_000
 # Where a source does not say when its credentials end. Those that exist live for 15 minutes or more.
 UNKNOWN_LIFE_MS = 300_000
 
@@ -144,7 +148,7 @@ class RefreshingLogin(Generic[CredentialT]):
         what: What they are, for messages: "the token from https://...".
         times: When they are fetched anew.
         retry_backoff_ms: The first wait after a failure, in ms; doubles with each.
-        retry_backoff_max_ms: Its ceiling; of refusals the first wait, up to `times.min_period_ms`.
+        retry_backoff_max_ms: Its ceiling; also of the waits after refusals, which begin with a second.
         clock: Tells the time; where the thread sleeps.
         start_thread: Starts the thread.
         uniform: Draws jitter.
@@ -161,9 +165,8 @@ class RefreshingLogin(Generic[CredentialT]):
         self._what = what
         self._times = times
         self._backoff = ExponentialBackoff(retry_backoff_ms, retry_backoff_max_ms, uniform=uniform)
-        # Who is refused gains nothing by asking often, and issuers lock such clients out.
         self._refusal_backoff = ExponentialBackoff(
-            retry_backoff_max_ms, max(retry_backoff_max_ms, times.min_period_ms), uniform=uniform)
+            max(retry_backoff_ms, FIRST_WAIT_AFTER_REFUSAL_MS), retry_backoff_max_ms, uniform=uniform)
         self._least_wait_ms = max(retry_backoff_ms, 1)
         self._clock = clock or SystemClock()
         self._start_thread = start_thread
@@ -174,6 +177,8 @@ class RefreshingLogin(Generic[CredentialT]):
         # The login thread's, to be read by all: replaced, never changed.
         self._state: _State[CredentialT] = _State(None, None, 0)
         self._fetching_since_ms: int | None = None  # by now_ms
+        self._ended = unavailable(f"{what} has ended, and the next one is not there yet")
+        self._slow = unavailable(f"{what} was asked for, and there is no answer yet")
         # The login thread's alone.
         self._failures = 0
         self._refusals = 0
@@ -195,7 +200,7 @@ class RefreshingLogin(Generic[CredentialT]):
 
     @property
     def error(self) -> Exception | None:
-        """Why there are none, or why they could not be renewed; None where all is well.
+        """Why there are none, or why they could not be renewed; None where all is well, or has just begun.
 
         An AuthenticationError where they were refused; else a TransportError, which may pass.
         """
@@ -204,18 +209,17 @@ class RefreshingLogin(Generic[CredentialT]):
             return state.error
         since_ms = self._fetching_since_ms
         if since_ms is None:
-            return unavailable(f"{self._what} was not fetched yet")
-        seconds = (self._clock.now_ms() - since_ms) / 1000
-        return unavailable(f"{self._what} is being fetched since {seconds:.1f} s, without an answer")
+            return None if state.credential is None else self._ended
+        return self._slow if self._clock.now_ms() - since_ms >= PATIENCE_MS else None
 
     def start(self, on_change: Callable[[], None]) -> None:
-        """Begin to fetch; `on_change` is called on the login's thread when there is news.
-
-        Raises:
-            RuntimeError: The process has as many threads as it may have. Nothing was started.
-        """
+        """Begin to fetch; `on_change` is called on the login's thread when there is news."""
         self._on_change = on_change
-        self._start_thread(self._run, f"kafka-producer-login | {self.mechanism}")
+        try:
+            self._start_thread(self._run, f"kafka-producer-login | {self.mechanism}")
+        except RuntimeError as cause:
+            # As many threads as the process may have, or the interpreter ends. To fetch here would stop the sender.
+            self._publish(_State(None, AuthenticationError(f"{self._what} cannot be fetched: {cause}"), 0))
 
     def new_client(self, host: str) -> SaslClient:
         """Return the client's half of one authentication with the broker of this host name.
@@ -225,7 +229,7 @@ class RefreshingLogin(Generic[CredentialT]):
         """
         credential = self._current()
         if credential is None:
-            raise AuthenticationError(f"there are no credentials: {self.error}")
+            raise AuthenticationError(f"there are no credentials: {self.error or self._slow}")
         return self._make_client(credential, host)
 
     def close(self) -> None:

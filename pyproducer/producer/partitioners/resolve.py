@@ -14,8 +14,8 @@ from collections.abc import Callable, Mapping
 from inspect import isclass
 from typing import Any, cast
 
+from pyproducer.common.class_names import import_object, make_instance
 from pyproducer.common.errors import ConfigError
-from pyproducer.producer.class_names import import_object, make_instance
 from pyproducer.producer.partitioners.callable import CallablePartitioner
 from pyproducer.producer.partitioners.default import DefaultPartitioner
 from pyproducer.producer.partitioners.hashed import (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from pyproducer.network.sasl.refreshing_login import RefreshingLogin, RefreshTimes
 from tests.support.clock import ManualClock
@@ -33,7 +34,7 @@ class ScriptedSource:
         self.fetched_at_ms: list[int] = []
         self.closed_count = 0
 
-    def fetch(self) -> Pass:
+    def fetch(self) -> Any:
         self.fetched_at_ms.append(self._clock.timestamp_ms())
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         if isinstance(answer, BaseException):
@@ -55,10 +56,16 @@ class NoThread:
 
 
 class Client:
-    """A SaslClient in name only."""
+    """A SaslClient that says nothing."""
 
-    def __init__(self, credential: Pass, host: str) -> None:
+    mechanism = "TEST"
+    complete = False
+
+    def __init__(self, credential: Any, host: str) -> None:
         self.credential, self.host = credential, host
+
+    def evaluate_challenge(self, challenge: bytes) -> bytes | None:
+        return None
 
 
 def least(low: float, high: float) -> float:
@@ -66,7 +73,7 @@ def least(low: float, high: float) -> float:
     return (low + high) / 2 if low > 0 else low
 
 
-def stepped_login(source: ScriptedSource, clock: ManualClock, **options) -> RefreshingLogin:
+def stepped_login(source: ScriptedSource, clock: ManualClock, **options: Any) -> RefreshingLogin[Any]:
     """Return a login that was started and whose thread is the test."""
     threads = NoThread()
     login = RefreshingLogin("TEST", source, Client, "the token of the test", clock=clock, start_thread=threads,

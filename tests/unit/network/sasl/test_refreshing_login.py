@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import threading
 import traceback
+from typing import Any
 
 import pytest
 
@@ -29,6 +31,17 @@ def clock() -> ManualClock:
 
 def of_life(clock: ManualClock, life_ms: int, value: str = "first") -> Pass:
     return Pass(value, clock.timestamp_ms() + life_ms)
+
+
+def numbered_source(clock: ManualClock) -> ScriptedSource:
+    """Return one that makes a new credential each time, of an hour: "number 1", "number 2"."""
+    numbers = itertools.count(1)
+    return ScriptedSource(clock, lambda: of_life(clock, HOUR_MS, f"number {next(numbers)}"))
+
+
+def login_of(source: Any, clock: ManualClock, start_thread: Any = None) -> RefreshingLogin[Any]:
+    return RefreshingLogin("TEST", source, Client, "the token", clock=clock, start_thread=start_thread or NoThread(),
+                           uniform=least)
 
 
 # When -----------------------------------------------------------------------------------------------------------------
@@ -57,7 +70,7 @@ def test_refresh_when_jitter_is_drawn_then_it_is_added_to_the_factor(clock):
 
 
 def test_login_when_its_credential_gets_old_then_the_next_is_fetched_at_80_percent(clock):
-    source = ScriptedSource(clock, lambda: of_life(clock, HOUR_MS, f"number {len(source.fetched_at_ms)}"))
+    source = numbered_source(clock)
     login = stepped_login(source, clock)
     begin_ms = clock.timestamp_ms()
     run_until(login, clock, 2 * HOUR_MS)
@@ -68,7 +81,7 @@ def test_login_when_its_credential_gets_old_then_the_next_is_fetched_at_80_perce
 
 
 def test_login_when_the_machine_slept_past_the_end_then_it_fetches_at_its_next_look(clock):
-    source = ScriptedSource(clock, lambda: of_life(clock, HOUR_MS, f"number {len(source.fetched_at_ms)}"))
+    source = numbered_source(clock)
     login = stepped_login(source, clock)
     assert login.run_once() == LONGEST_SLEEP_MS
     clock.suspend(2 * HOUR_MS)
@@ -135,7 +148,7 @@ def test_login_when_it_is_refused_then_the_error_is_no_passing_one_and_it_asks_s
     login = stepped_login(source, clock)
     run_until(login, clock, 4 * MINUTE_MS)
     waits_ms = [later - sooner for sooner, later in zip(source.fetched_at_ms, source.fetched_at_ms[1:], strict=False)]
-    assert waits_ms[:4] == [10_000, 20_000, 40_000, 60_000]
+    assert waits_ms[:6] == [1_000, 2_000, 4_000, 8_000, 10_000, 10_000]
     assert isinstance(login.error, AuthenticationError)
     assert not login.error.retriable
     with pytest.raises(AuthenticationError, match="wrong secret"):
@@ -145,7 +158,7 @@ def test_login_when_it_is_refused_then_the_error_is_no_passing_one_and_it_asks_s
 def test_login_when_the_secret_was_put_right_then_it_goes_on_as_if_nothing_was(clock):
     source = ScriptedSource(clock, AuthenticationError("wrong secret"), lambda: of_life(clock, HOUR_MS))
     login = stepped_login(source, clock)
-    run_until(login, clock, 11_000)
+    run_until(login, clock, 1_100)
     assert login.is_ready
     assert login.error is None
 
@@ -188,19 +201,39 @@ def test_login_when_the_source_raises_whatever_then_it_is_a_passing_failure_with
     assert login.is_ready
 
 
-def test_login_when_it_is_started_and_nothing_came_yet_then_it_says_that(clock):
-    source = ScriptedSource(clock, lambda: seen.append(str(login.error)) or of_life(clock, HOUR_MS))
-    seen: list[str] = []
-    login = stepped_login(source, clock)
+def test_login_when_the_first_fetch_takes_its_time_then_it_says_so_after_a_while_and_in_the_same_words(clock):
+    """Each look at it would be a line in the log, if the words changed."""
+    seen: list[Exception | None] = []
+
+    def look_and_wait() -> Pass:
+        for _ in range(3):
+            seen.append(login.error)
+            clock.advance(1_500)
+        return of_life(clock, HOUR_MS)
+
+    login: RefreshingLogin[Any] = stepped_login(ScriptedSource(clock, look_and_wait), clock)
     assert not login.is_ready
-    assert "was not fetched yet" in str(login.error)
+    assert login.error is None
     login.run_once()
-    assert "is being fetched since 0.0 s" in seen[0]
+    assert seen[0] is None
+    assert "there is no answer yet" in str(seen[2])
+    assert login.error is None
+    with pytest.raises(AuthenticationError, match="no answer yet"):
+        stepped_login(ScriptedSource(clock, Pass("x")), clock).new_client("broker")
+
+
+def test_login_when_the_machine_slept_past_the_end_then_it_says_so_until_the_next_look(clock):
+    login = stepped_login(numbered_source(clock), clock)
+    login.run_once()
+    clock.suspend(2 * HOUR_MS)
+    assert "has ended, and the next one is not there yet" in str(login.error)
+    login.run_once()
+    assert login.error is None
 
 
 def test_login_when_something_changes_then_who_waits_is_told_and_an_error_there_changes_nothing(clock, caplog):
     source = ScriptedSource(clock, unavailable("away"), lambda: of_life(clock, HOUR_MS))
-    login = RefreshingLogin("TEST", source, Client, "the token", clock=clock, start_thread=NoThread(), uniform=least)
+    login: RefreshingLogin[Any] = login_of(source, clock)
     told: list[bool] = []
 
     def on_change() -> None:
@@ -234,6 +267,7 @@ def test_error_when_a_source_of_ours_fails_then_no_frame_goes_with_it(clock):
     login.run_once()
     assert login.error.__traceback__ is None
     assert login.error.__context__ is None
+    assert login.error is not None
     told = traceback.TracebackException.from_exception(login.error, capture_locals=True)
     assert "hunter2" not in "".join(told.format())
 
@@ -250,8 +284,8 @@ def test_error_when_the_text_of_a_foreign_one_has_a_secret_then_it_is_hidden(clo
 
 def test_close_when_a_fetch_is_under_way_then_what_it_brings_is_dropped_and_nobody_is_told(clock):
     told: list[None] = []
-    source = ScriptedSource(clock, lambda: login.close() or of_life(clock, HOUR_MS))
-    login = RefreshingLogin("TEST", source, Client, "the token", clock=clock, start_thread=NoThread(), uniform=least)
+    source: ScriptedSource = ScriptedSource(clock, lambda: login.close() or of_life(clock, HOUR_MS))
+    login: RefreshingLogin[Any] = login_of(source, clock)
     login.start(lambda: told.append(None))
     login.run_once()
     assert not login.is_ready
@@ -265,9 +299,10 @@ def test_start_when_no_thread_can_be_had_then_it_says_so(clock):
     def start_thread(run: object, name: str) -> None:
         raise RuntimeError("can't start new thread")
 
-    login = RefreshingLogin("TEST", ScriptedSource(clock, Pass("x")), Client, "the token", start_thread=start_thread)
-    with pytest.raises(RuntimeError, match="new thread"):
-        login.start(lambda: None)
+    login: RefreshingLogin[Any] = login_of(ScriptedSource(clock, Pass("x")), clock, start_thread)
+    login.start(lambda: None)
+    assert isinstance(login.error, AuthenticationError)
+    assert "new thread" in str(login.error)
 
 
 def test_thread_when_the_login_lives_then_it_fetches_and_ends_with_close():
@@ -281,7 +316,7 @@ def test_thread_when_the_login_lives_then_it_fetches_and_ends_with_close():
         def close(self) -> None:
             ended.set()
 
-    login = RefreshingLogin("TEST", Source(), Client, "the token")
+    login: RefreshingLogin[Any] = RefreshingLogin("TEST", Source(), Client, "the token")
     login.start(fetched.set)
     assert fetched.wait(30)
     assert login.is_ready
@@ -303,10 +338,10 @@ def test_thread_when_a_fetch_hangs_then_close_does_not_wait_for_it():
         def close(self) -> None:
             pass
 
-    login = RefreshingLogin("TEST", Source(), Client, "the token")
+    login: RefreshingLogin[Any] = RefreshingLogin("TEST", Source(), Client, "the token")
     login.start(lambda: None)
     assert hanging.wait(30)
-    assert "is being fetched since" in str(login.error)
+    assert not login.is_ready
     login.close()
     assert not let_go.is_set()
     let_go.set()

@@ -21,7 +21,7 @@ def test_config_when_only_servers_are_given_then_every_setting_has_its_default()
     config = ProducerConfig(SERVERS)
     changed = {"bootstrap.servers": (("localhost", 9092),), "acks": "-1", "client.id": config.client_id}
     assert dict(config) == {key: setting.default for key, setting in CONFIG_TABLE.items()} | changed
-    assert len(config) == 112 + 3 + 3
+    assert len(config) == 112 + 4 + 3
 
 
 def test_config_when_it_is_walked_then_the_settings_come_section_by_section() -> None:

@@ -1,6 +1,6 @@
 """Loads what a setting names: `module:Class`, or `package.module.Class`.
 
-Road:    ProducerConfig -> [class names] -> serializers, interceptors, partitioners
+Road:    ProducerConfig -> [class names] -> serializers, interceptors, partitioners, token callbacks
 Thread:  imports modules; no state.
 Source:  ours; Java's Class.forName in AbstractConfig.getConfiguredInstance (4.1).
 """
@@ -8,6 +8,8 @@ Source:  ours; Java's Class.forName in AbstractConfig.getConfiguredInstance (4.1
 from __future__ import annotations
 
 import importlib
+from collections.abc import Mapping
+from typing import Any
 
 from pyproducer.common.errors import ConfigError
 
@@ -55,3 +57,23 @@ def make_instance(key: str, value: object, **arguments: object) -> object:
     except Exception as cause:  # foreign code, which may raise anything
         raise ConfigError(key, value, f"{value.__name__}() failed ({type(cause).__name__}: {cause}): give an "
                                       "instance, or a class that can be made without arguments") from cause
+
+
+def configure_instance(key: str, value: object, instance: Any, props: Mapping[str, object]) -> None:
+    """Give an object with `configure` a copy of the application's properties.
+
+    Args:
+        key: The setting, for messages.
+        value: What it is, for messages.
+        instance: The object.
+        props: The properties as they were given.
+
+    Raises:
+        ConfigError: Its `configure` failed. Nothing was started.
+    """
+    if not callable(getattr(instance, "configure", None)):
+        return
+    try:
+        instance.configure(dict(props))
+    except Exception as cause:  # foreign code, which may raise anything
+        raise ConfigError(key, value, f"its configure() failed ({type(cause).__name__}: {cause})") from cause

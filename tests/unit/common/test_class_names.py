@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from pyproducer.common.class_names import import_object, make_instance
 from pyproducer.common.errors import ConfigError
-from pyproducer.producer.class_names import import_object, make_instance
 
 KEY = "partitioner.class"
 

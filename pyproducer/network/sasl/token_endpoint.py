@@ -1,0 +1,312 @@
+"""Asks the token endpoint of an OAuth issuer: one POST, one answer in JSON, or an error that says what to change.
+
+    POST /token   grant_type=client_credentials&scope=...     ->  200 {"access_token": "eyJ..."}
+                                                              ->  401 {"error": "invalid_client", ...}   refused
+                                                              ->  503, no connection, no JSON            may pass
+
+Road:    TokenRequest -> [TokenEndpoint] -> JWT
+Thread:  the login's, which it blocks; `close` is any thread's.
+Source:  Java HttpJwtRetriever, JwtResponseParser, JaasOptionsUtils (4.1); RFC 6749 4.4, 5.1, 5.2; KIP-768. Differs from
+         Java: a redirection is refused, for the credentials would go with it; without timeouts in the settings 30 s
+         hold; HTTP_PROXY and its kin are obeyed. Java's list of allowed URLs (a JVM property) has no counterpart: it
+         protects servers that take their clients' settings, such as Kafka Connect, which this is not.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+import ssl
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, Protocol
+
+from pyproducer.common.clock import Clock, SystemClock
+from pyproducer.common.errors import AuthenticationError, ConfigError, KafkaError
+from pyproducer.common.printable import printable
+from pyproducer.common.secrets import shown_text
+from pyproducer.network.sasl.refreshing_login import unavailable
+from pyproducer.network.ssl_context import build_client_ssl_context
+
+URL_KEY = "sasl.oauthbearer.token.endpoint.url"
+# Java waits for ever; then nobody is told why nothing is sent.
+DEFAULT_TIMEOUT_S = 30.0
+# A token is some KiB; brokers take first messages of 512 KiB at most.
+MOST_BYTES = 1024 * 1024
+_LONGEST_REASON = 300
+# As Java's UNRETRYABLE_HTTP_CODES, and what else says that the request itself is wrong. The others of 4xx and all of
+# 5xx may pass.
+_PASSING = frozenset({408, 425, 429})
+_REFUSED_5XX = frozenset({501, 505})
+
+
+class TokenRequest(Protocol):
+    """What is asked. Its repr hides what is secret."""
+
+    def headers(self) -> dict[str, str]:
+        """Return its own headers."""
+
+    def body(self) -> str:
+        """Return the body, as application/x-www-form-urlencoded.
+
+        Raises:
+            AuthenticationError: It cannot be made of the files that it needs. Not sent.
+        """
+
+    def secrets(self) -> tuple[str, ...]:
+        """Return what must not be in a message, should the issuer repeat it."""
+
+
+class Timeouts(NamedTuple):
+    """How long to wait, in s.
+
+    Attributes:
+        connect_s: For the connection.
+        read_s: For each piece of the answer, and for all of its body.
+    """
+
+    connect_s: float = DEFAULT_TIMEOUT_S
+    read_s: float = DEFAULT_TIMEOUT_S
+
+
+def checked_url(url: object) -> str:
+    """Return the URL of a token endpoint.
+
+    Raises:
+        ConfigError: It is none of http, https or file, names no host, or holds a user. Nothing was started.
+    """
+    text = str(url).strip()
+    try:
+        parts = urllib.parse.urlsplit(text)
+        parts.port  # noqa: B018 - it raises for a port that is no number
+    except ValueError as cause:
+        raise ConfigError(URL_KEY, text, f"it is no URL: {cause}") from None
+    if parts.scheme.lower() not in ("http", "https", "file"):
+        raise ConfigError(URL_KEY, text, "it must begin with https://, or with file:// for a file with a token")
+    if parts.scheme.lower() == "file":
+        if not parts.path or parts.netloc not in ("", "localhost"):
+            raise ConfigError(URL_KEY, text, "a file is named with three slashes: file:///path/to/token")
+        return text
+    if not parts.hostname:
+        raise ConfigError(URL_KEY, text, "it names no host")
+    if parts.username is not None or parts.password is not None:
+        raise ConfigError(URL_KEY, text, "user and password have no place in it: see "
+                                         "sasl.oauthbearer.client.credentials.client.id and .client.secret")
+    return text
+
+
+class TokenEndpoint:
+    """Where tokens are asked for.
+
+    Args:
+        url: http or https; see checked_url.
+        request: What is asked.
+        ssl_settings: Java's ssl.* for this endpoint, which stand among the options of sasl.jaas.config.
+        timeouts: How long to wait.
+        clock: Tells the time.
+
+    Raises:
+        ConfigError: The ssl.* ones cannot be fulfilled. Nothing was started.
+    """
+
+    def __init__(self, url: str, request: TokenRequest, ssl_settings: Mapping[str, str] | None = None,
+                 timeouts: Timeouts | None = None, clock: Clock | None = None) -> None:
+        self.url = url
+        self._request = request
+        self._ssl_settings = dict(ssl_settings or {})
+        self._timeouts = timeouts or Timeouts()
+        self._clock = clock or SystemClock()
+        self._is_closed = False
+        self._socket: socket.socket | None = None  # of the request under way
+        if self._ssl_settings:
+            build_client_ssl_context(self._ssl_settings)  # now, so that what is wrong is said where it was written
+
+    def __repr__(self) -> str:
+        return f"<TokenEndpoint {self.url}>"
+
+    def jwt(self) -> str:
+        """Ask for a token and return its text, of `access_token` or `id_token`.
+
+        Raises:
+            AuthenticationError: The issuer refuses: secret, client, scope or address are wrong. Not sent.
+            TransportError: It was not reached, or its answer makes no sense; may pass. Not sent.
+        """
+        try:
+            answer = self._post()
+        except urllib.error.HTTPError as error:
+            with error:
+                raise self._refusal(error.code, self._read(error)) from None
+        except (OSError, http.client.HTTPException) as cause:
+            raise self._unreachable(cause) from None
+        return self._token_in(answer)
+
+    def close(self) -> None:
+        """Break off the request that is under way."""
+        self._is_closed = True
+        connection = self._socket
+        if connection is not None:
+            try:
+                # The plain socket's: SSLSocket's own would take TLS away under the thread that reads.
+                socket.socket.shutdown(connection, socket.SHUT_RDWR)
+            except OSError:
+                pass  # it was just closed by the thread that used it
+
+    def _post(self) -> bytes:
+        request = urllib.request.Request(self.url, data=self._request.body().encode(), method="POST", headers={
+            "Accept": "application/json", "Cache-Control": "no-cache",
+            "Content-Type": "application/x-www-form-urlencoded", **self._request.headers()})
+        opener = urllib.request.build_opener(_NoRedirection(), *self._handlers())
+        with opener.open(request, timeout=self._timeouts.connect_s) as response:
+            body = self._read(response)
+        self._socket = None
+        return body
+
+    def _handlers(self) -> tuple[urllib.request.BaseHandler, ...]:
+        def on_connected(connection: socket.socket) -> None:
+            connection.settimeout(self._timeouts.read_s)
+            self._socket = connection
+            if self._is_closed:
+                self.close()
+
+        plain = _PlainHandler(on_connected)
+        if not self.url.lower().startswith("https"):
+            return (plain,)
+        # Read anew for each token: its files may have been replaced.
+        return plain, _TlsHandler(on_connected, build_client_ssl_context(self._ssl_settings))
+
+    def _read(self, response: Any) -> bytes:
+        """Read a body, of a limited size, in a limited time: byte by byte it would last for ever."""
+        ends_ms = self._clock.now_ms() + self._timeouts.read_s * 1000
+        pieces: list[bytes] = []
+        size = 0
+        while size <= MOST_BYTES:
+            piece = response.read1(65536) if hasattr(response, "read1") else response.read(65536)
+            if not piece:
+                return b"".join(pieces)
+            pieces.append(piece)
+            size += len(piece)
+            if self._clock.now_ms() > ends_ms:
+                raise TimeoutError("the answer did not end in time")
+        raise http.client.HTTPException(f"the answer has more than {MOST_BYTES} bytes")
+
+    def _token_in(self, answer: bytes) -> str:
+        try:
+            found = json.loads(answer)
+        except (ValueError, RecursionError):
+            found = None
+        if not isinstance(found, dict):
+            raise unavailable(f"the token endpoint {self.url} answered with something else than a JSON object "
+                              f"({len(answer)} bytes): is that its address, and no proxy's page?")
+        for name in ("access_token", "id_token"):
+            token = found.get(name)
+            if isinstance(token, str) and token.strip():
+                return token.strip()
+        names = ", ".join(sorted(str(name)[:40] for name in found)[:20])
+        raise unavailable(f"the token endpoint {self.url} answered without access_token and id_token; it has "
+                          f"{self._clean(names) or 'nothing'}")
+
+    def _refusal(self, status: int, body: bytes) -> KafkaError:
+        reason = self._reason(body)
+        said = f" and says: {reason}" if reason else ""
+        if 300 <= status < 400:
+            return AuthenticationError(f"the token endpoint {self.url} answers with HTTP {status}, a redirection. It "
+                                       f"is not followed, because the secret would go with it: set {URL_KEY} to the "
+                                       "address that it leads to")
+        if (status < 500 and status not in _PASSING) or status in _REFUSED_5XX:
+            return AuthenticationError(f"the token endpoint {self.url} refuses with HTTP {status}{said}. "
+                                       f"{_ADVICE.get(status, _OTHER_ADVICE)}")
+        return unavailable(f"the token endpoint {self.url} fails with HTTP {status}{said}")
+
+    def _reason(self, body: bytes) -> str:
+        """Return RFC 6749's error and its description, without secrets; "" where there are none."""
+        try:
+            found = json.loads(body)
+        except (ValueError, RecursionError):
+            return ""
+        if not isinstance(found, dict):
+            return ""
+        names = ("error", "error_description", "errorCode", "errorSummary", "message")  # also Okta's, and others'
+        texts = [found[name] for name in names if isinstance(found.get(name), str) and found[name]]
+        return self._clean(": ".join(texts))
+
+    def _clean(self, text: str) -> str:
+        for secret in self._request.secrets():
+            if secret:
+                text = text.replace(secret, "[hidden]")
+        return printable(shown_text(text), _LONGEST_REASON)
+
+    def _unreachable(self, cause: Exception) -> KafkaError:
+        reason = cause.reason if isinstance(cause, urllib.error.URLError) else cause
+        if isinstance(reason, ssl.SSLCertVerificationError):
+            return AuthenticationError(
+                f"the token endpoint {self.url} did not prove who it is: {reason.verify_message}. Its authorities are "
+                "the system's; others are given by ssl.truststore.location among the options of sasl.jaas.config")
+        if isinstance(reason, TimeoutError):
+            return unavailable(f"the token endpoint {self.url} does not answer in time (sasl.login.connect.timeout.ms "
+                               f"is {self._timeouts.connect_s * 1000:.0f}, sasl.login.read.timeout.ms is "
+                               f"{self._timeouts.read_s * 1000:.0f})")
+        return unavailable(f"the token endpoint {self.url} cannot be reached: {type(reason).__name__}: "
+                           f"{self._clean(str(reason))}")
+
+
+_OTHER_ADVICE = f"See the issuer's documentation, and {URL_KEY}"
+_ADVICE = {
+    400: "Scope, client or assertion are not what this client may ask for: see sasl.oauthbearer.scope",
+    401: "Client id or secret are wrong: see sasl.oauthbearer.client.credentials.client.id and .client.secret, and "
+         "sasl.oauthbearer.header.urlencode if the secret has special characters",
+    403: "This client may not have such a token: ask who runs the issuer",
+    404: f"It is not there: see {URL_KEY}",
+    405: f"It takes no POST, so it is no token endpoint: see {URL_KEY}",
+}
+
+
+class _NoRedirection(urllib.request.HTTPRedirectHandler):
+    """Has a redirection be an error."""
+
+    def redirect_request(self, *_: Any, **__: Any) -> None:
+        """Return nothing to ask instead."""
+
+
+OnConnected = Callable[[socket.socket], None]
+
+
+class _PlainHandler(urllib.request.HTTPHandler):
+    """http, and a word when it is connected: then the timeout changes, and who closes the login finds the socket."""
+
+    def __init__(self, on_connected: OnConnected) -> None:
+        super().__init__()
+        self._on_connected = on_connected
+
+    def http_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
+        """Send it."""
+        on_connected = self._on_connected
+
+        class Connection(http.client.HTTPConnection):
+            def connect(self) -> None:
+                super().connect()
+                on_connected(self.sock)
+
+        return self.do_open(Connection, req)
+
+
+class _TlsHandler(urllib.request.HTTPSHandler):
+    """The same of https."""
+
+    def __init__(self, on_connected: OnConnected, context: ssl.SSLContext) -> None:
+        super().__init__(context=context)
+        self._on_connected = on_connected
+        self._tls = context
+
+    def https_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
+        """Send it."""
+        on_connected = self._on_connected
+
+        class Connection(http.client.HTTPSConnection):
+            def connect(self) -> None:
+                super().connect()
+                on_connected(self.sock)
+
+        return self.do_open(Connection, req, context=self._tls)

@@ -1,0 +1,263 @@
+"""The login of OAUTHBEARER: which source of tokens the settings mean.
+
+    pyproducer.oauth.token.provider                     a function or object of the application   token_callback.py
+    sasl.login.callback.handler.class   Python          the same
+                                        ...unsecured    a token without a signature               unsecured_token.py
+                                        ...IAM...       of AWS MSK                                aws_msk_iam.py
+                                        ...LoginCallbackHandler, or none with an endpoint:
+        sasl.oauthbearer.jwt.retriever.class   Default  client id and secret                      client_credentials.py
+                                               ...      a file, where the URL is file:            below
+                                        JwtBearer       a signed assertion                        jwt_bearer.py
+                                        Python          as the first
+
+Road:    settings -> [token login] -> RefreshingLogin -> client authenticator
+Thread:  the constructor's of a producer; starts nothing, touches no network.
+Source:  Java OAuthBearerLoginCallbackHandler, DefaultJwtRetriever, FileJwtRetriever, DefaultJwtValidator,
+         ConfigurationUtils (4.1); KIP-768, KIP-1139. Differs from Java: without a handler class an endpoint, a
+         retriever class or the options of a token without a signature say what is meant; Java means the latter always.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
+
+from pyproducer.common.class_names import import_object
+from pyproducer.common.clock import Clock, SystemClock
+from pyproducer.common.errors import ConfigError
+from pyproducer.common.jaas import JaasEntry, parse_jaas
+from pyproducer.common.threads import StartThread, start_daemon
+from pyproducer.network.sasl.client_credentials import ID_KEY, SECRET_KEY, ClientCredentials
+from pyproducer.network.sasl.jwt_bearer import ASSERTION_FILE_KEY, FileAssertion, JwtBearer, SignedAssertion, read_text
+from pyproducer.network.sasl.mechanism import SaslClient
+from pyproducer.network.sasl.oauth_token import OAuthToken, token_of_jwt
+from pyproducer.network.sasl.oauthbearer import BearerToken, OAuthBearerSaslClient
+from pyproducer.network.sasl.refreshing_login import CredentialSource, RefreshingLogin, RefreshTimes
+from pyproducer.network.sasl.token_callback import CallbackTokens
+from pyproducer.network.sasl.token_endpoint import (
+    DEFAULT_TIMEOUT_S,
+    URL_KEY,
+    Timeouts,
+    TokenEndpoint,
+    TokenRequest,
+    checked_url,
+)
+from pyproducer.network.sasl.unsecured_token import PREFIX as UNSECURED
+from pyproducer.network.sasl.unsecured_token import UnsecuredTokens
+
+MECHANISM = "OAUTHBEARER"
+PROVIDER_KEY = "pyproducer.oauth.token.provider"
+HANDLER_KEY = "sasl.login.callback.handler.class"
+RETRIEVER_KEY = "sasl.oauthbearer.jwt.retriever.class"
+VALIDATOR_KEY = "sasl.oauthbearer.jwt.validator.class"
+JAAS_KEY = "sasl.jaas.config"
+_OAUTH = "org.apache.kafka.common.security.oauthbearer."
+_LOGIN_MODULE = _OAUTH + "OAuthBearerLoginModule"
+# The class was in another package until Kafka 3.4; then it was the one without "secured.".
+_RETRIEVING_HANDLERS = frozenset({_OAUTH + "OAuthBearerLoginCallbackHandler",
+                                  _OAUTH + "secured.OAuthBearerLoginCallbackHandler"})
+_UNSECURED_HANDLERS = frozenset({_OAUTH + "internals.unsecured.OAuthBearerUnsecuredLoginCallbackHandler"})
+_MSK_HANDLER = "software.amazon.msk.auth.iam.IAMOAuthBearerLoginCallbackHandler"
+_DEFAULT_RETRIEVER = _OAUTH + "DefaultJwtRetriever"
+_CREDENTIALS_RETRIEVER = _OAUTH + "ClientCredentialsJwtRetriever"
+_FILE_RETRIEVER = _OAUTH + "FileJwtRetriever"
+_BEARER_RETRIEVER = _OAUTH + "JwtBearerJwtRetriever"
+_JAVA_RETRIEVERS = frozenset({_DEFAULT_RETRIEVER, _CREDENTIALS_RETRIEVER, _FILE_RETRIEVER, _BEARER_RETRIEVER})
+_JAVA_VALIDATORS = frozenset({_OAUTH + "DefaultJwtValidator", _OAUTH + "ClientJwtValidator"})
+_EXTENSION = "extension_"
+
+
+def token_login(settings: Mapping[str, Any], *, clock: Clock | None = None,
+                start_thread: StartThread = start_daemon) -> RefreshingLogin[OAuthToken]:
+    """Return the login that settings for OAUTHBEARER mean.
+
+    Args:
+        settings: Parsed values under Java's keys, each of sasl.* with a value; `originals` is asked for the
+            application's own.
+        clock: Tells the time.
+        start_thread: Starts the login's thread.
+
+    Raises:
+        ConfigError: They name no source of tokens, or one that cannot be made. Nothing was started.
+    """
+    clock = clock or SystemClock()
+    source, what = _source(settings, _jaas(settings), clock)
+    return RefreshingLogin(
+        MECHANISM, source, lambda token, host: _new_client(token, clock), what, times=refresh_times(settings),
+        retry_backoff_ms=settings["sasl.login.retry.backoff.ms"],
+        retry_backoff_max_ms=settings["sasl.login.retry.backoff.max.ms"], clock=clock, start_thread=start_thread)
+
+
+def refresh_times(settings: Mapping[str, Any]) -> RefreshTimes:
+    """Return when tokens are fetched anew; sasl.login.refresh.*."""
+    refresh = "sasl.login.refresh."
+    return RefreshTimes(
+        settings[refresh + "window.factor"], settings[refresh + "window.jitter"],
+        settings[refresh + "min.period.seconds"] * 1000, settings[refresh + "buffer.seconds"] * 1000)
+
+
+class JwtTokens:
+    """A CredentialSource of a token endpoint.
+
+    Args:
+        endpoint: It.
+        checks: What a JWT must say, and which extensions go with it.
+    """
+
+    def __init__(self, endpoint: TokenEndpoint, checks: _Checks) -> None:
+        self._endpoint = endpoint
+        self._checks = checks
+
+    def fetch(self) -> OAuthToken:
+        """Ask for a token and check it."""
+        return self._checks.token(self._endpoint.jwt(), f"the token from {self._endpoint.url}")
+
+    def close(self) -> None:
+        """Break off the request that is under way."""
+        self._endpoint.close()
+
+
+class FileTokens:
+    """A CredentialSource of a file that somebody else renews: Kubernetes, an agent.
+
+    Args:
+        path: The file.
+        checks: What a JWT must say, and which extensions go with it.
+    """
+
+    def __init__(self, path: str, checks: _Checks) -> None:
+        self._path = path
+        self._checks = checks
+
+    def fetch(self) -> OAuthToken:
+        """Read the token that is there now and check it."""
+        return self._checks.token(read_text(URL_KEY, self._path).strip(), f"the token in {self._path}")
+
+    def close(self) -> None:
+        """Nothing is under way for long."""
+
+
+class _Checks:
+    """What a JWT must say; sasl.oauthbearer.jwt.validator.class and the names of claims."""
+
+    def __init__(self, settings: Mapping[str, Any], extensions: Mapping[str, str]) -> None:
+        self._scope_claim: str = settings["sasl.oauthbearer.scope.claim.name"]
+        self._sub_claim: str = settings["sasl.oauthbearer.sub.claim.name"]
+        self._extensions = extensions
+        validator = settings[VALIDATOR_KEY]
+        self._validate = None if validator in _JAVA_VALIDATORS else _validator(validator)
+
+    def token(self, text: str, where: str) -> OAuthToken:
+        token = token_of_jwt(text, where, scope_claim=self._scope_claim, sub_claim=self._sub_claim,
+                             extensions=self._extensions)
+        if self._validate is not None:
+            self._validate(text)
+        return token
+
+
+def _new_client(token: OAuthToken, clock: Clock) -> SaslClient:
+    return OAuthBearerSaslClient(BearerToken(token.value, token.extensions), clock)
+
+
+def _jaas(settings: Mapping[str, Any]) -> JaasEntry:
+    text = settings[JAAS_KEY]
+    return parse_jaas(text) if text else JaasEntry(_LOGIN_MODULE, "required", {})
+
+
+def _source(settings: Mapping[str, Any], jaas: JaasEntry,
+            clock: Clock) -> tuple[CredentialSource[OAuthToken], str]:
+    provider, handler = settings.get(PROVIDER_KEY), settings[HANDLER_KEY]
+    if provider is not None:
+        return _callback(PROVIDER_KEY, provider, settings)
+    if handler is None or handler in _RETRIEVING_HANDLERS:
+        is_unsecured = handler is None and any(option.startswith(UNSECURED) for option in jaas.options)
+        return _unsecured(jaas, clock) if is_unsecured else _retriever(settings, jaas, clock)
+    if handler in _UNSECURED_HANDLERS:
+        return _unsecured(jaas, clock)
+    if handler == _MSK_HANDLER:
+        from pyproducer.network.sasl.aws_msk_iam import MskTokens
+
+        return MskTokens(settings, jaas.options), "the token of AWS MSK"
+    return _callback(HANDLER_KEY, handler, settings)
+
+
+def _retriever(settings: Mapping[str, Any], jaas: JaasEntry,
+               clock: Clock) -> tuple[CredentialSource[OAuthToken], str]:
+    retriever = settings[RETRIEVER_KEY]
+    if retriever not in _JAVA_RETRIEVERS:
+        return _callback(RETRIEVER_KEY, retriever, settings)
+    given = settings[URL_KEY]
+    if given is None:
+        raise ConfigError(URL_KEY, None, "OAUTHBEARER needs a source of tokens: this URL with client id and secret, "
+                                         f"{PROVIDER_KEY} with a function that returns a token, or, for tokens "
+                                         f"without a signature, the option {UNSECURED}StringClaim_sub of {JAAS_KEY}")
+    url = checked_url(given)
+    checks = _Checks(settings, {name[len(_EXTENSION):]: value for name, value in jaas.options.items()
+                                if name.startswith(_EXTENSION)})
+    is_file = urlsplit(url).scheme.lower() == "file"
+    if is_file != (retriever == _FILE_RETRIEVER) and retriever != _DEFAULT_RETRIEVER:
+        raise ConfigError(RETRIEVER_KEY, retriever, f"it does not go with {URL_KEY}, which is "
+                                                    f"{'a file' if is_file else 'no file'}")
+    if is_file:
+        path = url2pathname(urlsplit(url).path)
+        return FileTokens(path, checks), f"the token in {path}"
+    if retriever == _BEARER_RETRIEVER:
+        request: TokenRequest = JwtBearer(
+            FileAssertion(str(settings[ASSERTION_FILE_KEY])) if settings[ASSERTION_FILE_KEY] else
+            SignedAssertion(settings, clock), _either(settings, "sasl.oauthbearer.scope", jaas, "scope"))
+    else:
+        request = ClientCredentials(
+            _either(settings, ID_KEY, jaas, "clientId"), _either(settings, SECRET_KEY, jaas, "clientSecret"),
+            _either(settings, "sasl.oauthbearer.scope", jaas, "scope"),
+            urlencodes_header=settings["sasl.oauthbearer.header.urlencode"])
+    ssl_settings = {name: value for name, value in jaas.options.items() if name.startswith("ssl.")}
+    endpoint = TokenEndpoint(url, request, ssl_settings, _timeouts(settings), clock)
+    return JwtTokens(endpoint, checks), f"the token from {url}"
+
+
+def _either(settings: Mapping[str, Any], key: str, jaas: JaasEntry, option: str) -> str:
+    """Return a setting, or the option of sasl.jaas.config that was its place before Kafka 4.1; "" where it is none."""
+    value = settings[key]
+    return str(value) if value is not None else jaas.options.get(option, "")
+
+
+def _timeouts(settings: Mapping[str, Any]) -> Timeouts:
+    def seconds(key: str) -> float:
+        value_ms = settings[key]
+        return value_ms / 1000 if value_ms else DEFAULT_TIMEOUT_S
+
+    return Timeouts(seconds("sasl.login.connect.timeout.ms"), seconds("sasl.login.read.timeout.ms"))
+
+
+def _unsecured(jaas: JaasEntry, clock: Clock) -> tuple[CredentialSource[OAuthToken], str]:
+    return UnsecuredTokens(jaas.options, clock), "the token without a signature"
+
+
+def _callback(key: str, value: object, settings: Mapping[str, Any]) -> tuple[CredentialSource[OAuthToken], str]:
+    _refuse_java(key, value)
+    source = CallbackTokens(key, value, getattr(settings, "originals", settings))
+    return source, f"the token of {source.name}"
+
+
+def _refuse_java(key: str, value: object) -> None:
+    if isinstance(value, str) and ":" not in value and value.startswith(("org.", "com.", "io.", "software.")):
+        raise ConfigError(key, value, "it is a class of Java that is not known here: give a function or an object in "
+                                      f"Python that returns a token, here or as {PROVIDER_KEY}")
+
+
+def _validator(value: object) -> Any:
+    """Return what is asked whether a token is good: it raises where it is not, an AuthenticationError where that stays.
+
+    Raises:
+        ConfigError: It cannot be called. Nothing was started.
+    """
+    _refuse_java(VALIDATOR_KEY, value)
+    found: Any = import_object(VALIDATOR_KEY, value) if isinstance(value, str) else value
+    if isinstance(found, type):
+        found = found()
+    check = getattr(found, "validate", found)
+    if not callable(check):
+        raise ConfigError(VALIDATOR_KEY, value, "give a function of a token, or an object with validate(token)")
+    return check
