@@ -1,0 +1,101 @@
+"""GSSAPI with Apache Kafka's listener and a KDC on loopback: tickets by keytab and from a cache, and who gets none."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from pyproducer import AuthenticationError, KafkaProducer, KafkaTimeoutError
+from pyproducer.common.clock import SystemClock
+from pyproducer.network.sasl.gssapi import TicketSource
+from tests.support.kafka_server import TEST_JVM_OPTIONS, KafkaServer
+from tests.support.kdc import REALM, Kdc
+from tests.support.log_checker import read_topic
+
+MODULE = "com.sun.security.auth.module.Krb5LoginModule"
+PATIENT_MS = 3_600_000
+
+
+@pytest.fixture(scope="module")
+def kdc() -> Iterator[Kdc]:
+    # Not a tool of the tier: the package has no wheels, and a test of its own stands in for both elsewhere.
+    if importlib.util.find_spec("gssapi") is None:
+        pytest.skip("the package gssapi is not installed: pip install -e '.[kerberos]' (Debian: libkrb5-dev)")
+    with pytest.MonkeyPatch.context() as patch, Kdc() as running:
+        for name in ("KRB5_CONFIG", "KRB5CCNAME"):
+            patch.setenv(name, running.environment[name])
+        yield running
+
+
+@pytest.fixture(scope="module")
+def kerberos_kafka(kdc: Kdc) -> Iterator[KafkaServer]:
+    keytab = kdc.keytab("kafka/127.0.0.1")
+    jaas = (f'{MODULE} required useKeyTab=true storeKey=true keyTab="{keytab}" '
+            f'principal="kafka/127.0.0.1@{REALM}";')
+    settings = {"listener.name.tickets.sasl.enabled.mechanisms": "GSSAPI",
+                "listener.name.tickets.gssapi.sasl.jaas.config": jaas, "sasl.kerberos.service.name": "kafka"}
+    options = (*TEST_JVM_OPTIONS, f"-Djava.security.krb5.conf={kdc.config}")
+    with KafkaServer(listeners={"TICKETS": "SASL_PLAINTEXT"}, settings=settings, jvm_options=options) as server:
+        yield server
+
+
+def props_for(server: KafkaServer, options: str, **more: Any) -> dict[str, Any]:
+    return {"bootstrap.servers": server.listener("TICKETS"), "security.protocol": "SASL_PLAINTEXT",
+            "max.block.ms": PATIENT_MS, "sasl.kerberos.service.name": "kafka",
+            "sasl.jaas.config": f"{MODULE} required {options};", **more}
+
+
+def test_keytab_when_it_is_good_then_records_arrive(kerberos_kafka, kdc, topic_name):
+    keytab = kdc.keytab("ada")
+    topic = kerberos_kafka.create_topic(topic_name)
+    props = props_for(kerberos_kafka, f'useKeyTab=true keyTab="{keytab}" principal="ada@{REALM}"')
+    with KafkaProducer(props) as producer:
+        producer.check(60)
+        producer.send(topic, b"value").result(60)
+    assert [record.value for record in read_topic(kerberos_kafka.bootstrap_servers, topic)] == [b"value"]
+
+
+def test_cache_when_kinit_filled_it_then_records_arrive_and_the_ticket_is_renewed(kerberos_kafka, kdc, topic_name):
+    cache = f"FILE:{kdc.folder}/bobs-cache"
+    kdc.fill_cache("bob", cache)
+    topic = kerberos_kafka.create_topic(topic_name)
+    with KafkaProducer(props_for(kerberos_kafka, f'useTicketCache=true ticketCache="{cache}"')) as producer:
+        producer.send(topic, b"value").result(60)
+    source = TicketSource({"useTicketCache": "true", "ticketCache": cache}, SystemClock(), kinit="/nowhere/kinit")
+    for _ in range(2):  # the second time kinit is asked, and is not there
+        ticket = source.fetch()
+    assert ticket.principal == f"bob@{REALM}"
+    assert ticket.expires_at_ms is not None
+
+
+@pytest.mark.parametrize(("options", "more", "words"), [
+    ('useKeyTab=true keyTab="{ada}" principal="eve@{realm}"', {}, "there is no ticket of eve@"),
+    ('useKeyTab=true keyTab="/nowhere" principal="ada@{realm}"', {}, "the keytab /nowhere cannot be read"),
+    ('useTicketCache=true ticketCache="FILE:/nowhere"', {}, "there is no ticket in the cache FILE:/nowhere"),
+    ('useKeyTab=true keyTab="{ada}" principal="ada@{realm}"', {"sasl.kerberos.service.name": "carafe"},
+     "with carafe@127.0.0.1: .*not found in Kerberos database"),
+])
+def test_settings_when_they_are_wrong_then_each_error_says_what_to_change(kerberos_kafka, kdc, options, more, words):
+    filled = options.format(ada=kdc.keytab("ada"), realm=REALM)
+    props = props_for(kerberos_kafka, filled, **more)
+    with KafkaProducer(props) as producer, pytest.raises(AuthenticationError, match=words):
+        producer.check()
+
+
+def test_kdc_when_it_is_away_then_it_may_pass_and_the_timeout_says_why(kerberos_kafka, kdc, topic_name):
+    keytab = kdc.keytab("ada")
+    topic = kerberos_kafka.create_topic(topic_name)
+    kdc.stop()
+    try:
+        props = props_for(kerberos_kafka, f'useKeyTab=true keyTab="{keytab}" principal="ada@{REALM}"')
+        with KafkaProducer(props) as producer:
+            with pytest.raises(KafkaTimeoutError, match="no KDC is reached"):
+                producer.check(3)
+            kdc.start()
+            producer.send(topic, b"value").result(60)
+    finally:
+        kdc.stop()
+        kdc.start()
