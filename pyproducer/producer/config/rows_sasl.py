@@ -68,9 +68,9 @@ SASL: tuple[Setting, ...] = (
     Setting("sasl.oauthbearer.sub.claim.name", Type.STRING, "sub", "Claim with the subject."),
     Setting("sasl.oauthbearer.token.endpoint.url", Type.STRING, None, "Where tokens are fetched."),
     Setting("pyproducer.oauth.token.provider", Type.CLASS, None,
-            "A function, sync or async, that returns a token, or an object with token(): see "
-            "pyproducer/network/sasl/token_callback.py. It runs on the login's thread. Differs from Java, which has "
-            "sasl.login.callback.handler.class for it; that takes the same here.", support=Support.OURS),
+            "A function, sync or async, that returns a token, or an object with token(); called on the login's "
+            "thread. Differs from Java, which has sasl.login.callback.handler.class for it; that takes the same here.",
+            support=Support.OURS),
     # OAuth: what only a broker does with a token.
     Setting("sasl.oauthbearer.clock.skew.seconds", Type.INT, 30, "Tolerated difference of clocks.",
             support=Support.VALIDATOR_ONLY),
