@@ -317,9 +317,10 @@ class RefreshingLogin(Generic[CredentialT]):
         error.__context__ = None  # it was raised while another was handled, whose frames are ours, too
         self._publish(_State(state.credential, error.with_traceback(None), state.version))
         if not self._is_closed:
-            # Once for each reason; an issuer that is away for a day would fill the log.
-            level = logging.DEBUG if str(error) == str(state.error) else logging.WARNING
-            log.log(level, "%s; next try in %.1f s%s", error, backoff_ms / 1000,
+            # Once for each reason: an issuer that is away for a day would fill the log. Where nothing is left, whoever
+            # wants to connect tells it.
+            is_news = self._current() is not None and str(error) != str(state.error)
+            log.log(logging.WARNING if is_news else logging.DEBUG, "%s; next try in %.1f s%s", error, backoff_ms / 1000,
                     "" if self._current() is None else ", what was fetched before is still good")
 
     def _publish(self, state: _State[CredentialT]) -> None:

@@ -246,11 +246,13 @@ def test_login_when_something_changes_then_who_waits_is_told_and_an_error_there_
     assert "could not be told" in caplog.text
 
 
-def test_log_when_the_same_failure_comes_again_then_it_is_written_once(clock, caplog):
+def test_log_when_the_same_failure_comes_again_then_it_is_written_once_while_the_old_one_lasts(clock, caplog):
     with caplog.at_level(logging.WARNING):
-        run_until(stepped_login(ScriptedSource(clock, unavailable("away")), clock), clock, HOUR_MS)
+        run_until(stepped_login(ScriptedSource(clock, of_life(clock, HOUR_MS), unavailable("away")), clock), clock,
+                  2 * HOUR_MS)
     assert len(caplog.records) == 1
     assert "away; next try in" in caplog.text
+    assert "what was fetched before is still good" in caplog.text
 
 
 # Secrets --------------------------------------------------------------------------------------------------------------
