@@ -82,13 +82,15 @@ def gssapi_login(settings: Mapping[str, Any], *, clock: Clock | None = None,
         ConfigError: gssapi is not installed, or settings and options say too little or contradict each other. Nothing
             was started.
     """
+    text = settings[KEY]
+    if not text:
+        raise ConfigError("sasl.mechanism", MECHANISM, (
+            "it is the default: set it to what the broker's listener has (PLAIN, SCRAM-SHA-512, OAUTHBEARER ...). "
+            f'Kerberos needs {KEY}: {_MODULE} required useKeyTab=true keyTab="..." principal="...";, '
+            f"or {_MODULE} required useTicketCache=true; for a ticket that kinit fetched"))
     if importlib.util.find_spec("gssapi") is None:
         raise ConfigError("sasl.mechanism", MECHANISM, _INSTALL)
     clock = clock or SystemClock()
-    text = settings[KEY]
-    if not text:
-        raise ConfigError(KEY, None, f'GSSAPI needs: {_MODULE} required useKeyTab=true keyTab="..." principal="...";, '
-                                     f"or {_MODULE} required useTicketCache=true; for a ticket that kinit fetched")
     options = parse_jaas(text).options
     service = _service(settings, options)
     source = TicketSource(options, clock, kinit=settings["sasl.kerberos.kinit.cmd"])

@@ -195,7 +195,7 @@ def test_login_when_the_settings_are_whole_then_it_fetches_a_ticket_and_shows_it
 
 
 @pytest.mark.parametrize(("options", "more", "why"), [
-    (None, {"sasl.kerberos.service.name": "kafka"}, "GSSAPI needs: .*Krb5LoginModule"),
+    (None, {"sasl.kerberos.service.name": "kafka"}, "it is the default: .*Krb5LoginModule"),
     ("useTicketCache=true", {}, r"service\.name: it is required"),
     ("useTicketCache=true serviceName=a", {"sasl.kerberos.service.name": "b"}, "contradicts the option serviceName"),
     ("serviceName=kafka", {}, "nobody is asked for a password"),
