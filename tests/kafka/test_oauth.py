@@ -164,12 +164,12 @@ def test_issuer_when_it_comes_back_then_the_record_that_waited_arrives(oauth_kaf
 
 def test_session_when_the_broker_ends_it_then_newer_tokens_are_shown_and_nothing_is_lost(
         oauth_kafka, issuer, topic_name):
-    """Tokens of 4 s, sessions of 3 s at most: both are renewed several times while records flow.
+    """Tokens of 3 s, and sessions that end with them: both are renewed several times while records flow.
 
     Tokens are refreshed at their half: what they have left is the session's, and brokers take no new proof within a
     second.
     """
-    issuer.answer = lambda asked: issuer.token_answer(exp=time.time() + 4)
+    issuer.answer = lambda asked: issuer.token_answer(exp=time.time() + 3)
     topic = oauth_kafka.create_topic(topic_name)
     props = props_for(oauth_kafka, issuer, "RENEWED", **{
         "sasl.login.refresh.buffer.seconds": 0, "sasl.login.refresh.min.period.seconds": 0,

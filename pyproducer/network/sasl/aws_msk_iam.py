@@ -94,7 +94,7 @@ def msk_iam_login(settings: Mapping[str, Any], *, clock: Clock | None = None,
     return RefreshingLogin(
         MECHANISM, keys, lambda found, host: AwsMskIamSaslClient(found, host, region_of_host(host) or region or
                                                                   keys.region), "the keys of AWS",
-        times=RefreshTimes(), retry_backoff_ms=settings["sasl.login.retry.backoff.ms"],
+        times=RefreshTimes.of(settings), retry_backoff_ms=settings["sasl.login.retry.backoff.ms"],
         retry_backoff_max_ms=settings["sasl.login.retry.backoff.max.ms"], clock=clock or SystemClock(),
         start_thread=start_thread)
 

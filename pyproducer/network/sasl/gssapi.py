@@ -134,7 +134,7 @@ class TicketSource:
         self._clock = clock
         self._kinit = kinit
         self._principal = options.get("principal", "")
-        self._keytab = options.get("keyTab", "") if is_true("useKeyTab") else ""
+        self._keytab = options.get("keyTab", "").removeprefix("file:") if is_true("useKeyTab") else ""
         self._cache = options.get("ticketCache", "")
         self._has_fetched = False
         if is_true("useKeyTab"):

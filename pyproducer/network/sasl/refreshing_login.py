@@ -16,9 +16,9 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from pyproducer.common.backoff import ExponentialBackoff
 from pyproducer.common.clock import Clock, SystemClock
@@ -103,6 +103,13 @@ class RefreshTimes:
     window_jitter: float = 0.05
     min_period_ms: int = 60_000
     buffer_ms: int = 300_000
+
+    @classmethod
+    def of(cls, settings: Mapping[str, Any]) -> RefreshTimes:
+        """Return those of Java's sasl.login.refresh.*, parsed and each with a value."""
+        refresh = "sasl.login.refresh."
+        return cls(settings[refresh + "window.factor"], settings[refresh + "window.jitter"],
+                   settings[refresh + "min.period.seconds"] * 1000, settings[refresh + "buffer.seconds"] * 1000)
 
     def refresh_at_ms(self, credential: Credential, now_ms: int, uniform: Callable[[float, float], float]) -> int:
         """Return when to fetch anew, in ms since 1970.

@@ -85,17 +85,9 @@ def token_login(settings: Mapping[str, Any], *, clock: Clock | None = None,
     clock = clock or SystemClock()
     source, what = _source(settings, _jaas(settings), clock)
     return RefreshingLogin(
-        MECHANISM, source, lambda token, host: _new_client(token, clock), what, times=refresh_times(settings),
+        MECHANISM, source, lambda token, host: _new_client(token, clock), what, times=RefreshTimes.of(settings),
         retry_backoff_ms=settings["sasl.login.retry.backoff.ms"],
         retry_backoff_max_ms=settings["sasl.login.retry.backoff.max.ms"], clock=clock, start_thread=start_thread)
-
-
-def refresh_times(settings: Mapping[str, Any]) -> RefreshTimes:
-    """Return when tokens are fetched anew; sasl.login.refresh.*."""
-    refresh = "sasl.login.refresh."
-    return RefreshTimes(
-        settings[refresh + "window.factor"], settings[refresh + "window.jitter"],
-        settings[refresh + "min.period.seconds"] * 1000, settings[refresh + "buffer.seconds"] * 1000)
 
 
 class JwtTokens:
@@ -242,7 +234,8 @@ def _callback(key: str, value: object, settings: Mapping[str, Any]) -> tuple[Cre
 
 
 def _refuse_java(key: str, value: object) -> None:
-    if isinstance(value, str) and ":" not in value and value.startswith(("org.", "com.", "io.", "software.")):
+    if isinstance(value, str) and ":" not in value and (
+            "." not in value or value.startswith(("com.", "io.", "net.", "org.", "software."))):
         raise ConfigError(key, value, "it is a class of Java that is not known here: give a function or an object in "
                                       f"Python that returns a token, here or as {PROVIDER_KEY}")
 

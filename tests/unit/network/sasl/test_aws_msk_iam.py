@@ -18,6 +18,8 @@ from pyproducer.common.errors import AuthenticationError, ConfigError, Transport
 from pyproducer.network.sasl import aws_msk_iam
 from pyproducer.network.sasl.aws_msk_iam import AwsKeys, AwsMskIamSaslClient, KeySource, MskTokens, region_of_host
 from pyproducer.producer.config import ProducerConfig
+from tests.support.clock import ManualClock
+from tests.unit.network.sasl.logins import NoThread, run_until
 
 botocore_session = pytest.importorskip("botocore.session", reason="botocore is not installed: pip install -e '.[aws]'")
 
@@ -224,6 +226,23 @@ def test_botocore_when_it_is_not_installed_then_it_is_said_what_to_install(monke
     monkeypatch.setattr(aws_msk_iam.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=r"pip install 'pyproducer\[aws\]'"):
         KeySource({})
+
+
+def test_login_when_the_settings_ask_for_it_then_its_clients_sign_for_the_region_of_the_brokers_name(monkeypatch):
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKID")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
+    clock = ManualClock()
+    login = aws_msk_iam.msk_iam_login(settings_with(HOST), clock=clock, start_thread=NoThread())
+    login.start(lambda: None)
+    login.run_once()
+    assert login.mechanism == "AWS_MSK_IAM"
+    for host in (HOST, "10.0.0.7"):  # brokers may be known by their addresses
+        payload = json.loads(login.new_client(host).evaluate_challenge(b"") or b"")
+        assert payload["host"] == host
+        assert "/eu-west-1/kafka-cluster/" in payload["x-amz-credential"]
+    run_until(login, clock, 600_000)
+    assert login.version == 1  # asked again, and the same
+    assert SECRET not in f"{login!r} {vars(login)}"
 
 
 # Tokens for OAUTHBEARER -----------------------------------------------------------------------------------------------

@@ -145,7 +145,8 @@ def keytab(tmp_path: Path) -> Path:
 
 
 def test_ticket_when_it_comes_by_a_keytab_then_each_has_a_cache_of_its_own(stand_in, keytab):
-    source = TicketSource({"useKeyTab": "true", "keyTab": str(keytab), "principal": "ada@REALM"}, ManualClock())
+    source = TicketSource({"useKeyTab": "true", "keyTab": f"file:{keytab}", "principal": "ada@REALM"},
+                          ManualClock())
     ticket = source.fetch()
     assert (ticket.principal, ticket.expires_at_ms) == ("ada@REALM", 1_700_003_600_000)
     source.fetch()

@@ -159,6 +159,7 @@ def test_validator_when_it_is_pythons_then_it_is_asked_and_may_refuse(tmp_path):
     ("", {}, "needs a source of tokens"),
     ("", {"sasl.login.callback.handler.class": JAVA + "OAuthBearerLoginCallbackHandler"}, "needs a source of tokens"),
     ("", {"sasl.login.callback.handler.class": "com.acme.Handler"}, "class of Java that is not known here"),
+    ("", {"sasl.login.callback.handler.class": "Handler"}, "class of Java that is not known here"),
     ("", {"sasl.oauthbearer.jwt.retriever.class": "com.acme.Retriever"}, "class of Java that is not known here"),
     ("", {"pyproducer.oauth.token.provider": "no_such:thing"}, "cannot be imported"),
     ("", {"sasl.oauthbearer.token.endpoint.url": "https://issuer/token"}, r"client\.id"),
