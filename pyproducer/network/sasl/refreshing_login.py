@@ -347,7 +347,6 @@ class RefreshingLogin(Generic[CredentialT]):
             log.exception("whoever waits for %s could not be told", self._what)
 
     def _run(self) -> None:
-        cell = self._waiters.enter()  # before each look: who closes the login meanwhile opens it
+        cell = self._waiters.enter()  # before the first look: who closes the login opens it, and nobody else does
         while not self._is_closed:
             self._clock.wait(cell, self.run_once() / 1000)
-            cell = self._waiters.enter()

@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
+from pyproducer.common.clock import SystemClock
 from pyproducer.common.errors import NOT_SENT, AuthenticationError, TransportError
+from pyproducer.common.waiting import Cell
 from pyproducer.network.sasl.refreshing_login import (
     LONGEST_SLEEP_MS,
     RefreshingLogin,
@@ -83,7 +85,7 @@ def test_login_when_its_credential_gets_old_then_the_next_is_fetched_at_80_perce
 def test_login_when_the_machine_slept_past_the_end_then_it_fetches_at_its_next_look(clock):
     source = numbered_source(clock)
     login = stepped_login(source, clock)
-    assert login.run_once() == LONGEST_SLEEP_MS
+    assert [login.run_once() for _ in range(2)] == [LONGEST_SLEEP_MS] * 2
     clock.suspend(2 * HOUR_MS)
     assert not login.is_ready
     login.run_once()
@@ -105,7 +107,9 @@ def test_login_when_the_source_has_nothing_newer_then_it_is_not_asked_at_ever_sh
     source = ScriptedSource(clock, of_life(clock, HOUR_MS))
     login = stepped_login(source, clock, retry_backoff_ms=1000)
     run_until(login, clock, HOUR_MS - 1)
-    assert len(source.fetched_at_ms) < 15
+    gaps_ms = [later - sooner for sooner, later in zip(source.fetched_at_ms, source.fetched_at_ms[1:], strict=False)]
+    assert min(gaps_ms) >= 1_000
+    assert len(gaps_ms) < 15
     assert login.is_ready
 
 
@@ -120,6 +124,7 @@ def test_login_when_the_source_is_away_then_it_is_asked_by_the_backoff_and_says_
     assert isinstance(login.error, TransportError)
     assert login.error.retriable
     assert login.error.outcome == NOT_SENT
+    assert not login.error.refresh_metadata
     run_until(login, clock, MINUTE_MS)
     assert source.fetched_at_ms[-1] - source.fetched_at_ms[-2] == 10_000
 
@@ -161,6 +166,28 @@ def test_login_when_the_secret_was_put_right_then_it_goes_on_as_if_nothing_was(c
     run_until(login, clock, 1_100)
     assert login.is_ready
     assert login.error is None
+
+
+@pytest.mark.parametrize(("failure", "first_ms"), [(unavailable("away"), 100), (AuthenticationError("no"), 1_000)])
+def test_login_when_it_fails_again_after_a_success_then_the_waits_begin_anew(clock, failure, first_ms):
+    source = ScriptedSource(clock, failure, failure, lambda: of_life(clock, 10_000), failure)
+    login = stepped_login(source, clock)
+    run_until(login, clock, 20_000)
+    at_ms = source.fetched_at_ms
+    assert [at_ms[1] - at_ms[0], at_ms[2] - at_ms[1]] == [first_ms, 2 * first_ms]
+    assert at_ms[4] - at_ms[3] == first_ms
+
+
+def test_login_when_no_backoff_is_set_then_it_does_not_spin_all_the_same(clock):
+    login = stepped_login(ScriptedSource(clock, unavailable("away")), clock, retry_backoff_ms=0)
+    assert login.run_once() == 1
+    assert login.run_once() == 1
+
+
+def test_login_when_a_credential_ends_in_the_moment_it_comes_then_it_is_none(clock):
+    login = stepped_login(ScriptedSource(clock, of_life(clock, 0)), clock)
+    login.run_once()
+    assert "had ended 0 s before" in str(login.error)
 
 
 def test_login_when_a_credential_had_ended_before_it_came_then_the_clock_is_suspected(clock):
@@ -318,7 +345,13 @@ def test_thread_when_the_login_lives_then_it_fetches_and_ends_with_close():
         def close(self) -> None:
             ended.set()
 
-    login: RefreshingLogin[Any] = RefreshingLogin("TEST", Source(), Client, "the token")
+    class Asleep(SystemClock):
+        """Sleeps until somebody opens the cell, however long that takes."""
+
+        def wait(self, cell: Cell, timeout_s: float | None) -> bool:
+            return super().wait(cell, None)
+
+    login: RefreshingLogin[Any] = RefreshingLogin("TEST", Source(), Client, "the token", clock=Asleep())
     login.start(fetched.set)
     assert fetched.wait(30)
     assert login.is_ready
