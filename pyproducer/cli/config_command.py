@@ -16,6 +16,7 @@ from collections.abc import Sequence
 import click
 
 from pyproducer.common.errors import ConfigError
+from pyproducer.network.sasl.login import login_for
 from pyproducer.network.ssl_context import build_client_ssl_context
 from pyproducer.producer.class_names import import_object
 from pyproducer.producer.config import ProducerConfig
@@ -100,7 +101,7 @@ def _read(file: str, overrides: dict[str, str]) -> tuple[EffectiveConfig | None,
 
 
 def _try_to_load(settings: ProducerConfig) -> None:
-    """Load the stores and the classes that the settings name.
+    """Load the stores and the classes that the settings name, and make the login.
 
     Raises:
         ConfigError: One cannot be loaded.
@@ -110,6 +111,9 @@ def _try_to_load(settings: ProducerConfig) -> None:
             import_object("interceptor.classes", value)
     if settings.security_protocol in ("SSL", "SASL_SSL"):
         build_client_ssl_context(settings)
+    login = login_for(settings)
+    if login is not None:
+        login.close()  # it was not started
 
 
 def _json(file: str, found: EffectiveConfig | None, warnings: list[str], refusal: dict[str, str] | None) -> str:
