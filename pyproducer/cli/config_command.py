@@ -15,10 +15,10 @@ from collections.abc import Sequence
 
 import click
 
+from pyproducer.common.class_names import import_object
 from pyproducer.common.errors import ConfigError
 from pyproducer.network.sasl.login import login_for
 from pyproducer.network.ssl_context import build_client_ssl_context
-from pyproducer.producer.class_names import import_object
 from pyproducer.producer.config import ProducerConfig
 from pyproducer.producer.config.effective import EffectiveConfig, GivenSettings, Need, effective, read_given
 from pyproducer.producer.config.producer_config import classes_of, is_named_by_user

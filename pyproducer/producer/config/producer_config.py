@@ -13,12 +13,12 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, NoReturn
 
+from pyproducer.common.class_names import import_object
 from pyproducer.common.errors import ConfigError
 from pyproducer.common.secrets import HIDDEN, SecretText
 from pyproducer.common.settings.config_providers import PREFIX as PROVIDER_PREFIX
 from pyproducer.common.settings.config_providers import Resolved, resolve_variables
 from pyproducer.common.settings.properties import read_properties
-from pyproducer.producer.class_names import import_object
 from pyproducer.producer.config.addresses import parse_bootstrap_servers
 from pyproducer.producer.config.cross_checks import cross_check
 from pyproducer.producer.config.key_stores import check_security_files

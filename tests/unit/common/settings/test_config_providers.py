@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from pyproducer.common.class_names import import_object
 from pyproducer.common.errors import ConfigError
 from pyproducer.common.secrets import SecretText
 from pyproducer.common.settings.config_providers import resolve_variables
-from pyproducer.producer.class_names import import_object
 
 JAVA = "org.apache.kafka.common.config.provider."
 ENV = {"config.providers": "env", "config.providers.env.class": f"{JAVA}EnvVarConfigProvider"}
