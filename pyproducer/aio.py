@@ -24,19 +24,20 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from types import TracebackType
-from typing import Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar, overload
 
 from pyproducer.accumulator.batch_future import BatchMetadata
 from pyproducer.accumulator.produce_result import OnCompletion
 from pyproducer.common.cluster import PartitionInfo
 from pyproducer.common.delivery_summary import DeliverySummary
-from pyproducer.common.errors import BufferExhaustedError, DeliveryFailedError, IllegalStateError
+from pyproducer.common.errors import BufferExhaustedError, DeliveryFailedError, IllegalStateError, KafkaError
 from pyproducer.common.loop_inbox import LoopInbox, inbox_of_running_loop
+from pyproducer.common.record_future import FutureRecordMetadata
 from pyproducer.common.records import HeaderLike, ProducerRecord, RecordMetadata, ensure_callable
 from pyproducer.common.threads import start_daemon
-from pyproducer.hotpath import FutureRecordMetadata
 from pyproducer.producer.do_send import Postponed
-from pyproducer.producer.kafka_producer import KafkaProducer
+from pyproducer.producer.kafka_producer import K, KafkaProducer, V
+from pyproducer.producer.serializers import Serializing
 
 __all__ = ["AsyncKafkaProducer"]
 
@@ -44,7 +45,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-class AsyncKafkaProducer:
+class AsyncKafkaProducer(Generic[K, V]):
     """Sends records to a Kafka cluster from an event loop; shared best by all tasks of the loop.
 
     Args:
@@ -62,22 +63,59 @@ class AsyncKafkaProducer:
     Source:  ours.
     """
 
+    if TYPE_CHECKING:  # as KafkaProducer's
+
+        @overload
+        def __init__(self, props: Mapping[str, object]) -> None: ...
+
+        @overload
+        def __init__(self: AsyncKafkaProducer[K, V], props: Mapping[str, object], key_serializer: Serializing[K],
+                     value_serializer: Serializing[V]) -> None: ...
+
+        @overload
+        def __init__(self: AsyncKafkaProducer[bytes, V], props: Mapping[str, object], key_serializer: None = None, *,
+                     value_serializer: Serializing[V]) -> None: ...
+
+        @overload
+        def __init__(self: AsyncKafkaProducer[K, bytes], props: Mapping[str, object], key_serializer: Serializing[K],
+                     value_serializer: None = None) -> None: ...
+
+        @overload
+        def __init__(self: AsyncKafkaProducer[bytes, Any], props: Mapping[str, object], key_serializer: None = None, *,
+                     value_serializer: str) -> None: ...
+
+        @overload
+        def __init__(self: AsyncKafkaProducer[Any, bytes], props: Mapping[str, object], key_serializer: str,
+                     value_serializer: None = None) -> None: ...
+
+        @overload
+        def __init__(self: AsyncKafkaProducer[Any, Any], props: Mapping[str, object], key_serializer: object = None,
+                     value_serializer: object = None) -> None: ...
+
     def __init__(self, props: Mapping[str, object], key_serializer: object = None,
                  value_serializer: object = None) -> None:
-        self._producer = KafkaProducer(props, key_serializer, value_serializer)
+        self._producer: KafkaProducer[Any, Any] = KafkaProducer[Any, Any](props, key_serializer, value_serializer)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._inbox: LoopInbox | None = None
         self._line: deque[asyncio.Future[None]] = deque()  # tasks that wait for memory, the first one for the pool
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str], /, *, key_serializer: object = None,
-                  value_serializer: object = None, **overrides: object) -> AsyncKafkaProducer:
+                  value_serializer: object = None, **overrides: object) -> AsyncKafkaProducer[Any, Any]:
         """Make a producer from a Java `.properties` file; see KafkaProducer.from_file."""
         made = cls.__new__(cls)
         made._producer = KafkaProducer.from_file(path, key_serializer=key_serializer, value_serializer=value_serializer,
                                                  **overrides)
         made._loop, made._inbox, made._line = None, None, deque()
         return made
+
+    @overload
+    async def send(self, topic: ProducerRecord, value: OnCompletion | None = None, /) -> RecordMetadata: ...
+
+    @overload
+    async def send(self, topic: str, value: V | None = None, *, key: K | None = None, partition: int | None = None,
+                   timestamp: int | None = None, headers: Iterable[HeaderLike] | None = None,
+                   on_completion: OnCompletion | None = None) -> RecordMetadata: ...
 
     async def send(self, topic: str | ProducerRecord, value: Any = None, *, key: Any = None,
                    partition: int | None = None, timestamp: int | None = None,
@@ -112,10 +150,18 @@ class AsyncKafkaProducer:
             sent = send()
             future = await self._send_in_turn(send, sent) if type(sent) is Postponed else sent
         try:
-            return await future  # type: ignore[no-any-return]  # hotpath names no class of ours
+            return await future
         except asyncio.CancelledError as cancelled:
             raise asyncio.CancelledError(f"the task was cancelled, not its record: {future!r} was handed over and is "
                                          "still on its way, so its outcome is unknown") from cancelled
+
+    @overload
+    def send_nowait(self, topic: ProducerRecord, value: OnCompletion | None = None, /) -> FutureRecordMetadata: ...
+
+    @overload
+    def send_nowait(self, topic: str, value: V | None = None, *, key: K | None = None, partition: int | None = None,
+                    timestamp: int | None = None, headers: Iterable[HeaderLike] | None = None,
+                    on_completion: OnCompletion | None = None) -> FutureRecordMetadata: ...
 
     def send_nowait(self, topic: str | ProducerRecord, value: Any = None, *, key: Any = None,
                     partition: int | None = None, timestamp: int | None = None,
@@ -178,7 +224,7 @@ class AsyncKafkaProducer:
         """The name that this producer tells the brokers."""
         return self._producer.client_id
 
-    async def __aenter__(self) -> AsyncKafkaProducer:
+    async def __aenter__(self) -> AsyncKafkaProducer[K, V]:
         self._bind()
         return self
 
@@ -354,7 +400,7 @@ def _told_in_loop(inbox: LoopInbox, on_completion: OnCompletion) -> OnCompletion
         raise TypeError("on_completion is a coroutine function, and nobody would await it: pass a function, or await "
                         "send()")
 
-    def call(metadata: RecordMetadata | None, error: BaseException | None) -> None:
+    def call(metadata: RecordMetadata | None, error: KafkaError | None) -> None:
         try:
             on_completion(metadata, error)
         except Exception:

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-OnCompletion = Callable[["RecordMetadata | None", "BaseException | None"], object]
+OnCompletion = Callable[["RecordMetadata | None", "KafkaError | None"], object]
+"""What a callback is: it gets where its record was stored, or why not."""
 DoneCallback = Callable[["FutureRecordMetadata"], object]
 E = TypeVar("E", bound=BaseException)
 

@@ -13,7 +13,7 @@ import threading
 import weakref
 from collections.abc import Iterable, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn, overload
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, overload
 
 from pyproducer.accumulator.batch_future import BatchFuture
 from pyproducer.accumulator.life import Life, LifeState
@@ -21,12 +21,14 @@ from pyproducer.accumulator.produce_result import OnCompletion
 from pyproducer.common.cluster import PartitionInfo
 from pyproducer.common.delivery_summary import DeliverySummary
 from pyproducer.common.errors import DeliveryFailedError, KafkaError, KafkaTimeoutError
+from pyproducer.common.record_future import FutureRecordMetadata
 from pyproducer.common.records import HeaderLike, ProducerRecord, to_topic
 from pyproducer.common.settings.properties import read_properties
 from pyproducer.common.timeouts import checked_timeout
-from pyproducer.hotpath import FutureRecordMetadata, ProducerBase
+from pyproducer.hotpath import ProducerBase
 from pyproducer.producer import process_life
 from pyproducer.producer.config import ProducerConfig
+from pyproducer.producer.serializers import Serializing
 from pyproducer.producer.surroundings import Surroundings
 from pyproducer.producer.wait_on_metadata import wait_on_metadata
 from pyproducer.producer.wiring import ProducerRuntime
@@ -34,7 +36,19 @@ from pyproducer.producer.wiring import ProducerRuntime
 log = logging.getLogger(__name__)
 
 
-class KafkaProducer(ProducerBase):
+if TYPE_CHECKING:  # checkers bring typing_extensions with them
+    from typing_extensions import TypeVar
+
+    K = TypeVar("K", default=bytes)
+    V = TypeVar("V", default=bytes)
+else:
+    from typing import TypeVar
+
+    K = TypeVar("K")
+    V = TypeVar("V")
+
+
+class KafkaProducer(ProducerBase, Generic[K, V]):
     """Sends records to a Kafka cluster; thread-safe, and shared best by all threads of a process.
 
     Args:
@@ -60,6 +74,35 @@ class KafkaProducer(ProducerBase):
 
     # The real ones, made for each; a simulation's producers have others.
     _surroundings: Surroundings | None = None
+
+    if TYPE_CHECKING:  # of all pairs of None, a serializer and a name
+
+        @overload
+        def __init__(self, props: Mapping[str, object]) -> None: ...
+
+        @overload
+        def __init__(self: KafkaProducer[K, V], props: Mapping[str, object], key_serializer: Serializing[K],
+                     value_serializer: Serializing[V]) -> None: ...
+
+        @overload
+        def __init__(self: KafkaProducer[bytes, V], props: Mapping[str, object], key_serializer: None = None, *,
+                     value_serializer: Serializing[V]) -> None: ...
+
+        @overload
+        def __init__(self: KafkaProducer[K, bytes], props: Mapping[str, object], key_serializer: Serializing[K],
+                     value_serializer: None = None) -> None: ...
+
+        @overload
+        def __init__(self: KafkaProducer[bytes, Any], props: Mapping[str, object], key_serializer: None = None, *,
+                     value_serializer: str) -> None: ...
+
+        @overload
+        def __init__(self: KafkaProducer[Any, bytes], props: Mapping[str, object], key_serializer: str,
+                     value_serializer: None = None) -> None: ...
+
+        @overload
+        def __init__(self: KafkaProducer[Any, Any], props: Mapping[str, object], key_serializer: object = None,
+                     value_serializer: object = None) -> None: ...
 
     def __init__(self, props: Mapping[str, object], key_serializer: object = None,
                  value_serializer: object = None) -> None:
@@ -120,7 +163,7 @@ class KafkaProducer(ProducerBase):
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str], /, *, key_serializer: object = None,
-                  value_serializer: object = None, **overrides: object) -> KafkaProducer:
+                  value_serializer: object = None, **overrides: object) -> KafkaProducer[Any, Any]:
         """Make a producer from a Java `.properties` file.
 
         Args:
@@ -144,7 +187,7 @@ class KafkaProducer(ProducerBase):
                  /) -> FutureRecordMetadata: ...
 
         @overload
-        def send(self, topic: str, value: Any = None, *, key: Any = None, partition: int | None = None,
+        def send(self, topic: str, value: V | None = None, *, key: K | None = None, partition: int | None = None,
                  timestamp: int | None = None, headers: Iterable[HeaderLike] | None = None,
                  on_completion: OnCompletion | None = None) -> FutureRecordMetadata: ...
 
@@ -306,7 +349,7 @@ class KafkaProducer(ProducerBase):
                 del failed  # as in flush()
         return tally.summary()
 
-    def __enter__(self) -> KafkaProducer:
+    def __enter__(self) -> KafkaProducer[K, V]:
         return self
 
     def __exit__(self, exc_type: type[BaseException] | None, exc: BaseException | None,

@@ -14,7 +14,7 @@ import inspect
 import json
 import struct
 from collections.abc import Callable
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 from uuid import UUID
 
 from pyproducer.common.errors import ConfigError
@@ -40,6 +40,11 @@ class Serializer(Protocol):
         """
 
 
+T = TypeVar("T")
+Serializing = Callable[[str, Headers, "T | None"], "bytes | None"]
+"""A serializer of T; for type checkers."""
+
+
 class _Named:
     """Shows a serializer by its class alone in messages."""
 
@@ -50,7 +55,7 @@ class _Named:
 class BytesSerializer(_Named):
     """Bytes stay as they are; bytearray and memoryview are copied. Java: ByteArraySerializer, ByteBufferSerializer."""
 
-    def __call__(self, topic: str, headers: Headers, data: Any) -> bytes | None:
+    def __call__(self, topic: str, headers: Headers, data: bytes | bytearray | memoryview | None) -> bytes | None:
         """Return the bytes."""
         if data is None or type(data) is bytes:
             return data
@@ -71,7 +76,7 @@ class StringSerializer:
     def __init__(self, encoding: str = "utf-8") -> None:
         self.encoding = encoding
 
-    def __call__(self, topic: str, headers: Headers, data: Any) -> bytes | None:
+    def __call__(self, topic: str, headers: Headers, data: str | None) -> bytes | None:
         """Return the encoded text."""
         if data is None:
             return None
@@ -145,7 +150,7 @@ class DoubleSerializer(_FloatingSerializer):
 class BooleanSerializer(_Named):
     """Bool to 1 byte."""
 
-    def __call__(self, topic: str, headers: Headers, data: Any) -> bytes | None:
+    def __call__(self, topic: str, headers: Headers, data: bool | None) -> bytes | None:
         """Return one byte, 1 or 0."""
         if data is None:
             return None
@@ -157,7 +162,7 @@ class BooleanSerializer(_Named):
 class UUIDSerializer(_Named):
     """UUID to the 36 characters of its text, as Java does."""
 
-    def __call__(self, topic: str, headers: Headers, data: Any) -> bytes | None:
+    def __call__(self, topic: str, headers: Headers, data: UUID | None) -> bytes | None:
         """Return the text in ASCII."""
         if data is None:
             return None
