@@ -57,6 +57,7 @@ from pyproducer.common.records import Header, ProducerRecord, RecordMetadata
 from pyproducer.hotpath import IMPL
 from pyproducer.producer.config import ProducerConfig
 from pyproducer.producer.interceptors import ProducerInterceptor
+from pyproducer.producer.json_serializer import JsonSerializer
 from pyproducer.producer.kafka_producer import KafkaProducer
 from pyproducer.producer.partitioners import (
     Crc32Partitioner,
@@ -72,7 +73,6 @@ from pyproducer.producer.serializers import (
     DoubleSerializer,
     FloatSerializer,
     IntegerSerializer,
-    JsonSerializer,
     LongSerializer,
     Serializer,
     StringSerializer,

@@ -69,8 +69,8 @@ class _Waiter(NamedTuple):
     gone_ms: int
 
 
-class LoopExhaustedError(BufferExhaustedError):
-    """There is no memory now, and it is an event loop that asks: a task may wait for it, see aio.py.
+class LoopWaitError(Exception):
+    """There is no memory now, and it is an event loop that asks: a task may wait for it, see aio.py. Never shown.
 
     Attributes:
         pool: What has too little.
@@ -205,13 +205,13 @@ class BufferPool:
             cell: What is opened when it is worth to ask again, where nobody sleeps in it; None for one of our own.
 
         Raises:
-            BufferExhaustedError: A callback cannot wait: it runs on the thread that gives memory back; nor can an event
-                loop. Not sent.
+            BufferExhaustedError: A callback cannot wait: it runs on the thread that gives memory back. Not sent.
+            LoopWaitError: An event loop cannot wait either. Not sent.
         """
         if cell is None and self._life.is_on_loop:
-            raise LoopExhaustedError(f"No {size_bytes} bytes of buffer.memory are free, and an event loop does not "
-                                     f"wait for them: {self.describe()}. Await send(), which waits for its turn, or "
-                                     "raise buffer.memory", self, size_bytes)
+            raise LoopWaitError(f"No {size_bytes} bytes of buffer.memory are free, and an event loop does not wait for "
+                                f"them: {self.describe()}. Await send(), which waits for its turn, or raise "
+                                "buffer.memory", self, size_bytes)
         if self._life.is_on_sender_thread:
             raise BufferExhaustedError(
                 f"No {size_bytes} bytes of buffer.memory are free, and a callback cannot wait for them: it runs on the "

@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from pyproducer.accumulator.append_result import AppendResult, AppendRowsResult
 from pyproducer.accumulator.batch_state import BatchState, move
-from pyproducer.accumulator.buffer_pool import BufferPool, LoopExhaustedError, Place
+from pyproducer.accumulator.buffer_pool import BufferPool, LoopWaitError, Place
 from pyproducer.accumulator.drain import SequenceKeeper, choose_batches
 from pyproducer.accumulator.life import UNOWNED, Life
 from pyproducer.accumulator.partition import Partition
@@ -408,7 +408,7 @@ class RecordAccumulator:
                 self.finish(batch)
         return aborted if only_undrained else aborted + self.waiting.fail_all(error)
 
-    def pool_that_lacks(self, why: LoopExhaustedError) -> BufferPool:
+    def pool_that_lacks(self, why: LoopWaitError) -> BufferPool:
         """Return whose memory a postponed record waits for: the whole's where its part has enough."""
         part = self.waiting.memory
         is_whole = why.pool is part and part.available_bytes >= min(why.size_bytes, part.total_bytes)

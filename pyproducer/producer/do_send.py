@@ -14,7 +14,7 @@ import operator
 from collections.abc import Callable
 from typing import Any, NoReturn, cast
 
-from pyproducer.accumulator.buffer_pool import LoopExhaustedError
+from pyproducer.accumulator.buffer_pool import LoopWaitError
 from pyproducer.accumulator.life import Life
 from pyproducer.accumulator.produce_result import OnCompletion, failed_future
 from pyproducer.accumulator.record_accumulator import RecordAccumulator
@@ -71,7 +71,7 @@ class Postponed:
 
     __slots__ = ("_record", "_sender", "why")
 
-    def __init__(self, sender: RecordSender, why: LoopExhaustedError, record: tuple[Any, ...]) -> None:
+    def __init__(self, sender: RecordSender, why: LoopWaitError, record: tuple[Any, ...]) -> None:
         self._sender = sender
         self._record = record
         self.why = why
@@ -84,7 +84,7 @@ class Postponed:
         """
         try:
             return self._sender.hand_over(*self._record)
-        except LoopExhaustedError as why:
+        except LoopWaitError as why:
             self.why = why
             return None
         except Exception as error:
@@ -235,7 +235,7 @@ class RecordSender:
         try:
             return self.hand_over(topic, partition, timestamp, key, key_bytes, value, value_bytes, headers,
                                   on_completion, size_bytes, self._max_block_ms, self.choose_partition)
-        except LoopExhaustedError as error:
+        except LoopWaitError as error:
             return self._postponed(error, topic, partition, timestamp, key, key_bytes, value, value_bytes, headers,
                                    on_completion, size_bytes)
 
@@ -253,7 +253,7 @@ class RecordSender:
         try:
             return self.hand_over(topic, partition, timestamp, key_bytes, key_bytes, value_bytes, value_bytes, headers,
                                   on_completion, size_bytes, self._max_block_ms, self.choose_partition)
-        except LoopExhaustedError as error:
+        except LoopWaitError as error:
             return self._postponed(error, topic, partition, timestamp, key_bytes, key_bytes, value_bytes, value_bytes,
                                    headers, on_completion, size_bytes)
         except _TOLD_BY_THE_FUTURE as error:
@@ -287,7 +287,7 @@ class RecordSender:
             self.interceptors.on_send_error(None, topic_partition, error)
         return topic_partition
 
-    def _postponed(self, why: LoopExhaustedError, *record: Any) -> FutureRecordMetadata:
+    def _postponed(self, why: LoopWaitError, *record: Any) -> FutureRecordMetadata:
         # A future is what the road promises; who sends from a loop, aio.py, knows of this, too.
         return cast(FutureRecordMetadata, Postponed(self, why, (*record, self._max_block_ms, self.choose_partition)))
 

@@ -104,9 +104,9 @@ class KafkaProducer(ProducerBase, Generic[K, V]):
         def __init__(self: KafkaProducer[Any, Any], props: Mapping[str, object], key_serializer: object = None,
                      value_serializer: object = None) -> None: ...
 
-    def __init__(self, props: Mapping[str, object], key_serializer: object = None,
-                 value_serializer: object = None) -> None:
-        config = ProducerConfig(props)
+    def __init__(self, props: Mapping[str, object] | None = None, key_serializer: object = None,
+                 value_serializer: object = None, **foreign: object) -> None:
+        config = ProducerConfig(_settings(props, foreign))
         self._given = key_serializer, value_serializer
         self._runtime = process_life.build(config, key_serializer, value_serializer, self._surroundings)
         self._pave(self._runtime.record_sender.road)
@@ -360,12 +360,51 @@ class KafkaProducer(ProducerBase, Generic[K, V]):
             if exc is None:  # else that is what the application is to see; the log tells of these
                 raise
 
+    if not TYPE_CHECKING:  # for people; a checker is to find these
+
+        def __getattr__(self, name: str) -> NoReturn:
+            advice = _ELSEWHERE.get(name)
+            said = f"{type(self).__name__!r} object has no attribute {name!r}"
+            raise AttributeError(f"{said}: {advice}" if advice else said, name=name, obj=self)
+
     def __reduce__(self) -> NoReturn:
         raise TypeError("a KafkaProducer cannot be pickled: it owns sockets and a thread. Send its properties (a dict) "
                         "to the worker and build the producer there; for Spark use pyproducer.spark.KafkaSink(props)")
 
     def __repr__(self) -> str:
         return f"<KafkaProducer {self._runtime.life.client_id} {self._runtime.life.state.value}>"
+
+
+# What other clients' producers have, and what it is here.
+_ELSEWHERE = {
+    "produce": "send(topic, value, key=...) hands a record over; its callback is on_completion(metadata, exception)",
+    "poll": "nothing has to be polled: callbacks run beside you, on the producer's own thread",
+    "send_and_wait": "send(...).result(timeout) waits; in an event loop use pyproducer.aio.AsyncKafkaProducer",
+    "start": "the constructor starts it; close() ends it",
+    "stop": "close() ends it",
+    "get": "send() returns a future: its result(timeout) waits",
+    "list_topics": "partitions_for(topic) gives a topic's partitions; admin calls are an admin client's",
+    "bootstrap_connected": "check(timeout) connects, and raises what is wrong",
+    "purge": "close(0) fails what is not done",
+    "begin_transaction": "transactions are not in this version",
+    "init_transactions": "transactions are not in this version",
+    "commit_transaction": "transactions are not in this version",
+}
+
+
+def _settings(props: object, foreign: Mapping[str, object]) -> Mapping[str, object]:
+    """Return the settings, or say how they are given here, to those who come from other clients."""
+    how = "settings are a dict of Java's keys, with their dots"
+    if isinstance(props, str):
+        raise TypeError(f"{how}: KafkaProducer({{'bootstrap.servers': {props!r}}}); those of a file are read by "
+                        "KafkaProducer.from_file(path)")
+    if foreign:
+        name = next(iter(foreign))
+        raise TypeError(f"{name}= is no argument: {how}: KafkaProducer({{'{name.replace('_', '.')}': ...}})")
+    if not isinstance(props, Mapping):
+        raise TypeError(f"{how}: KafkaProducer({{'bootstrap.servers': 'host:9092'}}); got "
+                        f"{'nothing' if props is None else type(props).__name__}")
+    return props
 
 
 def _describe(last_errors: Mapping[str, str]) -> str:

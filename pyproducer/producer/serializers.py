@@ -11,7 +11,6 @@ below: a None value is a tombstone. Whatever a serializer raises becomes a Seria
 from __future__ import annotations
 
 import inspect
-import json
 import struct
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar, runtime_checkable
@@ -20,6 +19,7 @@ from uuid import UUID
 from pyproducer.common.errors import ConfigError
 from pyproducer.common.records import Header
 from pyproducer.producer.class_names import import_object, make_instance
+from pyproducer.producer.json_serializer import JsonSerializer
 
 Headers = list[Header]
 
@@ -178,17 +178,6 @@ class VoidSerializer(_Named):
         """Return None."""
         if data is not None:
             raise TypeError(f"expected None, got {type(data).__name__}")
-
-
-class JsonSerializer(_Named):
-    """Whatever json.dumps can write, to compact UTF-8. None is a tombstone, not the JSON word null."""
-
-    def __call__(self, topic: str, headers: Headers, data: Any) -> bytes | None:
-        """Return the JSON text."""
-        if data is None:
-            return None
-        # NaN and Infinity are no JSON: other readers would fail on them.
-        return json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
 
 
 class _OneArgument:
