@@ -52,10 +52,12 @@ from pyproducer.common.errors import (
     UnknownTopicOrPartitionError,
     UnsupportedVersionError,
 )
+from pyproducer.common.record_future import FutureRecordMetadata
 from pyproducer.common.records import Header, ProducerRecord, RecordMetadata
-from pyproducer.hotpath import IMPL, FutureRecordMetadata
+from pyproducer.hotpath import IMPL
 from pyproducer.producer.config import ProducerConfig
 from pyproducer.producer.interceptors import ProducerInterceptor
+from pyproducer.producer.json_serializer import JsonSerializer
 from pyproducer.producer.kafka_producer import KafkaProducer
 from pyproducer.producer.partitioners import (
     Crc32Partitioner,
@@ -71,7 +73,6 @@ from pyproducer.producer.serializers import (
     DoubleSerializer,
     FloatSerializer,
     IntegerSerializer,
-    JsonSerializer,
     LongSerializer,
     Serializer,
     StringSerializer,
@@ -153,3 +154,7 @@ for _name in __all__:
         # Tracebacks and reprs show the public name; a compiled class cannot be renamed.
         _member.__module__ = __name__
 del _member, _name
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

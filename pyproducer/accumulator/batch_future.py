@@ -189,7 +189,7 @@ class BatchFuture:
     def __await__(self) -> Generator[Any, None, BatchMetadata]:
         if not self._is_done:
             self._life.ensure_may_wait("await")
-        yield from wait_in_loop(self.add_done_callback, "a batch of rows")
+        yield from wait_in_loop(self.add_done_callback)
         self._look()
         return self._metadata
 

@@ -23,10 +23,20 @@ from typing import NamedTuple, Protocol, TypeVar
 from pyproducer.accumulator.life import UNOWNED, Life
 from pyproducer.common.clock import Clock
 from pyproducer.common.errors import BufferExhaustedError
-from pyproducer.common.waiting import Cell, release_in_child
+from pyproducer.common.waiting import release_in_child
 
 # A caller who was rung in time may come to look so much later, on a machine that is busy; after that he is gone.
 _LATEST_MS = 1000
+
+
+class Bell(Protocol):
+    """What a caller waits in: a Cell, or what wakes a task of an event loop."""
+
+    def locked(self) -> bool:
+        """Whether it is still closed."""
+
+    def release(self) -> None:
+        """Open it."""
 
 
 class Holder(Protocol):
@@ -55,8 +65,22 @@ class _Waiter(NamedTuple):
     The cell alone does not show it: the traceback of his Ctrl-C may keep it, as an interactive interpreter does.
     """
 
-    cell: weakref.ref[Cell]
+    cell: weakref.ref[Bell]
     gone_ms: int
+
+
+class LoopWaitError(Exception):
+    """There is no memory now, and it is an event loop that asks: a task may wait for it, see aio.py. Never shown.
+
+    Attributes:
+        pool: What has too little.
+        size_bytes: How much is wanted.
+    """
+
+    def __init__(self, message: str, pool: BufferPool, size_bytes: int) -> None:
+        super().__init__(message)
+        self.pool = pool
+        self.size_bytes = size_bytes
 
 
 class BufferPool:
@@ -170,23 +194,31 @@ class BufferPool:
             to.append(holder)
             holders.remove(holder)
 
-    def enter(self, size_bytes: int, max_block_ms: int, since_ms: int | None = None) -> Place:
+    def enter(self, size_bytes: int, max_block_ms: int, since_ms: int | None = None,
+              cell: Bell | None = None) -> Place:
         """Begin to wait for memory; `leave` must follow, whatever happens.
 
         Args:
             size_bytes: How much is wanted.
             max_block_ms: Longest wait in ms; 0 means do not wait.
             since_ms: When that began; None for now.
+            cell: What is opened when it is worth to ask again, where nobody sleeps in it; None for one of our own.
 
         Raises:
             BufferExhaustedError: A callback cannot wait: it runs on the thread that gives memory back. Not sent.
+            LoopWaitError: An event loop cannot wait either. Not sent.
         """
+        if cell is None and self._life.is_on_loop:
+            raise LoopWaitError(f"No {size_bytes} bytes of buffer.memory are free, and an event loop does not wait for "
+                                f"them: {self.describe()}. Await send(), which waits for its turn, or raise "
+                                "buffer.memory", self, size_bytes)
         if self._life.is_on_sender_thread:
             raise BufferExhaustedError(
                 f"No {size_bytes} bytes of buffer.memory are free, and a callback cannot wait for them: it runs on the "
-                f"producer's own thread, which gives memory back: {self._describe()}. Send from another thread, or "
+                f"producer's own thread, which gives memory back: {self.describe()}. Send from another thread, or "
                 "raise buffer.memory")
-        return Place(self, size_bytes, max_block_ms, self._clock.now_ms() if since_ms is None else since_ms)
+        return Place(self, size_bytes, max_block_ms, self._clock.now_ms() if since_ms is None else since_ms,
+                     self._life.locks.cell() if cell is None else cell)
 
     def close(self) -> None:
         """Refuse new callers and wake those who wait; memory may still be given back."""
@@ -212,7 +244,7 @@ class BufferPool:
             self._is_dirty = self._step_count != step
         return self.total_bytes - self._held_bytes
 
-    def _first(self) -> Cell | None:
+    def _first(self) -> Bell | None:
         """Return the cell of the caller who waits longest. With the lock held."""
         while self._waiters:
             waiter = self._waiters[0]
@@ -226,7 +258,8 @@ class BufferPool:
         if self._available() > 0:
             _open(self._first())
 
-    def _describe(self) -> str:
+    def describe(self) -> str:
+        """Say how much is held and who waits, for errors."""
         return (f"{self.total_bytes - self.available_bytes} of {self.total_bytes} bytes hold records that are not "
                 f"acknowledged yet, and {self.queued_count} callers wait")
 
@@ -236,12 +269,12 @@ class Place:
 
     __slots__ = ("_deadline_ms", "_max_block_ms", "_pool", "_size_bytes", "_waiter", "cell")
 
-    def __init__(self, pool: BufferPool, size_bytes: int, max_block_ms: int, since_ms: int) -> None:
+    def __init__(self, pool: BufferPool, size_bytes: int, max_block_ms: int, since_ms: int, cell: Bell) -> None:
         self._pool = pool
         self._size_bytes = size_bytes
         self._max_block_ms = max_block_ms
         self._deadline_ms = since_ms + max_block_ms
-        self.cell = pool._life.locks.cell()
+        self.cell = cell
         self._waiter = _Waiter(weakref.ref(self.cell), self._deadline_ms + _LATEST_MS)
         with pool._lock:
             pool._waiters.append(self._waiter)
@@ -260,8 +293,8 @@ class Place:
         if left_ms <= 0:
             raise BufferExhaustedError(
                 f"No {self._size_bytes} bytes of buffer.memory became free within max.block.ms = {self._max_block_ms} "
-                f"ms: {pool._describe()}. Send more slowly, or raise buffer.memory or max.block.ms")
-        pool._clock.wait(self.cell, left_ms / 1000)
+                f"ms: {pool.describe()}. Send more slowly, or raise buffer.memory or max.block.ms")
+        pool._clock.wait(self.cell, left_ms / 1000)  # type: ignore[arg-type]  # one of our own
 
     def leave(self) -> None:
         """Give the place up, whether memory was had or not; again is no error."""
@@ -273,7 +306,7 @@ class Place:
             pool._ring_first()
 
 
-def _open(cell: Cell | None) -> None:
+def _open(cell: Bell | None) -> None:
     """Open a waiter's cell, if he is there and it is not open. With the pool's lock held."""
     if cell is not None and cell.locked():
         cell.release()

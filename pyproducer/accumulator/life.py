@@ -93,6 +93,7 @@ class Life:
         is_over: Whether the sender thread did its last act: every outcome is decided, every part closed.
         is_inside_append: Whether the current thread is in the middle of an append, in a signal's handler for one.
         can_be_rebuilt: In a child process: whether the producer's next use there gives it another life.
+        loop_ident: The ident of the thread whose event loop sends with this producer, and must not be held up; or 0.
     """
 
     def __init__(self, client_id: str, clock: Clock, locks: Locks = SYSTEM_LOCKS,
@@ -110,6 +111,7 @@ class Life:
         self.take_turn: Callable[[Any, int | None], None] = _take_none
         self._clock = clock
         self._lock = locks.rlock()  # a finalizer may close in the middle of a move
+        self.loop_ident = _NOBODY
         self._force_at_ms: int | None = None
         self._closed_by = ""
         self._is_rebuilding = False  # a child, which rebuilds what it uses
@@ -132,6 +134,11 @@ class Life:
         """Whether the current thread takes the sender's turns: it is in a callback, or in a signal's handler."""
         ident = threading.get_ident()
         return ident == self.sender_ident or ident == self.role.caller
+
+    @property
+    def is_on_loop(self) -> bool:
+        """Whether the current thread's event loop sends with this producer: nothing may hold it up."""
+        return self.loop_ident != _NOBODY and threading.get_ident() == self.loop_ident
 
     # Moves.
 
@@ -232,6 +239,8 @@ class Life:
             ValueError: The timeout is NaN.
         """
         self.ensure_may_wait(call)
+        if self.loop_ident and self.is_on_loop and timeout != 0:
+            raise IllegalStateError(f"{call} would hold up the event loop of this producer: await it")
         longest = checked_timeout(timeout)
         return None if longest is None else self._clock.now_ms() + int(longest * 1000)
 

@@ -97,7 +97,8 @@ class PartPool(BufferPool):
         with self._lock:
             self.whole.move(holder, holders, to)
 
-    def _describe(self) -> str:
+    def describe(self) -> str:
+        """Say how much is held and who waits, for errors."""
         return (f"{self.total_bytes - self.available_bytes} of {self.total_bytes} bytes, the part of buffer.memory "
                 f"for records whose topic or partition is not known yet, are used, and {self.queued_count} callers "
                 "wait")

@@ -18,6 +18,7 @@ from pyproducer.accumulator.delivery_tally import Failure
 from pyproducer.accumulator.life import UNOWNED, Life
 from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.errors import KafkaError, KafkaTimeoutError, told_as_not_sent
+from pyproducer.common.loop_inbox import inbox_of_running_loop
 from pyproducer.common.records import RecordMetadata, ensure_callable
 from pyproducer.common.waiting import Waiters
 from pyproducer.hotpath import Acknowledgement, FutureRecordMetadata
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-OnCompletion = Callable[["RecordMetadata | None", "BaseException | None"], object]
+OnCompletion = Callable[["RecordMetadata | None", "KafkaError | None"], object]
+"""What a callback is: it gets where its record was stored, or why not."""
 DoneCallback = Callable[["FutureRecordMetadata"], object]
 E = TypeVar("E", bound=BaseException)
 
@@ -213,7 +215,7 @@ class ProduceRequestResult:
         outcome: ProduceRequestResult = future._result
         if not outcome.is_set:
             outcome._life.ensure_may_wait("await")
-        yield from wait_in_loop(partial(self.add_done_callback, future), "a record")
+        yield from wait_in_loop(partial(self.add_done_callback, future))
         return self.result_of(future, 0)
 
     def describe(self, future: FutureRecordMetadata) -> str:
@@ -289,18 +291,14 @@ class _Wake:
         waiter: What the loop waits for; done when it waits no more, because the task was cancelled.
     """
 
-    __slots__ = ("_loop", "_what", "waiter")
+    __slots__ = ("_inbox", "waiter")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, what: str) -> None:
-        self._loop = loop
-        self._what = what
+    def __init__(self) -> None:
+        self._inbox, loop = inbox_of_running_loop()
         self.waiter: asyncio.Future[None] = loop.create_future()
 
     def __call__(self, _future: object) -> None:
-        try:
-            self._loop.call_soon_threadsafe(self._release)
-        except RuntimeError:
-            log.debug("the event loop that awaited %s is closed", self._what)
+        self._inbox.put(self._release)
 
     def _release(self) -> None:
         if not self.waiter.done():
@@ -312,11 +310,9 @@ def is_heard(fn: Callable[[Any], object]) -> bool:
     return type(fn) is not _Wake or not fn.waiter.done()
 
 
-def wait_in_loop(add_done_callback: Callable[[Callable[[Any], None]], None], what: str) -> Generator[Any, None, None]:
-    """Wait in the running event loop until the callback that is added here was called; `what` is for the log."""
-    import asyncio
-
-    wake = _Wake(asyncio.get_running_loop(), what)
+def wait_in_loop(add_done_callback: Callable[[Callable[[Any], None]], None]) -> Generator[Any, None, None]:
+    """Wait in the running event loop until the callback that is added here was called."""
+    wake = _Wake()
     add_done_callback(wake)
     yield from wake.waiter
 

@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from pyproducer.accumulator.append_result import AppendResult, AppendRowsResult
 from pyproducer.accumulator.batch_state import BatchState, move
-from pyproducer.accumulator.buffer_pool import BufferPool, Place
+from pyproducer.accumulator.buffer_pool import BufferPool, LoopWaitError, Place
 from pyproducer.accumulator.drain import SequenceKeeper, choose_batches
 from pyproducer.accumulator.life import UNOWNED, Life
 from pyproducer.accumulator.partition import Partition
@@ -412,6 +412,21 @@ class RecordAccumulator:
                     batch.fail(partial(_with_outcome, error, NOT_SENT))
                 self.finish(batch)
         return aborted if only_undrained else aborted + self.waiting.fail_all(error)
+
+    def pool_that_lacks(self, why: LoopWaitError) -> BufferPool:
+        """Return whose memory a postponed record waits for: the whole's where its part has enough."""
+        part = self.waiting.memory
+        is_whole = why.pool is part and part.available_bytes >= min(why.size_bytes, part.total_bytes)
+        return part.whole if is_whole else why.pool
+
+    @property
+    def available_bytes(self) -> int:
+        """What is free in the whole and in the part for records that wait, together: it grows when any comes back."""
+        return self._pool.available_bytes + self.waiting.memory.available_bytes
+
+    def describe_memory(self) -> str:
+        """Say how much memory is held, for errors."""
+        return self._pool.describe()
 
     def batches(self) -> list[ProducerBatch]:
         """Return every batch that is not done, in order of each partition; a LATE one, too."""

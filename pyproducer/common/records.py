@@ -8,12 +8,17 @@ Source:  Java ProducerRecord, RecordMetadata, Header (4.1).
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Union
 
 from pyproducer.hotpath import RecordParts
 
+if TYPE_CHECKING:
+    from datetime import datetime
+
 MAX_PARTITION = 2**31 - 1
+# Epoch seconds from 2001 to 2286; as ms they are in the first months of 1970.
+LEAST_SECONDS, LEAST_MS = 10**9, 10**10
 
 
 class Header(NamedTuple):
@@ -24,12 +29,13 @@ class Header(NamedTuple):
 
 
 HeaderLike = Union[Header, "tuple[str, bytes | None]"]
+HeadersLike = Union["Iterable[HeaderLike]", "Mapping[str, bytes | None]"]
 NO_HEADERS: tuple[Header, ...] = ()
 _PARTS = frozenset({"headers", "key", "partition", "timestamp", "topic", "value"})
 
 
-def to_headers(headers: Iterable[Any] | None) -> tuple[Header, ...]:
-    """Check headers and return them as a tuple, in order.
+def to_headers(headers: Iterable[Any] | Mapping[str, bytes | None] | None) -> tuple[Header, ...]:
+    """Check headers, pairs or a dict, and return them as a tuple, in order.
 
     Raises:
         TypeError: A header is not a pair of str and bytes or None. Not sent.
@@ -38,7 +44,7 @@ def to_headers(headers: Iterable[Any] | None) -> tuple[Header, ...]:
         return NO_HEADERS
     checked: list[Header] = []
     try:
-        pairs = iter(headers)
+        pairs: Iterator[Any] = iter(headers.items() if isinstance(headers, Mapping) else headers)
     except TypeError:
         raise _refusal(headers, "headers cannot be iterated") from None
     for header in pairs:
@@ -59,9 +65,6 @@ def to_headers(headers: Iterable[Any] | None) -> tuple[Header, ...]:
 
 def _refusal(headers: Any, why: str) -> TypeError:
     """Return the error for headers that are none; where another form was meant, with what to write instead."""
-    if hasattr(headers, "items"):  # other clients take a dict
-        return TypeError(f"headers must be a list of pairs, got a {type(headers).__name__}: write "
-                         "list(headers.items())")
     if isinstance(headers, (tuple, list)) and isinstance(headers[0], str):
         return TypeError(f"headers must be a list of pairs (str, bytes or None), got {headers!r}: write "
                          "[(key, value)], also for one")
@@ -91,7 +94,7 @@ def _slots(kind: type[Any]) -> Iterator[str]:
 
 
 def _constructor(topic: str, value: Any = None, key: Any = None, *, partition: int | None = None,
-                 timestamp: int | None = None, headers: Iterable[HeaderLike] | None = None) -> None:
+                 timestamp: int | datetime | None = None, headers: HeadersLike | None = None) -> None:
     """What ProducerRecord is called with; for its signature."""
 
 
@@ -105,8 +108,8 @@ class ProducerRecord(RecordParts):
         value: The value before serialization; None is a tombstone.
         key: The key before serialization; None when the record has none.
         partition: Index of the partition, or None to let the partitioner choose.
-        timestamp: Creation time in epoch ms, or None for the time of send().
-        headers: Pairs of str and bytes or None, in order; keys may repeat.
+        timestamp: Creation time in epoch ms or as a datetime, or None for the time of send().
+        headers: Pairs of str and bytes or None, in order, where keys may repeat; or a dict.
 
     Raises:
         TypeError: A part has the wrong type. Not sent.
@@ -123,19 +126,17 @@ class ProducerRecord(RecordParts):
         headers: tuple[Header, ...]
 
         def __init__(self, topic: str, value: Any = None, key: Any = None, *, partition: int | None = None,
-                     timestamp: int | None = None, headers: Iterable[HeaderLike] | None = None) -> None: ...
+                     timestamp: int | datetime | None = None, headers: HeadersLike | None = None) -> None: ...
 
     @staticmethod
-    def _checked(topic: str, partition: int | None, timestamp: int | None,
-                headers: Iterable[HeaderLike] | None) -> tuple[str, int | None, int | None, tuple[Header, ...]]:
+    def _checked(topic: str, partition: int | None, timestamp: int | datetime | None,
+                headers: HeadersLike | None) -> tuple[str, int | None, int | None, tuple[Header, ...]]:
         """Return parts as they are kept, or raise; the constructor's."""
         topic = to_topic(topic)
         if partition is not None:
-            ensure_partition(partition)
-            partition = int.__index__(partition)  # a plain int: a subclass (an Enum) may have a str() of its own
+            partition = ensure_partition(partition)
         if timestamp is not None:
-            ensure_timestamp(timestamp)
-            timestamp = int.__index__(timestamp)
+            timestamp = to_timestamp(timestamp)
         return topic, partition, timestamp, to_headers(headers)
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -207,8 +208,8 @@ def ensure_callable(callback: Any, name: str) -> None:
         raise TypeError(f"{name} must be callable, got {type(callback).__name__}: {callback!r}")
 
 
-def ensure_partition(partition: int) -> None:
-    """Check an explicit partition.
+def ensure_partition(partition: int) -> int:
+    """Check an explicit partition, and return it as a plain int.
 
     Raises:
         TypeError: It is not an int. Not sent.
@@ -219,20 +220,33 @@ def ensure_partition(partition: int) -> None:
     if not 0 <= partition <= MAX_PARTITION:
         raise ValueError(f"partition {partition} is out of range: it must be from 0 to {MAX_PARTITION}, "
                          "or None to let the partitioner choose")
+    return int.__index__(partition)  # a subclass (an Enum) may have a str() of its own
 
 
-def ensure_timestamp(timestamp: int) -> None:
-    """Check an explicit timestamp in epoch ms.
+def to_timestamp(timestamp: int | datetime) -> int:
+    """Check an explicit timestamp, epoch ms or a datetime, and return it in epoch ms.
+
+    A datetime without a zone is in local time, as everywhere in Python.
 
     Raises:
-        TypeError: It is not an int. Not sent.
-        ValueError: It is negative or does not fit 63 bits. Not sent.
+        TypeError: It is neither. Not sent.
+        ValueError: It is negative, does not fit 63 bits, or must be in seconds. Not sent.
     """
-    if not isinstance(timestamp, int) or isinstance(timestamp, bool):
-        raise TypeError(f"timestamp must be int (epoch ms) or None, got {type(timestamp).__name__}: {timestamp!r}")
-    if not 0 <= timestamp < 2**63:
+    if isinstance(timestamp, int) and not isinstance(timestamp, bool):
+        epoch_ms = int.__index__(timestamp)  # a plain int: a subclass may have a str() of its own
+        if LEAST_SECONDS <= epoch_ms < LEAST_MS:
+            raise ValueError(f"timestamp {epoch_ms} is in seconds, it seems: as epoch milliseconds it is in 1970, and "
+                             f"retention would delete the record. Give {epoch_ms * 1000}, or a datetime")
+    else:
+        try:
+            epoch_ms = round(timestamp.timestamp() * 1000)  # type: ignore[union-attr]  # or another library's
+        except AttributeError:
+            raise TypeError("timestamp must be int (epoch ms), a datetime or None, got "
+                            f"{type(timestamp).__name__}: {timestamp!r}") from None
+    if not 0 <= epoch_ms < 2**63:
         raise ValueError(f"timestamp {timestamp} is out of range: it is epoch milliseconds, from 0 to 2**63 - 1, "
                          "or None for the time of send()")
+    return epoch_ms
 
 
 class RecordMetadata(NamedTuple):

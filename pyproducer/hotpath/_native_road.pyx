@@ -361,9 +361,13 @@ cdef bint is_plain_partition(partition) except -1:
 
 cdef bint is_plain_timestamp(timestamp) except -1:
     cdef int overflow = 0
+    cdef long long number
     if timestamp is None:
         return True
-    return PyLong_CheckExact(timestamp) and PyLong_AsLongLongAndOverflow(timestamp, &overflow) >= 0
+    if not PyLong_CheckExact(timestamp):
+        return False
+    number = PyLong_AsLongLongAndOverflow(timestamp, &overflow)
+    return number >= 10_000_000_000 or 0 <= number < 1_000_000_000  # between them are seconds
 
 
 cdef object plain_bytes(data, int form):

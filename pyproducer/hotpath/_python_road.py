@@ -21,6 +21,8 @@ AS_IS, TEXT, CALLED = 0, 1, 2
 
 _POSITIVE_MASK = 0x7FFFFFFF
 _MOST_PARTITION = 2**31 - 1
+# A timestamp between these is in seconds, not in ms, and refused by who checks.
+_LEAST_SECONDS, _LEAST_MS = 10**9, 10**10
 _set = object.__setattr__
 
 
@@ -221,7 +223,8 @@ class Road:
         record: Any = None
         if (type(topic) is str and topic and not headers
                 and (partition is None or (type(partition) is int and 0 <= partition <= _MOST_PARTITION))
-                and (timestamp is None or (type(timestamp) is int and 0 <= timestamp < 2**63))
+                and (timestamp is None or (type(timestamp) is int and (
+                    _LEAST_MS <= timestamp < 2**63 or 0 <= timestamp < _LEAST_SECONDS)))
                 and (on_completion is None or callable(on_completion))):
             headers = ()
         else:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from pyproducer.common.errors import SerializationError
-from pyproducer.common.records import MAX_PARTITION, ensure_partition, ensure_timestamp, to_headers
+from pyproducer.common.records import MAX_PARTITION, ensure_partition, to_headers, to_timestamp
 from pyproducer.hotpath import Column, ColumnChunk, binary_column, encode_headers, items_column
 from pyproducer.producer import arrow_columns
 
@@ -128,8 +128,8 @@ def int_column(name: str, column: Any, length: int, default: int) -> array[int]:
         TypeError: It holds something else. Not sent.
         ValueError: A number is out of range. Not sent.
     """
-    form, highest, ensure = (("q", MAX_TIMESTAMP, ensure_timestamp) if name == "timestamps"
-                             else ("i", MAX_PARTITION, ensure_partition))
+    form, highest, checked = (("q", MAX_TIMESTAMP, to_timestamp) if name == "timestamps"
+                              else ("i", MAX_PARTITION, ensure_partition))
     if column is None:
         return array(form, (default,)) * length
     if arrow_columns.is_arrow(column):
@@ -140,10 +140,9 @@ def int_column(name: str, column: Any, length: int, default: int) -> array[int]:
             numbers.append(default)
             continue
         try:
-            ensure(item)
+            numbers.append(checked(item))
         except (TypeError, ValueError) as error:
             raise type(error)(f"{name}, row {row}: {error}") from None
-        numbers.append(item)
     return numbers
 
 

@@ -12,8 +12,9 @@ from __future__ import annotations
 import codecs
 import operator
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn, cast
 
+from pyproducer.accumulator.buffer_pool import LoopWaitError
 from pyproducer.accumulator.life import Life
 from pyproducer.accumulator.produce_result import OnCompletion, failed_future
 from pyproducer.accumulator.record_accumulator import RecordAccumulator
@@ -24,9 +25,11 @@ from pyproducer.common.error_codes import ErrorCode
 from pyproducer.common.errors import (
     ApiError,
     AuthenticationError,
+    BufferExhaustedError,
     KafkaTimeoutError,
     RecordTooLargeError,
     SerializationError,
+    told_as_not_sent,
 )
 from pyproducer.common.records import Header, ProducerRecord, ensure_callable, to_headers
 from pyproducer.hotpath import (
@@ -52,6 +55,48 @@ from pyproducer.producer.waiting_room import Choose, WaitingRoom
 
 # What send() does not raise: the record's future and callback tell it.
 _TOLD_BY_THE_FUTURE = (KafkaTimeoutError, ApiError, AuthenticationError)
+
+
+class Postponed:
+    """A serialized record for which there is no memory, of an event loop, which is not to be held up by it.
+
+    Args:
+        sender: Whose it is.
+        why: There is no memory.
+        record: The arguments of `hand_over`.
+
+    Attributes:
+        why: Why the last try failed.
+    """
+
+    __slots__ = ("_record", "_sender", "why")
+
+    def __init__(self, sender: RecordSender, why: LoopWaitError, record: tuple[Any, ...]) -> None:
+        self._sender = sender
+        self._record = record
+        self.why = why
+
+    def try_again(self) -> FutureRecordMetadata | None:
+        """Hand it over if there is memory now; None if there is not.
+
+        Raises:
+            Exception: It cannot be handed over, whatever there is. Not sent.
+        """
+        try:
+            return self._sender.hand_over(*self._record)
+        except LoopWaitError as why:
+            self.why = why
+            return None
+        except Exception as error:
+            topic, partition, on_completion = self._record[0], self._record[1], self._record[8]
+            return self._sender.failed(error, topic, partition, on_completion)
+
+    def give_up(self, why: str | None = None) -> NoReturn:
+        """Tell its interceptors that it was not sent, and raise BufferExhaustedError."""
+        error = BufferExhaustedError(str(self.why) if why is None else why)
+        topic, partition, on_completion = self._record[0], self._record[1], self._record[8]
+        self._sender.tell_interceptors(error, topic, partition, on_completion)
+        raise told_as_not_sent(error)
 
 
 class RecordSender:
@@ -187,8 +232,12 @@ class RecordSender:
                     value: Any, value_bytes: bytes | None, headers: tuple[Any, ...],
                     on_completion: OnCompletion | None, size_bytes: int) -> FutureRecordMetadata:
         """Hand a record over whose topic, or partition, the road does not know."""
-        return self.hand_over(topic, partition, timestamp, key, key_bytes, value, value_bytes, headers, on_completion,
-                              size_bytes, self._max_block_ms, self.choose_partition)
+        try:
+            return self.hand_over(topic, partition, timestamp, key, key_bytes, value, value_bytes, headers,
+                                  on_completion, size_bytes, self._max_block_ms, self.choose_partition)
+        except LoopWaitError as error:
+            return self._postponed(error, topic, partition, timestamp, key, key_bytes, value, value_bytes, headers,
+                                   on_completion, size_bytes)
 
     def choose(self, topic: str, key: Any, key_bytes: bytes | None, value: Any, value_bytes: bytes | None) -> int:
         """Ask the partitioner, see `choose_partition`; below 0 where the topic is not known any more."""
@@ -204,6 +253,9 @@ class RecordSender:
         try:
             return self.hand_over(topic, partition, timestamp, key_bytes, key_bytes, value_bytes, value_bytes, headers,
                                   on_completion, size_bytes, self._max_block_ms, self.choose_partition)
+        except LoopWaitError as error:
+            return self._postponed(error, topic, partition, timestamp, key_bytes, key_bytes, value_bytes, value_bytes,
+                                   headers, on_completion, size_bytes)
         except _TOLD_BY_THE_FUTURE as error:
             return self.failed(error, topic, partition, on_completion)
 
@@ -217,9 +269,8 @@ class RecordSender:
     def failed(self, error: Exception, topic: str, partition: int | None,
                on_completion: OnCompletion | None) -> FutureRecordMetadata:
         """Tell interceptors that a record was not handed over; return a future that says so, or raise the error."""
-        topic_partition = TopicPartition(topic, UNKNOWN_PARTITION if partition is None else partition)
+        topic_partition = self.tell_interceptors(error, topic, partition, on_completion)
         if type(on_completion) is Acknowledgement:
-            self.interceptors.on_send_error(None, topic_partition, error)
             on_completion = on_completion.on_completion
         if isinstance(error, _TOLD_BY_THE_FUTURE) and not isinstance(error, RecordTooLargeError):
             return failed_future(topic_partition, error, on_completion, self._life)
@@ -227,6 +278,18 @@ class RecordSender:
             raise error
         finally:
             del error  # else it and this frame hold each other, and what the record was, until the collector comes
+
+    def tell_interceptors(self, error: Exception, topic: str, partition: int | None,
+                          on_completion: OnCompletion | None) -> TopicPartition:
+        """Tell interceptors, if they know of a record, that it was not handed over; return where it was to go."""
+        topic_partition = TopicPartition(topic, UNKNOWN_PARTITION if partition is None else partition)
+        if type(on_completion) is Acknowledgement:
+            self.interceptors.on_send_error(None, topic_partition, error)
+        return topic_partition
+
+    def _postponed(self, why: LoopWaitError, *record: Any) -> FutureRecordMetadata:
+        # A future is what the road promises; who sends from a loop, aio.py, knows of this, too.
+        return cast(FutureRecordMetadata, Postponed(self, why, (*record, self._max_block_ms, self.choose_partition)))
 
     def too_large(self, topic: str, size_bytes: int, where: str = "") -> RecordTooLargeError:
         """Return the error for a record above `max_record_bytes`; `where` says which one it is, if not the only one."""

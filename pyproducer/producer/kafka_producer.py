@@ -14,7 +14,7 @@ import threading
 import weakref
 from collections.abc import Iterable, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn, overload
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, overload
 
 from pyproducer.accumulator.batch_future import BatchFuture
 from pyproducer.accumulator.life import Life, LifeState
@@ -23,12 +23,14 @@ from pyproducer.common.clock import NEVER_MS
 from pyproducer.common.cluster import PartitionInfo
 from pyproducer.common.delivery_summary import DeliverySummary
 from pyproducer.common.errors import DeliveryFailedError, KafkaError, KafkaTimeoutError
+from pyproducer.common.record_future import FutureRecordMetadata
 from pyproducer.common.records import HeaderLike, ProducerRecord, to_topic
 from pyproducer.common.timeouts import checked_timeout
-from pyproducer.hotpath import FutureRecordMetadata, ProducerBase
+from pyproducer.hotpath import ProducerBase
 from pyproducer.producer import process_life
 from pyproducer.producer.config import CONFIG_TABLE, ProducerConfig
 from pyproducer.producer.config.producer_config import file_props
+from pyproducer.producer.serializers import Serializing
 from pyproducer.producer.surroundings import Surroundings
 from pyproducer.producer.wait_on_metadata import wait_on_brokers, wait_on_metadata
 from pyproducer.producer.wiring import ProducerRuntime
@@ -36,7 +38,19 @@ from pyproducer.producer.wiring import ProducerRuntime
 log = logging.getLogger(__name__)
 
 
-class KafkaProducer(ProducerBase):
+if TYPE_CHECKING:  # checkers bring typing_extensions with them
+    from typing_extensions import TypeVar
+
+    K = TypeVar("K", default=bytes)
+    V = TypeVar("V", default=bytes)
+else:
+    from typing import TypeVar
+
+    K = TypeVar("K")
+    V = TypeVar("V")
+
+
+class KafkaProducer(ProducerBase, Generic[K, V]):
     """Sends records to a Kafka cluster; thread-safe, and shared best by all threads of a process.
 
     Args:
@@ -63,9 +77,39 @@ class KafkaProducer(ProducerBase):
     # The real ones, made for each; a simulation's producers have others.
     _surroundings: Surroundings | None = None
 
-    def __init__(self, props: Mapping[str, object], key_serializer: object = None,
-                 value_serializer: object = None) -> None:
-        props = CONFIG_TABLE.guarded(props)  # an error below leads here, and shows variables: none is a secret
+    if TYPE_CHECKING:  # of all pairs of None, a serializer and a name
+
+        @overload
+        def __init__(self, props: Mapping[str, object]) -> None: ...
+
+        @overload
+        def __init__(self: KafkaProducer[K, V], props: Mapping[str, object], key_serializer: Serializing[K],
+                     value_serializer: Serializing[V]) -> None: ...
+
+        @overload
+        def __init__(self: KafkaProducer[bytes, V], props: Mapping[str, object], key_serializer: None = None, *,
+                     value_serializer: Serializing[V]) -> None: ...
+
+        @overload
+        def __init__(self: KafkaProducer[K, bytes], props: Mapping[str, object], key_serializer: Serializing[K],
+                     value_serializer: None = None) -> None: ...
+
+        @overload
+        def __init__(self: KafkaProducer[bytes, Any], props: Mapping[str, object], key_serializer: None = None, *,
+                     value_serializer: str) -> None: ...
+
+        @overload
+        def __init__(self: KafkaProducer[Any, bytes], props: Mapping[str, object], key_serializer: str,
+                     value_serializer: None = None) -> None: ...
+
+        @overload
+        def __init__(self: KafkaProducer[Any, Any], props: Mapping[str, object], key_serializer: object = None,
+                     value_serializer: object = None) -> None: ...
+
+    def __init__(self, props: Mapping[str, object] | None = None, key_serializer: object = None,
+                 value_serializer: object = None, **foreign: object) -> None:
+        # Guarded: an error below leads here, and shows variables: none is a secret.
+        props = CONFIG_TABLE.guarded(_settings(props, foreign))
         config = ProducerConfig(props, configurable=(key_serializer, value_serializer))
         self._given = key_serializer, value_serializer
         self._runtime = process_life.build(config, key_serializer, value_serializer, self._surroundings)
@@ -123,7 +167,7 @@ class KafkaProducer(ProducerBase):
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str], /, *, key_serializer: object = None,
-                  value_serializer: object = None, **overrides: object) -> KafkaProducer:
+                  value_serializer: object = None, **overrides: object) -> KafkaProducer[Any, Any]:
         """Make a producer from a Java `.properties` file.
 
         Args:
@@ -147,7 +191,7 @@ class KafkaProducer(ProducerBase):
                  /) -> FutureRecordMetadata: ...
 
         @overload
-        def send(self, topic: str, value: Any = None, *, key: Any = None, partition: int | None = None,
+        def send(self, topic: str, value: V | None = None, *, key: K | None = None, partition: int | None = None,
                  timestamp: int | None = None, headers: Iterable[HeaderLike] | None = None,
                  on_completion: OnCompletion | None = None) -> FutureRecordMetadata: ...
 
@@ -333,7 +377,7 @@ class KafkaProducer(ProducerBase):
                 del failed  # as in flush()
         return tally.summary()
 
-    def __enter__(self) -> KafkaProducer:
+    def __enter__(self) -> KafkaProducer[K, V]:
         return self
 
     def __exit__(self, exc_type: type[BaseException] | None, exc: BaseException | None,
@@ -344,12 +388,51 @@ class KafkaProducer(ProducerBase):
             if exc is None:  # else that is what the application is to see; the log tells of these
                 raise
 
+    if not TYPE_CHECKING:  # for people; a checker is to find these
+
+        def __getattr__(self, name: str) -> NoReturn:
+            advice = _ELSEWHERE.get(name)
+            said = f"{type(self).__name__!r} object has no attribute {name!r}"
+            raise AttributeError(f"{said}: {advice}" if advice else said, name=name, obj=self)
+
     def __reduce__(self) -> NoReturn:
         raise TypeError("a KafkaProducer cannot be pickled: it owns sockets and a thread. Send its properties (a dict) "
                         "to the worker and build the producer there; for Spark use pyproducer.spark.KafkaSink(props)")
 
     def __repr__(self) -> str:
         return f"<KafkaProducer {self._runtime.life.client_id} {self._runtime.life.state.value}>"
+
+
+# What other clients' producers have, and what it is here.
+_ELSEWHERE = {
+    "produce": "send(topic, value, key=...) hands a record over; its callback is on_completion(metadata, exception)",
+    "poll": "nothing has to be polled: callbacks run beside you, on the producer's own thread",
+    "send_and_wait": "send(...).result(timeout) waits; in an event loop use pyproducer.aio.AsyncKafkaProducer",
+    "start": "the constructor starts it; close() ends it",
+    "stop": "close() ends it",
+    "get": "send() returns a future: its result(timeout) waits",
+    "list_topics": "partitions_for(topic) gives a topic's partitions; admin calls are an admin client's",
+    "bootstrap_connected": "check(timeout) connects, and raises what is wrong",
+    "purge": "close(0) fails what is not done",
+    "begin_transaction": "transactions are not in this version",
+    "init_transactions": "transactions are not in this version",
+    "commit_transaction": "transactions are not in this version",
+}
+
+
+def _settings(props: object, foreign: Mapping[str, object]) -> Mapping[str, object]:
+    """Return the settings, or say how they are given here, to those who come from other clients."""
+    how = "settings are a dict of Java's keys, with their dots"
+    if isinstance(props, str):
+        raise TypeError(f"{how}: KafkaProducer({{'bootstrap.servers': {props!r}}}); those of a file are read by "
+                        "KafkaProducer.from_file(path)")
+    if foreign:
+        name = next(iter(foreign))
+        raise TypeError(f"{name}= is no argument: {how}: KafkaProducer({{'{name.replace('_', '.')}': ...}})")
+    if not isinstance(props, Mapping):
+        raise TypeError(f"{how}: KafkaProducer({{'bootstrap.servers': 'host:9092'}}); got "
+                        f"{'nothing' if props is None else type(props).__name__}")
+    return props
 
 
 def _describe(last_errors: Mapping[str, str]) -> str:

@@ -11,15 +11,15 @@ below: a None value is a tombstone. Whatever a serializer raises becomes a Seria
 from __future__ import annotations
 
 import inspect
-import json
 import struct
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 from uuid import UUID
 
 from pyproducer.common.class_names import import_object, make_instance
 from pyproducer.common.errors import ConfigError
 from pyproducer.common.records import Header
+from pyproducer.producer.json_serializer import JsonSerializer
 
 Headers = list[Header]
 
@@ -40,6 +40,11 @@ class Serializer(Protocol):
         """
 
 
+T = TypeVar("T")
+Serializing = Callable[[str, Headers, "T | None"], "bytes | None"]
+"""A serializer of T; for type checkers."""
+
+
 class _Named:
     """Shows a serializer by its class alone in messages."""
 
@@ -50,7 +55,7 @@ class _Named:
 class BytesSerializer(_Named):
     """Bytes stay as they are; bytearray and memoryview are copied. Java: ByteArraySerializer, ByteBufferSerializer."""
 
-    def __call__(self, topic: str, headers: Headers, data: Any) -> bytes | None:
+    def __call__(self, topic: str, headers: Headers, data: bytes | bytearray | memoryview | None) -> bytes | None:
         """Return the bytes."""
         if data is None or type(data) is bytes:
             return data
@@ -71,7 +76,7 @@ class StringSerializer:
     def __init__(self, encoding: str = "utf-8") -> None:
         self.encoding = encoding
 
-    def __call__(self, topic: str, headers: Headers, data: Any) -> bytes | None:
+    def __call__(self, topic: str, headers: Headers, data: str | None) -> bytes | None:
         """Return the encoded text."""
         if data is None:
             return None
@@ -145,7 +150,7 @@ class DoubleSerializer(_FloatingSerializer):
 class BooleanSerializer(_Named):
     """Bool to 1 byte."""
 
-    def __call__(self, topic: str, headers: Headers, data: Any) -> bytes | None:
+    def __call__(self, topic: str, headers: Headers, data: bool | None) -> bytes | None:
         """Return one byte, 1 or 0."""
         if data is None:
             return None
@@ -157,7 +162,7 @@ class BooleanSerializer(_Named):
 class UUIDSerializer(_Named):
     """UUID to the 36 characters of its text, as Java does."""
 
-    def __call__(self, topic: str, headers: Headers, data: Any) -> bytes | None:
+    def __call__(self, topic: str, headers: Headers, data: UUID | None) -> bytes | None:
         """Return the text in ASCII."""
         if data is None:
             return None
@@ -173,17 +178,6 @@ class VoidSerializer(_Named):
         """Return None."""
         if data is not None:
             raise TypeError(f"expected None, got {type(data).__name__}")
-
-
-class JsonSerializer(_Named):
-    """Whatever json.dumps can write, to compact UTF-8. None is a tombstone, not the JSON word null."""
-
-    def __call__(self, topic: str, headers: Headers, data: Any) -> bytes | None:
-        """Return the JSON text."""
-        if data is None:
-            return None
-        # NaN and Infinity are no JSON: other readers would fail on them.
-        return json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
 
 
 class _OneArgument:

@@ -216,7 +216,7 @@ class WaitingRoom:
         The wait is short, and happens once for a record: the sender may run a callback that waits for this caller.
         """
         queue = self._waiting.queues.get(topic)
-        if queue is None or not queue.is_leaving or self._life.is_on_sender_thread:
+        if queue is None or not queue.is_leaving or self._life.is_on_sender_thread or self._life.is_on_loop:
             return
         cell = self._door.enter()
         if queue.is_leaving and self._waiting.queues.get(topic) is queue:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 FOLDER = Path(__file__).resolve().parent
-PUBLIC_MODULES = ("pyproducer", "pyproducer.broker", "pyproducer.testing")
+PUBLIC_MODULES = ("pyproducer", "pyproducer.aio", "pyproducer.broker", "pyproducer.testing")
 NAMED_TUPLE_METHODS = {"_replace", "_asdict", "_fields"}
 
 

@@ -64,7 +64,7 @@ def test_import_order_when_compared_with_the_contract_then_it_is_the_same() -> N
     contract.read(ROOT / "setup.cfg", encoding="ascii")
     layers = contract["importlinter:contract:layers"]["layers"].split("\n")
     assert " > ".join(filter(None, layers)) in " ".join(section(2).split())
-    assert {folder for layer in layers for folder in layer.split(" | ")} == {*ROAD, "__main__", "broker", ""}
+    assert {folder for layer in layers for folder in layer.split(" | ")} == {*ROAD, "__main__", "aio", "broker", ""}
 
 
 def test_states_of_a_batch_when_compared_with_the_table_then_they_are_the_same() -> None:

@@ -61,7 +61,7 @@ def test_defaults_in_readme_are_those_of_the_table() -> None:
         'org.apache.kafka.common.security.plain.PlainLoginModule required username="u" password="p";'})),
     ("`send_batch`", lambda: not hasattr(KafkaProducer, "send_batch")),
     ("Spark data source", lambda: importlib.util.find_spec("pyproducer.spark.datasource") is None),
-    ("`AsyncKafkaProducer`", lambda: importlib.util.find_spec("pyproducer.aio") is None),
+    ("`pyproducer.aio.AsyncKafkaProducer`", lambda: importlib.util.find_spec("pyproducer.aio") is None),
 ])
 def test_rows_that_say_not_yet_are_not_there(row: str, is_missing: object) -> None:
     assert callable(is_missing)

@@ -815,3 +815,25 @@ def test_producer_when_recovery_fails_too_then_it_is_dead_and_says_so_to_everybo
     facade.await_whole_memory()
     assert "cannot go on" in caplog.text
     assert facade.broker.is_closed
+
+
+@pytest.mark.parametrize(("arguments", "named", "words"), [
+    (["localhost:9092"], {}, r"settings are a dict .*KafkaProducer\(\{'bootstrap.servers': 'localhost:9092'\}\)"),
+    ([], {"bootstrap_servers": "localhost:9092"}, r"bootstrap_servers= is no argument: .*\{'bootstrap.servers': ...\}"),
+    ([{}], {"linger_ms": 5}, r"linger_ms= is no argument"), ([], {}, "got nothing"), ([5], {}, "got int")])
+def test_constructor_when_it_is_called_as_another_clients_then_the_error_shows_how(
+        arguments: list[Any], named: dict[str, Any], words: str) -> None:
+    with pytest.raises(TypeError, match=words):
+        KafkaProducer(*arguments, **named)
+
+
+@pytest.mark.parametrize(("name", "words"), [
+    ("produce", "send"), ("poll", "nothing has to be polled"), ("send_and_wait", "AsyncKafkaProducer"),
+    ("get", "result"), ("begin_transaction", "not in this version")])
+def test_method_when_it_is_another_clients_then_the_error_names_ours(facades: Facades, name: str, words: str) -> None:
+    producer = facades().producer
+    with pytest.raises(AttributeError, match=f"has no attribute {name!r}: .*{words}"):
+        getattr(producer, name)
+    with pytest.raises(AttributeError, match=r"has no attribute 'anything'$"):
+        getattr(producer, "anything")  # noqa: B009  # a checker would find it
+    assert not hasattr(producer, name)

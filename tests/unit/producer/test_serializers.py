@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
+import enum
 import json
 from collections.abc import Callable
+from datetime import date, datetime, timezone
+from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
@@ -75,7 +79,8 @@ def test_none_when_serialized_then_a_tombstone(serializer: Callable[[], Serializ
     (IntegerSerializer(), 1.0, TypeError, "got float"), (IntegerSerializer(), "1", TypeError, "got str"),
     (DoubleSerializer(), "1", TypeError, "got str"), (FloatSerializer(), 1e300, OverflowError, "large"),
     (BooleanSerializer(), 1, TypeError, "expected bool"), (UUIDSerializer(), "x", TypeError, "expected UUID"),
-    (VoidSerializer(), b"", TypeError, "expected None"), (JsonSerializer(), {1, 2}, TypeError, "not JSON serial"),
+    (VoidSerializer(), b"", TypeError, "expected None"),
+    (JsonSerializer(), 1j, TypeError, r"\$ is complex 1j, which is no JSON: write it as one of"),
     (JsonSerializer(), float("nan"), ValueError, "not JSON compliant"),
 ])
 def test_data_when_of_the_wrong_kind_then_the_serializer_raises(serializer: Serializer, data: object,
@@ -151,6 +156,57 @@ def test_callable_when_it_tells_no_signature_then_it_gets_the_data() -> None:
     serializer = resolve_serializer(Opaque())
     assert serializer is not None
     assert serialized(serializer, "x") == b"x"
+
+
+class Color(enum.Enum):
+    RED = "red"
+
+
+@dataclasses.dataclass
+class Order:
+    number: int
+    color: Color
+
+
+class Model:
+    """As pydantic's models are."""
+
+    def model_dump(self, *, mode: str) -> dict[str, str]:
+        return {"mode": mode}
+
+
+@pytest.mark.parametrize(("data", "text"), [
+    (datetime(2026, 1, 2, 3, 4, tzinfo=timezone.utc), '"2026-01-02T03:04:00+00:00"'),
+    (date(2026, 1, 2), '"2026-01-02"'),
+    (Decimal("1.10"), '"1.10"'), (UUID(int=1), '"00000000-0000-0000-0000-000000000001"'),
+    (Order(1, Color.RED), '{"number":1,"color":"red"}'), (Model(), '{"mode":"json"}'), ({3, 1, 2}, "[1,2,3]"),
+    ([{"a": Order(2, Color.RED)}], '[{"a":{"number":2,"color":"red"}}]')])
+def test_json_when_it_is_of_a_python_program_then_it_is_written(data: object, text: str) -> None:
+    assert serialized(JsonSerializer(), data) == text.encode()
+
+
+def test_json_when_there_is_a_default_then_it_is_asked_last_and_keys_may_be_sorted() -> None:
+    serializer = JsonSerializer(default=lambda value: [value.real, value.imag], sort_keys=True)
+    assert serialized(serializer, {"b": 1j, "a": Decimal(1)}) == b'{"a":"1","b":[0.0,1.0]}'
+
+
+@pytest.mark.parametrize(("data", "kind", "words"), [
+    ({"items": [{}, {"price": 1j}]}, TypeError, r"\$\.items\[1\]\.price is complex 1j"),
+    ({"a b": {"c": float("nan")}}, ValueError, r"\$\['a b'\]\.c is float nan"),
+    ({"order": Order(1, 1j)}, TypeError, r"\$\.order\.number|\$\.order\.color is complex 1j"),  # type: ignore[arg-type]
+    ({"text": "\ud800"}, ValueError, r"\$\.text is str '\\ud800'"),
+    ({"a": {(1, 2): 3}}, TypeError, r"\$\.a is dict")])
+def test_json_when_a_part_cannot_be_written_then_the_error_names_its_place(
+        data: object, kind: type[Exception], words: str) -> None:
+    with pytest.raises(kind, match=words):
+        serialized(JsonSerializer(), data)
+
+
+def test_json_when_it_contains_itself_then_it_is_refused() -> None:
+    data: dict[str, object] = {}
+    data["self"] = data
+    with pytest.raises(ValueError, match="Circular"):
+        serialized(JsonSerializer(), data)
 
 
 def test_json_when_read_back_then_the_same() -> None:

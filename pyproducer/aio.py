@@ -1,0 +1,419 @@
+"""AsyncKafkaProducer: the same producer for an event loop, which it never holds up.
+
+    async with AsyncKafkaProducer({"bootstrap.servers": ...}) as producer:
+        metadata = await producer.send("topic", b"value")        # stored, or it raises why not
+        future = producer.send_nowait("topic", b"value")         # handed over; await it, or do not
+        await producer.flush()
+
+What a thread would sleep for a task awaits: metadata in the waiting room, as everywhere; memory in a line of its own,
+first come, first served; outcomes by the loop's inbox, which wakes it once for all records of an answer. flush(),
+close(), partitions_for() and send_batch() run on a thread for as long as they take.
+
+Road:    task -> [AsyncKafkaProducer] -> KafkaProducer -> ...
+Thread:  the event loop's, from the first use on; the sender thread puts what it tells into the loop's inbox.
+Source:  ours; aiokafka's AIOKafkaProducer has the peers' interface.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar, overload
+
+from pyproducer.accumulator.batch_future import BatchMetadata
+from pyproducer.accumulator.produce_result import OnCompletion
+from pyproducer.common.cluster import PartitionInfo
+from pyproducer.common.delivery_summary import DeliverySummary
+from pyproducer.common.errors import BufferExhaustedError, DeliveryFailedError, IllegalStateError, KafkaError
+from pyproducer.common.loop_inbox import LoopInbox, inbox_of_running_loop
+from pyproducer.common.record_future import FutureRecordMetadata
+from pyproducer.common.records import HeaderLike, ProducerRecord, RecordMetadata, ensure_callable
+from pyproducer.common.threads import start_daemon
+from pyproducer.producer.do_send import Postponed
+from pyproducer.producer.kafka_producer import K, KafkaProducer, V
+from pyproducer.producer.serializers import Serializing
+
+__all__ = ["AsyncKafkaProducer"]
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+
+class AsyncKafkaProducer(Generic[K, V]):
+    """Sends records to a Kafka cluster from an event loop; shared best by all tasks of the loop.
+
+    Args:
+        props: Java's configuration keys, with their dots; see `ProducerConfig`. Only `bootstrap.servers` is required.
+        key_serializer: As KafkaProducer's; it runs in the event loop.
+        value_serializer: The same for values.
+
+    Raises:
+        ConfigError: A setting is unknown, wrong or contradicts another. Nothing was started.
+
+    It may be made anywhere, and belongs to the event loop of its first use: in another loop its methods raise
+    IllegalStateError. Use it in an `async with` block, or await `close()`.
+
+    Thread:  the event loop's. Callbacks run in the loop, too.
+    Source:  ours.
+    """
+
+    if TYPE_CHECKING:  # as KafkaProducer's
+
+        @overload
+        def __init__(self, props: Mapping[str, object]) -> None: ...
+
+        @overload
+        def __init__(self: AsyncKafkaProducer[K, V], props: Mapping[str, object], key_serializer: Serializing[K],
+                     value_serializer: Serializing[V]) -> None: ...
+
+        @overload
+        def __init__(self: AsyncKafkaProducer[bytes, V], props: Mapping[str, object], key_serializer: None = None, *,
+                     value_serializer: Serializing[V]) -> None: ...
+
+        @overload
+        def __init__(self: AsyncKafkaProducer[K, bytes], props: Mapping[str, object], key_serializer: Serializing[K],
+                     value_serializer: None = None) -> None: ...
+
+        @overload
+        def __init__(self: AsyncKafkaProducer[bytes, Any], props: Mapping[str, object], key_serializer: None = None, *,
+                     value_serializer: str) -> None: ...
+
+        @overload
+        def __init__(self: AsyncKafkaProducer[Any, bytes], props: Mapping[str, object], key_serializer: str,
+                     value_serializer: None = None) -> None: ...
+
+        @overload
+        def __init__(self: AsyncKafkaProducer[Any, Any], props: Mapping[str, object], key_serializer: object = None,
+                     value_serializer: object = None) -> None: ...
+
+    def __init__(self, props: Mapping[str, object], key_serializer: object = None,
+                 value_serializer: object = None) -> None:
+        self._producer: KafkaProducer[Any, Any] = KafkaProducer[Any, Any](props, key_serializer, value_serializer)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._inbox: LoopInbox | None = None
+        self._line: deque[asyncio.Future[None]] = deque()  # tasks that wait for memory, the first one for the pool
+
+    @classmethod
+    def from_file(cls, path: str | os.PathLike[str], /, *, key_serializer: object = None,
+                  value_serializer: object = None, **overrides: object) -> AsyncKafkaProducer[Any, Any]:
+        """Make a producer from a Java `.properties` file; see KafkaProducer.from_file."""
+        made = cls.__new__(cls)
+        made._producer = KafkaProducer.from_file(path, key_serializer=key_serializer, value_serializer=value_serializer,
+                                                 **overrides)
+        made._loop, made._inbox, made._line = None, None, deque()
+        return made
+
+    @overload
+    async def send(self, topic: ProducerRecord, value: OnCompletion | None = None, /) -> RecordMetadata: ...
+
+    @overload
+    async def send(self, topic: str, value: V | None = None, *, key: K | None = None, partition: int | None = None,
+                   timestamp: int | None = None, headers: Iterable[HeaderLike] | None = None,
+                   on_completion: OnCompletion | None = None) -> RecordMetadata: ...
+
+    async def send(self, topic: str | ProducerRecord, value: Any = None, *, key: Any = None,
+                   partition: int | None = None, timestamp: int | None = None,
+                   headers: Iterable[HeaderLike] | None = None,
+                   on_completion: OnCompletion | None = None) -> RecordMetadata:
+        """Send one record and return where it was stored.
+
+        Awaits its turn while buffer.memory is exhausted, up to max.block.ms, and then the broker's answer. A task that
+        is cancelled while it waits for memory has not sent its record; later the record goes its way, and the
+        CancelledError says so.
+
+        Args:
+            topic: A ProducerRecord, or the topic's name.
+            value: The value; with a ProducerRecord, `on_completion` may stand here.
+            key: The key, or None.
+            partition: Index of the partition, or None to let the partitioner choose.
+            timestamp: Epoch ms, or None for now.
+            headers: Pairs of str and bytes or None.
+            on_completion: Called in the event loop as `on_completion(metadata, exception)`, one of them None.
+
+        Raises:
+            KafkaError: The record failed; its `outcome` says what became of the record.
+            SerializationError: A serializer failed, or there is none and the data are not bytes. Not sent.
+            TypeError: A part has the wrong type. Not sent.
+            ValueError: A part is out of range. Not sent.
+            IllegalStateError: The producer is closed, or belongs to another event loop. Not sent.
+        """
+        send = self._sending(topic, value, key, partition, timestamp, headers, on_completion)
+        if self._line:
+            future = await self._send_in_turn(send, None)
+        else:
+            sent = send()
+            future = await self._send_in_turn(send, sent) if type(sent) is Postponed else sent
+        try:
+            return await future
+        except asyncio.CancelledError as cancelled:
+            raise asyncio.CancelledError(f"the task was cancelled, not its record: {future!r} was handed over and is "
+                                         "still on its way, so its outcome is unknown") from cancelled
+
+    @overload
+    def send_nowait(self, topic: ProducerRecord, value: OnCompletion | None = None, /) -> FutureRecordMetadata: ...
+
+    @overload
+    def send_nowait(self, topic: str, value: V | None = None, *, key: K | None = None, partition: int | None = None,
+                    timestamp: int | None = None, headers: Iterable[HeaderLike] | None = None,
+                    on_completion: OnCompletion | None = None) -> FutureRecordMetadata: ...
+
+    def send_nowait(self, topic: str | ProducerRecord, value: Any = None, *, key: Any = None,
+                    partition: int | None = None, timestamp: int | None = None,
+                    headers: Iterable[HeaderLike] | None = None,
+                    on_completion: OnCompletion | None = None) -> FutureRecordMetadata:
+        """Hand one record over and return its future, which can be awaited; see `send`.
+
+        Raises:
+            BufferExhaustedError: There is no memory for it now, or tasks wait for theirs. Not sent.
+            KafkaError: It cannot be handed over; see `send`. What happens later goes to the future.
+        """
+        if self._line:
+            raise BufferExhaustedError(f"{len(self._line)} tasks wait for buffer.memory: await send(), which waits for "
+                                       "its turn, or raise buffer.memory")
+        sent = self._sending(topic, value, key, partition, timestamp, headers, on_completion)()
+        if type(sent) is Postponed:
+            sent.give_up()
+        return sent  # type: ignore[no-any-return]
+
+    async def send_batch(self, topic: str, values: Any, *, keys: Any = None, headers: Any = None,
+                         timestamps: Any = None, partitions: Any = None) -> BatchMetadata:
+        """Send many records of one topic as columns and return where they were stored; see KafkaProducer.send_batch.
+
+        The columns are read on a thread meanwhile: do not change them. Rows that failed are in the result's `errors`.
+        """
+        future = await self._on_thread(partial(
+            self._producer.send_batch, topic, values, keys=keys, headers=headers, timestamps=timestamps,
+            partitions=partitions))
+        return await future
+
+    async def flush(self, timeout: float | None = None, *, raise_on_error: bool = False) -> None:
+        """Await everything that was handed over, callbacks included; see KafkaProducer.flush.
+
+        Raises:
+            DeliveryFailedError: Records failed, see KafkaProducer.flush.
+            KafkaTimeoutError: The timeout passed first (phase "flush"). Unknown: the records are still on their way.
+        """
+        await self._on_thread(partial(self._producer.flush, timeout, raise_on_error=raise_on_error))
+
+    async def partitions_for(self, topic: str) -> list[PartitionInfo]:
+        """Return the partitions of a topic with their leaders and replicas; see KafkaProducer.partitions_for."""
+        return await self._on_thread(partial(self._producer.partitions_for, topic))
+
+    async def close(self, timeout: float | None = None) -> DeliverySummary:
+        """Send what was handed over, then end the background thread and the connections; see KafkaProducer.close.
+
+        Tasks that still wait for memory get ProducerClosedError.
+
+        Raises:
+            DeliveryFailedError: See KafkaProducer.close.
+        """
+        return await self._on_thread(partial(self._producer.close, timeout))
+
+    def metrics(self) -> dict[str, float]:
+        """Return counters and gauges under Java's names."""
+        return self._producer.metrics()
+
+    @property
+    def client_id(self) -> str:
+        """The name that this producer tells the brokers."""
+        return self._producer.client_id
+
+    async def __aenter__(self) -> AsyncKafkaProducer[K, V]:
+        self._bind()
+        return self
+
+    async def __aexit__(self, exc_type: type[BaseException] | None, exc: BaseException | None,
+                        traceback: TracebackType | None) -> None:
+        try:
+            await self.close()
+        except DeliveryFailedError:
+            if exc is None:  # else that is what the application is to see; the log tells of these
+                raise
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("an AsyncKafkaProducer cannot be pickled: it owns sockets and a thread. Send its properties (a "
+                        "dict) to the worker and build the producer there")
+
+    def __repr__(self) -> str:
+        return f"<AsyncKafkaProducer {self.client_id} {self._producer._runtime.life.state.value}>"
+
+    def _bind(self) -> LoopInbox:
+        """Belong to the running event loop; return its inbox.
+
+        Raises:
+            IllegalStateError: It belongs to another one. Not sent.
+            RuntimeError: No event loop runs in this thread.
+        """
+        if self._inbox is not None and asyncio.get_running_loop() is self._loop:
+            return self._inbox
+        inbox, loop = inbox_of_running_loop()
+        if self._loop is not None:
+            raise IllegalStateError(f"{self!r} belongs to another event loop, that of its first use: make a producer "
+                                    "in each loop, or one KafkaProducer for all threads")
+        self._loop, self._inbox = loop, inbox
+        self._producer._runtime.life.loop_ident = threading.get_ident()
+        return inbox
+
+    def _sending(self, topic: Any, value: Any, key: Any, partition: int | None, timestamp: int | None, headers: Any,
+                 on_completion: OnCompletion | None) -> Callable[[], Any]:
+        """Return what hands the record over: the call's result is its future, or a Postponed."""
+        inbox = self._bind()
+        if isinstance(topic, ProducerRecord) and callable(value):
+            if on_completion is not None:
+                raise TypeError("send(record, on_completion) got two callbacks")
+            on_completion, value = value, None
+        if on_completion is not None:
+            on_completion = _told_in_loop(inbox, on_completion)
+        if isinstance(topic, ProducerRecord):
+            if value is not None or key is not None or partition is not None or timestamp is not None or headers:
+                raise TypeError("send(record) takes value, key, partition, timestamp and headers from the "
+                                "ProducerRecord")
+            return partial(self._producer.send, topic, on_completion)
+        return partial(self._producer.send, topic, value, key=key, partition=partition, timestamp=timestamp,
+                       headers=headers, on_completion=on_completion)
+
+    async def _send_in_turn(self, send: Callable[[], Any], sent: Any) -> FutureRecordMetadata:
+        """Hand a record over once there is memory, behind those who wait already.
+
+        Args:
+            send: Hands it over.
+            sent: A Postponed, when that was tried; None when others were there first.
+        """
+        assert self._loop is not None
+        runtime = self._producer._runtime
+        max_block_ms = runtime.config.max_block_ms
+        turn: asyncio.Future[None] = self._loop.create_future()
+        is_late = False
+
+        def end() -> None:
+            nonlocal is_late
+            is_late = True
+            bell.ring()
+            if not turn.done():
+                turn.set_result(None)
+
+        bell = _Bell(self._bind())
+        timer = self._loop.call_later(max_block_ms / 1000, end)
+        self._line.append(turn)
+        try:
+            if self._line[0] is not turn:
+                await turn
+                if self._line[0] is not turn:  # his time is over before it was his turn
+                    raise BufferExhaustedError(self._why_exhausted())
+            while True:
+                before = runtime.accumulator.available_bytes
+                if sent is None:
+                    sent = send()
+                    if type(sent) is not Postponed:
+                        return sent  # type: ignore[no-any-return]
+                else:
+                    future = sent.try_again()
+                    if future is not None:
+                        return future  # type: ignore[no-any-return]
+                if is_late:
+                    sent.give_up(self._why_exhausted())
+                pool = runtime.accumulator.pool_that_lacks(sent.why)
+                place = pool.enter(sent.why.size_bytes, max_block_ms, cell=bell)
+                try:
+                    bell.rearm()  # in this order: what came back before is seen, what comes later rings
+                    if runtime.accumulator.available_bytes <= before and not is_late:
+                        await bell.rung
+                finally:
+                    place.leave()
+        except asyncio.CancelledError as cancelled:
+            raise asyncio.CancelledError("the task was cancelled while its record waited for buffer.memory: it was not "
+                                         "sent") from cancelled
+        finally:
+            timer.cancel()
+            self._line.remove(turn)
+            if self._line and not self._line[0].done():
+                self._line[0].set_result(None)
+
+    def _why_exhausted(self) -> str:
+        runtime = self._producer._runtime
+        return (f"No memory for the record became free within max.block.ms = {runtime.config.max_block_ms} ms: "
+                f"{runtime.accumulator.describe_memory()}, and {len(self._line)} tasks. Send more slowly, or raise "
+                "buffer.memory or max.block.ms")
+
+    async def _on_thread(self, call: Callable[[], T]) -> T:
+        """Make a call that may block on a thread of its own; a cancelled await lets it go on."""
+        inbox = self._bind()
+        assert self._loop is not None
+        done: asyncio.Future[T] = self._loop.create_future()
+
+        def run() -> None:
+            try:
+                result = call()
+            except BaseException as error:
+                inbox.put(partial(_fail, done, error))
+            else:
+                inbox.put(partial(_finish, done, result))
+
+        start_daemon(run, f"kafka-producer-aio | {self.client_id}")
+        return await done
+
+
+class _Bell:
+    """What the buffer pool rings when memory came back: wakes the task that waits first; see BufferPool.
+
+    Attributes:
+        rung: Done when it was rung.
+    """
+
+    __slots__ = ("__weakref__", "_inbox", "_is_closed", "rung")
+
+    def __init__(self, inbox: LoopInbox) -> None:
+        self._inbox = inbox
+        self._is_closed = True
+        self.rung: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def locked(self) -> bool:
+        """Whether it was not rung."""
+        return self._is_closed
+
+    def release(self) -> None:
+        """Ring it, from any thread."""
+        self._is_closed = False
+        self._inbox.put(self.ring)
+
+    def ring(self) -> None:
+        """Ring it, in the loop."""
+        if not self.rung.done():
+            self.rung.set_result(None)
+
+    def rearm(self) -> None:
+        """Forget what rang before."""
+        self.rung = asyncio.get_running_loop().create_future()
+        self._is_closed = True
+
+
+def _told_in_loop(inbox: LoopInbox, on_completion: OnCompletion) -> OnCompletion:
+    """Return a callback that has the event loop call the application's."""
+    ensure_callable(on_completion, "on_completion")
+    if asyncio.iscoroutinefunction(on_completion):
+        raise TypeError("on_completion is a coroutine function, and nobody would await it: pass a function, or await "
+                        "send()")
+
+    def call(metadata: RecordMetadata | None, error: KafkaError | None) -> None:
+        try:
+            on_completion(metadata, error)
+        except Exception:
+            log.exception("on_completion of a record raised")
+
+    return lambda metadata, error: inbox.put(partial(call, metadata, error))
+
+
+def _finish(done: asyncio.Future[T], result: T) -> None:
+    if not done.done():
+        done.set_result(result)
+
+
+def _fail(done: asyncio.Future[Any], error: BaseException) -> None:
+    if not done.done():
+        done.set_exception(error)

@@ -1,0 +1,90 @@
+"""What other threads have for an event loop: it is woken once for all that came meanwhile.
+
+    sender thread                                  event loop
+    put(a)   first: wake the loop  ------------>   drain: a, b, c
+    put(b)   it is woken already
+    put(c)
+
+A request's answer tells of hundreds of records; the loop is woken once for them, and holds itself up for a part of
+them at a time.
+
+Road:    completion -> [inbox] -> tasks that await records; callbacks of aio.py
+Thread:  `put` from any; `drain` on the loop's. asyncio is imported by who calls from a running loop only.
+Source:  ours.
+"""
+
+from __future__ import annotations
+
+import logging
+import weakref
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import asyncio
+
+log = logging.getLogger(__name__)
+
+# Each is a callback or the end of an await, some microseconds; then the loop's other work has its turn.
+_MOST_AT_ONCE = 200
+
+
+class LoopInbox:
+    """Calls in order, on its loop, what other threads put here.
+
+    Args:
+        loop: The event loop.
+    """
+
+    __slots__ = ("_is_called", "_items", "_loop")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = weakref.ref(loop)
+        self._items: deque[Callable[[], object]] = deque()
+        self._is_called = False  # the loop was woken, and did not look yet
+
+    def put(self, item: Callable[[], object]) -> None:
+        """Have the loop call `item`, which must not raise; where the loop is closed nobody is there to hear of it."""
+        self._items.append(item)  # first: a loop that looks finds it, or is woken
+        if not self._is_called:
+            self._is_called = True
+            loop = self._loop()
+            try:
+                if loop is None:
+                    raise RuntimeError("it is gone")
+                loop.call_soon_threadsafe(self._drain)
+            except RuntimeError:
+                self._is_called = False
+                self._items.clear()
+                log.debug("the event loop that awaited a record is closed")
+
+    def _drain(self) -> None:
+        self._is_called = False  # first: what is put from now on wakes the loop again
+        items = self._items
+        try:
+            for _ in range(min(len(items), _MOST_AT_ONCE)):
+                items.popleft()()
+        finally:  # Ctrl-C in a callback ends the loop's run, and it may run again
+            loop = self._loop()
+            if items and not self._is_called and loop is not None:
+                self._is_called = True
+                loop.call_soon(self._drain)
+
+
+_inboxes: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, LoopInbox] = weakref.WeakKeyDictionary()
+
+
+def inbox_of_running_loop() -> tuple[LoopInbox, asyncio.AbstractEventLoop]:
+    """Return the inbox of the event loop that runs in this thread, and the loop.
+
+    Raises:
+        RuntimeError: None does.
+    """
+    import asyncio
+
+    loop = asyncio.get_running_loop()
+    inbox = _inboxes.get(loop)
+    if inbox is None:
+        inbox = _inboxes[loop] = LoopInbox(loop)
+    return inbox, loop

@@ -1,0 +1,432 @@
+"""AsyncKafkaProducer: what a task awaits, what it is told, and that the event loop is never held up."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+import pytest
+
+from pyproducer import (
+    BufferExhaustedError,
+    ErrorCode,
+    IllegalStateError,
+    KafkaTimeoutError,
+    ProducerClosedError,
+    ProducerInterceptor,
+    ProducerRecord,
+    RecordMetadata,
+    RecordRejectedError,
+    SerializationError,
+)
+from pyproducer.aio import AsyncKafkaProducer
+from tests.contract.clusters import GIVE_UP_S, Can, Cluster
+from tests.contract.conftest import SETTINGS
+from tests.contract.witness import numbers_of
+from tests.support.fault_proxy import Fault, FaultProxy
+
+T = TypeVar("T")
+MEMORY = 100_000
+RECORD = b"." * 15_000
+SMALL_BUFFER: dict[str, object] = {"buffer.memory": MEMORY, "batch.size": 0}
+
+
+def run(main: Coroutine[Any, Any, T]) -> T:
+    return asyncio.run(asyncio.wait_for(main, GIVE_UP_S))
+
+
+def connect(to: Cluster | FaultProxy, props: Mapping[str, object] | None = None,
+            **serializers: object) -> AsyncKafkaProducer:
+    return AsyncKafkaProducer({"bootstrap.servers": to.bootstrap_servers, **SETTINGS, **(props or {})}, **serializers)
+
+
+async def until(condition: Callable[[], object]) -> None:
+    while not condition():
+        await asyncio.sleep(0.005)
+
+
+@asynccontextmanager
+async def ticks() -> AsyncIterator[list[float]]:
+    """What the loop's longest time without a turn was: appended at the end."""
+    longest = [0.0]
+
+    async def tick() -> None:
+        last = loop.time()
+        while True:
+            await asyncio.sleep(0)
+            now = loop.time()
+            longest[0] = max(longest[0], now - last)
+            last = now
+
+    loop = asyncio.get_running_loop()
+    ticking = asyncio.create_task(tick())
+    try:
+        yield longest
+    finally:
+        ticking.cancel()
+
+
+def number(value: int) -> bytes:
+    return b"%d " % value + RECORD
+
+
+async def fill(producer: AsyncKafkaProducer, topic: str) -> int:
+    """Send until there is no room for one more record; return how many were sent."""
+    count = 0
+    while producer.metrics()["buffer-available-bytes"] >= len(RECORD) + 2000:
+        producer.send_nowait(topic, number(count), partition=0)
+        count += 1
+    return count
+
+
+async def start_full(producer: AsyncKafkaProducer, topic: str, proxy: FaultProxy) -> tuple[Fault, int]:
+    await producer.partitions_for(topic)
+    held = proxy.on("Produce", times=None).hold_request()
+    return held, await fill(producer, topic)
+
+
+def test_send_when_it_is_awaited_then_it_gives_the_metadata(cluster: Cluster, topic: str) -> None:
+    async def main() -> RecordMetadata:
+        async with connect(cluster) as producer:
+            await producer.send(topic, b"0", partition=1)
+            return await producer.send(ProducerRecord(topic, b"1", partition=1))
+
+    assert run(main())[:3] == (topic, 1, 1)
+    assert [record.value for record in cluster.log(topic, 1)] == [b"0", b"1"]
+
+
+def test_send_nowait_when_it_is_flushed_then_all_are_stored_in_order(cluster: Cluster, topic: str) -> None:
+    async def main() -> list[RecordMetadata]:
+        async with connect(cluster) as producer:
+            futures = [producer.send_nowait(topic, b"%d" % each, partition=0) for each in range(500)]
+            await producer.flush()
+            assert all(future.done() for future in futures)
+            return [await future for future in futures]
+
+    assert [metadata.offset for metadata in run(main())] == list(range(500))
+    assert numbers_of(cluster.log(topic)) == list(range(500))
+
+
+def test_tasks_when_many_send_at_once_then_each_gets_its_own_record(cluster: Cluster, topic: str) -> None:
+    async def main() -> list[RecordMetadata]:
+        async with connect(cluster) as producer:
+            return list(await asyncio.gather(*(asyncio.create_task(producer.send(topic, b"%d" % each, partition=0))
+                                               for each in range(300))))
+
+    stored = run(main())
+    log = {record.offset: record.value for record in cluster.log(topic)}
+    assert [log[metadata.offset] for metadata in stored] == [b"%d" % each for each in range(300)]
+
+
+def test_send_when_the_broker_refuses_the_record_then_it_raises(topic: str, proxy: FaultProxy) -> None:
+    proxy.on("Produce").error(ErrorCode.INVALID_RECORD)
+
+    async def main() -> None:
+        async with connect(proxy) as producer:
+            with pytest.raises(RecordRejectedError):
+                await producer.send(topic, b"v")
+
+    run(main())
+
+
+@pytest.mark.parametrize("arguments", [{"value": "text"}, {"value": b"v", "partition": -1}, {"topic": ""}])
+def test_send_when_an_argument_is_wrong_then_it_raises_at_once(cluster: Cluster, topic: str,
+                                                               arguments: dict[str, Any]) -> None:
+    async def main() -> None:
+        async with connect(cluster) as producer:
+            with pytest.raises((SerializationError, ValueError)):
+                producer.send_nowait(**{"topic": topic, **arguments})
+            with pytest.raises((SerializationError, ValueError)):
+                await producer.send(**{"topic": topic, **arguments})
+
+    run(main())
+
+
+def test_memory_when_it_is_exhausted_then_tasks_wait_in_turn_and_the_loop_goes_on(
+        cluster: Cluster, topic: str, proxy: FaultProxy) -> None:
+    async def main() -> int:
+        async with connect(proxy, SMALL_BUFFER) as producer:
+            held, count = await start_full(producer, topic, proxy)
+            async with ticks() as longest:
+                tasks = [asyncio.create_task(producer.send(topic, number(count + each), partition=0))
+                         for each in range(20)]
+                await until(lambda: producer.metrics()["waiting-threads"] == 1)
+                with pytest.raises(BufferExhaustedError, match="20 tasks wait") as refused:
+                    producer.send_nowait(topic, RECORD)
+                assert refused.value.outcome == "not_sent"
+                held.release()
+                stored = await asyncio.gather(*tasks)
+                assert longest[0] < SETTINGS["max.block.ms"] / 1000 / 2  # type: ignore[operator]
+            assert [metadata.offset for metadata in stored] == list(range(count, count + 20))
+            await until(lambda: producer.metrics()["buffer-available-bytes"] == MEMORY)
+            return count + 20
+
+    count = run(main())
+    assert numbers_of(cluster.log(topic)) == list(range(count))
+
+
+def test_memory_when_there_is_none_in_time_then_send_raises_and_nothing_is_lost(
+        cluster: Cluster, topic: str, proxy: FaultProxy) -> None:
+    async def main() -> int:
+        async with connect(proxy, {**SMALL_BUFFER, "max.block.ms": 300}) as producer:
+            held, count = await start_full(producer, topic, proxy)
+            began = asyncio.get_running_loop().time()
+            with pytest.raises(BufferExhaustedError) as refused:
+                producer.send_nowait(topic, RECORD)
+            assert "await send()" in str(refused.value).lower()
+            errors = await asyncio.gather(*(producer.send(topic, RECORD) for _ in range(3)), return_exceptions=True)
+            assert asyncio.get_running_loop().time() - began >= 0.298
+            for error in errors:
+                assert isinstance(error, BufferExhaustedError)
+                assert error.outcome == "not_sent"
+                assert "max.block.ms = 300 ms" in str(error)
+            held.release()
+            await producer.send(topic, number(count), partition=0)
+            return count + 1
+
+    count = run(main())
+    assert numbers_of(cluster.log(topic)) == list(range(count))
+
+
+def test_cancel_when_the_record_waits_for_memory_then_it_is_not_sent_and_the_next_is(
+        cluster: Cluster, topic: str, proxy: FaultProxy) -> None:
+    async def main() -> int:
+        async with connect(proxy, SMALL_BUFFER) as producer:
+            held, count = await start_full(producer, topic, proxy)
+            tasks = [asyncio.create_task(producer.send(topic, number(1000 + each), partition=0)) for each in range(4)]
+            await until(lambda: producer.metrics()["waiting-threads"] == 1)
+            for task in tasks[:3:2]:
+                task.cancel()
+            held.release()
+            outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+            for outcome in outcomes[:3:2]:
+                assert isinstance(outcome, asyncio.CancelledError)
+            for outcome in outcomes[1::2]:
+                assert isinstance(outcome, RecordMetadata)
+            return count
+
+    count = run(main())
+    assert numbers_of(cluster.log(topic)) == [*range(count), 1001, 1003]
+
+
+def test_cancel_when_the_record_is_on_its_way_then_the_error_says_so_and_it_is_stored(
+        cluster: Cluster, topic: str, proxy: FaultProxy) -> None:
+    async def main() -> str:
+        async with connect(proxy) as producer:
+            await producer.partitions_for(topic)
+            held = proxy.on("Produce").hold_answer()
+
+            async def send() -> str:
+                try:
+                    await producer.send(topic, b"v")
+                except asyncio.CancelledError as cancelled:
+                    return str(cancelled)
+                return "it was not cancelled"
+
+            task = asyncio.create_task(send())
+            await until(lambda: held.count)
+            task.cancel()
+            said = await task
+            held.release()
+            return said
+
+    assert "still on its way" in run(main())
+    assert [record.value for record in cluster.log(topic)] == [b"v"]
+
+
+def test_callback_when_the_record_is_stored_then_it_runs_in_the_loop(
+        cluster: Cluster, topic: str, caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        told: list[tuple[RecordMetadata | None, BaseException | None, int]] = []
+
+        def on_completion(metadata: RecordMetadata | None, error: BaseException | None) -> None:
+            told.append((metadata, error, threading.get_ident()))
+            raise ZeroDivisionError("in a callback")
+
+        async with connect(cluster) as producer:
+            future = producer.send_nowait(topic, b"v", partition=0, on_completion=on_completion)
+            producer.send_nowait(ProducerRecord(topic, b"w", partition=0), on_completion)
+            await producer.flush()
+            assert len(told) == 2
+            assert told[0] == (await future, None, threading.get_ident())
+
+    run(main())
+    assert caplog.text.count("on_completion of a record raised") == 2
+
+
+def test_callback_when_it_is_a_coroutine_function_then_it_is_refused(cluster: Cluster, topic: str) -> None:
+    async def on_completion(_metadata: RecordMetadata | None, _error: BaseException | None) -> None:
+        """Nobody would await it."""
+
+    async def main() -> None:
+        async with connect(cluster) as producer:
+            with pytest.raises(TypeError, match="coroutine function"):
+                producer.send_nowait(topic, b"v", on_completion=on_completion)
+
+    run(main())
+
+
+def test_producer_when_another_loop_uses_it_then_it_is_refused(cluster: Cluster, topic: str) -> None:
+    producer = connect(cluster)  # where no loop runs
+
+    async def send() -> None:
+        await producer.send(topic, b"v")
+
+    async def close() -> None:
+        await producer.close()
+
+    first = asyncio.new_event_loop()
+    try:
+        first.run_until_complete(send())
+        with pytest.raises(IllegalStateError, match="another event loop"):
+            run(send())
+        first.run_until_complete(close())
+    finally:
+        first.close()
+    assert len(cluster.log(topic)) == 1
+
+
+def test_close_when_tasks_wait_for_memory_then_they_are_refused(topic: str, proxy: FaultProxy) -> None:
+    async def main() -> None:
+        producer = connect(proxy, SMALL_BUFFER)
+        held, count = await start_full(producer, topic, proxy)
+        tasks = [asyncio.create_task(producer.send(topic, RECORD)) for _ in range(3)]
+        await until(lambda: producer.metrics()["waiting-threads"] == 1)
+        closing = asyncio.create_task(producer.close())
+        for outcome in await asyncio.gather(*tasks, return_exceptions=True):
+            assert isinstance(outcome, ProducerClosedError)
+        with pytest.raises(ProducerClosedError):
+            producer.send_nowait(topic, RECORD)
+        held.release()
+        assert (await closing).delivered == count
+
+    run(main())
+
+
+@pytest.mark.needs(Can.REFUSE_UNKNOWN_TOPICS)
+def test_topic_when_it_does_not_exist_then_the_task_is_told_and_the_loop_goes_on(cluster: Cluster) -> None:
+    async def main() -> None:
+        async with connect(cluster, {"max.block.ms": 500}) as producer:
+            future = producer.send_nowait("no-such-topic", b"v")
+            assert not future.done()
+            with pytest.raises(KafkaTimeoutError, match="no-such-topic"):
+                await producer.send("no-such-topic", b"v")
+            with pytest.raises(KafkaTimeoutError):
+                await future
+
+    run(main())
+
+
+def test_columns_and_partitions_when_they_are_awaited_then_they_are_those_of_the_producer(
+        cluster: Cluster, topic: str) -> None:
+    async def main() -> None:
+        async with connect(cluster) as producer:
+            assert len(await producer.partitions_for(topic)) == 4
+            metadata = await producer.send_batch(topic, [b"a", b"b"], partitions=[2, 2])
+            assert list(metadata.offsets) == [0, 1]
+            with pytest.raises(TypeError):
+                await producer.send_batch(topic, 5)
+
+    run(main())
+
+
+def test_result_when_it_would_hold_up_the_loop_then_it_is_refused(topic: str, proxy: FaultProxy) -> None:
+    async def main() -> None:
+        async with connect(proxy) as producer:
+            await producer.partitions_for(topic)
+            held = proxy.on("Produce").hold_answer()
+            future = producer.send_nowait(topic, b"v")
+            with pytest.raises(IllegalStateError, match="await it"):
+                future.result(GIVE_UP_S)
+            with pytest.raises(KafkaTimeoutError):
+                future.result(0)
+            held.release()
+            assert future.result is not None
+            await future
+            assert future.result().topic == topic
+
+    run(main())
+
+
+class Numbering(ProducerInterceptor):
+    """Counts what it is asked, and what it is told."""
+
+    def __init__(self) -> None:
+        self.seen: list[bytes] = []
+        self.failed: list[BaseException] = []
+
+    def on_send(self, record: ProducerRecord) -> ProducerRecord:
+        self.seen.append(record.value)
+        return record
+
+    def on_acknowledgement(self, metadata: RecordMetadata | None, exception: BaseException | None) -> None:
+        if exception is not None:
+            self.failed.append(exception)
+
+
+def test_interceptors_when_a_record_waits_for_memory_then_they_see_it_once(
+        cluster: Cluster, topic: str, proxy: FaultProxy) -> None:
+    interceptor = Numbering()
+
+    async def main() -> int:
+        async with connect(proxy, {**SMALL_BUFFER, "interceptor.classes": [interceptor]}) as producer:
+            held, count = await start_full(producer, topic, proxy)
+            tasks = [asyncio.create_task(producer.send(topic, number(count + each), partition=0)) for each in range(5)]
+            await until(lambda: producer.metrics()["waiting-threads"] == 1)
+            held.release()
+            await asyncio.gather(*tasks)
+            return count + 5
+
+    count = run(main())
+    assert [int(value.split()[0]) for value in interceptor.seen] == list(range(count))
+    assert numbers_of(cluster.log(topic)) == list(range(count))
+    assert interceptor.failed == []
+
+
+def test_interceptors_when_there_is_no_memory_in_time_then_they_are_told(topic: str, proxy: FaultProxy) -> None:
+    interceptor = Numbering()
+
+    async def main() -> None:
+        async with connect(proxy, {**SMALL_BUFFER, "max.block.ms": 200,
+                                   "interceptor.classes": [interceptor]}) as producer:
+            held, count = await start_full(producer, topic, proxy)
+            with pytest.raises(BufferExhaustedError):
+                await producer.send(topic, number(count))
+            with pytest.raises(BufferExhaustedError):
+                producer.send_nowait(topic, number(count))
+            assert [type(error) for error in interceptor.failed] == [BufferExhaustedError, BufferExhaustedError]
+            held.release()
+
+    run(main())
+
+
+def test_waiting_room_when_it_is_full_then_tasks_wait_their_turn(cluster: Cluster, topic: str,
+                                                                 proxy: FaultProxy) -> None:
+    """A topic that is not known yet: its records have a quarter of buffer.memory, and the others wait outside."""
+    async def main() -> None:
+        async with connect(proxy, {"buffer.memory": 200_000}) as producer:
+            held = proxy.on("Metadata", times=None).hold_answer()
+            tasks = [asyncio.create_task(producer.send(topic, number(each), partition=0)) for each in range(30)]
+            await until(lambda: producer.metrics()["waiting-threads"] >= 1 or held.count)
+            await asyncio.sleep(0.05)
+            assert not any(task.done() for task in tasks)
+            held.release()
+            await asyncio.gather(*tasks)
+
+    run(main())
+    assert numbers_of(cluster.log(topic)) == list(range(30))
+
+
+def test_pickle_when_it_is_tried_then_the_error_says_what_to_do(cluster: Cluster) -> None:
+    import pickle
+
+    async def main() -> None:
+        async with connect(cluster) as producer:
+            with pytest.raises(TypeError, match="Send its properties"):
+                pickle.dumps(producer)
+            assert "open" in repr(producer)
+
+    run(main())

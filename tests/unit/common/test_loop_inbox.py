@@ -1,0 +1,97 @@
+"""The inbox of an event loop: woken once for all that came meanwhile, and never held up for long."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import threading
+
+import pytest
+
+from pyproducer.common.loop_inbox import LoopInbox, inbox_of_running_loop
+
+
+class CountedLoop(asyncio.SelectorEventLoop):
+    """Counts how often another thread wakes it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.woken = 0
+
+    def call_soon_threadsafe(self, *arguments: object, **named: object) -> asyncio.Handle:
+        self.woken += 1
+        return super().call_soon_threadsafe(*arguments, **named)  # type: ignore[arg-type]
+
+
+def test_inbox_when_much_comes_at_once_then_the_loop_is_woken_once_and_all_is_called_in_order() -> None:
+    loop = CountedLoop()
+    inbox, seen = LoopInbox(loop), []
+    for number in range(1000):
+        inbox.put(lambda number=number: seen.append(number))  # type: ignore[misc]
+    assert loop.woken == 1
+    turns: list[int] = []
+
+    async def main() -> None:
+        while len(seen) < 1000:
+            turns.append(len(seen))
+            await asyncio.sleep(0)
+
+    loop.run_until_complete(main())
+    assert seen == list(range(1000))
+    assert len(turns) >= 4  # between which others run
+    assert loop.woken == 1
+    loop.close()
+
+
+def test_inbox_when_it_was_emptied_then_the_next_item_wakes_the_loop_again() -> None:
+    async def main() -> int:
+        inbox, _ = inbox_of_running_loop()
+        count = 0
+        for _ in range(3):
+            came = asyncio.Event()
+            thread = threading.Thread(target=inbox.put, args=(came.set,))
+            thread.start()
+            await came.wait()
+            thread.join()
+            count += 1
+        return count
+
+    assert asyncio.run(main()) == 3
+
+
+def test_inbox_when_a_call_raises_then_the_others_are_called_all_the_same() -> None:
+    loop = asyncio.new_event_loop()
+    inbox, seen = LoopInbox(loop), []
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    for item in (interrupt, lambda: seen.append(1), lambda: seen.append(2)):
+        inbox.put(item)
+    with pytest.raises(KeyboardInterrupt):
+        loop.run_until_complete(asyncio.sleep(0.1))
+    loop.run_until_complete(asyncio.sleep(0))
+    loop.run_until_complete(asyncio.sleep(0))
+    assert seen == [1, 2]
+    loop.close()
+
+
+def test_inbox_when_its_loop_is_closed_or_gone_then_nothing_is_kept() -> None:
+    loop = asyncio.new_event_loop()
+    inbox = LoopInbox(loop)
+    loop.close()
+    inbox.put(lambda: None)
+    assert not inbox._items
+    del loop
+    gc.collect()
+    inbox.put(lambda: None)
+    assert not inbox._items
+
+
+def test_inbox_when_it_is_asked_for_twice_then_it_is_one_for_each_loop() -> None:
+    async def ask() -> tuple[LoopInbox, bool]:
+        return inbox_of_running_loop()[0], inbox_of_running_loop()[0] is inbox_of_running_loop()[0]
+
+    first, second = asyncio.run(ask()), asyncio.run(ask())
+    assert first[1]
+    assert first[0] is not second[0]

@@ -1,0 +1,88 @@
+"""What type checkers say of code that uses pyproducer: read by mypy in `make lint`, and never run.
+
+A wrong line has the error that is asked for in a comment; mypy complains of one that is not needed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from pyproducer import (
+    BatchMetadata,
+    DeliverySummary,
+    FutureRecordMetadata,
+    JsonSerializer,
+    KafkaError,
+    KafkaProducer,
+    ProducerRecord,
+    RecordMetadata,
+    StringSerializer,
+)
+from pyproducer.aio import AsyncKafkaProducer
+
+if TYPE_CHECKING:
+    from typing_extensions import assert_type
+
+
+def told(metadata: RecordMetadata | None, error: KafkaError | None) -> None:
+    """A callback."""
+
+
+def told_of_any(metadata: RecordMetadata | None, error: BaseException | None) -> None:
+    """One that takes more."""
+
+
+def told_the_wrong_way_round(error: KafkaError | None, message: str) -> None:
+    """The order of confluent-kafka."""
+
+
+def shout(_topic: str, _headers: Sequence[Any], text: str | None) -> bytes | None:
+    return None if text is None else text.upper().encode()
+
+
+def results(producer: KafkaProducer[bytes, bytes]) -> None:
+    future = producer.send("topic", b"value", key=b"key")
+    assert_type(future, FutureRecordMetadata)
+    assert_type(future.result(), RecordMetadata)
+    assert_type(future.exception(1.0), "KafkaError | None")
+    assert_type(producer.send_batch("topic", [b"value"]).result(), BatchMetadata)
+    assert_type(producer.close(), DeliverySummary)
+    print(future.result().ofset)  # type: ignore[attr-defined]
+
+
+def callbacks(producer: KafkaProducer[bytes, bytes]) -> None:
+    producer.send("topic", b"value", on_completion=told)
+    producer.send("topic", b"value", on_completion=told_of_any)
+    producer.send(ProducerRecord("topic", b"value"), told)
+    producer.send("topic", b"value", on_completion=told_the_wrong_way_round)  # type: ignore[arg-type]
+    producer.send("topic", b"value", on_completion=5)  # type: ignore[call-overload]
+
+
+def serializers(props: dict[str, object]) -> None:
+    assert_type(KafkaProducer(props), "KafkaProducer[bytes, bytes]")
+    KafkaProducer(props).send("topic", "text")  # type: ignore[call-overload]
+    shouting = KafkaProducer(props, value_serializer=shout)
+    shouting.send("topic", "text", key=b"key")
+    shouting.send("topic", b"bytes")  # type: ignore[call-overload]
+    both = KafkaProducer(props, StringSerializer(), JsonSerializer())
+    both.send("topic", {"any": "thing"}, key="key")
+    both.send("topic", {}, key=b"key")  # type: ignore[call-overload]
+    KafkaProducer(props, "string", "json").send("topic", {"a": 1}, key="key")
+    assert_type(KafkaProducer[str, Any](props), "KafkaProducer[str, Any]")
+    with KafkaProducer(props) as producer:
+        assert_type(producer, "KafkaProducer[bytes, bytes]")
+
+
+async def asynchronous(props: dict[str, object], plain: KafkaProducer[bytes, bytes]) -> None:
+    async with AsyncKafkaProducer(props) as producer:
+        assert_type(await producer.send("topic", b"value"), RecordMetadata)
+        assert_type(await producer.send_nowait("topic", b"value"), RecordMetadata)
+        assert_type(await producer.send(ProducerRecord("topic"), told), RecordMetadata)
+        assert_type(await asyncio.gather(producer.send("topic", b"value")), "tuple[RecordMetadata]")
+        await producer.send("topic", "text")  # type: ignore[call-overload]
+        assert_type(await producer.send_batch("topic", [b"value"]), BatchMetadata)
+        assert_type(await producer.close(), DeliverySummary)
+    assert_type(await plain.send("topic", b"value"), RecordMetadata)
+    assert_type(await plain.send_batch("topic", [b"value"]), BatchMetadata)
