@@ -103,8 +103,8 @@ def test_file_of_the_broker_when_it_makes_a_lock_then_the_list_of_locks_names_it
     assert makers == paths_in(section(7).partition("**Locks.**")[2])
 
 
-def test_broad_except_when_below_callers_then_only_the_loop_has_it() -> None:
-    """One that logs and goes on hides a failure from the one recovery."""
+def test_broad_except_when_below_callers_then_only_those_who_take_turns_have_it() -> None:
+    """One that logs and goes on hides a failure from the one recovery, which follows a turn that ended half way."""
     broad = {str(path.relative_to(PACKAGE)) for folder in ("sender", "client", "network") for path in sources(folder)
              if re.search(r"except( \(?(Base)?Exception\b.*)?:", path.read_text(encoding="ascii"))}
-    assert broad == {"sender/io_thread.py"}
+    assert broad == {"sender/io_thread.py", "sender/turns.py"}
