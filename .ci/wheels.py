@@ -4,8 +4,9 @@
 
 zig is the C compiler, for it brings the headers and link stubs of old glibc and of musl for both processors, so that
 one machine builds all: manylinux_2_17 and musllinux_1_2, x86_64 and aarch64. What is for this machine's processor and
-libc is installed and run by tests/soak of `make soak`; the others are audited: auditwheel looks at what is for this
-processor, and for all of them the symbols that a library needs, its processor and its libraries are read here.
+libc is installed and run by tests/embedded/test_release.py (`make soak`), the others where the release is made
+(.github/workflows/release.yml). All are audited here: by auditwheel, and by what a library says of its processor, its
+libraries and the symbols that it needs.
 
 The headers of Python are this machine's also for aarch64: both are 64 bits, little-endian, and CPython's pyconfig.h
 says the same of them where an extension can see it.
@@ -232,4 +233,7 @@ def stray_files(path: Path) -> list[str]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit("wheels: interrupted")

@@ -211,4 +211,9 @@ def _run(*command: str, more: dict[str, str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except KeyboardInterrupt:
+        sys.exit("tests.environments: interrupted")
+    except subprocess.CalledProcessError as failed:
+        sys.exit(f"tests.environments: {' '.join(map(str, failed.cmd))}: exit code {failed.returncode}")

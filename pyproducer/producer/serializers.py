@@ -11,7 +11,6 @@ below: a None value is a tombstone. Whatever a serializer raises becomes a Seria
 from __future__ import annotations
 
 import inspect
-import json
 import struct
 from collections.abc import Callable
 from typing import Any, Protocol, runtime_checkable
@@ -183,6 +182,8 @@ class JsonSerializer(_Named):
         if data is None:
             return None
         # NaN and Infinity are no JSON: other readers would fail on them.
+        import json  # here: few write it
+
         return json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
 
 
