@@ -49,7 +49,8 @@ def main(arguments: list[str]) -> int:
                                   text=True).stdout
 
         (pure,) = dist.glob("*-none-any.whl")
-        what = [str(pure)] if is_pure else ["--find-links", str(dist), "--pre", f"pyproducer=={pure.name.split('-')[1]}"]
+        version = pure.name.split("-")[1]
+        what = [str(pure)] if is_pure else ["--find-links", str(dist), f"pyproducer=={version}"]
         run("-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--only-binary", ":all:", *what)
         before = files(Path(home))
         run("-c", USE, "python" if is_pure else "native")

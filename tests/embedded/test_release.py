@@ -1,8 +1,9 @@
-"""What a release is made of: notes out of CHANGES.md, and wheels that a user without a compiler installs and removes."""
+"""What a release is made of: notes out of CHANGES.md, and wheels that install without a compiler and go again."""
 
 from __future__ import annotations
 
 import platform
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -26,8 +27,8 @@ def notes(version: str, folder: Path) -> subprocess.CompletedProcess[str]:
 def test_notes_are_the_versions_part_of_the_changes(tmp_path: Path) -> None:
     (tmp_path / ".ci").mkdir()
     (tmp_path / ".ci" / "notes.py").write_bytes((CI / "notes.py").read_bytes())
-    (tmp_path / "CHANGES.md").write_text("# Changes\n\n## 0.3.0 (not released)\n\n* new\n\n## 0.2.0 (a day)\n\n* old\n* two\n"
-                                         "\n## 0.1.0 (another)\n\n* first\n", encoding="ascii")
+    (tmp_path / "CHANGES.md").write_text("# Changes\n\n## 0.3.0 (not released)\n\n* new\n\n## 0.2.0 (a day)\n\n* old\n"
+                                         "* two\n\n## 0.1.0 (another)\n\n* first\n", encoding="ascii")
     assert notes("0.2.0", tmp_path).stdout == "* old\n* two\n"
     assert "is not released" in notes("0.3.0", tmp_path).stderr
     assert "no part about 0.4.0" in notes("0.4.0", tmp_path).stderr
@@ -56,7 +57,6 @@ def test_wheel_when_it_is_installed_without_a_compiler_then_it_works_and_goes_wi
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
 def test_sdist_when_it_is_unpacked_then_its_tests_run(dist: Path, tmp_path: Path) -> None:
-    import shutil
     (sdist,) = dist.glob("*.tar.gz")
     shutil.unpack_archive(sdist, tmp_path, filter="data")
     (sources,) = tmp_path.iterdir()
