@@ -27,7 +27,7 @@ def main(arguments: list[str]) -> int:
     command = [sys.executable, "-m", "pip", "install", "--disable-pip-version-check", "--progress-bar", "off",
                *arguments]
     told: list[str] = []
-    variables = {"PIP_DEFAULT_TIMEOUT": "30", "PIP_RETRIES": "2", **os.environ, "PYTHONUNBUFFERED": "1"}
+    variables = {"PIP_DEFAULT_TIMEOUT": "30", "PIP_RETRIES": "1", **os.environ, "PYTHONUNBUFFERED": "1"}
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
                           env=variables) as pip:
         assert pip.stdout is not None
