@@ -8,7 +8,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+PIP := $(BIN)/python .ci/install.py
 LISTS := setup.cfg setup.py pyproject.toml $(wildcard pyproducer/hotpath/_native*.p*)
 
 # Where a C compiler is, a compiled twin that does not compile is an error and no fall-back: see setup.py.
@@ -24,17 +24,40 @@ OF_BOTH_TWINS := tests/unit tests/property tests/contract tests/embedded tests/s
 ON_THE_TEXT := PYPRODUCER_IMPL=python PYPRODUCER_TEST_CLUSTERS=embedded,mock
 ELSEWHERE := .cache/elsewhere.log
 
+# Who names a Python means it, also where .venv was made of another before. Without a name .venv stays what it is.
+ifneq ($(filter command line environment override,$(origin PYTHON)),)
+ifneq ($(filter-out help,$(MAKECMDGOALS)),)
+OF_PYTHON = $(shell $(1) -c 'import sys, sysconfig; print(sys.version.split()[0], sysconfig.get_platform(), \
+	sysconfig.get_config_var("SOABI"), sys.base_prefix)' 2>/dev/null)
+THEIRS := $(if $(wildcard $(BIN)/python),$(call OF_PYTHON,$(BIN)/python))
+NAMED := $(if $(THEIRS),$(call OF_PYTHON,$(PYTHON)))
+ifneq ($(and $(NAMED),$(filter-out $(NAMED),$(THEIRS))),)
+ifeq ($(wildcard $(VENV)/.made),)
+$(error $(VENV) is of Python $(firstword $(THEIRS)) and was not made by make: remove it, or leave out PYTHON=$(PYTHON))
+endif
+$(info make: $(VENV) is of Python $(firstword $(THEIRS)) and $(PYTHON) is $(firstword $(NAMED)): $(VENV) is made anew)
+$(if $(findstring n,$(firstword -$(MAKEFLAGS))),,$(shell rm -rf $(VENV)))
+endif
+endif
+endif
+
 .DEFAULT_GOAL := help
-.PHONY: help demo test tiers elsewhere environments soak coverage lint bench python-is-there
+.PHONY: help demo test tiers elsewhere environments soak coverage lint bench wheels python-is-there
 
 help:
 	@echo "make demo      send one million records to an embedded broker, read them back, print rate and percentiles"
+	@echo "               the first time half a minute and 70 MB (.venv); then a quarter of a minute"
 	@echo "make test      ruff, mypy --strict, import-linter and every tier of the tests on both twins, the default install"
 	@echo "               and other Pythons; 7 minutes on 2 processors (Java and Maven for Kafka and Spark)"
+	@echo "               the first time 2 minutes and 1.3 GB more (.venv and .cache; Maven takes 100 MB in ~/.m2)"
 	@echo "make soak      what takes longer: hours of mutants, random property tests, kills under load (Java, Maven)"
 	@echo "make coverage  which lines the tests run, the broker's child processes included"
 	@echo "make lint      ruff, mypy --strict, import-linter"
 	@echo "make bench     pyproducer beside other producers (Python, Java, Go) on one real broker; an hour (Java, Maven)"
+	@echo "make wheels    wheels for Linux (glibc, musl; x86_64, aarch64) and every Python here, a pure one, the sdist,"
+	@echo "               into dist/ with checksums; half a minute for each wheel and 600 MB (.cache/wheels)"
+	@echo "All targets but wheels are for .venv, which the first makes; PYTHON=python3.12 names another Python for it."
+	@echo "Only an install needs a network: the first run of a target, and the first after a change of setup.cfg."
 
 demo: $(VENV)/.core
 	@$(BIN)/python -m examples.demo
@@ -75,6 +98,9 @@ soak: $(VENV)/.all
 	$(BIN)/python -m tests.mutants --kept
 	$(BIN)/python -m tests.mutants --seed $$(date +%Y%m%d)
 
+wheels: $(VENV)/.core
+	@$(BIN)/python .ci/wheels.py $(WHEELS)
+
 coverage: $(VENV)/.all
 	$(BIN)/python -m coverage erase
 	$(ON_THE_TEXT) $(BIN)/python -m coverage run -m pytest -q $(OF_BOTH_TWINS)
@@ -109,13 +135,14 @@ bench: $(VENV)/.all
 	$(BIN)/python -m benchmarks.matrix --keep
 
 $(VENV)/.core: $(VENV)/.made $(LISTS)
-	@echo "installing pyproducer and what the demo needs into $(VENV)"
+	@echo "installing pyproducer and what the demo needs into $(VENV): some seconds, 70 MB"
 	@$(PIP) -e '.[demo]'
 	@touch $@
 
 $(VENV)/.all: $(VENV)/.made $(LISTS)
-	@echo "installing pyproducer and what the tests, the checks and the benchmarks need into $(VENV)"
-	@$(BUILD) -e '.[demo,spark,test,dev,bench]'
+	@echo "installing pyproducer and what the tests, the checks and the benchmarks need into $(VENV): minutes, 1.2 GB"
+	@# pyjks, which reads JKS stores, is built from source.
+	@$(BUILD) -e '.[demo,spark,test,dev,bench$(if $(NO_COMPILER),,,jks)]'
 	@touch $(VENV)/.core $@
 
 $(VENV)/.made: | python-is-there

@@ -1,14 +1,21 @@
-"""The one thing setup.cfg cannot say: the optional compiled twin, built where a C compiler is present.
+"""What setup.cfg cannot say: the optional compiled twin, built where a C compiler is present.
 
-PYPRODUCER_IMPL=native asks for it, as at run time: then an extension that does not compile is an error.
+PYPRODUCER_IMPL asks for a twin, as at run time: with native an extension that does not compile is an error, with python
+none is built, and the wheel is one for all platforms.
 """
 import os
+import sys
 
 from setuptools import Extension, setup
 
-setup(ext_modules=[
+WANTED = os.environ.get("PYPRODUCER_IMPL")
+
+setup(ext_modules=[] if WANTED == "python" else [
     Extension(f"pyproducer.hotpath.{name}", [f"pyproducer/hotpath/{name}.pyx"],
               depends=["pyproducer/hotpath/_native.pxd"],
+              # Debug symbols are three quarters of what a wheel would weigh.
+              extra_compile_args=["-g0"] if os.name == "posix" else [],
+              extra_link_args=["-Wl,-s"] if sys.platform == "linux" else [],
               # Windows has no _native_socket: its sockets are no files.
-              optional=os.environ.get("PYPRODUCER_IMPL") != "native" or os.name == "nt")
+              optional=WANTED != "native" or os.name == "nt")
     for name in ("_native", "_native_columns", "_native_road", "_native_role", "_native_socket")])

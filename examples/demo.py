@@ -135,6 +135,8 @@ def main() -> int:
     print(f"latency   {percentiles(answers.latencies_ms)} from send() to callback at full load "
           "(most of it is waiting in the full buffer)")
     print(f"latency   {percentiles(round_trips_ms)} for one record at a time, linger.ms=0")
+    print("          That is with a broker in Python on the same processors, and Java's default batches of 16 KiB;\n"
+          "          raise batch.size to 65536 first. README.md, Speed, has the rates against Apache Kafka.")
     if wrong:
         print(f"WRONG     {len(wrong):,} findings, the first: " + "\n          ".join(wrong[:10]))
         return 1
@@ -143,4 +145,7 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit("interrupted")

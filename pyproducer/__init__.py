@@ -9,8 +9,6 @@ Everything public is in `__all__`; side doors are `pyproducer.broker`, `pyproduc
 
 from __future__ import annotations
 
-__version__ = "0.1.0"
-
 from pyproducer.accumulator.batch_future import BatchFuture, BatchMetadata
 from pyproducer.common.cluster import Cluster, Node, PartitionInfo, TopicPartition
 from pyproducer.common.delivery_summary import DeliverySummary, TopicDeliveries
@@ -54,6 +52,7 @@ from pyproducer.common.errors import (
 )
 from pyproducer.common.record_future import FutureRecordMetadata
 from pyproducer.common.records import Header, ProducerRecord, RecordMetadata
+from pyproducer.common.version import __version__ as __version__
 from pyproducer.hotpath import IMPL
 from pyproducer.producer.config import ProducerConfig
 from pyproducer.producer.interceptors import ProducerInterceptor

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -37,6 +36,7 @@ DEFAULT_INSTALL_TESTS = ("tests/contract", "tests/embedded/test_default_install.
 # The tool that plants bugs reads the sources, which are not there.
 UNIT_TESTS = ("tests/unit", "--ignore=tests/unit/test_mutants.py")
 OLDEST_MINOR = 10
+OLDEST_FREE_THREADED_MINOR = 13
 NEWEST_MINOR = 20  # looked for; python3.20 is not there yet
 
 
@@ -78,19 +78,25 @@ def _other_pythons() -> list[Environment]:
             for python in ends.values() if python.version != own]
 
 
-def find_pythons() -> list[Python]:
-    """Every CPython from 3.10 on that starts: those on PATH and those that pyenv keeps."""
+def find_pythons(*, free_threaded: bool = False) -> list[Python]:
+    """Every CPython from 3.10 on that starts: those on PATH and those that pyenv keeps.
+
+    Args:
+        free_threaded: Whether those without the GIL count, too, as "3.13t".
+    """
+    versions = [f"3.{minor}" for minor in range(OLDEST_MINOR, NEWEST_MINOR)]
+    if free_threaded:
+        versions += [f"3.{minor}t" for minor in range(OLDEST_FREE_THREADED_MINOR, NEWEST_MINOR)]
     candidates: dict[str, list[str]] = {}
-    for minor in range(OLDEST_MINOR, NEWEST_MINOR):
-        name = f"python3.{minor}"
-        on_path = shutil.which(name)
-        candidates[f"3.{minor}"] = [on_path] if on_path else []
+    for version in versions:
+        on_path = shutil.which(f"python{version}")
+        candidates[version] = [on_path] if on_path else []
     pyenv = shutil.which("pyenv")
     if pyenv:
         told = subprocess.run([pyenv, "root"], capture_output=True, text=True, check=False).stdout.strip()
         for path in sorted(Path(told or "/nonexistent").glob("versions/*/bin/python3.*")):
             version = path.name.removeprefix("python")
-            if re.fullmatch(r"3\.\d+", version) and version in candidates:
+            if version in candidates:
                 candidates[version].append(str(path))
     found = []
     for version, paths in candidates.items():
@@ -103,7 +109,8 @@ def find_pythons() -> list[Python]:
 
 def _version(path: str) -> str | None:
     """The "3.x" of an interpreter that starts and can make environments; None of any other."""
-    code = "import sys, venv, ensurepip; print('%d.%d' % sys.version_info[:2], sys.implementation.name)"
+    code = ("import sys, sysconfig, venv, ensurepip; print('%d.%d' % sys.version_info[:2] "
+            "+ 't' * bool(sysconfig.get_config_var('Py_GIL_DISABLED')), sys.implementation.name)")
     try:
         done = subprocess.run([path, "-c", code], capture_output=True, text=True, check=False)
     except OSError:
@@ -204,4 +211,9 @@ def _run(*command: str, more: dict[str, str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except KeyboardInterrupt:
+        sys.exit("tests.environments: interrupted")
+    except subprocess.CalledProcessError as failed:
+        sys.exit(f"tests.environments: {' '.join(map(str, failed.cmd))}: exit code {failed.returncode}")

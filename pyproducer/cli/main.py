@@ -7,12 +7,19 @@ Source:  ours.
 
 from __future__ import annotations
 
+import importlib.metadata
+import platform
+
 import click
 
 from pyproducer import IMPL, __version__
 from pyproducer.cli.broker_command import broker
 from pyproducer.cli.config_command import config
 from pyproducer.cli.doctor_command import doctor
+from pyproducer.common.errors import ConfigError
+from pyproducer.hotpath import REFUSAL
+from pyproducer.record import checksum
+from pyproducer.record.compression import PACKAGES, package_for
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -22,8 +29,24 @@ def main() -> None:
 
 @main.command()
 def version() -> None:
-    """Print the version and which twin of the per-record code runs."""
+    """Print the version, which twin of the per-record code runs, and which package serves which codec."""
     click.echo(f"pyproducer {__version__} ({IMPL})")
+    if REFUSAL is not None:
+        click.echo(f"the compiled twin is here, but was refused: {REFUSAL}")
+    click.echo(f"{platform.python_implementation()} {platform.python_version()}, {platform.platform()}")
+    click.echo(f"crc32c: {_with_version(checksum.PACKAGE)}")
+    for codec in PACKAGES:
+        try:
+            click.echo(f"{codec}: {_with_version(package_for(codec).name)}")
+        except ConfigError as absent:
+            click.echo(f"{codec}: {absent.why}")
+
+
+def _with_version(package: str) -> str:
+    try:
+        return f"{package} {importlib.metadata.version(package)}"
+    except importlib.metadata.PackageNotFoundError:
+        return f"{package}, Python's own"
 
 
 main.add_command(broker)

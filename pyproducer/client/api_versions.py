@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from importlib import metadata as distributions
 from typing import Any, NamedTuple
 
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.common.errors import UnsupportedVersionError
+from pyproducer.common.version import __version__
 from pyproducer.protocol.apis import ApiKeys
 
 
@@ -146,16 +146,12 @@ CLIENT_SOFTWARE_NAME = "pyproducer"
 LATEST_VERSION = ApiKeys.API_VERSIONS.client_range[1]
 
 
-def _software_version() -> str:
-    """Return our version in the characters that brokers accept: letters, digits, dots, dashes (else error 42)."""
-    try:
-        version = distributions.version("pyproducer")
-    except distributions.PackageNotFoundError:  # Run from a source tree that is not installed.
-        version = "0"
+def software_version(version: str) -> str:
+    """Return a version in the characters that brokers accept: letters, digits, dots, dashes (else error 42)."""
     return re.sub(r"[^a-zA-Z0-9\-.]+", "-", version).strip("-.") or "0"
 
 
-CLIENT_SOFTWARE_VERSION = _software_version()
+CLIENT_SOFTWARE_VERSION = software_version(__version__)
 
 
 class VersionFetchResult(NamedTuple):

@@ -13,6 +13,25 @@ cdef enum:
     OVERHEAD_BYTES = 21
 
 
+# Where Python runs without the GIL, each batch has a lock: what is one step for all other threads under the GIL is one
+# there because it is held. Nothing is called with it held that may run other Python code.
+cdef extern from *:
+    """
+    #ifdef Py_GIL_DISABLED
+    typedef PyMutex BatchLock;
+    #define lock_batch(lock) PyMutex_Lock(lock)
+    #define unlock_batch(lock) PyMutex_Unlock(lock)
+    #else
+    typedef char BatchLock;
+    #define lock_batch(lock) ((void)(lock))
+    #define unlock_batch(lock) ((void)(lock))
+    #endif
+    """
+    ctypedef int BatchLock
+    void lock_batch(BatchLock *lock)
+    void unlock_batch(BatchLock *lock)
+
+
 cdef uint32_t hash_key(const uint8_t *data, Py_ssize_t length) noexcept nogil
 
 
@@ -60,7 +79,8 @@ cdef class OpenBatch(BatchBuffer):
     cdef public object result
     cdef public Py_ssize_t write_limit_bytes
     cdef public list futures
-    cdef public bint is_closed
+    cdef bint closed  # is_closed, the property, is written with the lock held
+    cdef BatchLock lock  # guards the bytes, their counts, `futures` and `closed`
 
     cdef int reserve(self, Py_ssize_t size) except -1
     cdef object add(self, int64_t timestamp, bytes key, bytes value, headers, Py_ssize_t headers_bound,

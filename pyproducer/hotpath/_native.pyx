@@ -1,8 +1,11 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+# cython: freethreading_compatible=True
 """The compiled twin of _python.py, which is the definition: same names, same bytes, same exceptions.
 
 Everything here runs under the GIL and gives it up nowhere but where Python code is called (callbacks), so a method that
-calls none is atomic. _native_road relies on that: it appends to a batch without the partition's lock.
+calls none is atomic. _native_road relies on that: it appends to a batch without the partition's lock. Where there is no
+GIL a lock of the batch's own makes it so (_native.pxd), critical sections guard fields that are replaced while others
+read them, and nothing is used again because nobody else has it: who has what is not known there.
 
 Road:    accumulator -> [OpenBatch] -> record ... completion -> [run_callbacks] -> application
 Thread:  as in _python.py.
@@ -168,7 +171,7 @@ cdef class FutureRecordMetadata:
     Not tracked by the garbage collector: completion drops the callbacks, and with them any cycle through them.
     """
 
-    cdef public object _result
+    cdef object outcome  # _result, which a split replaces
     cdef public Py_ssize_t _index
     cdef public int64_t _timestamp
     cdef public Py_ssize_t serialized_key_size
@@ -178,12 +181,22 @@ cdef class FutureRecordMetadata:
 
     def __init__(self, result, Py_ssize_t index, int64_t timestamp, Py_ssize_t key_size, Py_ssize_t value_size,
                  on_completion):
-        self._result = result
+        self.outcome = result
         self._index = index
         self._timestamp = timestamp
         self.serialized_key_size = key_size
         self.serialized_value_size = value_size
         self._on_completion = on_completion
+
+    @property
+    def _result(self):
+        with cython.critical_section(self):
+            return self.outcome
+
+    @_result.setter
+    def _result(self, result):
+        with cython.critical_section(self):
+            self.outcome = result
 
     def done(self):
         """Whether the outcome of the record is known."""
@@ -218,10 +231,19 @@ cdef class FutureRecordMetadata:
 # back to the kernel, and the next batch gets its pages zeroed again (64 KiB: 16 faults, a third of a batch's CPU).
 # Like the free lists of CPython's own objects, and Java BufferPool's free buffers (4.1).
 
+cdef extern from *:
+    """
+    #ifdef Py_GIL_DISABLED
+    #define is_only_ours(thing) 0
+    #else
+    #define is_only_ours(thing) (Py_REFCNT(thing) == 1)
+    #endif
+    """
+    bint is_only_ours(PyObject *thing)  # without the GIL nobody knows
+
 cdef extern from "Python.h":
     ctypedef struct ByteArray "PyByteArrayObject":
         Py_ssize_t ob_alloc
-    Py_ssize_t references "Py_REFCNT" (PyObject *thing)
 
 cdef enum:
     MOST_SPARE_BYTES = 4194304  # what a load that is keeping up has in its batches; more would only hold memory
@@ -345,7 +367,7 @@ cdef class OpenBatch(BatchBuffer):
         # The futures in it are not tracked by the garbage collector, so tracking the list finds no cycle: it would only
         # be walked, future by future, in each young collection.
         untrack(self.futures)
-        self.is_closed = False
+        self.closed = False
         # One allocation for the life of a batch; its size is reserved of buffer.memory anyway.
         cdef Py_ssize_t size = min(write_limit_bytes, MOST_RESERVED_BYTES)
         cdef bytearray spare = take_spare(size)
@@ -356,7 +378,7 @@ cdef class OpenBatch(BatchBuffer):
 
     def __dealloc__(self):
         # Nobody else has it: no request that may be on the wire (KAFKA-19012), and no view, which would count too.
-        if self.storage is not None and references(<PyObject *>self.storage) == 1:
+        if self.storage is not None and is_only_ours(<PyObject *>self.storage):
             keep_spare(self.storage)
 
     cdef int reserve(self, Py_ssize_t size) except -1:
@@ -367,9 +389,21 @@ cdef class OpenBatch(BatchBuffer):
         return 0
 
     @property
+    def is_closed(self):
+        """Whether it takes no record any more."""
+        return self.closed
+
+    @is_closed.setter
+    def is_closed(self, bint value):
+        # Who appends at this moment has finished before.
+        lock_batch(&self.lock)
+        self.closed = value
+        unlock_batch(&self.lock)
+
+    @property
     def is_full(self):
         """Whether no record fits any more."""
-        return self.is_closed or self.used >= self.write_limit_bytes
+        return self.closed or self.used >= self.write_limit_bytes
 
     def try_append(self, int64_t timestamp, bytes key, bytes value, headers, on_completion):
         """Add a record and return its future, or None when the batch is closed or has no room."""
@@ -384,25 +418,29 @@ cdef class OpenBatch(BatchBuffer):
         cdef Py_ssize_t value_size = -1 if value is None else PyBytes_GET_SIZE(value)
         cdef bytes encoded_headers = None
         cdef FutureRecordMetadata future
-        if self.is_closed:
+        if self.closed:
             return None
         if headers:
             encoded_headers = encode_headers(headers)
         # Made first: an allocation may run a finalizer, and with it another thread; what follows runs undisturbed.
         future = FutureRecordMetadata.__new__(FutureRecordMetadata)
-        if self.is_closed:
-            return None
-        if self.record_count and (self.used + OVERHEAD_BYTES + key_size + value_size + headers_bound
-                                  > self.write_limit_bytes):
-            return None
-        future._result = self.result
-        future._index = self.record_count
-        future._timestamp = timestamp
-        future.serialized_key_size = key_size
-        future.serialized_value_size = value_size
-        future._on_completion = on_completion
-        self.put(timestamp, key, value, encoded_headers)
-        self.futures.append(future)
+        lock_batch(&self.lock)
+        try:
+            if self.closed:
+                return None
+            if self.record_count and (self.used + OVERHEAD_BYTES + key_size + value_size + headers_bound
+                                      > self.write_limit_bytes):
+                return None
+            future.outcome = self.result
+            future._index = self.record_count
+            future._timestamp = timestamp
+            future.serialized_key_size = key_size
+            future.serialized_value_size = value_size
+            future._on_completion = on_completion
+            self.put(timestamp, key, value, encoded_headers)
+            self.futures.append(future)
+        finally:
+            unlock_batch(&self.lock)
         return future
 
 
@@ -425,7 +463,6 @@ cdef extern from "Python.h":
     object tuple_alloc "PyType_GenericAlloc" (PyTypeObject *cls, Py_ssize_t size)
     PyObject *list_item "PyList_GET_ITEM" (list row, Py_ssize_t index)
     PyObject *tuple_item "PyTuple_GET_ITEM" (object row, Py_ssize_t index)
-    Py_ssize_t reference_count "Py_REFCNT" (object thing)
     void forget_hash(object row)
     void release "Py_DECREF" (PyObject *thing)
     void fetch_early(const void *address)
@@ -456,7 +493,7 @@ def run_callbacks(list futures not None, metadata_class, topic, partition, int64
             future._on_completion = None
             offset = base_offset + future._index if base_offset >= 0 else -1
             timestamp = log_append_time if log_append_time >= 0 else future._timestamp
-            if metadata is not None and reference_count(metadata) == 1:
+            if metadata is not None and is_only_ours(<PyObject *>metadata):
                 # The callback kept nothing: the next one gets the same tuple, as zip() does it.
                 forget_hash(metadata)
                 replace_item(metadata, 2, offset)

@@ -1,4 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+# cython: freethreading_compatible=True
 """The compiled twin of _python_columns.py, which is the definition: same names, same bytes, same exceptions.
 
 Looking at columns gives the GIL up; `append_to` does not, because the road appends to the same batches without a lock.
@@ -18,7 +19,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 from pyproducer.hotpath._native cimport (
-    HEADER_BYTES, OVERHEAD_BYTES, OpenBatch, hash_key, put_varint, varint_size)
+    HEADER_BYTES, OVERHEAD_BYTES, OpenBatch, hash_key, lock_batch, put_varint, unlock_batch, varint_size)
 
 cdef extern from "Python.h" nogil:
     PyObject *tuple_item "PyTuple_GET_ITEM" (PyObject *row, Py_ssize_t index)
@@ -382,6 +383,14 @@ cdef class ColumnChunk:
     def append_to(self, OpenBatch batch not None, const int64_t[::1] timestamps not None,
                   const int32_t[::1] order not None, Py_ssize_t start, Py_ssize_t end):
         """Encode rows into a batch until it has no room; see _python_columns.py."""
+        lock_batch(&batch.lock)
+        try:
+            return self.append_alone(batch, timestamps, order, start, end)
+        finally:
+            unlock_batch(&batch.lock)
+
+    cdef tuple append_alone(self, OpenBatch batch, const int64_t[::1] timestamps, const int32_t[::1] order,
+                            Py_ssize_t start, Py_ssize_t end):
         cdef Py_ssize_t first = batch.record_count, count = first, used = batch.used, capacity = len(batch.storage)
         cdef Py_ssize_t position, row, key_size, value_size, headers_size, body, after, needed
         cdef int64_t base = batch.base_timestamp, latest = batch.max_timestamp, delta
@@ -392,7 +401,7 @@ cdef class ColumnChunk:
         cdef const View *keys = NULL if self.keys is None else &self.keys.view
         cdef const View *header_rows = NULL if self.headers is None else &self.headers.view
         cdef uint8_t *out
-        if batch.is_closed:
+        if batch.closed:
             return first, 0
         self.ensure_inside(timestamps.shape[0])
         if not 0 <= start <= end <= order.shape[0]:

@@ -1,9 +1,11 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+# cython: freethreading_compatible=True
 """The compiled twin of _python_road.py, which is the definition: the whole of send().
 
 It runs under the GIL and gives it up only where it calls Python (serializers, upcalls), so that looking at a batch and
-appending to it is one step for every other thread: no lock of a partition is taken. Only what opens a batch, waits or
-fails goes to the upcalls.
+appending to it is one step for every other thread: no lock of a partition is taken. Where there is no GIL, critical
+sections (nothing where there is one) guard each look at a route, and the batch has a lock. Only what opens a batch,
+waits or fails goes to the upcalls.
 
 Road:    [application] -> send() -> [gate, interceptors, serializers, size, partition] -> OpenBatch
 Thread:  any caller.
@@ -81,15 +83,18 @@ cdef class StickyPartition:
 
     cpdef bint add(self, int64_t partition, int64_t size_bytes, bint can_switch):
         """Count bytes that were appended; whether it is another partition's turn."""
-        if partition != self.partition:
-            return False
-        self.produced_bytes += size_bytes
-        return self.produced_bytes >= self.limit_bytes and (can_switch or self.produced_bytes >= 2 * self.limit_bytes)
+        with cython.critical_section(self):
+            if partition != self.partition:
+                return False
+            self.produced_bytes += size_bytes
+            return self.produced_bytes >= self.limit_bytes and (
+                can_switch or self.produced_bytes >= 2 * self.limit_bytes)
 
     def switch_to(self, int64_t partition):
         """Go on with another partition, of which nothing is counted yet."""
-        self.partition = partition
-        self.produced_bytes = 0
+        with cython.critical_section(self):
+            self.partition = partition
+            self.produced_bytes = 0
 
 
 cdef class Route:
@@ -116,48 +121,85 @@ cdef class Route:
         self.open_batches = [None] * count
 
 
+cdef inline object batch_at(Route route, Py_ssize_t index):
+    """Return the open batch of a partition that the route has, or None."""
+    with cython.critical_section(route):
+        return route.open_batches[index]
+
+
+cdef inline int put_batch(Route route, Py_ssize_t index, batch, was) except -1:
+    """Say which batch takes records, where it is still the one that the caller saw; `was` may be anything: NotImplemented."""
+    with cython.critical_section(route):
+        if was is NotImplemented or route.open_batches[index] is was:
+            route.open_batches[index] = batch
+    return 0
+
+
+cdef inline object route_in(RouteTable table, topic):
+    """Return a topic's route, or None."""
+    cdef PyObject *found
+    with cython.critical_section(table):
+        found = PyDict_GetItem(table.by_topic, topic)
+        return None if found is NULL else <object>found
+
+
 cdef class RouteTable:
     """The routes of the present snapshot; see _python_road.py."""
 
-    cdef readonly object cluster
-    cdef readonly dict routes
+    cdef object snapshot  # cluster, and
+    cdef dict by_topic  # routes: both are replaced while others read them
     cdef set used
 
     def __init__(self):
-        self.routes = {}
+        self.by_topic = {}
         self.used = set()
 
+    @property
+    @cython.critical_section
+    def cluster(self):
+        return self.snapshot
+
+    @property
+    @cython.critical_section
+    def routes(self):
+        return self.by_topic
+
+    @cython.critical_section
     def renew(self, cluster):
         """Take in a snapshot."""
-        cdef dict gone = self.routes
+        cdef dict gone = self.by_topic
         for topic, route in gone.items():
             if (<Route>route).is_used:
                 self.used.add(topic)
-        self.cluster = cluster
-        self.routes = {}
+        self.snapshot = cluster
+        self.by_topic = {}
 
+    @cython.critical_section
     def add(self, cluster, str topic, Route route not None):
         """Keep a route, if the snapshot that it was made of is the present one."""
-        if self.cluster is cluster:
-            self.routes[topic] = route
+        if self.snapshot is cluster:
+            self.by_topic[topic] = route
 
+    @cython.critical_section
     def forget(self, str topic):
         """Drop a topic's route: the next record looks for another."""
-        cdef Route route = self.routes.pop(topic, None)
+        cdef Route route = self.by_topic.pop(topic, None)
         if route is not None and route.is_used:
             self.used.add(topic)
 
+    @cython.critical_section
     def open_batch(self, cluster, str topic, Py_ssize_t partition, OpenBatch batch not None):
         """Say which batch takes a partition's next records, if the snapshot it was chosen by is the present one."""
-        cdef Route route = self.routes.get(topic)
-        if self.cluster is cluster and route is not None and 0 <= partition < route.count:
-            route.open_batches[partition] = batch
+        cdef Route route = self.by_topic.get(topic)
+        if self.snapshot is cluster and route is not None and 0 <= partition < route.count:
+            put_batch(route, partition, batch, NotImplemented)
 
+    @cython.critical_section
     def take_used(self):
         """Return the topics that records were sent to since the last call."""
         cdef set used = self.used
         self.used = set()
-        for topic, route in self.routes.items():
+        for topic, route in self.by_topic.items():
             if (<Route>route).is_used:
                 (<Route>route).is_used = False
                 used.add(topic)
@@ -183,7 +225,7 @@ cdef class Acknowledgement:
 cdef class Road:
     """send(), from its arguments to a batch; see _python_road.py."""
 
-    cdef public object gate
+    cdef object closed_gate  # `gate`, which close() sets beside callers
     cdef object upcalls
     cdef RouteTable routes
     cdef type record_class
@@ -204,6 +246,16 @@ cdef class Road:
         self.is_intercepted = is_intercepted
         self.timestamp_ms = timestamp_ms
 
+    @property
+    def gate(self):
+        with cython.critical_section(self):
+            return self.closed_gate
+
+    @gate.setter
+    def gate(self, gate):
+        with cython.critical_section(self):
+            self.closed_gate = gate
+
     def send(self, topic, value=None, key=None, partition=None, timestamp=None, headers=None, on_completion=None):
         """Take a record or its parts; see ProducerBase.send."""
         return self.take(topic, value, key, partition, timestamp, headers, on_completion)
@@ -211,7 +263,7 @@ cdef class Road:
     cdef object take(self, topic, value, key, partition, timestamp, headers, on_completion):
         cdef RecordParts record = None
         cdef object key_bytes, value_bytes, pairs
-        if self.gate is not None:
+        if self.closed_gate is not None:
             successor = self.gate()
             if successor is not None:
                 return (<Road?>successor).take(topic, value, key, partition, timestamp, headers, on_completion)
@@ -253,7 +305,6 @@ cdef class Road:
     cdef object hand_over(self, topic, partition, timestamp, key, key_bytes, value, value_bytes, headers,
                           on_completion):
         cdef Route route
-        cdef OpenBatch batch
         cdef PyObject *found
         cdef Py_ssize_t index, size, headers_bound = 0
         cdef int64_t created_ms
@@ -286,8 +337,9 @@ cdef class Road:
             headers = None
         if size > self.max_record_bytes:
             raise self.upcalls.too_large(topic, size)
-        found = PyDict_GetItem(self.routes.routes, topic)
-        made = self.upcalls.find_route(topic) if found is NULL else <object>found
+        made = route_in(self.routes, topic)
+        if made is None:
+            made = self.upcalls.find_route(topic)
         index = -1 if partition is None else partition
         if made is None or index >= (<Route?>made).count:
             return self.upcalls.await_topic(topic, partition, created_ms, key, key_bytes, value, value_bytes,
@@ -310,17 +362,18 @@ cdef class Road:
                 return self.upcalls.await_topic(topic, None, created_ms, key, key_bytes, value, value_bytes,
                                                 () if headers is None else headers, on_completion, size)
         # Partitions are numbered by brokers: what they say must not decide where we read.
-        if 0 <= index < route.count and route.open_batches[index] is not None:
-            batch = <OpenBatch>route.open_batches[index]
-            future = batch.add(created_ms, <bytes>key_bytes, <bytes>value_bytes, headers, headers_bound, on_completion)
+        opened = batch_at(route, index) if 0 <= index < route.count else None
+        if opened is not None:
+            future = (<OpenBatch>opened).add(created_ms, <bytes>key_bytes, <bytes>value_bytes, headers, headers_bound,
+                                             on_completion)
             if future is not None:
-                is_full = batch.used >= batch.write_limit_bytes
+                is_full = (<OpenBatch>opened).used >= (<OpenBatch>opened).write_limit_bytes
                 if is_full:
                     self.upcalls.wakeup()
                 if route.sticky is not None and route.sticky.add(index, size - HEADER_BYTES, is_full):
                     self.upcalls.switch(topic)
                 return future
-            route.open_batches[index] = None
+            put_batch(route, index, None, opened)
         return self.upcalls.append(topic, index, created_ms, key_bytes, value_bytes, () if headers is None else headers,
                                    on_completion, size)
 

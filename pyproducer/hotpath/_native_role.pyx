@@ -1,4 +1,5 @@
 # cython: language_level=3
+# cython: freethreading_compatible=True
 """The compiled twin of _python_role.py, which is the definition.
 
 What makes it worth compiling: signals are handled, and exceptions from outside raised, between lines of Python only. So
@@ -12,7 +13,18 @@ Source:  _python_role.py.
 cdef extern from "pythread.h":
     unsigned long PyThread_get_thread_ident()
 
-IS_SAFE = True
+cdef extern from *:
+    """
+    #ifdef Py_GIL_DISABLED
+    #define HAS_GIL 0
+    #else
+    #define HAS_GIL 1
+    #endif
+    """
+    bint HAS_GIL
+
+# Without the GIL two callers could find the role free in the same moment, so the thread never stands aside there.
+IS_SAFE = bool(HAS_GIL)
 
 
 cdef class Role:

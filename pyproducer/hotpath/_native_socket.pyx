@@ -1,4 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
+# cython: freethreading_compatible=True
 """Calls to a socket that are too short to give up the interpreter for.
 
 socket's own methods let other threads run during each call. A write of some hundred bytes takes microseconds, but a

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-import json
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -35,6 +34,8 @@ class JsonSerializer:
     """
 
     def __init__(self, *, default: Default | None = None, sort_keys: bool = False) -> None:
+        import json  # here: few write it
+
         self._default = default
         self._encoder = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False,
                                          sort_keys=sort_keys, default=self._convert)

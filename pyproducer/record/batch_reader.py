@@ -13,9 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from struct import Struct
 
-from crc32c import crc32c
-
 from pyproducer.common.errors import CorruptRecordError
+from pyproducer.record.checksum import crc32c
 from pyproducer.record.decompression import CODEC_NAMES, DEFAULT_LIMIT_BYTES, decompress
 from pyproducer.record.layout import (
     ATTRIBUTES_OFFSET,

@@ -4,7 +4,7 @@ The header can be written again with another producer id, epoch or sequence (aft
 compressing again: only the CRC is computed anew.
 
 Road:    accumulator (hotpath.BatchBuffer) -> [close_records, write_header] -> sender
-Thread:  whoever owns the batch; pure functions on its bytearray. Compression and CRC of large batches release the GIL.
+Thread:  whoever owns the batch; pure functions on its bytearray. Compression releases the GIL.
 Source:  Java MemoryRecordsBuilder.close, DefaultRecordBatch.writeHeader (4.1).
 """
 
@@ -12,10 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from crc32c import crc32c
-
 from pyproducer.common.errors import LocalProtocolError
 from pyproducer.hotpath import BatchBuffer
+from pyproducer.record.checksum import crc32c
 from pyproducer.record.compression import Compressor, compressor_for
 from pyproducer.record.control import ControlRecordType, encode_control_key, encode_control_value
 from pyproducer.record.layout import (
@@ -94,15 +93,9 @@ def write_header(batch: bytearray, *, codec_id: int, record_count: int, base_tim
     _write_crc(batch)
 
 
-# The processor's own instruction does 20 GB/s: a batch of 64 KiB takes 3 us. Giving the GIL away for that long costs
-# more, because a busy caller holds it for its switch interval of 5 ms; from a megabyte on it pays.
-_LARGE_BATCH_BYTES = 1024 * 1024
-KEEP_GIL, RELEASE_GIL = 0, 1
-
-
 def _write_crc(batch: bytearray) -> None:
     with memoryview(batch) as view, view[ATTRIBUTES_OFFSET:] as covered:
-        crc = crc32c(covered, 0, KEEP_GIL if len(covered) <= _LARGE_BATCH_BYTES else RELEASE_GIL)
+        crc = crc32c(covered)
     batch[CRC_OFFSET:ATTRIBUTES_OFFSET] = crc.to_bytes(4, "big")
 
 

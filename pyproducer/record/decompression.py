@@ -3,57 +3,46 @@
 A peer's few bytes may claim to be gigabytes. Every codec here is bounded before or while it expands: sizes in
 headers are compared with what the bytes that follow can hold at most, and streams are expanded piece by piece.
 Read beyond what Java writes: raw snappy, concatenated xerial streams, gzip members, lz4 and zstd frames, linked
-lz4 blocks, zstd without content size. The library of a codec is loaded when the first batch of it comes.
+lz4 blocks, zstd without content size. The package of a codec (compression.py has the table) is loaded when the first
+batch of it comes.
 
 Road:    wire, log -> [decompress] -> batch_reader
-Thread:  any; the zstd decompressor is one per thread. The libraries release the GIL.
-Source:  Java org.apache.kafka.common.compress (4.1); snappy-java SnappyInputStream; RFC 1952, RFC 8878.
+Thread:  any; the zstd decompressor is one per thread. The packages release the GIL.
+Source:  Java org.apache.kafka.common.compress (4.1); snappy-java SnappyInputStream; RFC 1952, RFC 8878; the LZ4 frame
+         format 1.6.4.
 """
 
 from __future__ import annotations
 
-import importlib
 import threading
 import zlib
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NoReturn
+from functools import cache
+from typing import Any, NoReturn
 
-from pyproducer.common.errors import ConfigError, CorruptRecordError, ExpansionLimitError
+from pyproducer.common.errors import CorruptRecordError, ExpansionLimitError
+from pyproducer.record.compression import CODEC_IDS, GZIP_WBITS, LZ4_STORED, XERIAL_HEADER, XERIAL_MAGIC, package_for
 from pyproducer.record.layout import Buffer
 
-if TYPE_CHECKING:
-    import zstandard
-
-CODEC_IDS: dict[str, int] = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 CODEC_NAMES: dict[int, str] = {codec_id: name for name, codec_id in CODEC_IDS.items()}
 
 DEFAULT_LIMIT_BYTES = 256 * 1024 * 1024
 """More than any batch holds in practice: a request is 100 MiB at most, a batch 1 MiB by default."""
 
-XERIAL_MAGIC = b"\x82SNAPPY\x00"
-XERIAL_HEADER = XERIAL_MAGIC + b"\x00\x00\x00\x01" + b"\x00\x00\x00\x01"
-"""Magic, version 1, compatible with version 1."""
-
 SNAPPY_MAX_RATIO = 64  # a copy of 64 bytes takes 3: no snappy block expands further
 LZ4_MAX_RATIO = 255  # a byte of match length adds 255
 LZ4_PIECE_BYTES = 64 * 1024
+LZ4_MAGIC = (0x184D2204).to_bytes(4, "little")
+# Of the flags: what makes the header longer, a block, or the frame's end.
+LZ4_CONTENT_SIZE, LZ4_DICTIONARY_ID, LZ4_BLOCK_CHECKSUM, LZ4_CONTENT_CHECKSUM = 0x08, 0x01, 0x10, 0x04
+LZ4_BLOCK_SIZES_BYTES = {4: 1 << 16, 5: 1 << 18, 6: 1 << 20, 7: 1 << 22}
+ZSTD_MAGIC = (0xFD2FB528).to_bytes(4, "little")
+ZSTD_CONTENT_SIZE_BYTES = (0, 2, 4, 8)
+ZSTD_DICTIONARY_ID_BYTES = (0, 1, 2, 4)
 ZSTD_MAX_BLOCK_BYTES = 128 * 1024
 ZSTD_SKIPPABLE_MAGIC = 0x184D2A5
 
-_local = threading.local()  # .zstd: the thread's own decompressor, which must not be entered twice
-
-
-def import_cramjam() -> Any:
-    """Return the cramjam package.
-
-    Raises:
-        ConfigError: It is not installed; says how to install it.
-    """
-    try:
-        return importlib.import_module("cramjam")
-    except ImportError as cause:
-        raise ConfigError("compression.type", "snappy",
-                          f"needs the package cramjam: pip install cramjam ({cause})") from cause
+_local = threading.local()  # .zstd: the thread's own decompressor of zstandard, which must not be entered twice
 
 
 def decompress(codec_id: int, data: Buffer, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> bytes:
@@ -68,12 +57,21 @@ def decompress(codec_id: int, data: Buffer, limit_bytes: int = DEFAULT_LIMIT_BYT
     Raises:
         CorruptRecordError: The codec is unknown, or the bytes are not of it or end early.
         ExpansionLimitError: More would come out.
-        ConfigError: The codec is snappy, and cramjam is not installed.
+        ConfigError: No package for the codec can be loaded.
     """
-    decoder = _DECODERS.get(codec_id)
-    if decoder is None:
+    return _decoder(codec_id)(data, limit_bytes)
+
+
+@cache
+def _decoder(codec_id: int) -> Callable[[Buffer, int], bytes]:
+    """Return what expands a codec, by the package that serves it."""
+    if codec_id in _BY_PYTHON:
+        return _BY_PYTHON[codec_id]
+    name = CODEC_NAMES.get(codec_id)
+    if name is None:
         raise CorruptRecordError(f"unknown compression codec {codec_id}")
-    return decoder(data, limit_bytes)
+    package = package_for(name)
+    return _DECODERS[name, package.imported_as](package.module)
 
 
 def _refuse(name: str, limit_bytes: int) -> NoReturn:
@@ -99,7 +97,7 @@ def _decode_gzip(data: Buffer, limit_bytes: int) -> bytes:
     size = 0
     rest: Buffer = data
     while rest or not pieces:
-        decompressor = zlib.decompressobj(16 + zlib.MAX_WBITS)
+        decompressor = zlib.decompressobj(GZIP_WBITS)
         try:
             piece = decompressor.decompress(rest, limit_bytes - size + 1)
         except zlib.error as cause:
@@ -114,8 +112,11 @@ def _decode_gzip(data: Buffer, limit_bytes: int) -> bytes:
     return _joined(pieces)
 
 
-def _decode_snappy(data: Buffer, limit_bytes: int) -> bytes:
-    snappy = import_cramjam().snappy
+def _snappy_decoder(cramjam: Any) -> Callable[[Buffer, int], bytes]:
+    return lambda data, limit_bytes: _decode_snappy(cramjam.snappy, data, limit_bytes)
+
+
+def _decode_snappy(snappy: Any, data: Buffer, limit_bytes: int) -> bytes:
     if bytes(data[:len(XERIAL_MAGIC)]) != XERIAL_MAGIC:
         return _decode_snappy_block(snappy, bytes(data), 0, limit_bytes)
     source = bytes(data)
@@ -161,15 +162,17 @@ def _decode_snappy_block(snappy: Any, block: bytes, position: int, limit_bytes: 
         raise CorruptRecordError(f"snappy: {cause}, in the block at byte {position}") from cause
 
 
-def _decode_lz4(data: Buffer, limit_bytes: int) -> bytes:
-    import lz4.frame  # type: ignore[import-untyped]  # it ships no types
+def _lz4_decoder(frame: Any) -> Callable[[Buffer, int], bytes]:
+    return lambda data, limit_bytes: _decode_lz4(frame, data, limit_bytes)
 
+
+def _decode_lz4(lz4_frame: Any, data: Buffer, limit_bytes: int) -> bytes:
     pieces: list[bytes] = []
     size = 0
     rest: Buffer = data
     while rest or not pieces:
         frame_start = len(data) - len(rest)
-        decompressor = lz4.frame.LZ4FrameDecompressor()
+        decompressor = lz4_frame.LZ4FrameDecompressor()
         source: Buffer = rest
         # One piece is enough for most batches; a larger one grows as it proves to be there.
         room = min(8 * len(rest) + LZ4_PIECE_BYTES, limit_bytes - size + 1)
@@ -192,12 +195,113 @@ def _decode_lz4(data: Buffer, limit_bytes: int) -> bytes:
     return _joined(pieces)
 
 
-def _decode_zstd(data: Buffer, limit_bytes: int) -> bytes:
-    import zstandard
+def _cramjam_lz4_decoder(cramjam: Any) -> Callable[[Buffer, int], bytes]:
+    return lambda data, limit_bytes: _decode_lz4_whole(cramjam.lz4, data, limit_bytes)
 
-    decompressor: zstandard.ZstdDecompressor | None = getattr(_local, "zstd", None)
-    if decompressor is None:
-        decompressor = _local.zstd = zstandard.ZstdDecompressor()
+
+def _decode_lz4_whole(lz4: Any, data: Buffer, limit_bytes: int) -> bytes:
+    """Expand frames by cramjam, which wants to know how much room there is: what their blocks can hold at most."""
+    pieces: list[bytes] = []
+    size = position = 0
+    end = len(data)
+    with memoryview(data) as view:
+        while position < end or not pieces:
+            frame_end, most = _measure_lz4_frame(view, position)
+            room = min(most, limit_bytes - size)
+            output = bytearray(room)
+            try:
+                written = lz4.decompress_into(bytes(view[position:frame_end]), output)
+            except Exception as cause:  # cramjam names its exception, but Rust's panics come as others
+                if room < most and "failed to write" in str(cause):  # it has no other sign of it
+                    _refuse("lz4", limit_bytes)
+                raise CorruptRecordError(f"lz4: {cause}, in the frame at byte {position}") from cause
+            with memoryview(output) as whole:
+                pieces.append(bytes(whole[:written]))
+            size += written
+            position = frame_end
+    return _joined(pieces)
+
+
+def _measure_lz4_frame(view: memoryview, position: int) -> tuple[int, int]:
+    """Walk a frame's block headers; return where it ends, and how much its blocks can hold at most.
+
+    Raises:
+        CorruptRecordError: It is none, or ends early.
+    """
+    end = len(view)
+    start = position
+    if position + 7 > end:
+        _truncated("lz4", end)
+    flags, sizes = view[position + 4], view[position + 5]
+    largest_block = LZ4_BLOCK_SIZES_BYTES.get(sizes >> 4 & 7)
+    if view[position:position + 4] != LZ4_MAGIC or flags >> 6 != 1 or largest_block is None:
+        raise CorruptRecordError(f"lz4: what is at byte {start} is no frame")
+    position += 7 + (8 if flags & LZ4_CONTENT_SIZE else 0) + (4 if flags & LZ4_DICTIONARY_ID else 0)
+    most = 0
+    while True:
+        if position + 4 > end:
+            _truncated("lz4", end)
+        length = int.from_bytes(view[position:position + 4], "little")
+        position += 4
+        if length == 0:
+            break
+        size = length & ~LZ4_STORED
+        most += min(largest_block, size if length & LZ4_STORED else LZ4_MAX_RATIO * size)
+        position += size + (4 if flags & LZ4_BLOCK_CHECKSUM else 0)
+    position += 4 if flags & LZ4_CONTENT_CHECKSUM else 0
+    if position > end:
+        _truncated("lz4", end)
+    return position, most
+
+
+ZstdFrames = Callable[[memoryview, int], "bytes | None"]
+"""A frame, and how much may come out: the content; None where the room was not enough."""
+
+
+def _zstandard_decoder(zstandard: Any) -> Callable[[Buffer, int], bytes]:
+    def expand(frame: memoryview, room: int) -> bytes | None:
+        decompressor = getattr(_local, "zstd", None)
+        if decompressor is None:
+            decompressor = _local.zstd = zstandard.ZstdDecompressor()
+        try:
+            content: bytes = decompressor.decompress(frame, max_output_size=max(room, 1))  # 0 would mean no limit
+        except zstandard.ZstdError as cause:
+            if "did not decompress full frame" in str(cause):  # the package has no other sign of it
+                return None
+            raise
+        return content
+
+    return lambda data, limit_bytes: _decode_zstd(expand, zstandard.ZstdError, data, limit_bytes)
+
+
+def _stdlib_zstd_decoder(zstd: Any) -> Callable[[Buffer, int], bytes]:
+    def expand(frame: memoryview, room: int) -> bytes | None:
+        decompressor = zstd.ZstdDecompressor()
+        content: bytes = decompressor.decompress(frame, max_length=room + 1)
+        if not decompressor.eof and len(content) <= room:
+            # All that it holds may be out, but for the frame's end.
+            content += decompressor.decompress(b"", max_length=1)
+        return content if decompressor.eof else None
+
+    return lambda data, limit_bytes: _decode_zstd(expand, zstd.ZstdError, data, limit_bytes)
+
+
+def _cramjam_zstd_decoder(cramjam: Any) -> Callable[[Buffer, int], bytes]:
+    def expand(frame: memoryview, room: int) -> bytes | None:
+        output = bytearray(room)
+        try:
+            written = cramjam.zstd.decompress_into(bytes(frame), output)
+        except cramjam.DecompressionError as cause:
+            if "failed to write" in str(cause):
+                return None
+            raise
+        with memoryview(output) as whole:
+            return bytes(whole[:written])
+
+    return lambda data, limit_bytes: _decode_zstd(expand, cramjam.DecompressionError, data, limit_bytes)
+
+
+def _decode_zstd(expand: ZstdFrames, error: type[Exception], data: Buffer, limit_bytes: int) -> bytes:
     pieces: list[bytes] = []
     size = 0
     position = 0
@@ -211,38 +315,32 @@ def _decode_zstd(data: Buffer, limit_bytes: int) -> bytes:
                     _truncated("zstd", end)
                 pieces.append(b"")
                 continue
+            frame_end, most, claimed = _measure_zstd_frame(view, position)
+            if claimed is not None and claimed > most:
+                raise CorruptRecordError(f"zstd: the frame at byte {position} claims to hold {claimed} bytes, "
+                                         f"its blocks hold {most} at most")
+            if claimed is not None and claimed > limit_bytes - size:
+                _refuse("zstd", limit_bytes)
+            room = min(most, limit_bytes - size)
             try:
-                frame_end, most, claimed = _measure_zstd_frame(view, position)
-                if claimed is not None and claimed > most:
-                    raise CorruptRecordError(f"zstd: the frame at byte {position} claims to hold {claimed} bytes, "
-                                             f"its blocks hold {most} at most")
-                if claimed is not None and claimed > limit_bytes - size:
-                    _refuse("zstd", limit_bytes)
-                room = max(min(most, limit_bytes - size), 1)  # 0 would mean no limit
                 with view[position:frame_end] as frame:
-                    piece = _decode_zstd_frame(decompressor, frame, room, limit_bytes, may_be_larger=(
-                        claimed is None and most > room))
-            except zstandard.ZstdError as cause:
+                    piece = expand(frame, room)
+            except error as cause:
                 raise CorruptRecordError(f"zstd: {cause}, in the frame at byte {position}, "
                                          f"with room for {limit_bytes - size} bytes") from cause
+            if piece is None:
+                if claimed is None and most > room:
+                    _refuse("zstd", limit_bytes)
+                raise CorruptRecordError(f"zstd: the frame at byte {position} does not end within {room} bytes")
+            if claimed is not None and claimed != len(piece):
+                raise CorruptRecordError(f"zstd: the frame at byte {position} claims to hold {claimed} bytes, "
+                                         f"it holds {len(piece)}")
             size += len(piece)
             if size > limit_bytes:
                 _refuse("zstd", limit_bytes)
             pieces.append(piece)
             position = frame_end
     return _joined(pieces)
-
-
-def _decode_zstd_frame(decompressor: zstandard.ZstdDecompressor, frame: memoryview, room: int, limit_bytes: int, *,
-                       may_be_larger: bool) -> bytes:
-    import zstandard
-
-    try:
-        return decompressor.decompress(frame, max_output_size=room)
-    except zstandard.ZstdError as cause:
-        if may_be_larger and "did not decompress full frame" in str(cause):  # the library has no other sign of it
-            _refuse("zstd", limit_bytes)
-        raise
 
 
 def _measure_zstd_frame(view: memoryview, position: int) -> tuple[int, int, int | None]:
@@ -252,22 +350,38 @@ def _measure_zstd_frame(view: memoryview, position: int) -> tuple[int, int, int 
         Where the frame ends, how much its blocks can hold at most, and what its header claims it holds (or None).
 
     Raises:
-        CorruptRecordError: It ends early, or claims to hold nothing although its blocks are not empty: the library
-            would then give nothing without a look at them.
+        CorruptRecordError: It is none, ends early, or claims to hold nothing although its blocks are not empty: the
+            packages would then give nothing without a look at them.
     """
-    import zstandard
-
     end = len(view)
-    with view[position:position + 18] as head:  # the largest frame header
-        parameters = zstandard.get_frame_parameters(head)
-        header_size = zstandard.frame_header_size(head)
-    claimed: int | None = parameters.content_size
-    if claimed == zstandard.CONTENTSIZE_UNKNOWN:
-        claimed = None
-    largest_block = min(parameters.window_size, ZSTD_MAX_BLOCK_BYTES)
-    most = 0
     start = position
-    position += header_size
+    if view[position:position + 4] != ZSTD_MAGIC:
+        if end - position < 4:
+            _truncated("zstd", end)
+        raise CorruptRecordError(f"zstd: what is at byte {start} is no frame")
+    position += 4
+    if position == end:
+        _truncated("zstd", end)
+    descriptor = view[position]
+    is_single_segment = descriptor >> 5 & 1
+    content_size_bytes = ZSTD_CONTENT_SIZE_BYTES[descriptor >> 6] or is_single_segment
+    position += 1
+    fixed = position + (0 if is_single_segment else 1) + ZSTD_DICTIONARY_ID_BYTES[descriptor & 3]
+    if fixed + content_size_bytes > end:
+        _truncated("zstd", end)
+    claimed: int | None = None
+    if content_size_bytes:
+        # Two bytes hold what is beyond 255.
+        claimed = (int.from_bytes(view[fixed:fixed + content_size_bytes], "little")
+                   + (256 if content_size_bytes == 2 else 0))
+    if is_single_segment:
+        window_size = claimed or 0
+    else:
+        exponent, mantissa = view[position] >> 3, view[position] & 7
+        window_size = (1 << 10 + exponent) + (1 << 10 + exponent) // 8 * mantissa
+    position = fixed + content_size_bytes
+    largest_block = min(window_size, ZSTD_MAX_BLOCK_BYTES)
+    most = 0
     is_last = is_anything_there = False
     while not is_last:
         if position + 3 > end:
@@ -280,8 +394,8 @@ def _measure_zstd_frame(view: memoryview, position: int) -> tuple[int, int, int 
         most += largest_block if block_type >= 2 else size
         is_anything_there = is_anything_there or size > 0
         position += 3 + (1 if block_type == 1 else size)
-    if parameters.has_checksum:
-        position += 4
+    if descriptor & 4:
+        position += 4  # the content's checksum
     if position > end:
         _truncated("zstd", end)
     if claimed == 0 and is_anything_there:
@@ -289,10 +403,15 @@ def _measure_zstd_frame(view: memoryview, position: int) -> tuple[int, int, int 
     return position, most, claimed
 
 
-_DECODERS: dict[int, Callable[[Buffer, int], bytes]] = {
-    0: _decode_none,
-    1: _decode_gzip,
-    2: _decode_snappy,
-    3: _decode_lz4,
-    4: _decode_zstd,
+_BY_PYTHON: dict[int, Callable[[Buffer, int], bytes]] = {0: _decode_none, 1: _decode_gzip}
+"""zlib reads gzip, whoever wrote it: isal takes what follows a member for the beginning of another."""
+
+_DECODERS: dict[tuple[str, str], Callable[[Any], Callable[[Buffer, int], bytes]]] = {
+    ("snappy", "cramjam"): _snappy_decoder,
+    ("lz4", "lz4.frame"): _lz4_decoder,
+    ("lz4", "cramjam"): _cramjam_lz4_decoder,
+    ("zstd", "compression.zstd"): _stdlib_zstd_decoder,
+    ("zstd", "zstandard"): _zstandard_decoder,
+    ("zstd", "cramjam"): _cramjam_zstd_decoder,
 }
+"""By codec and by what serves it (compression.py has the order): makes the function that expands."""

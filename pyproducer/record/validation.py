@@ -17,7 +17,8 @@ from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.common.errors import CorruptRecordError, ExpansionLimitError
 from pyproducer.record.batch_reader import Record, RecordBatch, frame_size, with_max_timestamp
-from pyproducer.record.decompression import CODEC_IDS, DEFAULT_LIMIT_BYTES
+from pyproducer.record.compression import CODEC_IDS
+from pyproducer.record.decompression import DEFAULT_LIMIT_BYTES
 from pyproducer.record.expansion import EXPANSION, Allowance, ExpansionBusyError
 from pyproducer.record.layout import (
     BASE_OFFSET_OFFSET,

@@ -223,10 +223,10 @@ KEPT: tuple[Kept, ...] = (
          "is not."),
     # Settings without effect.
     Kept("gzip-level-without-effect", "record/compression.py",
-         "zlib.compressobj(self._level, zlib.DEFLATED", "zlib.compressobj(-1, zlib.DEFLATED",
+         "self._zlib.compressobj(self._level,", "self._zlib.compressobj(-1,",
          "compression.gzip.level has no effect."),
     Kept("zstd-level-without-effect", "record/compression.py",
-         "zstandard.ZstdCompressor(level=level)", "zstandard.ZstdCompressor(level=3)",
+         "module.ZstdCompressor(level=level).compress\n", "module.ZstdCompressor(level=3).compress\n",
          "compression.zstd.level has no effect."),
     Kept("gzip-level-is-not-handed-on", "producer/wiring.py",
          '"gzip": config.compression_gzip_level,', '"gzip": None,',

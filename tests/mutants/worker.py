@@ -26,9 +26,9 @@ from tests.mutants.coverage_map import file_of
 from tests.mutants.plugin import Chosen, arguments
 
 PRELOADED = ("asyncio", "click", "concurrent.futures", "crc32c", "cramjam", "cryptography.x509", "ctypes", "decimal",
-             "hypothesis", "hypothesis.strategies", "importlib.metadata", "javaproperties", "lz4.frame", "mmh3",
-             "multiprocessing", "numpy", "psutil", "pyarrow", "ssl", "unittest.mock", "uuid", "xml.etree.ElementTree",
-             "zstandard")
+             "fastcrc.crc32", "hypothesis", "hypothesis.strategies", "importlib.metadata", "javaproperties",
+             "lz4.frame", "mmh3", "multiprocessing", "numpy", "psutil", "pyarrow", "ssl", "unittest.mock", "uuid",
+             "xml.etree.ElementTree", "zstandard")
 MEMORY_LIMIT_BYTES = 6 << 30  # of a fork: a mutant that never stops appending must not end the machine
 FILE_LIMIT_BYTES = 1 << 29
 

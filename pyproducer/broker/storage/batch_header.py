@@ -11,9 +11,8 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
-import crc32c
-
 from pyproducer.record.batch_reader import RecordBatch
+from pyproducer.record.checksum import crc32c
 from pyproducer.record.compression import Compressor
 from pyproducer.record.expansion import EXPANSION
 from pyproducer.record.layout import (
@@ -80,7 +79,7 @@ def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
 
 def checksum(batch: Buffer) -> int:
     """Return the CRC-32C that the header of this batch must carry."""
-    return int(crc32c.crc32c(memoryview(batch)[ATTRIBUTES_OFFSET:]))
+    return crc32c(memoryview(batch)[ATTRIBUTES_OFFSET:])
 
 
 def stamped_header(batch: RecordBatch, log_append_time_ms: int | None) -> bytes | None:
@@ -103,7 +102,7 @@ def stamped_header(batch: RecordBatch, log_append_time_ms: int | None) -> bytes 
         max_timestamp = log_append_time_ms
     header = read_header(batch.data)._replace(attributes=attributes, max_timestamp=max_timestamp)
     fresh = bytearray(HEADER.pack(*header))
-    crc = crc32c.crc32c(batch.data[HEADER_SIZE_BYTES:], crc32c.crc32c(bytes(fresh[ATTRIBUTES_OFFSET:])))
+    crc = crc32c(batch.data[HEADER_SIZE_BYTES:], crc32c(bytes(fresh[ATTRIBUTES_OFFSET:])))
     _CRC_STRUCT.pack_into(fresh, CRC_OFFSET, crc)
     return bytes(fresh)
 

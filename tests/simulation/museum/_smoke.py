@@ -28,7 +28,7 @@ from typing import Any, ClassVar
 from tests.simulation.museum import PACKAGE, ROOT, TESTS
 
 NOT_NEEDED = ("broker", "cli", "spark", "testing")
-PRELOADED = ("asyncio", "crc32c", "pytest", "ssl", "concurrent.futures", "importlib.metadata", "selectors")
+PRELOADED = ("asyncio", "fastcrc.crc32", "pytest", "ssl", "concurrent.futures", "importlib.metadata", "selectors")
 
 
 def run(directory: Path) -> None:

@@ -12,6 +12,7 @@ from pyproducer.cli import broker_command
 from pyproducer.cli.broker_command import cluster_settings
 from pyproducer.cli.main import main
 from pyproducer.common.errors import ConfigError
+from pyproducer.record.compression import PACKAGES
 
 FILE = {"listeners": "PLAINTEXT://127.0.0.1:19092,CONTROLLER://127.0.0.1:19093",
         "controller.listener.names": "CONTROLLER",
@@ -74,6 +75,15 @@ def test_command_line_when_it_is_wrong_then_it_says_so_and_ends_with_2(arguments
 def test_version_when_asked_for_then_it_is_told() -> None:
     result = CliRunner().invoke(main, ["version"])
     assert (result.exit_code, result.output.split()[:2]) == (0, ["pyproducer", __version__])
+
+
+def test_version_when_asked_for_then_what_serves_each_codec_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(PACKAGES, "zstd", ("there_is_no_such_package",))
+    told = dict(line.split(": ", 1) for line in CliRunner().invoke(main, ["version"]).output.splitlines()[2:])
+    assert told["crc32c"].startswith("fastcrc ")
+    assert told["snappy"].startswith("cramjam ")
+    assert told["gzip"].startswith(("isal ", "zlib, Python's own"))
+    assert "pip install there_is_no_such_package" in told["zstd"]
 
 
 def test_help_when_asked_for_then_it_names_the_commands() -> None:

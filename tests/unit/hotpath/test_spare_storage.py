@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sysconfig
+
 import pytest
 
 from pyproducer.accumulator.producer_batch import ProducerBatch
@@ -10,7 +12,8 @@ from pyproducer.hotpath import IMPL, OpenBatch
 from pyproducer.record.compression import compressor_for
 
 SIZE = 64 * 1024
-native_only = pytest.mark.skipif(IMPL != "native", reason="the Python text leaves storages to Python")
+reuses = pytest.mark.skipif(IMPL != "native" or bool(sysconfig.get_config_var("Py_GIL_DISABLED")),
+                            reason="the Python text leaves storages to Python, and so does a Python without the GIL")
 
 
 def filled(letter: bytes) -> OpenBatch:
@@ -20,7 +23,7 @@ def filled(letter: bytes) -> OpenBatch:
     return batch
 
 
-@native_only
+@reuses
 def test_storage_when_its_batch_is_gone_then_the_next_batch_gets_it():
     others = [filled(b"x") for _ in range(300)]  # takes what other tests left, of whatever size
     del others

@@ -1,9 +1,10 @@
 from __future__ import annotations
 
-import importlib
 import os
 import sys
 import threading
+import zlib
+from collections.abc import Iterator
 from typing import Any
 
 import cramjam
@@ -11,9 +12,17 @@ import lz4.frame
 import pytest
 
 from pyproducer.common.errors import ConfigError
-from pyproducer.record import compression
-from pyproducer.record.compression import CODEC_IDS, compressor_for
+from pyproducer.record import compression, decompression
+from pyproducer.record.compression import CODEC_IDS, PACKAGES, compressor_for, package_for
 from pyproducer.record.decompression import decompress
+from tests.unit.record.packages import EVERY_CHOICE, choose
+
+
+@pytest.fixture(autouse=True, params=EVERY_CHOICE)
+def packages(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
+    yield choose(request.param, monkeypatch)
+    decompression._decoder.cache_clear()
+
 
 DATA = [b"", b"a", b"abc" * 60_000, os.urandom(100_000), bytes(300_000)]
 
@@ -31,8 +40,12 @@ def test_what_is_compressed_expands_to_the_same(name: str, buffer_type: Any) -> 
 
 @pytest.mark.parametrize(("name", "levels"), [("gzip", (-1, 1, 9)), ("lz4", (1, 2, 3, 8, 9, 10, 12, 17)),
                                               ("zstd", (-131072, -5, 0, 1, 22))])
-def test_every_level_of_java_is_accepted(name: str, levels: tuple[int, ...]) -> None:
+def test_every_level_of_java_is_accepted(name: str, levels: tuple[int, ...], packages: dict[str, str]) -> None:
     for level in levels:
+        if name == "lz4" and packages["lz4"] == "cramjam" and level != 9:
+            with pytest.raises(ConfigError, match="pip install lz4"):
+                compressor_for(name, level)
+            continue
         compressor = compressor_for(name, level)
         assert decompress(compressor.codec_id, compressor.compress(b"abc" * 1000)) == b"abc" * 1000
 
@@ -51,19 +64,33 @@ def test_an_unknown_name_is_refused() -> None:
 
 
 @pytest.mark.parametrize(("name", "fast", "default", "small"), [("gzip", 1, 6, 9), ("zstd", -5, 3, 19)])
-def test_a_higher_level_makes_fewer_bytes_and_none_is_the_default(name: str, fast: int, default: int,
-                                                                  small: int) -> None:
+def test_a_higher_level_makes_fewer_bytes_and_none_is_the_default(name: str, fast: int, default: int, small: int,
+                                                                  packages: dict[str, str]) -> None:
     data = b" ".join(b"%d bottles of %d" % (number * number % 977, number % 31) for number in range(4000))
     sizes = [len(compressor_for(name, level).compress(data)) for level in (fast, default, small)]
     assert sizes[0] > sizes[1] > sizes[2]
-    assert compressor_for(name).compress(data) == compressor_for(name, default).compress(data)
+    if packages[name] != "isal.isal_zlib":  # its levels are not zlib's
+        assert compressor_for(name).compress(data) == compressor_for(name, default).compress(data)
 
 
-def test_lz4_level_9_is_javas_fast_compressor_and_others_are_slower_and_smaller() -> None:
+def test_gzip_by_isal_is_at_most_a_tenth_larger_and_has_no_say_in_levels(packages: dict[str, str]) -> None:
+    data = b"".join(b"%d some text %d" % (i, i * i) for i in range(5000))
+    default, of_zlib = len(compressor_for("gzip").compress(data)), len(compressor_for("gzip", 6).compress(data))
+    assert default == of_zlib or (packages["gzip"] == "isal.isal_zlib" and default < 1.1 * of_zlib)
+    assert compressor_for("gzip", 6).compress(data) == gzip_by_zlib(data, 6)
+
+
+def gzip_by_zlib(data: bytes, level: int) -> bytes:
+    compressor = zlib.compressobj(level, zlib.DEFLATED, 31)
+    return compressor.compress(data) + compressor.flush()
+
+
+def test_lz4_level_9_is_javas_fast_compressor_and_others_are_slower_and_smaller(packages: dict[str, str]) -> None:
     data = b"".join(b"%d some text %d" % (i, i * i) for i in range(5000))
     fast = compressor_for("lz4").compress(data)
     assert fast == compressor_for("lz4", 9).compress(data)
-    assert all(len(compressor_for("lz4", level).compress(data)) < len(fast) for level in (1, 3, 8, 10, 17))
+    if packages["lz4"] == "lz4.frame":
+        assert all(len(compressor_for("lz4", level).compress(data)) < len(fast) for level in (1, 3, 8, 10, 17))
 
 
 def test_lz4_blocks_are_independent_and_of_64_kib_as_java_needs_them() -> None:
@@ -85,16 +112,40 @@ def test_snappy_is_xerials_framing_in_blocks_of_32_kib() -> None:
     assert sizes == [32768, 32768, 11264]
 
 
-def test_snappy_without_its_library_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    def no_cramjam(name: str) -> Any:
-        raise ImportError(name)
-
-    monkeypatch.setattr(importlib, "import_module", no_cramjam)
-    with pytest.raises(ConfigError, match=r"pip install cramjam") as raised:
-        compressor_for("snappy")
+@pytest.mark.parametrize(("name", "what"), [("snappy", "cramjam"), ("lz4", "lz4 or cramjam"),
+                                            ("zstd", "zstandard or cramjam")])
+def test_codec_when_no_package_can_be_loaded_then_the_error_says_what_to_install(
+        name: str, what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not every interpreter of a process can load every package."""
+    monkeypatch.undo()
+    for module in ("lz4.frame", "zstandard", "cramjam", "compression.zstd"):
+        monkeypatch.setitem(sys.modules, module, None)
+    decompression._decoder.cache_clear()
+    with pytest.raises(ConfigError, match=f"pip install {what} ") as raised:
+        compressor_for(name)
     assert raised.value.key == "compression.type"
-    with pytest.raises(ConfigError, match=r"pip install cramjam"):
-        decompress(CODEC_IDS["snappy"], b"\x01\x00a")
+    with pytest.raises(ConfigError, match=f"pip install {what} "):
+        decompress(CODEC_IDS[name], b"\x01\x00a")
+
+
+def test_package_when_the_first_of_the_table_is_absent_then_the_next_serves(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    monkeypatch.setitem(sys.modules, "lz4.frame", None)
+    assert package_for("lz4")[0] == "cramjam"
+    monkeypatch.setitem(sys.modules, "isal.isal_zlib", None)
+    assert (package_for("gzip").name, package_for("gzip").module) == ("zlib", zlib)
+    assert compressor_for("gzip").compress(b"text") == gzip_by_zlib(b"text", -1)
+
+
+def test_lz4_frames_of_both_packages_have_the_same_header_and_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = os.urandom(100_000) + bytes(100_000)
+    frames = []
+    for package in ("lz4.frame", "cramjam"):
+        monkeypatch.setitem(PACKAGES, "lz4", (package,))
+        frames.append(compressor_for("lz4").compress(data))
+        assert lz4.frame.decompress(frames[-1]) == data
+    assert frames[0][:7] == frames[1][:7]
+    assert frames[0][-4:] == frames[1][-4:] == bytes(4)
 
 
 @pytest.mark.parametrize("name", sorted(CODEC_IDS))
@@ -120,15 +171,4 @@ def test_one_compressor_may_be_shared_by_threads(name: str) -> None:
 
 
 def test_public_names() -> None:
-    assert compression.__all__ == sorted(compression.__all__)
-
-
-@pytest.mark.parametrize("name", ["lz4", "zstd"])
-def test_codec_when_its_library_cannot_be_loaded_then_the_error_names_the_setting(
-        name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not every interpreter of a process can load every library."""
-    for module in ("lz4.frame", "zstandard"):
-        monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(ConfigError, match=r"its library cannot be loaded: .*(lz4|zstandard)") as raised:
-        compressor_for(name)
-    assert raised.value.key == "compression.type"
+    assert set(compression.__all__) <= set(vars(compression))

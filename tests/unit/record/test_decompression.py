@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import gzip
 import os
+from collections.abc import Iterator
 
 import cramjam
 import lz4.frame
@@ -9,8 +10,17 @@ import pytest
 import zstandard
 
 from pyproducer.common.errors import CorruptRecordError, RemoteProtocolError
-from pyproducer.record.compression import CODEC_IDS, compressor_for
-from pyproducer.record.decompression import XERIAL_HEADER, decompress
+from pyproducer.record import decompression
+from pyproducer.record.compression import CODEC_IDS, XERIAL_HEADER, compressor_for
+from pyproducer.record.decompression import decompress
+from tests.unit.record.packages import EVERY_CHOICE, choose
+
+
+@pytest.fixture(autouse=True, params=EVERY_CHOICE)
+def packages(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
+    yield choose(request.param, monkeypatch)
+    decompression._decoder.cache_clear()
+
 
 COMPRESSED = sorted(set(CODEC_IDS) - {"none"})
 TEXT = b"some text that repeats itself, some text that repeats itself. " * 4000

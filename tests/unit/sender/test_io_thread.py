@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 
 import pytest
 
@@ -175,8 +176,14 @@ def test_end_when_a_handler_of_the_log_raises_then_the_producer_is_dead_and_ever
     producer = SteppedProducer(idempotent=False)
     producer.append_told("a")
     closed: list[str] = []
+    is_over = threading.Event()
+
+    def end(_life: object) -> None:
+        closed.append("end")
+        is_over.set()
+
     io_thread = IoThread(producer.sender, producer.wire, producer.accumulator, producer.life, producer.clock,
-                         producer.accumulator.close, lambda: closed.append("parts"), lambda _life: closed.append("end"))
+                         producer.accumulator.close, lambda: closed.append("parts"), end)
 
     class Raising(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
@@ -191,6 +198,7 @@ def test_end_when_a_handler_of_the_log_raises_then_the_producer_is_dead_and_ever
     try:
         io_thread.start()
         assert producer.life.await_end(GIVE_UP_SECONDS), "close() would wait for ever"
+        assert is_over.wait(GIVE_UP_SECONDS)
     finally:
         logging.getLogger("pyproducer").removeHandler(handler)
     assert producer.life.state is LifeState.DEAD
