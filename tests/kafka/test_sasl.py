@@ -30,6 +30,7 @@ LOAD_RATE, LOAD_S, LOAD_PARTITIONS = 100_000, 60, 3
 PASSWORD = 'secret with "quotes"; and =,'
 JAAS = "org.apache.kafka.common.security."
 PLAIN, SCRAM = f"{JAAS}plain.PlainLoginModule", f"{JAAS}scram.ScramLoginModule"
+OAUTH = f"{JAAS}oauthbearer.OAuthBearerLoginModule"
 TOKENS = f"{JAAS}oauthbearer.OAuthBearerLoginModule"
 SECURITY = {"SASL": "SASL_PLAINTEXT", "SASLSSL": "SASL_SSL", "RENEWED": "SASL_PLAINTEXT"}
 
@@ -82,7 +83,7 @@ def add_scram_user(server: KafkaServer, name: str, password: str) -> None:
 
 def props_for(server: KafkaServer, certificates: Certificates, listener: str, mechanism: str, password: str = PASSWORD,
               **more: object) -> dict[str, Any]:
-    module = PLAIN if mechanism == "PLAIN" else SCRAM
+    module = {"PLAIN": PLAIN, "OAUTHBEARER": OAUTH}.get(mechanism, SCRAM)
     props: dict[str, Any] = {
         "bootstrap.servers": server.listener(listener), "security.protocol": SECURITY[listener],
         "sasl.mechanism": mechanism, "max.block.ms": PATIENT_MS,

@@ -317,6 +317,7 @@ class World:
                       if record.partition is not None and record.future.exception(0) is not None]
             if not places:
                 return
+            self.clock.sleep(1000)  # without retries a leader's word only brings news of who leads
         if not self._manager_is_dead():
             self.report.wrong.append(f"in a world that is well again {places} take no records: "
                                      f"{[record.future.exception(0) for record in records]}")
@@ -325,7 +326,7 @@ class World:
         """Where nothing goes wrong a record lingers for linger.ms, and then goes at once, though nobody waits."""
         assert self.producer is not None
         assert self.workload is not None
-        if self._manager_is_dead():
+        if self._manager_is_dead() or self.parameters.props["acks"] == "0":  # nobody says where a leader is, or was
             return
         parameters = self.parameters
         linger_ms, latency_ms = parameters.props["linger.ms"], parameters.latency_ms

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import inspect
 
+import pytest
+
 from pyproducer import KafkaProducer
 from pyproducer.common.settings.definition import Range, Support, Type
 from pyproducer.common.settings.parse import parse_value
@@ -135,4 +137,6 @@ def test_constructor_when_read_then_no_setting_has_a_twin_among_its_arguments() 
     """What is ours is a key of the table; serializers are arguments because they are in Java's constructor, too."""
     for function in (KafkaProducer.__init__, KafkaProducer.from_file):
         names = set(inspect.signature(function).parameters) - {"self"}
-        assert names <= {"props", "path", "overrides", "key_serializer", "value_serializer"}
+        assert names <= {"props", "path", "overrides", "key_serializer", "value_serializer", "foreign"}
+    with pytest.raises(TypeError, match="linger_ms= is no argument"):  # what is foreign is refused
+        KafkaProducer({}, linger_ms=5)
