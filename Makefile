@@ -21,6 +21,13 @@ PARALLEL := -n $(shell expr $(PROCESSORS) + 1) --dist loadfile --no-loadscope-re
 PYTEST := $(BIN)/python -m pytest -q $(PARALLEL)
 # What both twins run; the rest speaks of neither. What differs between them shows on any cluster.
 OF_BOTH_TWINS := tests/unit tests/property tests/contract tests/embedded tests/simulation
+# ... but for what has the broker alone, files and commands in it: no line of the twins differs for these.
+OF_ONE_TWIN := $(addprefix --ignore=,tests/unit/broker tests/unit/cli tests/unit/spark tests/unit/test_design.py \
+	tests/unit/test_mutants.py tests/unit/test_museum.py tests/unit/test_readme.py \
+	$(wildcard tests/embedded/test_wire_*.py) $(wildcard tests/embedded/test_*_torture.py) \
+	$(addprefix tests/embedded/test_,acls.py checklist.py descriptors.py doctor.py faults.py group_timing.py idle.py \
+	leadership.py makefile.py malformed_frames.py model_cluster.py placement.py pytest_plugin.py release.py \
+	sasl_listener.py several_brokers.py throttle.py tls_listener.py transactions.py users.py))
 ON_THE_TEXT := PYPRODUCER_IMPL=python PYPRODUCER_TEST_CLUSTERS=embedded,mock
 ELSEWHERE := .cache/elsewhere.log
 
@@ -80,7 +87,7 @@ elsewhere: $(VENV)/.all
 	@mkdir -p .cache
 	@echo "The tests on the Python text, in the default install and on other Pythons run beside: see $(ELSEWHERE)"
 	@code=0; { \
-		$(if $(NO_COMPILER),true,$(ON_THE_TEXT) $(PYTEST) $(OF_BOTH_TWINS)) || code=$$?; \
+		$(if $(NO_COMPILER),true,$(ON_THE_TEXT) $(PYTEST) $(OF_BOTH_TWINS) $(OF_ONE_TWIN)) || code=$$?; \
 		$(BIN)/python -m tests.environments default || code=$$?; \
 		$(BIN)/python -m tests.environments pythons || code=$$?; \
 	} >$(ELSEWHERE) 2>&1; cat $(ELSEWHERE); exit $$code
