@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.util
 import random
 from typing import Any
 
 import pytest
 
+from pyproducer import ConfigError
 from tests.contract.clusters import GIVE_UP_S, Cluster
 from tests.contract.conftest import Connect
 from tests.contract.witness import await_known, await_memory_back
@@ -61,6 +63,10 @@ def test_level_when_it_is_higher_then_less_is_sent(
 
 def test_level_of_lz4_when_it_is_9_then_it_is_the_fast_compressor_as_in_java(
         topic: str, connect: Connect, proxy: FaultProxy) -> None:
+    if importlib.util.find_spec("lz4") is None:  # which the default install can do without
+        with pytest.raises(ConfigError, match="pip install lz4"):
+            connect(through=proxy, compression_type="lz4", compression_lz4_level=12)
+        return
     values = sentences(300)
     fast, slow = (send_all(topic, connect, proxy, values, compression_type="lz4", compression_lz4_level=level)
                   for level in (9, 12))

@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -97,6 +98,8 @@ def test_install_when_it_is_interrupted_then_one_line_says_so_and_no_traceback(t
                        encoding="ascii")
     with subprocess.Popen([sys.executable, str(ROOT / ".ci" / "install.py"), "x"], stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE, text=True, start_new_session=True,
+                          # A shell that starts the suite in the background has it ignore Ctrl-C, children included.
+                          preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
                           env={**os.environ, "PYTHONPATH": str(tmp_path)}) as process:
         try:
             assert process.stdout is not None
