@@ -27,6 +27,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar, overload
 
 from pyproducer.accumulator.batch_future import BatchMetadata
+from pyproducer.accumulator.buffer_pool import BufferPool, Place
 from pyproducer.accumulator.produce_result import OnCompletion
 from pyproducer.common.cluster import PartitionInfo
 from pyproducer.common.delivery_summary import DeliverySummary
@@ -35,6 +36,7 @@ from pyproducer.common.loop_inbox import LoopInbox, inbox_of_running_loop
 from pyproducer.common.record_future import FutureRecordMetadata
 from pyproducer.common.records import HeaderLike, ProducerRecord, RecordMetadata, ensure_callable
 from pyproducer.common.threads import start_daemon
+from pyproducer.producer.config.producer_config import file_props
 from pyproducer.producer.do_send import Postponed
 from pyproducer.producer.kafka_producer import K, KafkaProducer, V
 from pyproducer.producer.serializers import Serializing
@@ -103,11 +105,9 @@ class AsyncKafkaProducer(Generic[K, V]):
     def from_file(cls, path: str | os.PathLike[str], /, *, key_serializer: object = None,
                   value_serializer: object = None, **overrides: object) -> AsyncKafkaProducer[Any, Any]:
         """Make a producer from a Java `.properties` file; see KafkaProducer.from_file."""
-        made = cls.__new__(cls)
-        made._producer = KafkaProducer.from_file(path, key_serializer=key_serializer, value_serializer=value_serializer,
-                                                 **overrides)
-        made._loop, made._inbox, made._line = None, None, deque()
-        return made
+        props = file_props(path, overrides)
+        del overrides  # an error below leads here, and shows variables
+        return cls(props, key_serializer, value_serializer)
 
     @overload
     async def send(self, topic: ProducerRecord, value: OnCompletion | None = None, /) -> RecordMetadata: ...
@@ -250,19 +250,20 @@ class AsyncKafkaProducer(Generic[K, V]):
             IllegalStateError: It belongs to another one. Not sent.
             RuntimeError: No event loop runs in this thread.
         """
-        if self._inbox is not None and asyncio.get_running_loop() is self._loop:
-            return self._inbox
-        inbox, loop = inbox_of_running_loop()
-        if self._loop is not None:
-            raise IllegalStateError(f"{self!r} belongs to another event loop, that of its first use: make a producer "
-                                    "in each loop, or one KafkaProducer for all threads")
-        self._loop, self._inbox = loop, inbox
+        if self._inbox is None or asyncio.get_running_loop() is not self._loop:
+            inbox, loop = inbox_of_running_loop()
+            if self._loop is not None:
+                raise IllegalStateError(f"{self!r} belongs to another event loop, that of its first use: make a "
+                                        "producer in each loop, or one KafkaProducer for all threads")
+            self._loop, self._inbox = loop, inbox
+        # Each time: a loop may run in another thread than before, and a child process may have made another life.
         self._producer._runtime.life.loop_ident = threading.get_ident()
-        return inbox
+        return self._inbox
 
     def _sending(self, topic: Any, value: Any, key: Any, partition: int | None, timestamp: int | None, headers: Any,
                  on_completion: OnCompletion | None) -> Callable[[], Any]:
         """Return what hands the record over: the call's result is its future, or a Postponed."""
+        self._producer._present()  # first: in a child process it may be made anew, with a life that knows no loop
         inbox = self._bind()
         if isinstance(topic, ProducerRecord) and callable(value):
             if on_completion is not None:
@@ -287,7 +288,8 @@ class AsyncKafkaProducer(Generic[K, V]):
         """
         assert self._loop is not None
         runtime = self._producer._runtime
-        max_block_ms = runtime.config.max_block_ms
+        life, accumulator, max_block_ms = runtime.life, runtime.accumulator, runtime.config.max_block_ms
+        places: dict[BufferPool, Place] = {}  # kept from try to try: who comes later waits behind
         turn: asyncio.Future[None] = self._loop.create_future()
         is_late = False
 
@@ -307,30 +309,35 @@ class AsyncKafkaProducer(Generic[K, V]):
                 if self._line[0] is not turn:  # his time is over before it was his turn
                     raise BufferExhaustedError(self._why_exhausted())
             while True:
-                before = runtime.accumulator.available_bytes
-                if sent is None:
-                    sent = send()
-                    if type(sent) is not Postponed:
-                        return sent  # type: ignore[no-any-return]
-                else:
-                    future = sent.try_again()
-                    if future is not None:
-                        return future  # type: ignore[no-any-return]
+                bell.rearm()  # first: what comes back from now on rings
+                life.loop_bell = bell
+                try:
+                    if sent is None:
+                        sent = send()
+                        if type(sent) is not Postponed:
+                            return sent  # type: ignore[no-any-return]
+                    else:
+                        future = sent.try_again()
+                        if future is not None:
+                            return future  # type: ignore[no-any-return]
+                    pool = accumulator.pool_that_lacks(sent.why)
+                finally:
+                    life.loop_bell = None
                 if is_late:
                     sent.give_up(self._why_exhausted())
-                pool = runtime.accumulator.pool_that_lacks(sent.why)
-                place = pool.enter(sent.why.size_bytes, max_block_ms, cell=bell)
-                try:
-                    bell.rearm()  # in this order: what came back before is seen, what comes later rings
-                    if runtime.accumulator.available_bytes <= before and not is_late:
-                        await bell.rung
-                finally:
-                    place.leave()
+                if pool not in places:  # what came back meanwhile rings now
+                    places[pool] = pool.enter(sent.why.size_bytes, max_block_ms, cell=bell)
+                if not accumulator.is_closed:  # else nobody may be there to ring
+                    await bell.rung
         except asyncio.CancelledError as cancelled:
+            if type(sent) is Postponed:
+                sent.withdraw("The task that sent the record was cancelled while it waited for buffer.memory")
             raise asyncio.CancelledError("the task was cancelled while its record waited for buffer.memory: it was not "
                                          "sent") from cancelled
         finally:
             timer.cancel()
+            for place in places.values():
+                place.leave()
             self._line.remove(turn)
             if self._line and not self._line[0].done():
                 self._line[0].set_result(None)
@@ -350,6 +357,10 @@ class AsyncKafkaProducer(Generic[K, V]):
         def run() -> None:
             try:
                 result = call()
+            except StopIteration as error:  # which no future takes: it would end the coroutine that awaits
+                raised = RuntimeError(f"{error!r} was raised")
+                raised.__cause__ = error
+                inbox.put(partial(_fail, done, raised))
             except BaseException as error:
                 inbox.put(partial(_fail, done, error))
             else:

@@ -137,9 +137,7 @@ class BufferPool:
         with self._lock:
             if self._closed:
                 raise self._life.refusal()
-            first = self._first() if self._waiters else None
-            if (first is None or (place is not None and first is place.cell)) and (
-                    self._available() >= batch.reserved_bytes):
+            if (not self._waiters or self._is_turn_of(place)) and self._available() >= batch.reserved_bytes:
                 step = self._begin_step()
                 batches.append(batch)
                 self._held_bytes += batch.reserved_bytes
@@ -253,6 +251,12 @@ class BufferPool:
                 return cell  # who was rung comes to look, or is gone
             self._waiters.popleft()
         return None
+
+    def _is_turn_of(self, place: Place | None) -> bool:
+        """Whether nobody waits before the caller, who may be a task in its place. With the lock held."""
+        first = self._first()
+        return (first is None or (place is not None and first is place.cell)
+                or (first is self._life.loop_bell and self._life.is_on_loop))
 
     def _ring_first(self) -> None:
         if self._available() > 0:

@@ -94,6 +94,8 @@ class Life:
         is_inside_append: Whether the current thread is in the middle of an append, in a signal's handler for one.
         can_be_rebuilt: In a child process: whether the producer's next use there gives it another life.
         loop_ident: The ident of the thread whose event loop sends with this producer, and must not be held up; or 0.
+        loop_bell: What the task waits in whose record that thread hands over now, or None: it keeps its place in the
+            line for memory from one try to the next.
     """
 
     def __init__(self, client_id: str, clock: Clock, locks: Locks = SYSTEM_LOCKS,
@@ -112,6 +114,7 @@ class Life:
         self._clock = clock
         self._lock = locks.rlock()  # a finalizer may close in the middle of a move
         self.loop_ident = _NOBODY
+        self.loop_bell: object | None = None
         self._force_at_ms: int | None = None
         self._closed_by = ""
         self._is_rebuilding = False  # a child, which rebuilds what it uses

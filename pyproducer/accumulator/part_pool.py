@@ -60,9 +60,7 @@ class PartPool(BufferPool):
     def has_room(self, size_bytes: int, place: Place | None) -> bool:
         """Whether it is a caller's turn here, and there is enough: then it is the whole that lacks."""
         with self._lock:
-            first = self._first()
-            return (first is None or (place is not None and first is place.cell)) and (
-                self._available() >= min(size_bytes, self.total_bytes))
+            return self._is_turn_of(place) and self._available() >= min(size_bytes, self.total_bytes)
 
     def release(self, batch: H, batches: Holders[H]) -> None:
         """Take a holder out of its list and give its memory back."""

@@ -416,13 +416,8 @@ class RecordAccumulator:
     def pool_that_lacks(self, why: LoopWaitError) -> BufferPool:
         """Return whose memory a postponed record waits for: the whole's where its part has enough."""
         part = self.waiting.memory
-        is_whole = why.pool is part and part.available_bytes >= min(why.size_bytes, part.total_bytes)
+        is_whole = why.pool is part and part.has_room(why.size_bytes, None)
         return part.whole if is_whole else why.pool
-
-    @property
-    def available_bytes(self) -> int:
-        """What is free in the whole and in the part for records that wait, together: it grows when any comes back."""
-        return self._pool.available_bytes + self.waiting.memory.available_bytes
 
     def describe_memory(self) -> str:
         """Say how much memory is held, for errors."""

@@ -48,9 +48,9 @@ class LoopInbox:
         """Have the loop call `item`, which must not raise; where the loop is closed nobody is there to hear of it."""
         self._items.append(item)  # first: a loop that looks finds it, or is woken
         if not self._is_called:
-            self._is_called = True
             loop = self._loop()
             try:
+                self._is_called = True
                 if loop is None:
                     raise RuntimeError("it is gone")
                 loop.call_soon_threadsafe(self._drain)
@@ -58,6 +58,9 @@ class LoopInbox:
                 self._is_called = False
                 self._items.clear()
                 log.debug("the event loop that awaited a record is closed")
+            except BaseException:  # Ctrl-C, in the loop's own thread: whoever puts next wakes it
+                self._is_called = False
+                raise
 
     def _drain(self) -> None:
         self._is_called = False  # first: what is put from now on wakes the loop again

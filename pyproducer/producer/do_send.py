@@ -93,10 +93,15 @@ class Postponed:
 
     def give_up(self, why: str | None = None) -> NoReturn:
         """Tell its interceptors that it was not sent, and raise BufferExhaustedError."""
-        error = BufferExhaustedError(str(self.why) if why is None else why)
+        raise self.withdraw(str(self.why) if why is None else why)
+
+    def withdraw(self, why: str) -> BufferExhaustedError:
+        """Tell its interceptors that it was not sent; return the error that says so."""
+        error = BufferExhaustedError(why)
         topic, partition, on_completion = self._record[0], self._record[1], self._record[8]
         self._sender.tell_interceptors(error, topic, partition, on_completion)
-        raise told_as_not_sent(error)
+        told_as_not_sent(error)
+        return error
 
 
 class RecordSender:

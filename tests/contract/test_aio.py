@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
@@ -23,6 +24,7 @@ from pyproducer import (
     SerializationError,
 )
 from pyproducer.aio import AsyncKafkaProducer
+from pyproducer.producer.do_send import Postponed
 from tests.contract.clusters import GIVE_UP_S, Can, Cluster
 from tests.contract.conftest import SETTINGS
 from tests.contract.witness import numbers_of
@@ -428,5 +430,136 @@ def test_pickle_when_it_is_tried_then_the_error_says_what_to_do(cluster: Cluster
             with pytest.raises(TypeError, match="Send its properties"):
                 pickle.dumps(producer)
             assert "open" in repr(producer)
+
+    run(main())
+
+
+def test_memory_when_none_comes_back_then_the_task_that_waits_does_not_try_again(
+        topic: str, proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch) -> None:
+    tries: list[Postponed] = []
+    try_again = Postponed.try_again
+
+    def counted(postponed: Postponed) -> Any:
+        tries.append(postponed)
+        return try_again(postponed)
+
+    monkeypatch.setattr(Postponed, "try_again", counted)
+
+    async def main() -> None:
+        async with connect(proxy, SMALL_BUFFER) as producer:
+            held, count = await start_full(producer, topic, proxy)
+            task = asyncio.create_task(producer.send(topic, number(count), partition=0))
+            await until(lambda: producer.metrics()["waiting-threads"] == 1)
+            for _ in range(200):
+                await asyncio.sleep(0.001)
+            assert len(tries) <= 3  # when it joined the line, and when it found some bytes free there, too few
+            held.release()
+            await task
+
+    run(main())
+
+
+def test_memory_when_threads_wait_behind_a_task_then_it_is_served_first(topic: str, proxy: FaultProxy) -> None:
+    async def main() -> None:
+        async with connect(proxy, SMALL_BUFFER) as producer:
+            held, count = await start_full(producer, topic, proxy)
+            order: list[str] = []
+
+            async def send_row() -> None:
+                await producer.send(topic, number(count), partition=0)
+                order.append("task")
+
+            async def send_rows() -> None:
+                await producer.send_batch(topic, [number(each) for each in range(30)], partitions=[0] * 30)
+                order.append("thread")
+
+            task = asyncio.create_task(send_row())
+            await until(lambda: producer.metrics()["waiting-threads"] == 1)
+            threads = [asyncio.create_task(send_rows()) for _ in range(6)]
+            await until(lambda: producer.metrics()["waiting-threads"] == 7)
+            held.release()
+            await asyncio.gather(task, *threads)
+            assert order == ["task"] + ["thread"] * 6
+
+    run(main())
+
+
+def test_cancel_when_the_record_waits_for_memory_then_interceptors_are_told(topic: str, proxy: FaultProxy) -> None:
+    sent: list[ProducerRecord] = []
+    told: list[Exception | None] = []
+
+    class Witness(ProducerInterceptor):
+        def on_send(self, record: ProducerRecord) -> ProducerRecord:
+            sent.append(record)
+            return record
+
+        def on_acknowledgement(self, _metadata: RecordMetadata | None, exception: Exception | None) -> None:
+            told.append(exception)
+
+    async def main() -> None:
+        async with connect(proxy, {**SMALL_BUFFER, "interceptor.classes": [Witness]}) as producer:
+            held, count = await start_full(producer, topic, proxy)
+            task = asyncio.create_task(producer.send(topic, number(count), partition=0))
+            await until(lambda: producer.metrics()["waiting-threads"] == 1)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            assert isinstance(told[-1], BufferExhaustedError)
+            held.release()
+
+    run(main())
+    assert len(told) == len(sent)
+
+
+def test_columns_when_they_raise_stop_iteration_then_the_task_is_told(cluster: Cluster, topic: str) -> None:
+    class Values(list[bytes]):
+        def __len__(self) -> int:
+            raise StopIteration
+
+    async def main() -> None:
+        async with connect(cluster) as producer:
+            with pytest.raises(RuntimeError, match="StopIteration"):
+                await producer.send_batch(topic, Values([b"v"]))
+
+    run(main())
+
+
+def test_loop_when_it_runs_in_another_thread_than_before_then_it_is_not_held_up(
+        topic: str, proxy: FaultProxy) -> None:
+    loop = asyncio.new_event_loop()
+    producer = connect(proxy, SMALL_BUFFER)
+    started: list[tuple[Fault, int]] = []
+    first = threading.Thread(
+        target=lambda: started.append(loop.run_until_complete(start_full(producer, topic, proxy))))
+    first.start()
+    first.join()
+
+    async def main() -> None:
+        async with producer:
+            held, count = started[0]
+            task = asyncio.create_task(producer.send(topic, number(count), partition=0))
+            await until(lambda: producer.metrics()["waiting-threads"] == 1)  # here, not in send()
+            held.release()
+            await task
+            await producer.flush()
+
+    try:
+        loop.run_until_complete(asyncio.wait_for(main(), GIVE_UP_S))
+    finally:
+        loop.close()
+
+
+def test_subclass_when_it_is_made_from_a_file_then_its_constructor_is_called(cluster: Cluster, tmp_path: Path) -> None:
+    class Own(AsyncKafkaProducer[Any, Any]):
+        def __init__(self, props: Mapping[str, object], *serializers: object) -> None:
+            super().__init__(props, *serializers)
+            self.own = "own"
+
+    path = tmp_path / "producer.properties"
+    path.write_text(f"bootstrap.servers={cluster.bootstrap_servers}\n")
+
+    async def main() -> None:
+        async with Own.from_file(path) as producer:
+            assert isinstance(producer, Own)
+            assert producer.own == "own"
 
     run(main())
