@@ -6,8 +6,9 @@
         await producer.flush()
 
 What a thread would sleep for a task awaits: metadata in the waiting room, as everywhere; memory in a line of its own,
-first come, first served; outcomes by the loop's inbox, which wakes it once for all records of an answer. flush(),
-close(), partitions_for() and send_batch() run on a thread for as long as they take.
+or that of the waiting room's part of it, first come, first served; outcomes by the loop's inbox, which wakes it once
+for all records of an answer. flush(), close(), partitions_for() and send_batch() run on a thread for as long as they
+take.
 
 Road:    task -> [AsyncKafkaProducer] -> KafkaProducer -> ...
 Thread:  the event loop's, from the first use on; the sender thread puts what it tells into the loop's inbox.
@@ -20,7 +21,7 @@ import asyncio
 import logging
 import os
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from types import TracebackType
@@ -99,7 +100,11 @@ class AsyncKafkaProducer(Generic[K, V]):
         self._producer: KafkaProducer[Any, Any] = KafkaProducer[Any, Any](props, key_serializer, value_serializer)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._inbox: LoopInbox | None = None
-        self._line: deque[asyncio.Future[None]] = deque()  # tasks that wait for memory, the first one for the pool
+        # Tasks that wait for memory, the first one of each line for a pool; a topic that nobody knows, whose records
+        # may have a part of it only, does not stop the others.
+        self._line: deque[asyncio.Future[None]] = deque()
+        self._line_of_part: deque[asyncio.Future[None]] = deque()
+        self._topics_of_part: Counter[str] = Counter()  # of those in it: later records of theirs go behind them
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str], /, *, key_serializer: object = None,
@@ -144,11 +149,12 @@ class AsyncKafkaProducer(Generic[K, V]):
             IllegalStateError: The producer is closed, or belongs to another event loop. Not sent.
         """
         send = self._sending(topic, value, key, partition, timestamp, headers, on_completion)
-        if self._line:
-            future = await self._send_in_turn(send, None)
+        name = topic.topic if isinstance(topic, ProducerRecord) else topic
+        if self._line or self._waits_for_part(name):
+            future = await self._send_in_turn(send, None, name)
         else:
             sent = send()
-            future = await self._send_in_turn(send, sent) if type(sent) is Postponed else sent
+            future = await self._send_in_turn(send, sent, name) if type(sent) is Postponed else sent
         try:
             return await future
         except asyncio.CancelledError as cancelled:
@@ -173,9 +179,9 @@ class AsyncKafkaProducer(Generic[K, V]):
             BufferExhaustedError: There is no memory for it now, or tasks wait for theirs. Not sent.
             KafkaError: It cannot be handed over; see `send`. What happens later goes to the future.
         """
-        if self._line:
-            raise BufferExhaustedError(f"{len(self._line)} tasks wait for buffer.memory: await send(), which waits for "
-                                       "its turn, or raise buffer.memory")
+        if self._line or self._waits_for_part(topic.topic if isinstance(topic, ProducerRecord) else topic):
+            raise BufferExhaustedError(f"{self._task_count} tasks wait for buffer.memory: await send(), which waits "
+                                       "for its turn, or raise buffer.memory")
         sent = self._sending(topic, value, key, partition, timestamp, headers, on_completion)()
         if type(sent) is Postponed:
             sent.give_up()
@@ -279,12 +285,35 @@ class AsyncKafkaProducer(Generic[K, V]):
         return partial(self._producer.send, topic, value, key=key, partition=partition, timestamp=timestamp,
                        headers=headers, on_completion=on_completion)
 
-    async def _send_in_turn(self, send: Callable[[], Any], sent: Any) -> FutureRecordMetadata:
+    def _waits_for_part(self, topic: Any) -> bool:
+        """Whether tasks wait with records of a topic in the part's line."""
+        return bool(self._topics_of_part) and isinstance(topic, str) and topic in self._topics_of_part
+
+    @property
+    def _task_count(self) -> int:
+        return len(self._line) + len(self._line_of_part)
+
+    def _join(self, line: deque[asyncio.Future[None]], turn: asyncio.Future[None], topic: str) -> None:
+        line.append(turn)
+        if line is self._line_of_part:
+            self._topics_of_part[topic] += 1
+
+    def _leave(self, line: deque[asyncio.Future[None]], turn: asyncio.Future[None], topic: str) -> None:
+        line.remove(turn)
+        if line is self._line_of_part:
+            self._topics_of_part[topic] -= 1
+            if not self._topics_of_part[topic]:
+                del self._topics_of_part[topic]
+        if line and not line[0].done():
+            line[0].set_result(None)
+
+    async def _send_in_turn(self, send: Callable[[], Any], sent: Any, topic: str) -> FutureRecordMetadata:
         """Hand a record over once there is memory, behind those who wait already.
 
         Args:
             send: Hands it over.
             sent: A Postponed, when that was tried; None when others were there first.
+            topic: The record's.
         """
         assert self._loop is not None
         runtime = self._producer._runtime
@@ -302,13 +331,23 @@ class AsyncKafkaProducer(Generic[K, V]):
 
         bell = _Bell(self._bind())
         timer = self._loop.call_later(max_block_ms / 1000, end)
-        self._line.append(turn)
+        if sent is None:
+            line = self._line or self._line_of_part
+        else:
+            line = self._line if accumulator.pool_that_lacks(sent.why) is accumulator.whole_pool else self._line_of_part
+        self._join(line, turn, topic)
         try:
-            if self._line[0] is not turn:
-                await turn
-                if self._line[0] is not turn:  # his time is over before it was his turn
-                    raise BufferExhaustedError(self._why_exhausted())
             while True:
+                if line[0] is not turn:
+                    if not is_late:
+                        await turn
+                    if line[0] is not turn:  # his time is over before it was his turn
+                        if sent is None:
+                            raise BufferExhaustedError(self._why_exhausted())
+                        sent.give_up(self._why_exhausted())
+                if sent is None and line is self._line and self._waits_for_part(topic):
+                    line, turn = self._move_to_part(turn, topic)
+                    continue
                 bell.rearm()  # first: what comes back from now on rings
                 life.loop_bell = bell
                 try:
@@ -325,6 +364,11 @@ class AsyncKafkaProducer(Generic[K, V]):
                     life.loop_bell = None
                 if is_late:
                     sent.give_up(self._why_exhausted())
+                if line is self._line and pool is not accumulator.whole_pool:
+                    while places:
+                        places.popitem()[1].leave()
+                    line, turn = self._move_to_part(turn, topic)
+                    continue
                 if pool not in places:  # what came back meanwhile rings now
                     places[pool] = pool.enter(sent.why.size_bytes, max_block_ms, cell=bell)
                 if not accumulator.is_closed:  # else nobody may be there to ring
@@ -338,14 +382,21 @@ class AsyncKafkaProducer(Generic[K, V]):
             timer.cancel()
             for place in places.values():
                 place.leave()
-            self._line.remove(turn)
-            if self._line and not self._line[0].done():
-                self._line[0].set_result(None)
+            self._leave(line, turn, topic)
+
+    def _move_to_part(self, turn: asyncio.Future[None],
+                      topic: str) -> tuple[deque[asyncio.Future[None]], asyncio.Future[None]]:
+        """Leave the line for the whole, and join that for the part at its end; return it and the turn there."""
+        assert self._loop is not None
+        turn_there: asyncio.Future[None] = self._loop.create_future()
+        self._join(self._line_of_part, turn_there, topic)
+        self._leave(self._line, turn, topic)
+        return self._line_of_part, turn_there
 
     def _why_exhausted(self) -> str:
         runtime = self._producer._runtime
         return (f"No memory for the record became free within max.block.ms = {runtime.config.max_block_ms} ms: "
-                f"{runtime.accumulator.describe_memory()}, and {len(self._line)} tasks. Send more slowly, or raise "
+                f"{runtime.accumulator.describe_memory()}, and {self._task_count} tasks. Send more slowly, or raise "
                 "buffer.memory or max.block.ms")
 
     async def _on_thread(self, call: Callable[[], T]) -> T:

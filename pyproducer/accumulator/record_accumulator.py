@@ -419,6 +419,11 @@ class RecordAccumulator:
         is_whole = why.pool is part and part.has_room(why.size_bytes, None)
         return part.whole if is_whole else why.pool
 
+    @property
+    def whole_pool(self) -> BufferPool:
+        """All of buffer.memory."""
+        return self._pool
+
     def describe_memory(self) -> str:
         """Say how much memory is held, for errors."""
         return self._pool.describe()

@@ -563,3 +563,48 @@ def test_subclass_when_it_is_made_from_a_file_then_its_constructor_is_called(clu
             assert producer.own == "own"
 
     run(main())
+
+
+@pytest.mark.needs(Can.REFUSE_UNKNOWN_TOPICS)
+def test_memory_when_records_of_a_topic_nobody_knows_wait_for_it_then_those_of_others_do_not(
+        cluster: Cluster, topic: str) -> None:
+    async def main() -> None:
+        async with connect(cluster, {**SMALL_BUFFER, "max.block.ms": 2000}) as producer:
+            await producer.partitions_for(topic)
+            producer.send_nowait("no-such-topic", RECORD)
+            ghosts = [asyncio.create_task(producer.send("no-such-topic", RECORD)) for _ in range(3)]
+            await until(lambda: producer._line_of_part)
+            with pytest.raises(BufferExhaustedError, match="3 tasks wait"):
+                producer.send_nowait("no-such-topic", b"v")
+            await producer.send_nowait(topic, b"0", partition=0)
+            await producer.send(topic, b"1", partition=0)
+            assert not any(ghost.done() for ghost in ghosts)
+            for ghost in ghosts:
+                ghost.cancel()
+            await asyncio.gather(*ghosts, return_exceptions=True)
+            assert not producer._topics_of_part
+
+    run(main())
+    assert [record.value for record in cluster.log(topic, 0)] == [b"0", b"1"]
+
+
+def test_memory_when_tasks_of_both_lines_wait_then_all_go_in_order(
+        cluster: Cluster, topic: str, proxy: FaultProxy) -> None:
+    async def main() -> int:
+        async with connect(proxy, SMALL_BUFFER) as producer:
+            held, count = await start_full(producer, topic, proxy)
+            other = f"{topic}-other"
+            tasks = [asyncio.create_task(producer.send(name, number(count + each), partition=0))
+                     for each in range(12) for name in (topic, other)]
+            await until(lambda: producer.metrics()["waiting-threads"])
+            cluster.create_topic(other)
+            held.release()
+            await asyncio.gather(*tasks)
+            assert not producer._task_count
+            assert not producer._topics_of_part
+            await until(lambda: producer.metrics()["buffer-available-bytes"] == MEMORY)
+            return count
+
+    count = run(main())
+    assert numbers_of(cluster.log(topic)) == list(range(count + 12))
+    assert numbers_of(cluster.log(f"{topic}-other")) == list(range(count, count + 12))
