@@ -18,6 +18,7 @@ Source:  Java ClientUtils.resolve, DefaultHostResolver, ClientDnsLookup (4.1); K
 
 from __future__ import annotations
 
+import codecs
 import logging
 import socket
 from collections.abc import Callable
@@ -40,6 +41,10 @@ class ResolvedAddress(NamedTuple):
         """Return the same address with another port."""
         return ResolvedAddress(self.family, (self.address[0], port, *self.address[2:]))
 
+
+# What getaddrinfo looks up for every str, here and not at first use, in a thread: a fork in the middle of that import
+# would leave a child in which no name and no address can be resolved any more, by anybody.
+codecs.lookup("idna")
 
 HostResolver = Callable[[str, int], "list[ResolvedAddress]"]
 CanonicalNameResolver = Callable[[ResolvedAddress], "str | None"]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import socket
+import subprocess
+import sys
 import threading
 from typing import Any
 
@@ -196,3 +198,8 @@ def test_canonical_names_when_an_address_has_none_then_it_stays_literal():
 
     assert canonical_names("alias", 9092, resolve=resolve, name_of=lambda resolved: names.get(
         str(resolved.address[0]))) == ["one.example", "two.example", "10.0.0.3"]
+
+
+def test_codec_of_names_when_the_module_is_imported_then_no_thread_has_to_import_it() -> None:
+    program = "import pyproducer.client.resolver, sys; print('encodings.idna' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, check=True).stdout == b"True\n"
