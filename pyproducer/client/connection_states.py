@@ -90,12 +90,12 @@ class NodeConnectionState:
     Fields that matter outside: `state`, `node`, `connection_id` (the selector's name for it), `throttle_until_ms`,
     `error` (why the last connection ended, None once it is ready), `setup_deadline_ms`, `lookup` (of the name, while it
     is being resolved; it stays when the attempt ends before it), `session_due_ms` (from then on nothing but
-    re-authentication may be sent).
+    re-authentication may be sent), `session_renewable_ms` (and that not before this).
     """
 
     __slots__ = ("_addresses", "_next_address", "answered", "connection_id", "current_address", "error",
                  "failed_attempts", "failed_setups", "last_attempt_ms", "lookup", "node", "reconnect_backoff_ms",
-                 "session_due_ms", "setup_deadline_ms", "setup_timeout_ms", "state", "suspects_sasl",
+                 "session_due_ms", "session_renewable_ms", "setup_deadline_ms", "setup_timeout_ms", "state", "suspects_sasl",
                  "throttle_until_ms", "versions_requested")
 
     def __init__(self, node: Node, *, reconnect_backoff_ms: int, setup_timeout_ms: int) -> None:
@@ -110,6 +110,7 @@ class NodeConnectionState:
         self.setup_deadline_ms = NEVER_MS
         self.throttle_until_ms = 0
         self.session_due_ms = NEVER_MS
+        self.session_renewable_ms = 0
         self.error: Exception | None = None
         self.versions_requested = False   # ApiVersions was sent on this connection
         self.answered = False             # a request other than ApiVersions was answered on this connection
@@ -275,14 +276,14 @@ class ClusterConnectionStates:
         """The broker took our proof, for so long.
 
         Where that is too short to renew it in time, as when a token is about to end and no newer one is to be had,
-        nothing is sent until it may be renewed: on a session that has ended, a request costs the connection.
+        nothing is sent from its end until it may be renewed: on a session that has ended, a request costs the
+        connection. Before its end it is as good as any other, and where all are that short, the only chance.
 
         Source: Java SaslClientAuthenticator.ReauthInfo.setAuthenticationEndAndSessionReauthenticationTimes (4.1).
         """
         part = _SESSION_PART + _SESSION_JITTER * next_random / _MAX_RANDOM
         state.session_due_ms = now_ms + int(lifetime_ms * part)
-        if state.session_due_ms < now_ms + _LEAST_SESSION_MS:
-            state.throttle_until_ms = max(state.throttle_until_ms, now_ms + _LEAST_SESSION_MS)
+        state.session_renewable_ms = now_ms + _LEAST_SESSION_MS
         self.session_due_ms = min(self.session_due_ms, state.session_due_ms)
 
     def sessions_due(self, now_ms: int) -> list[NodeConnectionState]:

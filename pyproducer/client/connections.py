@@ -30,6 +30,7 @@ from pyproducer.client.connection_states import ClusterConnectionStates, Connect
 from pyproducer.client.failures import REQUEST, Failure, connect_failure, dns_failure, explain_end
 from pyproducer.client.in_flight import InFlightRequest, InFlightRequests
 from pyproducer.client.request import ClientRequest, ClientResponse
+from pyproducer.common.clock import NEVER_MS
 from pyproducer.common.cluster import address_text
 from pyproducer.common.error_code import ErrorCode
 from pyproducer.common.errors import (
@@ -258,12 +259,22 @@ class Connections:
         for state in self.states.nodes_with_setup_timeout(now_ms):
             self.break_off(responses, state, now_ms, waited_ms=state.setup_timeout_ms)
 
-    def handle_sessions_due(self, now_ms: int) -> None:
-        """Begin to renew the sessions that are due, where nothing is under way any more."""
+    def handle_sessions_due(self, now_ms: int) -> int:
+        """Begin to renew the sessions that are due, where nothing is under way any more.
+
+        Returns:
+            How long a poll may sleep before one that is due may be renewed, in ms.
+        """
+        wait_ms = NEVER_MS
         for state in self.states.sessions_due(now_ms):
-            if (not self.in_flight.count(state.node.node_id) and state.throttle_until_ms <= now_ms
-                    and self._selector.reauthenticate(state.connection_id)):
+            may_ms = max(state.throttle_until_ms, state.session_renewable_ms)
+            if self.in_flight.count(state.node.node_id):
+                continue  # an answer ends the poll
+            if may_ms > now_ms:
+                wait_ms = min(wait_ms, may_ms - now_ms)
+            elif self._selector.reauthenticate(state.connection_id):
                 self.states.reauthenticating(state, now_ms)
+        return wait_ms
 
     def _request_versions(self, responses: list[ClientResponse], state: NodeConnectionState, version: int,
                           now_ms: int) -> None:

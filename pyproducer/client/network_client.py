@@ -270,7 +270,7 @@ class NetworkClient:
         wait_ms = 0 if not asks else min(timeout_ms, self._longest_sleep_ms, self._updater.maybe_update(now_ms),
                                          in_flight.ms_to_next_deadline(now_ms))
         if now_ms >= states.session_due_ms:
-            connections.handle_sessions_due(now_ms)
+            wait_ms = min(wait_ms, connections.handle_sessions_due(now_ms))
         if states.preparing:
             wait_ms = min(wait_ms, states.ms_to_next_setup_deadline(now_ms))
         wait_ms = max(wait_ms, 0)

@@ -109,6 +109,16 @@ def test_session_when_it_is_not_renewed_then_the_connection_ends_and_nothing_is_
     assert [record.value for record in broker.records("orders")] == [b"%d" % number for number in range(count)]
 
 
+def test_session_when_it_is_shorter_than_brokers_let_it_be_renewed_then_records_go_all_the_same(
+        broker: EmbeddedBroker) -> None:
+    """Nothing was ever sent with connections.max.reauth.ms below 1,180: what was begun late was due when it might go."""
+    with KafkaProducer(props_for(broker, "SHORTEST", "PLAIN", **{"linger.ms": 0})) as producer:
+        for number in range(30):
+            producer.send("orders", b"%d" % number).result(60)
+            time.sleep(0.05)
+    assert [record.value for record in broker.records("orders")] == [b"%d" % number for number in range(30)]
+
+
 def test_password_when_it_changes_then_the_renewal_is_refused_and_records_fail_until_it_is_as_before(
         broker: EmbeddedBroker, renewals: list[int]) -> None:
     with KafkaProducer(props_for(broker, "SHORT", "SCRAM-SHA-256", **{"linger.ms": 0})) as producer:
