@@ -123,11 +123,16 @@ def claims_of(text: str, where: str) -> dict[str, Any]:
     return claims
 
 
+def is_time(value: Any) -> bool:
+    """Whether a claim says a time: seconds since 1970, which JSON's numbers need not be (1e999, NaN, 400 digits)."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value * 1000 <= _LAST_MS
+
+
 def _time_claim(claims: Mapping[str, Any], name: str, where: str) -> int | None:
     value = claims.get(name)
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value * 1000 <= _LAST_MS:
+    if not is_time(value):
         raise AuthenticationError(f"{where} must have seconds since 1970 in its claim {name!r}, not {_kind(value)}")
     return int(value * 1000)
 

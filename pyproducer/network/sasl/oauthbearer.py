@@ -14,7 +14,6 @@ Source:  RFC 7628; KIP-255, KIP-342; Java OAuthBearerSaslClient, OAuthBearerClie
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 import re
 from collections.abc import Mapping
@@ -29,6 +28,8 @@ _TOKEN = re.compile(r"[-_~+/\.a-zA-Z0-9]+=*")
 _EXTENSION_NAME = re.compile(r"[A-Za-z]+")
 _EXTENSION_VALUE = re.compile(r"[\x21-\x7E \t\r\n]+")
 _RESERVED_NAME = "auth"
+# 31 December 9999: what is beyond it is no time, and need not even fit into a float.
+_LAST_SECOND = 253_402_300_799
 
 
 class BearerToken:
@@ -69,7 +70,7 @@ class BearerToken:
             return {}
         try:
             claims = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
-        except (binascii.Error, ValueError):
+        except (ValueError, RecursionError):
             return {}
         return claims if isinstance(claims, dict) else {}
 
@@ -163,6 +164,6 @@ def token_times(claims: Mapping[str, Any], timestamp_ms: int) -> str:
 def _seconds(claims: Mapping[str, Any], *names: str) -> float | None:
     for name in names:
         value = claims.get(name)
-        if isinstance(value, (int, float)) and not isinstance(value, bool):
+        if isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= _LAST_SECOND:
             return float(value)
     return None

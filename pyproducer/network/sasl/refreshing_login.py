@@ -260,6 +260,8 @@ class RefreshingLogin(Generic[CredentialT]):
         try:
             fetched = self._source.fetch()
             self._ensure_lasting(fetched)
+            # In here, too: an application's token may say of its times what no arithmetic can take.
+            refresh_at_ms = self._times.refresh_at_ms(fetched, self._clock.timestamp_ms(), self._uniform)
         except AuthenticationError as refusal:
             self._on_failure(refusal, self._refusal_backoff.backoff_ms(self._refusals))
             self._refusals += 1
@@ -267,7 +269,7 @@ class RefreshingLogin(Generic[CredentialT]):
             self._on_failure(self._passing(cause), self._backoff.backoff_ms(self._failures))
             self._failures += 1
         else:
-            self._on_success(fetched)
+            self._on_success(fetched, refresh_at_ms)
         self._fetching_since_ms = None
         self._tell()
         return min(max(self._due_in_ms(), 1), LONGEST_SLEEP_MS)
@@ -307,10 +309,9 @@ class RefreshingLogin(Generic[CredentialT]):
         error.__cause__ = without_our_frames(cause)
         return error
 
-    def _on_success(self, credential: CredentialT) -> None:
+    def _on_success(self, credential: CredentialT, at_ms: int) -> None:
         now_ms, state = self._clock.timestamp_ms(), self._state
         is_new = state.credential is None or state.credential != credential
-        at_ms = self._times.refresh_at_ms(credential, now_ms, self._uniform)
         # A source that keeps its credentials hands out the same until they end: not asked at ever shorter intervals.
         self._refresh_at_ms = max(at_ms, now_ms + self._least_wait_ms)
         self._retry_at_ms = None

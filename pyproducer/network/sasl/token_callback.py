@@ -24,7 +24,7 @@ from typing import Any
 
 from pyproducer.common.class_names import configure_instance, import_object, make_instance
 from pyproducer.common.errors import AuthenticationError, ConfigError
-from pyproducer.network.sasl.oauth_token import OAuthToken, claims_of, ensure_sendable
+from pyproducer.network.sasl.oauth_token import OAuthToken, claims_of, ensure_sendable, is_time
 
 # Java's names of what an object is asked for a token, and Python's.
 _METHODS = ("token", "retrieve")
@@ -88,8 +88,7 @@ class CallbackTokens:
         if not isinstance(extensions, Mapping):
             raise AuthenticationError(f"{self.name}: extensions must be a dict, not a {type(extensions).__name__}")
         claims = self._claims(value)
-        times = {name: int(claims[name] * 1000) for name in ("exp", "iat")
-                 if isinstance(claims.get(name), (int, float)) and not isinstance(claims[name], bool)}
+        times = {name: int(claims[name] * 1000) for name in ("exp", "iat") if is_time(claims.get(name))}
         started_at_ms = times.get("iat")
         expires_at_ms = times.get("exp") if ends is None else self._expiry_ms(ends)
         if started_at_ms is not None and (expires_at_ms is None or started_at_ms >= expires_at_ms):

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import re
 import socket
 import ssl
 import urllib.error
@@ -37,6 +38,8 @@ DEFAULT_TIMEOUT_S = 30.0
 # A token is some KiB; brokers take first messages of 512 KiB at most.
 MOST_BYTES = 1024 * 1024
 _LONGEST_REASON = 300
+# Labels as resolvers take them, or an address of IPv6.
+_HOST = re.compile(r"(?:[^.:]{1,63}\.)*[^.:]{1,63}\.?|[0-9a-f:.]+(?:%.+)?", re.IGNORECASE)
 # As Java's UNRETRYABLE_HTTP_CODES, and what else says that the request itself is wrong. The others of 4xx and all of
 # 5xx may pass.
 _PASSING = frozenset({408, 425, 429})
@@ -92,6 +95,9 @@ def checked_url(url: object) -> str:
         return text
     if not parts.hostname:
         raise ConfigError(URL_KEY, text, "it names no host")
+    if not text.isascii() or not text.isprintable() or " " in text or not _HOST.fullmatch(parts.hostname):
+        raise ConfigError(URL_KEY, text, "it has characters that no URL has, or no name of a host: write them as "
+                                         "%-escapes, and a host by its ASCII name")
     if parts.username is not None or parts.password is not None:
         raise ConfigError(URL_KEY, text, "user and password have no place in it: see "
                                          "sasl.oauthbearer.client.credentials.client.id and .client.secret")
@@ -138,8 +144,10 @@ class TokenEndpoint:
             answer = self._post()
         except urllib.error.HTTPError as error:
             with error:
-                raise self._refusal(error.code, self._read(error)) from None
-        except (OSError, http.client.HTTPException) as cause:
+                raise self._refusal(error.code, self._body_of(error)) from None
+        except KafkaError:
+            raise
+        except (OSError, http.client.HTTPException, ValueError) as cause:  # the latter of a URL that cannot be sent
             raise self._unreachable(cause) from None
         return self._token_in(answer)
 
@@ -191,6 +199,13 @@ class TokenEndpoint:
             if self._clock.now_ms() > ends_ms:
                 raise TimeoutError("the answer did not end in time")
         raise http.client.HTTPException(f"the answer has more than {MOST_BYTES} bytes")
+
+    def _body_of(self, error: urllib.error.HTTPError) -> bytes:
+        """Read why; nothing where it breaks off, for the status says enough."""
+        try:
+            return self._read(error)
+        except (OSError, http.client.HTTPException):
+            return b""
 
     def _token_in(self, answer: bytes) -> str:
         try:

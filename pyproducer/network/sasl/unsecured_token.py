@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -86,9 +87,12 @@ def _encoded(part: Mapping[str, Any]) -> str:
 
 def _number(text: str) -> float:
     try:
-        return float(text)
+        number = float(text)
+        if math.isfinite(number):  # JSON has no others
+            return number
     except ValueError:
-        raise ConfigError(KEY, text, f"{_LIFE} and {_NUMBER}... must be numbers") from None
+        pass
+    raise ConfigError(KEY, text, f"{_LIFE} and {_NUMBER}... must be numbers")
 
 
 def _list(text: str) -> list[str]:

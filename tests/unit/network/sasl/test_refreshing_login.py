@@ -228,6 +228,17 @@ def test_login_when_the_source_raises_whatever_then_it_is_a_passing_failure_with
     assert login.is_ready
 
 
+@pytest.mark.parametrize("ends_ms", [float("nan"), float("inf"), 10**400])
+def test_login_when_no_arithmetic_takes_the_end_then_it_is_a_passing_failure_and_the_thread_lives(clock, ends_ms):
+    """It ended the thread: nothing was sent any more, and nobody was told why."""
+    login = stepped_login(ScriptedSource(clock, Pass("first", ends_ms), lambda: of_life(clock, HOUR_MS)), clock)
+    login.run_once()
+    assert isinstance(login.error, TransportError)
+    assert not login.is_ready
+    run_until(login, clock, 200)
+    assert login.is_ready
+
+
 def test_login_when_the_first_fetch_takes_its_time_then_it_says_so_after_a_while_and_in_the_same_words(clock):
     """Each look at it would be a line in the log, if the words changed."""
     seen: list[Exception | None] = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 
 import pytest
 
@@ -29,6 +30,13 @@ def test_function_when_it_returns_a_jwt_then_its_claims_say_when_it_ends():
 def test_function_when_it_returns_another_text_then_its_end_is_not_known():
     token = fetched(lambda: "opaque")
     assert (token.value, token.expires_at_ms, token.started_at_ms) == ("opaque", None, None)
+
+
+@pytest.mark.parametrize("exp", ["1e999", "NaN", "1" + "0" * 400, "-1", "1e300"])
+def test_function_when_its_jwt_ends_at_no_time_then_its_end_is_not_known(exp):
+    payload = base64.urlsafe_b64encode(b'{"sub": "ada", "exp": %s, "iat": %s}' % (exp.encode(), exp.encode()))
+    token = fetched(lambda: f"e30.{payload.rstrip(b'=').decode()}.e30")
+    assert (token.expires_at_ms, token.started_at_ms, token.principal) == (None, None, "ada")
 
 
 @pytest.mark.parametrize("ends", [NOW_S, float(NOW_S), NOW_S * 1000])  # the signer of MSK tells milliseconds

@@ -138,6 +138,19 @@ def test_issuer_when_it_hangs_up_then_it_may_pass(issuer):
     assert "cannot be reached" in str(error)
 
 
+def test_answer_when_a_refusal_breaks_off_then_its_status_says_enough(issuer):
+    error = error_of(issuer, Answer(401, b"{", {"Content-Length": "100"}))
+    assert isinstance(error, AuthenticationError)
+    assert "Client id or secret are wrong" in str(error)
+
+
+def test_request_when_it_cannot_be_written_then_no_frame_with_the_secret_goes_with_the_error():
+    """The host's name could not be encoded below urllib, whose frames hold the header with the secret."""
+    with pytest.raises(TransportError, match="cannot be reached: UnicodeError") as raised:
+        TokenEndpoint(f"http://{'x' * 64}/token", REQUEST).jwt()
+    assert raised.value.__cause__ is None
+
+
 def test_close_when_an_answer_is_awaited_then_the_request_is_broken_off(issuer):
     reached, let_go = threading.Event(), threading.Event()
     issuer.answer = lambda asked: Answer(200, before=lambda: reached.set() or let_go.wait(60))
@@ -201,6 +214,10 @@ def test_tls_when_the_settings_are_wrong_then_it_is_said_before_anybody_is_asked
     ("https://issuer:port/token", "no URL"),
     ("https://ada:hunter2@issuer/token", "user and password have no place"),
     ("file://elsewhere/token", "three slashes"),
+    ("https://issuer..example/token", "no name of a host"),
+    (f"https://{'x' * 64}/token", "no name of a host"),
+    ("https://issuer/t\N{LATIN SMALL LETTER O WITH DIAERESIS}ken", "%-escapes"),
+    ("https://issuer/a token", "%-escapes"),
 ])
 def test_url_when_it_cannot_be_used_then_it_is_refused_at_once_without_its_secret(url, why):
     with pytest.raises(ConfigError, match=why) as raised:

@@ -39,6 +39,8 @@ def test_token_when_the_claims_have_other_names_then_those_count():
     ({"unsecuredLoginStringClaim_sub": "x", "unsecuredLoginNumberClaim_exp": "5"}, "'exp' cannot be chosen"),
     ({"unsecuredLoginStringClaim_sub": "x", "unsecuredLoginNumberClaim_n": "five"}, "must be numbers"),
     ({"unsecuredLoginStringClaim_sub": "x", "unsecuredLoginLifetimeSeconds": "1h"}, "must be numbers"),
+    ({"unsecuredLoginStringClaim_sub": "x", "unsecuredLoginLifetimeSeconds": "inf"}, "must be numbers"),
+    ({"unsecuredLoginStringClaim_sub": "x", "unsecuredLoginNumberClaim_n": "nan"}, "must be numbers"),
     ({"unsecuredLoginStringClaim_sub": "x", "unsecuredLoginExtension_auth": "y"}, "SASL extension"),
 ])
 def test_options_when_they_make_no_sense_then_it_is_said_at_once(options, why):
