@@ -13,7 +13,7 @@ from __future__ import annotations
 import errno
 import re
 import ssl
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyproducer.client.connection_states import ConnectionState, NodeConnectionState
@@ -116,10 +116,9 @@ _WRONG_NAME = (62, 64)  # X509_V_ERR_HOSTNAME_MISMATCH, X509_V_ERR_IP_ADDRESS_MI
 
 
 def _is_wrong_name(cause: BaseException | None) -> bool:
-    while cause is not None:
-        if isinstance(cause, ssl.SSLCertVerificationError):
-            return cause.verify_code in _WRONG_NAME
-        cause = cause.__cause__
+    for error in _causes(cause):
+        if isinstance(error, ssl.SSLCertVerificationError):
+            return error.verify_code in _WRONG_NAME
     return False
 
 
@@ -149,11 +148,16 @@ def authentication_failure(where: str, cause: BaseException | None, *, refused: 
 
 
 def _is_tls(cause: BaseException | None) -> bool:
-    while cause is not None:
-        if isinstance(cause, ssl.SSLError) or "TLS handshake" in str(cause):
-            return True
+    return any(isinstance(error, ssl.SSLError) or "TLS handshake" in str(error) for error in _causes(cause))
+
+
+def _causes(cause: BaseException | None) -> Iterator[BaseException]:
+    """Yield an error and its causes, each once: what an application's token function raises may lead in a circle."""
+    seen: set[int] = set()
+    while cause is not None and id(cause) not in seen:
+        seen.add(id(cause))
+        yield cause
         cause = cause.__cause__
-    return False
 
 
 def foreign_peer(cause: BaseException | None) -> str | None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+import socket
+import threading
 import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from pyproducer import AuthenticationError, KafkaProducer
+from pyproducer import AuthenticationError, KafkaProducer, KafkaTimeoutError
 from pyproducer.broker import EmbeddedBroker
 from pyproducer.client import connection_states
 from pyproducer.network.channel import KafkaChannel
@@ -166,3 +168,30 @@ def test_reader_when_it_has_the_producers_settings_then_it_logs_in_too(broker: E
     wrong = props_for(broker, "SASL_PLAINTEXT", "SCRAM-SHA-256", "wrong")
     with pytest.raises(AuthenticationError, match="check username and password"):
         list(read_topic(props["bootstrap.servers"], "orders", settings=wrong))
+
+
+@pytest.mark.parametrize("answer", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\0\0\0\0", b"\xff\xff\xff\xff"])
+def test_peer_when_it_is_no_kafka_then_the_wait_ends_and_so_does_the_producer(answer: bytes) -> None:
+    """The sender's thread span for ever, and close() with it."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        def serve() -> None:
+            while True:
+                try:
+                    connection, _ = server.accept()
+                except OSError:
+                    return
+                with connection:
+                    connection.recv(1024)
+                    connection.sendall(answer)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        props = {"bootstrap.servers": f"127.0.0.1:{server.getsockname()[1]}", "security.protocol": "SASL_PLAINTEXT",
+                 "sasl.mechanism": "PLAIN", "max.block.ms": 300,
+                 "sasl.jaas.config": f'{MODULES["PLAIN"]} required username="alice" password="secret";'}
+        with KafkaProducer(props) as producer:
+            assert isinstance(error_of_send(producer, "orders", b"v"), KafkaTimeoutError)
+            with pytest.raises(KafkaTimeoutError, match="authentication: "):
+                producer.check(0.5)
+        server.shutdown(socket.SHUT_RDWR)
+        thread.join()

@@ -138,7 +138,10 @@ class SaslClientAuthenticator:
                 if not count:
                     return None
         except InvalidReceiveError as error:
-            raise self._not_kafka(error) from error
+            if "seems to speak TLS" not in str(error):
+                raise
+            raise AuthenticationError("the listener speaks TLS, and we do not: set security.protocol to SASL_SSL, or "
+                                      f"take the port of a listener without it ({error})") from error
         self._receive = None
         self._answers += 1
         return receive.payload
@@ -257,12 +260,6 @@ class SaslClientAuthenticator:
         gone = DisconnectedError(f"the broker closed the connection instead of an answer to {asked}: {hint}")
         gone.outcome = "not_sent"
         return gone
-
-    def _not_kafka(self, error: InvalidReceiveError) -> InvalidReceiveError | AuthenticationError:
-        if "seems to speak TLS" in str(error):
-            return AuthenticationError("the listener speaks TLS, and we do not: set security.protocol to SASL_SSL, or "
-                                       f"take the port of a listener without it ({error})")
-        return error
 
     @property
     def _without_sasl(self) -> str:

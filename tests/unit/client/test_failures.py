@@ -5,6 +5,8 @@ import socket
 import pytest
 
 from pyproducer.client.failures import (
+    AUTHENTICATION,
+    authentication_failure,
     connect_failure,
     dns_failure,
     early_end,
@@ -61,3 +63,10 @@ def test_name_when_it_does_not_resolve_or_not_in_time_then_said_and_nothing_was_
     assert str(failure.error).startswith(f"host:1: DNS: {words}")
     assert failure.error.__cause__ is cause
     assert failure.error.outcome == "not_sent"
+
+
+def test_cause_when_it_leads_in_a_circle_then_the_search_ends():
+    """The sender's thread searched for ever; the authenticator made such an error of an answer that was not Kafka's."""
+    first, second = DisconnectedError("no credentials"), ValueError("of the application")
+    first.__cause__, second.__cause__ = second, first
+    assert authentication_failure("host:1", first, is_advertised=True).phase == AUTHENTICATION

@@ -287,7 +287,9 @@ def test_peer_when_it_speaks_tls_then_refused_at_once() -> None:
 def test_peer_when_its_bytes_make_no_sense_then_the_connection_ends(answer: bytes) -> None:
     broker = Broker()
     broker.answers[ApiKeys.API_VERSIONS] = lambda _: answer
-    assert isinstance(refusal_of(broker), RemoteProtocolError)
+    error = refusal_of(broker)
+    assert isinstance(error, RemoteProtocolError)
+    assert error.__cause__ is not error
 
 
 def test_answer_when_it_is_to_another_request_then_the_connection_ends() -> None:
