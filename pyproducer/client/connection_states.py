@@ -95,8 +95,8 @@ class NodeConnectionState:
 
     __slots__ = ("_addresses", "_next_address", "answered", "connection_id", "current_address", "error",
                  "failed_attempts", "failed_setups", "last_attempt_ms", "lookup", "node", "reconnect_backoff_ms",
-                 "session_due_ms", "session_renewable_ms", "setup_deadline_ms", "setup_timeout_ms", "state", "suspects_sasl",
-                 "throttle_until_ms", "versions_requested")
+                 "session_due_ms", "session_renewable_ms", "setup_deadline_ms", "setup_timeout_ms", "state",
+                 "suspects_sasl", "throttle_until_ms", "versions_requested")
 
     def __init__(self, node: Node, *, reconnect_backoff_ms: int, setup_timeout_ms: int) -> None:
         self.node = node

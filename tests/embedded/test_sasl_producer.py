@@ -113,7 +113,7 @@ def test_session_when_it_is_not_renewed_then_the_connection_ends_and_nothing_is_
 
 def test_session_when_it_is_shorter_than_brokers_let_it_be_renewed_then_records_go_all_the_same(
         broker: EmbeddedBroker) -> None:
-    """Nothing was ever sent with connections.max.reauth.ms below 1,180: what was begun late was due when it might go."""
+    """Nothing was ever sent with connections.max.reauth.ms below 1,180: it was due when it might go."""
     with KafkaProducer(props_for(broker, "SHORTEST", "PLAIN", **{"linger.ms": 0})) as producer:
         for number in range(30):
             producer.send("orders", b"%d" % number).result(60)
