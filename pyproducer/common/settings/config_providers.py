@@ -245,7 +245,8 @@ def _answer(key: str, written: str, provider: ConfigProvider, path: str, variabl
     try:
         value = provider.get(path, {variable}).get(variable)
     except Exception as cause:  # of the system, or foreign code, which may raise anything
-        why = getattr(cause, "strerror", None) or getattr(cause, "why", None) or cause
+        # A text of its own, not the error, which may hold what was read; and one that hides itself, as a local.
+        why = SecretText(getattr(cause, "strerror", None) or getattr(cause, "why", None) or cause)
         raise ConfigError(key, written, f"its provider fails: {why}") from None
     if value is None:
         raise ConfigError(key, written, f"its provider has no value for {variable!r}: {_where(provider, path)}")

@@ -60,8 +60,8 @@ def _parse(text: str) -> dict[str, PropertyLine] | str:
             if isinstance(part, javaproperties.KeyValue):
                 found[part.key] = PropertyLine(part.value, line)
             line += len(_NEWLINE.findall(part.source))
-    except (javaproperties.InvalidUEscapeError, ValueError) as cause:
-        return f"line {line}: {cause}"
+    except ValueError:  # javaproperties.InvalidUEscapeError, whose text repeats a piece of the value
+        return f"line {line}: a \\u that four hexadecimal digits do not follow"
     return found
 
 

@@ -191,8 +191,8 @@ class ProducerConfig(Mapping[str, Any]):
     __hash__ = None  # type: ignore[assignment]  # values may be unhashable, as a dict's
 
     def __repr__(self) -> str:
-        """Show what the user set; secrets are hidden, and what a provider answered, too."""
-        shown = ", ".join(f"{key!r}: {self.origin(key).shown!r}" for key in sorted(self.explicit))
+        """Show what the user set; secrets are hidden, and what a provider answered, too. Before it is made: nothing."""
+        shown = ", ".join(f"{key!r}: {self.origin(key).shown!r}" for key in sorted(self.__dict__.get("explicit", ())))
         return f"ProducerConfig({{{shown}}})"
 
 

@@ -155,3 +155,11 @@ def test_error_when_a_later_variable_fails_then_no_frame_shows_the_answer_before
         resolve({**ENV, "a": "${env:KAFKA_SECRET}", "k": "${env:KAFKA_SECRET}${env:KAFKA_ABSENT}"})
     shown = traceback.TracebackException.from_exception(raised.value, capture_locals=True)
     assert SECRET not in "".join(shown.format())
+
+
+def test_folder_when_a_file_is_no_text_then_no_frame_holds_what_is_in_it(tmp_path: Path) -> None:
+    (tmp_path / "key").write_bytes(SECRET.encode() + b"\xff")
+    with pytest.raises(ConfigError, match="can't decode byte") as caught:
+        resolve({**provider("Directory"), "k": f"${{p:{tmp_path}:key}}"})
+    told = traceback.TracebackException.from_exception(caught.value, capture_locals=True)
+    assert SECRET not in "".join(told.format())

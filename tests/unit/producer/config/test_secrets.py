@@ -94,3 +94,11 @@ def test_properties_when_pem_text_goes_over_several_lines_then_its_lines_are_not
         ProducerConfig(read_properties(path))
     said = everything_said({**read_properties(path)}, caplog)
     assert not any(line in said for line in BODY.split() if len(line) > 8)
+
+
+def test_settings_when_they_are_refused_then_a_traceback_with_variables_can_be_made() -> None:
+    """The repr of what is half made raised AttributeError, and with it all that shows variables (until Python 3.11)."""
+    with pytest.raises(ConfigError) as caught:
+        ProducerConfig({})
+    told = traceback.TracebackException.from_exception(caught.value, capture_locals=True)
+    assert "self = ProducerConfig({})" in "".join(told.format())
