@@ -170,8 +170,8 @@ KEPT: tuple[Kept, ...] = (
          "A topic that one lagging broker does not know fails after ten seconds."),
     # Sessions and refusals.
     Kept("session-renewed-among-requests", "client/connections.py",
-         "if (not self.in_flight.count(state.node.node_id) and state.throttle_until_ms <= now_ms",
-         "if (state.throttle_until_ms <= now_ms",
+         "if self.in_flight.count(state.node.node_id):",
+         "if False:",
          "The proof is given anew while answers are on their way, and they are taken for the broker's word on it."),
     Kept("session-due-and-yet-sent", "client/connections.py",
          "and state.throttle_until_ms <= now_ms < state.session_due_ms",
