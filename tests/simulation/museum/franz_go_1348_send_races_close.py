@@ -14,8 +14,8 @@ PATCH = (
     Edit("accumulator/buffer_pool.py", """
             if self._closed:
                 raise self._life.refusal()
-            first = self._first()""", """
-            first = self._first()"""),
+            if (not self._waiters or""", """
+            if (not self._waiters or"""),
     Edit("accumulator/record_accumulator.py", """
         for partition in list(self._partitions.values()):
             with partition.lock:

@@ -56,7 +56,7 @@ def test_file_when_in_utf8_or_latin_1_then_understood(tmp_path: Path, content: b
 def test_file_when_an_escape_is_broken_then_config_error(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot be read as Java properties"):
         read_properties(write(tmp_path, rb"a=\u12"))
-    with pytest.raises(ConfigError, match="line 2: a .u that four") as caught:
+    with pytest.raises(ConfigError, match=r"line 2: a .u that four") as caught:
         read_properties(write(tmp_path, b"a=b\nssl.key.password=\\uhunter2"))
     assert "hunt" not in str(caught.value), "a piece of the value was"
 
