@@ -22,7 +22,7 @@ import logging
 import os
 import threading
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar, overload
@@ -35,12 +35,15 @@ from pyproducer.common.delivery_summary import DeliverySummary
 from pyproducer.common.errors import BufferExhaustedError, DeliveryFailedError, IllegalStateError, KafkaError
 from pyproducer.common.loop_inbox import LoopInbox, inbox_of_running_loop
 from pyproducer.common.record_future import FutureRecordMetadata
-from pyproducer.common.records import HeaderLike, ProducerRecord, RecordMetadata, ensure_callable
+from pyproducer.common.records import HeadersLike, ProducerRecord, RecordMetadata, ensure_callable
 from pyproducer.common.threads import start_daemon
 from pyproducer.producer.config.producer_config import file_props
 from pyproducer.producer.do_send import Postponed
 from pyproducer.producer.kafka_producer import K, KafkaProducer, V
 from pyproducer.producer.serializers import Serializing
+
+if TYPE_CHECKING:
+    from datetime import datetime
 
 __all__ = ["AsyncKafkaProducer"]
 
@@ -119,12 +122,12 @@ class AsyncKafkaProducer(Generic[K, V]):
 
     @overload
     async def send(self, topic: str, value: V | None = None, *, key: K | None = None, partition: int | None = None,
-                   timestamp: int | None = None, headers: Iterable[HeaderLike] | None = None,
+                   timestamp: int | datetime | None = None, headers: HeadersLike | None = None,
                    on_completion: OnCompletion | None = None) -> RecordMetadata: ...
 
     async def send(self, topic: str | ProducerRecord, value: Any = None, *, key: Any = None,
-                   partition: int | None = None, timestamp: int | None = None,
-                   headers: Iterable[HeaderLike] | None = None,
+                   partition: int | None = None, timestamp: int | datetime | None = None,
+                   headers: HeadersLike | None = None,
                    on_completion: OnCompletion | None = None) -> RecordMetadata:
         """Send one record and return where it was stored.
 
@@ -166,12 +169,12 @@ class AsyncKafkaProducer(Generic[K, V]):
 
     @overload
     def send_nowait(self, topic: str, value: V | None = None, *, key: K | None = None, partition: int | None = None,
-                    timestamp: int | None = None, headers: Iterable[HeaderLike] | None = None,
+                    timestamp: int | datetime | None = None, headers: HeadersLike | None = None,
                     on_completion: OnCompletion | None = None) -> FutureRecordMetadata: ...
 
     def send_nowait(self, topic: str | ProducerRecord, value: Any = None, *, key: Any = None,
-                    partition: int | None = None, timestamp: int | None = None,
-                    headers: Iterable[HeaderLike] | None = None,
+                    partition: int | None = None, timestamp: int | datetime | None = None,
+                    headers: HeadersLike | None = None,
                     on_completion: OnCompletion | None = None) -> FutureRecordMetadata:
         """Hand one record over and return its future, which can be awaited; see `send`.
 
@@ -266,7 +269,7 @@ class AsyncKafkaProducer(Generic[K, V]):
         self._producer._runtime.life.loop_ident = threading.get_ident()
         return self._inbox
 
-    def _sending(self, topic: Any, value: Any, key: Any, partition: int | None, timestamp: int | None, headers: Any,
+    def _sending(self, topic: Any, value: Any, key: Any, partition: int | None, timestamp: Any, headers: Any,
                  on_completion: OnCompletion | None) -> Callable[[], Any]:
         """Return what hands the record over: the call's result is its future, or a Postponed."""
         self._producer._present()  # first: in a child process it may be made anew, with a life that knows no loop

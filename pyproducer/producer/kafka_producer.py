@@ -12,7 +12,7 @@ import math
 import os
 import threading
 import weakref
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, overload
 
@@ -24,7 +24,7 @@ from pyproducer.common.cluster import PartitionInfo
 from pyproducer.common.delivery_summary import DeliverySummary
 from pyproducer.common.errors import DeliveryFailedError, KafkaError, KafkaTimeoutError
 from pyproducer.common.record_future import FutureRecordMetadata
-from pyproducer.common.records import HeaderLike, ProducerRecord, to_topic
+from pyproducer.common.records import HeadersLike, ProducerRecord, to_topic
 from pyproducer.common.timeouts import checked_timeout
 from pyproducer.hotpath import ProducerBase
 from pyproducer.producer import process_life
@@ -39,6 +39,8 @@ log = logging.getLogger(__name__)
 
 
 if TYPE_CHECKING:  # checkers bring typing_extensions with them
+    from datetime import datetime
+
     from typing_extensions import TypeVar
 
     K = TypeVar("K", default=bytes)
@@ -192,7 +194,7 @@ class KafkaProducer(ProducerBase, Generic[K, V]):
 
         @overload
         def send(self, topic: str, value: V | None = None, *, key: K | None = None, partition: int | None = None,
-                 timestamp: int | None = None, headers: Iterable[HeaderLike] | None = None,
+                 timestamp: int | datetime | None = None, headers: HeadersLike | None = None,
                  on_completion: OnCompletion | None = None) -> FutureRecordMetadata: ...
 
         def send(self, *arguments: Any, **named: Any) -> FutureRecordMetadata:

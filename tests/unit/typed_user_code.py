@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from pyproducer import (
@@ -57,6 +58,7 @@ def callbacks(producer: KafkaProducer[bytes, bytes]) -> None:
     producer.send("topic", b"value", on_completion=told_of_any)
     producer.send(ProducerRecord("topic", b"value"), told)
     producer.send("topic", b"value", on_completion=told_the_wrong_way_round)  # type: ignore[arg-type]
+    producer.send("topic", b"value", timestamp=datetime.now(), headers={"trace": b"1"})
     producer.send("topic", b"value", on_completion=5)  # type: ignore[call-overload]
 
 
