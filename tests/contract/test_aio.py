@@ -24,7 +24,6 @@ from pyproducer import (
     SerializationError,
 )
 from pyproducer.aio import AsyncKafkaProducer
-from pyproducer.producer.do_send import Postponed
 from tests.contract.clusters import GIVE_UP_S, Can, Cluster
 from tests.contract.conftest import SETTINGS
 from tests.contract.witness import numbers_of
@@ -434,31 +433,6 @@ def test_pickle_when_it_is_tried_then_the_error_says_what_to_do(cluster: Cluster
     run(main())
 
 
-def test_memory_when_none_comes_back_then_the_task_that_waits_does_not_try_again(
-        topic: str, proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch) -> None:
-    tries: list[Postponed] = []
-    try_again = Postponed.try_again
-
-    def counted(postponed: Postponed) -> Any:
-        tries.append(postponed)
-        return try_again(postponed)
-
-    monkeypatch.setattr(Postponed, "try_again", counted)
-
-    async def main() -> None:
-        async with connect(proxy, SMALL_BUFFER) as producer:
-            held, count = await start_full(producer, topic, proxy)
-            task = asyncio.create_task(producer.send(topic, number(count), partition=0))
-            await until(lambda: producer.metrics()["waiting-threads"] == 1)
-            for _ in range(200):
-                await asyncio.sleep(0.001)
-            assert len(tries) <= 3  # when it joined the line, and when it found some bytes free there, too few
-            held.release()
-            await task
-
-    run(main())
-
-
 def test_memory_when_threads_wait_behind_a_task_then_it_is_served_first(topic: str, proxy: FaultProxy) -> None:
     async def main() -> None:
         async with connect(proxy, SMALL_BUFFER) as producer:
@@ -573,7 +547,7 @@ def test_memory_when_records_of_a_topic_nobody_knows_wait_for_it_then_those_of_o
             await producer.partitions_for(topic)
             producer.send_nowait("no-such-topic", RECORD)
             ghosts = [asyncio.create_task(producer.send("no-such-topic", RECORD)) for _ in range(3)]
-            await until(lambda: producer._line_of_part)
+            await until(lambda: producer.metrics()["waiting-threads"])
             with pytest.raises(BufferExhaustedError, match="3 tasks wait"):
                 producer.send_nowait("no-such-topic", b"v")
             await producer.send_nowait(topic, b"0", partition=0)
@@ -582,7 +556,6 @@ def test_memory_when_records_of_a_topic_nobody_knows_wait_for_it_then_those_of_o
             for ghost in ghosts:
                 ghost.cancel()
             await asyncio.gather(*ghosts, return_exceptions=True)
-            assert not producer._topics_of_part
 
     run(main())
     assert [record.value for record in cluster.log(topic, 0)] == [b"0", b"1"]
@@ -600,8 +573,6 @@ def test_memory_when_tasks_of_both_lines_wait_then_all_go_in_order(
             cluster.create_topic(other)
             held.release()
             await asyncio.gather(*tasks)
-            assert not producer._task_count
-            assert not producer._topics_of_part
             await until(lambda: producer.metrics()["buffer-available-bytes"] == MEMORY)
             return count
 

@@ -1,0 +1,48 @@
+"""A task that waits for memory: what it does meanwhile, which is nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from pyproducer.aio import AsyncKafkaProducer
+from pyproducer.broker import EmbeddedBroker
+from pyproducer.producer.do_send import Postponed
+from tests.support.fault_proxy import FaultProxy
+
+RECORD = b"." * 15_000
+
+
+def test_task_when_no_memory_comes_back_then_it_does_not_try_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It tried thousands of times a second: whoever is first in the line is rung while any byte is free."""
+    tries: list[Postponed] = []
+    try_again = Postponed.try_again
+
+    def counted(postponed: Postponed) -> Any:
+        tries.append(postponed)
+        return try_again(postponed)
+
+    monkeypatch.setattr(Postponed, "try_again", counted)
+
+    async def main(proxy: FaultProxy) -> None:
+        async with AsyncKafkaProducer({"bootstrap.servers": proxy.bootstrap_servers, "buffer.memory": 100_000,
+                                       "batch.size": 0}) as producer:
+            await producer.partitions_for("orders")
+            held = proxy.on("Produce", times=None).hold_request()
+            while producer.metrics()["buffer-available-bytes"] >= len(RECORD) + 2000:
+                producer.send_nowait("orders", RECORD, partition=0)
+            task = asyncio.create_task(producer.send("orders", RECORD, partition=0))
+            while producer.metrics()["waiting-threads"] != 1:
+                await asyncio.sleep(0.001)
+            for _ in range(200):
+                await asyncio.sleep(0.001)
+            assert len(tries) <= 3  # when it joined the line, and when it found some bytes free there, too few
+            held.release()
+            await task
+
+    with EmbeddedBroker() as broker:
+        broker.create_topic("orders", 1)
+        with FaultProxy(broker.bootstrap_servers) as proxy:
+            asyncio.run(main(proxy))
