@@ -84,7 +84,12 @@ async def fill(producer: AsyncKafkaProducer, topic: str) -> int:
 
 
 async def start_full(producer: AsyncKafkaProducer, topic: str, proxy: FaultProxy) -> tuple[Fault, int]:
-    await producer.partitions_for(topic)
+    while True:
+        try:
+            await producer.partitions_for(topic)
+            break
+        except KafkaTimeoutError:  # a short max.block.ms is for what comes later
+            pass
     held = proxy.on("Produce", times=None).hold_request()
     return held, await fill(producer, topic)
 
