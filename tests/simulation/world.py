@@ -106,6 +106,9 @@ def run(plan: Plan) -> Report:
     except SimulationFailed as failed:
         report.wrong.append(str(failed))
         world.abandon()
+    except Exception as error:  # what the producer raises where the run itself asks it, in a world that is well again
+        report.wrong.append(f"{error!r} ended the run")
+        world.abandon()
     finally:
         world.fill_report()
         world.let_go()
