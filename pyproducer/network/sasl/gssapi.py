@@ -27,7 +27,7 @@ from typing import Any, NoReturn
 
 from pyproducer.common.clock import Clock, SystemClock
 from pyproducer.common.errors import AuthenticationError, ConfigError, KafkaError
-from pyproducer.common.jaas import KEY, parse_jaas
+from pyproducer.common.jaas import KERBEROS_MODULE, KEY, parse_jaas
 from pyproducer.common.printable import printable
 from pyproducer.common.threads import StartThread, start_daemon
 from pyproducer.network.sasl.refreshing_login import RefreshingLogin, RefreshTimes, unavailable
@@ -38,7 +38,6 @@ MECHANISM = "GSSAPI"
 SERVICE_KEY = "sasl.kerberos.service.name"
 _INSTALL = ("the package gssapi must be installed for it: pip install 'pyproducer[kerberos]', which needs a C compiler "
             "and Kerberos' headers (Debian: apt-get install gcc python3-dev libkrb5-dev)")
-_MODULE = "com.sun.security.auth.module.Krb5LoginModule"
 # RFC 4752 3.1: the layers, a bit each; the first means none.
 _NO_LAYER = 1
 _KINIT_TIMEOUT_S = 60
@@ -86,8 +85,8 @@ def gssapi_login(settings: Mapping[str, Any], *, clock: Clock | None = None,
     if not text:
         raise ConfigError("sasl.mechanism", MECHANISM, (
             "it is the default: set it to what the broker's listener has (PLAIN, SCRAM-SHA-512, OAUTHBEARER ...). "
-            f'Kerberos needs {KEY}: {_MODULE} required useKeyTab=true keyTab="..." principal="...";, '
-            f"or {_MODULE} required useTicketCache=true; for a ticket that kinit fetched"))
+            f'Kerberos needs {KEY}: {KERBEROS_MODULE} required useKeyTab=true keyTab="..." principal="...";, '
+            f"or {KERBEROS_MODULE} required useTicketCache=true; for a ticket that kinit fetched"))
     if importlib.util.find_spec("gssapi") is None:
         raise ConfigError("sasl.mechanism", MECHANISM, _INSTALL)
     clock = clock or SystemClock()

@@ -8,12 +8,11 @@ Source:  Java LoginManager, JaasContext, AbstractLogin (4.1).
 from __future__ import annotations
 
 import importlib
-import importlib.util
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from pyproducer.common.errors import AuthenticationError, ConfigError
-from pyproducer.common.jaas import KEY, JaasEntry, parse_jaas
+from pyproducer.common.jaas import KEY, PLAIN_MODULE, SCRAM_MODULE, JaasEntry, parse_jaas
 from pyproducer.network.sasl.mechanism import Login, SaslClient
 from pyproducer.network.sasl.password import PasswordCredentials
 from pyproducer.network.sasl.plain import PlainSaslClient
@@ -21,10 +20,7 @@ from pyproducer.network.sasl.scram import ScramSaslClient
 
 PLAIN = "PLAIN"
 SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
-_PASSWORD_MODULES = {
-    PLAIN: "org.apache.kafka.common.security.plain.PlainLoginModule",
-    **dict.fromkeys(SCRAM, "org.apache.kafka.common.security.scram.ScramLoginModule"),
-}
+_PASSWORD_MODULES = {PLAIN: PLAIN_MODULE, **dict.fromkeys(SCRAM, SCRAM_MODULE)}
 
 
 class _Elsewhere(NamedTuple):
@@ -115,9 +111,6 @@ def login_for(settings: Mapping[str, Any]) -> Login | None:
     if elsewhere is None:
         raise ConfigError("sasl.mechanism", mechanism, "there is no such mechanism here: set it to one of "
                                                        f"{', '.join(sorted((*_PASSWORD_MODULES, *_ELSEWHERE)))}")
-    if importlib.util.find_spec(elsewhere.module) is None:
-        raise ConfigError("sasl.mechanism", mechanism, "it is not in this version; use PLAIN, SCRAM-SHA-256 or "
-                                                       "SCRAM-SHA-512")
     login: Login = getattr(importlib.import_module(elsewhere.module), elsewhere.function)(settings)
     return login
 
