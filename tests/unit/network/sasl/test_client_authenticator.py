@@ -214,6 +214,16 @@ def test_session_when_the_broker_does_not_take_it_anew_now_then_a_new_connection
         drive(authenticator)
 
 
+def test_session_when_the_broker_does_not_take_the_token_of_it_anew_then_a_new_connection_may_do() -> None:
+    broker = Broker(lifetime_ms=1_000)
+    authenticator = authenticator_of(broker)
+    drive(authenticator)
+    broker.refuse(34, None)
+    authenticator.begin_again()
+    with pytest.raises(DisconnectedError, match="does not take the proof anew"):
+        drive(authenticator)
+
+
 def test_handshake_when_there_is_no_sasl_behind_tls_then_ssl_is_advised() -> None:
     broker = Broker()
     broker.answers[ApiKeys.SASL_HANDSHAKE] = lambda _: {"error_code": 34, "mechanisms": []}
@@ -233,12 +243,39 @@ def test_token_when_it_is_refused_then_the_brokers_sentence_is_kept_and_no_secre
     assert "pencil" not in repr(error)
 
 
-def test_token_when_the_broker_cannot_decide_now_then_it_is_no_refusal() -> None:
+@pytest.mark.parametrize(("code", "words"), [
+    (7, "REQUEST_TIMED_OUT (7)"),
+    (-1, "UNKNOWN_SERVER_ERROR (-1): the broker itself failed, and its log says why"),
+    (9999, "code 9999, which this version does not know"),
+])
+def test_token_when_the_broker_cannot_decide_now_then_it_is_no_refusal(code: int, words: str) -> None:
+    """A broker that failed, or that is newer than we are, had us look for a wrong password, and failed what waited."""
     broker = Broker()
-    broker.refuse(7, None)  # REQUEST_TIMED_OUT
+    broker.refuse(code, None)
     error = refusal_of(broker)
     assert isinstance(error, DisconnectedError)
     assert (error.retriable, error.outcome) == (True, "not_sent")
+    assert words in str(error)
+    assert "password" not in str(error)
+
+
+@pytest.mark.parametrize(("code", "words"), [
+    (33, "UNSUPPORTED_SASL_MECHANISM (33): set sasl.mechanism to one that the listener has"),
+    (34, "ILLEGAL_SASL_STATE (34): SaslAuthenticate v2 came where it does not await it"),
+    (35, "UNSUPPORTED_VERSION (35): it does not take SaslAuthenticate v2, which it offered itself"),
+    (31, "CLUSTER_AUTHORIZATION_FAILED (31): "),
+])
+def test_token_when_the_code_is_not_of_the_credentials_then_the_error_says_what_it_means(code: int, words: str) -> None:
+    """Whatever the code was, the error said to check username and password."""
+    broker = Broker()
+    broker.refuse(code, None)
+    error = refusal_of(broker)
+    assert isinstance(error, AuthenticationError)
+    assert not error.retriable
+    assert words in str(error)
+    assert "password" not in str(error)
+    broker.refuse(code, "The broker's own sentence")
+    assert "The broker's own sentence" in str(refusal_of(broker))
 
 
 @pytest.mark.parametrize("versions", [{}, {17: (0, 0), 36: (0, 2)}, {17: (0, 1)}, {17: (0, 1), 36: (3, 4)}])
