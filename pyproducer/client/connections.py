@@ -26,7 +26,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from pyproducer.client.api_versions import LATEST_VERSION, api_versions_body, read_api_versions
-from pyproducer.client.connection_states import ClusterConnectionStates, ConnectionState, NodeConnectionState
+from pyproducer.client.connection_states import (
+    NO_CREDENTIALS_MS,
+    ClusterConnectionStates,
+    ConnectionState,
+    NodeConnectionState,
+)
 from pyproducer.client.failures import REQUEST, Failure, connect_failure, dns_failure, explain_end
 from pyproducer.client.in_flight import InFlightRequest, InFlightRequests
 from pyproducer.client.request import ClientRequest, ClientResponse
@@ -260,7 +265,7 @@ class Connections:
             self.break_off(responses, state, now_ms, waited_ms=state.setup_timeout_ms)
 
     def handle_sessions_due(self, now_ms: int) -> int:
-        """Begin to renew the sessions that are due, where nothing is under way any more.
+        """Begin to renew the sessions that are due, where nothing is under way any more and there are credentials.
 
         Returns:
             How long a poll may sleep before one that is due may be renewed, in ms.
@@ -272,6 +277,8 @@ class Connections:
                 continue  # an answer ends the poll
             if may_ms > now_ms:
                 wait_ms = min(wait_ms, may_ms - now_ms)
+            elif not self.states.has_credentials(state.node.host):
+                wait_ms = min(wait_ms, NO_CREDENTIALS_MS)
             elif self._selector.reauthenticate(state.connection_id):
                 self.states.reauthenticating(state, now_ms)
         return wait_ms

@@ -50,7 +50,7 @@ from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.header import build_request, parse_response
 
 if TYPE_CHECKING:
-    from pyproducer.network.sasl.mechanism import Login
+    from pyproducer.network.sasl.mechanism import Login, SaslClient
     from pyproducer.producer.config import ProducerConfig
     from pyproducer.protocol.schema import Struct
 
@@ -105,20 +105,80 @@ def login_of(config: ProducerConfig, timeout_s: float | None) -> Iterator[Login 
     if login is None:
         yield None
         return
-    changed = threading.Event()
+    patient = PatientLogin(login, timeout_s)
     try:
-        login.start(changed.set)
+        patient.await_credentials()
+        yield patient
+    finally:
+        login.close()
+
+
+class PatientLogin:
+    """A Login whose `new_client` waits for what it needs: here the thread that polls is the caller's, who waits anyway.
+
+    Args:
+        login: The login.
+        timeout_s: Longest wait without news, in seconds; None for ever.
+    """
+
+    def __init__(self, login: Login, timeout_s: float | None) -> None:
+        self.mechanism = login.mechanism
+        self._login = login
+        self._timeout_s = timeout_s
+        self._changed = threading.Event()
+
+    @property
+    def version(self) -> int:
+        """See Login."""
+        return self._login.version
+
+    @property
+    def error(self) -> Exception | None:
+        """See Login."""
+        return self._login.error
+
+    @property
+    def is_ready(self) -> bool:
+        """See Login."""
+        return self._login.is_ready
+
+    def start(self, on_change: Callable[[], None]) -> bool:
+        """See Login; `await_credentials` starts this one."""
+        return True
+
+    def is_ready_for(self, host: str) -> bool:
+        """Whether there are credentials; what else a host takes, `new_client` waits for."""
+        return self._login.is_ready
+
+    def await_credentials(self) -> None:
+        """Begin to fetch, and wait.
+
+        Raises:
+            AuthenticationError: They are refused to us. Not sent.
+            TransportError: No thread can be had. Not sent.
+            KafkaTimeoutError: They did not come in time. Not sent.
+        """
+        login = self._login
+        if not login.start(self._changed.set) and login.error is not None:
+            raise login.error
         while not login.is_ready:
             error = login.error
             if isinstance(error, AuthenticationError):
                 raise error
-            if not changed.wait(timeout_s):
-                raise KafkaTimeoutError(f"no credentials for {login.mechanism} within {timeout_s} s" + (
+            if not self._changed.wait(self._timeout_s):
+                raise KafkaTimeoutError(f"no credentials for {login.mechanism} within {self._timeout_s} s" + (
                     f": {error}" if error else ""), phase="request") from error
-            changed.clear()
-        yield login
-    finally:
-        login.close()
+            self._changed.clear()
+
+    def new_client(self, host: str) -> SaslClient:
+        """See Login."""
+        while not self._login.is_ready_for(host) and self._login.is_ready and self._changed.wait(self._timeout_s):
+            self._changed.clear()
+        return self._login.new_client(host)
+
+    def close(self) -> None:
+        """See Login."""
+        self._login.close()
 
 
 class BlockingClient:

@@ -25,9 +25,11 @@ from pyproducer.common.errors import (
     CorrelationIdMismatchError,
     DisconnectedError,
     InvalidReceiveError,
+    TransportError,
 )
 from pyproducer.common.printable import LONGEST_NAME, printable
 from pyproducer.network.receive import NetworkReceive
+from pyproducer.network.sasl.mechanism import unavailable
 from pyproducer.network.send import NetworkSend
 from pyproducer.network.transport import END_OF_STREAM, TransportLayer
 from pyproducer.protocol.apis import ApiKeys
@@ -92,7 +94,8 @@ class SaslClientAuthenticator:
 
         Raises:
             AuthenticationError: The broker refuses us, or we it; the text says what to change. Not sent.
-            DisconnectedError: There are no credentials now, the broker hung up, or cannot decide now. Not sent.
+            DisconnectedError: The broker hung up. Not sent.
+            TransportError: There are no credentials now, or the broker cannot decide now. Not sent.
             RemoteProtocolError: The peer sent nonsense. Not sent.
             OSError: The connection is broken. Not sent.
         """
@@ -160,8 +163,8 @@ class SaslClientAuthenticator:
         login = self._login
         if not login.is_ready:
             why = login.error
-            raise _passing(f"there are no credentials for {login.mechanism} now"
-                           + (f": {why}" if why is not None else "")) from why
+            raise unavailable(f"there are no credentials for {login.mechanism} now"
+                              + (f": {why}" if why is not None else "")) from why
         self._client = login.new_client(self._host)
         if self._authenticate_version < 0:
             self._request(ApiKeys.API_VERSIONS, 0, {})
@@ -231,19 +234,20 @@ class SaslClientAuthenticator:
 
     # ---- why not
 
-    def _refusal(self, code: int, sentence: str | None) -> AuthenticationError | DisconnectedError:
+    def _refusal(self, code: int, sentence: str | None) -> TransportError:
         assert self._client is not None, "_begin makes it"
         said = f"{_code(code)}: {printable(sentence)}" if sentence else _code(code)
         if code == ErrorCode.ILLEGAL_SASL_STATE and self._is_again:
             # Kafka's answer to who comes anew within a second; a new connection is taken.
-            return _passing("the broker does not take the proof anew on this connection (ILLEGAL_SASL_STATE)")
+            return unavailable("the broker does not take the proof anew on this connection (ILLEGAL_SASL_STATE)")
         if code == ErrorCode.SASL_AUTHENTICATION_FAILED:
             hint = getattr(self._client, "refusal_hint", "")
             return AuthenticationError(f"the broker refuses us with {self._client.mechanism}: {said}"
                                        + (f" ({hint})" if hint else ""))
         if ErrorCode.of(code) is ErrorCode.UNKNOWN_SERVER_ERROR or error_for_code(code).retriable:
-            failed = ": the broker itself failed, and its log says why" if code == ErrorCode.UNKNOWN_SERVER_ERROR else ""
-            return _passing(f"the broker cannot authenticate us with {self._client.mechanism} now: {said}{failed}")
+            if code == ErrorCode.UNKNOWN_SERVER_ERROR:
+                said += ": the broker itself failed, and its log says why"
+            return unavailable(f"the broker cannot authenticate us with {self._client.mechanism} now: {said}")
         return AuthenticationError(f"the broker ends the login with {self._client.mechanism}: {said}: "
                                    f"{self._meaning(code)}")
 
@@ -268,7 +272,9 @@ class SaslClientAuthenticator:
             hint = "it may not be a Kafka broker"
         else:
             hint = ("its listener may expect TLS: then security.protocol must be SASL_SSL; or it is not a Kafka broker")
-        return _passing(f"the broker closed the connection instead of an answer to {asked}: {hint}")
+        gone = DisconnectedError(f"the broker closed the connection instead of an answer to {asked}: {hint}")
+        gone.outcome = "not_sent"
+        return gone
 
     @property
     def _without_sasl(self) -> str:
@@ -277,13 +283,6 @@ class SaslClientAuthenticator:
 
 def _code(code: int) -> str:
     return f"{ERRORS[code].name} ({code})" if code in ERRORS else f"code {code}, which this version does not know"
-
-
-def _passing(text: str) -> DisconnectedError:
-    """Return the error for what a new connection may do better: nothing was sent."""
-    trouble = DisconnectedError(text)
-    trouble.outcome = "not_sent"
-    return trouble
 
 
 _ANSWERS: Mapping[ApiKeys, Callable[[SaslClientAuthenticator, Mapping[str, Any]], None]] = {

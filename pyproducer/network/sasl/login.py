@@ -11,9 +11,9 @@ import importlib
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from pyproducer.common.errors import AuthenticationError, ConfigError
+from pyproducer.common.errors import ConfigError
 from pyproducer.common.jaas import KEY, PLAIN_MODULE, SCRAM_MODULE, JaasEntry, parse_jaas
-from pyproducer.network.sasl.mechanism import Login, SaslClient
+from pyproducer.network.sasl.mechanism import Login, SaslClient, unavailable
 from pyproducer.network.sasl.password import PasswordCredentials
 from pyproducer.network.sasl.plain import PlainSaslClient
 from pyproducer.network.sasl.scram import ScramSaslClient
@@ -67,13 +67,18 @@ class StaticLogin:
         """Whether it is open."""
         return self._credentials is not None
 
-    def start(self, on_change: Callable[[], None]) -> None:
+    def start(self, on_change: Callable[[], None]) -> bool:
         """Do nothing: there is nothing to fetch."""
+        return True
+
+    def is_ready_for(self, host: str) -> bool:
+        """Whether it is open."""
+        return self._credentials is not None
 
     def new_client(self, host: str) -> SaslClient:
         """Return the client's half for one authentication; see Login."""
         if self._credentials is None:
-            raise AuthenticationError("the login is closed")
+            raise unavailable("the login is closed")
         return self._new_client(self._credentials)
 
     def close(self) -> None:

@@ -14,6 +14,7 @@ from pyproducer.common.errors import (
     DisconnectedError,
     KafkaError,
     RemoteProtocolError,
+    TransportError,
 )
 from pyproducer.network.sasl.client_authenticator import SaslClientAuthenticator
 from pyproducer.network.sasl.login import StaticLogin
@@ -210,7 +211,7 @@ def test_session_when_the_broker_does_not_take_it_anew_now_then_a_new_connection
     drive(authenticator)
     broker.answers[ApiKeys.SASL_HANDSHAKE] = lambda _: {"error_code": 34, "mechanisms": []}
     authenticator.begin_again()
-    with pytest.raises(DisconnectedError, match="does not take the proof anew"):
+    with pytest.raises(TransportError, match="does not take the proof anew"):
         drive(authenticator)
 
 
@@ -220,7 +221,7 @@ def test_session_when_the_broker_does_not_take_the_token_of_it_anew_then_a_new_c
     drive(authenticator)
     broker.refuse(34, None)
     authenticator.begin_again()
-    with pytest.raises(DisconnectedError, match="does not take the proof anew"):
+    with pytest.raises(TransportError, match="does not take the proof anew"):
         drive(authenticator)
 
 
@@ -253,7 +254,7 @@ def test_token_when_the_broker_cannot_decide_now_then_it_is_no_refusal(code: int
     broker = Broker()
     broker.refuse(code, None)
     error = refusal_of(broker)
-    assert isinstance(error, DisconnectedError)
+    assert type(error) is TransportError
     assert (error.retriable, error.outcome) == (True, "not_sent")
     assert words in str(error)
     assert "password" not in str(error)
@@ -350,7 +351,7 @@ class NoCredentials:
 def test_credentials_when_there_are_none_then_it_is_no_refusal_and_why_is_told() -> None:
     broker = Broker()
     error = refusal_of(broker, NoCredentials())
-    assert isinstance(error, DisconnectedError)
+    assert type(error) is TransportError
     assert "no credentials for OAUTHBEARER now: the token endpoint does not answer" in str(error)
     assert error.__cause__ is NoCredentials.error
     assert broker.requests == []
