@@ -58,7 +58,7 @@ class Credentials:
             is_new = self._metadata.note_failure(login.mechanism, summary)
             _LOG.log(logging.WARNING if is_new else logging.DEBUG, "%s: %s", login.mechanism, summary)
             if isinstance(error, AuthenticationError):
-                self._metadata.refused(None, error)
+                self._metadata.refused_credentials(error)
         return False
 
     def close(self) -> None:
