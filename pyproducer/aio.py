@@ -37,9 +37,10 @@ from pyproducer.common.loop_inbox import LoopInbox, inbox_of_running_loop
 from pyproducer.common.record_future import FutureRecordMetadata
 from pyproducer.common.records import HeadersLike, ProducerRecord, RecordMetadata, ensure_callable
 from pyproducer.common.threads import start_daemon
+from pyproducer.producer.config import CONFIG_TABLE
 from pyproducer.producer.config.producer_config import file_props
 from pyproducer.producer.do_send import Postponed
-from pyproducer.producer.kafka_producer import K, KafkaProducer, V
+from pyproducer.producer.kafka_producer import K, KafkaProducer, V, not_settings
 from pyproducer.producer.serializers import Serializing
 
 if TYPE_CHECKING:
@@ -100,6 +101,11 @@ class AsyncKafkaProducer(Generic[K, V]):
 
     def __init__(self, props: Mapping[str, object], key_serializer: object = None,
                  value_serializer: object = None) -> None:
+        refusal = not_settings(props, {})
+        if refusal is not None:
+            del props  # see KafkaProducer
+            raise refusal
+        props = CONFIG_TABLE.guarded(props)
         self._producer: KafkaProducer[Any, Any] = KafkaProducer[Any, Any](props, key_serializer, value_serializer)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._inbox: LoopInbox | None = None

@@ -143,7 +143,7 @@ def authentication_failure(where: str, cause: BaseException | None, *, refused: 
         text = ("the peer closed the connection during the TLS handshake or authentication; the listener may not speak "
                 "the configured security.protocol" + (f" ({cause})" if cause else ""))
     else:
-        text = str(cause) + advertised
+        text = foreign_peer(cause) or str(cause) + advertised
     return _failure(phase, where, text, cause, authentication_failed=refused)
 
 

@@ -7,13 +7,14 @@ Source:  ours; refusals as in Spark's KafkaSourceProvider.validateBatchOptions (
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import uuid
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pyproducer.common.errors import ConfigError
-from pyproducer.producer.config import ProducerConfig
+from pyproducer.producer.config import CONFIG_TABLE, ProducerConfig
 from pyproducer.producer.kafka_producer import KafkaProducer
 from pyproducer.spark.columns import ColumnContract
 from pyproducer.spark.pool import ProducerPool
@@ -48,15 +49,10 @@ class KafkaSink:
     """
 
     def __init__(self, props: Mapping[str, object], topic: str | None = None) -> None:
-        if isinstance(props, KafkaProducer) or not isinstance(props, Mapping):
-            raise TypeError(f"KafkaSink takes the settings of a producer, not {type(props).__name__}: "
-                            "each Spark worker process builds its own producer from them")
-        for key, value in props.items():
-            if isinstance(value, KafkaProducer):
-                raise TypeError(f"the setting {key!r} holds a producer, which cannot travel to Spark's workers")
-            if key in _REFUSED:
-                raise ConfigError(key, value, _REFUSED[key])
-        ProducerConfig(props)
+        refusal = _refusal(props)
+        if refusal is not None:
+            del props  # they may hold secrets, and a traceback shows variables
+            raise refusal
         if topic is not None:
             topic = topic.strip()
             if not topic:
@@ -77,11 +73,29 @@ class KafkaSink:
         if first is None:
             return  # an empty partition opens nothing
         contract = ColumnContract.of(field_names(first), self.topic)
-        with WORKER_POOL.lease(self._pool_key, self.props) as producer:
+        with WORKER_POOL.lease(self._pool_key, CONFIG_TABLE.guarded(self.props)) as producer:
             send_rows(itertools.chain((first,), iterator), producer, contract)
 
     def __repr__(self) -> str:
         return f"KafkaSink(bootstrap.servers={self.props.get('bootstrap.servers')!r}, topic={self.topic!r})"
+
+
+def _refusal(props: object) -> ConfigError | TypeError | None:
+    """Return why a sink cannot take settings; None where it can."""
+    if isinstance(props, KafkaProducer) or not isinstance(props, Mapping):
+        return TypeError(f"KafkaSink takes the settings of a producer, not {type(props).__name__}: each Spark worker "
+                         "process builds its own producer from them")
+    props = CONFIG_TABLE.guarded(props)
+    for key, value in props.items():
+        if isinstance(value, KafkaProducer):
+            return TypeError(f"the setting {key!r} holds a producer, which cannot travel to Spark's workers")
+        if key in _REFUSED:
+            return ConfigError(key, value, _REFUSED[key])
+    try:
+        ProducerConfig(props)
+    except ConfigError as error:
+        return error
+    return None
 
 
 def _pool_key(props: Mapping[str, object]) -> str:
@@ -95,4 +109,4 @@ def _pool_key(props: Mapping[str, object]) -> str:
         value = props[key]
         plain = value is None or isinstance(value, (str, int, float, bool, bytes))
         parts.append(f"{key}={value!r}" if plain else f"{key}={type(value).__qualname__}#{uuid.uuid4()}")
-    return "\n".join(parts)
+    return hashlib.sha256("\n".join(parts).encode("utf-8", "surrogatepass")).hexdigest()  # they may hold secrets

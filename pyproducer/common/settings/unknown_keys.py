@@ -61,7 +61,7 @@ def answer_for(key: str, answers: Mapping[str, str]) -> str:
 def sounds_secret(key: str) -> bool:
     """Whether the value of a key that is in no table is not to be shown."""
     dotted = _dotted(key)
-    return any(word in dotted for word in _SECRET_WORDS)
+    return not dotted or any(word in dotted for word in _SECRET_WORDS)  # "=value": a line that lost its key
 
 
 def nearest_key(key: str, rows: Mapping[str, Setting], meant: Mapping[str, str]) -> str | None:

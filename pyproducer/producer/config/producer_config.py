@@ -110,7 +110,7 @@ class ProducerConfig(Mapping[str, Any]):
         if strangers:
             log.warning("No setting is called %s: only classes of your own with configure() get to see it",
                         ", ".join(sorted(strangers)))
-        self.__dict__.update(originals=originals, _values=values, explicit=given.explicit,
+        self.__dict__.update(originals=CONFIG_TABLE.unguarded(originals), _values=values, explicit=given.explicit,
                              without_effect=given.without_effect, strangers=tuple(strangers))
         return None
 

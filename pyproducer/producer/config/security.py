@@ -15,14 +15,20 @@ from difflib import get_close_matches
 from typing import Any, NamedTuple
 
 from pyproducer.common.errors import ConfigError
+from pyproducer.common.jaas import (
+    KERBEROS_MODULE,
+    MSK_IAM_MODULE,
+    OAUTHBEARER_MODULE,
+    PLAIN_MODULE,
+    SCRAM_MODULE,
+    JaasEntry,
+    parse_jaas,
+)
 from pyproducer.common.jaas import KEY as JAAS_KEY
-from pyproducer.common.jaas import JaasEntry, parse_jaas
 from pyproducer.common.secrets import HIDDEN
 from pyproducer.producer.config.table import CONFIG_TABLE
 
 log = logging.getLogger(__name__)
-
-_KAFKA = "org.apache.kafka.common.security."
 
 
 class _LoginModule(NamedTuple):
@@ -31,15 +37,13 @@ class _LoginModule(NamedTuple):
 
 
 LOGIN_MODULES = {
-    f"{_KAFKA}plain.PlainLoginModule": _LoginModule(("PLAIN",), ("username", "password")),
-    f"{_KAFKA}scram.ScramLoginModule": _LoginModule(("SCRAM-SHA-256", "SCRAM-SHA-512"), ("username", "password")),
-    f"{_KAFKA}oauthbearer.OAuthBearerLoginModule": _LoginModule(("OAUTHBEARER",)),
-    "software.amazon.msk.auth.iam.IAMLoginModule": _LoginModule(("AWS_MSK_IAM",)),
-    "com.sun.security.auth.module.Krb5LoginModule": _LoginModule(("GSSAPI",)),
+    PLAIN_MODULE: _LoginModule(("PLAIN",), ("username", "password")),
+    SCRAM_MODULE: _LoginModule(("SCRAM-SHA-256", "SCRAM-SHA-512"), ("username", "password")),
+    OAUTHBEARER_MODULE: _LoginModule(("OAUTHBEARER",)),
+    MSK_IAM_MODULE: _LoginModule(("AWS_MSK_IAM",)),
+    KERBEROS_MODULE: _LoginModule(("GSSAPI",)),
 }
 """The login modules that are understood, by Java's name."""
-
-KERBEROS_MODULE = "com.sun.security.auth.module.Krb5LoginModule"
 
 MECHANISMS = tuple(mechanism for module in LOGIN_MODULES.values() for mechanism in module.mechanisms)
 _TOKEN_URL = "sasl.oauthbearer.token.endpoint.url"
