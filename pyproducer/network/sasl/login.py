@@ -16,7 +16,6 @@ from pyproducer.common.jaas import KEY, PLAIN_MODULE, SCRAM_MODULE, JaasEntry, p
 from pyproducer.network.sasl.mechanism import Login, SaslClient, unavailable
 from pyproducer.network.sasl.password import PasswordCredentials
 from pyproducer.network.sasl.plain import PlainSaslClient
-from pyproducer.network.sasl.scram import ScramSaslClient
 
 PLAIN = "PLAIN"
 SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
@@ -110,6 +109,8 @@ def login_for(settings: Mapping[str, Any]) -> Login | None:
         credentials = PasswordCredentials(_entry(settings, mechanism).options)
         if mechanism == PLAIN:
             return StaticLogin(mechanism, credentials, PlainSaslClient)
+        from pyproducer.network.sasl.scram import ScramSaslClient  # here: hashlib and hmac, for nobody else
+
         return StaticLogin(mechanism, credentials, lambda credentials: ScramSaslClient(mechanism, credentials))
     _refuse_password(settings, mechanism)
     elsewhere = _ELSEWHERE.get(mechanism)
