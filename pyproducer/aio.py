@@ -152,12 +152,12 @@ class AsyncKafkaProducer(Generic[K, V]):
             IllegalStateError: The producer is closed, or belongs to another event loop. Not sent.
         """
         send = self._sending(topic, value, key, partition, timestamp, headers, on_completion)
-        name = topic.topic if isinstance(topic, ProducerRecord) else topic
-        if self._line or self._waits_for_part(name):
-            future = await self._send_in_turn(send, None, name)
+        sent = None if self._has_to_wait(topic) else send()
+        if sent is None or type(sent) is Postponed:
+            name = topic.topic if isinstance(topic, ProducerRecord) else topic
+            future = await self._send_in_turn(send, sent, name)
         else:
-            sent = send()
-            future = await self._send_in_turn(send, sent, name) if type(sent) is Postponed else sent
+            future = sent
         try:
             return await future
         except asyncio.CancelledError as cancelled:
@@ -182,7 +182,7 @@ class AsyncKafkaProducer(Generic[K, V]):
             BufferExhaustedError: There is no memory for it now, or tasks wait for theirs. Not sent.
             KafkaError: It cannot be handed over; see `send`. What happens later goes to the future.
         """
-        if self._line or self._waits_for_part(topic.topic if isinstance(topic, ProducerRecord) else topic):
+        if self._has_to_wait(topic):
             raise BufferExhaustedError(f"{self._task_count} tasks wait for buffer.memory: await send(), which waits "
                                        "for its turn, or raise buffer.memory")
         sent = self._sending(topic, value, key, partition, timestamp, headers, on_completion)()
@@ -274,19 +274,16 @@ class AsyncKafkaProducer(Generic[K, V]):
         """Return what hands the record over: the call's result is its future, or a Postponed."""
         self._producer._present()  # first: in a child process it may be made anew, with a life that knows no loop
         inbox = self._bind()
-        if isinstance(topic, ProducerRecord) and callable(value):
-            if on_completion is not None:
-                raise TypeError("send(record, on_completion) got two callbacks")
-            on_completion, value = value, None
         if on_completion is not None:
             on_completion = _told_in_loop(inbox, on_completion)
-        if isinstance(topic, ProducerRecord):
-            if value is not None or key is not None or partition is not None or timestamp is not None or headers:
-                raise TypeError("send(record) takes value, key, partition, timestamp and headers from the "
-                                "ProducerRecord")
-            return partial(self._producer.send, topic, on_completion)
+        if isinstance(topic, ProducerRecord) and callable(value):
+            value = _told_in_loop(inbox, value)
         return partial(self._producer.send, topic, value, key=key, partition=partition, timestamp=timestamp,
                        headers=headers, on_completion=on_completion)
+
+    def _has_to_wait(self, topic: Any) -> bool:
+        """Whether tasks wait for memory that a record of a topic, or a ProducerRecord, has to wait behind."""
+        return bool(self._line) or self._waits_for_part(topic.topic if isinstance(topic, ProducerRecord) else topic)
 
     def _waits_for_part(self, topic: Any) -> bool:
         """Whether tasks wait with records of a topic in the part's line."""
