@@ -18,7 +18,7 @@ from pyproducer.accumulator.delivery_tally import Failure
 from pyproducer.accumulator.life import UNOWNED, Life
 from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.errors import KafkaError, KafkaTimeoutError, told_as_not_sent
-from pyproducer.common.loop_inbox import inbox_of_running_loop
+from pyproducer.common.loop_inbox import LoopInbox, inbox_of_running_loop
 from pyproducer.common.records import RecordMetadata, ensure_callable
 from pyproducer.common.waiting import Waiters
 from pyproducer.hotpath import Acknowledgement, FutureRecordMetadata
@@ -173,11 +173,16 @@ class ProduceRequestResult:
     def add_done_callback(self, future: FutureRecordMetadata, fn: DoneCallback) -> None:
         """Call `fn(future)` once a record is done; at once when it is done already.
 
+        That of a producer which belongs to an event loop is called by the loop, never at once.
+
         Raises:
             ForkedProducerError: It is not done, and this is a child process: nobody would call.
         """
         ensure_callable(fn, "a done callback")
         outcome = future._result
+        inbox = outcome._life.loop_inbox
+        if inbox is not None and type(fn) is not _Wake:
+            fn = partial(_call_in_loop, inbox, fn)
         if outcome._life.is_forked and not outcome.is_set:
             outcome._life.ensure_may_wait("a done callback")
         outcome.on_wait()
@@ -325,6 +330,10 @@ def own_copy(error: E) -> E:
         return error
     own.__cause__ = error.__cause__ if error.__cause__ is not None else error
     return own
+
+
+def _call_in_loop(inbox: LoopInbox, fn: DoneCallback, future: FutureRecordMetadata) -> None:
+    inbox.put(partial(_call, fn, future))
 
 
 def _call(fn: DoneCallback, future: FutureRecordMetadata) -> None:

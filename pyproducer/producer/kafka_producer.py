@@ -111,7 +111,7 @@ class KafkaProducer(ProducerBase, Generic[K, V]):
     def __init__(self, props: Mapping[str, object] | None = None, key_serializer: object = None,
                  value_serializer: object = None, **foreign: object) -> None:
         # Guarded: an error below leads here, and shows variables: none is a secret.
-        props = CONFIG_TABLE.guarded(_settings(props, foreign))
+        props = CONFIG_TABLE.guarded(to_settings(props, foreign))
         config = ProducerConfig(props, configurable=(key_serializer, value_serializer))
         self._given = key_serializer, value_serializer
         self._runtime = process_life.build(config, key_serializer, value_serializer, self._surroundings)
@@ -422,17 +422,26 @@ _ELSEWHERE = {
 }
 
 
-def _settings(props: object, foreign: Mapping[str, object]) -> Mapping[str, object]:
-    """Return the settings, or say how they are given here, to those who come from other clients."""
+def to_settings(props: object, foreign: Mapping[str, object], name: str = "KafkaProducer") -> Mapping[str, object]:
+    """Return the settings, or say how they are given here, to those who come from other clients.
+
+    Args:
+        props: What stands where the settings are expected.
+        foreign: Arguments by name that there are none of.
+        name: The producer's class.
+
+    Raises:
+        TypeError: They are not settings.
+    """
     how = "settings are a dict of Java's keys, with their dots"
     if isinstance(props, str):
-        raise TypeError(f"{how}: KafkaProducer({{'bootstrap.servers': {props!r}}}); those of a file are read by "
-                        "KafkaProducer.from_file(path)")
+        raise TypeError(f"{how}: {name}({{'bootstrap.servers': {props!r}}}); those of a file are read by "
+                        f"{name}.from_file(path)")
     if foreign:
-        name = next(iter(foreign))
-        raise TypeError(f"{name}= is no argument: {how}: KafkaProducer({{'{name.replace('_', '.')}': ...}})")
+        key = next(iter(foreign))
+        raise TypeError(f"{key}= is no argument: {how}: {name}({{'{key.replace('_', '.')}': ...}})")
     if not isinstance(props, Mapping):
-        raise TypeError(f"{how}: KafkaProducer({{'bootstrap.servers': 'host:9092'}}); got "
+        raise TypeError(f"{how}: {name}({{'bootstrap.servers': 'host:9092'}}); got "
                         f"{'nothing' if props is None else type(props).__name__}")
     return props
 
