@@ -21,15 +21,17 @@ import asyncio
 import inspect
 import logging
 import os
-import threading
+from asyncio import get_running_loop
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from functools import partial
+from threading import get_ident
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar, overload
 
 from pyproducer.accumulator.batch_future import BatchMetadata
 from pyproducer.accumulator.buffer_pool import BufferPool, Place
+from pyproducer.accumulator.life import Life
 from pyproducer.accumulator.produce_result import OnCompletion
 from pyproducer.common.cluster import PartitionInfo
 from pyproducer.common.delivery_summary import DeliverySummary
@@ -105,6 +107,7 @@ class AsyncKafkaProducer(Generic[K, V]):
         self._producer: KafkaProducer[Any, Any] = KafkaProducer[Any, Any](props, key_serializer, value_serializer)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._inbox: LoopInbox | None = None
+        self._life: Life | None = None  # that which knows the loop
         # Tasks that wait for memory, the first one of each line for a pool; a topic that nobody knows, whose records
         # may have a part of it only, does not stop the others.
         self._line: deque[asyncio.Future[None]] = deque()
@@ -153,9 +156,13 @@ class AsyncKafkaProducer(Generic[K, V]):
             ValueError: A part is out of range. Not sent.
             IllegalStateError: The producer is closed, or belongs to another event loop. Not sent.
         """
-        value, on_completion = self._in_loop(topic, value, on_completion)
+        if (get_running_loop() is not self._loop or self._producer._runtime.life is not self._life
+                or self._life.loop_ident != get_ident()):
+            self._bind()
+        if on_completion is not None or type(topic) is not str:
+            value, on_completion = self._told_in_loop(topic, value, on_completion)
         sent: Any
-        if self._has_to_wait(topic):
+        if (self._line or self._topics_of_part) and self._has_to_wait(topic):
             sent = self._producer._runtime.record_sender.checked(topic, value, key, partition, timestamp, headers,
                                                                  on_completion)
         else:
@@ -193,8 +200,12 @@ class AsyncKafkaProducer(Generic[K, V]):
                 interceptors and flush() are told, too.
             KafkaError: It cannot be handed over; see `send`. What happens later goes to the future.
         """
-        value, on_completion = self._in_loop(topic, value, on_completion)
-        if self._has_to_wait(topic):
+        if (get_running_loop() is not self._loop or self._producer._runtime.life is not self._life
+                or self._life.loop_ident != get_ident()):
+            self._bind()
+        if on_completion is not None or type(topic) is not str:
+            value, on_completion = self._told_in_loop(topic, value, on_completion)
+        if (self._line or self._topics_of_part) and self._has_to_wait(topic):
             sender = self._producer._runtime.record_sender
             checked = sender.checked(topic, value, key, partition, timestamp, headers, on_completion)
             error = BufferExhaustedError(f"{self._task_count} tasks wait for buffer.memory: await send(), which waits "
@@ -284,32 +295,33 @@ class AsyncKafkaProducer(Generic[K, V]):
         return f"<AsyncKafkaProducer {self.client_id} {self._producer._runtime.life.state.value}>"
 
     def _bind(self) -> LoopInbox:
-        """Belong to the running event loop; return its inbox.
+        """Belong to the running event loop, which the producer's life is told; return its inbox.
+
+        For each record it is not called unless something of that changed.
 
         Raises:
             IllegalStateError: It belongs to another one. Not sent.
             RuntimeError: No event loop runs in this thread.
         """
-        if self._inbox is None or asyncio.get_running_loop() is not self._loop:
+        self._producer._present()  # first: in a child process it may be made anew, with a life that knows no loop
+        if self._inbox is None or get_running_loop() is not self._loop:
             inbox, loop = inbox_of_running_loop()
             if self._loop is not None:
                 raise IllegalStateError(f"{self!r} belongs to another event loop, that of its first use: make a "
                                         "producer in each loop, or one KafkaProducer for all threads")
             self._loop, self._inbox = loop, inbox
-        # Each time: a loop may run in another thread than before, and a child process may have made another life.
-        life = self._producer._runtime.life
-        life.loop_ident = threading.get_ident()
+        self._life = life = self._producer._runtime.life
+        life.loop_ident = get_ident()  # each time: a loop may run in another thread than before
         life.loop_inbox = self._inbox
         return self._inbox
 
-    def _in_loop(self, topic: Any, value: Any, on_completion: Any) -> tuple[Any, Any]:
-        """Belong to the running loop; return value and callback, that which is a callback as the loop's to call."""
-        self._producer._present()  # first: in a child process it may be made anew, with a life that knows no loop
-        inbox = self._bind()
+    def _told_in_loop(self, topic: Any, value: Any, on_completion: Any) -> tuple[Any, Any]:
+        """Return value and callback, that which is a callback as the loop's to call."""
+        assert self._inbox is not None
         if on_completion is not None:
-            on_completion = _told_in_loop(inbox, on_completion)
+            on_completion = _told_in_loop(self._inbox, on_completion)
         if isinstance(topic, ProducerRecord) and callable(value):
-            value = _told_in_loop(inbox, value)
+            value = _told_in_loop(self._inbox, value)
         return value, on_completion
 
     def _has_to_wait(self, topic: Any) -> bool:
@@ -502,7 +514,7 @@ class _Bell:
     def __init__(self, inbox: LoopInbox) -> None:
         self._inbox = inbox
         self._is_closed = True
-        self.rung: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.rung: asyncio.Future[None] = get_running_loop().create_future()
 
     def locked(self) -> bool:
         """Whether it was not rung."""
@@ -520,7 +532,7 @@ class _Bell:
 
     def rearm(self) -> None:
         """Forget what rang before."""
-        self.rung = asyncio.get_running_loop().create_future()
+        self.rung = get_running_loop().create_future()
         self._is_closed = True
 
 

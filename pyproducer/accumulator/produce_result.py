@@ -186,6 +186,9 @@ class ProduceRequestResult:
         if outcome._life.is_forked and not outcome.is_set:
             outcome._life.ensure_may_wait("a done callback")
         outcome.on_wait()
+        self._add_done_callback(future, fn)
+
+    def _add_done_callback(self, future: FutureRecordMetadata, fn: DoneCallback) -> None:
         while True:
             outcome = future._result
             with outcome._lock:
@@ -218,9 +221,15 @@ class ProduceRequestResult:
     def await_of(self, future: FutureRecordMetadata) -> Generator[Any, None, RecordMetadata]:
         """Wait for a record in an event loop."""
         outcome: ProduceRequestResult = future._result
-        if not outcome.is_set:
-            outcome._life.ensure_may_wait("await")
-        yield from wait_in_loop(partial(self.add_done_callback, future))
+        life = outcome._life
+        # In the loop that sends no signal's handler awaits in the middle of a send(): a loop does not run in another.
+        if not outcome.is_set and (life.is_forked or not life.is_on_loop):
+            life.ensure_may_wait("await")
+        wake = _Wake()
+        self._add_done_callback(future, wake)
+        # Once for all tasks of this turn of the loop: their records go together, and the sender is woken once.
+        wake.inbox.call_after_turn(outcome.on_wait)
+        yield from wake.waiter
         return self.result_of(future, 0)
 
     def describe(self, future: FutureRecordMetadata) -> str:
@@ -293,17 +302,18 @@ class _Wake:
     """The done callback of an await: wakes the event loop.
 
     Attributes:
+        inbox: The loop's.
         waiter: What the loop waits for; done when it waits no more, because the task was cancelled.
     """
 
-    __slots__ = ("_inbox", "waiter")
+    __slots__ = ("inbox", "waiter")
 
     def __init__(self) -> None:
-        self._inbox, loop = inbox_of_running_loop()
+        self.inbox, loop = inbox_of_running_loop()
         self.waiter: asyncio.Future[None] = loop.create_future()
 
     def __call__(self, _future: object) -> None:
-        self._inbox.put(self._release)
+        self.inbox.put(self._release)
 
     def _release(self) -> None:
         if not self.waiter.done():

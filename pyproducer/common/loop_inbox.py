@@ -40,12 +40,13 @@ class LoopInbox:
         dropped_count: How many calls were not made, because the loop was closed before.
     """
 
-    __slots__ = ("_is_called", "_items", "_loop", "dropped_count")
+    __slots__ = ("_after_turn", "_is_called", "_items", "_loop", "dropped_count")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = weakref.ref(loop)
         self._items: deque[Callable[[], object]] = deque()
         self._is_called = False  # the loop was woken, and did not look yet
+        self._after_turn: dict[Callable[[], object], None] = {}
         self.dropped_count = 0
 
     def put(self, item: Callable[[], object]) -> None:
@@ -63,6 +64,20 @@ class LoopInbox:
             except BaseException:  # Ctrl-C, in the loop's own thread: whoever puts next wakes it
                 self._is_called = False
                 raise
+
+    def call_after_turn(self, call: Callable[[], object]) -> None:
+        """Have the loop make a call, once, when the tasks that are ready now had their turn. From the loop alone."""
+        is_first = not self._after_turn
+        self._after_turn[call] = None
+        if is_first:
+            loop = self._loop()
+            assert loop is not None
+            loop.call_soon(self._end_turn)
+
+    def _end_turn(self) -> None:
+        calls, self._after_turn = self._after_turn, {}
+        for call in calls:
+            call()
 
     def _drop(self) -> None:
         self._is_called = False
