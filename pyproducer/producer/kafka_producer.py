@@ -428,20 +428,25 @@ _ELSEWHERE = {
 }
 
 
-def not_settings(props: object, foreign: Mapping[str, object]) -> TypeError | None:
+def not_settings(props: object, foreign: Mapping[str, object], name: str = "KafkaProducer") -> TypeError | None:
     """Return how settings are given here, to those who give something else; None to all others.
 
     Not raised here: a traceback shows the variables of its frames, and these may be secret.
+
+    Args:
+        props: What stands where the settings are expected.
+        foreign: Arguments by name that there are none of.
+        name: The producer's class.
     """
     how = "settings are a dict of Java's keys, with their dots"
     if isinstance(props, str):
-        return TypeError(f"{how}: KafkaProducer({{'bootstrap.servers': {shown(props)!r}}}); those of a file are read "
-                         "by KafkaProducer.from_file(path)")
+        return TypeError(f"{how}: {name}({{'bootstrap.servers': {shown(props)!r}}}); those of a file are read by "
+                         f"{name}.from_file(path)")
     if foreign:
-        name = next(iter(foreign))
-        return TypeError(f"{name}= is no argument: {how}: KafkaProducer({{'{name.replace('_', '.')}': ...}})")
+        key = next(iter(foreign))
+        return TypeError(f"{key}= is no argument: {how}: {name}({{'{key.replace('_', '.')}': ...}})")
     if not isinstance(props, Mapping):
-        return TypeError(f"{how}: KafkaProducer({{'bootstrap.servers': 'host:9092'}}); got "
+        return TypeError(f"{how}: {name}({{'bootstrap.servers': 'host:9092'}}); got "
                          f"{'nothing' if props is None else type(props).__name__}")
     return None
 

@@ -1,4 +1,4 @@
-"""A task that waits for memory: what it does meanwhile, which is nothing."""
+"""A task that waits for memory: what it does meanwhile, which is nothing, and how long."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 from pyproducer.aio import AsyncKafkaProducer
 from pyproducer.broker import EmbeddedBroker
 from pyproducer.producer.do_send import Postponed
+from pyproducer.producer.waiting_room import WaitingRoom
 from tests.support.fault_proxy import FaultProxy
 
 RECORD = b"." * 15_000
@@ -43,6 +44,42 @@ def test_task_when_no_memory_comes_back_then_it_does_not_try_again(monkeypatch: 
             await task
 
     with EmbeddedBroker() as broker:
+        broker.create_topic("orders", 1)
+        with FaultProxy(broker.bootstrap_servers) as proxy:
+            asyncio.run(main(proxy))
+
+
+def test_task_when_it_has_waited_for_memory_then_what_is_left_is_for_the_topic(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It waited up to max.block.ms for memory, and as long again for its topic: twice what was asked."""
+    given: dict[str, list[int]] = {"first": [], "second": []}
+    enter = WaitingRoom.enter
+
+    def seen(room: WaitingRoom, topic: str, *arguments: Any) -> Any:
+        if topic in given:
+            given[topic].append(arguments[-1])
+        return enter(room, topic, *arguments)
+
+    monkeypatch.setattr(WaitingRoom, "enter", seen)
+
+    async def main(proxy: FaultProxy) -> None:
+        async with AsyncKafkaProducer({"bootstrap.servers": proxy.bootstrap_servers, "buffer.memory": 100_000,
+                                       "batch.size": 0, "max.block.ms": 20_000}) as producer:
+            await producer.partitions_for("orders")
+            held = proxy.on("Produce", times=None).hold_request()
+            while producer.metrics()["buffer-available-bytes"] >= len(RECORD) + 2000:
+                producer.send_nowait("orders", RECORD, partition=0)
+            # The first is tried at once and has the place; the second is tried when that one went on.
+            tasks = [asyncio.create_task(producer.send(topic, RECORD, partition=0)) for topic in given]
+            while producer.metrics()["waiting-threads"] != 1:
+                await asyncio.sleep(0.001)
+            await asyncio.sleep(0.3)
+            held.release()
+            await asyncio.gather(*tasks)
+            assert given["first"][0] == 20_000
+            assert given["first"][-1] <= 19_700
+            assert given["second"][0] <= 19_700
+
+    with EmbeddedBroker(auto_create_topics=True) as broker:
         broker.create_topic("orders", 1)
         with FaultProxy(broker.bootstrap_servers) as proxy:
             asyncio.run(main(proxy))
