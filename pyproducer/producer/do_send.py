@@ -88,8 +88,7 @@ class Postponed:
             self.why = why
             return None
         except Exception as error:
-            topic, partition, on_completion = self._record[0], self._record[1], self._record[8]
-            return self._sender.failed(error, topic, partition, on_completion)
+            return self._sender.failed(error, *self._whose())
 
     def give_up(self, why: str | None = None) -> NoReturn:
         """Tell its interceptors that it was not sent, and raise BufferExhaustedError."""
@@ -98,10 +97,13 @@ class Postponed:
     def withdraw(self, why: str) -> BufferExhaustedError:
         """Tell its interceptors that it was not sent; return the error that says so."""
         error = BufferExhaustedError(why)
-        topic, partition, on_completion = self._record[0], self._record[1], self._record[8]
-        self._sender.tell_interceptors(error, topic, partition, on_completion)
+        self._sender.tell_interceptors(error, *self._whose())
         told_as_not_sent(error)
         return error
+
+    def _whose(self) -> tuple[str, int | None, OnCompletion | None]:
+        topic, partition, _, _, _, _, _, _, on_completion, *_ = self._record
+        return topic, partition, on_completion
 
 
 class RecordSender:
