@@ -83,17 +83,23 @@ def test_bootstrap_server_when_it_refuses_and_the_other_is_not_reached_then_who_
 
 def test_node_when_it_takes_us_after_another_refused_then_the_round_begins_anew() -> None:
     setup = new_setup()
-    refuse(setup, connecting(setup))
     setup.selector.handshake_done = True
     setup.bring_up("t")
+    first, second = setup.metadata.fetch().nodes[1], setup.metadata.fetch().nodes[2]
+    setup.selector.handshake_done = False
+    setup.client.ready(second, setup.now_ms)
+    refuse(setup, "2")
+    setup.selector.handshake_done = True
     setup.make_ready(1)
     setup.selector.end("1")
     setup.poll()
-    setup.metadata.take_refusals()
     setup.selector.handshake_done = False
     setup.clock.advance(1_000)
+    setup.client.ready(first, setup.now_ms)
+    refuse(setup, "1")
+    assert setup.metadata.fatal_count == 0, "of two nodes one refused since"
     refuse(setup, connecting(setup))
-    assert setup.metadata.fatal_count == 0, "of two nodes one refused now"
+    assert setup.metadata.fatal_count == 1
 
 
 def test_leader_when_it_refuses_then_its_batches_are_told_and_who_waits_for_metadata_is_not() -> None:
