@@ -115,11 +115,13 @@ class Health(NamedTuple):
         waits_ms: How long each GET /health took.
         answers: How often a POST /send had which end: an answer's status, and the error's class.
         words: The first error's text.
+        holds: What the app says of its loop.
     """
 
     waits_ms: list[float]
     answers: Counter[str]
     words: str
+    holds: str
 
     def describe(self) -> str:
         """Return it for the table."""
@@ -127,7 +129,7 @@ class Health(NamedTuple):
         ends = ", ".join(f"{count} x {end}" for end, count in sorted(self.answers.items()))
         return (f"/health asked {len(ordered):,} times: p50 {ordered[len(ordered) // 2]:.1f} ms, p99 "
                 f"{ordered[int(len(ordered) * 0.99)]:.1f} ms, longest {ordered[-1]:.1f} ms, "
-                f"{sum(wait > 50 for wait in ordered)} above 50 ms; /send: {ends}")
+                f"{sum(wait > 50 for wait in ordered)} above 50 ms; {self.holds}; /send: {ends}")
 
 
 @contextmanager
@@ -185,9 +187,10 @@ async def watch_health(port: int, seconds: float) -> Health:
             assert status == 200
             await asyncio.sleep(HEALTH_PERIOD_S)
         await sending
+        _, holds = await _ask(reader, writer, b"GET /holds HTTP/1.1\r\nHost: a\r\n\r\n")
     finally:
         writer.close()
-    return Health(waits_ms, answers, words)
+    return Health(waits_ms, answers, words, holds)
 
 
 def serve(server: KafkaServer, away_s: float) -> list[str]:

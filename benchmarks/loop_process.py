@@ -143,16 +143,32 @@ LOOP_CLIENTS: dict[str, Callable[[str, str, dict[str, object]], AbstractAsyncCon
 }
 
 
-class _Watch:
-    """Times each call of the loop."""
+class LoopWatch:
+    """Times each call of the loop.
+
+    Attributes:
+        longest_ns: The longest by the clock.
+        longest_cpu_ns: The longest by the thread's own CPU time.
+        hold_count: Calls above HOLD_MS by the clock.
+    """
 
     def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin anew."""
         self.longest_ns = 0
         self.longest_cpu_ns = 0
         self.hold_count = 0
 
+    def describe(self) -> str:
+        """Return it for a table."""
+        return (f"{self.hold_count} calls of the loop above {HOLD_MS:.0f} ms, the longest {self.longest_ns / 1e6:.1f} "
+                f"ms, by the thread's own CPU time {self.longest_cpu_ns / 1e6:.1f} ms")
+
     @contextmanager
     def watching(self) -> Iterator[None]:
+        """Watch every loop of the process, until the block ends."""
         run = asyncio.events.Handle._run
 
         def timed(handle: asyncio.Handle) -> None:
@@ -197,7 +213,7 @@ async def run(mode: str, name: str, servers: str, topic: str, count: int) -> Loo
         gc.collect()
         gc.freeze()  # what is there stays: a full collection is the interpreter's, not the client's
         waits_ns = []
-        watch = _Watch()
+        watch = LoopWatch()
         began = time.perf_counter()
         if mode == "one":
             for value in values:

@@ -1,7 +1,8 @@
 """A web app that answers each POST /send when its record is stored: `python -m benchmarks.web_app SERVERS TOPIC`.
 
 What a FastAPI app does, without FastAPI: one producer from the lifespan's beginning to its end, and an `await send()`
-in the request. GET /health touches no Kafka. Prints its port.
+in the request. GET /health touches no Kafka; GET /holds says how long the loop was held up since it was asked before.
+Prints its port.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import sys
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from benchmarks.loop_process import LoopWatch
 from pyproducer import KafkaError
 from pyproducer.aio import AsyncKafkaProducer
 
@@ -35,11 +37,16 @@ class WebApp:
         self._props = props
         self._topic = topic
         self._producer: AsyncKafkaProducer[bytes, bytes] | None = None
+        self._watch = LoopWatch()
 
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
         """Serve a request, or the app's life."""
         if scope["type"] == "lifespan":
-            await self._live(receive, send)
+            with self._watch.watching():
+                await self._live(receive, send)
+        elif scope["path"] == "/holds":
+            await _answer(send, 200, self._watch.describe().encode())
+            self._watch.forget()
         elif scope["path"] == "/health":
             await _answer(send, 200, b"ok")
         else:
@@ -82,9 +89,10 @@ def main() -> None:
     # Its protocol is named: only then asyncio turns off Nagle's algorithm, which adds 40 ms to an answer in two parts.
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.bind(("127.0.0.1", 0))
+    listener.listen()
     print(listener.getsockname()[1], flush=True)
     app = WebApp({"bootstrap.servers": servers, **SETTINGS}, topic)
-    uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="on")).run(sockets=[listener])
+    uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="on", loop="asyncio")).run(sockets=[listener])
 
 
 if __name__ == "__main__":

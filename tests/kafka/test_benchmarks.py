@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import tables
+from benchmarks import event_loop, tables
 from benchmarks.back_pressure import PRESSED
 from benchmarks.charts import draw_bars
 from benchmarks.clients import CLIENTS, SLOW
+from benchmarks.event_loop import MEASURES
 from benchmarks.foreign_clients import FOREIGN
+from benchmarks.loop_process import LOOP_CLIENTS
 from benchmarks.matrix import AXES, every_combination, rows_of
 from benchmarks.memory import press
 from benchmarks.rounds import ALL_CLIENTS, ALL_LATENCY_CLIENTS, run_client, run_latency
@@ -73,6 +75,27 @@ def test_waiting_caller_gets_percentiles_in_order(kafka: KafkaServer, name: str)
 def test_waiting_caller_beside_a_busy_thread_is_measured(kafka: KafkaServer) -> None:
     workload = Workload(record_count=20, linger_ms=0)
     assert run_latency("pyproducer", kafka, 3, workload, busy=True).p50_us > 0
+
+
+@pytest.mark.parametrize(("mode", "name"), [
+    pytest.param(mode, name, marks=() if (mode, name) == ("watched", "pyproducer") else pytest.mark.soak)
+    for mode in MEASURES for name in LOOP_CLIENTS])
+def test_loop_client_in_a_process_of_its_own_stores_its_records_and_measures(
+        kafka: KafkaServer, mode: str, name: str) -> None:
+    run = event_loop.run_once(mode, name, kafka, 500)
+    assert (run.client, run.record_count) == (name, 500)
+    assert min(run.seconds, MEASURES[mode].figure(run)) > 0
+
+
+@pytest.mark.soak
+def test_web_app_is_asked_while_kafka_is_there_and_away(own_kafka: KafkaServer) -> None:
+    if importlib.util.find_spec("uvicorn") is None:
+        raise MissingTool("the package uvicorn is not installed: pip install -e '.[bench]'")
+    there, killed, why_killed, stopped, why_stopped = event_loop.serve(own_kafka, 1)
+    assert "5 x 200 stored" in there
+    assert "503 KafkaTimeoutError" in killed
+    assert "503 KafkaTimeoutError" in stopped
+    assert all("delivery.timeout.ms is 10000" in why for why in (why_killed, why_stopped))
 
 
 def test_percentiles_are_by_nearest_rank() -> None:
