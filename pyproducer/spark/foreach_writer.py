@@ -79,7 +79,9 @@ class ForeachWriter:
 
     def _leave(self, failure: BaseException) -> None:
         """Give the producer back as one whose task failed, once."""
-        if self._producer is not None:
-            self._producer.flush()
-            self._producer = None
-        self._lease.__exit__(type(failure), failure, failure.__traceback__)
+        producer, self._producer = self._producer, None
+        try:
+            if producer is not None:
+                producer.flush()
+        finally:
+            self._lease.__exit__(type(failure), failure, failure.__traceback__)

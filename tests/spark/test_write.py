@@ -184,3 +184,42 @@ def test_foreach_writer_takes_the_rows_of_a_stream_in_update_mode(spark: SparkSe
 def test_write_of_a_stream_says_what_to_use(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(TypeError, match=r"foreachBatch\(sink\.foreach_batch\)"):
         KafkaSink({"bootstrap.servers": "127.0.0.1:1"}, topic="t").write(stream_of(spark, tmp_path / "in"))
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(900)
+def test_foreach_batch_when_there_are_200_micro_batches_then_nothing_grows(
+        spark: SparkSession, embedded: Any, topic_name: str, tmp_path: Path) -> None:
+    embedded.create_topic(topic_name, 3)
+    (tmp_path / "in").mkdir()
+    for part in range(200):
+        (tmp_path / "in" / f"{part}.csv").write_text("".join(f"k{n},v{part}-{n}\n" for n in range(50)))
+    seen: list[dict[int, tuple[int, int, int]]] = []
+
+    def measured(_part: Any) -> list[tuple[int, tuple[int, int, int]]]:
+        import psutil
+
+        me = psutil.Process()
+        return [(me.pid, (me.num_threads(), len(me.net_connections()), me.memory_info().rss))]
+
+    def write(df: DataFrame, batch_id: int) -> None:
+        KafkaSink({"bootstrap.servers": [embedded.bootstrap_servers], "client.id": topic_name}, topic=topic_name
+                  ).foreach_batch(df, batch_id)
+        if batch_id % 50 == 49:
+            seen.append(dict(spark.sparkContext.parallelize(range(8), 8).mapPartitions(measured).collect()))
+
+    stream = spark.readStream.schema("key string, value string").option("maxFilesPerTrigger", 1).csv(
+        str(tmp_path / "in"))
+    query = (stream.writeStream.foreachBatch(write).option("checkpointLocation", str(tmp_path / "checkpoint"))
+             .trigger(availableNow=True).start())
+    try:
+        assert query.awaitTermination(800), query.status
+    finally:
+        query.stop()
+    assert len(read_topic(embedded.bootstrap_servers, topic_name)) == 200 * 50
+    assert len(seen) == 4
+    for pid, (threads, connections, resident) in seen[-1].items():
+        if pid in seen[0]:
+            assert threads <= seen[0][pid][0]
+            assert connections <= seen[0][pid][1]
+            assert resident < seen[0][pid][2] + (30 << 20)

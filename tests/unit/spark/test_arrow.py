@@ -35,9 +35,9 @@ def test_send_with_all_columns_makes_the_records_of_each_topic_in_order() -> Non
                  headers=[[{"key": "h", "value": b"1"}, {"key": "h", "value": None}], None, [], None])
     numbers = send_record_batches([rows], producer, None)
     assert producer.records == [
-        ProducerRecord("b", "0", b"k", partition=2, headers=[Header("h", b"1"), Header("h", None)]),
+        ProducerRecord("b", b"0", b"k", partition=2, headers=[Header("h", b"1"), Header("h", None)]),
         ProducerRecord("b", None, b"", partition=0),
-        ProducerRecord("a", "1", None), ProducerRecord("a", "3", b"l", partition=1)]
+        ProducerRecord("a", b"1", None), ProducerRecord("a", b"3", b"l", partition=1)]
     assert producer.calls == [("b", 2), ("a", 2)]
     assert producer.flush_count == 1
     assert (numbers.row_count, numbers.batch_count) == (4, 2)
@@ -72,14 +72,14 @@ def test_send_when_a_row_does_not_fit_sends_none_of_its_batch(columns: dict[str,
         send_record_batches([batch(topic=["a"], value=["0"], headers=[None]),
                              batch(**{**columns, "headers": columns.get("headers", [None, None])}),
                              batch(topic=["a"], value=["4"], headers=[None])], producer, None)
-    assert [record.value for record in producer.records] == ["0"]
+    assert [record.value for record in producer.records] == [b"0"]
     assert "2 of 3 rows sent were not stored, and what follows them in the partition was not sent" in str(caught.value)
     assert "1 rows are in the log (a-0: 1); another attempt stores them again" in str(caught.value)
 
 
 def test_send_when_rows_fail_tells_the_first_and_what_is_in_the_log() -> None:
     def fail(record: ProducerRecord) -> Exception | None:
-        return KafkaTimeoutError("late", phase="delivery", outcome="unknown") if record.value in ("2", "3") else None
+        return KafkaTimeoutError("late", phase="delivery", outcome="unknown") if record.value in (b"2", b"3") else None
 
     rows = batch(value=[str(n) for n in range(6)], partition=[0, 1] * 3)
     with pytest.raises(RowsFailedError, match="2 of 6 rows sent were not stored") as caught:
@@ -93,10 +93,10 @@ def test_send_when_rows_fail_tells_the_first_and_what_is_in_the_log() -> None:
 
 def test_send_when_a_call_is_refused_counts_its_rows_as_not_sent() -> None:
     producer = FakeProducer(raise_when=lambda record: RecordTooLargeError("Row 1: large", code=10)
-                            if record.value == "large" else None)
+                            if record.value == b"large" else None)
     with pytest.raises(RowsFailedError, match=r"2 of 3 rows sent were not stored.*Row 1: large") as caught:
         send_record_batches([batch(value=["0"]), batch(value=["1", "large"]), batch(value=["3"])], producer, "orders")
-    assert [record.value for record in producer.records] == ["0"]
+    assert [record.value for record in producer.records] == [b"0"]
     assert isinstance(caught.value.__cause__, RecordTooLargeError)
 
 
@@ -113,6 +113,6 @@ def test_send_when_the_batches_themselves_raise_flushes_first() -> None:
 
 def test_send_when_there_are_many_partitions_names_ten_of_them_in_an_error() -> None:
     rows = batch(value=[str(n) for n in range(31)], partition=list(range(31)))
-    failing = FakeProducer(fail_when=lambda record: ValueError("last") if record.value == "30" else None)
+    failing = FakeProducer(fail_when=lambda record: ValueError("last") if record.value == b"30" else None)
     with pytest.raises(RowsFailedError, match=r"orders-9: 1, 20 other partitions\)"):
         send_record_batches([rows], failing, "orders")
