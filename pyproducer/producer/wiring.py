@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import functools
 import logging
+import os
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -248,7 +250,15 @@ def _close_parts(*parts: object) -> None:
 
 @functools.cache  # once in an interpreter
 def _say_fallback_once() -> None:
-    if hotpath.REFUSAL is None:
+    folder = os.path.dirname(hotpath.__file__)
+    if hotpath.REFUSAL is None and not os.path.isdir(folder):
+        why = f"cannot be loaded out of an archive ({folder})"
+        cure = ("Install pyproducer, or unpack the archive; for the workers of Spark: python -m pyproducer.spark pack "
+                "dep.tar.gz")
+    elif hotpath.REFUSAL is None and (others := _built_for_others(folder)):
+        why = f"is of another Python or platform than this one, {sys.implementation.cache_tag} ({', '.join(others)})"
+        cure = "Install pyproducer with the Python that runs it"
+    elif hotpath.REFUSAL is None:
         why = "is not there (no C compiler when it was installed)"
         cure = "Install a C compiler and install pyproducer again"
     else:
@@ -256,6 +266,10 @@ def _say_fallback_once() -> None:
         cure = "Use it in the first interpreter of a process only (mod_wsgi: WSGIApplicationGroup %{GLOBAL})"
     log.warning("The compiled twin of pyproducer's per-record code %s: its Python text runs, which takes several times "
                 "the CPU per record. %s, or set PYPRODUCER_IMPL=python to say that this is what you want", why, cure)
+
+
+def _built_for_others(folder: str) -> list[str]:
+    return sorted(name for name in os.listdir(folder) if name.startswith("_native.") and name.endswith((".so", ".pyd")))
 
 
 def _refuse_what_is_missing(config: ProducerConfig) -> None:

@@ -12,8 +12,8 @@ Names are case-sensitive; other columns are ignored.
 Road:    Spark row -> [columns] -> rows
 Thread:  immutable values; any.
 Source:  Spark's KafkaWriter.validateQuery and KafkaRowWriter (4.0), with their sentences.
-         Differs from Spark: types are checked value by value, as a row in Python carries no schema; so a bigint
-         partition passes while it fits an int.
+         Where there is a schema, schema.py checks it first. A row in Python carries none, so here types are checked
+         value by value: a bigint partition passes while it fits an int, and a column of nulls may be of any type.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from pyproducer.spark.errors import ColumnError
 
 COLUMNS = ("key", "value", "topic", "partition", "headers")
 HEADERS_TYPE = "array<struct<key:string,value:binary>>"
+_HEADER_FIELDS = ["key", "value"]
 
 logger = logging.getLogger(__name__)
 
@@ -144,6 +145,10 @@ def column_headers(value: Any) -> tuple[Header, ...]:
     for header in value:
         if not isinstance(header, tuple) or len(header) != 2:
             raise _unsupported("headers", value, HEADERS_TYPE)
+        names = getattr(header, "__fields__", _HEADER_FIELDS)
+        if names != _HEADER_FIELDS and [name.lower() for name in names] != _HEADER_FIELDS:
+            raise ColumnError(f"headers attribute unsupported type array<struct<{','.join(names)}>>. headers must be "
+                              f"a(n) {HEADERS_TYPE}")
         key, content = header
         if key is None:
             raise ColumnError("Null header keys are not permitted")

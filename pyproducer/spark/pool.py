@@ -1,13 +1,14 @@
 """One producer per worker process and set of properties.
 
 A Spark Python worker runs task after task; a producer per task would connect, fetch metadata and get a producer id
-each time. So producers stay here between tasks. A worker may be killed without a word while it is idle: that is
-why a task flushes before it ends, and nothing is left to an exit hook.
+each time. So producers stay here between tasks, the last used ones, as many as there is room for. A worker may be
+killed without a word while it is idle: that is why a task flushes before it ends, and nothing is left to an exit hook.
 
 Road:    sink -> [pool] -> producer
 Thread:  any; one lock.
 Source:  Spark's InternalKafkaProducerPool (4.0): idle producers are closed after ten minutes, never one in use.
-         Differs from Spark: no cleaning thread; idle ones are closed when the next task asks for a producer.
+         Differs from Spark: no cleaning thread; idle ones are closed when the next task asks for a producer, and the
+         number of producers has a limit.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from pyproducer.common.clock import Clock, SystemClock
-from pyproducer.spark.rows import RowProducer
+from pyproducer.spark.row_producer import RowProducer
+from pyproducer.spark.settings import DEFAULT_POOL_SIZE
 
 IDLE_MS = 600_000
 """Spark's own default (spark.kafka.producer.cache.timeout)."""
@@ -55,12 +57,19 @@ class ProducerPool:
         self._pid = os.getpid()
 
     @contextmanager
-    def lease(self, key: str, props: Mapping[str, object]) -> Iterator[RowProducer]:
-        """Lend the producer of a key for one task; one that leaves with an exception is not lent again."""
+    def lease(self, key: str, props: Mapping[str, object], *,
+              pool_size: int = DEFAULT_POOL_SIZE) -> Iterator[RowProducer]:
+        """Lend the producer of a key for one task; one that leaves with an exception is not lent again.
+
+        Args:
+            key: Which one.
+            props: What it is made with, if there is none.
+            pool_size: How many there may be, this one included, unless more are in use.
+        """
         self._forget_after_fork()
         now_ms = self._clock.now_ms()
         with self._lock:
-            idle = self._take_idle(key, now_ms)
+            idle = self._take_idle(key, now_ms, pool_size)
             pooled = self._pooled.get(key)
             if pooled is None:
                 # The constructor touches no network, so it may run under the lock.
@@ -94,10 +103,13 @@ class ProducerPool:
         for producer in producers:
             producer.close(CLOSE_TIMEOUT_S)
 
-    def _take_idle(self, wanted_key: str, now_ms: int) -> list[RowProducer]:
-        idle = [key for key, pooled in self._pooled.items()
-                if key != wanted_key and pooled.lease_count == 0 and now_ms - pooled.last_used_ms >= self._idle_ms]
-        return [self._pooled.pop(key).producer for key in idle]
+    def _take_idle(self, wanted_key: str, now_ms: int, pool_size: int) -> list[RowProducer]:
+        """Take out what was not used for long, and what there is no room for; the longest unused first."""
+        unused = sorted((pooled.last_used_ms, key) for key, pooled in self._pooled.items()
+                        if key != wanted_key and pooled.lease_count == 0)
+        too_many = len(self._pooled.keys() | {wanted_key}) - pool_size
+        return [self._pooled.pop(key).producer for place, (last_used_ms, key) in enumerate(unused)
+                if place < too_many or now_ms - last_used_ms >= self._idle_ms]
 
     def _forget_after_fork(self) -> None:
         """Drop what another process made: its threads do not exist here, and its lock may never be released."""

@@ -2,82 +2,26 @@
 
 Road:    Spark row -> columns -> [rows] -> producer
 Thread:  the task's thread sends; answers arrive on the sender's thread.
-Source:  Spark's KafkaRowWriter (4.0): it keeps the first failure of a callback and raises it at the next row.
+Source:  Spark's KafkaRowWriter (4.0).
 """
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterable
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
-from pyproducer.accumulator.produce_result import OnCompletion
-from pyproducer.common.errors import NOT_SENT, KafkaError
-from pyproducer.common.records import HeaderLike
+from pyproducer.common.errors import KafkaError
 from pyproducer.spark.columns import ColumnContract, column_bytes, column_headers, column_partition, column_topic
-from pyproducer.spark.errors import ColumnError, RowsFailedError
+from pyproducer.spark.delivery import TaskDelivery
+from pyproducer.spark.errors import ColumnError
+from pyproducer.spark.row_producer import RowProducer
+from pyproducer.spark.task_numbers import TaskMeter, TaskNumbers, this_task
+
+MAX_HELD_ROWS = 10_000
+"""Rows of nulls that wait for a value which tells the column's type; beyond that a DataFrame of deletions is likely."""
 
 
-class RowProducer(Protocol):
-    """What a sink uses of KafkaProducer."""
-
-    def send(self, topic: str, value: Any = None, *, key: Any = None, partition: int | None = None,
-             headers: Iterable[HeaderLike] | None = None, on_completion: OnCompletion | None = None) -> object:
-        """Hand over one record; the callback gets (metadata, exception)."""
-
-    def flush(self) -> None:
-        """Wait until every record handed over has its answer."""
-
-    def close(self, timeout: float | None = None) -> object:
-        """Close; the timeout is in seconds."""
-
-
-class RowDelivery:
-    """Counts the answers to the rows of one task and keeps the first failure."""
-
-    def __init__(self) -> None:
-        self.first_error: BaseException | None = None
-        self.sent_count = 0  # task's thread only
-        self._acknowledged_count = 0  # sender's thread only: a success is never told by another
-        self._failed_count = 0
-        self._lock = threading.Lock()  # guards first_error and _failed_count: a failure may come on either thread
-
-    def on_completion(self, metadata: Any, exception: BaseException | None) -> None:
-        """Count one answer: the callback of every row."""
-        if exception is None:
-            self._acknowledged_count += 1
-        else:
-            self.fail(exception)
-
-    def fail(self, error: BaseException) -> None:
-        """Count one row that will not be stored."""
-        with self._lock:
-            self._failed_count += 1
-            if self.first_error is None:
-                self.first_error = error
-
-    def ensure_all_stored(self) -> None:
-        """Check after flush that each row sent was acknowledged.
-
-        Raises:
-            RowsFailedError: Some were not; the cause and the counts are in it. Unknown, Not sent or Rejected: as
-                the cause's `outcome` says for the first of them.
-        """
-        unanswered_count = self.sent_count - self._acknowledged_count - self._failed_count
-        if self.first_error is None and unanswered_count <= 0:
-            return
-        failed_count = self.sent_count - self._acknowledged_count
-        cause = self.first_error
-        reason = f"{type(cause).__name__}: {cause}" if cause is not None else "no answer came before flush() returned"
-        error = RowsFailedError(
-            f"{failed_count} of {self.sent_count} rows sent were not stored, and the rest of the partition was not "
-            f"sent; the first failure: {reason}", sent_count=self.sent_count, failed_count=failed_count)
-        error.outcome = getattr(cause, "outcome", NOT_SENT)
-        error.retriable = getattr(cause, "retriable", False)
-        raise error from cause
-
-
-def send_rows(rows: Iterable[Any], producer: RowProducer, contract: ColumnContract) -> int:
+def send_rows(rows: Iterable[Any], producer: RowProducer, contract: ColumnContract) -> TaskNumbers:
     """Send the rows of one task, stop at the first failure, flush, and tell of every row that was not stored.
 
     Args:
@@ -86,35 +30,77 @@ def send_rows(rows: Iterable[Any], producer: RowProducer, contract: ColumnContra
         contract: Where each column is in a row.
 
     Returns:
-        How many rows were stored.
+        How many rows were stored, and what that took.
 
     Raises:
         RowsFailedError: A row did not fit, or was not acknowledged. The rows before it may be in the log: the task
             is retried as a whole, so delivery is at least once.
     """
-    delivery = RowDelivery()
-    send, on_completion = producer.send, delivery.on_completion
-    topic, value, key = contract.topic, contract.value, contract.key
-    partition, headers = contract.partition, contract.headers
+    delivery = TaskDelivery()
+    meter = TaskMeter(producer)
+    send_row = row_sender(producer, contract, delivery)
     try:
-        for row in rows:
-            delivery.sent_count += 1
-            try:
-                # By position: finding a column by name costs about a microsecond each.
-                send(contract.fixed_topic or column_topic(row[topic]), column_bytes("value", row[value]),
-                     key=None if key is None else column_bytes("key", row[key]),
-                     partition=None if partition is None else column_partition(row[partition]),
-                     headers=None if headers is None else column_headers(row[headers]),
-                     on_completion=on_completion)
-            except (KafkaError, TypeError, ValueError) as error:
-                delivery.fail(error)
+        for row in _after_their_types(rows, contract, delivery):
+            send_row(row)
             if delivery.first_error is not None:
+                delivery.is_cut_short = True
                 break
     finally:
         # Also when the rows themselves raise: no answer may arrive after the task has ended.
-        producer.flush()
-    delivery.ensure_all_stored()
-    return delivery.sent_count
+        meter.flush()
+    delivery.ensure_all_stored(this_task().attempt)
+    return meter.numbers(delivery.sent_count)
+
+
+def row_sender(producer: RowProducer, contract: ColumnContract, delivery: TaskDelivery) -> Callable[[Any], None]:
+    """Return what sends one row; a row that cannot be sent is a failure in `delivery`, and raises nothing."""
+    send, on_completion = producer.send, delivery.on_completion
+    topic, value, key = contract.topic, contract.value, contract.key
+    partition, headers = contract.partition, contract.headers
+
+    def send_row(row: Any) -> None:
+        delivery.sent_count += 1
+        name = contract.fixed_topic
+        try:
+            # By position: finding a column by name costs about a microsecond each.
+            name = name or column_topic(row[topic])
+            send(name, column_bytes("value", row[value]),
+                 key=None if key is None else column_bytes("key", row[key]),
+                 partition=None if partition is None else column_partition(row[partition]),
+                 headers=None if headers is None else column_headers(row[headers]),
+                 on_completion=on_completion)
+        except (KafkaError, TypeError, ValueError) as error:
+            delivery.fail(error, name)
+
+    return send_row
+
+
+def _after_their_types(rows: Iterable[Any], contract: ColumnContract, delivery: TaskDelivery) -> Iterator[Any]:
+    """Hold back rows whose key or value is null until a value in that column shows that its type fits.
+
+    A row carries no schema: of a column of ints whose first thousand are null, a thousand tombstones were stored, in
+    each attempt of the task, before the first int failed it. On a compacted topic they delete keys.
+    """
+    untold = {"value": contract.value, **({} if contract.key is None else {"key": contract.key})}
+    held: list[Any] = []
+    rows = iter(rows)
+    for row in rows:
+        held.append(row)
+        for name, index in list(untold.items()):
+            if row[index] is not None:
+                try:
+                    column_bytes(name, row[index])
+                except ColumnError as error:
+                    # None of them is sent; they count as rows that the task had in hand.
+                    delivery.sent_count += 1
+                    delivery.is_cut_short = True
+                    delivery.fail(error, contract.fixed_topic)
+                    return
+                del untold[name]
+        if not untold or len(held) >= MAX_HELD_ROWS:
+            break
+    yield from held
+    yield from rows
 
 
 def field_names(row: Any) -> list[str]:

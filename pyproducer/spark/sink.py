@@ -1,112 +1,246 @@
-"""KafkaSink, the function for df.foreachPartition.
+"""KafkaSink: what a Spark program holds; write(df), foreachPartition, foreachBatch, foreach.
 
-Road:    df.foreachPartition -> [sink] -> pool, rows -> producer
+Road:    df -> [sink] -> settings, schema on the driver; pool, rows or arrow in the workers -> producer
 Thread:  made on the driver, called in the workers; only settings travel between them.
 Source:  ours; refusals as in Spark's KafkaSourceProvider.validateBatchOptions (4.0).
 """
 
 from __future__ import annotations
 
-import hashlib
+import functools
 import itertools
-import uuid
-from collections.abc import Iterable, Mapping
-from typing import Any
+import logging
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any
 
-from pyproducer.common.errors import ConfigError
-from pyproducer.producer.config import CONFIG_TABLE, ProducerConfig
 from pyproducer.producer.kafka_producer import KafkaProducer
-from pyproducer.spark.columns import ColumnContract
+from pyproducer.spark.arrow import send_record_batches
+from pyproducer.spark.columns import HEADERS_TYPE, ColumnContract
+from pyproducer.spark.foreach_writer import ForeachWriter
+from pyproducer.spark.packing import refuse_wheel
 from pyproducer.spark.pool import ProducerPool
+from pyproducer.spark.row_producer import RowProducer
 from pyproducer.spark.rows import field_names, send_rows
+from pyproducer.spark.schema import check_schema
+from pyproducer.spark.settings import SinkSettings, guarded
+from pyproducer.spark.task_numbers import TaskNumbers, WriteNumbers, this_task
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
 
 WORKER_POOL = ProducerPool(KafkaProducer)
 """The producers of this process. On the driver it stays empty."""
 
-_REFUSED = {
-    "key.serializer": "Kafka option 'key.serializer' is not supported as keys are serialized with "
-                      "ByteArraySerializer.",
-    "value.serializer": "Kafka option 'value.serializer' is not supported as values are serialized with "
-                        "ByteArraySerializer.",
-    "transactional.id": "a sink delivers at least once; one transactional id cannot serve several tasks",
-}
+log = logging.getLogger(__name__)
 
 
 class KafkaSink:
-    """Writes the rows of a DataFrame to Kafka: `df.foreachPartition(KafkaSink(props, topic="orders"))`.
+    """Writes DataFrames to Kafka.
+
+        sink = KafkaSink({"bootstrap.servers": "broker:9092"}, topic="orders")
+        sink.write(df)                                        # the fast road: Arrow, the schema checked first
+        df.foreachPartition(sink)                             # row by row; needs no pyarrow
+        stream.writeStream.foreachBatch(sink.foreach_batch)   # each micro-batch by the fast road
+        stream.writeStream.foreach(sink.foreach_writer())     # update mode and real-time mode
 
     Columns: `value` (required), `key`, `topic`, `partition`, `headers`, as in Spark's own Kafka sink. Each worker
-    process keeps one producer for all its tasks. A task ends after every one of its rows was acknowledged, or fails
-    with the count of those that were not; Spark then runs it again, so delivery is at least once.
+    process keeps one producer for all its tasks of equal settings. A task ends after every one of its rows was
+    acknowledged, or fails with the count of those that were not; Spark then runs it again: delivery is at least once.
 
     Args:
-        props: Settings of KafkaProducer, `bootstrap.servers` among them.
+        props: Settings of KafkaProducer, `bootstrap.servers` among them, with or without `kafka.` before their names;
+            and `pyproducer.pool.size`, how many producers a worker process keeps (8).
         topic: The topic of every row; wins over a column `topic`.
+        schema: `df.schema`, to be checked now: rows that come one by one show no type where they are null.
+
+    Attributes:
+        props: The settings, without `kafka.` and the sink's own.
+        topic: The topic of every row, or None.
+        last_commit: What the last write() or micro-batch did; None before.
 
     Raises:
         ConfigError: A setting is wrong, or is one that a sink cannot take. Not sent.
+        ColumnError: The schema does not fit. Not sent.
         TypeError: A producer was given, which cannot travel to the workers. Not sent.
     """
 
-    def __init__(self, props: Mapping[str, object], topic: str | None = None) -> None:
+    def __init__(self, props: Mapping[str, object], topic: str | None = None, *,
+                 schema: StructType | None = None) -> None:
         refusal = _refusal(props)
         if refusal is not None:
             del props  # they may hold secrets, and a traceback shows variables
             raise refusal
-        if topic is not None:
-            topic = topic.strip()
-            if not topic:
-                raise ConfigError("topic", topic, "it must not be empty; leave it out to use the column 'topic'")
-        self.props = dict(props)
-        self.topic = topic
-        self._pool_key = _pool_key(self.props)
+        props = guarded(props)
+        self._begin(SinkSettings.of(props, topic))
+        if schema is not None:
+            check_schema(schema, self.topic)
+
+    @classmethod
+    def with_settings(cls, settings: SinkSettings) -> KafkaSink:
+        """Make a sink of settings that were checked."""
+        sink = cls.__new__(cls)
+        sink._begin(settings)
+        return sink
+
+    def _begin(self, settings: SinkSettings) -> None:
+        self._settings = settings
+        self.last_commit: WriteNumbers | None = None
+
+    @property
+    def props(self) -> dict[str, object]:
+        """The settings of the workers' producers."""
+        return dict(self._settings.props)
+
+    @property
+    def topic(self) -> str | None:
+        """The topic of every row, or None for the column `topic`."""
+        return self._settings.topic
 
     def __call__(self, rows: Iterable[Any]) -> None:
-        """Send the rows of one partition and wait until all are acknowledged.
+        """Send the rows of one partition, or a single row, and wait until all are acknowledged.
+
+        A single row is what `df.foreach(sink)` gives: it is right, and slow, for each row waits for its own answer.
+
+        Raises:
+            ColumnError: The columns do not fit the contract. Not sent.
+            RowsFailedError: Some rows were not stored. The others of the partition are, or may be, in the log.
+        """
+        if hasattr(rows, "__fields__"):
+            _say_slow_once()
+            rows = (rows,)
+        self.send_rows(rows)
+
+    def send_rows(self, rows: Iterable[Any]) -> TaskNumbers:
+        """Send the rows of one partition: as calling the sink does, and return what that took.
 
         Raises:
             ColumnError: The columns do not fit the contract. Not sent.
             RowsFailedError: Some rows were not stored. The others of the partition are, or may be, in the log.
         """
         iterator = iter(rows)
-        first = next(iterator, None)
-        if first is None:
-            return  # an empty partition opens nothing
-        contract = ColumnContract.of(field_names(first), self.topic)
-        with WORKER_POOL.lease(self._pool_key, CONFIG_TABLE.guarded(self.props)) as producer:
-            send_rows(itertools.chain((first,), iterator), producer, contract)
+        for first in iterator:
+            contract = self.contract_of(first)
+            with self.lease() as producer:
+                return _told(send_rows(itertools.chain((first,), iterator), producer, contract))
+        return this_task()  # an empty partition opens nothing
+
+    def write(self, df: DataFrame) -> WriteNumbers:
+        """Write a DataFrame by columns, and wait until every row is acknowledged.
+
+        Returns:
+            What the tasks did; `last_commit` keeps it.
+
+        Raises:
+            ColumnError: The columns do not fit the contract. No task ran, nothing was sent.
+            TypeError: It is a stream.
+            PySparkException: A task failed in its last attempt; the text has the RowsFailedError with what is in the
+                log. The rows of other tasks are, or may be, in the log.
+        """
+        return self._write(df, None)
+
+    def foreach_batch(self, df: DataFrame, batch_id: int) -> None:
+        """Write a micro-batch, for `writeStream.foreachBatch(sink.foreach_batch)`.
+
+        Raises:
+            ColumnError: The columns do not fit the contract. No task ran, nothing was sent.
+            PySparkException: A task failed in its last attempt; Spark ends the query, which repeats this batch when it
+                is started again.
+        """
+        self._write(df, batch_id)
+
+    def foreach_writer(self) -> ForeachWriter:
+        """Return what `writeStream.foreach` takes: rows are sent while they come, and all awaited when a task ends."""
+        return ForeachWriter(self)
+
+    def send_record_batches(self, batches: Iterable[Any]) -> TaskNumbers:
+        """Send the Arrow record batches of one task; their schema was checked on the driver.
+
+        Raises:
+            RowsFailedError: Some rows were not stored. The others of the partition are, or may be, in the log.
+        """
+        iterator = (batch for batch in batches if batch.num_rows)
+        for first in iterator:
+            with self.lease() as producer:
+                return _told(send_record_batches(itertools.chain((first,), iterator), producer, self.topic))
+        return this_task()
+
+    def contract_of(self, row: Any) -> ColumnContract:
+        """Return which column of a row is what.
+
+        Raises:
+            ColumnError: The columns do not fit the contract. Not sent.
+        """
+        return ColumnContract.of(field_names(row), self.topic)
+
+    def lease(self) -> AbstractContextManager[RowProducer]:
+        """Lend this process's producer of these settings; made if there is none."""
+        settings = self._settings
+        return WORKER_POOL.lease(settings.pool_key, settings.props, pool_size=settings.pool_size)
+
+    def _write(self, df: DataFrame, batch_id: int | None) -> WriteNumbers:
+        if df.isStreaming:
+            raise TypeError("this DataFrame is a stream: use df.writeStream.foreachBatch(sink.foreach_batch), or "
+                            "df.writeStream.format('pyproducer')")
+        names = check_schema(df.schema, self.topic)
+        refuse_wheel(df.sparkSession)
+        # What is ignored need not travel to the workers.
+        taken = df.selectExpr(*(f"cast({name} as {HEADERS_TYPE}) as {name}" if name == "headers" else name
+                                for name in names))
+        told = _map_in_arrow(taken, self.send_record_batches)
+        self.last_commit = WriteNumbers.of(told, batch_id)
+        log.info("%s", self.last_commit)
+        return self.last_commit
+
+    def __getstate__(self) -> dict[str, object]:
+        """What travels to the workers: the settings."""
+        return {**self.__dict__, "last_commit": None}
 
     def __repr__(self) -> str:
-        return f"KafkaSink(bootstrap.servers={self.props.get('bootstrap.servers')!r}, topic={self.topic!r})"
+        servers = self._settings.props.get("bootstrap.servers")
+        return f"KafkaSink(bootstrap.servers={servers!r}, topic={self.topic!r})"
 
 
-def _refusal(props: object) -> ConfigError | TypeError | None:
-    """Return why a sink cannot take settings; None where it can."""
+def _refusal(props: object) -> TypeError | None:
+    """Return why something is no settings of a sink; None where it is."""
     if isinstance(props, KafkaProducer) or not isinstance(props, Mapping):
         return TypeError(f"KafkaSink takes the settings of a producer, not {type(props).__name__}: each Spark worker "
                          "process builds its own producer from them")
-    props = CONFIG_TABLE.guarded(props)
     for key, value in props.items():
         if isinstance(value, KafkaProducer):
             return TypeError(f"the setting {key!r} holds a producer, which cannot travel to Spark's workers")
-        if key in _REFUSED:
-            return ConfigError(key, value, _REFUSED[key])
-    try:
-        ProducerConfig(props)
-    except ConfigError as error:
-        return error
     return None
 
 
-def _pool_key(props: Mapping[str, object]) -> str:
-    """Name a set of properties; equal plain settings share a producer, in every job of a worker.
+def _map_in_arrow(df: DataFrame, send: Callable[[Iterable[Any]], TaskNumbers]) -> list[TaskNumbers]:
+    """Run a function over the record batches of each task, and return what the tasks told."""
+    def task(batches: Iterator[Any]) -> Iterator[Any]:
+        import pyarrow
 
-    A value that is not plain (a callable, an object) is another one after each pickling: it gets a name of its own
-    here on the driver, which travels with the sink.
-    """
-    parts = []
-    for key in sorted(props):
-        value = props[key]
-        plain = value is None or isinstance(value, (str, int, float, bool, bytes))
-        parts.append(f"{key}={value!r}" if plain else f"{key}={type(value).__qualname__}#{uuid.uuid4()}")
-    return hashlib.sha256("\n".join(parts).encode("utf-8", "surrogatepass")).hexdigest()  # they may hold secrets
+        numbers = pyarrow.array([pickle.dumps(send(batches))], pyarrow.binary())
+        yield pyarrow.record_batch([numbers], names=["numbers"])
+
+    if not hasattr(df, "_jdf"):  # Spark Connect, whose client has pandas
+        return [pickle.loads(row[0]) for row in df.mapInArrow(task, "numbers binary").collect()]
+    from pyspark.sql import DataFrame
+    from pyspark.sql.udf import UserDefinedFunction
+    from pyspark.util import PythonEvalType
+
+    # What df.mapInArrow does, but that asks for pandas first, which nothing here uses.
+    function = UserDefinedFunction(task, "numbers binary", evalType=PythonEvalType.SQL_MAP_ARROW_ITER_UDF)
+    columns = function(*(df[name] for name in df.columns))
+    frame = DataFrame(df._jdf.mapInArrow(columns._jc, False, None), df.sparkSession)
+    return [pickle.loads(row[0]) for row in frame.collect()]
+
+
+def _told(numbers: TaskNumbers) -> TaskNumbers:
+    log.info("partition %d, attempt %d: %s", numbers.spark_partition, numbers.attempt, WriteNumbers.of([numbers]))
+    return numbers
+
+
+@functools.cache  # once in a worker
+def _say_slow_once() -> None:
+    log.warning("df.foreach(sink) gives one row at a time, and each waits for its own answer: use sink.write(df), "
+                "df.foreachPartition(sink), or for a stream writeStream.foreach(sink.foreach_writer())")

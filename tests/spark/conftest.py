@@ -5,11 +5,15 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.support.kafka_jars import MissingTool, spark_connector_jars
+
+ROOT = Path(__file__).resolve().parents[2]
+REGISTRATION = ROOT / "pyproducer" / "spark" / "registration"
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,19 +36,26 @@ def spark() -> Iterator[SparkSession]:
 
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    session = (SparkSession.builder.master("local[2]").appName("tests")
-               .config("spark.ui.enabled", "false")
-               .config("spark.driver.host", "127.0.0.1")
-               .config("spark.driver.bindAddress", "127.0.0.1")
-               .config("spark.sql.shuffle.partitions", "2")
-               .config("spark.driver.memory", "512m")
-               .config("spark.jars", _connector_jars())
-               .getOrCreate())
+    with pytest.MonkeyPatch.context() as patch:
+        # As it lies in what is installed: Spark looks for data sources at the top level of sys.path.
+        patch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), str(REGISTRATION)]))
+        session = _start(SparkSession.builder)
     session.sparkContext.setLogLevel("OFF")
     # The first job starts the worker daemon and the driver's connections: they belong to the session, not to a test.
     assert session.range(10).rdd.map(lambda row: row.id).sum() == 45
     yield session
     session.stop()
+
+
+def _start(builder: SparkSession.Builder) -> SparkSession:
+    return (builder.master("local[2]").appName("tests")
+            .config("spark.ui.enabled", "false")
+            .config("spark.driver.host", "127.0.0.1")
+            .config("spark.driver.bindAddress", "127.0.0.1")
+            .config("spark.sql.shuffle.partitions", "2")
+            .config("spark.driver.memory", "512m")
+            .config("spark.jars", _connector_jars())
+            .getOrCreate())
 
 
 @pytest.fixture(scope="session")

@@ -11,3 +11,11 @@ from tests.embedded.test_examples import run_example
 def test_spark_sink_example_stores_its_rows() -> None:
     # Python inside the JVM's workers warns on its own account; only ours is under -W error.
     assert "10000 rows stored" in run_example("examples.spark_sink", warnings_are_errors=False)
+
+
+@pytest.mark.soak  # a Spark of its own
+def test_spark_columns_example_stores_its_rows_by_three_roads() -> None:
+    told = run_example("examples.spark_columns", warnings_are_errors=False)
+    assert "27000 rows stored in orders\n" in told
+    assert "3000 rows stored in orders-ch" in told
+    assert "the last micro-batch: micro-batch 0: 10000 rows stored by" in told

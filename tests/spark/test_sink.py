@@ -122,10 +122,8 @@ def test_tasks_of_one_worker_when_run_again_share_a_producer(spark: SparkSession
     rows = spark.createDataFrame([("a",), ("b",), ("c",), ("d",)], "value string").repartition(4)
 
     def send_and_tell(part: Any) -> list[tuple[int, int]]:
-        from pyproducer.spark.sink import WORKER_POOL
-
         sink(part)
-        with WORKER_POOL.lease(sink._pool_key, sink.props) as producer:
+        with sink.lease() as producer:
             return [(os.getpid(), id(producer))]
 
     used = [pair for _ in range(2) for pair in rows.rdd.mapPartitions(send_and_tell).collect()]
@@ -143,7 +141,7 @@ def test_empty_dataframe_makes_no_producer_and_opens_no_connection(spark: SparkS
             from pyproducer.spark.sink import WORKER_POOL
 
             sink(part)
-            return [sink._pool_key in WORKER_POOL._pooled]
+            return [sink._settings.pool_key in WORKER_POOL._pooled]
 
         empty = spark.createDataFrame([], "value string").repartition(2)
         assert empty.rdd.getNumPartitions() == 2

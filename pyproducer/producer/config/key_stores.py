@@ -28,23 +28,23 @@ _PLACE_OF_TEXT = {
 _ANY_TLS_VERSION = "TLS"  # Java's name for a context that is not bound to one
 
 
-def check_security_files(values: dict[str, Any], explicit: Set[str]) -> None:
-    """Check what the security settings name, as far as no broker is needed.
+def check_security_files(values: dict[str, Any], explicit: Set[str], *, reads_files: bool = True) -> None:
+    """Check what the security settings name, as far as no broker is needed; without `reads_files`, no file either.
 
     Raises:
         ConfigError: A store has a format that cannot be read, a file is missing, or settings contradict each other.
     """
     protocol = values["security.protocol"]
     if protocol in ("SSL", "SASL_SSL"):
-        _check_tls(values, explicit)
-    if protocol in ("SASL_PLAINTEXT", "SASL_SSL") and values["sasl.mechanism"] == "OAUTHBEARER":
+        _check_tls(values, explicit, reads_files)
+    if reads_files and protocol in ("SASL_PLAINTEXT", "SASL_SSL") and values["sasl.mechanism"] == "OAUTHBEARER":
         for key in ("sasl.oauthbearer.assertion.file", "sasl.oauthbearer.assertion.private.key.file",
                     "sasl.oauthbearer.assertion.template.file"):
             if values[key]:
                 _read_head(key, values[key])
 
 
-def _check_tls(values: dict[str, Any], explicit: Set[str]) -> None:
+def _check_tls(values: dict[str, Any], explicit: Set[str], reads_files: bool) -> None:
     factory = values["ssl.engine.factory.class"]
     if factory is not None:
         if not isinstance(factory, ssl.SSLContext) and not callable(factory):
@@ -53,8 +53,8 @@ def _check_tls(values: dict[str, Any], explicit: Set[str]) -> None:
         return
     _check_versions(values)
     _check_endpoint_identification(values)
-    _check_key_store(values, explicit)
-    _check_trust_store(values, explicit)
+    _check_key_store(values, explicit, reads_files)
+    _check_trust_store(values, explicit, reads_files)
 
 
 def _check_versions(values: dict[str, Any]) -> None:
@@ -82,7 +82,7 @@ def _check_endpoint_identification(values: dict[str, Any]) -> None:
                           "it must be https (check that the certificate names the host) or empty (do not check)")
 
 
-def _check_key_store(values: dict[str, Any], explicit: Set[str]) -> None:
+def _check_key_store(values: dict[str, Any], explicit: Set[str], reads_files: bool) -> None:
     location, key, chain = (values[name] for name in ("ssl.keystore.location", "ssl.keystore.key",
                                                       "ssl.keystore.certificate.chain"))
     if key and location:
@@ -92,25 +92,28 @@ def _check_key_store(values: dict[str, Any], explicit: Set[str]) -> None:
         given, missing = (("ssl.keystore.key", "ssl.keystore.certificate.chain") if key else
                           ("ssl.keystore.certificate.chain", "ssl.keystore.key"))
         raise ConfigError(given, HIDDEN, f"it needs {missing} beside it, both as PEM text")
-    _check_store(values, explicit, "ssl.keystore", location)
+    _check_store(values, explicit, "ssl.keystore", location, reads_files)
     for name in ("ssl.keystore.key", "ssl.keystore.certificate.chain"):
         _check_pem_text(values, explicit, name, "ssl.keystore.type")
 
 
-def _check_trust_store(values: dict[str, Any], explicit: Set[str]) -> None:
+def _check_trust_store(values: dict[str, Any], explicit: Set[str], reads_files: bool) -> None:
     location = values["ssl.truststore.location"]
     if values["ssl.truststore.certificates"] and location:
         raise ConfigError("ssl.truststore.location", location, "the trusted certificates are given twice: leave out "
                                                                "this or ssl.truststore.certificates")
-    _check_store(values, explicit, "ssl.truststore", location)
+    _check_store(values, explicit, "ssl.truststore", location, reads_files)
     _check_pem_text(values, explicit, "ssl.truststore.certificates", "ssl.truststore.type")
 
 
-def _check_store(values: dict[str, Any], explicit: Set[str], prefix: str, location: str | None) -> None:
+def _check_store(values: dict[str, Any], explicit: Set[str], prefix: str, location: str | None,
+                 reads_files: bool) -> None:
     password = values[f"{prefix}.password"]
     if not location:
         if password:
             raise ConfigError(f"{prefix}.password", HIDDEN, f"there is no {prefix}.location that it could open")
+        return
+    if not reads_files:
         return
     head = _read_head(f"{prefix}.location", location)
     kind = store_kind(head)

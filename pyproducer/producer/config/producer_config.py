@@ -54,6 +54,7 @@ class ProducerConfig(Mapping[str, Any]):
         props: Java's keys with their dots; strings are parsed as Java does, and variables in them are resolved where
             config.providers says how.
         configurable: Classes of the user that are not among the settings.
+        reads_files: Whether files that settings name are looked at; not where the producer is made on another machine.
 
     Attributes:
         originals: What was given, with variables resolved.
@@ -76,15 +77,16 @@ class ProducerConfig(Mapping[str, Any]):
     _providers: Mapping[str, tuple[str, ...]]
     _values: dict[str, Any]
 
-    def __init__(self, props: Mapping[str, object], *, configurable: Iterable[object] = ()) -> None:
+    def __init__(self, props: Mapping[str, object], *, configurable: Iterable[object] = (),
+                 reads_files: bool = True) -> None:
         props = CONFIG_TABLE.guarded(props)  # what the frames below and this one hold shows no secret
         resolved = resolve_variables(props, import_object)
-        refusal = self._read(resolved, configurable)
+        refusal = self._read(resolved, configurable, reads_files)
         if refusal is not None:
             raise refusal
         self.__dict__.update(_written=resolved.written, _providers=resolved.providers)
 
-    def _read(self, resolved: Resolved, configurable: Iterable[object]) -> ConfigError | None:
+    def _read(self, resolved: Resolved, configurable: Iterable[object], reads_files: bool) -> ConfigError | None:
         """Take the values in, or return why not: the traceback of that would lead to what providers answered."""
         originals = resolved.props
         strangers: list[str] = []
@@ -103,7 +105,7 @@ class ProducerConfig(Mapping[str, Any]):
             if values["security.protocol"] != "PLAINTEXT":
                 from pyproducer.producer.config.key_stores import check_security_files  # here: it loads ssl
 
-                check_security_files(values, given.explicit)
+                check_security_files(values, given.explicit, reads_files=reads_files)
         except ConfigError as refusal:
             return without_answers(refusal, resolved)
         if given.without_effect:

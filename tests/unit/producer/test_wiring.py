@@ -21,8 +21,9 @@ from pyproducer.producer.surroundings import Surroundings
 PROPS = {"bootstrap.servers": "127.0.0.1:1"}
 
 
-def test_a_missing_twin_is_said_once(monkeypatch, caplog):
+def test_a_missing_twin_is_said_once(monkeypatch, caplog, tmp_path):
     monkeypatch.setattr(hotpath, "IS_FALLBACK", True)
+    monkeypatch.setattr(hotpath, "__file__", str(tmp_path / "__init__.py"))
     wiring._say_fallback_once.cache_clear()
     for _ in range(2):
         KafkaProducer(PROPS).close()
@@ -101,4 +102,21 @@ def test_a_refused_twin_is_said_once_with_its_reason(monkeypatch, caplog):
     for _ in range(2):
         KafkaProducer(PROPS).close()
     assert caplog.text.count("cannot be loaded (Interpreter change detected): its Python text runs") == 1
+    assert "C compiler" not in caplog.text
+
+
+@pytest.mark.parametrize(("file", "said"), [
+    ("spark/pyproducer.zip/pyproducer/hotpath/__init__.py", "cannot be loaded out of an archive ("),
+    ("__init__.py", "is of another Python or platform than this one"),
+])
+def test_a_twin_that_is_there_for_somebody_else_is_not_blamed_on_a_missing_compiler(
+        monkeypatch, caplog, tmp_path, file, said):
+    """A zip in Spark's --py-files ran the Python text and blamed a compiler that was there."""
+    (tmp_path / "_native.cpython-27-z80.so").touch()
+    monkeypatch.setattr(hotpath, "IS_FALLBACK", True)
+    monkeypatch.setattr(hotpath, "REFUSAL", None)
+    monkeypatch.setattr(hotpath, "__file__", str(tmp_path / file))
+    wiring._say_fallback_once.cache_clear()
+    KafkaProducer(PROPS).close()
+    assert f"per-record code {said}" in caplog.text
     assert "C compiler" not in caplog.text

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
+from pyproducer.accumulator.batch_future import BatchMetadata
 from pyproducer.common.records import ProducerRecord, RecordMetadata
 
 
@@ -19,6 +22,26 @@ class FakeRow(tuple):
         return row
 
 
+def fake_schema(**types: str) -> Any:
+    """What a sink needs of a StructType: names, and Spark's names of types."""
+    return SimpleNamespace(fields=[
+        SimpleNamespace(name=name, dataType=SimpleNamespace(simpleString=lambda kind=kind: kind))
+        for name, kind in types.items()])
+
+
+class FakeRowsFuture:
+    """Done when it is made."""
+
+    def __init__(self, metadata: BatchMetadata) -> None:
+        self._metadata = metadata
+
+    def done(self) -> bool:
+        return True
+
+    def result(self) -> BatchMetadata:
+        return self._metadata
+
+
 class FakeProducer:
     """Keeps records; answers them at flush, or at once with `fail_when`."""
 
@@ -27,6 +50,7 @@ class FakeProducer:
                  forgets_answers: bool = False) -> None:
         self.props = props
         self.records: list[ProducerRecord] = []
+        self.calls: list[tuple[str, int]] = []
         self.flush_count = 0
         self.close_timeouts: list[float | None] = []
         self._fail_when = fail_when
@@ -43,6 +67,31 @@ class FakeProducer:
         self.records.append(record)
         self._waiting.append((record, on_completion))
         return object()
+
+    def send_batch(self, topic: str, values: Any, *, keys: Any = None, headers: Any = None,
+                   partitions: Any = None) -> FakeRowsFuture:
+        """Rows of Arrow columns, kept as records; `fail_when` fails rows, `raise_when` the call."""
+        count = len(values)
+        columns = [[None] * count if column is None else column.to_pylist()
+                   for column in (values, keys, partitions, headers)]
+        records = [ProducerRecord(topic, value, key, partition=partition,
+                                  headers=[(pair["key"], pair["value"]) for pair in pairs or ()])
+                   for value, key, partition, pairs in zip(*columns, strict=True)]
+        for record in records:
+            error = self._raise_when(record) if self._raise_when else None
+            if error:
+                raise error
+        self.records += records
+        self.calls.append((topic, count))
+        errors: dict[int, BaseException] = {
+            row: error for row, record in enumerate(records)
+            if self._fail_when and (error := self._fail_when(record))}
+        return FakeRowsFuture(BatchMetadata(
+            topic, array("q", range(count)), array("i", (record.partition or 0 for record in records)),
+            array("q", bytes(8 * count)), errors))
+
+    def metrics(self) -> dict[str, float]:
+        return {"batch-total": float(len(self.calls))}
 
     def flush(self) -> None:
         self.flush_count += 1

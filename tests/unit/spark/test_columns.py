@@ -108,6 +108,8 @@ def test_column_headers_with_structs_keeps_order_and_nulls() -> None:
                       "headers must be a(n) array<struct<key:string,value:binary>>"),
     ([(None, b"1")], "Null header keys are not permitted"),
     ([("a",)], "headers attribute unsupported type array. headers must be a(n) array<struct<key:string,value:binary>>"),
+    ([FakeRow(name="a", value=b"1")], "headers attribute unsupported type array<struct<name,value>>. "
+                                      "headers must be a(n) array<struct<key:string,value:binary>>"),
     ("text", "headers attribute unsupported type string. headers must be a(n) array<struct<key:string,value:binary>>"),
     ({}, "headers attribute unsupported type map. headers must be a(n) array<struct<key:string,value:binary>>"),
 ])

@@ -64,6 +64,22 @@ def test_lease_when_others_are_idle_closes_them_but_none_in_use() -> None:
         assert [len(producer.close_timeouts) for producer in made] == [1, 0, 0]
 
 
+def test_lease_when_the_pool_is_full_closes_the_longest_unused_but_none_in_use() -> None:
+    pool, clock, made = make_pool()
+    with pool.lease("used", {}, pool_size=3):
+        for key in ("first", "second"):
+            clock.advance(1)
+            with pool.lease(key, {}, pool_size=3):
+                pass
+        clock.advance(1)
+        with pool.lease("first", {}, pool_size=3):
+            pass
+        with pool.lease("third", {}, pool_size=3):
+            assert [len(producer.close_timeouts) for producer in made] == [0, 0, 1, 0]
+            with pool.lease("fourth", {}, pool_size=1):  # the others are in use, but for "first"
+                assert [len(producer.close_timeouts) for producer in made] == [0, 1, 1, 0, 0]
+
+
 def test_close_closes_what_is_not_in_use() -> None:
     pool, _, made = make_pool()
     with pool.lease("used", {}):

@@ -10,6 +10,7 @@ import pytest
 
 from pyproducer.common.errors import KafkaTimeoutError, SerializationError
 from pyproducer.common.records import Header, ProducerRecord
+from pyproducer.spark import rows as rows_module
 from pyproducer.spark.columns import ColumnContract
 from pyproducer.spark.errors import ColumnError, RowsFailedError
 from pyproducer.spark.rows import field_names, send_rows
@@ -25,7 +26,7 @@ def all_rows() -> list[FakeRow]:
 
 def test_send_rows_with_all_columns_makes_the_records_and_flushes() -> None:
     producer = FakeProducer()
-    assert send_rows(all_rows(), producer, ColumnContract.of(ALL_COLUMNS, None)) == 2
+    assert send_rows(all_rows(), producer, ColumnContract.of(ALL_COLUMNS, None)).row_count == 2
     assert producer.records == [ProducerRecord("orders", b"v", b"k", partition=2, headers=[Header("h", b"1")]),
                                 ProducerRecord("other")]
     assert producer.flush_count == 1
@@ -52,7 +53,11 @@ def test_send_rows_when_answers_fail_raises_the_first_with_counts() -> None:
     with pytest.raises(RowsFailedError, match="2 of 10 rows sent were not stored") as caught:
         send_rows(rows(10), FakeProducer(fail_when=fail), CONTRACT)
     error = caught.value
-    assert "the first failure: KafkaTimeoutError: late b'3'" in str(error)
+    assert "the first failure for orders-0: KafkaTimeoutError: late b'3'" in str(error)
+    assert str(error).endswith("Of attempt 0 of the task 8 rows are in the log (orders-0: 8), 2 more may be; another "
+                               "attempt stores them again")
+    assert "was not sent" not in str(error)  # all of them were
+    assert (error.topic, error.partition, error.attempt) == ("orders", 0, 0)
     assert (error.sent_count, error.failed_count, error.outcome, error.retriable) == (10, 2, "unknown", True)
     assert isinstance(error.__cause__, KafkaTimeoutError)
     again = pickle.loads(pickle.dumps(error))
@@ -65,6 +70,7 @@ def test_send_rows_when_send_raises_stops_flushes_and_counts_it() -> None:
         send_rows(rows(10), producer, CONTRACT)
     assert len(producer.records) == 4
     assert producer.flush_count == 1
+    assert "and what follows them in the partition was not sent; the first failure for orders:" in str(caught.value)
     assert caught.value.outcome == "not_sent"
 
 
@@ -97,3 +103,35 @@ def test_send_rows_when_the_rows_themselves_raise_flushes_first() -> None:
 def test_field_names_of_a_plain_tuple_says_what_to_do() -> None:
     with pytest.raises(ColumnError, match=r"got tuple: use df.foreachPartition"):
         field_names(("a", "b"))
+
+
+@pytest.mark.parametrize("column", ["key", "value"])
+def test_send_rows_when_nulls_stand_before_a_value_of_the_wrong_type_sends_no_tombstone(column: str) -> None:
+    """999 null ints and a 7 stored 999 tombstones in each of four attempts: on a compacted topic they delete keys."""
+    other = "value" if column == "key" else "key"
+    producer = FakeProducer()
+    data = [FakeRow(**{column: None, other: "x"}) for _ in range(999)] + [FakeRow(**{column: 7, other: "x"})]
+    with pytest.raises(RowsFailedError, match=f"{column} attribute unsupported type int") as caught:
+        send_rows(data, producer, ColumnContract.of([column, other], "orders"))
+    assert producer.records == []
+    assert "no rows are known to be in the log" in str(caught.value)
+
+
+def test_send_rows_when_all_values_are_null_sends_deletions_in_order() -> None:
+    producer = FakeProducer()
+    data = [FakeRow(key=str(n), value=None) for n in range(rows_module.MAX_HELD_ROWS + 5)]
+    assert send_rows(data, producer, ColumnContract.of(["key", "value"], "orders")).row_count == len(data)
+    assert [record.key for record in producer.records] == [b"%d" % n for n in range(len(data))]
+
+
+def test_send_rows_when_many_nulls_come_first_holds_no_more_than_its_limit() -> None:
+    producer = FakeProducer()
+    sent_counts = []
+
+    def many() -> Iterator[FakeRow]:
+        for _ in range(rows_module.MAX_HELD_ROWS + 1):
+            sent_counts.append(len(producer.records))
+            yield FakeRow(value=None)
+
+    send_rows(many(), producer, CONTRACT)
+    assert sent_counts[-2:] == [0, rows_module.MAX_HELD_ROWS]

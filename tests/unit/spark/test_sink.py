@@ -9,11 +9,11 @@ import pytest
 
 from pyproducer.common.errors import ConfigError
 from pyproducer.producer.kafka_producer import KafkaProducer
-from pyproducer.spark import ColumnError, KafkaSink
+from pyproducer.spark import ColumnError, KafkaSink, RowsFailedError, WriteNumbers
 from pyproducer.spark import sink as sink_module
 from pyproducer.spark.pool import ProducerPool
 from tests.support.secret_hunt import SecretHunt
-from tests.unit.spark.doubles import FakeProducer, FakeRow
+from tests.unit.spark.doubles import FakeProducer, FakeRow, fake_schema
 
 PROPS = {"bootstrap.servers": "127.0.0.1:9092", "linger.ms": 5}
 
@@ -71,10 +71,83 @@ def test_call_twice_with_equal_plain_props_shares_the_producer(made: list[FakePr
     assert len(made) == 1
 
 
-def test_pickle_carries_props_and_topic_only() -> None:
-    again = pickle.loads(pickle.dumps(KafkaSink(PROPS, topic="orders")))
-    assert (again.props, again.topic) == (PROPS, "orders")
-    assert set(vars(again)) == {"props", "topic", "_pool_key"}
+def test_pickle_carries_settings_only() -> None:
+    sink = KafkaSink(PROPS, topic="orders")
+    sink.last_commit = WriteNumbers(())
+    again = pickle.loads(pickle.dumps(sink))
+    assert (again.props, again.topic, again.last_commit) == (PROPS, "orders", None)
+
+
+def test_call_with_a_single_row_sends_it_though_its_first_column_is_null(
+        made: list[FakeProducer], caplog: pytest.LogCaptureFixture) -> None:
+    """df.foreach(sink) gives single rows, which are tuples; a null in front was taken for an empty partition."""
+    sink_module._say_slow_once.cache_clear()
+    sink = KafkaSink(PROPS, topic="orders")
+    for number in range(2):
+        sink(FakeRow(key=None, value=str(number)))
+        assert made[0].flush_count == number + 1
+    assert [(record.key, record.value) for record in made[0].records] == [(None, b"0"), (None, b"1")]
+    assert caplog.text.count("use sink.write(df), df.foreachPartition(sink)") == 1
+
+
+def test_call_when_the_first_element_is_none_does_not_take_the_partition_for_empty(made: list[FakeProducer]) -> None:
+    with pytest.raises(ColumnError, match="got NoneType"):
+        KafkaSink(PROPS, topic="orders")([None])
+
+
+def test_init_with_a_schema_checks_it(made: list[FakeProducer]) -> None:
+    KafkaSink(PROPS, topic="orders", schema=fake_schema(value="string"))  # type: ignore[arg-type]  # needs no pyspark
+    with pytest.raises(ColumnError, match="value attribute unsupported type int"):
+        KafkaSink(PROPS, topic="orders", schema=fake_schema(value="int"))  # type: ignore[arg-type]
+
+
+def test_foreach_writer_sends_while_rows_come_and_close_waits_for_all(made: list[FakeProducer]) -> None:
+    writer = pickle.loads(pickle.dumps(KafkaSink(PROPS, topic="orders").foreach_writer()))
+    assert not callable(writer)  # Spark would call it for each row
+    for epoch in range(2):
+        assert writer.open(0, epoch)
+        writer.process(FakeRow(key=None, value="a"))
+        writer.process(FakeRow(key="k", value="b"))
+        assert made[0].flush_count == epoch
+        writer.close(None)
+    assert [record.value for record in made[0].records] == [b"a", b"b"] * 2
+    assert (len(made), made[0].flush_count, made[0].close_timeouts) == (1, 2, [])
+
+
+def test_foreach_writer_without_rows_makes_no_producer(made: list[FakeProducer]) -> None:
+    writer = KafkaSink(PROPS, topic="orders").foreach_writer()
+    writer.open(0, 0)
+    writer.close(None)
+    assert made == []
+
+
+def test_foreach_writer_when_a_row_fails_raises_and_gives_the_producer_up(made: list[FakeProducer]) -> None:
+    writer = KafkaSink(PROPS).foreach_writer()
+    writer.open(0, 0)
+    writer.process(FakeRow(topic="orders", value="a"))
+    with pytest.raises(RowsFailedError, match="1 of 2 rows sent were not stored") as caught:
+        writer.process(FakeRow(topic=None, value="b"))
+    writer.close(caught.value)
+    assert len(made[0].close_timeouts) == 1
+
+
+def test_foreach_writer_when_an_answer_never_comes_raises_at_close(monkeypatch: pytest.MonkeyPatch) -> None:
+    producer = FakeProducer(forgets_answers=True)
+    monkeypatch.setattr(sink_module, "WORKER_POOL", ProducerPool(lambda _props: producer))
+    writer = KafkaSink(PROPS, topic="orders").foreach_writer()
+    writer.open(0, 0)
+    writer.process(FakeRow(value="a"))
+    with pytest.raises(RowsFailedError, match=r"no answer came before flush\(\) returned"):
+        writer.close(None)
+    assert len(producer.close_timeouts) == 1
+
+
+def test_foreach_writer_when_the_query_fails_flushes_and_leaves_its_error_alone(made: list[FakeProducer]) -> None:
+    writer = KafkaSink(PROPS, topic="orders").foreach_writer()
+    writer.open(0, 0)
+    writer.process(FakeRow(value="a"))
+    writer.close(ArithmeticError("in the query"))
+    assert (made[0].flush_count, len(made[0].close_timeouts)) == (1, 1)
 
 
 @pytest.mark.parametrize(("key", "sentence"), [

@@ -41,6 +41,18 @@ def config(**props: Any) -> ProducerConfig:
 
 
 @pytest.mark.parametrize("prefix", ["ssl_keystore", "ssl_truststore"])
+def test_file_when_it_lies_on_another_machine_then_it_is_not_read_but_all_else_is_checked(prefix: str) -> None:
+    """Spark's driver checks settings of producers that are made on executors, where the stores are."""
+    props = {"bootstrap.servers": "localhost:9092", "security.protocol": "SSL",
+             f"{prefix.replace('_', '.')}.location": "/there/only.p12"}
+    with pytest.raises(ConfigError, match="the file cannot be read"):
+        ProducerConfig(props)
+    assert ProducerConfig(props, reads_files=False)
+    with pytest.raises(ConfigError, match=r"ssl\.enabled\.protocols"):
+        ProducerConfig({**props, "ssl.enabled.protocols": "SSLv3"}, reads_files=False)
+
+
+@pytest.mark.parametrize("prefix", ["ssl_keystore", "ssl_truststore"])
 def test_pem_file_when_named_then_accepted_with_or_without_type(stores: dict[str, str], prefix: str) -> None:
     assert config(**{f"{prefix}_location": stores["pem"]})
     assert config(**{f"{prefix}_location": stores["pem"], f"{prefix}_type": "pem"})

@@ -1,0 +1,170 @@
+"""A DataFrame to Kafka: Spark's own sink, the data source, KafkaSink by columns and by rows, in turns on one broker.
+
+`python -m benchmarks.spark [--rows 2000000] [--rounds 3] [--warm-up 1] [--routes kafka,pyproducer,...] [--keep]`
+
+Cached rows with keys of 8 to 16 bytes and values of 100, four tasks on two cores, three partitions, acks=all and
+idempotent. CPU is of all processes together: Spark's JVM, its Python workers, the broker. After each write the topic is
+read by Spark: it has as many rows as were written. `--routes kafka --rows 100000 --warm-up 0 --rounds 1`, and the same
+for the others, is a session's first write: what has to be started and imported is in it.
+
+Needs: Java, and Maven for Kafka's jars and those of Spark's connector; psutil. Source:  ours.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import statistics
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import psutil
+
+from benchmarks.rounds import real_broker
+from benchmarks.tables import keep
+from pyproducer import IMPL
+from pyproducer.spark import KafkaSink
+from tests.support.kafka_jars import spark_connector_jars
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+ROOT = Path(__file__).resolve().parents[1]
+PARTITION_COUNT = 3
+TASK_COUNT = 4
+BASE = "kafka"
+
+Route = Callable[["DataFrame", str, str], None]
+
+
+class Turn(NamedTuple):
+    """One write: seconds, and CPU seconds of all processes."""
+
+    seconds: float
+    cpu_seconds: float
+
+
+def by_format(form: str) -> Route:
+    """Return the route through a data source."""
+    def write(df: DataFrame, servers: str, topic: str) -> None:
+        df.write.format(form).mode("append").option("kafka.bootstrap.servers", servers).option("topic", topic).save()
+    return write
+
+
+def by_columns(df: DataFrame, servers: str, topic: str) -> None:
+    """Write through KafkaSink.write."""
+    KafkaSink({"bootstrap.servers": servers}, topic=topic).write(df)
+
+
+def by_rows(df: DataFrame, servers: str, topic: str) -> None:
+    """Write row by row."""
+    df.foreachPartition(KafkaSink({"bootstrap.servers": servers}, topic=topic))
+
+
+ROUTES: Mapping[str, Route] = {BASE: by_format("kafka"), "pyproducer": by_format("pyproducer"), "write": by_columns,
+                               "foreachPartition": by_rows}
+
+
+def session() -> SparkSession:
+    """Start Spark with its connector, and our registration where the workers look."""
+    from pyspark.sql import SparkSession
+
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), str(ROOT / "pyproducer" / "spark" / "registration")])
+    spark = (SparkSession.builder.master("local[2]").appName("benchmark").config("spark.ui.enabled", "false")
+             .config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
+             .config("spark.driver.memory", "2g").config("spark.jars", ",".join(map(str, spark_connector_jars())))
+             .config("spark.ui.showConsoleProgress", "false").getOrCreate())
+    spark.sparkContext.setLogLevel("ERROR")
+    return spark
+
+
+def cached_rows(spark: SparkSession, count: int) -> DataFrame:
+    """Return rows that lie in memory."""
+    rows = spark.range(0, count, numPartitions=TASK_COUNT).selectExpr(
+        "substr(concat('key-', xxhash64(id)), 1, 8 + cast(id % 9 as int)) as key",
+        "cast(rpad(cast(id as string), 100, 'x') as binary) as value").cache()
+    rows.count()
+    return rows
+
+
+def cpu_seconds() -> float:
+    """Return what this process and all below it have used, those that ended included."""
+    total = 0.0
+    me = psutil.Process()
+    for process in [me, *me.children(recursive=True)]:
+        try:
+            times = process.cpu_times()
+        except psutil.NoSuchProcess:
+            continue  # its parent has its time
+        total += times.user + times.system + times.children_user + times.children_system
+    return total
+
+
+def table(turns: Mapping[str, Sequence[Turn]], count: int) -> list[str]:
+    """Return lines: medians, and the median of the ratios within each round."""
+    lines = [f"{'route':<20}{'rows/s':>12}{'CPU us/row':>12}{'rate, of kafka':>30}{'CPU, of kafka':>30}"]
+    for name, mine in turns.items():
+        rate = statistics.median(count / turn.seconds for turn in mine)
+        cpu = statistics.median(turn.cpu_seconds / count * 1e6 for turn in mine)
+        beside = turns.get(BASE, ())
+        rates = [base.seconds / turn.seconds for base, turn in zip(beside, mine, strict=False)]
+        cpus = [turn.cpu_seconds / base.cpu_seconds for base, turn in zip(beside, mine, strict=False)]
+        lines.append(f"{name:<20}{rate:>12,.0f}{cpu:>12.2f}{_spread(rates):>30}{_spread(cpus):>30}")
+    return lines
+
+
+def _spread(ratios: Sequence[float]) -> str:
+    if not ratios:
+        return "-"
+    return f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
+
+
+def main() -> None:
+    """Measure and print; --keep writes the table to benchmarks/results/ too."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=2_000_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--warm-up", type=int, default=1, help="rounds that do not count")
+    parser.add_argument("--routes", default="kafka,pyproducer,write", help=f"of {', '.join(ROUTES)}")
+    parser.add_argument("--keep", action="store_true")
+    arguments = parser.parse_args()
+    routes = {name: ROUTES[name] for name in arguments.routes.split(",")}
+    turns: dict[str, list[Turn]] = {name: [] for name in routes}
+    with real_broker() as broker:
+        spark = session()
+        try:
+            rows = cached_rows(spark, arguments.rows)
+            for number in range(arguments.warm_up + arguments.rounds):
+                for name, route in routes.items():
+                    topic = f"{name.lower()}-{number}"
+                    broker.create_topic(topic, PARTITION_COUNT)
+                    before, began = cpu_seconds(), time.perf_counter()
+                    route(rows, broker.bootstrap_servers, topic)
+                    turn = Turn(time.perf_counter() - began, cpu_seconds() - before)
+                    stored = (spark.read.format("kafka").option("kafka.bootstrap.servers", broker.bootstrap_servers)
+                              .option("subscribe", topic).load().count())
+                    if stored != arguments.rows:
+                        sys.exit(f"{name} stored {stored} of {arguments.rows} rows")
+                    print(f"round {number}, {name}: {arguments.rows / turn.seconds:,.0f} rows/s", flush=True)
+                    if number >= arguments.warm_up:
+                        turns[name].append(turn)
+            version = spark.version
+        finally:
+            spark.stop()
+    lines = [f"{arguments.rows} rows in {TASK_COUNT} tasks; Spark {version}, hotpath {IMPL}, Python "
+             f"{platform.python_version()}, {platform.machine()}, {os.cpu_count()} CPUs; medians of "
+             f"{arguments.rounds} rounds in turns after {arguments.warm_up} that do not count", "",
+             *table(turns, arguments.rows)]
+    print("\n".join(lines))
+    if arguments.keep:
+        keep(f"spark-{arguments.rows}", "spark", "\n".join(lines))
+
+
+if __name__ == "__main__":
+    main()

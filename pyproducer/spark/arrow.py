@@ -1,0 +1,161 @@
+"""Arrow record batches of one task into a producer, column by column: no Python object for a row.
+
+Road:    Spark's Arrow batch -> [arrow] -> send_batch
+Thread:  the task's.
+Source:  ours; the column contract is that of columns.py, checked by schema.py on the driver before any task.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from pyproducer.common.errors import KafkaError
+from pyproducer.spark.columns import ColumnContract
+from pyproducer.spark.delivery import TaskDelivery
+from pyproducer.spark.errors import ColumnError
+from pyproducer.spark.row_producer import RowProducer, RowsFuture
+from pyproducer.spark.task_numbers import TaskMeter, TaskNumbers, this_task
+
+
+def send_record_batches(batches: Iterable[Any], producer: RowProducer, fixed_topic: str | None) -> TaskNumbers:
+    """Send the record batches of one task, stop at the first failure, flush, and tell of every row not stored.
+
+    Args:
+        batches: pyarrow RecordBatches of one schema, which schema.py has found to fit.
+        producer: Where they go; it is flushed here and not closed.
+        fixed_topic: The topic of every row, or None for the column.
+
+    Returns:
+        How many rows were stored, and what that took.
+
+    Raises:
+        RowsFailedError: A row did not fit, or was not acknowledged. The rows before it may be in the log: the task
+            is retried as a whole, so delivery is at least once.
+    """
+    delivery = TaskDelivery()
+    meter = TaskMeter(producer)
+    pending: deque[RowsFuture] = deque()
+    contract: ColumnContract | None = None
+    try:
+        for batch in batches:
+            if not batch.num_rows:
+                continue
+            contract = contract or ColumnContract.of(batch.schema.names, fixed_topic)
+            _send(batch, contract, producer, pending, delivery)
+            # buffer.memory bounds what is on its way, and so what is left here.
+            while pending and pending[0].done():
+                _collect(pending.popleft(), delivery)
+            if delivery.first_error is not None:
+                delivery.is_cut_short = True
+                break
+    finally:
+        # Also when the rows themselves raise: no answer may arrive after the task has ended.
+        meter.flush()
+    while pending:
+        _collect(pending.popleft(), delivery)
+    delivery.ensure_all_stored(this_task().attempt)
+    return meter.numbers(delivery.sent_count)
+
+
+def _send(batch: Any, contract: ColumnContract, producer: RowProducer, pending: deque[RowsFuture],
+          delivery: TaskDelivery) -> None:
+    """Hand over one record batch; rows that cannot be handed over are failures in `delivery`."""
+    topic = contract.fixed_topic
+    try:
+        parts = _by_topic(batch, contract)
+        for topic, rows in parts:
+            delivery.sent_count += rows.num_rows
+            try:
+                pending.append(producer.send_batch(
+                    topic, _bytes(rows.column(contract.value)),
+                    keys=None if contract.key is None else _bytes(rows.column(contract.key)),
+                    partitions=None if contract.partition is None else rows.column(contract.partition),
+                    headers=None if contract.headers is None else _headers(rows.column(contract.headers))))
+            except (KafkaError, TypeError, ValueError) as error:
+                # None of these rows was sent; the error names the first that could not be.
+                for _ in range(rows.num_rows):
+                    delivery.fail(error, topic)
+                return
+    except ColumnError as error:
+        delivery.sent_count += batch.num_rows
+        for _ in range(batch.num_rows):
+            delivery.fail(error, topic)
+
+
+def _by_topic(batch: Any, contract: ColumnContract) -> Iterator[tuple[str, Any]]:
+    """Cut a record batch into the rows of each topic, in their order.
+
+    Raises:
+        ColumnError: A topic is null or empty. No row of the batch was sent.
+    """
+    if contract.fixed_topic is not None:
+        yield contract.fixed_topic, batch
+        return
+    topics = batch.column(contract.topic)
+    if topics.null_count:
+        raise ColumnError("null topic present in the data. Use the topic option for setting a default topic.")
+    coded = topics.dictionary_encode()
+    names = coded.dictionary.to_pylist()
+    if "" in names:
+        raise ColumnError("empty topic present in the data. Use the topic option for setting a default topic.")
+    if len(names) == 1:
+        yield names[0], batch
+        return
+    import pyarrow.compute
+
+    # A stable sort brings the rows of a topic together in one pass, however many topics there are.
+    order = pyarrow.compute.array_sort_indices(coded.indices)
+    together = batch.take(order)
+    counts = {count["values"]: count["counts"] for count in coded.indices.value_counts().to_pylist()}
+    first_row = 0
+    for number, name in enumerate(names):
+        yield name, together.slice(first_row, counts[number])
+        first_row += counts[number]
+
+
+def _bytes(column: Any) -> Any:
+    """Return a column as bytes, where it lies: interceptors and partitioners of the application's go row by row."""
+    import pyarrow
+    from pyarrow import types
+
+    if types.is_string(column.type):
+        return column.view(pyarrow.binary())
+    return column.view(pyarrow.large_binary()) if types.is_large_string(column.type) else column
+
+
+def _headers(column: Any) -> Any:
+    """Return a column of headers with the names of fields that send_batch knows.
+
+    Spark compares the names without case, unless it was told otherwise; so a struct of KEY and VALUE fits.
+
+    Raises:
+        ColumnError: A header's key is null. Not sent.
+    """
+    pair = column.type.value_type
+    keys = column.flatten().flatten()[0]
+    if keys.null_count:
+        raise ColumnError("Null header keys are not permitted")
+    if [field.name for field in pair] == ["key", "value"]:
+        return column
+    import pyarrow
+
+    items = column.values
+    validity, offsets = column.buffers()[:2]
+    renamed = pyarrow.StructArray.from_arrays([items.field(0), items.field(1)], names=["key", "value"])
+    kind = pyarrow.large_list if pyarrow.types.is_large_list(column.type) else pyarrow.list_
+    return pyarrow.Array.from_buffers(kind(renamed.type), len(column), [validity, offsets], offset=column.offset,
+                                      children=[renamed])
+
+
+def _collect(future: RowsFuture, delivery: TaskDelivery) -> None:
+    """Count the rows of one send_batch, all of which have their answer or wait for none after flush()."""
+    answer = future.result()
+    errors = answer.errors
+    stored = Counter(answer.partitions)
+    for row, error in errors.items():
+        partition = answer.partitions[row]
+        stored[partition] -= 1
+        delivery.fail(error, answer.topic, partition)
+    delivery.add_stored(answer.topic, +stored)

@@ -1,0 +1,176 @@
+"""The data source "pyproducer": df.write.format, df.writeStream.format, SQL and declarative pipelines.
+
+Spark calls it in processes of its own, which share nothing but what they pickle: one makes the data source and its
+writer (the planner), each task unpickles the writer and writes, another process commits. So all that commit() knows
+comes in the messages of the tasks.
+
+Road:    Spark -> [datasource] -> settings, schema in the planner; sink in the workers -> producer
+Thread:  one call at a time in each process.
+Source:  pyspark.sql.datasource (4.0; DataSourceStreamArrowWriter 4.1). Refusals as in Spark's KafkaSourceProvider.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from pyspark.sql import datasource
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceStreamWriter,
+    WriterCommitMessage,
+)
+
+from pyproducer.common.errors import ConfigError
+from pyproducer.spark.schema import check_schema
+from pyproducer.spark.settings import SinkSettings
+from pyproducer.spark.sink import KafkaSink
+from pyproducer.spark.task_numbers import TaskNumbers, WriteNumbers
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import Row, StructType
+
+NAME = "pyproducer"
+log = logging.getLogger("pyproducer.spark")
+
+
+@dataclass
+class TaskCommit(WriterCommitMessage):
+    """What a task tells the driver."""
+
+    numbers: TaskNumbers
+
+
+class PyProducerDataSource(DataSource):
+    """Writes DataFrames to Kafka: `df.write.format("pyproducer").mode("append").options(...).save()`.
+
+    Options: those of Spark's own Kafka sink, `topic` and `kafka.NAME`, where `kafka.` may be left out, and
+    `pyproducer.pool.size`. Columns as in Spark's own. Delivery is at least once.
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        """Return what format() takes."""
+        return NAME
+
+    def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
+        """Check options and columns, in the planner.
+
+        Raises:
+            ConfigError: An option or the save mode is wrong. Not sent.
+            ColumnError: The columns do not fit the contract. Not sent.
+        """
+        if overwrite:
+            raise ConfigError("mode", "overwrite", "rows of a topic cannot be replaced: use .mode('append')")
+        return BatchWriter(self._checked_sink(schema))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 - Spark's name
+        """Check options and columns, in the planner of each micro-batch and in the process that commits it.
+
+        `overwrite` is the complete output mode: each micro-batch appends the whole result, as with Spark's own sink.
+
+        Raises:
+            ConfigError: An option is wrong. Not sent.
+            ColumnError: The columns do not fit the contract. Not sent.
+        """
+        sink = self._checked_sink(schema)
+        return StreamRowWriter(sink) if StreamArrowWriter is None else StreamArrowWriter(sink)
+
+    def schema(self) -> NoReturn:
+        """Refuse to be read.
+
+        Raises:
+            ConfigError: Always.
+        """
+        raise ConfigError("format", NAME, "it only writes: read topics with format('kafka')")
+
+    def _checked_sink(self, schema: StructType) -> KafkaSink:
+        settings = SinkSettings.of_options(self.options)
+        check_schema(schema, settings.topic)
+        return KafkaSink.with_settings(settings)
+
+
+class BatchWriter(DataSourceArrowWriter):
+    """One batch write, by columns."""
+
+    def __init__(self, sink: KafkaSink) -> None:
+        self._sink = sink
+
+    def write(self, iterator: Iterator[Any]) -> TaskCommit:
+        """Send the record batches of one task.
+
+        Raises:
+            RowsFailedError: Some rows were not stored. The others are, or may be, in the log.
+        """
+        return TaskCommit(self._sink.send_record_batches(iterator))
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Say what was written."""
+        say(logging.INFO, "%s", numbers_of(messages))
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Say what is in the log all the same."""
+        say(logging.WARNING, "the write failed, and what was stored stays: %s", numbers_of(messages))
+
+
+class _OfStream(DataSourceStreamWriter):
+    """What the two writers of a stream share."""
+
+    def __init__(self, sink: KafkaSink) -> None:
+        self._sink = sink
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
+        """Say what was written."""
+        say(logging.INFO, "%s", numbers_of(messages, batchId))
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
+        """Say what is in the log all the same."""
+        say(logging.WARNING, "the micro-batch failed, and what was stored stays: %s", numbers_of(messages, batchId))
+
+
+class StreamRowWriter(_OfStream):
+    """One micro-batch, row by row: Spark 4.0 gives a stream's rows in no other way."""
+
+    def write(self, iterator: Iterator[Row]) -> TaskCommit:
+        """Send the rows of one task.
+
+        Raises:
+            RowsFailedError: Some rows were not stored. The others are, or may be, in the log.
+        """
+        return TaskCommit(self._sink.send_rows(iterator))
+
+
+StreamArrowWriter: Any = None
+if hasattr(datasource, "DataSourceStreamArrowWriter"):  # Spark 4.1
+    class _StreamArrowWriter(_OfStream, datasource.DataSourceStreamArrowWriter):
+        """One micro-batch, by columns."""
+
+        def write(self, iterator: Iterator[Any]) -> TaskCommit:
+            """Send the record batches of one task.
+
+            Raises:
+                RowsFailedError: Some rows were not stored. The others are, or may be, in the log.
+            """
+            return TaskCommit(self._sink.send_record_batches(iterator))
+
+    StreamArrowWriter = _StreamArrowWriter
+
+
+def numbers_of(messages: Sequence[WriterCommitMessage | None], batch_id: int | None = None) -> WriteNumbers:
+    """Put together what tasks told; None is the message of one that failed or was killed."""
+    return WriteNumbers.of((message.numbers if isinstance(message, TaskCommit) else None for message in messages),
+                           batch_id)
+
+
+def say(level: int, text: str, *arguments: object) -> None:
+    """Write to the log, and where nobody set one up, as in the processes that Spark starts, to stderr."""
+    if not log.hasHandlers():
+        handler = logging.StreamHandler(sys.stderr)
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+        log.addHandler(handler)
+        log.setLevel(logging.INFO)
+    log.log(level, text, *arguments)

@@ -1,0 +1,87 @@
+"""Rows of a stream, one after another: what `writeStream.foreach` takes, in every output mode and in real-time mode.
+
+Road:    writeStream.foreach -> [foreach writer] -> rows -> producer
+Thread:  one task at a time in a Spark Python worker; only settings travel there.
+Source:  Spark's ForeachWriter (4.0): open, process for each row, close, with the error if there was one.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+from pyproducer.spark.delivery import TaskDelivery
+from pyproducer.spark.row_producer import RowProducer
+from pyproducer.spark.rows import row_sender
+from pyproducer.spark.task_numbers import this_task
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyproducer.spark.sink import KafkaSink
+
+
+class ForeachWriter:
+    """Sends the rows of a task while they come; close() waits until all are acknowledged.
+
+    Made by `KafkaSink.foreach_writer()`. Spark gives each task a copy of its own.
+    """
+
+    def __init__(self, sink: KafkaSink) -> None:
+        self._sink = sink
+
+    def open(self, partition_id: int, epoch_id: int) -> bool:
+        """Begin a task; no producer is made before the first row. All rows are wanted."""
+        self._lease = ExitStack()
+        self._delivery = TaskDelivery()
+        self._producer: RowProducer | None = None
+        self._send_row: Callable[[Any], None] | None = None
+        return True
+
+    def process(self, row: Any) -> None:
+        """Send one row.
+
+        Raises:
+            ColumnError: The columns do not fit the contract. Not sent.
+            RowsFailedError: This row, or one before it, was not stored.
+        """
+        if self._send_row is None:
+            contract = self._sink.contract_of(row)
+            self._producer = self._lease.enter_context(self._sink.lease())
+            self._send_row = row_sender(self._producer, contract, self._delivery)
+        self._send_row(row)
+        if self._delivery.first_error is not None:
+            self._end()
+
+    def close(self, error: BaseException | None) -> None:
+        """End a task: wait for all answers.
+
+        Args:
+            error: What process() or the query raised, if anything did. Spark raises it after this.
+
+        Raises:
+            RowsFailedError: A row was not stored, and `error` does not say so already.
+        """
+        if error is None:
+            self._end()
+        else:
+            self._leave(error)
+
+    def _end(self) -> None:
+        try:
+            if self._producer is not None:
+                self._producer.flush()
+                self._delivery.ensure_all_stored(this_task().attempt)
+        except BaseException as failure:
+            self._leave(failure)
+            raise
+        self._lease.close()
+
+    def _leave(self, failure: BaseException) -> None:
+        """Give the producer back as one whose task failed, once."""
+        producer, self._producer = self._producer, None
+        try:
+            if producer is not None:
+                producer.flush()
+        finally:
+            self._lease.__exit__(type(failure), failure, failure.__traceback__)

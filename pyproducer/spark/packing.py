@@ -1,0 +1,127 @@
+"""How pyproducer gets to a cluster that has not got it: what is installed here, in one archive.
+
+    python -m pyproducer.spark pack dep.tar.gz
+    spark-submit --archives dep.tar.gz#dep --conf spark.executorEnv.PYTHONPATH=dep app.py
+
+Road:    [packing] -> an archive -> Spark's workers
+Thread:  the command's, or the driver's.
+Source:  Spark's Python package management (4.0): archives are unpacked on the workers, compiled modules and all.
+         `--py-files` puts a file on sys.path as it is: no wheel is one for that, and out of a zip no compiled module
+         can be loaded.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import sys
+import tarfile
+from collections.abc import Iterable, Iterator
+from importlib import metadata
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from pyproducer.common.errors import ConfigError
+from pyproducer.common.version import __version__
+
+_PACKAGE = Path(__file__).resolve().parents[1]
+_REGISTRATION = "pyspark_pyproducer"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_LEFT_OUT = ("__pycache__", ".pyc", ".pyx", ".pxd", ".c")
+
+
+def refuse_wheel(session: Any) -> None:
+    """Refuse on the driver what would fail in each worker with a ModuleNotFoundError.
+
+    Args:
+        session: The DataFrame's SparkSession.
+
+    Raises:
+        ConfigError: The workers are to get pyproducer as a wheel in --py-files. Not sent.
+    """
+    if session.conf.get("spark.master", "").startswith("local"):
+        return  # the workers are this Python
+    for path in session.conf.get("spark.submit.pyFiles", "").split(","):
+        name = path.rpartition("/")[2]
+        if name.startswith("pyproducer-") and name.endswith(".whl"):
+            raise ConfigError("spark.submit.pyFiles", path, f"Python cannot import from a wheel. {HOW}")
+
+
+HOW = ("Pack what is installed here, python -m pyproducer.spark pack dep.tar.gz, and give it to the workers: "
+       "--archives dep.tar.gz#dep --conf spark.executorEnv.PYTHONPATH=dep")
+"""What to do instead of --py-files."""
+
+
+def pack(archive: Path, also: Iterable[str] = ()) -> list[str]:
+    """Write pyproducer, as it is installed here, and all that it requires into a .tar.gz.
+
+    The workers need the same minor version of Python and the same platform, as compiled modules are among the files.
+
+    Args:
+        archive: The file to write.
+        also: Names of other installed distributions: codecs, what logins need. What these require comes along.
+
+    Returns:
+        Names and versions of what is in the archive, sorted.
+
+    Raises:
+        ConfigError: The name is not that of a .tar.gz or .tgz, or a distribution is not installed here.
+        OSError: The archive cannot be written.
+    """
+    if not archive.name.endswith((".tar.gz", ".tgz")):
+        raise ConfigError("archive", str(archive), "its name must end in .tar.gz or .tgz: Spark unpacks it by its name")
+    files = dict(_own_files())
+    names = {f"pyproducer {__version__}"}
+    for distribution in _required(["pyproducer"], also):
+        names.add(f"{distribution.metadata['Name']} {distribution.version}")
+        for file in distribution.files or ():
+            path = Path(str(distribution.locate_file(file)))
+            # ".." leads to scripts, which have the path of this Python in them.
+            if ".." not in file.parts and path.is_file() and not path.name.endswith(_LEFT_OUT):
+                files[str(file)] = path
+    with tarfile.open(archive, "w:gz", compresslevel=6) as tar:
+        for name, path in sorted(files.items()):
+            tar.add(path, name, recursive=False)
+        listed = "".join(f"{name}\n" for name in sorted(names)).encode()
+        entry = tarfile.TarInfo("PACKED.txt")
+        entry.size = len(listed)
+        tar.addfile(entry, io.BytesIO(listed))
+    return sorted(names)
+
+
+def _own_files() -> Iterator[tuple[str, Path]]:
+    """Yield our own modules, also where they are not installed but lie in a source tree."""
+    # Installed, it lies at the top level; in a source tree below us, where setup.py finds it.
+    spec = find_spec(_REGISTRATION)
+    registration = (Path(spec.origin).parent if spec is not None and spec.origin is not None
+                    else _PACKAGE / "spark" / "registration" / _REGISTRATION)
+    for folder, name in ((_PACKAGE, "pyproducer"), (registration, _REGISTRATION)):
+        for path in folder.rglob("*"):
+            if path.is_file() and not any(part.endswith(_LEFT_OUT) for part in path.relative_to(folder).parts):
+                yield f"{name}/{path.relative_to(folder).as_posix()}", path
+
+
+def _required(roots: Iterable[str], also: Iterable[str]) -> Iterator[metadata.Distribution]:
+    """Yield the distributions that `roots` require, and those of `also` with what they require."""
+    must = {*roots, *also}
+    waiting = list(must)
+    seen = set()
+    while waiting:
+        name = waiting.pop()
+        plain = re.sub(r"[-_.]+", "-", name).lower()
+        if plain in seen:
+            continue
+        seen.add(plain)
+        try:
+            distribution = metadata.distribution(name)
+        except metadata.PackageNotFoundError as cause:
+            if name in must:
+                raise ConfigError("with", name, f"it is not installed in {sys.prefix}") from cause
+            continue  # a requirement of other platforms or Pythons: what runs here runs without it
+        if plain != "pyproducer":
+            yield distribution
+        for requirement in distribution.requires or ():
+            found = _NAME.match(requirement)
+            if found and "extra ==" not in requirement.replace("'", '"'):
+                waiting.append(found[0])

@@ -1,0 +1,188 @@
+"""What a sink was given, checked on the driver: the settings of its workers' producers, and the sink's own.
+
+    topic                   the topic of every row; wins over the column
+    pyproducer.pool.size    how many producers a worker process keeps, 8
+    kafka.NAME, NAME        a setting of KafkaProducer; both spellings are one setting
+
+Road:    KafkaSink(...), options of a data source -> [settings] -> sink -> pool
+Thread:  the driver's; immutable values.
+Source:  refusals as in Spark's KafkaSourceProvider.validateBatchOptions (4.0). Differs from Spark: names that nobody
+         knows are refused, with the nearest known one; a producer's settings may stand without `kafka.`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+import sys
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pyproducer.common.errors import ConfigError
+from pyproducer.common.secrets import SecretText, SecretValue
+from pyproducer.producer.config import CONFIG_TABLE, ProducerConfig
+
+PREFIX = "kafka."
+POOL_SIZE = "pyproducer.pool.size"
+DEFAULT_POOL_SIZE = 8
+"""More than one, as a worker serves several queries; few, as each has a thread and a connection for each broker."""
+
+# By what a sink cannot take: why. The first two are Spark's sentences.
+_REFUSED = {
+    "key.serializer": "Kafka option 'key.serializer' is not supported as keys are serialized with "
+                      "ByteArraySerializer.",
+    "value.serializer": "Kafka option 'value.serializer' is not supported as values are serialized with "
+                        "ByteArraySerializer.",
+    "transactional.id": "a sink delivers at least once; one transactional id cannot serve several tasks",
+}
+# Options that Spark gives every sink, and those of Spark's Kafka source, which people copy beside the sink's.
+_NOT_FOR_US = frozenset({
+    "assign", "asyncprogresstrackingcheckpointintervalms", "asyncprogresstrackingenabled", "checkpointlocation",
+    "endingoffsets", "endingoffsetsbytimestamp", "endingtimestamp", "failondataloss", "fetchoffset.numretries",
+    "fetchoffset.retryintervalms", "groupidprefix", "includeheaders", "kafkaconsumer.polltimeoutms",
+    "maxoffsetspertrigger", "maxtriggerdelay", "minoffsetspertrigger", "minpartitions", "queryname", "startingoffsets",
+    "startingoffsetsbytimestamp", "startingoffsetsbytimestampstrategy", "startingtimestamp", "subscribe",
+    "subscribepattern"})
+_PLAIN = (str, int, float, bool, bytes, type(None))
+
+
+@dataclass(frozen=True)
+class SinkSettings:
+    """The settings of one sink.
+
+    Attributes:
+        props: What each worker's producer is made with; nothing of the sink's own. Secrets are guarded.
+        topic: The topic of every row, or None for the column.
+        pool_size: How many producers a worker process keeps.
+        pool_key: Equal for equal settings, however they are written; shows none of them.
+    """
+
+    props: dict[str, object]
+    topic: str | None
+    pool_size: int
+    pool_key: str
+
+    def __getstate__(self) -> dict[str, object]:
+        """What travels to the workers, secrets among it."""
+        return {**self.__dict__, "props": {key: _plain(value) for key, value in self.props.items()}}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Arrive there."""
+        self.__dict__.update(state, props=guarded(state["props"]))
+
+    @classmethod
+    def of(cls, props: Mapping[str, object], topic: str | None) -> SinkSettings:
+        """Check the arguments of a KafkaSink.
+
+        Files that settings name are not looked at: they lie where the workers run.
+
+        Raises:
+            ConfigError: A setting is wrong, given twice, or one that a sink cannot take. Not sent.
+        """
+        props = guarded(props)
+        producer_props = _without_prefix(props)
+        pool_size = _pool_size(producer_props.pop(POOL_SIZE, DEFAULT_POOL_SIZE))
+        for key, value in producer_props.items():
+            if key in _REFUSED:
+                raise ConfigError(key, value, _REFUSED[key])
+        if topic is not None:
+            topic = topic.strip()
+            if not topic:
+                raise ConfigError("topic", topic, "it must not be empty; leave it out to use the column 'topic'")
+        return cls(producer_props, topic, pool_size, _pool_key(producer_props))
+
+    @classmethod
+    def of_options(cls, options: Mapping[str, str]) -> SinkSettings:
+        """Check the options of a data source, whose names Spark makes lower case.
+
+        Raises:
+            ConfigError: An option is unknown or wrong. Not sent.
+        """
+        given = guarded(options)
+        del options  # an error below shows variables
+        if "path" in given:
+            raise ConfigError("path", given["path"], "save() and start() take no path: name the topic with "
+                                                     ".option('topic', ...)")
+        topic: Any = given.pop("topic", None)
+        return cls.of({key: value for key, value in given.items() if key.lower() not in _NOT_FOR_US}, topic)
+
+
+def guarded(props: Mapping[str, object]) -> dict[str, object]:
+    """Return a copy in which secrets do not show themselves, in a traceback's variables for one."""
+    return {key: CONFIG_TABLE.guarded({_name(key): value})[_name(key)] for key, value in dict(props).items()}
+
+
+def _plain(value: object) -> object:
+    """Return what was guarded, as it was given."""
+    if type(value) is list or type(value) is tuple:
+        return type(value)(map(_plain, value))
+    if isinstance(value, SecretText):
+        return str(value)
+    return value.value if isinstance(value, SecretValue) else value
+
+
+def _name(key: Any) -> Any:
+    return key[len(PREFIX):] if isinstance(key, str) and key.lower().startswith(PREFIX) else key
+
+
+def _without_prefix(props: Mapping[str, object]) -> dict[str, object]:
+    """Return the settings without `kafka.` before their names."""
+    found: dict[str, object] = {}
+    for key, value in props.items():
+        name = _name(key)
+        if name in found and found[name] != value:
+            raise ConfigError(name, value, f"it is given twice, with '{PREFIX}' before it and without")
+        found[name] = value
+    return found
+
+
+def _pool_size(value: object) -> int:
+    try:
+        size = int(str(value))
+    except ValueError:
+        size = 0
+    if size < 1:
+        raise ConfigError(POOL_SIZE, value, "it must be a whole number from 1 on")
+    return size
+
+
+def _pool_key(props: Mapping[str, object]) -> str:
+    """Name a set of settings, as a digest: secrets are among them.
+
+    Raises:
+        ConfigError: A setting is wrong. Not sent.
+    """
+    # Variables are resolved where the producer is made: what they stand for is not here.
+    has_variables = any(isinstance(key, str) and key.startswith("config.providers") for key in props)
+    config = None if has_variables else ProducerConfig(props, reads_files=False)
+    values = props if config is None else {**{key: config[key] for key in config.explicit},
+                                           **{key: props[key] for key in config.strangers}}
+    digest = hashlib.sha256()
+    for key in sorted(values):
+        digest.update(f"{key}\0{_told_apart(values[key])}\0".encode())
+    return digest.hexdigest()
+
+
+def _told_apart(value: Any) -> str:
+    """Return a text that is equal for equal values, also for those that are another object after each pickling."""
+    value = _plain(value)
+    if isinstance(value, _PLAIN):
+        return str(value)
+    if type(value) in (tuple, list):
+        return f"[{','.join(map(_told_apart, value))}]"
+    try:
+        return f"{type(value).__qualname__}#{hashlib.sha256(_pickled(value)).hexdigest()}"
+    except (pickle.PicklingError, TypeError, AttributeError):
+        # It cannot be pickled, and so cannot travel: Spark says that better. Here it is only told apart.
+        return f"{type(value).__qualname__}#{uuid.uuid4()}"
+
+
+def _pickled(value: object) -> bytes:
+    """Pickle as Spark does, where Spark is: functions of a notebook go by value."""
+    if "pyspark" not in sys.modules:
+        return pickle.dumps(value)
+    from pyspark import cloudpickle
+
+    return bytes(cloudpickle.dumps(value))  # type: ignore[no-untyped-call]  # it has no types

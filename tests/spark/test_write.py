@@ -1,0 +1,225 @@
+"""The roads to KafkaSink: write(df), foreachBatch, foreach; and what each does with rows that do not fit."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pyproducer.spark import ColumnError, KafkaSink
+from tests.spark.test_sink import many_rows
+from tests.support.log_checker import read_topic
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+TIMEOUT_S = 120
+ALL_COLUMNS = "topic string, partition int, key binary, value string, headers array<struct<key:string,value:binary>>"
+
+
+@pytest.fixture(params=["embedded", "kafka"])
+def cluster(request: pytest.FixtureRequest) -> Any:
+    """Both brokers; each has `bootstrap_servers` and `create_topic(name, partitions)`."""
+    return request.getfixturevalue(request.param)
+
+
+def test_write_with_many_rows_stores_each_once_and_tells_the_numbers(spark: SparkSession, cluster: Any,
+                                                                     topic_name: str) -> None:
+    cluster.create_topic(topic_name, 3)
+    sink = KafkaSink({"kafka.bootstrap.servers": cluster.bootstrap_servers, "compression.type": "lz4"},
+                     topic=topic_name)
+    numbers = sink.write(many_rows(spark, 20_000))
+    found = Counter((record.key, record.value, record.headers)
+                    for record in read_topic(cluster.bootstrap_servers, topic_name))
+    assert found == Counter((b"key-%d" % (i % 1000), b"value-%d" % i, (("id", b"%d" % i),)) for i in range(20_000))
+    assert sink.last_commit is numbers
+    assert (numbers.row_count, len(numbers.tasks), numbers.retry_count, numbers.repeated_task_count) == (
+        20_000, 4, 0, 0)
+    assert sorted(task.spark_partition for task in numbers.tasks) == [0, 1, 2, 3]
+    assert 0 < numbers.request_count <= numbers.batch_count
+    assert numbers.byte_count > 20_000
+
+
+def all_columns(spark: SparkSession, topic: str, other: str) -> DataFrame:
+    return spark.createDataFrame([
+        (topic, 2, b"k", "text", [("a", b"1"), ("a", None)]),
+        (other, 1, b"", "", None),
+        (topic, 0, None, None, [])], ALL_COLUMNS).coalesce(1)
+
+
+def stored(cluster: Any, topic: str) -> list[Any]:
+    return [record[0:1] + record[3:] for record in read_topic(cluster.bootstrap_servers, topic)]
+
+
+def test_write_with_all_columns_keeps_topic_partition_nulls_and_headers(spark: SparkSession, cluster: Any,
+                                                                        topic_name: str) -> None:
+    other = f"{topic_name}-other"
+    cluster.create_topic(topic_name, 3)
+    cluster.create_topic(other, 3)
+    KafkaSink({"bootstrap.servers": cluster.bootstrap_servers}).write(all_columns(spark, topic_name, other))
+    assert stored(cluster, topic_name) == [(0, None, None, ()), (2, b"k", b"text", (("a", b"1"), ("a", None)))]
+    assert stored(cluster, other) == [(1, b"", b"", ())]
+
+
+def test_write_when_a_row_cannot_be_stored_fails_the_job_with_counts(spark: SparkSession, embedded: Any,
+                                                                     topic_name: str) -> None:
+    from pyspark.sql import functions as f
+
+    embedded.create_topic(topic_name, 1)
+    rows = spark.range(0, 100, numPartitions=1).select(
+        f.when(f.col("id") == 60, f.repeat(f.lit("x"), 5000)).otherwise(f.col("id").cast("string")).alias("value"))
+    sink = KafkaSink({"bootstrap.servers": embedded.bootstrap_servers, "max.request.size": 2000}, topic=topic_name)
+    with pytest.raises(Exception, match=r"RowsFailedError: 100 of 100 rows .*RecordTooLargeError: Row 60") as caught:
+        sink.write(rows)
+    assert "Of attempt 0 of the task no rows are known to be in the log" in str(caught.value)
+    assert sink.last_commit is None
+    assert read_topic(embedded.bootstrap_servers, topic_name) == []
+
+
+@pytest.mark.parametrize("select", ["'k' as key, cast(null as int) as value", "'k' as key, null as value",
+                                    "cast(null as int) as key, 'v' as value"])
+def test_write_when_a_column_of_nulls_has_a_wrong_type_sends_nothing(spark: SparkSession, embedded: Any,
+                                                                    topic_name: str, select: str) -> None:
+    """On a compacted topic a null deletes its key; Spark's own sink refuses these by their type."""
+    embedded.create_topic(topic_name, 1)
+    sink = KafkaSink({"bootstrap.servers": embedded.bootstrap_servers}, topic=topic_name)
+    rows = spark.range(0, 10).selectExpr(*select.split(", "))
+    with pytest.raises(ColumnError, match=r"attribute unsupported type (int|void)\."):
+        sink.write(rows)
+    with pytest.raises(ColumnError, match="attribute unsupported type"):
+        KafkaSink(sink.props, topic=topic_name, schema=rows.schema)
+    assert read_topic(embedded.bootstrap_servers, topic_name) == []
+
+
+def test_foreach_partition_when_nulls_come_before_a_wrong_value_sends_no_tombstone(
+        spark: SparkSession, embedded: Any, topic_name: str) -> None:
+    """999 null ints and a 7 stored 999 tombstones in each attempt of the task."""
+    embedded.create_topic(topic_name, 1)
+    rows = spark.range(0, 1000, numPartitions=1).selectExpr("cast(id as string) as key",
+                                                            "if(id = 999, 7, null) as value")
+    with pytest.raises(Exception, match="value attribute unsupported type int"):
+        rows.foreachPartition(KafkaSink({"bootstrap.servers": embedded.bootstrap_servers}, topic=topic_name))
+    assert read_topic(embedded.bootstrap_servers, topic_name) == []
+
+
+def test_foreach_with_a_null_in_front_stores_the_row(spark: SparkSession, embedded: Any, topic_name: str) -> None:
+    """df.foreach gives single rows. Where the first column was null the job was green, and the row was gone."""
+    embedded.create_topic(topic_name, 1)
+    rows = spark.createDataFrame([(None, "a"), ("k", "b"), (None, "c")], "key string, value string").coalesce(1)
+    rows.foreach(KafkaSink({"bootstrap.servers": embedded.bootstrap_servers}, topic=topic_name))
+    assert stored(embedded, topic_name) == [(0, None, b"a", ()), (0, b"k", b"b", ()), (0, None, b"c", ())]
+
+
+def ended(query: StreamingQuery) -> StreamingQuery:
+    """Wait until a query has read all there is; nothing of it stays behind a failure."""
+    try:
+        assert query.awaitTermination(TIMEOUT_S), query.status
+    finally:
+        query.stop()
+    return query
+
+
+def stream_of(spark: SparkSession, folder: Path) -> DataFrame:
+    """A stream of two files, one in each micro-batch: keys k0 to k4, then k5 to k9."""
+    folder.mkdir(exist_ok=True)
+    for part in range(2):
+        (folder / f"{part}.csv").write_text("".join(f"k{n},v{n}\n" for n in range(5 * part, 5 * part + 5)))
+    return (spark.readStream.schema("key string, value string").option("maxFilesPerTrigger", 1).csv(str(folder)))
+
+
+def test_foreach_batch_writes_each_micro_batch_with_one_producer(spark: SparkSession, embedded: Any, topic_name: str,
+                                                                 tmp_path: Path) -> None:
+    """A list or an object among the settings made another producer in each micro-batch, which nothing closed."""
+    embedded.create_topic(topic_name, 1)
+    batches: list[tuple[int, int]] = []
+
+    def write(df: DataFrame, batch_id: int) -> None:
+        # A sink for each micro-batch, as it is usually written.
+        sink = KafkaSink({"bootstrap.servers": [embedded.bootstrap_servers], "client.id": topic_name,
+                          "partitioner.class": FirstPartition()}, topic=topic_name)
+        sink.foreach_batch(df.coalesce(1), batch_id)
+        df.coalesce(1).foreachPartition(sink)
+        assert sink.last_commit is not None
+        batches.append((batch_id, sink.last_commit.row_count))
+
+    ended(stream_of(spark, tmp_path / "in").writeStream.foreachBatch(write)
+          .option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True).start())
+    assert batches == [(0, 5), (1, 5)]
+    assert len(read_topic(embedded.bootstrap_servers, topic_name)) == 20
+
+    def pooled(_part: Any) -> list[tuple[int, int]]:
+        from pyproducer.spark.sink import WORKER_POOL
+
+        mine = [pooled for pooled in WORKER_POOL._pooled.values() if pooled.producer.client_id == topic_name]
+        return [(threading.get_native_id(), len(mine))]
+
+    counts = dict(spark.sparkContext.parallelize(range(8), 8).mapPartitions(pooled).collect())
+    assert set(counts.values()) <= {0, 1}
+    assert 1 in counts.values()
+
+
+class FirstPartition:
+    """A partitioner of the application's: another object after each pickling."""
+
+    def partition(self, *_arguments: object) -> int:
+        return 0
+
+
+def test_foreach_writer_takes_the_rows_of_a_stream_in_update_mode(spark: SparkSession, embedded: Any, topic_name: str,
+                                                                  tmp_path: Path) -> None:
+    """Spark refuses update mode for data sources in Python: this is the door to it."""
+    embedded.create_topic(topic_name, 1)
+    sink = KafkaSink({"bootstrap.servers": embedded.bootstrap_servers}, topic=topic_name)
+    totals = stream_of(spark, tmp_path / "in").selectExpr("value").groupBy().count().selectExpr(
+        "cast(null as string) as key", "cast(count as string) as value")
+    ended(totals.writeStream.outputMode("update").foreach(sink.foreach_writer())
+          .option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True).start())
+    assert stored(embedded, topic_name) == [(0, None, b"5", ()), (0, None, b"10", ())]
+
+
+def test_write_of_a_stream_says_what_to_use(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match=r"foreachBatch\(sink\.foreach_batch\)"):
+        KafkaSink({"bootstrap.servers": "127.0.0.1:1"}, topic="t").write(stream_of(spark, tmp_path / "in"))
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(900)
+def test_foreach_batch_when_there_are_200_micro_batches_then_nothing_grows(
+        spark: SparkSession, embedded: Any, topic_name: str, tmp_path: Path) -> None:
+    embedded.create_topic(topic_name, 3)
+    (tmp_path / "in").mkdir()
+    for part in range(200):
+        (tmp_path / "in" / f"{part}.csv").write_text("".join(f"k{n},v{part}-{n}\n" for n in range(50)))
+    seen: list[dict[int, tuple[int, int, int]]] = []
+
+    def measured(_part: Any) -> list[tuple[int, tuple[int, int, int]]]:
+        import psutil
+
+        me = psutil.Process()
+        return [(me.pid, (me.num_threads(), len(me.net_connections()), me.memory_info().rss))]
+
+    def write(df: DataFrame, batch_id: int) -> None:
+        KafkaSink({"bootstrap.servers": [embedded.bootstrap_servers], "client.id": topic_name}, topic=topic_name
+                  ).foreach_batch(df, batch_id)
+        if batch_id % 50 == 49:
+            seen.append(dict(spark.sparkContext.parallelize(range(8), 8).mapPartitions(measured).collect()))
+
+    stream = spark.readStream.schema("key string, value string").option("maxFilesPerTrigger", 1).csv(
+        str(tmp_path / "in"))
+    query = (stream.writeStream.foreachBatch(write).option("checkpointLocation", str(tmp_path / "checkpoint"))
+             .trigger(availableNow=True).start())
+    try:
+        assert query.awaitTermination(800), query.status
+    finally:
+        query.stop()
+    assert len(read_topic(embedded.bootstrap_servers, topic_name)) == 200 * 50
+    assert len(seen) == 4
+    for pid, (threads, connections, resident) in seen[-1].items():
+        if pid in seen[0]:
+            assert threads <= seen[0][pid][0]
+            assert connections <= seen[0][pid][1]
+            assert resident < seen[0][pid][2] + (30 << 20)

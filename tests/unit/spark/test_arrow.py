@@ -1,0 +1,118 @@
+"""Record batches into a producer: by topic, by column, every row accounted for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from pyproducer.common.errors import KafkaTimeoutError, RecordTooLargeError
+from pyproducer.common.records import Header, ProducerRecord
+from pyproducer.spark.arrow import send_record_batches
+from pyproducer.spark.errors import RowsFailedError
+from tests.unit.spark.doubles import FakeProducer
+
+pyarrow = pytest.importorskip(
+    "pyarrow", reason="the package pyarrow is not installed: pip install -e '.[spark,test]'")
+
+
+def batch(**columns: Any) -> Any:
+    kinds = {"partition": pyarrow.int32(), "key": pyarrow.binary(), "value": pyarrow.string(),
+             "topic": pyarrow.string(), "headers": headers_type("key", "value")}
+    return pyarrow.record_batch([pyarrow.array(items, kinds.get(name)) for name, items in columns.items()],
+                                names=list(columns))
+
+
+def headers_type(key: str, value: str) -> Any:
+    return pyarrow.list_(pyarrow.struct([(key, pyarrow.string()), (value, pyarrow.binary())]))
+
+
+def test_send_with_all_columns_makes_the_records_of_each_topic_in_order() -> None:
+    producer = FakeProducer()
+    rows = batch(topic=["b", "a", "b", "a"], ignored=[1, 2, 3, 4], key=[b"k", None, b"", b"l"],
+                 value=["0", "1", None, "3"], partition=[2, None, 0, 1],
+                 headers=[[{"key": "h", "value": b"1"}, {"key": "h", "value": None}], None, [], None])
+    numbers = send_record_batches([rows], producer, None)
+    assert producer.records == [
+        ProducerRecord("b", b"0", b"k", partition=2, headers=[Header("h", b"1"), Header("h", None)]),
+        ProducerRecord("b", None, b"", partition=0),
+        ProducerRecord("a", b"1", None), ProducerRecord("a", b"3", b"l", partition=1)]
+    assert producer.calls == [("b", 2), ("a", 2)]
+    assert producer.flush_count == 1
+    assert (numbers.row_count, numbers.batch_count) == (4, 2)
+
+
+def test_send_with_a_fixed_topic_makes_one_call_for_each_batch_and_none_for_an_empty_one() -> None:
+    producer = FakeProducer()
+    rows = batch(value=["a", "b", "c"], topic=["x", "y", None])
+    send_record_batches([rows, rows.slice(3), rows.slice(1, 1)], producer, "orders")
+    assert producer.calls == [("orders", 3), ("orders", 1)]
+
+
+def test_send_when_header_fields_are_spelt_otherwise_gives_them_their_names() -> None:
+    """Spark compares the names of fields without case."""
+    producer = FakeProducer()
+    headers = pyarrow.array([[], [{"KEY": "h", "Value": b"1"}], None, [{"KEY": "i", "Value": None}]],
+                            headers_type("KEY", "Value"))
+    rows = pyarrow.record_batch([pyarrow.array(["0", "1", "2", "3"]), headers], names=["value", "headers"]).slice(1)
+    send_record_batches([rows], producer, "orders")
+    assert [record.headers for record in producer.records] == [(Header("h", b"1"),), (), (Header("i", None),)]
+
+
+@pytest.mark.parametrize(("columns", "sentence"), [
+    ({"topic": ["a", None], "value": ["1", "2"]}, "null topic present in the data"),
+    ({"topic": ["a", ""], "value": ["1", "2"]}, "empty topic present in the data"),
+    ({"topic": ["a", "a"], "value": ["1", "2"], "headers": [None, [{"key": None, "value": b""}]]},
+     "Null header keys are not permitted"),
+])
+def test_send_when_a_row_does_not_fit_sends_none_of_its_batch(columns: dict[str, Any], sentence: str) -> None:
+    producer = FakeProducer()
+    with pytest.raises(RowsFailedError, match=sentence) as caught:
+        send_record_batches([batch(topic=["a"], value=["0"], headers=[None]),
+                             batch(**{**columns, "headers": columns.get("headers", [None, None])}),
+                             batch(topic=["a"], value=["4"], headers=[None])], producer, None)
+    assert [record.value for record in producer.records] == [b"0"]
+    assert "2 of 3 rows sent were not stored, and what follows them in the partition was not sent" in str(caught.value)
+    assert "1 rows are in the log (a-0: 1); another attempt stores them again" in str(caught.value)
+
+
+def test_send_when_rows_fail_tells_the_first_and_what_is_in_the_log() -> None:
+    def fail(record: ProducerRecord) -> Exception | None:
+        return KafkaTimeoutError("late", phase="delivery", outcome="unknown") if record.value in (b"2", b"3") else None
+
+    rows = batch(value=[str(n) for n in range(6)], partition=[0, 1] * 3)
+    with pytest.raises(RowsFailedError, match="2 of 6 rows sent were not stored") as caught:
+        send_record_batches([rows], FakeProducer(fail_when=fail), "orders")
+    error = caught.value
+    assert "the first failure for orders-0: KafkaTimeoutError: late" in str(error)
+    assert "4 rows are in the log (orders-0: 2, orders-1: 2), 2 more may be" in str(error)
+    assert (error.topic, error.partition, error.sent_count, error.failed_count) == ("orders", 0, 6, 2)
+    assert (error.outcome, error.retriable) == ("unknown", True)
+
+
+def test_send_when_a_call_is_refused_counts_its_rows_as_not_sent() -> None:
+    producer = FakeProducer(raise_when=lambda record: RecordTooLargeError("Row 1: large", code=10)
+                            if record.value == b"large" else None)
+    with pytest.raises(RowsFailedError, match=r"2 of 3 rows sent were not stored.*Row 1: large") as caught:
+        send_record_batches([batch(value=["0"]), batch(value=["1", "large"]), batch(value=["3"])], producer, "orders")
+    assert [record.value for record in producer.records] == [b"0"]
+    assert isinstance(caught.value.__cause__, RecordTooLargeError)
+
+
+def test_send_when_the_batches_themselves_raise_flushes_first() -> None:
+    def broken() -> Iterator[Any]:
+        yield batch(value=["0"])
+        raise ArithmeticError("in the query")
+
+    producer = FakeProducer()
+    with pytest.raises(ArithmeticError):
+        send_record_batches(broken(), producer, "orders")
+    assert producer.flush_count == 1
+
+
+def test_send_when_there_are_many_partitions_names_ten_of_them_in_an_error() -> None:
+    rows = batch(value=[str(n) for n in range(31)], partition=list(range(31)))
+    failing = FakeProducer(fail_when=lambda record: ValueError("last") if record.value == b"30" else None)
+    with pytest.raises(RowsFailedError, match=r"orders-9: 1, 20 other partitions\)"):
+        send_record_batches([rows], failing, "orders")

@@ -1,0 +1,63 @@
+"""The archive for a cluster that has not got us installed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from click.testing import CliRunner
+
+from pyproducer.common.errors import ConfigError
+from pyproducer.spark.__main__ import main
+from pyproducer.spark.packing import pack, refuse_wheel
+
+
+def test_pack_when_unpacked_elsewhere_runs_without_anything_installed(tmp_path: Path) -> None:
+    archive = tmp_path / "dep.tar.gz"
+    answer = CliRunner().invoke(main, ["pack", str(archive)])
+    assert answer.exit_code == 0, answer.output
+    assert "--archives" in answer.output
+    with tarfile.open(archive) as tar:
+        tar.extractall(tmp_path / "dep", filter="data")
+    assert not list((tmp_path / "dep").rglob("__pycache__"))
+    code = ("import pyproducer, pyproducer.spark.sink, pyproducer.hotpath as h, pyproducer.record.checksum, mmh3;"
+            "print(pyproducer.__file__, h.IMPL, mmh3.__file__)")
+    # -I: no site-packages of ours, no working directory.
+    code = f"import sys; sys.path.insert(0, {str(tmp_path / 'dep')!r}); {code}"
+    found = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, timeout=60,
+                           check=False)
+    assert found.returncode == 0, found.stderr
+    where, implementation, dependency = found.stdout.split()
+    assert Path(where).is_relative_to(tmp_path)
+    assert Path(dependency).is_relative_to(tmp_path)
+    from pyproducer import hotpath
+
+    assert implementation == hotpath.IMPL
+    assert (tmp_path / "dep" / "pyspark_pyproducer" / "__init__.py").is_file()
+    assert (tmp_path / "dep" / "PACKED.txt").read_text().startswith("click ")
+
+
+def test_pack_when_its_arguments_are_wrong_says_so(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"must end in \.tar\.gz"):
+        pack(tmp_path / "dep.zip")
+    answer = CliRunner().invoke(main, ["pack", str(tmp_path / "dep.tgz"), "--with", "no-such-package"])
+    assert answer.exit_code == 1
+    assert "it is not installed in" in answer.output
+    assert not (tmp_path / "dep.tgz").exists()
+
+
+def session(master: str, files: str) -> SimpleNamespace:
+    conf = {"spark.master": master, "spark.submit.pyFiles": files}
+    return SimpleNamespace(conf=SimpleNamespace(get=conf.get))
+
+
+def test_a_wheel_in_py_files_is_refused_with_what_to_do_instead() -> None:
+    """It ended in each worker with "No module named 'pyproducer'"."""
+    with pytest.raises(ConfigError, match=r"Python cannot import from a wheel.*python -m pyproducer\.spark pack"):
+        refuse_wheel(session("spark://a:7077", "/x/app.zip,/x/pyproducer-0.1.0-cp311-cp311-linux_x86_64.whl"))
+    refuse_wheel(session("spark://a:7077", "/x/app.zip"))
+    refuse_wheel(session("local[2]", "/x/pyproducer-0.1.0-py3-none-any.whl"))
