@@ -92,7 +92,8 @@ def _read(file: str, overrides: dict[str, str]) -> tuple[EffectiveConfig | None,
         settings = ProducerConfig(given.props)
         found = effective(settings, given.origins)
         if all(need.is_there is not False for need in found.needs):
-            _try_to_load(settings)
+            with settings.hiding_answers():
+                _try_to_load(settings)
     except ConfigError as error:
         return found, {"key": error.key, "place": given.origins.get(error.key, ""), "why": str(error)}
     except OSError as error:

@@ -163,9 +163,11 @@ def read_identity(settings: Mapping[str, Any], kind: str) -> Identity:
         kind: PKCS12, JKS or JCEKS.
 
     Raises:
-        ConfigError: The file cannot be read, a password does not open it, or it has no private key. Not sent.
+        ConfigError: The file cannot be read, or the package that reads it is not installed; a password does not open
+            it, or it has no private key. Not sent.
     """
     prefix, location = "ssl.keystore", str(settings["ssl.keystore.location"])
+    check_store(prefix, location, kind, None)
     data, passwords = _read(prefix, location), Passwords(settings, prefix)
     if kind == "PKCS12":
         return _pkcs12_identity(data, location, passwords)
@@ -175,6 +177,7 @@ def read_identity(settings: Mapping[str, Any], kind: str) -> Identity:
 def read_trusted(settings: Mapping[str, Any], kind: str) -> str:
     """Read the certificates of the trust store, as PEM; the arguments and errors are read_identity's."""
     prefix, location = "ssl.truststore", str(settings["ssl.truststore.location"])
+    check_store(prefix, location, kind, None)
     data, passwords = _read(prefix, location), Passwords(settings, prefix)
     certificates = (_pkcs12_trusted if kind == "PKCS12" else _jks_trusted)(data, location, passwords)
     if not certificates:

@@ -120,7 +120,8 @@ class KafkaProducer(ProducerBase, Generic[K, V]):
         props = CONFIG_TABLE.guarded(props)
         config = ProducerConfig(props, configurable=(key_serializer, value_serializer))
         self._given = key_serializer, value_serializer
-        self._runtime = process_life.build(config, key_serializer, value_serializer, self._surroundings)
+        with config.hiding_answers():
+            self._runtime = process_life.build(config, key_serializer, value_serializer, self._surroundings)
         self._pave(self._runtime.record_sender.road)
         self._finalizer = self._begin(self._runtime)
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import importlib.util
+import threading
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from pyproducer import AuthenticationError, KafkaProducer, KafkaTimeoutError
+from pyproducer import AuthenticationError, KafkaProducer, KafkaTimeoutError, testing
 from pyproducer.common.clock import SystemClock
-from pyproducer.network.sasl.gssapi import TicketSource
+from pyproducer.network.sasl.gssapi import GssapiSaslClient, TicketSource
 from tests.support.kafka_server import TEST_JVM_OPTIONS, KafkaServer
 from tests.support.kdc import REALM, Kdc
 from tests.support.log_checker import read_topic
@@ -56,6 +57,26 @@ def test_keytab_when_it_is_good_then_records_arrive(kerberos_kafka, kdc, topic_n
         producer.check(60)
         producer.send(topic, b"value").result(60)
     assert [record.value for record in read_topic(kerberos_kafka.bootstrap_servers, topic)] == [b"value"]
+    # The reader's thread waits for the ticket for the broker, which another thread fetches.
+    ours = testing.read_topic(props["bootstrap.servers"], topic, settings=props)
+    assert [record.value for record in ours] == [b"value"]
+
+
+def test_ticket_for_a_broker_when_it_is_fetched_then_never_on_the_senders_thread(
+        kerberos_kafka, kdc, topic_name, monkeypatch):
+    threads: list[str] = []
+    made = GssapiSaslClient.__init__
+
+    def noted(client: GssapiSaslClient, *arguments: Any) -> None:
+        threads.append(threading.current_thread().name)
+        made(client, *arguments)
+
+    monkeypatch.setattr(GssapiSaslClient, "__init__", noted)
+    topic = kerberos_kafka.create_topic(topic_name)
+    props = props_for(kerberos_kafka, f'useKeyTab=true keyTab="{kdc.keytab("ada")}" principal="ada@{REALM}"')
+    with KafkaProducer(props) as producer:
+        producer.send(topic, b"value").result(60)
+    assert set(threads) == {"kafka-producer-login | GSSAPI"}
 
 
 def test_cache_when_kinit_filled_it_then_records_arrive_and_the_ticket_is_renewed(kerberos_kafka, kdc, topic_name):

@@ -56,8 +56,9 @@ def examine(props: Mapping[str, object], topic: str | None, *, writes: bool, tim
     with ExitStack() as stack:
         try:
             config = ProducerConfig(props)
-            login = stack.enter_context(login_of(config, timeout_ms / 1000))
-            builder = client_channel_builder(config, login)
+            with config.hiding_answers():
+                login = stack.enter_context(login_of(config, timeout_ms / 1000))
+                builder = client_channel_builder(config, login)
         except ConfigError as error:
             report.fail(SETTINGS, str(error))
             return

@@ -16,6 +16,7 @@ from pyproducer.common.settings.definition import Setting
 
 _SECRET_WORDS = ("password", "passwd", "pwd", "secret", "passphrase", "jaas", "token", "pem", "ssl.key", "sasl.user",
                  "certificate", "credential", "private.key", "api.key", "apikey", "user.info", "basic.auth", "bearer")
+_KEY = re.compile(r"[\w.\-]{1,200}")
 # Where PEM text stands in a properties file without a backslash at each line's end, its lines are keys.
 _LINE_OF_BASE64 = re.compile(r"[A-Za-z0-9+/=]{40,}")
 
@@ -26,7 +27,7 @@ def unknown_key_error(key: object, value: object, rows: Mapping[str, Setting], m
 
     Args:
         key: What was given; not always a string.
-        value: Its value, which is hidden where the key, or the one that was meant, is that of a secret.
+        value: Its value, which is shown only where the key that was meant is known, and no secret's.
         rows: The settings there are.
         meant: Other programs' names for them.
         unknown: What to say; `{key}` stands for the key.
@@ -40,7 +41,10 @@ def unknown_key_error(key: object, value: object, rows: Mapping[str, Setting], m
                                            "every line of a value but its last must end in \\n\\")
     dotted = _dotted(key)
     nearest = nearest_key(key, rows, meant)
-    shown = HIDDEN if sounds_secret(key) or (nearest is not None and rows[nearest].is_secret) else value
+    # Where nothing is near, nobody knows what it is; a passphrase has no word for itself in the key `pw`.
+    shown = HIDDEN if sounds_secret(key) or nearest is None or rows[nearest].is_secret else value
+    if not _KEY.fullmatch(key):  # the line before has lost its backslash, or = is missing before it
+        key = HIDDEN
     if dotted == "config.providers" or dotted.startswith("config.providers."):
         return ConfigError(key, shown, "variables of config providers (KIP-297) are not resolved here: put the values "
                                        "themselves into the properties")

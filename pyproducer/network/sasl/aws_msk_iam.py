@@ -43,7 +43,7 @@ USER_AGENT = "pyproducer"
 EXPIRES_S = 900
 _ACTION = "kafka-cluster:Connect"
 _SERVICE = "kafka-cluster"
-_INSTALL = "botocore must be installed for it: pip install 'pyproducer[aws]'"
+_INSTALL = "botocore must be installed for keys of AWS: pip install 'pyproducer[aws]'"
 # b-1.name.abc.c2.kafka.us-east-1.amazonaws.com, boot-abc.c1.kafka-serverless.eu-west-1.amazonaws.com.cn
 _BROKER = re.compile(r"(?:.*\.)?kafka(?:-serverless)?\.(?P<region>[a-z]{2}(?:-[a-z]+)+-[0-9]+)"
                      r"\.amazonaws\.com(?:\.cn)?")
@@ -111,6 +111,7 @@ class KeySource:
 
     Args:
         options: Those of IAMLoginModule in sasl.jaas.config; all may be left out.
+        mechanism: What the keys are for, for messages.
 
     Attributes:
         region: That of environment or profile, once fetched; None where none is set.
@@ -119,9 +120,9 @@ class KeySource:
         ConfigError: botocore is not installed, or options contradict each other. Nothing was started.
     """
 
-    def __init__(self, options: Mapping[str, str]) -> None:
+    def __init__(self, options: Mapping[str, str], mechanism: str = MECHANISM) -> None:
         if importlib.util.find_spec("botocore") is None:
-            raise ConfigError("sasl.mechanism", MECHANISM, _INSTALL)
+            raise ConfigError("sasl.mechanism", mechanism, _INSTALL)
         if _PROFILE in options and _ROLE in options:
             raise ConfigError(KEY, None, f"{_PROFILE} and {_ROLE} are two ways to keys: give one of them")
         self._options = options
@@ -263,7 +264,7 @@ class MskTokens:
     """
 
     def __init__(self, settings: Mapping[str, Any], options: Mapping[str, str]) -> None:
-        self._keys = KeySource(options)
+        self._keys = KeySource(options, settings["sasl.mechanism"])
         self._region = _region_of(settings)
 
     def fetch(self) -> OAuthToken:

@@ -280,7 +280,7 @@ def _needs_of_token(config: ProducerConfig, options: Mapping[str, str]) -> Itera
         if handler == _STRIMZI:
             how += (", sasl.oauthbearer.client.credentials.client.id and .client.secret to what sasl.jaas.config has "
                     "as oauth.token.endpoint.uri, oauth.client.id and oauth.client.secret")
-        yield Need(f"a Python function in place of {handler} (sasl.login.callback.handler.class)", False, how)
+        yield Need(f"a Python function in place of {shown(handler)} (sasl.login.callback.handler.class)", False, how)
     elif handler == _JAVA_HANDLERS[-1]:
         yield Need("credentials of AWS: the environment, ~/.aws, a container's or an instance's role", None)
         yield _package("aws", "roles and profiles of AWS")

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, NamedTuple, NoReturn
 
 from pyproducer.common.class_names import import_object
@@ -107,7 +108,7 @@ class ProducerConfig(Mapping[str, Any]):
 
                 check_security_files(values, given.explicit, reads_files=reads_files)
         except ConfigError as refusal:
-            return without_answers(refusal, resolved)
+            return without_answers(refusal, resolved.props, resolved.written)
         if given.without_effect:
             log.warning("These settings have no effect on a producer in Python: %s",
                         ", ".join(sorted(given.without_effect)))
@@ -164,7 +165,20 @@ class ProducerConfig(Mapping[str, Any]):
             return Origin("given", row.shown(value))
         if key == "acks":
             value = row.default  # kept as the number on the wire
+        if key == "client.id" and "transactional.id" in self._providers:
+            value = SecretText(value)  # made of what a provider answered
         return Origin("default" if value == row.default else "derived", row.shown(value))
+
+    @contextmanager
+    def hiding_answers(self) -> Iterator[None]:
+        """Take what providers answered out of a ConfigError that is raised in the block, as of the settings' own."""
+        try:
+            yield
+        except ConfigError as refusal:
+            clean = without_answers(refusal, self.originals, self._written)
+            if clean is refusal:
+                raise
+            raise clean from None
 
     def __getitem__(self, key: str) -> Any:
         return self._values[key]
@@ -237,16 +251,22 @@ def is_named_by_user(name: str) -> bool:
     return ":" in name or ("." in name and not name.startswith("org.apache.kafka."))
 
 
-def without_answers(refusal: ConfigError, resolved: Resolved) -> ConfigError:
-    """Return an error without what providers answered in it, and without a traceback that leads there."""
-    if not resolved.written:
+def without_answers(refusal: ConfigError, props: Mapping[str, object], written: Mapping[str, str]) -> ConfigError:
+    """Return an error without what providers answered in it, and without a traceback that leads there.
+
+    Args:
+        refusal: The error.
+        props: The settings, with variables resolved.
+        written: Those that had a variable, as they were given.
+    """
+    if not written:
         return refusal
     why = refusal.why
-    for key in resolved.written:
-        answer = str(resolved.props[key])
+    for key in written:
+        answer = str(props[key])
         for text in (answer, answer.strip(), *answer.split(",")):
             if len(text) >= _SHORTEST_SECRET:
                 why = why.replace(text, HIDDEN)
-    clean = ConfigError(refusal.key, resolved.written.get(refusal.key, refusal.value), why)
+    clean = ConfigError(refusal.key, written.get(refusal.key, refusal.value), why)
     clean.__cause__ = None
     return clean

@@ -50,6 +50,32 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     return run
 
 
+LOGIN = f'org.apache.kafka.common.security.plain.PlainLoginModule required username="ada" pass="{SECRET}";'
+ENV = "config.providers=env\nconfig.providers.env.class=org.apache.kafka.common.config.provider.EnvVarConfigProvider\n"
+
+
+@pytest.mark.parametrize("text", [
+    # Keys that nobody knows, and that have no word for a secret in them.
+    f"pw={SECRET}", f"access.key={SECRET}", f"http.auth={SECRET}", f"={SECRET}",
+    # Lines that lost their backslash or their key.
+    f"sasl.jaas.config=\n{LOGIN}", f"sasl.jaas.config=org.apache \\\n\n{LOGIN}", f"/* {SECRET} */ {LOGIN}",
+    # A secret where a class belongs.
+    f'security.protocol=SASL_SSL\nsasl.mechanism=OAUTHBEARER\nsasl.login.callback.handler.class=x password="{SECRET}"',
+    # What a provider answered, in what is made of it, and in what is found out by loading it.
+    ENV + "transactional.id=${env:KAFKA_SECRET}",
+    ENV + "security.protocol=SSL\nssl.cipher.suites=${env:KAFKA_SECRET}",
+], ids=ascii)
+@pytest.mark.parametrize("options", [(), ("--json",), ("--given",)], ids=str)
+def test_secret_when_it_stands_where_nobody_expects_it_then_it_is_not_shown(
+        run, text: str, options: tuple[str, ...]) -> None:
+    run(f"bootstrap.servers=broker:9092\n{text}\n", *options)
+
+
+@pytest.mark.parametrize("given", [LOGIN, f"={LOGIN}", f"pw={SECRET}"], ids=["login", "no key", "pw"])
+def test_secret_when_it_is_on_the_command_line_then_it_is_not_shown(run, given: str) -> None:
+    run("bootstrap.servers=broker:9092\n", "--property", given)
+
+
 def test_settings_when_printed_then_each_has_its_value_and_origin(run) -> None:
     result = run(TEXT, "--given", "--property", "linger.ms=7")
     assert result.exit_code == 0

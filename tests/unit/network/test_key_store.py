@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from pyproducer.common.errors import ConfigError
+from pyproducer.network import key_store
 from pyproducer.network.ssl_context import build_client_ssl_context
 from tests.support.java_stores import KEY_PASSWORD, PASSWORD, write_stores
 
@@ -145,6 +146,16 @@ def test_store_when_it_is_huge_then_it_is_not_read_to_its_end(tmp_path: Path, be
     for prefix in ("ssl.keystore", "ssl.truststore"):
         with pytest.raises(ConfigError, match="and no store is"):
             build_client_ssl_context(Shy({f"{prefix}.location": str(path), f"{prefix}.password": PASSWORD}))
+
+
+@pytest.mark.parametrize(("name", "extra"), [("key.p12", "tls"), ("trust.p12", "tls"), ("key.jks", "jks")])
+def test_store_when_what_reads_it_is_not_installed_then_it_is_said_what_to_install(
+        stores: dict[str, str], monkeypatch: pytest.MonkeyPatch, name: str, extra: str) -> None:
+    """A broker's listener, whose settings nobody checks before, ended its start with ModuleNotFoundError."""
+    monkeypatch.setattr(key_store, "_is_installed", lambda package: False)
+    prefix = f"ssl.{name.partition('.')[0]}store"
+    with pytest.raises(ConfigError, match=rf"pip install 'pyproducer\[{extra}\]'"):
+        build_client_ssl_context(Shy({f"{prefix}.location": stores[name], f"{prefix}.password": PASSWORD}))
 
 
 class Shy(dict[str, Any]):

@@ -80,6 +80,15 @@ def test_arguments_when_they_are_another_clients_then_error_and_its_frames_show_
         KafkaProducer(bootstrap_servers="b:1", sasl_plain_username="ada", sasl_plain_password=PASSWORD)
 
 
+def test_answer_of_a_provider_when_making_a_producer_finds_it_wrong_then_it_is_not_shown(
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which cipher suites OpenSSL knows is found out behind the checks of the settings."""
+    monkeypatch.setenv("KAFKA_SECRET", PASSWORD)
+    with SecretHunt(*SECRETS) as hunt, hunt.errors(ConfigError):
+        KafkaProducer({"bootstrap.servers": "b:9092", "security.protocol": "SSL", **ENV,
+                       "ssl.cipher.suites": "${env:KAFKA_SECRET}"})
+
+
 def test_stranger_when_its_value_is_an_object_then_the_users_class_gets_it_as_it_is() -> None:
     given = {"zzz.token": {"a": PASSWORD}, "zzz.tokens": [b"1", {"b": 2}], "interceptor.classes": [WithConfigure]}
     config = ProducerConfig({**GOOD, **given})
