@@ -125,6 +125,14 @@ class BatchFuture:
         """Whether the outcome of every row is known."""
         return self._is_done
 
+    def running(self) -> bool:
+        """Whether rows are on their way."""
+        return not self._is_done
+
+    def cancel(self) -> bool:
+        """Return False: rows that were handed over cannot be taken back."""
+        return False
+
     def cancelled(self) -> bool:
         """Return False: rows that were handed over cannot be taken back."""
         return False

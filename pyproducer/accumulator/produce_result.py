@@ -338,7 +338,8 @@ def own_copy(error: E) -> E:
         own = copy.copy(error)
     except Exception:  # a partitioner's own class, which cannot be made of its `args`
         return error
-    own.__cause__ = error.__cause__ if error.__cause__ is not None else error
+    if error.__cause__ is not None:
+        own.__cause__ = error.__cause__
     return own
 
 

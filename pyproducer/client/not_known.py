@@ -8,7 +8,8 @@ Source:  ours; Java says only that the topic is not present in metadata after ma
 from __future__ import annotations
 
 from pyproducer.client.metadata import ProducerMetadata
-from pyproducer.common.errors import KafkaTimeoutError
+from pyproducer.common.error_codes import ErrorCode
+from pyproducer.common.errors import NOT_SENT, KafkaError, KafkaTimeoutError, UnknownTopicOrPartitionError
 
 
 def not_known(metadata: ProducerMetadata, topic: str, partition: int | None, limit: str) -> KafkaTimeoutError:
@@ -21,6 +22,22 @@ def not_known(metadata: ProducerMetadata, topic: str, partition: int | None, lim
         limit: Which setting ended the wait, and its value.
     """
     return KafkaTimeoutError(_explain(metadata, topic, partition, limit), phase="metadata")
+
+
+def no_such_partition(metadata: ProducerMetadata, topic: str, partition: int) -> KafkaError | None:
+    """Return the error for a partition beyond the last one that brokers tell of; None where it may yet become known.
+
+    Its topic has to be asked for after the partition was wanted. Not sent.
+    """
+    count = metadata.fetch().table(topic).count
+    if partition < count or not count:
+        return None
+    error = UnknownTopicOrPartitionError(
+        f"Topic {topic!r} has no partition {partition}: the index must be from 0 to {count - 1}, or None to let the "
+        "partitioner choose", code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, api="METADATA")
+    error.outcome = NOT_SENT
+    error.retriable = False
+    return error
 
 
 def no_answer(metadata: ProducerMetadata, waited_ms: int) -> KafkaTimeoutError:

@@ -202,6 +202,14 @@ cdef class FutureRecordMetadata:
         """Whether the outcome of the record is known."""
         return bool(self._result.is_set)
 
+    def running(self):
+        """Whether the record is on its way."""
+        return not self._result.is_set
+
+    def cancel(self):
+        """Return False: a record that was handed over cannot be taken back."""
+        return False
+
     def cancelled(self):
         """Return False: a record that was handed over cannot be taken back."""
         return False
@@ -217,6 +225,23 @@ cdef class FutureRecordMetadata:
     def add_done_callback(self, fn):
         """Call `fn(future)` once the record is done; at once when it is done already."""
         self._result.add_done_callback(self, fn)
+
+    @property
+    def get(self):
+        """Of kafka-python's futures; this one has `result`."""
+        raise AttributeError("a FutureRecordMetadata has no get(): result(timeout) waits, with the timeout in seconds")
+
+    @property
+    def add_callback(self):
+        """Of kafka-python's futures; this one has `add_done_callback`."""
+        raise AttributeError("a FutureRecordMetadata has no add_callback(): add_done_callback(fn) calls fn(future), "
+                             "and send(..., on_completion=fn) calls fn(metadata, exception)")
+
+    @property
+    def add_errback(self):
+        """Of kafka-python's futures; this one has `add_done_callback`."""
+        raise AttributeError("a FutureRecordMetadata has no add_errback(): add_done_callback(fn) calls fn(future), "
+                             "and send(..., on_completion=fn) calls fn(metadata, exception)")
 
     def __await__(self):
         return self._result.await_of(self)

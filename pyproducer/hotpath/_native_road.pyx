@@ -12,15 +12,19 @@ Thread:  any caller.
 Source:  _python_road.py; Java KafkaProducer.doSend (4.1).
 """
 
+import inspect
+from functools import partial
+
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
 from cpython.dict cimport PyDict_GetItem
 from cpython.list cimport PyList_CheckExact
 from cpython.long cimport PyLong_CheckExact
-from cpython.object cimport PyCallable_Check, PyObject
+from cpython.method cimport PyMethod_Check, PyMethod_GET_FUNCTION
+from cpython.object cimport PyCallable_Check, PyObject, PyTypeObject
 from cpython.tuple cimport PyTuple_Check, PyTuple_CheckExact, PyTuple_GET_ITEM, PyTuple_GET_SIZE
 from cpython.unicode cimport PyUnicode_AsUTF8String, PyUnicode_CheckExact, PyUnicode_GET_LENGTH
-from libc.stdint cimport int64_t, uint8_t
+from libc.stdint cimport int64_t, uint8_t, uintptr_t
 
 from pyproducer.hotpath._native cimport HEADER_BYTES, OVERHEAD_BYTES, OpenBatch, hash_key
 
@@ -33,6 +37,9 @@ cdef extern from "time.h" nogil:
     int CLOCK_REALTIME
 
 cdef extern from "Python.h":
+    bint PyFunction_Check(object thing)
+    PyObject *PyFunction_GET_CODE(object function)
+    PyTypeObject *Py_TYPE(object thing)
     long long PyLong_AsLongLongAndOverflow(object number, int *overflow) except? -1
 
 cdef enum:
@@ -41,6 +48,8 @@ cdef enum:
     FORM_CALLED = 2
     POSITIVE_MASK = 0x7FFFFFFF
     MOST_PARTITION = 0x7FFFFFFF
+    KNOWN_CALLBACKS = 16
+    OF_A_TYPE = 15
 
 AS_IS, TEXT, CALLED = 0, 1, 2
 
@@ -234,6 +243,10 @@ cdef class Road:
     cdef int value_form
     cdef bint is_intercepted
     cdef object timestamp_ms
+    # Of callbacks: what `upcalls` had nothing against, and how many arguments come before ours, as one number; and what
+    # keeps its address its own.
+    cdef uintptr_t known[KNOWN_CALLBACKS]
+    cdef list known_owners
 
     def __init__(self, upcalls, RouteTable routes not None, *, type record_class, Py_ssize_t max_record_bytes,
                  int key_form, int value_form, bint is_intercepted, timestamp_ms=None):
@@ -245,6 +258,7 @@ cdef class Road:
         self.value_form = value_form
         self.is_intercepted = is_intercepted
         self.timestamp_ms = timestamp_ms
+        self.known_owners = [None] * KNOWN_CALLBACKS
 
     @property
     def gate(self):
@@ -270,14 +284,14 @@ cdef class Road:
         if PyUnicode_CheckExact(topic) and PyUnicode_GET_LENGTH(topic):
             pairs = () if headers is None else plain_headers(headers)
             if pairs is not None and is_plain_partition(partition) and is_plain_timestamp(timestamp) and (
-                    on_completion is None or PyCallable_Check(on_completion)):
+                    on_completion is None or self.is_taken(on_completion)):
                 headers = pairs
             else:
                 record, on_completion = self.upcalls.checked(topic, value, key, partition, timestamp, headers,
                                                              on_completion)
         elif type(topic) is self.record_class and key is None and partition is None and timestamp is None and (
-                headers is None) and (value is None or (on_completion is None and PyCallable_Check(value))) and (
-                on_completion is None or PyCallable_Check(on_completion)):
+                headers is None) and (value is None or (on_completion is None and self.is_taken(value))) and (
+                on_completion is None or self.is_taken(on_completion)):
             record = <RecordParts?>topic
             if value is not None:
                 on_completion = value
@@ -301,6 +315,32 @@ cdef class Road:
                                   on_completion)
         except Exception as error:
             return self.upcalls.failed(error, topic, partition, on_completion)
+
+    def foreign(self, dict named):
+        """Return the error for arguments that send() does not have."""
+        return self.upcalls.foreign(next(iter(named)))
+
+    def takes(self, callback):
+        """Whether a callback can be called; see `is_taken`."""
+        return self.is_taken(callback)
+
+    cdef bint is_taken(self, callback) except -1:
+        """Whether a callback can be called; `upcalls` looks once at its code, or its type, and may refuse it."""
+        cdef Py_ssize_t given_count = 0
+        cdef PyObject *owner = owner_of(callback, &given_count)
+        cdef uintptr_t sign = (<uintptr_t>owner << 4) | <uintptr_t>given_count
+        cdef Py_ssize_t place = ((sign >> 8) ^ (sign >> 13) ^ sign) & (KNOWN_CALLBACKS - 1)
+        if owner is not NULL and self.known[place] == sign:
+            return True
+        if not PyCallable_Check(callback):
+            return False
+        kept = None if owner is NULL else <object>owner
+        if self.upcalls.ensure_callback(callback) and kept is not None:
+            with cython.critical_section(self):
+                self.known[place] = 0  # first: another may get the address of what goes
+                self.known_owners[place] = kept
+                self.known[place] = sign
+        return True
 
     cdef object hand_over(self, topic, partition, timestamp, key, key_bytes, value, value_bytes, headers,
                           on_completion):
@@ -378,6 +418,24 @@ cdef class Road:
                                    on_completion, size)
 
 
+cdef inline PyObject *owner_of(callback, Py_ssize_t *given_count) except? NULL:
+    """Return what decides how a callback is called, its code or else its type; and how many arguments it is given."""
+    if PyFunction_Check(callback):
+        return PyFunction_GET_CODE(callback)
+    if type(callback) is partial:
+        given_count[0] = len(callback.args)
+        callback = callback.func
+    elif not PyMethod_Check(callback):
+        given_count[0] = OF_A_TYPE
+        return <PyObject *>Py_TYPE(callback)
+    if PyMethod_Check(callback):
+        given_count[0] += 1
+        callback = <object>PyMethod_GET_FUNCTION(callback)
+    if given_count[0] >= OF_A_TYPE or not PyFunction_Check(callback):
+        return NULL
+    return PyFunction_GET_CODE(callback)
+
+
 cdef bint is_empty_tuple(thing):
     return PyTuple_CheckExact(thing) and PyTuple_GET_SIZE(thing) == 0
 
@@ -447,7 +505,8 @@ cdef class ProducerBase:
         """Say where records go."""
         self.road = road
 
-    def send(self, topic, value=None, *, key=None, partition=None, timestamp=None, headers=None, on_completion=None):
+    def send(self, topic, value=None, *, key=None, partition=None, timestamp=None, headers=None, on_completion=None,
+             **foreign):
         """Hand over one record: `send(record, on_completion)`, or its parts: `send(topic, value, key=...)`.
 
         Blocks up to max.block.ms while buffer.memory is exhausted; never waits for a broker. A record whose topic, or
@@ -464,6 +523,7 @@ cdef class ProducerBase:
             headers: Pairs of str and bytes or None.
             on_completion: Called as `on_completion(metadata, exception)`, one of them None; see the class for
                 where.
+            foreign: Nothing; what other clients have is refused with what it is here.
 
         Returns:
             The future of the record. Timeouts of metadata and memory, and whatever the broker says, go to it.
@@ -480,4 +540,15 @@ cdef class ProducerBase:
         # Called by way of the class, `self` may be anything: compiled code does not look.
         if not isinstance(self, ProducerBase) or self.road is None:
             raise RuntimeError("this producer was never made: its __init__ did not run, or raised")
+        if foreign:
+            raise self.road.foreign(foreign)
         return self.road.take(topic, value, key, partition, timestamp, headers, on_completion)
+
+
+def _own_signature(send):
+    """Return the signature without what is there to be refused."""
+    signature = inspect.signature(send)
+    return signature.replace(parameters=list(signature.parameters.values())[:-1])
+
+
+ProducerBase.send.__signature__ = _own_signature(ProducerBase.send)

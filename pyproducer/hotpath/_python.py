@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, NoReturn
 
 HEADER_SIZE_BYTES = 61
 """Room kept free at the start of a batch; record/layout.py draws what goes there."""
@@ -225,6 +225,14 @@ class FutureRecordMetadata:
         """Whether the outcome of the record is known."""
         return bool(self._result.is_set)
 
+    def running(self) -> bool:
+        """Whether the record is on its way."""
+        return not self._result.is_set
+
+    def cancel(self) -> bool:
+        """Return False: a record that was handed over cannot be taken back."""
+        return False
+
     def cancelled(self) -> bool:
         """Return False: a record that was handed over cannot be taken back."""
         return False
@@ -252,6 +260,23 @@ class FutureRecordMetadata:
     def add_done_callback(self, fn: Callable[[FutureRecordMetadata], object]) -> None:
         """Call `fn(future)` once the record is done; at once when it is done already."""
         self._result.add_done_callback(self, fn)
+
+    @property
+    def get(self) -> NoReturn:
+        """Of kafka-python's futures; this one has `result`."""
+        raise AttributeError("a FutureRecordMetadata has no get(): result(timeout) waits, with the timeout in seconds")
+
+    @property
+    def add_callback(self) -> NoReturn:
+        """Of kafka-python's futures; this one has `add_done_callback`."""
+        raise AttributeError("a FutureRecordMetadata has no add_callback(): add_done_callback(fn) calls fn(future), "
+                             "and send(..., on_completion=fn) calls fn(metadata, exception)")
+
+    @property
+    def add_errback(self) -> NoReturn:
+        """Of kafka-python's futures; this one has `add_done_callback`."""
+        raise AttributeError("a FutureRecordMetadata has no add_errback(): add_done_callback(fn) calls fn(future), "
+                             "and send(..., on_completion=fn) calls fn(metadata, exception)")
 
     def __await__(self) -> Generator[Any, None, Any]:
         return self._result.await_of(self)  # type: ignore[no-any-return]  # the contract names no class of ours

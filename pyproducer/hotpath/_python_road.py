@@ -7,8 +7,11 @@ Source:  Java KafkaProducer.doSend (4.1). Imports nothing of ours: what it canno
 
 from __future__ import annotations
 
+import inspect
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
+from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any
 
 from pyproducer.hotpath._python import OpenBatch, murmur2, record_size_upper_bound
@@ -23,6 +26,7 @@ _POSITIVE_MASK = 0x7FFFFFFF
 _MOST_PARTITION = 2**31 - 1
 # A timestamp between these is in seconds, not in ms, and refused by who checks.
 _LEAST_SECONDS, _LEAST_MS = 10**9, 10**10
+_MOST_KNOWN = 64
 _set = object.__setattr__
 
 
@@ -194,8 +198,8 @@ class Road:
         timestamp_ms: Gives the time in epoch ms; None reads the system's clock.
     """
 
-    __slots__ = ("_is_intercepted", "_key_form", "_max_record_bytes", "_record_class", "_routes", "_timestamp_ms",
-                 "_upcalls", "_value_form", "gate")
+    __slots__ = ("_is_intercepted", "_key_form", "_known", "_max_record_bytes", "_record_class", "_routes",
+                 "_timestamp_ms", "_upcalls", "_value_form", "gate")
 
     def __init__(self, upcalls: Upcalls, routes: RouteTable, *, record_class: type[Any], max_record_bytes: int,
                  key_form: int, value_form: int, is_intercepted: bool,
@@ -211,6 +215,8 @@ class Road:
         self._value_form = value_form
         self._is_intercepted = is_intercepted
         self._timestamp_ms = _now_ms if timestamp_ms is None else timestamp_ms
+        # Of callbacks: what `upcalls` had nothing against, by its address, and how many arguments come before ours.
+        self._known: dict[tuple[int, int], object] = {}
 
     def send(self, topic: Any, value: Any = None, key: Any = None, partition: int | None = None,
              timestamp: int | None = None, headers: Any = None, on_completion: Any = None) -> Any:
@@ -225,7 +231,7 @@ class Road:
                 and (partition is None or (type(partition) is int and 0 <= partition <= _MOST_PARTITION))
                 and (timestamp is None or (type(timestamp) is int and (
                     _LEAST_MS <= timestamp < 2**63 or 0 <= timestamp < _LEAST_SECONDS)))
-                and (on_completion is None or callable(on_completion))):
+                and (on_completion is None or self.takes(on_completion))):
             headers = ()
         else:
             record, on_completion = upcalls.checked(topic, value, key, partition, timestamp, headers, on_completion)
@@ -246,6 +252,24 @@ class Road:
                                    on_completion)
         except Exception as error:
             return upcalls.failed(error, topic, partition, on_completion)
+
+    def foreign(self, named: dict[str, Any]) -> Exception:
+        """Return the error for arguments that send() does not have."""
+        return self._upcalls.foreign(next(iter(named)))
+
+    def takes(self, callback: Any) -> bool:
+        """Whether a callback can be called; `upcalls` looks once at its code, or its type, and may refuse it."""
+        owner, given_count = _owner_of(callback)
+        if owner is not None and (id(owner), given_count) in self._known:
+            return True
+        if not callable(callback):
+            return False
+        is_alike = self._upcalls.ensure_callback(callback)
+        if is_alike and owner is not None:
+            if len(self._known) >= _MOST_KNOWN:
+                self._known = {}
+            self._known[id(owner), given_count] = owner
+        return True
 
     def _hand_over(self, topic: str, partition: int | None, timestamp: int | None, key: Any, key_bytes: bytes | None,
                    value: Any, value_bytes: bytes | None, headers: tuple[Any, ...], on_completion: Any) -> Any:
@@ -277,6 +301,22 @@ class Road:
         return upcalls.append(topic, partition, timestamp, key_bytes, value_bytes, headers, on_completion, size_bytes)
 
 
+def _owner_of(callback: Any) -> tuple[object, int]:
+    """Return what decides how a callback is called, its code or else its type; and how many arguments it is given."""
+    kind, given_count = type(callback), 0
+    if kind is FunctionType:
+        return callback.__code__, 0
+    if kind is partial:
+        given_count = len(callback.args)
+        callback = callback.func
+    elif kind is not MethodType:
+        return kind, -1
+    if type(callback) is MethodType:
+        given_count += 1
+        callback = callback.__func__
+    return callback.__code__ if type(callback) is FunctionType else None, given_count
+
+
 def _now_ms() -> int:
     return time.time_ns() // 1_000_000
 
@@ -297,7 +337,7 @@ class ProducerBase:
         self._road = road
 
     def send(self, topic: Any, value: Any = None, *, key: Any = None, partition: int | None = None,
-             timestamp: int | None = None, headers: Any = None, on_completion: Any = None) -> Any:
+             timestamp: int | None = None, headers: Any = None, on_completion: Any = None, **foreign: Any) -> Any:
         """Hand over one record: `send(record, on_completion)`, or its parts: `send(topic, value, key=...)`.
 
         Blocks up to max.block.ms while buffer.memory is exhausted; never waits for a broker. A record whose topic, or
@@ -314,6 +354,7 @@ class ProducerBase:
             headers: Pairs of str and bytes or None.
             on_completion: Called as `on_completion(metadata, exception)`, one of them None; see the class for
                 where.
+            foreign: Nothing; what other clients have is refused with what it is here.
 
         Returns:
             The future of the record. Timeouts of metadata and memory, and whatever the broker says, go to it.
@@ -331,4 +372,15 @@ class ProducerBase:
             road = self._road
         except AttributeError:
             raise RuntimeError("this producer was never made: its __init__ did not run, or raised") from None
+        if foreign:
+            raise road.foreign(foreign)
         return road.send(topic, value, key, partition, timestamp, headers, on_completion)
+
+
+def _own_signature(send: Callable[..., Any]) -> inspect.Signature:
+    """Return the signature without what is there to be refused."""
+    signature = inspect.signature(send)
+    return signature.replace(parameters=list(signature.parameters.values())[:-1])
+
+
+ProducerBase.send.__signature__ = _own_signature(ProducerBase.send)  # type: ignore[attr-defined]  # functions may have one

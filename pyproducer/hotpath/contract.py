@@ -27,6 +27,12 @@ class Upcalls(Protocol):
                 on_completion: Any) -> tuple[Any, Callback | None]:
         """Return a record, and its callback, from arguments of send() that are not plain; or refuse them."""
 
+    def ensure_callback(self, callback: Any) -> bool:
+        """Look at a callback that can be called, or refuse it; whether each with the same code, or type, is alike."""
+
+    def foreign(self, name: str) -> Exception:
+        """Return the error for an argument that send() does not have."""
+
     def intercept(self, record: Any, on_completion: Callback | None) -> tuple[Any, Callback]:
         """Return what the interceptors make of a record, and what tells them of its outcome."""
 

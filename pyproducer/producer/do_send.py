@@ -19,6 +19,7 @@ from pyproducer.accumulator.life import Life
 from pyproducer.accumulator.produce_result import OnCompletion, failed_future
 from pyproducer.accumulator.record_accumulator import RecordAccumulator
 from pyproducer.client.metadata import ProducerMetadata
+from pyproducer.common.callback import ensure_on_completion
 from pyproducer.common.clock import Clock, SystemClock
 from pyproducer.common.cluster import UNKNOWN_PARTITION, Cluster, TopicPartition
 from pyproducer.common.error_codes import ErrorCode
@@ -178,7 +179,7 @@ class RecordSender:
             TypeError: A part has the wrong type. Not sent.
             ValueError: A part is out of range. Not sent.
         """
-        if on_completion is not None:
+        if on_completion is not None and not self.road.takes(on_completion):
             ensure_callable(on_completion, "on_completion")
         if not isinstance(topic, ProducerRecord):
             return ProducerRecord(topic, value, key, partition=partition, timestamp=timestamp,
@@ -187,10 +188,21 @@ class RecordSender:
             if on_completion is not None or not callable(value):
                 raise TypeError("send(record, on_completion) takes a callable as its second argument, got "
                                 f"{type(value).__name__}; the value belongs into the ProducerRecord")
+            self.road.takes(value)
             on_completion = value
         if key is not None or partition is not None or timestamp is not None or headers:
             raise TypeError("send(record) takes key, partition, timestamp and headers from the ProducerRecord")
         return topic, on_completion
+
+    def ensure_callback(self, callback: Any) -> bool:
+        """Refuse a callback that would be called in vain; see `ensure_on_completion`."""
+        return ensure_on_completion(callback, "pass a function, or use pyproducer.aio.AsyncKafkaProducer and await its "
+                                              "send()")
+
+    def foreign(self, name: str) -> TypeError:
+        """Return the error for an argument that send() does not have."""
+        advice = _ELSEWHERE.get(name)
+        return TypeError(f"send() got an unexpected keyword argument {name!r}{': ' + advice if advice else ''}")
 
     def intercept(self, record: ProducerRecord,
                   on_completion: OnCompletion | None) -> tuple[ProducerRecord, Acknowledgement]:
@@ -464,6 +476,10 @@ class RecordSender:
                              f"topic has {count} partitions, so it must be from 0 to {count - 1}")
         return int(index)
 
+
+_CALLBACK = "the callback is on_completion=, called with (metadata, exception), one of them None"
+_ELSEWHERE = {"callback": _CALLBACK, "on_delivery": _CALLBACK,
+              "timestamp_ms": "the time is timestamp=, in epoch milliseconds or a datetime"}
 
 _ROUTED = frozenset({DefaultPartitioner, RoundRobinPartitioner, UniformStickyPartitioner})
 """Whose choice the road makes itself; a subclass's may be another."""

@@ -195,7 +195,7 @@ class KafkaProducer(ProducerBase, Generic[K, V]):
 
     if TYPE_CHECKING:  # it is inherited, compiled where that is possible
 
-        @overload
+        @overload  # type: ignore[override]  # what is foreign is there to be refused
         def send(self, record: ProducerRecord, on_completion: OnCompletion | None = None,
                  /) -> FutureRecordMetadata: ...
 

@@ -25,7 +25,7 @@ from pyproducer.accumulator.producer_batch import ProducerBatch
 from pyproducer.accumulator.record_accumulator import RecordAccumulator
 from pyproducer.accumulator.waiting_records import WaitingQueue, WaitingRecord
 from pyproducer.client.metadata import ProducerMetadata
-from pyproducer.client.not_known import not_known
+from pyproducer.client.not_known import no_such_partition, not_known
 from pyproducer.common.clock import NEVER_MS, Clock
 from pyproducer.common.cluster import Cluster, TopicPartition
 from pyproducer.common.errors import KafkaError, told_as_not_sent
@@ -315,6 +315,8 @@ class WaitingRoom:
             if not is_new:
                 error = metadata.refusal(queue.topic) or metadata.absence(queue.topic, queue.opened_ms,
                                                                           UNKNOWN_TOPIC_MS)
+                if error is None and queue.partition is not None:
+                    error = no_such_partition(metadata, queue.topic, queue.partition)
         if error is None:
             metadata.add(queue.topic, now_ms)
             queue.metadata_version = metadata.request_update_for_topic(queue.topic, now_ms)

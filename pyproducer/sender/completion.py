@@ -182,8 +182,11 @@ class Completion:
         known = ErrorCode.of(code)
         version = response.api_version
         error_message = partition.get("error_message") if version >= 8 else None
-        error = error_for_code(code, message=f"{batch.topic_partition}: {error_message}" if error_message
-                               else f"{batch.topic_partition}:", api="Produce", node_id=response.destination)
+        place = str(batch.topic_partition)
+        if known is ErrorCode.MESSAGE_TOO_LARGE and batch.payload is not None:
+            place += f": {len(batch.payload)} bytes were sent for {batch.record_count} record(s)"
+        error = error_for_code(code, message=f"{place}: {error_message}" if error_message else f"{place}:",
+                               api="Produce", node_id=response.destination)
         if known is ErrorCode.MESSAGE_TOO_LARGE and batch.record_count > 1 and not batch.is_done:
             self._split(batch, error)
             return

@@ -3,7 +3,8 @@
 Road:    properties -> [addresses] -> metadata's first nodes
 Thread:  pure functions; no DNS.
 Source:  Java ClientUtils.parseAndValidateAddresses, Utils.getHost/getPort (4.1), probed. Differs from Java: port 0 and
-         an empty host are refused, because nothing can listen there; names are not resolved here.
+         an empty host are refused, because nothing can listen there, and schemes other than Kafka's protocols; names
+         are not resolved here.
 """
 
 from __future__ import annotations
@@ -16,8 +17,11 @@ from pyproducer.common.errors import ConfigError
 from pyproducer.common.secrets import HIDDEN
 
 KEY = "bootstrap.servers"
-_PARTS = re.compile(r"(?:[0-9A-Za-z_.%-]+://)?(?P<host>\[[^\[\]]*\]|.*):(?P<port>[0-9]{1,20})", re.ASCII)
+_PARTS = re.compile(r"(?:(?P<scheme>[0-9A-Za-z_.%-]+)://)?(?P<host>\[[^\[\]]*\]|.*):(?P<port>[0-9]{1,20})", re.ASCII)
 _NAME = re.compile(r"(?:[0-9A-Za-z_%-]+\.)*[0-9A-Za-z_%-]+\.?", re.ASCII)
+_WRONG_PORT = re.compile(r"(?:.*://)?(?:\[[^\[\]]*\]|[^:\[\]]*):(?!//)(?P<port>[^:\[\]]{1,20})")
+# Java takes any scheme and ignores it. Addresses are copied with these out of a broker's listeners, others out of URLs.
+PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _EXAMPLE = "write host:port, several with commas: 'broker1:9092,[::1]:9093'"
 
 
@@ -41,7 +45,14 @@ def parse_bootstrap_servers(servers: Iterable[str]) -> tuple[tuple[str, int], ..
 def _parse_address(text: str) -> tuple[str, int]:
     parts = _PARTS.fullmatch(text)
     if parts is None:
+        wrong = _WRONG_PORT.fullmatch(text)
+        if wrong is not None:
+            raise ConfigError(KEY, text, f"{wrong['port']!r} is not a port, which is a number: {_EXAMPLE}")
         raise ConfigError(KEY, text, f"no port: {_EXAMPLE}")
+    scheme = parts["scheme"]
+    if scheme is not None and scheme.upper() not in PROTOCOLS:
+        raise ConfigError(KEY, text, f"a broker's address has no scheme, such as {scheme}://. How to speak with it is "
+                          f"said by security.protocol: {_EXAMPLE}")
     host, port = parts["host"], int(parts["port"])
     if not 0 < port < 65536:
         raise ConfigError(KEY, text, f"port {port} is out of range: it must be from 1 to 65535")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import traceback
 
 import pytest
 
@@ -54,16 +55,21 @@ def test_own_copy_when_an_exception_cannot_be_copied_then_it_is_the_same():
     assert own_copy(odd) is odd
 
 
-def test_result_when_failed_raises_an_own_copy_with_the_cause():
+@pytest.mark.parametrize("cause", [None, LookupError("why")])
+def test_result_when_failed_then_it_raises_an_own_copy_and_its_traceback_says_it_once(cause):
+    """Each traceback had the error twice, the second time as the direct cause of itself."""
     batch, futures = make_batch(2)
     original = RecordTooLargeError("too large", code=10)
+    original.__cause__ = cause
     batch.fail(lambda index: original)
     seen = []
     for future in futures:
         with pytest.raises(RecordTooLargeError, match="too large") as raised:
             future.result(0)
         seen.append(raised.value)
-        assert raised.value.__cause__ is original
+        assert raised.value.__cause__ is cause
+        assert "".join(traceback.format_exception(raised.value)).count("too large") == 1
+        assert raised.value is not original
     assert seen[0] is not seen[1]
     assert seen[0].code == 10
 

@@ -21,8 +21,12 @@ def test_address_when_well_formed_then_host_and_port_come_apart(text: str, host:
 
 
 @pytest.mark.parametrize(("text", "why"), [
-    ("localhost", "no port"), ("localhost:", "no port"), ("[::1]", "no port"), ("localhost:-1", "no port"),
-    ("localhost:9092/", "no port"), ("localhost:" + "9" * 5000, "no port"), ("localhost:x", "no port"),
+    ("localhost", "no port"), ("localhost:", "no port"), ("[::1]", "no port"), ("localhost:-1", "'-1' is not a port"),
+    ("localhost:9092/", "'9092/' is not a port"), ("localhost:" + "9" * 5000, "no port"),
+    ("localhost:x", "'x' is not a port"),
+    ("localhost:9o92", "'9o92' is not a port, which is a number: write host:port"),
+    ("kafka://localhost:9092", "no scheme, such as kafka://. How to speak with it is said by security.protocol"),
+    ("https://localhost:9092", "no scheme, such as https://"), ("kafka://localhost", "no port"),
     ("localhost:99999", "port 99999 is out of range"), ("localhost:0", "port 0 is out of range"),
     ("localhost:65536", "port 65536 is out of range"),
     ("localhost:9092:9093", "more than one colon"), ("[localhost]:9092", "not an IPv6 address"),
@@ -30,7 +34,7 @@ def test_address_when_well_formed_then_host_and_port_come_apart(text: str, host:
     (":9092", "not a host name"), ("localhost :9092", "not a host name"),
     ("//localhost:9092", "not a host name"), ("a..b:1", "not a host name"), ("*:9092", "not a host name"),
     ("h\u00f6st:1", "not a host name"),
-    ("host:\u0661\u0662", "no port"),
+    ("host:\u0661\u0662", "is not a port"),
 ])
 def test_address_when_malformed_then_the_error_names_it(text: str, why: str) -> None:
     with pytest.raises(ConfigError, match=why) as caught:

@@ -1,0 +1,82 @@
+"""What may be given as on_completion, said when it is given: called later, it would only fail in a log line.
+
+Road:    send() -> [callback] -> the record's future
+Thread:  any; no state.
+Source:  ours. Java's compiler sees what is looked for here.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from types import CodeType, FunctionType, MethodType
+from typing import Any
+
+from pyproducer.common.records import ensure_callable
+
+_NEVER_RUN = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+# confluent-kafka calls with the error first; a callback of that order would take each success for a failure.
+_ERROR_NAMES = frozenset({"err", "error"})
+_DEEPEST = 20  # partials, methods and objects with __call__ in each other; an object may be its own __call__
+
+
+def ensure_on_completion(callback: Any, instead: str) -> bool:
+    """Check what is given as on_completion.
+
+    Nothing is called, and what has no Python code (builtins, classes, mocks) is taken as it is. Who has reason to name
+    his first parameter as an error wraps it: `lambda metadata, exception: ...`.
+
+    Args:
+        callback: Anything.
+        instead: What to do instead of giving a coroutine function.
+
+    Returns:
+        Whether the same holds of each other that has its code and as many arguments given, or its type, where the code
+        is the type's.
+
+    Raises:
+        TypeError: It cannot be called, it is a coroutine function, or its first parameter is called err or error. Not
+            sent.
+    """
+    ensure_callable(callback, "on_completion")
+    code, given_count = _code_of(callback)
+    if _flags_of(code) & _NEVER_RUN:
+        raise TypeError(f"on_completion is a coroutine function, and nobody would await it: {instead}")
+    if isinstance(code, CodeType):
+        first = code.co_varnames[given_count:code.co_argcount][:1]
+        if first and first[0].strip("_") in _ERROR_NAMES:
+            raise TypeError(
+                f"on_completion is called with (metadata, exception), one of them None, and the first parameter of "
+                f"{callback!r} is {first[0]!r}: that is confluent-kafka's order. Turn the two round; metadata has "
+                "topic, partition, offset and timestamp")
+    return isinstance(callback, (FunctionType, MethodType, functools.partial)) or (
+        getattr(callback, "__code__", None) is None)
+
+
+def _flags_of(code: Any) -> int:
+    """Return what is known of code; that of a mock (AsyncMock's says that it is a coroutine's) is a mock itself."""
+    flags = getattr(code, "co_flags", None)
+    return flags if isinstance(flags, int) else 0
+
+
+def _code_of(callback: Any) -> tuple[Any, int]:
+    """Return the code that is run in the end, None if it is not Python's; and how many arguments it has before ours."""
+    given_count = 0
+    for _ in range(_DEEPEST):
+        if isinstance(callback, functools.partial):
+            given_count += len(callback.args)
+            callback = callback.func
+        elif isinstance(callback, MethodType):
+            given_count += 1
+            callback = callback.__func__
+        elif isinstance(callback, type):
+            break
+        else:
+            code = getattr(callback, "__code__", None)
+            if code is not None:
+                return code, given_count
+            call = inspect.getattr_static(type(callback), "__call__", None)
+            if not isinstance(call, (FunctionType, staticmethod)):
+                break  # a builtin's
+            callback = call.__get__(callback, type(callback))
+    return None, 0

@@ -1,0 +1,201 @@
+"""Each mistake that somebody makes who comes from another client, or is in a hurry, and the sentence that he gets.
+
+What is refused here was accepted once, or refused in words that did not help. Settings of a wrong value, and those of
+other clients, are in config/; what is refused of headers and times in common/test_records.py.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from pyproducer import ConfigError, KafkaProducer, ProducerRecord, RecordTooLargeError
+from tests.unit.producer.facade import GIVE_UP_S, MESSAGE_TOO_LARGE, Facade, Facades
+
+PROPS = {"bootstrap.servers": "broker:9092"}
+ORDER = r"called with \(metadata, exception\), one of them None"
+
+
+def of_confluent(err: object, msg: object) -> None:
+    """The delivery report of a program for confluent-kafka."""
+
+
+async def awaited(metadata: object, exception: object) -> None:
+    """Nobody would await it."""
+
+
+class Reports:
+    def of_confluent(self, err: object, msg: object) -> None: ...
+
+    async def __call__(self, metadata: object, exception: object) -> None: ...
+
+
+@pytest.mark.parametrize(("make", "error_type", "words"), [
+    (lambda: KafkaProducer("localhost:9092"), TypeError,  # type: ignore[arg-type,call-overload]
+     r"KafkaProducer\(\{'bootstrap.servers': 'localhost:9092'\}\)"),
+    (lambda: KafkaProducer(bootstrap_servers="localhost:9092"), TypeError,  # type: ignore[call-overload]
+     r"bootstrap_servers= is no argument: settings are a dict .*'bootstrap.servers'"),
+    (lambda: KafkaProducer(), TypeError, "got nothing"),  # type: ignore[call-overload]
+    (lambda: KafkaProducer({}), ConfigError, "name at least one broker"),
+    *((lambda props=props: KafkaProducer({**PROPS, **props}), ConfigError, words) for props, words in [
+        ({"debug": "all"}, r"Leave it out: logging.getLogger\('pyproducer'\)"),
+        ({"error_cb": print}, r"Leave it out: send\(\) takes a callback"),
+        ({"on_delivery": print}, r"Leave it out: send\(\) takes a callback"),
+        ({"statistics.interval.ms": 1000}, r"Leave it out: producer.metrics\(\)"),
+        ({"socket.keepalive.enable": True}, "Leave it out: that is always so here"),
+        ({"queue.buffering.max.messages": 5}, "did you mean 'buffer.memory'"),
+        ({"linger_ms": 5}, "did you mean 'linger.ms'"), ({"liner.ms": 5}, "did you mean 'linger.ms'"),
+        ({"bootstrap.servers": "kafka://localhost:9092"}, "no scheme, such as kafka://"),
+        ({"bootstrap.servers": "localhost:9o92"}, "'9o92' is not a port, which is a number"),
+        ({"bootstrap.servers": "localhost"}, "no port: write host:port"),
+        ({"acks": 2}, "acks"), ({"batch.size": "abc"}, "batch.size"),
+    ]),
+])
+def test_constructor_when_misused_then_it_says_what_to_write(make: Callable[[], Any], error_type: type[Exception],
+                                                             words: str) -> None:
+    with pytest.raises(error_type, match=words):
+        make()
+
+
+@pytest.mark.parametrize(("name", "words"), [
+    ("produce", r"send\(topic, value, key=...\)"), ("poll", "nothing has to be polled"),
+    ("get", r"send\(\) returns a future: its result\(timeout\) waits"),
+    ("send_and_wait", r"send\(...\).result\(timeout\) waits; in an event loop use pyproducer.aio.AsyncKafkaProducer"),
+    ("start", "the constructor starts it"), ("stop", r"close\(\) ends it"), ("list_topics", "partitions_for"),
+    ("init_transactions", "transactions are not in this version"),
+])
+def test_producer_when_asked_for_a_method_of_another_client_then_it_names_its_own(facades: Facades, name: str,
+                                                                                  words: str) -> None:
+    with pytest.raises(AttributeError, match=words):
+        getattr(facades().producer, name)
+
+
+@pytest.mark.parametrize(("name", "words"), [
+    ("get", r"result\(timeout\) waits, with the timeout in seconds"), ("add_callback", r"add_done_callback\(fn\)"),
+    ("add_errback", r"on_completion=fn\) calls fn\(metadata, exception\)")])
+def test_future_when_asked_for_a_method_of_another_client_then_it_names_its_own(facades: Facades, name: str,
+                                                                                words: str) -> None:
+    future = facades().producer.send("t", b"v")
+    with pytest.raises(AttributeError, match=words):
+        getattr(future, name)
+    assert not hasattr(future, name)
+    assert future.result(GIVE_UP_S).topic == "t"
+
+
+@pytest.mark.parametrize(("named", "error_type", "words"), [
+    ({"callback": print}, TypeError, f"argument 'callback': the callback is on_completion=, {ORDER}"),
+    ({"on_delivery": print}, TypeError, f"argument 'on_delivery': the callback is on_completion=, {ORDER}"),
+    ({"callback": None}, TypeError, "the callback is on_completion="),
+    ({"timestamp_ms": 1}, TypeError, "the time is timestamp=, in epoch milliseconds or a datetime"),
+    ({"kye": b"k"}, TypeError, "unexpected keyword argument 'kye'$"),
+    ({"on_completion": 5}, TypeError, "on_completion must be callable, got int: 5"),
+    ({"on_completion": of_confluent}, TypeError, rf"on_completion is {ORDER}.* 'err': that is confluent-kafka's order"),
+    ({"on_completion": Reports().of_confluent}, TypeError, "'err': that is confluent-kafka's order"),
+    ({"on_completion": functools.partial(of_confluent)}, TypeError, "'err': that is confluent-kafka's order"),
+    ({"on_completion": lambda error, _message: None}, TypeError, "'error': that is confluent-kafka's order"),
+    ({"on_completion": awaited}, TypeError, "coroutine function, and nobody would await it: .*AsyncKafkaProducer"),
+    ({"on_completion": functools.partial(awaited)}, TypeError, "coroutine function.*AsyncKafkaProducer"),
+    ({"on_completion": Reports()}, TypeError, "coroutine function.*AsyncKafkaProducer"),
+    ({"on_completion": mock.AsyncMock()}, TypeError, "coroutine function.*AsyncKafkaProducer"),
+    ({"headers": {"trace": "1"}}, TypeError, "the value of header 'trace' must be bytes or None, got str"),
+    ({"timestamp": 1_700_000_000}, ValueError, "is in seconds, it seems.*Give 1700000000000, or a datetime"),
+    ({"timestamp": 1_700_000_000.5}, TypeError, "must be int"), ({"partition": -1}, ValueError, "out of range"),
+    ({"partition": "1"}, TypeError, "partition must be int"),
+])
+@pytest.mark.parametrize("repeated", [1, 2])
+def test_send_when_misused_then_it_says_what_to_write_each_time(
+        facades: Facades, named: dict[str, Any], error_type: type[Exception], words: str, repeated: int) -> None:
+    facade = facades()
+    facade.know()
+    for _ in range(repeated):
+        with pytest.raises(error_type, match=words):
+            facade.producer.send("t", b"v", **named)
+    facade.producer.flush(GIVE_UP_S)
+    assert facade.broker.sent == []
+
+
+@pytest.mark.parametrize("callback", [of_confluent, awaited, Reports(), 5])
+@pytest.mark.parametrize("by_name", [True, False])
+def test_send_when_the_callback_of_a_record_is_wrong_then_refused_too(facades: Facades, callback: Any, *,
+                                                                      by_name: bool) -> None:
+    facade = facades()
+    record: Any = ProducerRecord("t", b"v")
+    given = {"on_completion": callback} if by_name else {}
+    with pytest.raises(TypeError, match="on_completion"):
+        facade.producer.send(record, *([] if by_name else [callback]), **given)
+
+
+def told_by(facade: Facade, callback: Any, told: list[Any]) -> None:
+    facade.producer.send("t", b"v", on_completion=callback).result(GIVE_UP_S)
+    facade.producer.send(ProducerRecord("t", b"v"), callback).result(GIVE_UP_S)
+    facade.producer.flush(GIVE_UP_S)
+    assert len(told) == 2
+
+
+def test_send_when_callbacks_of_all_kinds_take_turns_then_each_is_called_and_what_is_wrong_stays_refused(
+        facades: Facades) -> None:
+    """What was looked at once is known by its code, or its type; others are looked at all the same."""
+    told: list[Any] = []
+
+    class Teller:
+        def __call__(self, metadata: object, exception: object) -> None:
+            told.append(metadata)
+
+        def method(self, metadata: object, exception: object) -> None:
+            told.append(metadata)
+
+        def swapped(self, error: object) -> None:
+            """As a method that would be one argument too many; as a function the error is the second one."""
+            told.append(self)
+
+    def with_order(_order: int, metadata: object, exception: object) -> None:
+        told.append(metadata)
+
+    def plain(metadata: object, exception: object) -> None:
+        told.append(metadata)
+
+    def nested(error: int, metadata: object, exception: object) -> None:
+        told.append(metadata)
+
+    facade = facades(**{"linger.ms": 0})
+    facade.know()
+    for _ in range(2):
+        for callback in (plain, Teller(), Teller().method, functools.partial(with_order, 7), Teller.swapped,
+                         functools.partial(nested, 7), mock.Mock(side_effect=plain), lambda *both: told.append(both),
+                         functools.partial(functools.partial(nested, 7)), functools.partial(Teller().method)):
+            told.clear()
+            told_by(facade, callback, told)
+            for wrong in (nested, functools.partial(of_confluent), Reports().of_confluent, Teller().swapped, Reports()):
+                with pytest.raises(TypeError, match=r"confluent-kafka's order|coroutine function"):
+                    facade.producer.send("t", b"v", on_completion=wrong)
+
+
+def test_send_when_there_are_many_callbacks_then_few_are_kept(facades: Facades) -> None:
+    facade = facades()
+    facade.know()
+    told: list[Any] = []
+    spaces: dict[str, Any] = {"told": told}
+    for number in range(300):
+        exec(f"def callback_{number}(metadata, exception): told.append({number})", spaces)
+        facade.producer.send("t", b"v", on_completion=spaces[f"callback_{number}"])
+        exec(f"def wrong_{number}(err, msg): told.append({-number})", spaces)
+        with pytest.raises(TypeError, match="order"):
+            facade.producer.send("t", b"v", on_completion=spaces[f"wrong_{number}"])
+    facade.producer.flush(GIVE_UP_S)
+    assert sorted(told) == list(range(300))
+
+
+def test_send_when_its_signature_is_asked_for_then_it_has_what_it_takes_and_no_more() -> None:
+    assert list(inspect.signature(KafkaProducer.send).parameters)[-2:] == ["headers", "on_completion"]
+
+
+def test_result_when_the_broker_finds_the_record_too_large_then_it_says_what_was_sent(facades: Facades) -> None:
+    facade = facades()
+    facade.broker.error_code = MESSAGE_TOO_LARGE
+    with pytest.raises(RecordTooLargeError, match=r"t-0: 1\d\d\d bytes were sent for 1 record\(s\).*max.message.bytes"):
+        facade.producer.send("t", b"v" * 1000, partition=0).result(GIVE_UP_S)
