@@ -166,7 +166,7 @@ class AsyncKafkaProducer(Generic[K, V]):
                 or self._life.loop_ident != get_ident()):
             self._bind()
         if on_completion is not None or type(topic) is not str:
-            value, on_completion = self._told_in_loop(topic, value, on_completion)
+            value, on_completion = self._with_callbacks_in_loop(topic, value, on_completion)
         sent: Any
         if (self._line or self._topics_of_part) and self._has_to_wait(topic):
             sent = self._producer._runtime.record_sender.checked(topic, value, key, partition, timestamp, headers,
@@ -210,7 +210,7 @@ class AsyncKafkaProducer(Generic[K, V]):
                 or self._life.loop_ident != get_ident()):
             self._bind()
         if on_completion is not None or type(topic) is not str:
-            value, on_completion = self._told_in_loop(topic, value, on_completion)
+            value, on_completion = self._with_callbacks_in_loop(topic, value, on_completion)
         if (self._line or self._topics_of_part) and self._has_to_wait(topic):
             sender = self._producer._runtime.record_sender
             checked = sender.checked(topic, value, key, partition, timestamp, headers, on_completion)
@@ -321,7 +321,7 @@ class AsyncKafkaProducer(Generic[K, V]):
         life.loop_inbox = self._inbox
         return self._inbox
 
-    def _told_in_loop(self, topic: Any, value: Any, on_completion: Any) -> tuple[Any, Any]:
+    def _with_callbacks_in_loop(self, topic: Any, value: Any, on_completion: Any) -> tuple[Any, Any]:
         """Return value and callback, that which is a callback as the loop's to call."""
         assert self._inbox is not None
         if on_completion is not None:

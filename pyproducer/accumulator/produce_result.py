@@ -225,7 +225,7 @@ class ProduceRequestResult:
         # In the loop that sends no signal's handler awaits in the middle of a send(): a loop does not run in another.
         if not outcome.is_set and (life.is_forked or not life.is_on_loop):
             life.ensure_may_wait("await")
-        wake = _Wake()
+        wake = _Wake(life.loop_inbox)
         self._add_done_callback(future, wake)
         # Once for all tasks of this turn of the loop: their records go together, and the sender is woken once.
         wake.inbox.call_after_turn(outcome.on_wait)
@@ -301,6 +301,9 @@ def failed_future(topic_partition: TopicPartition, error: KafkaError, on_complet
 class _Wake:
     """The done callback of an await: wakes the event loop.
 
+    Args:
+        likely: The loop's inbox, probably.
+
     Attributes:
         inbox: The loop's.
         waiter: What the loop waits for; done when it waits no more, because the task was cancelled.
@@ -308,8 +311,8 @@ class _Wake:
 
     __slots__ = ("inbox", "waiter")
 
-    def __init__(self) -> None:
-        self.inbox, loop = inbox_of_running_loop()
+    def __init__(self, likely: LoopInbox | None = None) -> None:
+        self.inbox, loop = inbox_of_running_loop(likely)
         self.waiter: asyncio.Future[None] = loop.create_future()
 
     def __call__(self, _future: object) -> None:

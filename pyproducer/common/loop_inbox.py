@@ -105,8 +105,11 @@ class LoopInbox:
 _inboxes: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, LoopInbox] = weakref.WeakKeyDictionary()
 
 
-def inbox_of_running_loop() -> tuple[LoopInbox, asyncio.AbstractEventLoop]:
+def inbox_of_running_loop(likely: LoopInbox | None = None) -> tuple[LoopInbox, asyncio.AbstractEventLoop]:
     """Return the inbox of the event loop that runs in this thread, and the loop.
+
+    Args:
+        likely: The one that it probably is, so that it need not be looked up.
 
     Raises:
         RuntimeError: None does.
@@ -114,6 +117,8 @@ def inbox_of_running_loop() -> tuple[LoopInbox, asyncio.AbstractEventLoop]:
     import asyncio
 
     loop = asyncio.get_running_loop()
+    if likely is not None and likely._loop() is loop:
+        return likely, loop
     inbox = _inboxes.get(loop)
     if inbox is None:
         inbox = _inboxes[loop] = LoopInbox(loop)
