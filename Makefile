@@ -21,14 +21,15 @@ PARALLEL := -n $(shell expr $(PROCESSORS) + 1) --dist loadfile --no-loadscope-re
 PYTEST := $(BIN)/python -m pytest -q $(PARALLEL)
 # What both twins run; the rest speaks of neither. What differs between them shows on any cluster.
 OF_BOTH_TWINS := tests/unit tests/property tests/contract tests/embedded tests/simulation
-# ... but for what has the broker alone, files and commands in it: no line of the twins differs for these.
-OF_ONE_TWIN := $(addprefix --ignore=,tests/unit/broker tests/unit/cli tests/unit/spark tests/unit/test_design.py \
+# ... but for what has the broker, the protocol, files or commands alone in it: no line of the twins differs for these.
+OF_ONE_TWIN := $(addprefix --ignore=,tests/unit/broker tests/unit/cli tests/unit/protocol tests/unit/spark \
+	tests/property/test_protocol.py tests/unit/test_design.py \
 	tests/unit/test_mutants.py tests/unit/test_museum.py tests/unit/test_readme.py \
 	$(wildcard tests/embedded/test_wire_*.py) $(wildcard tests/embedded/test_*_torture.py) \
 	$(addprefix tests/embedded/test_,acls.py checklist.py descriptors.py doctor.py faults.py group_timing.py idle.py \
 	leadership.py makefile.py malformed_frames.py model_cluster.py placement.py pytest_plugin.py release.py \
 	sasl_listener.py several_brokers.py throttle.py tls_listener.py transactions.py users.py))
-ON_THE_TEXT := PYPRODUCER_IMPL=python PYPRODUCER_TEST_CLUSTERS=embedded,mock
+ON_THE_TEXT := PYPRODUCER_IMPL=python PYPRODUCER_TEST_CLUSTERS=embedded
 ELSEWHERE := .cache/elsewhere.log
 
 # Who names a Python means it, also where .venv was made of another before. Without a name .venv stays what it is.
@@ -47,6 +48,10 @@ $(if $(findstring n,$(firstword -$(MAKEFLAGS))),,$(shell rm -rf $(VENV)))
 endif
 endif
 endif
+
+# Some images forbid byte code. Here hundreds of processes start that would all compile the same files: 11 s of
+# CPU for the tests alone in each worker of pytest, a tenth for each process that imports pyproducer.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test tiers elsewhere environments soak coverage lint bench wheels python-is-there

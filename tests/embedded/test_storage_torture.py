@@ -163,7 +163,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A disk of its own that is soon full; where none can be mounted, the worker plays one."""
     folder = tmp_path / "small"
     folder.mkdir()
-    mounted = sys.platform == "linux" and subprocess.run(
+    mounted = sys.platform == "linux" and shutil.which("mount") is not None and subprocess.run(
         ["mount", "-t", "tmpfs", "-o", f"size={SMALL_DISK_BYTES}", "tmpfs", str(folder)], capture_output=True,
         check=False).returncode == 0
     yield folder

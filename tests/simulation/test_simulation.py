@@ -16,7 +16,7 @@ from tests.simulation.plan import FAULTS, LATER_FAULTS, LOGIN_FAULTS, Plan, draw
 from tests.simulation.schedule import LONGEST_HOLD_MS, Scheduler, SimLock, SimRLock, SimulationFailed
 
 ROOT = Path(__file__).resolve().parents[2]
-SEEDS = 180
+SEEDS = 120
 SWARM_SEEDS = 20
 # What faults and workloads must reach, whatever else they do not: else the seeds prove less than they seem to.
 MUST_BE_REACHED = {
@@ -64,7 +64,7 @@ def test_seed_when_it_is_run_after_others_then_it_is_the_same_again(kind: tuple[
     def told(lines: list[dict[str, Any]]) -> dict[str, Any]:
         return {key: value for key, value in lines[-2].items() if key != "s"}
 
-    assert told(seeds(*kind, "--from", "2000", "--seeds", "6")) == told(seeds(*kind, "--from", "2005", "--seeds", "1"))
+    assert told(seeds(*kind, "--from", "2003", "--seeds", "3")) == told(seeds(*kind, "--from", "2005", "--seeds", "1"))
 
 
 def test_plan_when_two_seeds_are_drawn_then_they_differ_and_each_is_the_same_again() -> None:
