@@ -23,22 +23,16 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-@pytest.fixture(params=["embedded", "kafka"])
-def cluster(request: pytest.FixtureRequest) -> Any:
-    """Both brokers; each has `bootstrap_servers` and `create_topic(name, partitions)`."""
-    return request.getfixturevalue(request.param)
-
-
 def save(frame: DataFrame, cluster: Any, topic: str | None = None, mode: str = "append", **options: str) -> None:
     given = {"kafka.bootstrap.servers": cluster.bootstrap_servers, **({"topic": topic} if topic else {}), **options}
     frame.write.format("pyproducer").mode(mode).options(**given).save()
 
 
-def test_save_with_many_rows_stores_each_once(spark: SparkSession, cluster: Any, topic_name: str) -> None:
-    cluster.create_topic(topic_name, 3)
-    save(many_rows(spark, 20_000), cluster, topic_name, includeHeaders="true", **{"compression.type": "zstd"})
+def test_save_with_many_rows_stores_each_once(spark: SparkSession, kafka: Any, topic_name: str) -> None:
+    kafka.create_topic(topic_name, 3)
+    save(many_rows(spark, 20_000), kafka, topic_name, includeHeaders="true", **{"compression.type": "zstd"})
     found = Counter((record.key, record.value, record.headers)
-                    for record in read_topic(cluster.bootstrap_servers, topic_name))
+                    for record in read_topic(kafka.bootstrap_servers, topic_name))
     assert found == Counter((b"key-%d" % (i % 1000), b"value-%d" % i, (("id", b"%d" % i),)) for i in range(20_000))
 
 

@@ -21,20 +21,14 @@ TIMEOUT_S = 120
 ALL_COLUMNS = "topic string, partition int, key binary, value string, headers array<struct<key:string,value:binary>>"
 
 
-@pytest.fixture(params=["embedded", "kafka"])
-def cluster(request: pytest.FixtureRequest) -> Any:
-    """Both brokers; each has `bootstrap_servers` and `create_topic(name, partitions)`."""
-    return request.getfixturevalue(request.param)
-
-
-def test_write_with_many_rows_stores_each_once_and_tells_the_numbers(spark: SparkSession, cluster: Any,
+def test_write_with_many_rows_stores_each_once_and_tells_the_numbers(spark: SparkSession, kafka: Any,
                                                                      topic_name: str) -> None:
-    cluster.create_topic(topic_name, 3)
-    sink = KafkaSink({"kafka.bootstrap.servers": cluster.bootstrap_servers, "compression.type": "lz4"},
+    kafka.create_topic(topic_name, 3)
+    sink = KafkaSink({"kafka.bootstrap.servers": kafka.bootstrap_servers, "compression.type": "lz4"},
                      topic=topic_name)
     numbers = sink.write(many_rows(spark, 20_000))
     found = Counter((record.key, record.value, record.headers)
-                    for record in read_topic(cluster.bootstrap_servers, topic_name))
+                    for record in read_topic(kafka.bootstrap_servers, topic_name))
     assert found == Counter((b"key-%d" % (i % 1000), b"value-%d" % i, (("id", b"%d" % i),)) for i in range(20_000))
     assert sink.last_commit is numbers
     assert (numbers.row_count, len(numbers.tasks), numbers.retry_count, numbers.repeated_task_count) == (
@@ -55,14 +49,14 @@ def stored(cluster: Any, topic: str) -> list[Any]:
     return [record[0:1] + record[3:] for record in read_topic(cluster.bootstrap_servers, topic)]
 
 
-def test_write_with_all_columns_keeps_topic_partition_nulls_and_headers(spark: SparkSession, cluster: Any,
+def test_write_with_all_columns_keeps_topic_partition_nulls_and_headers(spark: SparkSession, kafka: Any,
                                                                         topic_name: str) -> None:
     other = f"{topic_name}-other"
-    cluster.create_topic(topic_name, 3)
-    cluster.create_topic(other, 3)
-    KafkaSink({"bootstrap.servers": cluster.bootstrap_servers}).write(all_columns(spark, topic_name, other))
-    assert stored(cluster, topic_name) == [(0, None, None, ()), (2, b"k", b"text", (("a", b"1"), ("a", None)))]
-    assert stored(cluster, other) == [(1, b"", b"", ())]
+    kafka.create_topic(topic_name, 3)
+    kafka.create_topic(other, 3)
+    KafkaSink({"bootstrap.servers": kafka.bootstrap_servers}).write(all_columns(spark, topic_name, other))
+    assert stored(kafka, topic_name) == [(0, None, None, ()), (2, b"k", b"text", (("a", b"1"), ("a", None)))]
+    assert stored(kafka, other) == [(1, b"", b"", ())]
 
 
 def test_write_when_a_row_cannot_be_stored_fails_the_job_with_counts(spark: SparkSession, embedded: Any,
