@@ -202,11 +202,16 @@ class ClusterConnectionStates:
         return self.by_node.get(node_id)
 
     def can_connect(self, node: Node, now_ms: int) -> bool:
-        """Whether a connect may be tried now: no socket, the backoff is over, and there are credentials."""
-        state = self.by_node.get(node.node_id)
-        return (state is None or (state.is_disconnected
-                                  and now_ms - state.last_attempt_ms >= state.reconnect_backoff_ms)
-                ) and self.has_credentials(node.host)
+        """Whether a connect may be tried now: no socket, the backoff is over, and there are credentials.
+
+        To be asked of whom one would connect to, and of no other node: what proves us to it is fetched for that.
+        """
+        return self.is_due(node.node_id, now_ms) and self.has_credentials(node.host)
+
+    def is_due(self, node_id: int, now_ms: int) -> bool:
+        """Whether there is no socket, and the backoff is over."""
+        state = self.by_node.get(node_id)
+        return state is None or (state.is_disconnected and now_ms - state.last_attempt_ms >= state.reconnect_backoff_ms)
 
     def connection_delay_ms(self, node: Node, now_ms: int) -> int:
         """Return how long to wait before connecting; NEVER_MS while connecting or connected (an event will come)."""

@@ -152,6 +152,8 @@ class MetadataUpdater:
         if self._connections.states.can_connect(node, now_ms):
             self._connections.initiate_connect(node, now_ms)
             return self._reconnect_backoff_ms
+        if self._connections.states.is_due(node.node_id, now_ms):
+            return self._reconnect_backoff_ms  # there are no credentials for it yet
         # Connected but busy: its answer wakes the poll.
         return NEVER_MS
 

@@ -290,6 +290,19 @@ def test_credentials_when_what_a_host_takes_is_not_there_then_only_its_connectio
     assert setup.client.ready(node, setup.now_ms)
 
 
+def test_credentials_when_a_node_is_chosen_then_they_are_asked_for_it_alone() -> None:
+    """Each is a ticket from a KDC, and a cluster may have hundreds of brokers."""
+    asked: list[str] = []
+    setup = Setup(has_credentials=lambda host: not asked.append(host), next_random=lambda: 0)  # type: ignore[func-returns-value]
+    setup.cluster.topics["t"] = topic_row("t", 1)
+    setup.bring_up("t")
+    assert set(asked) == {"boot-1"}
+    setup.make_ready(2)
+    setup.clock.advance(400_000)
+    setup.poll(times=3)  # metadata, of the one that is connected
+    assert set(asked) == {"boot-1", "host-2"}
+
+
 def test_credentials_when_no_thread_can_be_had_then_it_is_tried_again() -> None:
     """It was told once, and never tried again."""
     setup, login, _ = waiting()
