@@ -67,6 +67,7 @@ from pyproducer.producer.partitioners import (
     RoundRobinPartitioner,
     UniformStickyPartitioner,
 )
+from pyproducer.producer.producer import Producer
 from pyproducer.producer.serializers import (
     BytesSerializer,
     DoubleSerializer,
@@ -122,6 +123,7 @@ __all__ = [
     "OutOfOrderSequenceError",
     "PartitionInfo",
     "Partitioner",
+    "Producer",
     "ProducerClosedError",
     "ProducerConfig",
     "ProducerDeadError",

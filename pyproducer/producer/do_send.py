@@ -128,6 +128,8 @@ class RecordSender:
         road: What send() goes.
     """
 
+    sees_every_record = False  # `intercept` is called of each, also without interceptors
+
     def __init__(self, *, metadata: ProducerMetadata, routes: RouteTable, accumulator: RecordAccumulator,
                  room: WaitingRoom, partitioner: Partitioner, key_serializer: Serializer | None,
                  value_serializer: Serializer | None, interceptors: ProducerInterceptors, clock: Clock, life: Life,
@@ -156,7 +158,7 @@ class RecordSender:
         self.road = Road(
             self, routes, record_class=ProducerRecord, max_record_bytes=self.max_record_bytes,
             key_form=_form_of(key_serializer), value_form=_form_of(value_serializer),
-            is_intercepted=bool(interceptors),
+            is_intercepted=self.sees_every_record or bool(interceptors),
             timestamp_ms=None if isinstance(clock, SystemClock) else clock.timestamp_ms)
 
     def refuse(self) -> None:

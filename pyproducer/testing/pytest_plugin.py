@@ -12,12 +12,13 @@ Source:  ours. Imports the broker only when a fixture is used, because pytest lo
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
     from pyproducer.broker import EmbeddedBroker
+    from pyproducer.testing import MockProducer
 
 
 @pytest.fixture
@@ -27,6 +28,15 @@ def kafka_broker() -> Iterator[EmbeddedBroker]:
 
     with EmbeddedBroker() as broker:
         yield broker
+
+
+@pytest.fixture
+def mock_producer() -> Iterator[MockProducer[Any, Any]]:
+    """A producer without a broker that stores each record at once, keys and values bytes; `history()` has them."""
+    from pyproducer.testing import MockProducer
+
+    with MockProducer() as producer:
+        yield producer
 
 
 @pytest.fixture(scope="session")

@@ -25,6 +25,13 @@ def test_shared_broker(kafka_broker_session):
 
 def test_shared_broker_is_the_same(kafka_broker_session):
     assert [record.value for record in kafka_broker_session.records("shared")] == [b"paid"]
+
+def test_mock(mock_producer):
+    assert mock_producer.send("orders", b"paid").result().offset == 0
+    assert [record.value for record in mock_producer.history()] == [b"paid"]
+
+def test_mock_is_an_own_one(mock_producer):
+    assert mock_producer.history() == []
 '''
 
 
@@ -36,4 +43,4 @@ def test_fixtures_give_an_own_broker_and_a_shared_one(tmp_path: Path) -> None:
         [sys.executable, "-m", "pytest", "-q", "-p", "no:pyproducer", "-p", "pyproducer.testing.pytest_plugin",
          "-p", "no:randomly", "-p", "no:cacheprovider", "test_users.py"],
         cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
-    assert "4 passed" in run.stdout, run.stdout + run.stderr
+    assert "6 passed" in run.stdout, run.stdout + run.stderr

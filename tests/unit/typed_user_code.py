@@ -17,11 +17,13 @@ from pyproducer import (
     JsonSerializer,
     KafkaError,
     KafkaProducer,
+    Producer,
     ProducerRecord,
     RecordMetadata,
     StringSerializer,
 )
 from pyproducer.aio import AsyncKafkaProducer
+from pyproducer.testing import MockProducer
 
 if TYPE_CHECKING:
     from typing_extensions import assert_type
@@ -75,6 +77,27 @@ def serializers(props: dict[str, object]) -> None:
     assert_type(KafkaProducer[str, Any](props), "KafkaProducer[str, Any]")
     with KafkaProducer(props) as producer:
         assert_type(producer, "KafkaProducer[bytes, bytes]")
+
+
+def announce(producer: Producer[bytes, bytes]) -> None:
+    with producer as same:
+        assert_type(same.send("topic", b"value", key=b"key").result(), RecordMetadata)
+    producer.send("topic", "text")  # type: ignore[call-overload]
+
+
+def announce_text(producer: Producer[str, str]) -> None:
+    producer.send("topic", "text", key="key").result()
+
+
+def protocols(props: dict[str, object]) -> None:
+    producer = KafkaProducer(props)
+    announce(producer)
+    announce(MockProducer())
+    announce_text(KafkaProducer(props, StringSerializer(), StringSerializer()))
+    announce_text(MockProducer[str, str](props, "string", "string"))
+    announce_text(producer)  # type: ignore[arg-type]
+    MockProducer().send("topic", "text")  # type: ignore[call-overload]
+    assert_type(MockProducer().send("topic", b"value"), FutureRecordMetadata)
 
 
 async def asynchronous(props: dict[str, object], plain: KafkaProducer[bytes, bytes]) -> None:

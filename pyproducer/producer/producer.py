@@ -1,0 +1,76 @@
+"""Producer: what code that sends records needs of a producer, for annotations.
+
+    def announce(order: Order, producer: Producer[bytes, bytes]) -> None: ...
+
+KafkaProducer and pyproducer.testing.MockProducer have it all, and so can a wrapper of yours.
+
+Road:    beside it.
+Thread:  see KafkaProducer.
+Source:  Java Producer (4.1), without its transactions.
+"""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Protocol, overload, runtime_checkable
+
+from pyproducer.accumulator.batch_future import BatchFuture
+from pyproducer.accumulator.produce_result import OnCompletion
+from pyproducer.common.cluster import PartitionInfo
+from pyproducer.common.delivery_summary import DeliverySummary
+from pyproducer.common.record_future import FutureRecordMetadata
+from pyproducer.common.records import HeadersLike, ProducerRecord
+
+if TYPE_CHECKING:  # checkers bring typing_extensions with them
+    from datetime import datetime
+
+    from typing_extensions import Self, TypeVar
+
+    K_contra = TypeVar("K_contra", contravariant=True, default=bytes)
+    V_contra = TypeVar("V_contra", contravariant=True, default=bytes)
+else:
+    from typing import TypeVar
+
+    K_contra = TypeVar("K_contra", contravariant=True)
+    V_contra = TypeVar("V_contra", contravariant=True)
+
+
+@runtime_checkable
+class Producer(Protocol[K_contra, V_contra]):
+    """Takes records for a Kafka cluster; what its methods do is said by KafkaProducer's."""
+
+    @overload
+    def send(self, record: ProducerRecord, on_completion: OnCompletion | None = None, /) -> FutureRecordMetadata: ...
+
+    @overload
+    def send(self, topic: str, value: V_contra | None = None, *, key: K_contra | None = None,
+             partition: int | None = None, timestamp: int | datetime | None = None,
+             headers: HeadersLike | None = None, on_completion: OnCompletion | None = None) -> FutureRecordMetadata: ...
+
+    def send(self, *arguments: Any, **named: Any) -> FutureRecordMetadata:
+        """Hand over one record."""
+
+    def send_batch(self, topic: str, values: Any, *, keys: Any = None, headers: Any = None, timestamps: Any = None,
+                   partitions: Any = None) -> BatchFuture:
+        """Hand over many records of one topic."""
+
+    def flush(self, timeout: float | None = None, *, raise_on_error: bool = False) -> None:
+        """Wait until all that was handed over is done."""
+
+    def partitions_for(self, topic: str) -> list[PartitionInfo]:
+        """Return the partitions of a topic."""
+
+    def metrics(self) -> dict[str, float]:
+        """Return counters and gauges under Java's names."""
+
+    @property
+    def client_id(self) -> str:
+        """The name that this producer tells the brokers."""
+
+    def close(self, timeout: float | None = None) -> DeliverySummary:
+        """Send what was handed over, then end."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, exc_type: type[BaseException] | None, exc: BaseException | None,
+                 traceback: TracebackType | None) -> None: ...

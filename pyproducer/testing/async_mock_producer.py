@@ -1,0 +1,99 @@
+"""AsyncMockProducer: a MockProducer with the methods of AsyncKafkaProducer.
+
+    mock = MockProducer()
+    await announce(order, mock.as_async())
+    assert mock.history()[0].topic == "orders"
+
+Road:    beside it.
+Thread:  the event loop's; with auto_complete=False who awaits a record waits until complete_next() or error_next(),
+         from any thread.
+Source:  ours; Java's MockProducer has one facade.
+"""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Generic
+
+from pyproducer.accumulator.batch_future import BatchMetadata
+from pyproducer.common.cluster import PartitionInfo
+from pyproducer.common.delivery_summary import DeliverySummary
+from pyproducer.common.errors import KafkaError
+from pyproducer.common.record_future import FutureRecordMetadata
+from pyproducer.common.records import ProducerRecord, RecordMetadata
+from pyproducer.producer.kafka_producer import K, V
+
+if TYPE_CHECKING:
+    from pyproducer.testing.mock_producer import MockProducer
+
+
+class AsyncMockProducer(Generic[K, V]):
+    """Stands for an AsyncKafkaProducer in tests; see MockProducer, which `mock` is."""
+
+    def __init__(self, mock: MockProducer[K, V]) -> None:
+        self.mock = mock
+
+    async def send(self, *arguments: Any, **named: Any) -> RecordMetadata:
+        """Send one record and return where it was stored, once it is; see AsyncKafkaProducer.send."""
+        return await self.mock.send(*arguments, **named)
+
+    def send_nowait(self, *arguments: Any, **named: Any) -> FutureRecordMetadata:
+        """Send one record and return its future, which can be awaited; see AsyncKafkaProducer.send_nowait."""
+        return self.mock.send(*arguments, **named)
+
+    async def send_batch(self, topic: str, values: Any, **columns: Any) -> BatchMetadata:
+        """Send rows; see MockProducer.send_batch."""
+        return await self.mock.send_batch(topic, values, **columns)
+
+    async def flush(self, timeout: float | None = None, *, raise_on_error: bool = False) -> None:
+        """Store all that is not done; see MockProducer.flush."""
+        self.mock.flush(timeout, raise_on_error=raise_on_error)
+
+    async def partitions_for(self, topic: str) -> list[PartitionInfo]:
+        """Return the partitions of a topic; see MockProducer.partitions_for."""
+        return self.mock.partitions_for(topic)
+
+    async def close(self, timeout: float | None = None) -> DeliverySummary:
+        """Take no more records, and store what is not done; see MockProducer.close."""
+        return self.mock.close(timeout)
+
+    def metrics(self) -> dict[str, float]:
+        """Return how many records were sent and how many failed."""
+        return self.mock.metrics()
+
+    @property
+    def client_id(self) -> str:
+        """The setting client.id, or what stands for it."""
+        return self.mock.client_id
+
+    async def __aenter__(self) -> AsyncMockProducer[K, V]:
+        return self
+
+    async def __aexit__(self, exc_type: type[BaseException] | None, exc: BaseException | None,
+                        traceback: TracebackType | None) -> None:
+        await self.close()
+
+    # What a test says and asks.
+
+    def history(self) -> list[ProducerRecord]:
+        """Return what was sent; see MockProducer.history."""
+        return self.mock.history()
+
+    def clear(self) -> None:
+        """Forget the history, and what is not done."""
+        self.mock.clear()
+
+    def complete_next(self) -> bool:
+        """Store the oldest record that is not done; see MockProducer.complete_next."""
+        return self.mock.complete_next()
+
+    def error_next(self, error: KafkaError) -> bool:
+        """Fail the oldest record that is not done; see MockProducer.error_next."""
+        return self.mock.error_next(error)
+
+    def fence_producer(self) -> None:
+        """From now on each record fails; see MockProducer.fence_producer."""
+        self.mock.fence_producer()
+
+    def __repr__(self) -> str:
+        return f"<Async{repr(self.mock)[1:]}"

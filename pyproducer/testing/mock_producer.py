@@ -1,0 +1,386 @@
+"""MockProducer: a producer for tests of code that sends, without any broker.
+
+    producer = MockProducer(value_serializer="json", partitions={"orders": 3})
+    announce(order, producer)                                        # the code under test calls producer.send()
+    assert producer.history()[0].value == {"id": 42}
+
+send() is KafkaProducer's own, with its checks, interceptors, serializers and partitioner; only where a batch would take
+the record, it is kept here. With auto_complete=False a test says what becomes of it: complete_next(), error_next().
+
+Road:    beside it; send() -> RecordSender -> [history].
+Thread:  any; callbacks run in the thread that completes a record, which with auto_complete is that of send().
+Source:  Java MockProducer (4.1). Differs from Java: serializers and interceptors run; close() completes what is left,
+         as KafkaProducer's sends it; records of a fenced producer fail by their futures; no transactions.
+"""
+
+from __future__ import annotations
+
+import threading
+from array import array
+from collections import deque
+from collections.abc import Callable, Mapping
+from functools import partial
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Generic, overload
+
+from pyproducer.accumulator.batch_future import BatchFuture
+from pyproducer.accumulator.delivery_tally import Failure
+from pyproducer.accumulator.life import Life
+from pyproducer.accumulator.produce_result import (
+    OnCompletion,
+    ProduceRequestResult,
+    fail_future,
+    log_raised,
+)
+from pyproducer.client.not_known import no_such_partition
+from pyproducer.common.clock import SystemClock
+from pyproducer.common.cluster import Cluster, Node, PartitionInfo, TopicPartition
+from pyproducer.common.delivery_summary import DeliverySummary
+from pyproducer.common.error_codes import ErrorCode, error_for_code
+from pyproducer.common.errors import KafkaError
+from pyproducer.common.record_future import FutureRecordMetadata
+from pyproducer.common.records import HeadersLike, ProducerRecord, RecordMetadata, to_topic
+from pyproducer.common.timeouts import checked_timeout
+from pyproducer.common.topic_name import ensure_topic_name
+from pyproducer.hotpath import HEADER_SIZE_BYTES, Acknowledgement, ProducerBase, RouteTable, run_callbacks
+from pyproducer.producer.config import CONFIG_TABLE, ProducerConfig
+from pyproducer.producer.do_send import RecordSender
+from pyproducer.producer.interceptors import resolve_interceptors
+from pyproducer.producer.kafka_producer import K, V
+from pyproducer.producer.partitioners import resolve_partitioner
+from pyproducer.producer.serializers import resolve_serializer
+from pyproducer.record.layout import NO_TIMESTAMP
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from pyproducer.testing.async_mock_producer import AsyncMockProducer
+
+_NODE = Node(1, "mock", 9092)
+
+
+class _Told:
+    """What tells the interceptors of a record's outcome, and knows the record on its way."""
+
+    __slots__ = ("record", "tell")
+
+    def __init__(self, record: ProducerRecord, tell: Callable[[Any, Any], object]) -> None:
+        self.record = record
+        self.tell = tell
+
+    def __call__(self, metadata: RecordMetadata | None, exception: BaseException | None) -> None:
+        self.tell(metadata, exception)
+
+
+class _Completion:
+    """A record that is not done."""
+
+    __slots__ = ("future", "offset", "outcome")
+
+    def __init__(self, outcome: ProduceRequestResult, future: FutureRecordMetadata, offset: int) -> None:
+        self.outcome = outcome
+        self.future = future
+        self.offset = offset
+
+
+class _Sender(RecordSender):
+    """The road's other side: everything of RecordSender, but for what would need a broker."""
+
+    sees_every_record = True
+    take: Callable[..., FutureRecordMetadata]
+
+    def intercept(self, record: ProducerRecord,
+                  on_completion: OnCompletion | None) -> tuple[ProducerRecord, Acknowledgement]:
+        """Let the interceptors see a record, and keep it on its way."""
+        record = self.interceptors.on_send(record)
+        return record, Acknowledgement(_Told(record, self.interceptors.on_acknowledgement), on_completion)
+
+    def hand_over(self, topic: str, partition: int | None, timestamp: int, key: Any, key_bytes: bytes | None,
+                  value: Any, value_bytes: bytes | None, headers: tuple[Any, ...], on_completion: OnCompletion | None,
+                  size_bytes: int, max_block_ms: int, choose: Any) -> FutureRecordMetadata:
+        """Keep a record where a batch would take it."""
+        if self._on_append is not None and partition is not None:
+            self._on_append(topic, partition, size_bytes - HEADER_SIZE_BYTES, self._metadata.fetch(), False)
+        return self.take(topic, partition, timestamp, key_bytes, value_bytes, headers, on_completion)
+
+
+class _Metadata:
+    """What RecordSender asks of metadata."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+
+    def fetch(self) -> Cluster:
+        return self.cluster
+
+    def add(self, topic: str, now_ms: int) -> None:
+        """Nobody is asked."""
+
+    def is_waiting(self, topic: str, partition: int | None = None) -> bool:
+        """Of a waiting room: nobody waits."""
+        return False
+
+
+class MockProducer(ProducerBase, Generic[K, V]):
+    """Stands for a KafkaProducer in tests: keeps what is sent, and completes it when it is told to.
+
+    Args:
+        props: A KafkaProducer's settings; those of serializers, partitioner and interceptors count. None for none.
+        key_serializer: As KafkaProducer's.
+        value_serializer: As KafkaProducer's.
+        auto_complete: Whether each record is stored at once; else by `complete_next`, `error_next` or `flush`.
+        partitions: How many partitions each topic has. Records of another topic go to partition 0 unless they name one.
+
+    Raises:
+        ConfigError: A setting is wrong.
+    """
+
+    if TYPE_CHECKING:
+
+        @overload
+        def __init__(self: MockProducer[bytes, bytes], props: Mapping[str, object] | None = None, *,
+                     auto_complete: bool = True, partitions: Mapping[str, int] | None = None) -> None: ...
+
+        @overload
+        def __init__(self: MockProducer[Any, Any], props: Mapping[str, object] | None = None,
+                     key_serializer: object = None, value_serializer: object = None, *, auto_complete: bool = True,
+                     partitions: Mapping[str, int] | None = None) -> None: ...
+
+    def __init__(self, props: Mapping[str, object] | None = None, key_serializer: object = None,
+                 value_serializer: object = None, *, auto_complete: bool = True,
+                 partitions: Mapping[str, int] | None = None) -> None:
+        config = ProducerConfig(CONFIG_TABLE.guarded({"bootstrap.servers": "mock:9092", **(props or {})}),
+                                configurable=(key_serializer, value_serializer))
+        self.auto_complete = auto_complete
+        self._lock = threading.RLock()  # guards all below; not held while something of the application runs
+        self._history: list[ProducerRecord] = []
+        self._pending: deque[_Completion] = deque()
+        self._next_offset: dict[TopicPartition, int] = {}
+        self._error_of_all: KafkaError | None = None
+        self._clock = SystemClock()
+        self._life = Life(config.client_id, self._clock)
+        self._cluster = Cluster(nodes=[_NODE], partitions=[
+            PartitionInfo(topic, index, _NODE)
+            for topic, count in (partitions or {}).items() for index in range(count)])
+        metadata: Any = _Metadata(self._cluster)
+        routes = RouteTable()
+        routes.renew(self._cluster)
+        self._interceptors = resolve_interceptors(config.interceptor_classes, config.originals)
+        partitioner = resolve_partitioner(config.partitioner_class, config)
+        key = resolve_serializer(key_serializer if key_serializer is not None else config.key_serializer,
+                                 "key.serializer", config.originals)
+        value = resolve_serializer(value_serializer if value_serializer is not None else config.value_serializer,
+                                   "value.serializer", config.originals)
+        self._parts = partitioner, key, value
+        sender = _Sender(
+            metadata=metadata, routes=routes, accumulator=metadata, room=metadata, partitioner=partitioner,
+            key_serializer=key, value_serializer=value, interceptors=self._interceptors, clock=self._clock,
+            life=self._life, wakeup_sender=lambda: None,
+            max_request_size_bytes=config.max_request_size, buffer_memory_bytes=config.buffer_memory,
+            max_block_ms=config.max_block_ms)
+        sender.take = self._take
+        self._sender = sender
+        self._pave(sender.road)
+
+    if TYPE_CHECKING:  # as KafkaProducer's
+
+        @overload  # type: ignore[override]  # what is foreign is there to be refused
+        def send(self, record: ProducerRecord, on_completion: OnCompletion | None = None,
+                 /) -> FutureRecordMetadata: ...
+
+        @overload
+        def send(self, topic: str, value: V | None = None, *, key: K | None = None, partition: int | None = None,
+                 timestamp: int | datetime | None = None, headers: HeadersLike | None = None,
+                 on_completion: OnCompletion | None = None) -> FutureRecordMetadata: ...
+
+        def send(self, *arguments: Any, **named: Any) -> FutureRecordMetadata:
+            """See ProducerBase.send."""
+
+    # What a test says and asks.
+
+    def history(self) -> list[ProducerRecord]:
+        """Return what was sent, in order, as interceptors left it, before serialization; failed records, too."""
+        with self._lock:
+            return list(self._history)
+
+    def clear(self) -> None:
+        """Forget the history, and what is not done: those futures are never done."""
+        with self._lock:
+            self._history.clear()
+            self._pending.clear()
+
+    def complete_next(self) -> bool:
+        """Store the oldest record that is not done, with the next offset of its partition; False when there is none."""
+        return self._end_next(None)
+
+    def error_next(self, error: KafkaError) -> bool:
+        """Fail the oldest record that is not done; False when there is none.
+
+        Raises:
+            TypeError: It is no KafkaError, which all that futures tell is.
+        """
+        if not isinstance(error, KafkaError):
+            raise TypeError(f"a record fails with a KafkaError, got {type(error).__name__}: {error!r}")
+        return self._end_next(error)
+
+    def fence_producer(self) -> None:
+        """From now on each record fails with FatalProducerError (PRODUCER_FENCED), as does what is not done."""
+        with self._lock:
+            self._error_of_all = error_for_code(ErrorCode.PRODUCER_FENCED, api="Produce", node_id=_NODE.node_id)
+        while self._end_next(None):
+            pass
+
+    def as_async(self) -> AsyncMockProducer[K, V]:
+        """Return the same producer with the methods of AsyncKafkaProducer."""
+        from pyproducer.testing.async_mock_producer import AsyncMockProducer
+
+        return AsyncMockProducer(self)
+
+    # KafkaProducer's.
+
+    def send_batch(self, topic: str, values: Any, *, keys: Any = None, headers: Any = None, timestamps: Any = None,
+                   partitions: Any = None) -> BatchFuture:
+        """Send rows one by one; see KafkaProducer.send_batch. When a row is refused, those before it were sent."""
+        columns = [_rows(column, len(values)) for column in (values, keys, headers, timestamps, partitions)]
+        count = len(values)
+        batch = BatchFuture(to_topic(topic), array("i", (-1,)) * count, array("q", (-1,)) * count, self._life)
+        for row, (value, key, pairs, timestamp, partition) in enumerate(zip(*columns)):  # noqa: B905 - checked above
+            self.send(topic, value, key=key, headers=pairs, timestamp=timestamp, partition=partition,
+                      on_completion=partial(_tell_row, batch, row))
+        batch.on_handed_over()
+        return batch
+
+    def flush(self, timeout: float | None = None, *, raise_on_error: bool = False) -> None:
+        """Store all that is not done; see KafkaProducer.flush.
+
+        Raises:
+            DeliveryFailedError: Records failed since the last flush(), see `raise_on_error`.
+        """
+        checked_timeout(timeout)
+        period = self._life.tally.period
+        while self._end_next(None):
+            pass
+        error = self._life.tally.end_flush(period, raises_all=raise_on_error)
+        if error is not None:
+            raise error
+
+    def partitions_for(self, topic: str) -> list[PartitionInfo]:
+        """Return the partitions of a topic as they were given; one for a topic that was not."""
+        self._life.ensure_open()
+        return list(self._cluster.partitions_for_topic(to_topic(topic))) or [PartitionInfo(topic, 0, _NODE)]
+
+    def check(self, timeout: float | None = None) -> None:
+        """Do nothing: it can always be reached."""
+        checked_timeout(timeout)
+        self._life.ensure_open()
+
+    def metrics(self) -> dict[str, float]:
+        """Return how many records were sent and how many failed, under Java's names."""
+        summary = self._life.tally.summary()
+        failed = sum(summary.failed.values())
+        return {"record-send-total": float(summary.delivered), "record-error-total": float(failed)}
+
+    @property
+    def client_id(self) -> str:
+        """The setting client.id, or what stands for it."""
+        return self._life.client_id
+
+    @property
+    def closed(self) -> bool:
+        """Whether close() was called."""
+        return not self._life.is_open
+
+    def close(self, timeout: float | None = None) -> DeliverySummary:
+        """Take no more records, and store what is not done; see KafkaProducer.close."""
+        longest = checked_timeout(timeout)
+        if self._life.begin_closing("close() of the MockProducer was called", longest):
+            self._sender.refuse()
+            while self._end_next(None):
+                pass
+            self._interceptors.close()
+            for part in self._parts:
+                close = getattr(part, "close", None)
+                if close is not None:
+                    close()
+            self._life.tally.end(self._clock.now_ms())
+            self._life.end()
+        return self._life.tally.summary()
+
+    def __enter__(self) -> MockProducer[K, V]:
+        return self
+
+    def __exit__(self, exc_type: type[BaseException] | None, exc: BaseException | None,
+                 traceback: TracebackType | None) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        with self._lock:
+            return (f"<MockProducer {self.client_id} {self._life.state.value}: {len(self._history)} records sent, "
+                    f"{len(self._pending)} not done>")
+
+    # Inside.
+
+    def _take(self, topic: str, partition: int | None, timestamp: int, key_bytes: bytes | None,
+              value_bytes: bytes | None, headers: tuple[Any, ...], on_completion: Any) -> FutureRecordMetadata:
+        ensure_topic_name(topic)
+        metadata: Any = _Metadata(self._cluster)
+        missing = None if partition is None else no_such_partition(metadata, topic, partition)
+        topic_partition = TopicPartition(topic, partition or 0)
+        outcome = ProduceRequestResult(topic_partition, self._life)
+        future = FutureRecordMetadata(outcome, 0, timestamp, -1 if key_bytes is None else len(key_bytes),
+                                      -1 if value_bytes is None else len(value_bytes), on_completion)
+        with self._lock:
+            self._history.append(on_completion.tell.record)
+            error = missing or self._error_of_all
+            ends_at_once = self.auto_complete or error is not None
+            completion = _Completion(outcome, future, -1)
+            if not ends_at_once:
+                self._pending.append(completion)
+        if ends_at_once:
+            self._end(completion, error)
+        return future
+
+    def _end_next(self, error: KafkaError | None) -> bool:
+        with self._lock:
+            if not self._pending:
+                return False
+            completion = self._pending.popleft()
+            error = error or self._error_of_all
+        self._end(completion, error)
+        return True
+
+    def _end(self, completion: _Completion, error: KafkaError | None) -> None:
+        outcome, future = completion.outcome, completion.future
+        topic_partition = outcome.topic_partition
+        if error is None:
+            with self._lock:
+                offset = self._next_offset.get(topic_partition, 0)
+                self._next_offset[topic_partition] = offset + 1
+            outcome.set(offset, NO_TIMESTAMP, None)
+            self._life.tally.stored(outcome, topic_partition.topic, 1)
+            run_callbacks([future], RecordMetadata, *topic_partition, offset, NO_TIMESTAMP,
+                          partial(log_raised, topic_partition))
+        else:
+            failure = Failure(*topic_partition, 1, error, watched=1)
+            outcome.set(-1, NO_TIMESTAMP, lambda _index: error, failure)
+            self._life.tally.failed(failure, outcome)
+            fail_future(future, error)
+        outcome.notify()
+
+
+def _rows(column: Any, count: int) -> list[Any]:
+    """Return a column of send_batch as a list: of Python's objects, also where it is an Arrow array."""
+    if column is None:
+        return [None] * count
+    rows: list[Any] = column.to_pylist() if hasattr(column, "to_pylist") else list(column)
+    if len(rows) != count:
+        raise ValueError(f"a column has {len(rows)} rows, and there are {count} values")
+    return rows
+
+
+def _tell_row(batch: BatchFuture, row: int, metadata: RecordMetadata | None, error: KafkaError | None) -> None:
+    if metadata is not None:
+        batch.on_row(row, metadata.partition, metadata.offset, metadata.timestamp)
+    else:
+        assert error is not None, "one of the two is there"
+        batch.on_failed([row], lambda _position: error)

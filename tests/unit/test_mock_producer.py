@@ -1,0 +1,204 @@
+"""MockProducer: KafkaProducer's send(), and what a test says becomes of a record."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+
+from pyproducer import (
+    DeliveryFailedError,
+    FatalProducerError,
+    InvalidTopicError,
+    KafkaProducer,
+    ProducerClosedError,
+    ProducerInterceptor,
+    ProducerRecord,
+    RecordTooLargeError,
+    SerializationError,
+    UniformStickyPartitioner,
+    UnknownTopicOrPartitionError,
+)
+from pyproducer.producer.partitioners import partition_for
+from pyproducer.testing import MockProducer
+
+REFUSED = RecordTooLargeError("too large", code=10)
+
+
+def test_send_when_records_complete_at_once_then_each_partition_counts_its_offsets() -> None:
+    told: list[Any] = []
+    with MockProducer(partitions={"t": 3}) as producer:
+        futures = [producer.send("t", b"v", partition=partition, on_completion=lambda *both: told.append(both))
+                   for partition in (1, 1, 2)]
+        assert [future.result(0)[:3] for future in futures] == [("t", 1, 0), ("t", 1, 1), ("t", 2, 0)]
+    assert [metadata.offset for metadata, _ in told] == [0, 1, 0]
+    assert producer.close().delivered == 3
+
+
+def test_history_when_there_are_serializers_then_it_has_what_the_application_gave() -> None:
+    producer = MockProducer({"key.serializer": "string"}, value_serializer="json")
+    record = ProducerRecord("t", {"a": 2}, "k", headers=[("h", b"1")], timestamp=5)
+    assert producer.send("t", {"a": 1}, key="k", headers={"h": b"1"}).result(0).serialized_value_size == 7
+    assert producer.send(record).result(0).timestamp == 5
+    assert producer.history() == [ProducerRecord("t", {"a": 1}, "k", headers=[("h", b"1")]), record]
+    with pytest.raises(SerializationError, match="value serializer"):
+        producer.send("t", object())
+    assert len(producer.history()) == 2
+    producer.clear()
+    assert producer.history() == []
+
+
+@pytest.mark.parametrize("keyed", [True, False])
+@pytest.mark.parametrize("partitioner", [None, UniformStickyPartitioner, "RoundRobinPartitioner"])
+def test_send_when_no_partition_is_named_then_the_partitioner_chooses(partitioner: Any, *, keyed: bool) -> None:
+    producer = MockProducer({"partitioner.class": partitioner} if partitioner else None, partitions={"t": 5})
+    keys = [b"%d" % number if keyed else None for number in range(20)]
+    found = [producer.send("t", b"v", key=key).result(0).partition for key in keys]
+    if keyed and partitioner != "RoundRobinPartitioner":
+        assert found == [partition_for(key or b"", 5) for key in keys]
+    assert set(found) <= set(range(5))
+
+
+def test_send_when_the_partition_or_the_name_is_none_then_it_fails_as_with_a_broker() -> None:
+    producer = MockProducer(partitions={"t": 2})
+    assert isinstance(producer.send("t", b"v", partition=2).exception(0), UnknownTopicOrPartitionError)
+    assert isinstance(producer.send("a b", b"v").exception(0), InvalidTopicError)
+    assert producer.send("other", b"v").result(0).partition == 0
+    assert producer.send("other", b"v", partition=4).result(0).partition == 4
+    with pytest.raises(TypeError, match="on_completion="):
+        producer.send("t", b"v", callback=print)  # type: ignore[call-overload]
+    assert [info.partition for info in producer.partitions_for("t")] == [0, 1]
+
+
+def test_complete_next_when_called_then_records_end_in_order_and_each_once() -> None:
+    told: list[Any] = []
+    producer = MockProducer(auto_complete=False)
+    futures = [producer.send("t", b"%d" % number, on_completion=lambda *both: told.append(both)) for number in range(3)]
+    futures[0].add_done_callback(told.append)
+    assert [future.done() for future in futures] == [False] * 3
+    assert producer.complete_next() is True
+    assert producer.error_next(REFUSED) is True
+    assert [future.done() for future in futures] == [True, True, False]
+    assert futures[0].result(0).offset == 0
+    with pytest.raises(RecordTooLargeError, match="too large"):
+        futures[1].result(0)
+    producer.flush()
+    assert futures[2].result(0).offset == 1
+    assert producer.complete_next() is False
+    assert producer.error_next(REFUSED) is False
+    assert [type(each) for each in told] == [tuple, type(futures[0]), tuple, tuple]
+    with pytest.raises(TypeError, match="KafkaError"):
+        producer.error_next(ValueError())  # type: ignore[arg-type]
+    with pytest.raises(DeliveryFailedError):
+        MockProducerWithFailure().flush(raise_on_error=True)
+
+
+class MockProducerWithFailure(MockProducer[bytes, bytes]):
+    def __init__(self) -> None:
+        super().__init__(auto_complete=False)
+        self.failed = self.send("t", b"v")
+        self.error_next(REFUSED)
+
+
+def test_callbacks_when_they_send_complete_raise_and_close_then_nothing_is_lost() -> None:
+    producer = MockProducer(auto_complete=False)
+    told: list[Any] = []
+
+    def on_completion(metadata: Any, _exception: Any) -> None:
+        told.append(metadata.offset)
+        if len(told) < 4:
+            producer.send("t", b"again", on_completion=on_completion)
+            producer.complete_next()
+            raise ValueError("whatever")
+        producer.close()
+
+    producer.send("t", b"first", on_completion=on_completion)
+    producer.complete_next()
+    assert told == [0, 1, 2, 3]
+    assert len(producer.history()) == 4
+    with pytest.raises(ProducerClosedError):
+        producer.send("t", b"late")
+
+
+def test_interceptors_when_there_are_some_then_they_see_records_and_outcomes() -> None:
+    class Marking(ProducerInterceptor):
+        seen: list[Any] = []  # noqa: RUF012 - made anew for each producer by its class's name
+
+        def on_send(self, record: ProducerRecord) -> ProducerRecord:
+            return ProducerRecord(record.topic, b"marked " + record.value)
+
+        def on_acknowledgement(self, metadata: Any, exception: Any) -> None:
+            self.seen.append((metadata, exception))
+
+    producer = MockProducer({"interceptor.classes": [Marking]}, auto_complete=False)
+    producer.send("t", b"v")
+    assert producer.history()[0].value == b"marked v"
+    producer.error_next(REFUSED)
+    assert isinstance(Marking.seen[0][1], RecordTooLargeError)
+    producer.close()
+
+
+def test_fence_producer_when_called_then_what_is_not_done_and_what_comes_fails() -> None:
+    producer = MockProducer(auto_complete=False)
+    before = producer.send("t", b"v")
+    producer.fence_producer()
+    for future in (before, producer.send("t", b"v")):
+        assert isinstance(future.exception(0), FatalProducerError)
+    assert len(producer.close().topics) == 1
+
+
+def test_send_batch_when_rows_are_sent_then_each_is_a_record() -> None:
+    producer = MockProducer(partitions={"t": 2}, auto_complete=False)
+    future = producer.send_batch("t", [b"a", b"b", b"c"], partitions=[0, 1, 1], keys=[None, b"k", None])
+    producer.complete_next()
+    producer.error_next(REFUSED)
+    assert not future.done()
+    producer.complete_next()
+    metadata = future.result(0)
+    assert (list(metadata.offsets), list(metadata.partitions)[::2], list(metadata.errors)) == ([0, -1, 0], [0, 1], [1])
+    assert [record.value for record in producer.history()] == [b"a", b"b", b"c"]
+    assert len(producer.send_batch("t", []).result(0)) == 0
+    with pytest.raises(ValueError, match="1 rows, and there are 2 values"):
+        producer.send_batch("t", [b"a", b"b"], keys=[b"k"])
+
+
+def test_result_when_another_thread_completes_then_who_waits_goes_on() -> None:
+    producer = MockProducer(auto_complete=False)
+    future = producer.send("t", b"v")
+    thread = threading.Thread(target=producer.complete_next)
+    thread.start()
+    assert future.result(30).offset == 0
+    thread.join()
+
+
+def test_async_when_awaited_then_it_is_the_same_producer() -> None:
+    async def scenario() -> None:
+        mock = MockProducer(auto_complete=False, value_serializer="json", partitions={"t": 1})
+        async with mock.as_async() as producer:
+            sending = asyncio.create_task(producer.send("t", [1]))
+            await asyncio.sleep(0)
+            assert not sending.done()
+            assert producer.complete_next()
+            assert (await sending).offset == 0
+            failing = producer.send_nowait("t", [2])
+            producer.error_next(REFUSED)
+            with pytest.raises(RecordTooLargeError):
+                await failing
+            mock.auto_complete = True
+            assert len(await producer.send_batch("t", [[3], [4]])) == 2
+            await producer.flush()
+            assert len(await producer.partitions_for("t")) == 1
+        assert [record.value for record in producer.history()] == [[1], [2], [3], [4]]
+        assert repr(producer).startswith("<AsyncMockProducer producer-")
+        with pytest.raises(ProducerClosedError):
+            await producer.send("t", [5])
+
+    asyncio.run(scenario())
+
+
+def test_methods_when_compared_then_all_that_a_kafka_producer_has_are_there() -> None:
+    of_files = {"from_file"}
+    public = {name for name in dir(KafkaProducer) if not name.startswith("_")} - of_files
+    assert public <= set(dir(MockProducer))
