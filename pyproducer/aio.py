@@ -162,8 +162,7 @@ class AsyncKafkaProducer(Generic[K, V]):
             ValueError: A part is out of range. Not sent.
             IllegalStateError: The producer is closed, or belongs to another event loop. Not sent.
         """
-        if (get_running_loop() is not self._loop or self._producer._runtime.life is not self._life
-                or self._life.loop_ident != get_ident()):
+        if not self._is_bound():
             self._bind()
         if on_completion is not None or type(topic) is not str:
             value, on_completion = self._with_callbacks_in_loop(topic, value, on_completion)
@@ -206,8 +205,7 @@ class AsyncKafkaProducer(Generic[K, V]):
                 interceptors and flush() are told, too.
             KafkaError: It cannot be handed over; see `send`. What happens later goes to the future.
         """
-        if (get_running_loop() is not self._loop or self._producer._runtime.life is not self._life
-                or self._life.loop_ident != get_ident()):
+        if not self._is_bound():
             self._bind()
         if on_completion is not None or type(topic) is not str:
             value, on_completion = self._with_callbacks_in_loop(topic, value, on_completion)
@@ -300,10 +298,19 @@ class AsyncKafkaProducer(Generic[K, V]):
     def __repr__(self) -> str:
         return f"<AsyncKafkaProducer {self.client_id} {self._producer._runtime.life.state.value}>"
 
+    def _is_bound(self) -> bool:
+        """Whether it belongs to the running loop, and its life knows all of that; for each record, so it is quick.
+
+        The running loop itself is not asked for: until Python 3.12 that is a system call, for the process's id.
+        """
+        loop, life = self._loop, self._life
+        return (loop is not None and loop.is_running() and life is not None and life.loop_ident == get_ident()
+                and self._producer._runtime.life is life)
+
     def _bind(self) -> LoopInbox:
         """Belong to the running event loop, which the producer's life is told; return its inbox.
 
-        For each record it is not called unless something of that changed.
+        Not called for a record unless something of that changed, see `_is_bound`.
 
         Raises:
             IllegalStateError: It belongs to another one. Not sent.
