@@ -18,11 +18,14 @@ from pyproducer.accumulator.life import UNOWNED, Life
 from pyproducer.accumulator.produce_result import ProduceRequestResult, is_heard, own_copy, wait_in_loop
 from pyproducer.common.cluster import UNKNOWN_PARTITION
 from pyproducer.common.errors import NOT_SENT, KafkaError, KafkaTimeoutError, told_as_not_sent
+from pyproducer.common.html_table import html_table
 from pyproducer.common.records import ensure_callable
 from pyproducer.common.waiting import Cell, Waiters
 from pyproducer.hotpath import store_rows
 
 log = logging.getLogger(__name__)
+
+_MOST_SHOWN = 10  # errors in a notebook
 
 
 class BatchMetadata:
@@ -71,6 +74,21 @@ class BatchMetadata:
 
     def __repr__(self) -> str:
         return f"<BatchMetadata {self.topic} rows={len(self)} errors={len(self.errors)}>"
+
+    def _repr_html_(self) -> str:
+        stored: dict[int, tuple[int, int, int]] = {}  # by partition: rows, first and last offset
+        for row, (partition, offset) in enumerate(zip(self.partitions, self.offsets, strict=True)):
+            if row not in self.errors:
+                count, first, last = stored.get(partition, (0, offset, offset))
+                stored[partition] = count + 1, min(first, offset), max(last, offset)
+        rows: list[tuple[object, object]] = [
+            (f"partition {partition}", f"{count:,} rows" + (f", offsets {first} to {last}" if first >= 0 else ""))
+            for partition, (count, first, last) in sorted(stored.items())]
+        shown = list(self.errors.items())[:_MOST_SHOWN]
+        rows += [(f"row {row} failed", f"{type(error).__name__}: {error}") for row, error in shown]
+        if len(self.errors) > len(shown):
+            rows.append(("", f"{len(self.errors) - len(shown):,} more rows failed"))
+        return html_table(f"{len(self):,} rows for {self.topic}", rows)
 
 
 class BatchFuture:

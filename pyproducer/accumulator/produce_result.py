@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyproducer.accumulator.delivery_tally import Failure
 from pyproducer.accumulator.life import UNOWNED, Life
+from pyproducer.accumulator.meeting import Meeting
 from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.errors import KafkaError, KafkaTimeoutError, told_as_not_sent
 from pyproducer.common.loop_inbox import LoopInbox, inbox_of_running_loop
@@ -205,9 +206,35 @@ class ProduceRequestResult:
             outcome.look(future._index)
         _call(fn, future)
 
+    def meeting_of(self, future: FutureRecordMetadata) -> Meeting:
+        """Return where those meet who wait for a record among others, as concurrent.futures.wait() does.
+
+        Raises:
+            IllegalStateError: It is not done, and this is a callback, which would wait for itself.
+            ForkedProducerError: It is not done, and this is a child process: nobody would tell.
+        """
+        outcome = future._result
+        if not outcome.is_set:
+            outcome._life.ensure_may_wait("concurrent.futures.wait()")
+        outcome.on_wait()
+        while True:
+            outcome = future._result
+            with outcome._lock:
+                if outcome is not future._result:
+                    continue
+                callbacks: list[DoneCallback] = future._done_callbacks or []
+                for fn in callbacks:
+                    if type(fn) is Meeting:
+                        return fn
+                meeting = Meeting(is_done=outcome.is_set)
+                future._done_callbacks = [*callbacks, meeting]
+                return meeting
+
     def run_done_callbacks(self, future: FutureRecordMetadata) -> None:
         """Call what was added to a record that is done now; the sender's, once."""
-        callbacks, future._done_callbacks = future._done_callbacks, None
+        with future._result._lock:  # against meeting_of
+            callbacks = future._done_callbacks
+            future._done_callbacks = [fn for fn in callbacks or () if type(fn) is Meeting] or None
         if self.failure is not None and any(map(is_heard, callbacks or ())):
             self.look(future._index)
         for fn in callbacks or ():
@@ -324,8 +351,8 @@ class _Wake:
 
 
 def is_heard(fn: Callable[[Any], object]) -> bool:
-    """Whether a done callback tells somebody; that of an await that was given up does not."""
-    return type(fn) is not _Wake or not fn.waiter.done()
+    """Whether a done callback tells somebody of the outcome; that of an await that was given up does not."""
+    return type(fn) is not Meeting and (type(fn) is not _Wake or not fn.waiter.done())
 
 
 def wait_in_loop(add_done_callback: Callable[[Callable[[Any], None]], None]) -> Generator[Any, None, None]:

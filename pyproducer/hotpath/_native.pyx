@@ -243,6 +243,33 @@ cdef class FutureRecordMetadata:
         raise AttributeError("a FutureRecordMetadata has no add_errback(): add_done_callback(fn) calls fn(future), "
                              "and send(..., on_completion=fn) calls fn(metadata, exception)")
 
+    # What concurrent.futures.wait(), as_completed() and asyncio.wrap_future() ask of a concurrent.futures.Future.
+
+    @property
+    def __class__(self):
+        from concurrent.futures import Future
+
+        return Future
+
+    @property
+    def _condition(self):
+        return self._result.meeting_of(self).condition
+
+    @property
+    def _waiters(self):
+        return self._result.meeting_of(self).waiters
+
+    @property
+    def _state(self):
+        return self._result.meeting_of(self).their_state
+
+    def _get_snapshot(self):
+        """Return whether it is done, whether cancelled, and one of result and error; from Python 3.14 on."""
+        if not self._result.is_set:
+            return False, False, None, None
+        error = self._result.exception_of(self, 0)
+        return True, False, self._result.result_of(self, 0) if error is None else None, error
+
     def __await__(self):
         return self._result.await_of(self)
 

@@ -83,6 +83,9 @@ class Outcome(Protocol):
     def add_done_callback(self, future: FutureRecordMetadata, fn: Callable[[FutureRecordMetadata], object]) -> None:
         """Call `fn` once a record is done."""
 
+    def meeting_of(self, future: FutureRecordMetadata) -> Any:
+        """Return where those meet who wait for a record among others; see accumulator/meeting.py."""
+
     def run_done_callbacks(self, future: FutureRecordMetadata) -> None:
         """Call what was added to a record that is done now."""
 

@@ -20,9 +20,10 @@ from pyproducer.accumulator.batch_future import BatchFuture
 from pyproducer.accumulator.life import Life, LifeState
 from pyproducer.accumulator.produce_result import OnCompletion
 from pyproducer.common.clock import NEVER_MS
-from pyproducer.common.cluster import PartitionInfo
+from pyproducer.common.cluster import PartitionInfo, address_text
 from pyproducer.common.delivery_summary import DeliverySummary
 from pyproducer.common.errors import DeliveryFailedError, KafkaError, KafkaTimeoutError
+from pyproducer.common.html_table import html_table
 from pyproducer.common.record_future import FutureRecordMetadata
 from pyproducer.common.records import HeadersLike, ProducerRecord, to_topic
 from pyproducer.common.secrets import shown
@@ -410,6 +411,16 @@ class KafkaProducer(ProducerBase, Generic[K, V]):
 
     def __repr__(self) -> str:
         return f"<KafkaProducer {self._runtime.life.client_id} {self._runtime.life.state.value}>"
+
+    def _repr_html_(self) -> str:
+        # For notebooks. It asks nobody, and makes nothing anew in a child process.
+        runtime = self._runtime
+        summary = runtime.life.tally.summary()
+        addresses = ", ".join(address_text(host, port) for host, port in runtime.config.bootstrap_servers)
+        return html_table(f"KafkaProducer {runtime.life.client_id}", [
+            ("state", runtime.life.state.value), ("bootstrap.servers", addresses), ("stored", f"{summary.delivered:,}"),
+            ("failed", f"{sum(summary.failed.values()):,}"),
+            ("on their way", f"{runtime.accumulator.incomplete_record_count():,}")])
 
 
 # What other clients' producers have, and what it is here.

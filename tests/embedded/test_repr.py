@@ -1,4 +1,4 @@
-"""What a notebook and a debugger show of a broker: where it is, its topics and how much they hold."""
+"""What a notebook and a debugger show of a broker, a producer and a result: where, what, and how much."""
 
 from __future__ import annotations
 
@@ -54,3 +54,31 @@ def test_address_when_it_has_signs_of_html_then_they_do_no_harm(
 def test_size_when_it_is_large_then_it_is_told_in_larger_units() -> None:
     assert [size_text(size) for size in (0, 1023, 1024, 1_500_000, 5 * 1024**3)] == [
         "0 B", "1023 B", "1.0 KiB", "1.4 MiB", "5.0 GiB"]
+
+
+def test_producer_when_shown_then_it_says_where_it_sends_and_what_became_of_records(
+        start_broker: Callable[..., EmbeddedBroker]) -> None:
+    broker = start_broker(topics={"t": 2})
+    with KafkaProducer({"bootstrap.servers": broker.bootstrap_servers, "client.id": "<i>me</i>"}) as producer:
+        assert repr(producer) == "<KafkaProducer <i>me</i> open>"
+        producer.send("t", b"v").result(60)
+        html = producer._repr_html_()
+        for row in ("state</td><td>open", f"bootstrap.servers</td><td>{broker.bootstrap_servers}", "stored</td><td>1",
+                    "failed</td><td>0", "on their way</td><td>0"):
+            assert row in html
+        assert "KafkaProducer &lt;i&gt;me&lt;/i&gt;" in html
+    assert "closed" in producer._repr_html_()
+
+
+def test_batch_metadata_when_shown_then_it_says_where_rows_are_and_why_others_are_not(
+        start_broker: Callable[..., EmbeddedBroker]) -> None:
+    broker = start_broker(topics={"t": 2})
+    with KafkaProducer({"bootstrap.servers": broker.bootstrap_servers}) as producer:
+        metadata = producer.send_batch("t", [b"v"] * 20, partitions=[0, 1, 1, *[7] * 17]).result(60)
+    html = metadata._repr_html_()
+    assert "<b>20 rows for t</b>" in html
+    assert "<td>partition 0</td><td>1 rows, offsets 0 to 0</td>" in html
+    assert "<td>partition 1</td><td>2 rows, offsets 0 to 1</td>" in html
+    assert "row 3 failed</td><td>UnknownTopicOrPartitionError" in html
+    assert "7 more rows failed" in html
+    assert repr(metadata) == "<BatchMetadata t rows=20 errors=17>"

@@ -1,0 +1,150 @@
+"""A record's future in the hands of concurrent.futures and asyncio, which know their own futures only."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import gc
+import threading
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from pyproducer import FutureRecordMetadata, IllegalStateError, InvalidTopicError
+from tests.unit.producer.facade import GIVE_UP_S, Facade, Facades
+
+REFUSED = 17
+
+
+def holding(facades: Facades) -> Facade:
+    facade = facades(**{"linger.ms": 0})
+    facade.know()
+    facade.broker.holds = True
+    return facade
+
+
+def as_theirs(futures: Iterable[FutureRecordMetadata]) -> list[Any]:
+    """What a type checker is not to see: that our future is not derived from theirs."""
+    return list(futures)
+
+
+def test_future_when_asked_what_it_is_then_it_says_so_and_cannot_be_cancelled(facades: Facades) -> None:
+    facade = holding(facades)
+    future = facade.producer.send("t", b"v", partition=0)
+    assert (future.running(), future.done(), future.cancel(), future.cancelled()) == (True, False, False, False)
+    assert isinstance(future, concurrent.futures.Future)  # as far as asyncio.wrap_future asks
+    assert isinstance(future, FutureRecordMetadata)
+    facade.broker.await_requests(1)
+    facade.broker.answer()
+    assert (future.running(), future.done(), future.cancel(), future.cancelled()) == (False, True, False, False)
+
+
+@pytest.mark.parametrize("when", ["ALL_COMPLETED", "FIRST_COMPLETED", "FIRST_EXCEPTION"])
+def test_wait_when_records_are_on_their_way_then_it_returns_as_it_says(facades: Facades, when: str) -> None:
+    facade = holding(facades)
+    first, second = futures = as_theirs([facade.producer.send("t", b"v", partition=0),
+                                         facade.producer.send("t", b"v", partition=1)])
+    facade.broker.await_requests(1)
+    assert concurrent.futures.wait(futures, timeout=0, return_when=when) == (set(), set(futures))
+    theirs: concurrent.futures.Future[int] = concurrent.futures.Future()
+    theirs.set_result(1)
+    assert concurrent.futures.wait([*futures, theirs], 0).done == {theirs}
+    answering = threading.Thread(target=facade.broker.answer, args=(REFUSED,))
+    answering.start()
+    done, not_done = concurrent.futures.wait(futures, GIVE_UP_S, when)
+    answering.join()
+    assert done
+    assert done | not_done == set(futures)
+    if when == "ALL_COMPLETED":
+        assert not not_done
+    assert isinstance(first.exception(GIVE_UP_S), InvalidTopicError)
+    assert isinstance(second.exception(GIVE_UP_S), InvalidTopicError)
+    assert concurrent.futures.wait(futures).not_done == set()
+    assert concurrent.futures.wait(futures, GIVE_UP_S, "FIRST_EXCEPTION").done == set(futures)
+
+
+def test_as_completed_when_records_are_stored_then_each_comes_once(facades: Facades) -> None:
+    facade = holding(facades)
+    told: list[object] = []
+    futures = as_theirs(facade.producer.send("t", b"v", partition=number % 2) for number in range(20))
+    futures[0].add_done_callback(told.append)
+    with pytest.raises(concurrent.futures.TimeoutError):
+        next(concurrent.futures.as_completed(futures, timeout=0))
+    answering = threading.Thread(target=lambda: (facade.broker.await_requests(1), facade.broker.answer()))
+    answering.start()
+    facade.broker.holds = False
+    found = [future.result(0).offset for future in concurrent.futures.as_completed(futures * 2, GIVE_UP_S)]
+    answering.join()
+    assert sorted(found) == sorted([*range(100, 110), *range(100, 110)])
+    assert told == futures[:1]
+    assert {future.result(0).topic for future in concurrent.futures.as_completed(futures)} == {"t"}
+    gc.collect()
+
+
+def test_wait_when_several_threads_wait_for_the_same_records_then_all_return(facades: Facades) -> None:
+    facade = holding(facades)
+    futures = as_theirs(facade.producer.send("t", b"v", partition=number % 2) for number in range(10))
+    done: list[int] = []
+    threads = [threading.Thread(target=lambda: done.append(len(concurrent.futures.wait(futures, GIVE_UP_S).done)))
+               for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    facade.broker.holds = False
+    facade.broker.wakeup()
+    for thread in threads:
+        thread.join()
+    assert done == [10] * 4
+
+
+def test_wait_when_called_in_a_callback_then_refused(facades: Facades) -> None:
+    facade = holding(facades)
+    later = as_theirs([facade.producer.send("t", b"v", partition=1)])
+    raised: list[str] = []
+
+    def on_completion(_metadata: object, _exception: object) -> None:
+        try:
+            concurrent.futures.wait(as_theirs([facade.producer.send("t", b"v", partition=1)]))
+        except IllegalStateError as error:
+            raised.append(str(error))
+
+    facade.producer.send("t", b"v", partition=0, on_completion=on_completion)
+    facade.broker.holds = False
+    facade.producer.flush(GIVE_UP_S)
+    assert len(raised) == 1
+    assert "concurrent.futures.wait() inside a callback would wait for itself" in raised[0]
+    assert later[0].done()
+
+
+@pytest.mark.parametrize("error_code", [0, REFUSED])
+def test_wrap_future_when_awaited_then_it_has_the_outcome(facades: Facades, error_code: int) -> None:
+    facade = holding(facades)
+
+    async def scenario() -> Any:
+        future: Any = facade.producer.send("t", b"v", partition=0)
+        wrapped = asyncio.wrap_future(future)
+        given_up = asyncio.wrap_future(future)
+        given_up.cancel()
+        await asyncio.sleep(0)
+        facade.broker.error_code = error_code
+        facade.broker.holds = False
+        facade.broker.wakeup()
+        return await asyncio.wait_for(wrapped, GIVE_UP_S)
+
+    if error_code:
+        with pytest.raises(InvalidTopicError):
+            asyncio.run(scenario())
+    else:
+        assert asyncio.run(scenario()).offset == 100
+
+
+def test_wait_when_nobody_looks_at_what_failed_then_that_is_not_looking(facades: Facades) -> None:
+    facade = holding(facades)
+    future = as_theirs([facade.producer.send("t", b"v", partition=0)])
+    facade.broker.error_code = REFUSED
+    facade.broker.holds = False
+    facade.broker.wakeup()
+    concurrent.futures.wait(future, GIVE_UP_S)
+    future.clear()
+    facade.producer.close(GIVE_UP_S)
+    assert facade.producer.metrics()["record-unretrieved-error-total"] == 1
