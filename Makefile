@@ -58,10 +58,10 @@ unexport PYTHONDONTWRITEBYTECODE
 
 help:
 	@echo "make demo      send one million records to an embedded broker, read them back, print rate and percentiles"
-	@echo "               the first time half a minute and 70 MB (.venv); then a quarter of a minute"
+	@echo "               the first time half a minute and 60 MB (.venv); then ten seconds"
 	@echo "make test      ruff, mypy --strict, import-linter and every tier of the tests on both twins, the default install"
-	@echo "               and other Pythons; 7 minutes on 2 processors (Java and Maven for Kafka and Spark)"
-	@echo "               the first time 2 minutes and 1.3 GB more (.venv and .cache; Maven takes 100 MB in ~/.m2)"
+	@echo "               and other Pythons; below ten minutes on 2 processors (Java and Maven for Kafka and Spark)"
+	@echo "               the first time 2 minutes and 1.5 GB more (.venv and .cache; Maven takes 100 MB in ~/.m2)"
 	@echo "make soak      what takes longer: hours of mutants, random property tests, kills under load (Java, Maven)"
 	@echo "make coverage  which lines the tests run, the broker's child processes included"
 	@echo "make lint      ruff, mypy --strict, import-linter"
@@ -148,12 +148,12 @@ bench: $(VENV)/.all
 	$(BIN)/python -m benchmarks.matrix --keep
 
 $(VENV)/.core: $(VENV)/.made $(LISTS)
-	@echo "installing pyproducer and what the demo needs into $(VENV): some seconds, 70 MB"
+	@echo "installing pyproducer and what the demo needs into $(VENV): some seconds, 60 MB"
 	@$(PIP) -e '.[demo]'
 	@touch $@
 
 $(VENV)/.all: $(VENV)/.made $(LISTS)
-	@echo "installing pyproducer and what the tests, the checks and the benchmarks need into $(VENV): minutes, 1.2 GB"
+	@echo "installing pyproducer and what the tests, the checks and the benchmarks need into $(VENV): minutes, 1.1 GB"
 	@# pyjks, which reads JKS stores, is built from source.
 	@$(BUILD) -e '.[demo,spark,test,dev,bench$(if $(NO_COMPILER),,,jks)]'
 	@touch $(VENV)/.core $@
