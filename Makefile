@@ -137,6 +137,7 @@ bench: $(VENV)/.all
 	$(BIN)/python -m benchmarks.compare --keep --tls --value-size 1024
 	$(BIN)/python -m benchmarks.compare --keep --delay-ms 10 --partitions 1 --records 400000
 	$(BIN)/python -m benchmarks.latency --keep
+	$(BIN)/python -m benchmarks.event_loop --keep
 	$(BIN)/python -m benchmarks.memory --keep
 	$(BIN)/python -m benchmarks.startup --keep
 	$(BIN)/python -m benchmarks.matrix --keep

@@ -18,17 +18,20 @@ Source:  ours; aiokafka's AIOKafkaProducer has the peers' interface.
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 import os
-import threading
+from asyncio import get_running_loop
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from functools import partial
+from threading import get_ident
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar, overload
 
 from pyproducer.accumulator.batch_future import BatchMetadata
 from pyproducer.accumulator.buffer_pool import BufferPool, Place
+from pyproducer.accumulator.life import Life
 from pyproducer.accumulator.produce_result import OnCompletion
 from pyproducer.common.cluster import PartitionInfo
 from pyproducer.common.delivery_summary import DeliverySummary
@@ -37,9 +40,10 @@ from pyproducer.common.loop_inbox import LoopInbox, inbox_of_running_loop
 from pyproducer.common.record_future import FutureRecordMetadata
 from pyproducer.common.records import HeadersLike, ProducerRecord, RecordMetadata, ensure_callable
 from pyproducer.common.threads import start_daemon
+from pyproducer.producer.config import CONFIG_TABLE
 from pyproducer.producer.config.producer_config import file_props
 from pyproducer.producer.do_send import Postponed
-from pyproducer.producer.kafka_producer import K, KafkaProducer, V
+from pyproducer.producer.kafka_producer import K, KafkaProducer, V, not_settings
 from pyproducer.producer.serializers import Serializing
 
 if TYPE_CHECKING:
@@ -98,11 +102,18 @@ class AsyncKafkaProducer(Generic[K, V]):
         def __init__(self: AsyncKafkaProducer[Any, Any], props: Mapping[str, object], key_serializer: object = None,
                      value_serializer: object = None) -> None: ...
 
-    def __init__(self, props: Mapping[str, object], key_serializer: object = None,
-                 value_serializer: object = None) -> None:
+    def __init__(self, props: Mapping[str, object] | None = None, key_serializer: object = None,
+                 value_serializer: object = None, **foreign: object) -> None:
+        refusal = not_settings(props, foreign, "AsyncKafkaProducer")
+        if refusal is not None:
+            del props, foreign  # see KafkaProducer
+            raise refusal
+        assert props is not None, "these are no settings"
+        props = CONFIG_TABLE.guarded(props)
         self._producer: KafkaProducer[Any, Any] = KafkaProducer[Any, Any](props, key_serializer, value_serializer)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._inbox: LoopInbox | None = None
+        self._life: Life | None = None  # that which knows the loop
         # Tasks that wait for memory, the first one of each line for a pool; a topic that nobody knows, whose records
         # may have a part of it only, does not stop the others.
         self._line: deque[asyncio.Future[None]] = deque()
@@ -132,8 +143,8 @@ class AsyncKafkaProducer(Generic[K, V]):
         """Send one record and return where it was stored.
 
         Awaits its turn while buffer.memory is exhausted, up to max.block.ms, and then the broker's answer. A task that
-        is cancelled while it waits for memory has not sent its record; later the record goes its way, and the
-        CancelledError says so.
+        is cancelled while it waits for memory has not sent its record, and the callback is told; later the record goes
+        its way, and the CancelledError says so.
 
         Args:
             topic: A ProducerRecord, or the topic's name.
@@ -151,13 +162,23 @@ class AsyncKafkaProducer(Generic[K, V]):
             ValueError: A part is out of range. Not sent.
             IllegalStateError: The producer is closed, or belongs to another event loop. Not sent.
         """
-        send = self._sending(topic, value, key, partition, timestamp, headers, on_completion)
-        name = topic.topic if isinstance(topic, ProducerRecord) else topic
-        if self._line or self._waits_for_part(name):
-            future = await self._send_in_turn(send, None, name)
+        if (get_running_loop() is not self._loop or self._producer._runtime.life is not self._life
+                or self._life.loop_ident != get_ident()):
+            self._bind()
+        if on_completion is not None or type(topic) is not str:
+            value, on_completion = self._told_in_loop(topic, value, on_completion)
+        sent: Any
+        if (self._line or self._topics_of_part) and self._has_to_wait(topic):
+            sent = self._producer._runtime.record_sender.checked(topic, value, key, partition, timestamp, headers,
+                                                                 on_completion)
         else:
-            sent = send()
-            future = await self._send_in_turn(send, sent, name) if type(sent) is Postponed else sent
+            given: Any = topic  # the overloads say which goes with what
+            sent = self._producer.send(given, value, key=key, partition=partition, timestamp=timestamp,
+                                       headers=headers, on_completion=on_completion)
+        if type(sent) is Postponed or type(sent) is tuple:
+            future = await self._send_in_turn(sent, topic.topic if isinstance(topic, ProducerRecord) else topic)
+        else:
+            future = sent
         try:
             return await future
         except asyncio.CancelledError as cancelled:
@@ -178,17 +199,37 @@ class AsyncKafkaProducer(Generic[K, V]):
                     on_completion: OnCompletion | None = None) -> FutureRecordMetadata:
         """Hand one record over and return its future, which can be awaited; see `send`.
 
+        The future's done callbacks run in the event loop, too.
+
         Raises:
-            BufferExhaustedError: There is no memory for it now, or tasks wait for theirs. Not sent.
+            BufferExhaustedError: There is no memory for it now, or tasks wait for theirs. Not sent; the callback,
+                interceptors and flush() are told, too.
             KafkaError: It cannot be handed over; see `send`. What happens later goes to the future.
         """
-        if self._line or self._waits_for_part(topic.topic if isinstance(topic, ProducerRecord) else topic):
-            raise BufferExhaustedError(f"{self._task_count} tasks wait for buffer.memory: await send(), which waits "
-                                       "for its turn, or raise buffer.memory")
-        sent = self._sending(topic, value, key, partition, timestamp, headers, on_completion)()
-        if type(sent) is Postponed:
-            sent.give_up()
-        return sent  # type: ignore[no-any-return]
+        if (get_running_loop() is not self._loop or self._producer._runtime.life is not self._life
+                or self._life.loop_ident != get_ident()):
+            self._bind()
+        if on_completion is not None or type(topic) is not str:
+            value, on_completion = self._told_in_loop(topic, value, on_completion)
+        if (self._line or self._topics_of_part) and self._has_to_wait(topic):
+            sender = self._producer._runtime.record_sender
+            checked = sender.checked(topic, value, key, partition, timestamp, headers, on_completion)
+            error = BufferExhaustedError(f"{self._task_count} tasks wait for buffer.memory: await send(), which waits "
+                                         "for its turn, or raise buffer.memory")
+            future = sender.turn_away(error, *checked)
+        else:
+            given: Any = topic  # the overloads say which goes with what
+            sent: Any = self._producer.send(given, value, key=key, partition=partition, timestamp=timestamp,
+                                            headers=headers, on_completion=on_completion)
+            if type(sent) is not Postponed:
+                return sent  # type: ignore[no-any-return]
+            error = BufferExhaustedError(str(sent.why))
+            future = sent.give_up(error)
+        future.exception()  # the caller is about to learn of it
+        try:
+            raise error
+        finally:
+            del error  # else it and this frame hold each other, and what the record was, until the collector comes
 
     async def send_batch(self, topic: str, values: Any, *, keys: Any = None, headers: Any = None,
                          timestamps: Any = None, partitions: Any = None) -> BatchMetadata:
@@ -245,6 +286,13 @@ class AsyncKafkaProducer(Generic[K, V]):
             if exc is None:  # else that is what the application is to see; the log tells of these
                 raise
 
+    if not TYPE_CHECKING:  # for people; a checker is to find these
+
+        def __getattr__(self, name: str) -> NoReturn:
+            advice = _ELSEWHERE.get(name)
+            said = f"{type(self).__name__!r} object has no attribute {name!r}"
+            raise AttributeError(f"{said}: {advice}" if advice else said, name=name, obj=self)
+
     def __reduce__(self) -> NoReturn:
         raise TypeError("an AsyncKafkaProducer cannot be pickled: it owns sockets and a thread. Send its properties (a "
                         "dict) to the worker and build the producer there")
@@ -253,40 +301,38 @@ class AsyncKafkaProducer(Generic[K, V]):
         return f"<AsyncKafkaProducer {self.client_id} {self._producer._runtime.life.state.value}>"
 
     def _bind(self) -> LoopInbox:
-        """Belong to the running event loop; return its inbox.
+        """Belong to the running event loop, which the producer's life is told; return its inbox.
+
+        For each record it is not called unless something of that changed.
 
         Raises:
             IllegalStateError: It belongs to another one. Not sent.
             RuntimeError: No event loop runs in this thread.
         """
-        if self._inbox is None or asyncio.get_running_loop() is not self._loop:
+        self._producer._present()  # first: in a child process it may be made anew, with a life that knows no loop
+        if self._inbox is None or get_running_loop() is not self._loop:
             inbox, loop = inbox_of_running_loop()
             if self._loop is not None:
                 raise IllegalStateError(f"{self!r} belongs to another event loop, that of its first use: make a "
                                         "producer in each loop, or one KafkaProducer for all threads")
             self._loop, self._inbox = loop, inbox
-        # Each time: a loop may run in another thread than before, and a child process may have made another life.
-        self._producer._runtime.life.loop_ident = threading.get_ident()
+        self._life = life = self._producer._runtime.life
+        life.loop_ident = get_ident()  # each time: a loop may run in another thread than before
+        life.loop_inbox = self._inbox
         return self._inbox
 
-    def _sending(self, topic: Any, value: Any, key: Any, partition: int | None, timestamp: Any, headers: Any,
-                 on_completion: OnCompletion | None) -> Callable[[], Any]:
-        """Return what hands the record over: the call's result is its future, or a Postponed."""
-        self._producer._present()  # first: in a child process it may be made anew, with a life that knows no loop
-        inbox = self._bind()
-        if isinstance(topic, ProducerRecord) and callable(value):
-            if on_completion is not None:
-                raise TypeError("send(record, on_completion) got two callbacks")
-            on_completion, value = value, None
+    def _told_in_loop(self, topic: Any, value: Any, on_completion: Any) -> tuple[Any, Any]:
+        """Return value and callback, that which is a callback as the loop's to call."""
+        assert self._inbox is not None
         if on_completion is not None:
-            on_completion = _told_in_loop(inbox, on_completion)
-        if isinstance(topic, ProducerRecord):
-            if value is not None or key is not None or partition is not None or timestamp is not None or headers:
-                raise TypeError("send(record) takes value, key, partition, timestamp and headers from the "
-                                "ProducerRecord")
-            return partial(self._producer.send, topic, on_completion)
-        return partial(self._producer.send, topic, value, key=key, partition=partition, timestamp=timestamp,
-                       headers=headers, on_completion=on_completion)
+            on_completion = _told_in_loop(self._inbox, on_completion)
+        if isinstance(topic, ProducerRecord) and callable(value):
+            value = _told_in_loop(self._inbox, value)
+        return value, on_completion
+
+    def _has_to_wait(self, topic: Any) -> bool:
+        """Whether tasks wait for memory that a record of a topic, or a ProducerRecord, has to wait behind."""
+        return bool(self._line) or self._waits_for_part(topic.topic if isinstance(topic, ProducerRecord) else topic)
 
     def _waits_for_part(self, topic: Any) -> bool:
         """Whether tasks wait with records of a topic in the part's line."""
@@ -310,17 +356,17 @@ class AsyncKafkaProducer(Generic[K, V]):
         if line and not line[0].done():
             line[0].set_result(None)
 
-    async def _send_in_turn(self, send: Callable[[], Any], sent: Any, topic: str) -> FutureRecordMetadata:
+    async def _send_in_turn(self, sent: Any, topic: str) -> FutureRecordMetadata:
         """Hand a record over once there is memory, behind those who wait already.
 
         Args:
-            send: Hands it over.
-            sent: A Postponed, when that was tried; None when others were there first.
+            sent: A Postponed, when that was tried; a record with its callback, when others were there first.
             topic: The record's.
         """
         assert self._loop is not None
         runtime = self._producer._runtime
         life, accumulator, max_block_ms = runtime.life, runtime.accumulator, runtime.config.max_block_ms
+        began_ms = runtime.clock.now_ms()
         places: dict[BufferPool, Place] = {}  # kept from try to try: who comes later waits behind
         turn: asyncio.Future[None] = self._loop.create_future()
         is_late = False
@@ -334,7 +380,7 @@ class AsyncKafkaProducer(Generic[K, V]):
 
         bell = _Bell(self._bind())
         timer = self._loop.call_later(max_block_ms / 1000, end)
-        if sent is None:
+        if type(sent) is not Postponed:
             line = self._line or self._line_of_part
         else:
             line = self._line if accumulator.pool_that_lacks(sent.why) is accumulator.whole_pool else self._line_of_part
@@ -345,17 +391,15 @@ class AsyncKafkaProducer(Generic[K, V]):
                     if not is_late:
                         await turn
                     if line[0] is not turn:  # his time is over before it was his turn
-                        if sent is None:
-                            raise BufferExhaustedError(self._why_exhausted())
-                        sent.give_up(self._why_exhausted())
-                if sent is None and line is self._line and self._waits_for_part(topic):
+                        return self._refused(sent, self._why_exhausted())
+                if type(sent) is tuple and line is self._line and self._waits_for_part(topic):
                     line, turn = self._move_to_part(turn, topic)
                     continue
                 bell.rearm()  # first: what comes back from now on rings
-                life.loop_bell = bell
+                life.loop_bell, life.loop_deadline_ms = bell, began_ms + max_block_ms
                 try:
-                    if sent is None:
-                        sent = send()
+                    if type(sent) is tuple:
+                        sent = self._producer.send(*sent)
                         if type(sent) is not Postponed:
                             return sent  # type: ignore[no-any-return]
                     else:
@@ -364,28 +408,46 @@ class AsyncKafkaProducer(Generic[K, V]):
                             return future  # type: ignore[no-any-return]
                     pool = accumulator.pool_that_lacks(sent.why)
                 finally:
-                    life.loop_bell = None
+                    life.loop_bell = life.loop_deadline_ms = None
                 if is_late:
-                    sent.give_up(self._why_exhausted())
+                    return self._refused(sent, self._why_exhausted())
                 if line is self._line and pool is not accumulator.whole_pool:
                     while places:
                         places.popitem()[1].leave()
                     line, turn = self._move_to_part(turn, topic)
                     continue
                 if pool not in places:  # what came back meanwhile rings now
-                    places[pool] = pool.enter(sent.why.size_bytes, max_block_ms, cell=bell)
+                    places[pool] = pool.enter(sent.why.size_bytes, max_block_ms, began_ms, bell)
                 if not accumulator.is_closed:  # else nobody may be there to ring
                     await bell.rung
-        except asyncio.CancelledError as cancelled:
-            if type(sent) is Postponed:
-                sent.withdraw("The task that sent the record was cancelled while it waited for buffer.memory")
+        except (asyncio.CancelledError, GeneratorExit) as ended:  # the latter when its loop ends without it
+            self._refused(sent, "The task that sent the record was cancelled while it waited for buffer.memory",
+                          is_withdrawn=True)
+            if isinstance(ended, GeneratorExit):
+                raise
             raise asyncio.CancelledError("the task was cancelled while its record waited for buffer.memory: it was not "
-                                         "sent") from cancelled
+                                         "sent") from ended
         finally:
             timer.cancel()
             for place in places.values():
                 place.leave()
             self._leave(line, turn, topic)
+
+    def _refused(self, sent: Any, why: str, *, is_withdrawn: bool = False) -> FutureRecordMetadata:
+        """Tell whoever is to know that a record that waited is not sent; return its future.
+
+        Args:
+            sent: See `_send_in_turn`.
+            why: The error's text.
+            is_withdrawn: Whether it was taken back by who sent it.
+        """
+        error = BufferExhaustedError(why)
+        future: Any
+        if type(sent) is tuple:
+            future = self._producer._runtime.record_sender.turn_away(error, *sent, is_withdrawn=is_withdrawn)
+        else:
+            future = sent.withdraw(error) if is_withdrawn else sent.give_up(error)
+        return future  # type: ignore[no-any-return]
 
     def _move_to_part(self, turn: asyncio.Future[None],
                       topic: str) -> tuple[deque[asyncio.Future[None]], asyncio.Future[None]]:
@@ -424,6 +486,28 @@ class AsyncKafkaProducer(Generic[K, V]):
         return await done
 
 
+# What other clients' producers have, and what it is here.
+_ELSEWHERE = {
+    "send_and_wait": "await send(...) waits, and returns where the record is; send_nowait(...) returns a future",
+    "produce": "await send(topic, value, key=...) sends a record; send_nowait(...) returns a future at once",
+    "poll": "nothing has to be polled: the event loop is told",
+    "start": "the first use starts it: `async with AsyncKafkaProducer(...)`, or make it anywhere and use it",
+    "stop": "await close() ends it",
+    "aclose": "await close() ends it",
+    "create_batch": "await send_batch(topic, values, keys=...) sends many records as columns",
+    "get": "await send(...) waits; send_nowait(...) returns a future, which can be awaited",
+    "check": "await partitions_for(topic) connects, and raises what is wrong",
+    "list_topics": "await partitions_for(topic) gives a topic's partitions; admin calls are an admin client's",
+    "purge": "await close(0) fails what is not done",
+    "transaction": "transactions are not in this version",
+    "begin_transaction": "transactions are not in this version",
+    "init_transactions": "transactions are not in this version",
+    "commit_transaction": "transactions are not in this version",
+    "abort_transaction": "transactions are not in this version",
+    "send_offsets_to_transaction": "transactions are not in this version",
+}
+
+
 class _Bell:
     """What the buffer pool rings when memory came back: wakes the task that waits first; see BufferPool.
 
@@ -436,7 +520,7 @@ class _Bell:
     def __init__(self, inbox: LoopInbox) -> None:
         self._inbox = inbox
         self._is_closed = True
-        self.rung: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.rung: asyncio.Future[None] = get_running_loop().create_future()
 
     def locked(self) -> bool:
         """Whether it was not rung."""
@@ -454,14 +538,14 @@ class _Bell:
 
     def rearm(self) -> None:
         """Forget what rang before."""
-        self.rung = asyncio.get_running_loop().create_future()
+        self.rung = get_running_loop().create_future()
         self._is_closed = True
 
 
 def _told_in_loop(inbox: LoopInbox, on_completion: OnCompletion) -> OnCompletion:
     """Return a callback that has the event loop call the application's."""
     ensure_callable(on_completion, "on_completion")
-    if asyncio.iscoroutinefunction(on_completion):
+    if _is_coroutine_function(on_completion):
         raise TypeError("on_completion is a coroutine function, and nobody would await it: pass a function, or await "
                         "send()")
 
@@ -472,6 +556,13 @@ def _told_in_loop(inbox: LoopInbox, on_completion: OnCompletion) -> OnCompletion
             log.exception("on_completion of a record raised")
 
     return lambda metadata, error: inbox.put(partial(call, metadata, error))
+
+
+def _is_coroutine_function(function: Any) -> bool:
+    """Whether a call gives a coroutine; also of an object that is called, or a partial of either."""
+    while isinstance(function, partial):
+        function = function.func
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
 
 
 def _finish(done: asyncio.Future[T], result: T) -> None:

@@ -240,11 +240,14 @@ def no_leaks(request: pytest.FixtureRequest) -> Iterator[None]:
         return
     gc.collect()  # a socket that nobody holds any more is closed here and warns, inside the test that lost it
     remaining = _open_sockets() - sockets_before
-    ours = {thing.fileno(): _describe(thing) for thing in gc.get_objects() if type(thing) in SOCKET_TYPES}
+    ours = {thing.fileno(): thing for thing in gc.get_objects() if type(thing) in SOCKET_TYPES}
     # Of others, librdkafka's for one, which end when their threads get to it, there is no Python object.
-    open_sockets = sorted(ours[number] for number, _ in remaining if number in ours)
-    if open_sockets:
-        pytest.fail(f"the test left sockets open: {open_sockets}", pytrace=False)
+    left_open = [ours[number] for number, _ in remaining if number in ours]
+    if left_open:
+        told = sorted(_describe(thing) for thing in left_open)
+        for thing in left_open:
+            thing.close()  # else some later test is blamed for it, too
+        pytest.fail(f"the test left sockets open: {told}", pytrace=False)
 
 
 def _python_threads() -> set[threading.Thread]:

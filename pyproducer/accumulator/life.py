@@ -44,6 +44,7 @@ from pyproducer.common.errors import (
     ProducerClosedError,
     ProducerDeadError,
 )
+from pyproducer.common.loop_inbox import LoopInbox
 from pyproducer.common.timeouts import checked_timeout
 from pyproducer.common.waiting import SYSTEM_LOCKS, Cell, Locks, Waiters, release_in_child
 from pyproducer.hotpath import Role
@@ -94,8 +95,10 @@ class Life:
         is_inside_append: Whether the current thread is in the middle of an append, in a signal's handler for one.
         can_be_rebuilt: In a child process: whether the producer's next use there gives it another life.
         loop_ident: The ident of the thread whose event loop sends with this producer, and must not be held up; or 0.
+        loop_inbox: What brings calls into that loop, or None: there done callbacks run.
         loop_bell: What the task waits in whose record that thread hands over now, or None: it keeps its place in the
             line for memory from one try to the next.
+        loop_deadline_ms: Until when that record may wait, by the clock; or None.
     """
 
     def __init__(self, client_id: str, clock: Clock, locks: Locks = SYSTEM_LOCKS,
@@ -114,7 +117,9 @@ class Life:
         self._clock = clock
         self._lock = locks.rlock()  # a finalizer may close in the middle of a move
         self.loop_ident = _NOBODY
+        self.loop_inbox: LoopInbox | None = None
         self.loop_bell: object | None = None
+        self.loop_deadline_ms: int | None = None
         self._force_at_ms: int | None = None
         self._closed_by = ""
         self._is_rebuilding = False  # a child, which rebuilds what it uses

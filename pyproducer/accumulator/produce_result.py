@@ -18,7 +18,7 @@ from pyproducer.accumulator.delivery_tally import Failure
 from pyproducer.accumulator.life import UNOWNED, Life
 from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.errors import KafkaError, KafkaTimeoutError, told_as_not_sent
-from pyproducer.common.loop_inbox import inbox_of_running_loop
+from pyproducer.common.loop_inbox import LoopInbox, inbox_of_running_loop
 from pyproducer.common.records import RecordMetadata, ensure_callable
 from pyproducer.common.waiting import Waiters
 from pyproducer.hotpath import Acknowledgement, FutureRecordMetadata
@@ -173,14 +173,22 @@ class ProduceRequestResult:
     def add_done_callback(self, future: FutureRecordMetadata, fn: DoneCallback) -> None:
         """Call `fn(future)` once a record is done; at once when it is done already.
 
+        That of a producer which belongs to an event loop is called by the loop, never at once.
+
         Raises:
             ForkedProducerError: It is not done, and this is a child process: nobody would call.
         """
         ensure_callable(fn, "a done callback")
         outcome = future._result
+        inbox = outcome._life.loop_inbox
+        if inbox is not None and type(fn) is not _Wake:
+            fn = partial(_call_in_loop, inbox, fn)
         if outcome._life.is_forked and not outcome.is_set:
             outcome._life.ensure_may_wait("a done callback")
         outcome.on_wait()
+        self._add_done_callback(future, fn)
+
+    def _add_done_callback(self, future: FutureRecordMetadata, fn: DoneCallback) -> None:
         while True:
             outcome = future._result
             with outcome._lock:
@@ -213,9 +221,15 @@ class ProduceRequestResult:
     def await_of(self, future: FutureRecordMetadata) -> Generator[Any, None, RecordMetadata]:
         """Wait for a record in an event loop."""
         outcome: ProduceRequestResult = future._result
-        if not outcome.is_set:
-            outcome._life.ensure_may_wait("await")
-        yield from wait_in_loop(partial(self.add_done_callback, future))
+        life = outcome._life
+        # In the loop that sends no signal's handler awaits in the middle of a send(): a loop does not run in another.
+        if not outcome.is_set and (life.is_forked or not life.is_on_loop):
+            life.ensure_may_wait("await")
+        wake = _Wake()
+        self._add_done_callback(future, wake)
+        # Once for all tasks of this turn of the loop: their records go together, and the sender is woken once.
+        wake.inbox.call_after_turn(outcome.on_wait)
+        yield from wake.waiter
         return self.result_of(future, 0)
 
     def describe(self, future: FutureRecordMetadata) -> str:
@@ -288,17 +302,18 @@ class _Wake:
     """The done callback of an await: wakes the event loop.
 
     Attributes:
+        inbox: The loop's.
         waiter: What the loop waits for; done when it waits no more, because the task was cancelled.
     """
 
-    __slots__ = ("_inbox", "waiter")
+    __slots__ = ("inbox", "waiter")
 
     def __init__(self) -> None:
-        self._inbox, loop = inbox_of_running_loop()
+        self.inbox, loop = inbox_of_running_loop()
         self.waiter: asyncio.Future[None] = loop.create_future()
 
     def __call__(self, _future: object) -> None:
-        self._inbox.put(self._release)
+        self.inbox.put(self._release)
 
     def _release(self) -> None:
         if not self.waiter.done():
@@ -325,6 +340,10 @@ def own_copy(error: E) -> E:
         return error
     own.__cause__ = error.__cause__ if error.__cause__ is not None else error
     return own
+
+
+def _call_in_loop(inbox: LoopInbox, fn: DoneCallback, future: FutureRecordMetadata) -> None:
+    inbox.put(partial(_call, fn, future))
 
 
 def _call(fn: DoneCallback, future: FutureRecordMetadata) -> None:

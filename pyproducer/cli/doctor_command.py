@@ -21,6 +21,21 @@ from pyproducer.common.clock import SystemClock
 from pyproducer.common.errors import ConfigError
 from pyproducer.common.settings.properties import read_properties
 
+_LONGEST_TIMEOUT_S = 24 * 60 * 60
+
+
+def _checked_topic(_context: click.Context, _option: click.Parameter, topic: str | None) -> str | None:
+    """Refuse what no request can hold; whether a name is allowed is the broker's to say."""
+    if topic is not None and (not topic or not topic.isprintable()):
+        raise click.BadParameter("it must be the name of a topic")
+    return topic
+
+
+def _checked_timeout(_context: click.Context, _option: click.Parameter, timeout_s: float) -> float:
+    if timeout_s != timeout_s:
+        raise click.BadParameter("it must be a number of seconds")
+    return timeout_s
+
 
 @click.command()
 @click.option("--bootstrap-server", "servers", metavar="HOST:PORT[,...]",
@@ -29,10 +44,10 @@ from pyproducer.common.settings.properties import read_properties
               help="The producer's settings, a Java .properties file.")
 @click.option("--property", "properties", multiple=True, metavar="KEY=VALUE",
               help="One more setting; may be given several times, and stands above the file's.")
-@click.option("--topic", metavar="NAME", help="Look at this topic, too. It is not created.")
+@click.option("--topic", metavar="NAME", callback=_checked_topic, help="Look at this topic, too. It is not created.")
 @click.option("--write", "writes", is_flag=True, help="Write one record to --topic.")
-@click.option("--timeout", "timeout_s", type=click.FloatRange(min=0.1), default=10, show_default=True,
-              help="Longest wait for each step, in seconds.")
+@click.option("--timeout", "timeout_s", type=click.FloatRange(0.1, _LONGEST_TIMEOUT_S), default=10, show_default=True,
+              callback=_checked_timeout, help="Longest wait for each step, in seconds.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object at the end instead of lines.")
 def doctor(servers: str | None, path: str | None, properties: Sequence[str], topic: str | None, writes: bool,
            timeout_s: float, as_json: bool) -> None:
@@ -47,7 +62,7 @@ def doctor(servers: str | None, path: str | None, properties: Sequence[str], top
         raise click.BadParameter(f"it cannot be read: {error}", param_hint="--config") from error
     for text in properties:
         key, equals, value = text.partition("=")
-        if not equals:
+        if not equals or not key.strip():
             raise click.BadParameter("it must be KEY=VALUE", param_hint="--property")
         props[key.strip()] = value.strip()
     if servers is not None:

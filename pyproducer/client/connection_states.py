@@ -43,7 +43,7 @@ _MAX_RANDOM = 2**31
 # answers one as a listener without SASL does.
 _LEAST_SESSION_MS = 1_000
 # How soon to look again while there are no credentials; their coming wakes the sender anyway.
-_NO_CREDENTIALS_MS = 50
+NO_CREDENTIALS_MS = 50
 
 
 class ConnectionState(Enum):
@@ -178,7 +178,8 @@ class ClusterConnectionStates:
         reconnect_backoff: Wait between two attempts, growing with the failures in a row.
         setup_timeout: Longest time until the name is resolved, and from then on until the connection is ready for its
             first request; growing with the failures.
-        has_credentials: Whether there is what a connection proves itself with. Asked only before one is made.
+        has_credentials: Whether there is what a connection proves itself with to a host of this name. Asked only before
+            one is made.
 
     Attributes:
         by_node: The states of all nodes that were ever connected. Written here only.
@@ -188,10 +189,10 @@ class ClusterConnectionStates:
     """
 
     def __init__(self, *, reconnect_backoff: ExponentialBackoff, setup_timeout: ExponentialBackoff,
-                 has_credentials: Callable[[], bool] = lambda: True) -> None:
+                 has_credentials: Callable[[str], bool] = lambda _host: True) -> None:
         self._reconnect_backoff = reconnect_backoff
         self._setup_timeout = setup_timeout
-        self._has_credentials = has_credentials
+        self.has_credentials = has_credentials
         self.session_due_ms = NEVER_MS
         self.by_node: dict[int, NodeConnectionState] = {}
         self.preparing: dict[int, NodeConnectionState] = {}
@@ -200,20 +201,20 @@ class ClusterConnectionStates:
         """Return the state of a node, or None when it was never connected."""
         return self.by_node.get(node_id)
 
-    def can_connect(self, node_id: int, now_ms: int) -> bool:
+    def can_connect(self, node: Node, now_ms: int) -> bool:
         """Whether a connect may be tried now: no socket, the backoff is over, and there are credentials."""
-        state = self.by_node.get(node_id)
+        state = self.by_node.get(node.node_id)
         return (state is None or (state.is_disconnected
                                   and now_ms - state.last_attempt_ms >= state.reconnect_backoff_ms)
-                ) and self._has_credentials()
+                ) and self.has_credentials(node.host)
 
-    def connection_delay_ms(self, node_id: int, now_ms: int) -> int:
+    def connection_delay_ms(self, node: Node, now_ms: int) -> int:
         """Return how long to wait before connecting; NEVER_MS while connecting or connected (an event will come)."""
-        state = self.by_node.get(node_id)
+        state = self.by_node.get(node.node_id)
         if state is not None and not state.is_disconnected:
             return NEVER_MS
         delay_ms = 0 if state is None else max(state.last_attempt_ms + state.reconnect_backoff_ms - now_ms, 0)
-        return delay_ms if self._has_credentials() else max(delay_ms, _NO_CREDENTIALS_MS)
+        return delay_ms if self.has_credentials(node.host) else max(delay_ms, NO_CREDENTIALS_MS)
 
     def connecting(self, node: Node, now_ms: int) -> NodeConnectionState:
         """Begin an attempt; the caller then takes an address and connects.
@@ -344,12 +345,12 @@ class ClusterConnectionStates:
         state = self.by_node.get(node_id)
         return 0 if state is None else max(state.throttle_until_ms - now_ms, 0)
 
-    def poll_delay_ms(self, node_id: int, now_ms: int) -> int:
+    def poll_delay_ms(self, node: Node, now_ms: int) -> int:
         """Return how long to wait before the node is worth asking again, in ms."""
-        state = self.by_node.get(node_id)
+        state = self.by_node.get(node.node_id)
         if state is not None and not state.is_disconnected and state.throttle_until_ms > now_ms:
             return state.throttle_until_ms - now_ms
-        return self.connection_delay_ms(node_id, now_ms)
+        return self.connection_delay_ms(node, now_ms)
 
     def preparing_nodes(self) -> list[NodeConnectionState]:
         """Return the connections on which ApiVersions was not sent yet, and those that are authenticated anew."""

@@ -26,9 +26,15 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from pyproducer.client.api_versions import LATEST_VERSION, api_versions_body, read_api_versions
-from pyproducer.client.connection_states import ClusterConnectionStates, ConnectionState, NodeConnectionState
+from pyproducer.client.connection_states import (
+    NO_CREDENTIALS_MS,
+    ClusterConnectionStates,
+    ConnectionState,
+    NodeConnectionState,
+)
 from pyproducer.client.failures import REQUEST, Failure, connect_failure, dns_failure, explain_end
 from pyproducer.client.in_flight import InFlightRequest, InFlightRequests
+from pyproducer.client.refusals import Refusals
 from pyproducer.client.request import ClientRequest, ClientResponse
 from pyproducer.common.clock import NEVER_MS
 from pyproducer.common.cluster import address_text
@@ -153,6 +159,7 @@ class Connections:
         self.requests_sent = 0
         self._selector = selector
         self._metadata = metadata
+        self._refusals = Refusals(metadata, states)
         self._resolver = resolver
         self._client_id = client_id
         self._clock = clock
@@ -234,6 +241,7 @@ class Connections:
         now_ms = self._clock.now_ms()
         self._note(state, failure)
         self.states.disconnected(state.node.node_id, now_ms, failure.error)
+        self._refusals.tell()
         self._on_disconnect(now_ms)
 
     def handle_connected(self, node_id: int) -> None:
@@ -260,7 +268,7 @@ class Connections:
             self.break_off(responses, state, now_ms, waited_ms=state.setup_timeout_ms)
 
     def handle_sessions_due(self, now_ms: int) -> int:
-        """Begin to renew the sessions that are due, where nothing is under way any more.
+        """Begin to renew the sessions that are due, where nothing is under way any more and there are credentials.
 
         Returns:
             How long a poll may sleep before one that is due may be renewed, in ms.
@@ -272,6 +280,8 @@ class Connections:
                 continue  # an answer ends the poll
             if may_ms > now_ms:
                 wait_ms = min(wait_ms, may_ms - now_ms)
+            elif not self.states.has_credentials(state.node.host):
+                wait_ms = min(wait_ms, NO_CREDENTIALS_MS)
             elif self._selector.reauthenticate(state.connection_id):
                 self.states.reauthenticating(state, now_ms)
         return wait_ms
@@ -293,11 +303,15 @@ class Connections:
         if result.versions is not None:
             self.api_versions.update(state.node.node_id, result.versions)
             if not (state.suspects_sasl and self._asks_for_sasl(state, result.versions, now_ms)):
-                self.states.ready(state.node.node_id)
+                self._ready(state)
         elif result.retry_version is not None:
             self._request_versions(responses, state, result.retry_version, now_ms)
         else:
             self.break_off(responses, state, now_ms, cause=result.error)
+
+    def _ready(self, state: NodeConnectionState) -> None:
+        self.states.ready(state.node.node_id)
+        self._refusals.forget()
 
     def _asks_for_sasl(self, state: NodeConnectionState, versions: NodeApiVersions, now_ms: int) -> bool:
         """Ask a broker whether its listener wants SASL first, where it can be asked."""
@@ -316,7 +330,7 @@ class Connections:
                            body: Mapping[str, Any], now_ms: int) -> None:
         """A broker said whether its listener wants SASL first."""
         if body["error_code"] not in (ErrorCode.NONE, ErrorCode.UNSUPPORTED_SASL_MECHANISM):
-            self.states.ready(state.node.node_id)
+            self._ready(state)
             return
         state.suspects_sasl = True  # so that the next connection asks at once
         offered = ", ".join(printable(name, LONGEST_NAME) for name in body["mechanisms"])
@@ -372,9 +386,10 @@ class Connections:
         self.api_versions.remove(node_id)
         if isinstance(error, AuthenticationError):
             self.states.authentication_failed(node_id, now_ms, error)
-            self._metadata.refused(node_id, error)
+            self._refusals.note(state.node, error)
         else:
             self.states.disconnected(node_id, now_ms, error)
+        self._refusals.tell()
         for request in self.in_flight.clear_all(node_id):
             if not request.internal:
                 responses.append(request.disconnected(now_ms, timed_out=timed_out, error=error))

@@ -41,17 +41,16 @@ class Credentials:
         self._has_started = False
         self._told: Exception | None = None
 
-    def are_there(self) -> bool:
-        """Whether a connection may be made now. The first call begins to fetch them, where that takes time."""
+    def are_there(self, host: str) -> bool:
+        """Whether a connection to this host may be made now. The first call begins to fetch, where that takes time."""
         login = self._login
         if not self._has_started:
-            self._has_started = True
-            login.start(self._on_change)
+            self._has_started = login.start(self._on_change)
         if login.is_ready:
             if self._told is not None:
                 self._told = None
                 self._metadata.forget_failure(login.mechanism)
-            return True
+            return login.is_ready_for(host)
         error = login.error
         if error is not None and error is not self._told:
             self._told = error
@@ -59,7 +58,7 @@ class Credentials:
             is_new = self._metadata.note_failure(login.mechanism, summary)
             _LOG.log(logging.WARNING if is_new else logging.DEBUG, "%s: %s", login.mechanism, summary)
             if isinstance(error, AuthenticationError):
-                self._metadata.refused(None, error)
+                self._metadata.refused_credentials(error)
         return False
 
     def close(self) -> None:

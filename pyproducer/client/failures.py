@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import errno
 import re
-import ssl
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -117,8 +116,10 @@ _WRONG_NAME = (62, 64)  # X509_V_ERR_HOSTNAME_MISMATCH, X509_V_ERR_IP_ADDRESS_MI
 
 def _is_wrong_name(cause: BaseException | None) -> bool:
     for error in _causes(cause):
-        if isinstance(error, ssl.SSLCertVerificationError):
-            return error.verify_code in _WRONG_NAME
+        # An ssl.SSLCertVerificationError; without TLS nobody has loaded ssl, and its errors cannot come.
+        code = getattr(error, "verify_code", None)
+        if code is not None:
+            return code in _WRONG_NAME
     return False
 
 
@@ -143,12 +144,17 @@ def authentication_failure(where: str, cause: BaseException | None, *, refused: 
         text = ("the peer closed the connection during the TLS handshake or authentication; the listener may not speak "
                 "the configured security.protocol" + (f" ({cause})" if cause else ""))
     else:
-        text = str(cause) + advertised
+        text = foreign_peer(cause) or str(cause) + advertised
     return _failure(phase, where, text, cause, authentication_failed=refused)
 
 
 def _is_tls(cause: BaseException | None) -> bool:
-    return any(isinstance(error, ssl.SSLError) or "TLS handshake" in str(error) for error in _causes(cause))
+    return any(_is_of_ssl(error) or "TLS handshake" in str(error) for error in _causes(cause))
+
+
+def _is_of_ssl(error: BaseException) -> bool:
+    """Whether it is an ssl.SSLError, asked without the module: who speaks no TLS does not load it."""
+    return any(cls.__name__ == "SSLError" and cls.__module__ == "ssl" for cls in type(error).__mro__)
 
 
 def _causes(cause: BaseException | None) -> Iterator[BaseException]:

@@ -57,7 +57,7 @@ def choose_least_loaded(nodes: Sequence[Node], connections: Connections, now_ms:
         if state is not None and state.is_preparing:
             if not state.resolves_slowly(now_ms):
                 preparing = node
-        elif connections.states.can_connect(node_id, now_ms):
+        elif connections.states.can_connect(node, now_ms):
             attempt_ms = -2**62 if state is None else state.last_attempt_ms
             if connectable is None or attempt_ms < connectable_attempt_ms:
                 connectable, connectable_attempt_ms = node, attempt_ms

@@ -42,10 +42,18 @@ class MetadataRequest(NamedTuple):
 
 
 class Refusal(NamedTuple):
-    """A node that refused us for good (TLS, SASL), None for all of them, and why."""
+    """Whose batches fail, because who leads them refused us for good (TLS, SASL), and why.
+
+    Attributes:
+        node_id: The leader; NO_LEADER for those that none is known of; None for all.
+        error: Why.
+    """
 
     node_id: int | None
     error: KafkaError
+
+
+NO_LEADER = -1
 
 
 _LONG_AGO_MS = -(2**64)  # longer ago than any setting, which is a Java long, can make up for
@@ -397,9 +405,18 @@ class ProducerMetadata:
         with self._lock:
             self._set_fatal(error)
 
-    def refused(self, node_id: int | None, error: KafkaError) -> None:
-        """A node refused us for good, or we it; None where no node would take us. Who waits for metadata is told."""
+    def refused(self, node_id: int, error: KafkaError) -> None:
+        """A node refused us for good, or we it: what it leads is told. Another may take us; see client/refusals.py."""
         self.refusals.append(Refusal(node_id, error))
+
+    def refused_by_all(self, error: KafkaError) -> None:
+        """Each node that may be asked refused us: who waits for metadata is told, and what nobody is known to lead."""
+        self.refusals.append(Refusal(NO_LEADER, error))
+        self.fatal_error(error)
+
+    def refused_credentials(self, error: KafkaError) -> None:
+        """Where credentials are fetched we are refused, so no node would take us: all that waits is told."""
+        self.refusals.append(Refusal(None, error))
         self.fatal_error(error)
 
     def take_refusals(self) -> list[Refusal]:

@@ -100,7 +100,7 @@ class MetadataUpdater:
                 return node
         for node in nodes:
             state = connections.states.get(node.node_id)
-            if (state is None or not state.failed_attempts) and connections.states.can_connect(node.node_id, now_ms):
+            if (state is None or not state.failed_attempts) and connections.states.can_connect(node, now_ms):
                 connections.initiate_connect(node, now_ms)
                 break
         return None
@@ -149,7 +149,7 @@ class MetadataUpdater:
         if self._connections.states.is_anyone_preparing(now_ms):
             # Wait for it rather than connect to further nodes.
             return self._reconnect_backoff_ms
-        if self._connections.states.can_connect(node.node_id, now_ms):
+        if self._connections.states.can_connect(node, now_ms):
             self._connections.initiate_connect(node, now_ms)
             return self._reconnect_backoff_ms
         # Connected but busy: its answer wakes the poll.

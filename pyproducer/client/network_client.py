@@ -71,7 +71,8 @@ class NetworkClient:
         api_versions: Where the nodes' versions are kept; shared with whoever needs the finalized features.
         next_random: Gives a number from 0 to 2**31 - 1: where the search for a node begins.
         longest_pause_ms: When this thread could not run for longer, `on_pause` is told.
-        has_credentials: With SASL: whether there is what a connection proves itself with; none is made before.
+        has_credentials: With SASL: whether there is what a connection proves itself with to a host of this name; none
+            is made before.
         on_pause: Told for how long that was in all, in ms; the time; and whether any such time was in the sleep, where
             none of the application's callbacks runs. Before answers and deadlines are looked at.
 
@@ -87,7 +88,7 @@ class NetworkClient:
                  metadata_recovery_rebootstrap_trigger_ms: int = 300_000,
                  api_versions: ApiVersions | None = None,
                  next_random: Callable[[], int] = lambda: random.getrandbits(31),
-                 longest_pause_ms: int = NEVER_MS, has_credentials: Callable[[], bool] | None = None,
+                 longest_pause_ms: int = NEVER_MS, has_credentials: Callable[[str], bool] | None = None,
                  on_pause: Callable[[int, int, bool], None] = lambda _gap_ms, _now_ms, _was_asleep: None) -> None:
         self.woke_ms = NEVER_MS
         self._longest_pause_ms = longest_pause_ms
@@ -100,7 +101,7 @@ class NetworkClient:
         self._connections = Connections(
             selector, metadata,
             ClusterConnectionStates(reconnect_backoff=reconnect_backoff, setup_timeout=connection_setup_timeout,
-                                    has_credentials=has_credentials or (lambda: True)),
+                                    has_credentials=has_credentials or (lambda _host: True)),
             self.api_versions, resolver=resolver, client_id=client_id, clock=clock,
             max_in_flight_requests_per_connection=max_in_flight_requests_per_connection,
             request_timeout_ms=request_timeout_ms, send_buffer_bytes=send_buffer_bytes,
@@ -125,7 +126,7 @@ class NetworkClient:
         """Whether a request may be sent to the node; begins to connect when there is no connection."""
         if self.is_ready(node.node_id, now_ms):
             return True
-        if self._states.can_connect(node.node_id, now_ms):
+        if self._states.can_connect(node, now_ms):
             self._connections.initiate_connect(node, now_ms)
         return False
 
@@ -143,7 +144,7 @@ class NetworkClient:
 
     def poll_delay_ms(self, node: Node, now_ms: int) -> int:
         """Return how long to wait before the node is worth asking again, in ms; huge when an event will tell."""
-        return self._states.poll_delay_ms(node.node_id, now_ms)
+        return self._states.poll_delay_ms(node, now_ms)
 
     def throttle_delay_ms(self, node_id: int, now_ms: int) -> int:
         """Return how long the broker wants nothing from us (KIP-219), in ms."""

@@ -22,6 +22,12 @@ from pyproducer.common.errors import ConfigError
 from pyproducer.common.secrets import HIDDEN, SecretText
 
 KEY = "sasl.jaas.config"
+_KAFKA = "org.apache.kafka.common.security."
+PLAIN_MODULE = f"{_KAFKA}plain.PlainLoginModule"
+SCRAM_MODULE = f"{_KAFKA}scram.ScramLoginModule"
+OAUTHBEARER_MODULE = f"{_KAFKA}oauthbearer.OAuthBearerLoginModule"
+MSK_IAM_MODULE = "software.amazon.msk.auth.iam.IAMLoginModule"
+KERBEROS_MODULE = "com.sun.security.auth.module.Krb5LoginModule"
 CONTROL_FLAGS = ("required", "requisite", "sufficient", "optional")
 _SHADED = "kafkashaded."
 _FORM = "write: login.module.ClassName required name=\"value\" other=\"value\";"

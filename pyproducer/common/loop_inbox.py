@@ -35,32 +35,59 @@ class LoopInbox:
 
     Args:
         loop: The event loop.
+
+    Attributes:
+        dropped_count: How many calls were not made, because the loop was closed before.
     """
 
-    __slots__ = ("_is_called", "_items", "_loop")
+    __slots__ = ("_after_turn", "_is_called", "_items", "_loop", "dropped_count")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = weakref.ref(loop)
         self._items: deque[Callable[[], object]] = deque()
         self._is_called = False  # the loop was woken, and did not look yet
+        self._after_turn: dict[Callable[[], object], None] = {}
+        self.dropped_count = 0
 
     def put(self, item: Callable[[], object]) -> None:
         """Have the loop call `item`, which must not raise; where the loop is closed nobody is there to hear of it."""
         self._items.append(item)  # first: a loop that looks finds it, or is woken
-        if not self._is_called:
-            loop = self._loop()
+        loop = self._loop()
+        if loop is None or loop.is_closed():  # also one that was woken, and closed before it looked
+            self._drop()
+        elif not self._is_called:
             try:
                 self._is_called = True
-                if loop is None:
-                    raise RuntimeError("it is gone")
                 loop.call_soon_threadsafe(self._drain)
-            except RuntimeError:
-                self._is_called = False
-                self._items.clear()
-                log.debug("the event loop that awaited a record is closed")
+            except RuntimeError:  # it is closed since
+                self._drop()
             except BaseException:  # Ctrl-C, in the loop's own thread: whoever puts next wakes it
                 self._is_called = False
                 raise
+
+    def call_after_turn(self, call: Callable[[], object]) -> None:
+        """Have the loop make a call, once, when the tasks that are ready now had their turn. From the loop alone."""
+        is_first = not self._after_turn
+        self._after_turn[call] = None
+        if is_first:
+            loop = self._loop()
+            assert loop is not None
+            loop.call_soon(self._end_turn)
+
+    def _end_turn(self) -> None:
+        calls, self._after_turn = self._after_turn, {}
+        for call in calls:
+            call()
+
+    def _drop(self) -> None:
+        self._is_called = False
+        while self._items:
+            try:
+                self._items.popleft()
+            except IndexError:  # another thread drops, too
+                break
+            self.dropped_count += 1
+        log.debug("the event loop that awaited records is closed; %d calls were not made", self.dropped_count)
 
     def _drain(self) -> None:
         self._is_called = False  # first: what is put from now on wakes the loop again

@@ -239,14 +239,25 @@ def to_timestamp(timestamp: int | datetime) -> int:
                              f"retention would delete the record. Give {epoch_ms * 1000}, or a datetime")
     else:
         try:
-            epoch_ms = round(timestamp.timestamp() * 1000)  # type: ignore[union-attr]  # or another library's
+            epoch_ms = _floor_ms(timestamp)
         except AttributeError:
             raise TypeError("timestamp must be int (epoch ms), a datetime or None, got "
                             f"{type(timestamp).__name__}: {timestamp!r}") from None
+        except (OverflowError, ValueError, OSError):  # NaT of pandas; local times that no time zone has
+            epoch_ms = -1
     if not 0 <= epoch_ms < 2**63:
         raise ValueError(f"timestamp {timestamp} is out of range: it is epoch milliseconds, from 0 to 2**63 - 1, "
                          "or None for the time of send()")
     return epoch_ms
+
+
+def _floor_ms(moment: Any) -> int:
+    """Return the epoch ms that a datetime, Python's or another library's, lies in; as Java's Instant.toEpochMilli."""
+    from datetime import datetime, timedelta, timezone  # who has one has imported it
+
+    if type(moment) is datetime:  # without floating point, which rounds
+        return (moment.astimezone(timezone.utc) - datetime.fromtimestamp(0, timezone.utc)) // timedelta(milliseconds=1)
+    return int(round(moment.timestamp() * 1_000_000) // 1000)
 
 
 class RecordMetadata(NamedTuple):

@@ -39,6 +39,25 @@ class SecretText(str):
         return self
 
 
+class SecretValue:
+    """Whatever was given where a secret belongs and is no text, such as bytes; it does not show itself either.
+
+    Args:
+        value: It.
+    """
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: object) -> None:
+        self.value = value
+
+    def __repr__(self) -> str:
+        return HIDDEN
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
+        raise TypeError("a secret cannot be pickled: read it where it is used")
+
+
 _SECRET = re.compile(
     r"""
       -----BEGIN\ [A-Z0-9 ]+-----.*?(?:-----END\ [A-Z0-9 ]+-----|\Z)           # PEM
@@ -60,7 +79,7 @@ def shown(value: object) -> object:
     """Return a value as it may be shown: itself, or hidden as a whole, or without the user and password in it."""
     if value is None or isinstance(value, (bool, int, float)):
         return value
-    if isinstance(value, SecretText):
+    if isinstance(value, (SecretText, SecretValue)):
         return HIDDEN
     if isinstance(value, str):
         return HIDDEN if _SECRET.search(value) or "-----BEGIN " in value else shown_text(value)

@@ -2,21 +2,17 @@
 
 Road:    Selector.connect/register -> [channel builder] -> KafkaChannel
 Thread:  the thread that polls the selector.
-Source:  Java ChannelBuilder, ChannelBuilders, PlaintextChannelBuilder, SslChannelBuilder (4.1).
+Source:  Java ChannelBuilder, ChannelBuilders, PlaintextChannelBuilder (4.1).
 """
 
 from __future__ import annotations
 
 import socket
-import ssl
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from pyproducer.common.errors import ConfigError, IllegalStateError
+from pyproducer.common.errors import IllegalStateError
 from pyproducer.network.channel import KafkaChannel, PlaintextAuthenticator
-from pyproducer.network.plaintext_probe import PlaintextProbe, Suspicion
-from pyproducer.network.ssl_transport import SslTransportLayer
 from pyproducer.network.transport import PlaintextTransportLayer, TransportLayer
 
 if TYPE_CHECKING:
@@ -46,7 +42,8 @@ class ChannelBuilder(Protocol):
 MakeAuthenticator = Callable[[TransportLayer, str], "Authenticator"]
 
 
-def _no_authentication(transport: TransportLayer, _host: str) -> Authenticator:
+def no_authentication(transport: TransportLayer, _host: str) -> Authenticator:
+    """Return what lets everybody pass, as nobody: MakeAuthenticator without SASL."""
     return PlaintextAuthenticator(transport)
 
 
@@ -57,47 +54,13 @@ class PlaintextChannelBuilder:
         make_authenticator: For SASL.
     """
 
-    def __init__(self, make_authenticator: MakeAuthenticator = _no_authentication) -> None:
+    def __init__(self, make_authenticator: MakeAuthenticator = no_authentication) -> None:
         self._make_authenticator = make_authenticator
 
     def build(self, connection_id: str, sock: socket.socket, *, server_side: bool,
               server_hostname: str | None) -> KafkaChannel:
         """Return a channel over the bare socket."""
         transport = PlaintextTransportLayer(sock)
-        return KafkaChannel(connection_id, transport, self._make_authenticator(transport, server_hostname or ""))
-
-
-class SslChannelBuilder:
-    """`security.protocol=SSL`, or SASL_SSL.
-
-    Args:
-        ssl_context: From build_client_ssl_context or build_server_ssl_context, or the user's own; or what gives the
-            one for a new connection, as ContextFromFiles does.
-        make_authenticator: For SASL.
-    """
-
-    def __init__(self, ssl_context: ssl.SSLContext | Callable[[], ssl.SSLContext],
-                 make_authenticator: MakeAuthenticator = _no_authentication) -> None:
-        self._context_of_now = ssl_context if callable(ssl_context) else lambda: ssl_context
-        self._make_authenticator = make_authenticator
-        self._has_identity: bool | None = getattr(ssl_context, "has_identity", None)
-        self._suspicion = Suspicion()
-
-    def build(self, connection_id: str, sock: socket.socket, *, server_side: bool,
-              server_hostname: str | None) -> KafkaChannel:
-        """Return a channel that speaks TLS over the socket."""
-        ssl_context = self._context_of_now()
-        if ssl_context.check_hostname and not server_side and not server_hostname:
-            # wrap_bio, other than wrap_socket, would check no name at all then.
-            raise ConfigError("ssl.endpoint.identification.algorithm", "https",
-                              "the connection was asked for without the host name that is to be checked")
-        if not server_side and self._suspicion.take(connection_id):
-            plaintext = PlaintextTransportLayer(sock)
-            return KafkaChannel(connection_id, plaintext, PlaintextProbe(plaintext, server_hostname=server_hostname))
-        transport = SslTransportLayer(
-            sock, ssl_context, server_side=server_side, server_hostname=server_hostname,
-            has_identity=self._has_identity,
-            on_first_bytes=None if server_side else partial(self._suspicion.on_first_bytes, connection_id))
         return KafkaChannel(connection_id, transport, self._make_authenticator(transport, server_hostname or ""))
 
 
@@ -116,7 +79,7 @@ def client_channel_builder(settings: Mapping[str, Any], login: Login | None = No
     """
     protocol: str = settings["security.protocol"]
     has_tls = protocol.endswith("SSL")
-    make_authenticator: MakeAuthenticator = _no_authentication
+    make_authenticator: MakeAuthenticator = no_authentication
     if protocol.startswith("SASL_"):
         from pyproducer.network.sasl.client_authenticator import SaslClientAuthenticator  # only who speaks SASL
 
@@ -128,7 +91,9 @@ def client_channel_builder(settings: Mapping[str, Any], login: Login | None = No
             return SaslClientAuthenticator(transport, own_login, host=host, client_id=client_id, is_encrypted=has_tls)
 
     if has_tls:
-        from pyproducer.network.ssl_context import ContextFromFiles  # here: only who speaks TLS needs it
+        # Here, on the thread that makes the client: only who speaks TLS needs them, and ssl is an eighth of the import.
+        from pyproducer.network.ssl_channel_builder import SslChannelBuilder
+        from pyproducer.network.ssl_context import ContextFromFiles
 
         return SslChannelBuilder(ContextFromFiles(settings), make_authenticator)
     return PlaintextChannelBuilder(make_authenticator)

@@ -31,12 +31,16 @@ _JKS_MAGIC = b"\xfe\xed\xfe\xed"
 _JCEKS_MAGIC = b"\xce\xce\xce\xce"
 _DER_SEQUENCE = b"\x30"
 _PKCS12_VERSION = b"\x02\x01\x03"  # PKCS12 is a DER SEQUENCE that begins with INTEGER 3; a bare certificate does not
+# That of a JDK, with the authorities of all the world, has 200 KiB.
+_LARGEST_STORE_BYTES = 64 * 1024 * 1024
 _PACKAGES = {"PKCS12": ("cryptography", "pyproducer[tls]"), "JKS": ("jks", "pyproducer[jks]"),
              "JCEKS": ("jks", "pyproducer[jks]")}
 
 
 def store_kind(head: bytes) -> str:
-    """Return what a file is by how it begins: PEM, PKCS12, JKS, JCEKS, DER or unknown."""
+    """Return what a file is by how it begins: PEM, PKCS12, JKS, JCEKS, DER, empty or unknown."""
+    if not head:
+        return "empty"
     if head.startswith(_JKS_MAGIC):
         return "JKS"
     if head.startswith(_JCEKS_MAGIC):
@@ -63,9 +67,10 @@ def check_store(prefix: str, location: str, kind: str, declared: str | None) -> 
     wanted = None if declared is None else declared.upper()
     if wanted is not None and wanted not in STORE_TYPES:
         raise ConfigError(f"{prefix}.type", declared, f"it must be one of {', '.join(STORE_TYPES)}")
-    if kind in ("DER", "unknown"):
-        named = "a bare certificate (DER)" if kind == "DER" else "neither PEM nor PKCS12 nor JKS"
+    if kind in ("DER", "empty", "unknown"):
+        named = {"DER": "a bare certificate (DER)", "empty": "empty"}.get(kind, "neither PEM nor PKCS12 nor JKS")
         raise ConfigError(f"{prefix}.location", location,
+                          f"the file is {named}" if kind == "empty" else
                           f"the file is {named}. {_conversion(prefix, location, kind)}")
     if kind == "PEM":
         if wanted not in (None, "PEM"):
@@ -179,9 +184,14 @@ def read_trusted(settings: Mapping[str, Any], kind: str) -> str:
 
 def _read(prefix: str, location: str) -> bytes:
     try:
-        return Path(location).read_bytes()
+        with open(location, "rb") as file:
+            data = file.read(_LARGEST_STORE_BYTES + 1)
     except OSError as cause:
         raise ConfigError(f"{prefix}.location", location, f"it cannot be read: {cause.strerror or cause}") from cause
+    if len(data) > _LARGEST_STORE_BYTES:
+        raise ConfigError(f"{prefix}.location", location, f"the file is larger than {_LARGEST_STORE_BYTES} bytes, and "
+                                                          "no store is")
+    return data
 
 
 def _pem(label: str, der: bytes) -> str:
@@ -195,15 +205,18 @@ def _not_opened(prefix: str, location: str, passwords: Passwords) -> ConfigError
                                                        "damaged")
 
 
-# The causes of the errors below are not kept: the frames of other people's code in them hold the passwords.
+# The causes of the errors below are not kept: the frames of other people's code in them hold the passwords. That code
+# meets a damaged file with whatever comes to it: UnicodeDecodeError, AttributeError, RuntimeError, PyAsn1Error.
 
 
 def _load_pkcs12(prefix: str, data: bytes, location: str, passwords: Passwords) -> Any:
     from cryptography.hazmat.primitives.serialization import pkcs12  # here: only who has such a store needs it
 
+    if "\0" in (passwords.of_store or ""):  # it panics, with what is no Exception
+        raise _not_opened(prefix, location, passwords)
     try:
         return pkcs12.load_pkcs12(data, passwords.encoded())
-    except ValueError:
+    except Exception:
         raise _not_opened(prefix, location, passwords) from None
 
 
@@ -232,20 +245,18 @@ def _load_jks(prefix: str, data: bytes, location: str, passwords: Passwords) -> 
     try:
         # Without a password the store's own checksum is not looked at: as in Java.
         return jks.KeyStore.loads(data, passwords.of_store, try_decrypt_keys=False)
-    except jks.KeystoreException:
+    except Exception:
         raise _not_opened(prefix, location, passwords) from None
 
 
 def _jks_identity(data: bytes, location: str, passwords: Passwords) -> Identity:
-    import jks
-
     store = _load_jks("ssl.keystore", data, location, passwords)
+    if store.private_keys and passwords.of_key is None:
+        raise ConfigError("ssl.keystore.password", None, f"it is needed to open the private key in {location}")
     for entry in store.private_keys.values():
         try:
-            if passwords.of_key is None:
-                raise ConfigError("ssl.keystore.password", None, f"it is needed to open the private key in {location}")
             entry.decrypt(passwords.of_key)
-        except jks.KeystoreException:
+        except Exception:  # another password, or damaged
             continue
         return Identity(_pem("PRIVATE KEY", entry.pkey_pkcs8)
                         + "".join(_pem("CERTIFICATE", der) for _kind, der in entry.cert_chain))

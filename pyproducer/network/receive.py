@@ -45,9 +45,10 @@ def guess_protocol(first_bytes: bytes) -> str | None:
 
 
 def guess_sentence(size: int, peer: str) -> str:
-    """Return a sentence about a size that is none, with a leading space, or nothing."""
+    """Return a sentence about a size that is none, with a leading space, or nothing; `peer` may be empty."""
     protocol = guess_protocol((size & 0xFFFFFFFF).to_bytes(4, "big"))
-    return "" if protocol is None else f" The peer at {peer} seems to speak {protocol}, not the Kafka protocol."
+    at = f" at {peer}" if peer else ""
+    return "" if protocol is None else f" The peer{at} seems to speak {protocol}, not the Kafka protocol."
 
 
 _SIZE = struct.Struct(">i")

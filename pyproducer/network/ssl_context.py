@@ -283,7 +283,8 @@ def _load_trust(context: ssl.SSLContext, settings: Mapping[str, Any]) -> None:
         else:
             context.load_default_certs(ssl.Purpose.SERVER_AUTH)
     except ssl.SSLError as cause:
-        raise ConfigError(key, shown, f"no certificates in PEM were found ({cause.reason or cause})") from cause
+        said = f" ({cause.reason})" if cause.reason else ""
+        raise ConfigError(key, shown, f"no certificates in PEM were found{said}") from cause
     except (OSError, ValueError) as cause:
         raise ConfigError(key, shown, f"it cannot be read: {getattr(cause, 'strerror', None) or cause}") from cause
 
@@ -319,6 +320,8 @@ def _load_pem(context: ssl.SSLContext, key: str, path: str, settings: Mapping[st
             cause, has_password=bool(settings.get("ssl.key.password")), is_encrypted=bool(asked))) from cause
     except OSError as cause:
         raise ConfigError(key, shown or path, f"it cannot be read: {cause.strerror or cause}") from cause
+    except ValueError:  # too long for OpenSSL, or no UTF-8; the cause holds it
+        raise ConfigError(key, shown or path, "ssl.key.password does not open the private key") from None
 
 
 def _identity_reason(cause: ssl.SSLError, *, has_password: bool, is_encrypted: bool) -> str:
@@ -327,7 +330,8 @@ def _identity_reason(cause: ssl.SSLError, *, has_password: bool, is_encrypted: b
     if is_encrypted:  # OpenSSL itself says no more than "PEM lib"
         return "ssl.key.password does not open the private key" if has_password else (
             "the private key is encrypted: set ssl.key.password")
-    return f"it needs a private key and a certificate chain in PEM ({cause.reason or cause})"
+    said = f" ({cause.reason})" if cause.reason else ""
+    return f"it needs a private key and a certificate chain in PEM{said}"
 
 
 @contextmanager

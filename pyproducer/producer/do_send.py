@@ -12,7 +12,7 @@ from __future__ import annotations
 import codecs
 import operator
 from collections.abc import Callable
-from typing import Any, NoReturn, cast
+from typing import Any, cast
 
 from pyproducer.accumulator.buffer_pool import LoopWaitError
 from pyproducer.accumulator.life import Life
@@ -29,7 +29,6 @@ from pyproducer.common.errors import (
     KafkaTimeoutError,
     RecordTooLargeError,
     SerializationError,
-    told_as_not_sent,
 )
 from pyproducer.common.records import Header, ProducerRecord, ensure_callable, to_headers
 from pyproducer.hotpath import (
@@ -63,7 +62,7 @@ class Postponed:
     Args:
         sender: Whose it is.
         why: There is no memory.
-        record: The arguments of `hand_over`.
+        record: The arguments of `hand_over_now`.
 
     Attributes:
         why: Why the last try failed.
@@ -83,25 +82,25 @@ class Postponed:
             Exception: It cannot be handed over, whatever there is. Not sent.
         """
         try:
-            return self._sender.hand_over(*self._record)
+            return self._sender.hand_over_now(*self._record)
         except LoopWaitError as why:
             self.why = why
             return None
         except Exception as error:
-            topic, partition, on_completion = self._record[0], self._record[1], self._record[8]
-            return self._sender.failed(error, topic, partition, on_completion)
+            return self._sender.failed(error, *self._ends())
 
-    def give_up(self, why: str | None = None) -> NoReturn:
-        """Tell its interceptors that it was not sent, and raise BufferExhaustedError."""
-        raise self.withdraw(str(self.why) if why is None else why)
+    def give_up(self, error: BufferExhaustedError) -> FutureRecordMetadata:
+        """Tell interceptors, callback and tally that it was not sent; return a future that says so."""
+        return self._sender.failed(error, *self._ends())
 
-    def withdraw(self, why: str) -> BufferExhaustedError:
-        """Tell its interceptors that it was not sent; return the error that says so."""
-        error = BufferExhaustedError(why)
-        topic, partition, on_completion = self._record[0], self._record[1], self._record[8]
-        self._sender.tell_interceptors(error, topic, partition, on_completion)
-        told_as_not_sent(error)
-        return error
+    def withdraw(self, error: BufferExhaustedError) -> FutureRecordMetadata:
+        """Tell interceptors and callback that it was taken back by who sent it; return a future that says so."""
+        return self._sender.withdrawn(error, *self._ends())
+
+    def _ends(self) -> tuple[str, int | None, OnCompletion | None]:
+        """Return where it was to go, and who is told."""
+        topic, partition, *_, on_completion, _ = self._record
+        return topic, partition, on_completion
 
 
 class RecordSender:
@@ -238,8 +237,8 @@ class RecordSender:
                     on_completion: OnCompletion | None, size_bytes: int) -> FutureRecordMetadata:
         """Hand a record over whose topic, or partition, the road does not know."""
         try:
-            return self.hand_over(topic, partition, timestamp, key, key_bytes, value, value_bytes, headers,
-                                  on_completion, size_bytes, self._max_block_ms, self.choose_partition)
+            return self.hand_over_now(topic, partition, timestamp, key, key_bytes, value, value_bytes, headers,
+                                      on_completion, size_bytes)
         except LoopWaitError as error:
             return self._postponed(error, topic, partition, timestamp, key, key_bytes, value, value_bytes, headers,
                                    on_completion, size_bytes)
@@ -256,8 +255,8 @@ class RecordSender:
                headers: tuple[Any, ...], on_completion: OnCompletion | None, size_bytes: int) -> FutureRecordMetadata:
         """Append a record, and tell the road which batch takes the next ones."""
         try:
-            return self.hand_over(topic, partition, timestamp, key_bytes, key_bytes, value_bytes, value_bytes, headers,
-                                  on_completion, size_bytes, self._max_block_ms, self.choose_partition)
+            return self.hand_over_now(topic, partition, timestamp, key_bytes, key_bytes, value_bytes, value_bytes,
+                                      headers, on_completion, size_bytes)
         except LoopWaitError as error:
             return self._postponed(error, topic, partition, timestamp, key_bytes, key_bytes, value_bytes, value_bytes,
                                    headers, on_completion, size_bytes)
@@ -284,6 +283,29 @@ class RecordSender:
         finally:
             del error  # else it and this frame hold each other, and what the record was, until the collector comes
 
+    def turn_away(self, error: BufferExhaustedError, record: ProducerRecord, on_completion: OnCompletion | None, *,
+                  is_withdrawn: bool = False) -> FutureRecordMetadata:
+        """Refuse a record that was not tried: others wait for memory. Interceptors see it, and that it was not sent.
+
+        Args:
+            error: Why.
+            record: The record.
+            on_completion: Its callback.
+            is_withdrawn: Whether it was taken back by who sent it.
+        """
+        if self.interceptors:
+            record, on_completion = self.intercept(record, on_completion)
+        end = self.withdrawn if is_withdrawn else self.failed
+        return end(error, record.topic, record.partition, on_completion)
+
+    def withdrawn(self, error: BufferExhaustedError, topic: str, partition: int | None,
+                  on_completion: OnCompletion | None) -> FutureRecordMetadata:
+        """Tell interceptors and callback of a record that was taken back by who sent it; it is no failed delivery."""
+        topic_partition = self.tell_interceptors(error, topic, partition, on_completion)
+        if type(on_completion) is Acknowledgement:
+            on_completion = on_completion.on_completion
+        return failed_future(topic_partition, error, on_completion)
+
     def tell_interceptors(self, error: Exception, topic: str, partition: int | None,
                           on_completion: OnCompletion | None) -> TopicPartition:
         """Tell interceptors, if they know of a record, that it was not handed over; return where it was to go."""
@@ -294,7 +316,17 @@ class RecordSender:
 
     def _postponed(self, why: LoopWaitError, *record: Any) -> FutureRecordMetadata:
         # A future is what the road promises; who sends from a loop, aio.py, knows of this, too.
-        return cast(FutureRecordMetadata, Postponed(self, why, (*record, self._max_block_ms, self.choose_partition)))
+        return cast(FutureRecordMetadata, Postponed(self, why, record))
+
+    def hand_over_now(self, topic: str, partition: int | None, timestamp: int, key: Any, key_bytes: bytes | None,
+                      value: Any, value_bytes: bytes | None, headers: tuple[Any, ...],
+                      on_completion: OnCompletion | None, size_bytes: int) -> FutureRecordMetadata:
+        """Hand one record over, see `hand_over`, that may wait for max.block.ms; less what its task waited before."""
+        max_block_ms, deadline_ms = self._max_block_ms, self._life.loop_deadline_ms
+        if deadline_ms is not None and self._life.is_on_loop:
+            max_block_ms = max(0, deadline_ms - self._clock.now_ms())
+        return self.hand_over(topic, partition, timestamp, key, key_bytes, value, value_bytes, headers, on_completion,
+                              size_bytes, max_block_ms, self.choose_partition)
 
     def too_large(self, topic: str, size_bytes: int, where: str = "") -> RecordTooLargeError:
         """Return the error for a record above `max_record_bytes`; `where` says which one it is, if not the only one."""

@@ -46,11 +46,8 @@ class JsonSerializer:
             return None
         try:
             return self._encoder.encode(data).encode()
-        except (TypeError, ValueError, RecursionError, UnicodeEncodeError) as error:
-            place = self._place_of_what_fails(data)
-            if place is None:
-                raise
-            where, what = place
+        except (TypeError, ValueError, RecursionError) as error:
+            where, what = self._place_of_what_fails(data)
             kind = ValueError if isinstance(error, ValueError) else TypeError
             raise kind(f"{where} is {_shown(what)}, which is no JSON: {error}") from error
 
@@ -74,7 +71,7 @@ class JsonSerializer:
             return self._default(value)
         raise TypeError(f"write it as one of JSON's types, or give a default= that does ({type(value).__name__})")
 
-    def _place_of_what_fails(self, data: Any) -> tuple[str, Any] | None:
+    def _place_of_what_fails(self, data: Any) -> tuple[str, Any]:
         """Return the path of the innermost part that cannot be written, and the part."""
         path, value, seen = "$", data, set[int]()
         while id(value) not in seen:

@@ -25,6 +25,7 @@ from pyproducer.common.delivery_summary import DeliverySummary
 from pyproducer.common.errors import DeliveryFailedError, KafkaError, KafkaTimeoutError
 from pyproducer.common.record_future import FutureRecordMetadata
 from pyproducer.common.records import HeadersLike, ProducerRecord, to_topic
+from pyproducer.common.secrets import shown
 from pyproducer.common.timeouts import checked_timeout
 from pyproducer.hotpath import ProducerBase
 from pyproducer.producer import process_life
@@ -110,8 +111,13 @@ class KafkaProducer(ProducerBase, Generic[K, V]):
 
     def __init__(self, props: Mapping[str, object] | None = None, key_serializer: object = None,
                  value_serializer: object = None, **foreign: object) -> None:
+        refusal = not_settings(props, foreign)
+        if refusal is not None:
+            del props, foreign  # they may hold secrets, and a traceback shows variables
+            raise refusal
+        assert props is not None, "these are no settings"
         # Guarded: an error below leads here, and shows variables: none is a secret.
-        props = CONFIG_TABLE.guarded(_settings(props, foreign))
+        props = CONFIG_TABLE.guarded(props)
         config = ProducerConfig(props, configurable=(key_serializer, value_serializer))
         self._given = key_serializer, value_serializer
         self._runtime = process_life.build(config, key_serializer, value_serializer, self._surroundings)
@@ -422,19 +428,27 @@ _ELSEWHERE = {
 }
 
 
-def _settings(props: object, foreign: Mapping[str, object]) -> Mapping[str, object]:
-    """Return the settings, or say how they are given here, to those who come from other clients."""
+def not_settings(props: object, foreign: Mapping[str, object], name: str = "KafkaProducer") -> TypeError | None:
+    """Return how settings are given here, to those who give something else; None to all others.
+
+    Not raised here: a traceback shows the variables of its frames, and these may be secret.
+
+    Args:
+        props: What stands where the settings are expected.
+        foreign: Arguments by name that there are none of.
+        name: The producer's class.
+    """
     how = "settings are a dict of Java's keys, with their dots"
     if isinstance(props, str):
-        raise TypeError(f"{how}: KafkaProducer({{'bootstrap.servers': {props!r}}}); those of a file are read by "
-                        "KafkaProducer.from_file(path)")
+        return TypeError(f"{how}: {name}({{'bootstrap.servers': {shown(props)!r}}}); those of a file are read by "
+                         f"{name}.from_file(path)")
     if foreign:
-        name = next(iter(foreign))
-        raise TypeError(f"{name}= is no argument: {how}: KafkaProducer({{'{name.replace('_', '.')}': ...}})")
+        key = next(iter(foreign))
+        return TypeError(f"{key}= is no argument: {how}: {name}({{'{key.replace('_', '.')}': ...}})")
     if not isinstance(props, Mapping):
-        raise TypeError(f"{how}: KafkaProducer({{'bootstrap.servers': 'host:9092'}}); got "
-                        f"{'nothing' if props is None else type(props).__name__}")
-    return props
+        return TypeError(f"{how}: {name}({{'bootstrap.servers': 'host:9092'}}); got "
+                         f"{'nothing' if props is None else type(props).__name__}")
+    return None
 
 
 def _describe(last_errors: Mapping[str, str]) -> str:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import inspect
 import struct
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeVar, runtime_checkable
 from uuid import UUID
@@ -193,6 +194,29 @@ class _OneArgument:
         return repr(self._function)
 
 
+class _InContext:
+    """A serializer of confluent-kafka: it is called with the data and what it calls their context.
+
+    The context has the record's headers in the list that is the record's while it is serialized, so one that adds a
+    header (header_schema_id_serializer) does.
+    """
+
+    def __init__(self, serializer: Callable[..., Any], confluent: Any, *, is_key: bool) -> None:
+        self._serializer = serializer
+        self._context = confluent.SerializationContext
+        self._field = confluent.MessageField.KEY if is_key else confluent.MessageField.VALUE
+
+    def __call__(self, topic: str, headers: Headers, data: Any) -> bytes | None:
+        serialized = self._serializer(data, self._context(topic, self._field, headers))
+        if inspect.iscoroutine(serialized):  # which the call of AsyncAvroSerializer does not show before
+            serialized.close()
+            raise TypeError("it is asynchronous, and a serializer is called, not awaited: give the one without Async")
+        return serialized  # type: ignore[no-any-return]  # what is no bytes is refused by who calls
+
+    def __repr__(self) -> str:
+        return repr(self._serializer)
+
+
 _SHORT_NAMES: dict[str, type[Serializer]] = {
     "bytes": BytesSerializer, "string": StringSerializer, "short": ShortSerializer, "int": IntegerSerializer,
     "integer": IntegerSerializer, "long": LongSerializer, "float": FloatSerializer, "double": DoubleSerializer,
@@ -213,7 +237,8 @@ def resolve_serializer(value: object, key: str = "value.serializer",
 
     Args:
         value: None; a short name ("string", "json", ...), a Java class name, "module:Class"; a class or an instance
-            that is called with (topic, headers, data); or a callable that takes only the data.
+            that is called with (topic, headers, data); one of confluent-kafka's (Avro, JSON Schema, Protobuf); or a
+            callable that takes only the data.
         key: The setting, for messages: "key.serializer" or "value.serializer".
         props: The producer's properties, for `configure(props, is_key)` of a class that is made here. As in Java, an
             instance that is given is not configured.
@@ -254,6 +279,12 @@ def _by_name(key: str, name: str) -> object:
 
 def _with_three_arguments(key: str, function: Callable[..., bytes | None]) -> Serializer:
     """Return a serializer; a callable with one required argument (or that does not tell) is given only the data."""
+    if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__):
+        raise ConfigError(key, function, "it is a coroutine function, and a serializer is called, not awaited: give "
+                                         "one that returns bytes")
+    confluent = sys.modules.get("confluent_kafka.serialization")  # who has one has imported it
+    if confluent is not None and isinstance(function, confluent.Serializer):
+        return _InContext(function, confluent, is_key=key == "key.serializer")
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):

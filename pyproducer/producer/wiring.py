@@ -116,6 +116,10 @@ def build_runtime(config: ProducerConfig, key_serializer: object, value_serializ
         ConfigError: A setting asks for what this version does not do. Nothing was started.
     """
     _refuse_what_is_missing(config)
+    # Here, on the constructor's thread. The sender's would load it with the second request, and a process that forks in
+    # the middle of that has children in which the module's lock is held for ever.
+    from pyproducer.protocol import straight_line  # noqa: F401 - loaded for protocol/schema.py
+
     surroundings = surroundings or Surroundings()
     clock, locks, start_thread = surroundings.clock, surroundings.locks, surroundings.start_thread
     metrics = Metrics()

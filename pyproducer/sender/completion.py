@@ -16,7 +16,7 @@ from pyproducer.accumulator.batch_state import BatchState, move
 from pyproducer.accumulator.produce_result import own_copy
 from pyproducer.accumulator.producer_batch import ProducerBatch
 from pyproducer.accumulator.record_accumulator import RecordAccumulator
-from pyproducer.client.metadata import ProducerMetadata, Refusal
+from pyproducer.client.metadata import NO_LEADER, ProducerMetadata, Refusal
 from pyproducer.client.request import ClientResponse
 from pyproducer.common.cluster import Node, TopicPartition
 from pyproducer.common.error_codes import ErrorCode, error_for_code
@@ -116,7 +116,7 @@ class Completion:
             self._accumulator.finish(batch)
 
     def refuse(self, refusal: Refusal) -> None:
-        """Fail what waits for a node that refused us for good; what is sent from now on tries again.
+        """Fail what waits for whoever refused us for good; what is sent from now on tries again.
 
         Whatever is on its way to another node goes on. Differs from Java, where it waits for delivery.timeout.ms.
         """
@@ -125,9 +125,7 @@ class Completion:
             if batch.is_done or batch.is_in_flight:
                 continue
             leader = cluster.leader_for(batch.topic_partition)
-            # A bootstrap address stands for whoever leads where nobody is known to.
-            if refusal.node_id is None or (refusal.node_id < 0 if leader is None
-                                           else leader.node_id == refusal.node_id):
+            if refusal.node_id is None or refusal.node_id == (NO_LEADER if leader is None else leader.node_id):
                 self._accumulator.seal(batch)
                 self._fail(batch, own_copy(refusal.error), None)
                 if batch.result.is_told:  # else a caller takes this turn, and the sender thread tells it

@@ -17,11 +17,11 @@ import pickle
 import sys
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from pyproducer.common.errors import ConfigError
-from pyproducer.producer.config import ProducerConfig
+from pyproducer.producer.config import CONFIG_TABLE, ProducerConfig
 
 PREFIX = "kafka."
 POOL_SIZE = "pyproducer.pool.size"
@@ -58,7 +58,7 @@ class SinkSettings:
         pool_key: Equal for equal settings, however they are written; shows none of them.
     """
 
-    props: dict[str, object]
+    props: dict[str, object] = field(repr=False)  # secrets among them
     topic: str | None
     pool_size: int
     pool_key: str
@@ -72,7 +72,7 @@ class SinkSettings:
         Raises:
             ConfigError: A setting is wrong, given twice, or one that a sink cannot take. Not sent.
         """
-        producer_props = _without_prefix(props)
+        producer_props = _without_prefix(CONFIG_TABLE.guarded(props))
         pool_size = _pool_size(producer_props.pop(POOL_SIZE, DEFAULT_POOL_SIZE))
         for key, value in producer_props.items():
             if key in _REFUSED:
@@ -81,7 +81,7 @@ class SinkSettings:
             topic = topic.strip()
             if not topic:
                 raise ConfigError("topic", topic, "it must not be empty; leave it out to use the column 'topic'")
-        return cls(producer_props, topic, pool_size, _pool_key(producer_props))
+        return cls(_as_given(producer_props), topic, pool_size, _pool_key(producer_props))
 
     @classmethod
     def of_options(cls, options: Mapping[str, str]) -> SinkSettings:
@@ -107,6 +107,17 @@ def _without_prefix(props: Mapping[str, object]) -> dict[str, object]:
             raise ConfigError(name, value, f"it is given twice, with '{PREFIX}' before it and without")
         found[name] = value
     return found
+
+
+def _as_given(props: Mapping[str, object]) -> dict[str, object]:
+    """Return settings whose secrets can be pickled: they travel to the workers."""
+    return {key: _plain(value) for key, value in CONFIG_TABLE.unguarded(props).items()}
+
+
+def _plain(value: object) -> object:
+    if type(value) is list or type(value) is tuple:
+        return type(value)(map(_plain, value))
+    return str(value) if isinstance(value, str) else value
 
 
 def _pool_size(value: object) -> int:

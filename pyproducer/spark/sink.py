@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
+from pyproducer.common.errors import ConfigError
+from pyproducer.producer.config import CONFIG_TABLE
 from pyproducer.producer.kafka_producer import KafkaProducer
 from pyproducer.spark.arrow import send_record_batches
 from pyproducer.spark.columns import HEADERS_TYPE, ColumnContract
@@ -69,13 +71,11 @@ class KafkaSink:
 
     def __init__(self, props: Mapping[str, object], topic: str | None = None, *,
                  schema: StructType | None = None) -> None:
-        if isinstance(props, KafkaProducer) or not isinstance(props, Mapping):
-            raise TypeError(f"KafkaSink takes the settings of a producer, not {type(props).__name__}: "
-                            "each Spark worker process builds its own producer from them")
-        for key, value in props.items():
-            if isinstance(value, KafkaProducer):
-                raise TypeError(f"the setting {key!r} holds a producer, which cannot travel to Spark's workers")
-        self._begin(SinkSettings.of(props, topic))
+        settings = _checked(props, topic)
+        if not isinstance(settings, SinkSettings):
+            del props  # they may hold secrets, and a traceback shows variables
+            raise settings
+        self._begin(settings)
         if schema is not None:
             check_schema(schema, self.topic)
 
@@ -179,7 +179,7 @@ class KafkaSink:
     def lease(self) -> AbstractContextManager[RowProducer]:
         """Lend this process's producer of these settings; made if there is none."""
         settings = self._settings
-        return WORKER_POOL.lease(settings.pool_key, settings.props, pool_size=settings.pool_size)
+        return WORKER_POOL.lease(settings.pool_key, CONFIG_TABLE.guarded(settings.props), pool_size=settings.pool_size)
 
     def _write(self, df: DataFrame, batch_id: int | None) -> WriteNumbers:
         if df.isStreaming:
@@ -202,6 +202,21 @@ class KafkaSink:
     def __repr__(self) -> str:
         servers = self._settings.props.get("bootstrap.servers")
         return f"KafkaSink(bootstrap.servers={servers!r}, topic={self.topic!r})"
+
+
+def _checked(props: object, topic: str | None) -> SinkSettings | ConfigError | TypeError:
+    """Return the settings of a sink, or why it cannot take them."""
+    if isinstance(props, KafkaProducer) or not isinstance(props, Mapping):
+        return TypeError(f"KafkaSink takes the settings of a producer, not {type(props).__name__}: each Spark worker "
+                         "process builds its own producer from them")
+    props = CONFIG_TABLE.guarded(props)
+    for key, value in props.items():
+        if isinstance(value, KafkaProducer):
+            return TypeError(f"the setting {key!r} holds a producer, which cannot travel to Spark's workers")
+    try:
+        return SinkSettings.of(props, topic)
+    except ConfigError as error:
+        return error
 
 
 def _map_in_arrow(df: DataFrame, send: Callable[[Iterable[Any]], TaskNumbers]) -> list[TaskNumbers]:

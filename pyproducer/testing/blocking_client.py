@@ -32,7 +32,7 @@ from pyproducer.client.failures import (
     request_failure,
 )
 from pyproducer.client.resolver import ResolvedAddress, resolve_host
-from pyproducer.common.clock import Clock
+from pyproducer.common.clock import NEVER_MS, Clock, SystemClock
 from pyproducer.common.cluster import address_text
 from pyproducer.common.errors import (
     AuthenticationError,
@@ -50,7 +50,7 @@ from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.header import build_request, parse_response
 
 if TYPE_CHECKING:
-    from pyproducer.network.sasl.mechanism import Login
+    from pyproducer.network.sasl.mechanism import Login, SaslClient
     from pyproducer.producer.config import ProducerConfig
     from pyproducer.protocol.schema import Struct
 
@@ -105,20 +105,89 @@ def login_of(config: ProducerConfig, timeout_s: float | None) -> Iterator[Login 
     if login is None:
         yield None
         return
-    changed = threading.Event()
+    patient = PatientLogin(login, timeout_s)
     try:
-        login.start(changed.set)
-        while not login.is_ready:
-            error = login.error
-            if isinstance(error, AuthenticationError):
-                raise error
-            if not changed.wait(timeout_s):
-                raise KafkaTimeoutError(f"no credentials for {login.mechanism} within {timeout_s} s" + (
-                    f": {error}" if error else ""), phase="request") from error
-            changed.clear()
-        yield login
+        patient.await_credentials()
+        yield patient
     finally:
         login.close()
+
+
+class PatientLogin:
+    """A Login whose `new_client` waits for what it needs: here the thread that polls is the caller's, who waits anyway.
+
+    Args:
+        login: The login.
+        timeout_s: Longest wait for credentials, and for what goes with them to a host, in seconds; None for ever.
+    """
+
+    def __init__(self, login: Login, timeout_s: float | None) -> None:
+        self.mechanism = login.mechanism
+        self._login = login
+        self._timeout_s = timeout_s
+        self._changed = threading.Event()
+
+    @property
+    def version(self) -> int:
+        """See Login."""
+        return self._login.version
+
+    @property
+    def error(self) -> Exception | None:
+        """See Login."""
+        return self._login.error
+
+    @property
+    def is_ready(self) -> bool:
+        """See Login."""
+        return self._login.is_ready
+
+    def start(self, on_change: Callable[[], None]) -> bool:
+        """See Login; `await_credentials` starts this one."""
+        return True
+
+    def is_ready_for(self, host: str) -> bool:
+        """Whether there are credentials; what else a host takes, `new_client` waits for."""
+        return self._login.is_ready
+
+    def await_credentials(self) -> None:
+        """Begin to fetch, and wait.
+
+        Raises:
+            AuthenticationError: They are refused to us. Not sent.
+            TransportError: No thread can be had. Not sent.
+            KafkaTimeoutError: They did not come in time. Not sent.
+        """
+        login = self._login
+        if not login.start(self._changed.set) and login.error is not None:
+            raise login.error
+        if not self._wait(lambda: login.is_ready or isinstance(login.error, AuthenticationError)):
+            error = login.error
+            raise KafkaTimeoutError(f"no credentials for {login.mechanism} within {self._timeout_s} s" + (
+                f": {error}" if error else ""), phase="request") from error
+        if not login.is_ready and login.error is not None:
+            raise login.error
+
+    def new_client(self, host: str) -> SaslClient:
+        """See Login."""
+        self._wait(lambda: self._login.is_ready_for(host) or not self._login.is_ready)
+        return self._login.new_client(host)
+
+    def _wait(self, is_done: Callable[[], bool]) -> bool:
+        """Wait until something is so; False when it was not in time. News that it is not so are no reason to go on."""
+        clock = SystemClock()
+        deadline_ms = NEVER_MS if self._timeout_s is None else clock.now_ms() + math.ceil(self._timeout_s * 1000)
+        while not is_done():
+            left_ms = deadline_ms - clock.now_ms()
+            if left_ms <= 0:
+                return False
+            self._changed.wait(min(left_ms, LONGEST_POLL_MS) / 1000)
+            self._changed.clear()
+        return True
+
+    def close(self) -> None:
+        """See Login."""
+        self._login.close()
 
 
 class BlockingClient:
@@ -128,13 +197,14 @@ class BlockingClient:
         channel_builder: Makes channels of sockets, by security.protocol.
         client_id: Sent in each request header.
         timeout_s: Seconds without a byte in or out after which an attempt or a request is given up; None for ever.
+        waits_for_bytes: While bytes go on to come, wait on; else `timeout_s` is the longest time for each step.
         send_buffer_bytes: SO_SNDBUF, -1 for the system's default.
         receive_buffer_bytes: SO_RCVBUF, -1 for the system's default.
         clock: Read while waiting.
     """
 
     def __init__(self, channel_builder: ChannelBuilder, *, client_id: str, timeout_s: float | None,
-                 send_buffer_bytes: int, receive_buffer_bytes: int, clock: Clock) -> None:
+                 send_buffer_bytes: int, receive_buffer_bytes: int, clock: Clock, waits_for_bytes: bool = True) -> None:
         self._selector = Selector(max_receive_size_bytes=LARGEST_ANSWER_BYTES, connections_max_idle_ms=-1,
                                   channel_builder=channel_builder)
         self._client_id = client_id
@@ -142,6 +212,7 @@ class BlockingClient:
         self._send_buffer_bytes = send_buffer_bytes
         self._receive_buffer_bytes = receive_buffer_bytes
         self._clock = clock
+        self._waits_for_bytes = waits_for_bytes
         self._numbers = itertools.count()
         self._received: dict[str, NetworkReceive] = {}
         self._ended: dict[str, ChannelState] = {}
@@ -320,13 +391,13 @@ class BlockingClient:
     # ---- the wait
 
     def _wait(self, connection_id: str, is_done: Callable[[], bool]) -> bool:
-        """Poll until something is done or the connection ended; False when nothing moved for the timeout."""
+        """Poll until something is done or the connection ended; False when the timeout passed first."""
         selector, clock = self._selector, self._clock
         longest_ms = None if self._timeout_s is None else math.ceil(self._timeout_s * 1000)
         moved = -1
         moved_ms = now_ms = clock.now_ms()
         while not is_done() and connection_id not in self._ended:
-            if selector.bytes_read + selector.bytes_written != moved:
+            if self._waits_for_bytes and selector.bytes_read + selector.bytes_written != moved:
                 moved = selector.bytes_read + selector.bytes_written
                 moved_ms = now_ms
             left_ms = LONGEST_POLL_MS if longest_ms is None else longest_ms - (now_ms - moved_ms)

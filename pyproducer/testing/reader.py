@@ -21,7 +21,7 @@ from pyproducer.common.errors import KafkaTimeoutError
 from pyproducer.common.records import Header
 from pyproducer.common.timeouts import checked_timeout
 from pyproducer.network.channel_builder import client_channel_builder
-from pyproducer.producer.config import ProducerConfig
+from pyproducer.producer.config import CONFIG_TABLE, ProducerConfig
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.types import ZERO_UUID
 from pyproducer.record.batch_reader import read_batches
@@ -81,10 +81,11 @@ def read_topic(bootstrap_servers: str, topic: str, *, timeout: float | None = 30
 
     Thread: the caller's; close the iterator to close the connections early.
     """
+    settings = CONFIG_TABLE.guarded(settings or {})  # an error below leads here, and shows variables
     longest = checked_timeout(timeout)
     if longest is not None and longest <= 0:
         raise ValueError(f"timeout {timeout} is too short: read_topic() waits more than 0 seconds, or None for ever")
-    config = ProducerConfig({"client.id": CLIENT_ID, **(settings or {}), "bootstrap.servers": bootstrap_servers})
+    config = ProducerConfig({"client.id": CLIENT_ID, **settings, "bootstrap.servers": bootstrap_servers})
     clock = SystemClock()
     # The producer's default for receiving is meant for small answers.
     receive_buffer_bytes = -1 if config.is_default("receive.buffer.bytes") else config.receive_buffer_bytes

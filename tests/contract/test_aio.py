@@ -6,13 +6,16 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
+from unittest.mock import AsyncMock, MagicMock
 
 import pytest
 
 from pyproducer import (
     BufferExhaustedError,
+    DeliveryFailedError,
     ErrorCode,
     IllegalStateError,
     KafkaTimeoutError,
@@ -584,3 +587,134 @@ def test_memory_when_tasks_of_both_lines_wait_then_all_go_in_order(
     count = run(main())
     assert numbers_of(cluster.log(topic)) == list(range(count + 12))
     assert numbers_of(cluster.log(f"{topic}-other")) == list(range(count, count + 12))
+
+
+class Told:
+    """A callback that keeps what it is told, and where."""
+
+    def __init__(self) -> None:
+        self.errors: list[BaseException | None] = []
+        self.threads: set[int] = set()
+
+    def __call__(self, _metadata: RecordMetadata | None, exception: BaseException | None) -> None:
+        self.errors.append(exception)
+        self.threads.add(threading.get_ident())
+
+
+def test_memory_when_there_is_none_in_time_then_callback_interceptors_and_summary_are_told(
+        cluster: Cluster, topic: str, proxy: FaultProxy) -> None:
+    """Only who awaited learned of it; on threads the callback, the interceptors and close() are told of each."""
+    interceptor, told = Numbering(), Told()
+
+    async def main() -> None:
+        producer = connect(proxy, {**SMALL_BUFFER, "max.block.ms": 300, "interceptor.classes": [interceptor]})
+        async with producer:
+            held, count = await start_full(producer, topic, proxy)
+            with pytest.raises(BufferExhaustedError, match="event loop does not wait"):  # nobody waits
+                producer.send_nowait(topic, RECORD, on_completion=told)
+            tasks = [asyncio.create_task(producer.send(topic, RECORD, on_completion=told)) for _ in range(2)]
+            await until(lambda: producer.metrics()["waiting-threads"] == 1)
+            with pytest.raises(BufferExhaustedError, match="2 tasks wait"):
+                producer.send_nowait(ProducerRecord(topic, RECORD), told)
+            outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+            assert [type(outcome) for outcome in outcomes] == [BufferExhaustedError] * 2
+            await until(lambda: len(told.errors) == 4)
+            assert [type(error) for error in told.errors] == [BufferExhaustedError] * 4
+            assert told.threads == {threading.get_ident()}
+            assert [type(error) for error in interceptor.failed] == [BufferExhaustedError] * 4
+            assert len(interceptor.seen) == count + 4
+            held.release()
+            with pytest.raises(DeliveryFailedError, match="4 record"):
+                await producer.flush(raise_on_error=True)
+        summary = await producer.close()
+        assert (summary.delivered, summary.failed["not_sent"]) == (count, 4)
+        assert producer.metrics()["record-unretrieved-error-total"] == 0
+
+    run(main())
+
+
+def test_cancel_when_the_record_waits_for_memory_then_callback_and_interceptors_are_told_and_flush_is_not(
+        topic: str, proxy: FaultProxy) -> None:
+    interceptor, told = Numbering(), Told()
+
+    async def main() -> None:
+        async with connect(proxy, {**SMALL_BUFFER, "interceptor.classes": [interceptor]}) as producer:
+            held, count = await start_full(producer, topic, proxy)
+            # The first was tried and has its place; the second waits behind it; the third is closed, as of a loop that
+            # ends without it.
+            sends = [producer.send(topic, RECORD, on_completion=told) for _ in range(3)]
+            tasks = [asyncio.create_task(send) for send in sends[:2]]
+            await until(lambda: producer.metrics()["waiting-threads"] == 1)
+            sends[2].send(None)
+            sends[2].close()
+            for task in tasks:
+                task.cancel()
+            outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+            assert [type(outcome) for outcome in outcomes] == [asyncio.CancelledError] * 2
+            await until(lambda: len(told.errors) == 3)
+            assert all("cancelled" in str(error) for error in told.errors)
+            assert len(interceptor.seen) == count + 3
+            assert len(interceptor.failed) == 3
+            held.release()
+            await producer.flush(raise_on_error=True)
+
+    run(main())
+
+
+def test_done_callback_when_the_record_is_done_then_it_runs_in_the_loop(cluster: Cluster, topic: str) -> None:
+    """It ran on the sender thread, where nothing of asyncio may be touched."""
+    async def main() -> None:
+        async with connect(cluster) as producer:
+            loop = asyncio.get_running_loop()
+            future = producer.send_nowait(topic, b"v")
+            threads: list[int] = []
+            waiting: asyncio.Future[RecordMetadata] = loop.create_future()
+            future.add_done_callback(lambda done: threads.append(threading.get_ident()))
+            future.add_done_callback(lambda done: waiting.set_result(done.result()))
+            assert (await waiting).topic == topic
+            again = loop.create_future()
+            future.add_done_callback(lambda _done: again.set_result(None))
+            assert not again.done()  # also of one that is done: soon, not at once
+            await again
+            assert threads == [threading.get_ident()]
+
+    run(main())
+
+
+def test_callback_when_its_call_gives_a_coroutine_then_it_is_refused(cluster: Cluster, topic: str) -> None:
+    class Callback:
+        async def __call__(self, _metadata: RecordMetadata | None, _error: BaseException | None) -> None:
+            """Nobody would await it."""
+
+    async def main() -> None:
+        async with connect(cluster) as producer:
+            for callback in (Callback(), partial(Callback()), partial(Callback().__call__), AsyncMock()):
+                with pytest.raises(TypeError, match="coroutine function"):
+                    producer.send_nowait(topic, b"v", on_completion=callback)
+                with pytest.raises(TypeError, match="coroutine function"):
+                    await producer.send(ProducerRecord(topic, b"v"), callback)
+            await producer.send(topic, b"v", on_completion=MagicMock())
+
+    run(main())
+
+
+@pytest.mark.parametrize(("name", "says"), [
+    ("send_and_wait", "await send"), ("produce", "await send"), ("poll", "nothing has to be polled"),
+    ("start", "async with"), ("stop", r"close\(\)"), ("begin_transaction", "not in this version"),
+    ("create_batch", "send_batch"), ("no_such_thing", "has no attribute 'no_such_thing'$")])
+def test_attribute_when_it_is_another_clients_then_the_error_says_what_it_is_here(
+        cluster: Cluster, name: str, says: str) -> None:
+    async def main() -> None:
+        async with connect(cluster) as producer:
+            with pytest.raises(AttributeError, match=says):
+                getattr(producer, name)
+
+    run(main())
+
+
+@pytest.mark.parametrize(("positional", "named"), [
+    ((), {"bootstrap_servers": "localhost:9092"}), (("localhost:9092",), {}), ((), {})])
+def test_constructor_when_it_is_called_as_another_clients_then_the_error_says_how(
+        positional: tuple[Any, ...], named: dict[str, Any]) -> None:
+    with pytest.raises(TypeError, match=r"AsyncKafkaProducer\(\{'bootstrap.servers': "):
+        AsyncKafkaProducer(*positional, **named)

@@ -1,15 +1,19 @@
-"""A task that waits for memory: what it does meanwhile, which is nothing."""
+"""A task that waits for memory: what it does meanwhile, which is nothing, and how long."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import random
 from typing import Any
 
 import pytest
 
+from pyproducer import KafkaError, ProducerInterceptor, ProducerRecord, RecordMetadata
 from pyproducer.aio import AsyncKafkaProducer
 from pyproducer.broker import EmbeddedBroker
 from pyproducer.producer.do_send import Postponed
+from pyproducer.producer.waiting_room import WaitingRoom
 from tests.support.fault_proxy import FaultProxy
 
 RECORD = b"." * 15_000
@@ -46,3 +50,90 @@ def test_task_when_no_memory_comes_back_then_it_does_not_try_again(monkeypatch: 
         broker.create_topic("orders", 1)
         with FaultProxy(broker.bootstrap_servers) as proxy:
             asyncio.run(main(proxy))
+
+
+def test_task_when_it_has_waited_for_memory_then_what_is_left_is_for_the_topic(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It waited up to max.block.ms for memory, and as long again for its topic: twice what was asked."""
+    given: dict[str, list[int]] = {"first": [], "second": []}
+    enter = WaitingRoom.enter
+
+    def seen(room: WaitingRoom, topic: str, *arguments: Any) -> Any:
+        if topic in given:
+            given[topic].append(arguments[-1])
+        return enter(room, topic, *arguments)
+
+    monkeypatch.setattr(WaitingRoom, "enter", seen)
+
+    async def main(proxy: FaultProxy) -> None:
+        async with AsyncKafkaProducer({"bootstrap.servers": proxy.bootstrap_servers, "buffer.memory": 100_000,
+                                       "batch.size": 0, "max.block.ms": 20_000}) as producer:
+            await producer.partitions_for("orders")
+            held = proxy.on("Produce", times=None).hold_request()
+            while producer.metrics()["buffer-available-bytes"] >= len(RECORD) + 2000:
+                producer.send_nowait("orders", RECORD, partition=0)
+            # The first is tried at once and has the place; the second is tried when that one went on.
+            tasks = [asyncio.create_task(producer.send(topic, RECORD, partition=0)) for topic in given]
+            while producer.metrics()["waiting-threads"] != 1:
+                await asyncio.sleep(0.001)
+            await asyncio.sleep(0.3)
+            held.release()
+            await asyncio.gather(*tasks)
+            assert given["first"][0] == 20_000
+            assert given["first"][-1] <= 19_700
+            assert given["second"][0] <= 19_700
+
+    with EmbeddedBroker(auto_create_topics=True) as broker:
+        broker.create_topic("orders", 1)
+        with FaultProxy(broker.bootstrap_servers) as proxy:
+            asyncio.run(main(proxy))
+
+
+class Counting(ProducerInterceptor):
+    """Counts records, and their outcomes."""
+
+    def __init__(self) -> None:
+        self.sent_count = self.told_count = 0
+
+    def on_send(self, record: ProducerRecord) -> ProducerRecord:
+        self.sent_count += 1
+        return record
+
+    def on_acknowledgement(self, metadata: RecordMetadata | None, exception: BaseException | None) -> None:
+        self.told_count += 1
+
+
+@pytest.mark.parametrize("seed", [0, 3])
+def test_tasks_when_memory_is_short_and_they_are_cancelled_then_each_record_has_one_outcome(seed: int) -> None:
+    draws, interceptor, called, sent = random.Random(seed), Counting(), [0], [0]
+
+    def on_completion(metadata: RecordMetadata | None, exception: BaseException | None) -> None:
+        assert (metadata is None) != (exception is None)
+        called[0] += 1
+
+    async def send(producer: AsyncKafkaProducer[bytes, bytes], number: int) -> None:
+        topic = draws.choice(["orders", "orders", "users", f"no-such-{number % 3}"])
+        value = b"." * draws.choice([10, 5000, 15_000])
+        sent[0] += 1
+        with contextlib.suppress(KafkaError, asyncio.CancelledError, asyncio.TimeoutError):
+            if draws.random() < 0.3:
+                producer.send_nowait(topic, value, on_completion=on_completion).add_done_callback(
+                    lambda future: future.exception())
+                return
+            task = asyncio.create_task(producer.send(topic, value, on_completion=on_completion))
+            await asyncio.sleep(0)  # one that has not begun when it is cancelled sent nothing
+            if draws.random() < 0.4:
+                asyncio.get_running_loop().call_later(draws.random() * 0.02, task.cancel)
+            await task
+
+    async def main(servers: str) -> None:
+        producer = AsyncKafkaProducer({"bootstrap.servers": servers, "buffer.memory": 60_000, "batch.size": 5000,
+                                       "max.block.ms": draws.choice([50, 2000]), "interceptor.classes": [interceptor]})
+        async with producer:
+            await asyncio.gather(*(send(producer, number) for number in range(300)))
+        while called[0] < sent[0]:
+            await asyncio.sleep(0.01)
+        assert producer.metrics()["buffer-available-bytes"] == 60_000
+
+    with EmbeddedBroker(topics={"orders": 3, "users": 1}) as broker:
+        asyncio.run(asyncio.wait_for(main(broker.bootstrap_servers), 60))
+    assert called == sent == [interceptor.sent_count] == [interceptor.told_count]

@@ -7,6 +7,7 @@ import socket
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any
+from uuid import UUID
 
 import pytest
 from click.testing import CliRunner
@@ -17,8 +18,17 @@ from pyproducer.cli.doctor.examination import examine
 from pyproducer.cli.doctor.report import Line, Report, Status
 from pyproducer.cli.main import main
 from pyproducer.common.clock import SystemClock
+from pyproducer.protocol.apis import ApiKeys
 from pyproducer.testing import read_topic
-from tests.support.bad_servers import black_hole, closed_port, http_server, silent_server
+from tests.support.bad_servers import (
+    black_hole,
+    closed_port,
+    dripping_server,
+    http_server,
+    lying_broker,
+    silent_server,
+    ssh_server,
+)
 from tests.support.certificates import Certificates
 from tests.support.ports import reserved_port
 
@@ -27,6 +37,7 @@ IDENTITIES = {"good": "server", "expired": "expired_server", "named": "misnamed_
               "mutual": "server", "logged": "server"}
 PROTOCOLS = {"PLAIN": "PLAINTEXT", "LOGGED": "SASL_SSL", "BARE": "SASL_PLAINTEXT"}
 JAAS = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="alice" password="{}";'
+SASL = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN", "sasl_jaas_config": JAAS.format("secret")}
 ALL_STEPS = ["settings", "names", "TCP", "TLS", "SASL", "ApiVersions", "advertised", "clock", "topic", "partitions",
              "authorization", "quota", "round trip"]
 
@@ -160,6 +171,8 @@ def test_name_when_it_does_not_resolve_then_names_fails(doctor: Doctor, monkeypa
     (black_hole, {"timeout_ms": 200}, "TCP", ["no connection to 127.0.0.1 within 0.2 s", "no firewall"]),
     (http_server, {}, "ApiVersions", ["HTTP"]),
     (http_server, {"security_protocol": "SSL"}, "TLS", ["seems to speak HTTP, not TLS"]),
+    (http_server, SASL, "SASL", ["the peer speaks HTTP, not Kafka", "use the port of a Kafka listener"]),
+    (ssh_server, SASL, "SASL", ["the peer speaks SSH, not Kafka", "use the port of a Kafka listener"]),
     (silent_server, {"timeout_ms": 200}, "ApiVersions", ["did not answer API_VERSIONS"]),
     (silent_server, {"timeout_ms": 200, "security_protocol": "SSL"}, "TLS",
      ["no end of the TLS handshake within", "see that this listener speaks TLS"]),
@@ -294,6 +307,52 @@ def test_quota_when_the_broker_asks_for_pauses_then_warned(broker: EmbeddedBroke
     assert "raise the quota" in line.change
 
 
+# ---- brokers that lie
+
+HERE = {"node_id": 1, "host": "127.0.0.1", "port": 0, "rack": None}
+
+
+def metadata(*topics: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"throttle_time_ms": 0, "cluster_id": "lies", "controller_id": 1, "error_code": 0, "brokers": [HERE],
+            "topics": topics, **more}
+
+
+def topic_of(name: str | None, *leaders: int) -> dict[str, Any]:
+    return {"error_code": 0, "name": name, "topic_id": UUID(int=5), "is_internal": False, "partitions": [
+        {"error_code": 0, "partition_index": index, "leader_id": leader, "leader_epoch": 0, "replica_nodes": [leader],
+         "isr_nodes": [leader], "offline_replicas": []} for index, leader in enumerate(leaders)]}
+
+
+@pytest.mark.parametrize(("told", "step", "words"), [
+    (metadata(brokers=[]), "metadata", ["the answer names no broker", "joined its cluster"]),
+    (metadata(error_code=129), "metadata", ["REBOOTSTRAP_REQUIRED"]),
+    (metadata(error_code=9999), "metadata", ["code 9999"]),
+    (metadata(), "metadata", ["does not tell of the topic that was asked for, orders"]),
+    (metadata(topic_of("other", 1)), "metadata", ["does not tell of the topic"]),
+    (metadata(topic_of(None, 1)), "metadata", ["does not tell of the topic"]),
+    (metadata(topic_of("orders")), "partitions", ["orders: it has none"]),
+    (metadata(topic_of("orders", 1, 7)), "partitions", ["orders: no leader for 1"]),
+], ids=str)
+def test_broker_when_what_it_says_makes_no_sense_then_a_step_says_so(
+        doctor: Doctor, told: dict[str, Any], step: str, words: list[str]) -> None:
+    """Of some of these the doctor died, and of others it found nothing wrong."""
+    with lying_broker({ApiKeys.METADATA: told, ApiKeys.LIST_OFFSETS: {"throttle_time_ms": 0, "topics": []}}) as address:
+        only_failure(doctor.at(address, topic="orders"), step, *words)
+
+
+def test_broker_when_it_tells_clients_to_come_to_no_address_then_warned(doctor: Doctor) -> None:
+    with lying_broker({ApiKeys.METADATA: metadata(brokers=[{**HERE, "host": "0.0.0.0"}])}) as address:
+        report = doctor.at(address)
+    [line] = [line for line in report.lines if line.status is WARN]
+    assert "broker 1 tells clients to come to 0.0.0.0, which is no address" in line.detail
+
+
+def test_peer_when_it_goes_on_to_send_single_bytes_then_the_step_ends_in_time(doctor: Doctor) -> None:
+    """Each byte was a reason to wait on: `--timeout` bounded no step."""
+    with dripping_server() as address:
+        only_failure(doctor.at(address, timeout_ms=200), "ApiVersions", "did not answer API_VERSIONS v4 within 0.2 s")
+
+
 # ---- the command
 
 
@@ -320,6 +379,11 @@ def test_command_when_json_is_asked_for_then_one_object(broker: EmbeddedBroker, 
 
 @pytest.mark.parametrize("arguments", [
     [], ["--bootstrap-server", "a:1", "--write"], ["--config", "/nowhere"],
-    ["--bootstrap-server", "a:1", "--property", "nonsense"]])
+    ["--bootstrap-server", "a:1", "--property", "nonsense"], ["--bootstrap-server", "a:1", "--property", "=secret"],
+    ["--bootstrap-server", "a:1", "--timeout", "nan"], ["--bootstrap-server", "a:1", "--timeout", "inf"],
+    ["--bootstrap-server", "a:1", "--timeout", "1e300"], ["--bootstrap-server", "a:1", "--topic", ""],
+    ["--bootstrap-server", "a:1", "--topic", "a\0b"], ["--bootstrap-server", "a:1", "--topic", "\ud800"]], ids=ascii)
 def test_command_line_when_it_is_wrong_then_status_2(arguments: list[str]) -> None:
-    assert CliRunner().invoke(main, ["doctor", *arguments]).exit_code == 2
+    result = CliRunner().invoke(main, ["doctor", *arguments])
+    assert result.exit_code == 2
+    assert "secret" not in result.output

@@ -53,3 +53,44 @@ def test_child_when_the_connection_is_tls_then_it_says_no_goodbye_on_the_parents
         expected = run("generations", broker.bootstrap_servers_of("SSL"), TOPIC, str(certificates.ca))
         stored = [(record.value or b"").decode() for record in read_topic(broker.bootstrap_servers, TOPIC)]
     assert Counter(stored) == Counter(expected)
+
+
+LOADED_BESIDE = """
+import json, sys, threading
+from pyproducer import KafkaProducer
+
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if threading.current_thread() is not threading.main_thread():
+            loaded.append(name)
+
+loaded = []
+sys.meta_path.insert(0, Finder())
+with KafkaProducer(json.loads(sys.argv[1])) as producer:
+    for _ in range(3):
+        producer.send(sys.argv[2], b"value", key=b"key").result(60)
+print(*loaded)
+"""
+
+
+@pytest.mark.parametrize("listener", ["PLAINTEXT", "SASL_SSL"])
+def test_sender_when_it_works_then_its_thread_loads_no_module(certificates: Certificates, listener: str) -> None:
+    """A fork in the middle of an import leaves a child in which the module is half there and its lock is held for ever.
+
+    What the constructor does not load with its own thread, the child's producer waits for as long as it lives.
+    """
+    modules = "org.apache.kafka.common.security"
+    config = {"listeners": "PLAINTEXT://127.0.0.1:0,SASL_SSL://127.0.0.1:0", "sasl.enabled.mechanisms": "SCRAM-SHA-256",
+              "ssl.keystore.location": str(certificates.server.keystore)}
+    settings = {} if listener == "PLAINTEXT" else {
+        "security.protocol": listener, "sasl.mechanism": "SCRAM-SHA-256", "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(certificates.ca),
+        "sasl.jaas.config": f'{modules}.scram.ScramLoginModule required username="alice" password="secret";'}
+    with EmbeddedBroker(topics={TOPIC: 1}, config=config) as broker:
+        broker.add_scram_user("alice", "secret")
+        # Port 1 refuses: why that is so is told in words, which is work for the same thread.
+        settings["bootstrap.servers"] = f"127.0.0.1:1,{broker.bootstrap_servers_of(listener)}"
+        done = subprocess.run([sys.executable, "-c", LOADED_BESIDE, json.dumps(settings), TOPIC], cwd=ROOT,
+                              capture_output=True, text=True, check=False, timeout=TIMEOUT_S)
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert done.stdout.split() == []

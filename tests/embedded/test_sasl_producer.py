@@ -159,6 +159,25 @@ def test_setting_when_it_is_wrong_then_records_and_calls_fail_at_once_with_an_er
     assert broker.requests("Produce") == []
 
 
+def test_bootstrap_server_when_it_refuses_and_another_does_not_then_the_first_record_arrives(
+        broker: EmbeddedBroker) -> None:
+    """Of 16 producers with two servers, one of which did not know the password, 9 failed their first record."""
+    broken = {"listeners": "SASL_PLAINTEXT://127.0.0.1:0", "sasl.enabled.mechanisms": "PLAIN",
+              "listener.name.sasl_plaintext.plain.sasl.jaas.config": f'{MODULES["PLAIN"]} required user_alice="other";'}
+    with EmbeddedBroker(config=broken) as other:
+        good = broker.bootstrap_servers_of("SASL_PLAINTEXT")
+        bad = other.bootstrap_servers_of("SASL_PLAINTEXT")
+        props = props_for(broker, "SASL_PLAINTEXT", "PLAIN")
+        for servers in (f"{good},{bad}", f"{bad},{good}") * 4:
+            with KafkaProducer({**props, "bootstrap.servers": servers}) as producer:
+                assert producer.send("orders", b"v").result(30).offset >= 0
+                producer.check(30)
+        with KafkaProducer(props_for(broker, "SASL_PLAINTEXT", "PLAIN", "wrong") | {
+                "bootstrap.servers": f"{good},{bad}"}) as producer:
+            error = error_of_send(producer, "orders", b"v")
+            assert isinstance(error, AuthenticationError), error
+
+
 def test_reader_when_it_has_the_producers_settings_then_it_logs_in_too(broker: EmbeddedBroker) -> None:
     props = props_for(broker, "SASL_PLAINTEXT", "SCRAM-SHA-256")
     with KafkaProducer(props) as producer:

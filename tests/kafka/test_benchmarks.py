@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import tables
+from benchmarks import event_loop, tables
 from benchmarks.back_pressure import PRESSED
 from benchmarks.charts import draw_bars
 from benchmarks.clients import CLIENTS, SLOW
+from benchmarks.event_loop import MEASURES
 from benchmarks.foreign_clients import FOREIGN
+from benchmarks.loop_process import LOOP_CLIENTS
 from benchmarks.matrix import AXES, every_combination, rows_of
 from benchmarks.memory import press
 from benchmarks.rounds import ALL_CLIENTS, ALL_LATENCY_CLIENTS, run_client, run_latency
@@ -75,6 +77,27 @@ def test_waiting_caller_beside_a_busy_thread_is_measured(kafka: KafkaServer) -> 
     assert run_latency("pyproducer", kafka, 3, workload, busy=True).p50_us > 0
 
 
+@pytest.mark.parametrize(("mode", "name"), [
+    pytest.param(mode, name, marks=() if (mode, name) == ("watched", "pyproducer") else pytest.mark.soak)
+    for mode in MEASURES for name in LOOP_CLIENTS])
+def test_loop_client_in_a_process_of_its_own_stores_its_records_and_measures(
+        kafka: KafkaServer, mode: str, name: str) -> None:
+    run = event_loop.run_once(mode, name, kafka, 500)
+    assert (run.client, run.record_count) == (name, 500)
+    assert min(run.seconds, MEASURES[mode].figure(run)) > 0
+
+
+@pytest.mark.soak
+def test_web_app_is_asked_while_kafka_is_there_and_away(own_kafka: KafkaServer) -> None:
+    if importlib.util.find_spec("uvicorn") is None:
+        raise MissingTool("the package uvicorn is not installed: pip install -e '.[bench]'")
+    there, killed, why_killed, stopped, why_stopped = event_loop.serve(own_kafka, 1)
+    assert "5 x 200 stored" in there
+    assert "503 KafkaTimeoutError" in killed
+    assert "503 KafkaTimeoutError" in stopped
+    assert all("delivery.timeout.ms is 10000" in why for why in (why_killed, why_stopped))
+
+
 def test_percentiles_are_by_nearest_rank() -> None:
     latency = Latency.of("x", [number * 1000 for number in range(1000, 0, -1)])
     assert (latency.p50_us, latency.p99_us, latency.p999_us) == (501, 991, 1000)
@@ -124,9 +147,9 @@ def test_memory_of_a_client_is_watched_while_the_broker_is_stopped(own_kafka: Ka
 def test_startup_is_import_and_then_the_first_acknowledgement(
         kafka: KafkaServer, name: str, tmp_path: Path) -> None:
     kafka.create_topic(f"startup-{name}")
-    imported_ms, acknowledged_ms, total_ms = run_once(name, kafka.bootstrap_servers, f"startup-{name}", str(tmp_path))
-    assert min(imported_ms, acknowledged_ms) > 0
-    assert total_ms >= imported_ms + acknowledged_ms
+    took = run_once(name, kafka.bootstrap_servers, f"startup-{name}", str(tmp_path))
+    assert min(took) > 0
+    assert took.total_ms >= took.import_ms + took.acknowledged_ms
 
 
 def test_kept_table_names_its_command_and_its_chart_is_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

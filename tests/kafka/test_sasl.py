@@ -169,8 +169,12 @@ class TokenLogin:
     def __init__(self, **claims: object) -> None:
         self.token = f"{_base64({'alg': 'none'})}.{_base64({'sub': 'alice', **claims})}."
 
-    def start(self, on_change: object) -> None:
+    def start(self, on_change: object) -> bool:
         """It is there."""
+        return True
+
+    def is_ready_for(self, host: str) -> bool:
+        return True
 
     def new_client(self, host: str) -> OAuthBearerSaslClient:
         return OAuthBearerSaslClient(BearerToken(self.token))

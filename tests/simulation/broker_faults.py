@@ -10,6 +10,7 @@ import random
 from tests.simulation.faults import ERRORS_AFTER, ERRORS_BEFORE, Faults
 from tests.simulation.model_broker import ModelCluster
 from tests.simulation.model_faults import Interference, MetadataVerdict, Verdict
+from tests.simulation.model_sasl import SASL_AUTHENTICATION_FAILED
 from tests.simulation.plan import Parameters
 
 _NOT_LEADER = 6
@@ -52,6 +53,9 @@ class BrokerFaults(Interference):
 
     def on_init_producer_id(self, node_id: int, now_ms: int) -> int | None:
         return self._chance.choice(_NO_ID_ERRORS) if self._faults.fires("no_id") else None
+
+    def on_proof(self, node_id: int, now_ms: int) -> int | None:
+        return SASL_AUTHENTICATION_FAILED if self._faults.fires("refuse_login") else None
 
     def on_metadata(self, node_id: int, now_ms: int) -> MetadataVerdict | None:
         faults, chance, cluster = self._faults, self._chance, self.cluster

@@ -33,7 +33,7 @@ _BASE = {
     "sparse_metadata": 0.05, "topic_error": 0.05, "leader_move": 0.15, "leader_move_unhinted": 0.15,
     "node_stop": 0.06, "recreate_topic": 0.01, "forget_producer": 0.02, "no_id": 0.2, "slow_name": 0.2,
     "no_name": 0.1, "wall_jump": 0.05, "freeze": 0.02, "memory_error": 0.002, "interrupt": 0.3, "strike": 0.05,
-    "suspend": 0.01, "send_memory": 0.005, "codec_memory": 0.02,
+    "suspend": 0.01, "send_memory": 0.005, "codec_memory": 0.02, "refuse_login": 0.3,
 }
 
 # What a broker may answer instead of appending: all of Produce's codes, the retriable ones more often. Not those about

@@ -2,6 +2,7 @@
 
     in flight      never more than max.in.flight.requests.per.connection requests that are not answered
     throttled      no request begins while a broker has asked for a pause (KIP-219)
+    renewals       who the client is it proves anew only where no answer is on its way (KIP-368)
     reconnects     a node is not connected to again before reconnect.backoff.ms is over
     metadata       asked for not faster than retry.backoff.ms, but for topics that are new to the client
     polls          no end of looks without any time passing and anything being done
@@ -145,6 +146,15 @@ class WatchedSelector(Selector):
         self._has_done = True
         manners.faults.on_send()
         super().send(send)
+
+    def reauthenticate(self, connection_id: str) -> bool:
+        if not super().reauthenticate(connection_id):
+            return False
+        if self._unanswered[connection_id]:
+            self._manners.complain(f"the session with node {connection_id} is renewed, and "
+                                   f"{len(self._unanswered[connection_id])} requests are not answered")
+        self._has_done = True
+        return True
 
     def poll(self, timeout_ms: int, now_ms: int) -> None:
         super().poll(timeout_ms, now_ms)

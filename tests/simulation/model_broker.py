@@ -5,6 +5,7 @@ frame may be handed in twice, and an answer may be thrown away. What no correct 
 
     ApiVersions     0-4     InitProducerId 0-5, without transactions
     Metadata        0-13    Produce 3-13, acks 0, 1, all
+    SaslHandshake   1       SaslAuthenticate 0-2: where the listener asks for them
 
 Thread:  whoever steps it. It reads no clock, draws nothing, waits for nothing.
 Source:  Kafka's protocol and the answers of Kafka 4.1, as measured; not pyproducer's own broker, which
@@ -35,6 +36,7 @@ from tests.simulation.model_faults import (
 )
 from tests.simulation.model_log import NO_LEADER, ModelPartition, StoredBatch
 from tests.simulation.model_parameters import ModelParameters
+from tests.simulation.model_sasl import ModelSession
 from tests.simulation.model_topics import ZERO_ID, ClusterState, ClusterView, LogKey, TopicView
 
 __all__ = ["CLOSE_CONNECTION", "ApiVersionsVerdict", "ClientBug", "ClusterView", "Interference", "LeaderHint", "LogKey",
@@ -52,6 +54,7 @@ _FIXED_HEADER = Struct(">hhih")
 _SHORTEST_HEADER_BYTES = 8
 _PRODUCE, _METADATA, _API_VERSIONS, _INIT_PRODUCER_ID = (
     ApiKeys.PRODUCE, ApiKeys.METADATA, ApiKeys.API_VERSIONS, ApiKeys.INIT_PRODUCER_ID)
+_HANDSHAKE, _PROOF = ApiKeys.SASL_HANDSHAKE, ApiKeys.SASL_AUTHENTICATE
 _OLDEST_PRODUCE = 3  # 0 is announced all the same, as Kafka does: some clients take another minimum for no compression
 _TOPIC_IDS_IN_PRODUCE = 13
 _HINTS_FROM = 10
@@ -91,6 +94,7 @@ class ModelCluster(ClusterState):
         self._producer_ids_given = 0
         self._announced: dict[int, dict[int, tuple[int, int]]] = {}
         self._last_correlation_ids: dict[tuple[int, Hashable], int] = {}
+        self._sessions: dict[tuple[int, Hashable], ModelSession] = {}
 
     def address_of(self, node_id: int) -> tuple[str, int]:
         """Return the host and port under which a node is announced."""
@@ -122,7 +126,9 @@ class ModelCluster(ClusterState):
             api_key = ApiKeys(api_id)
         except ValueError:
             bug(f"a request of the unknown API {api_id}")
-        if connection is not None:
+        session = self._session(node_id, connection)
+        is_proving = session is not None and session.takes(api_key, correlation_id)
+        if connection is not None and not is_proving:
             self._check_order(node_id, connection, api_key, correlation_id)
         if correlation_id < 0:
             bug(f"{api_key.title} {version} has the correlation id {correlation_id}")
@@ -136,6 +142,8 @@ class ModelCluster(ClusterState):
                 f"{announced[1]}")
         body = _read_body(api_key, version, frame)
         request = _Request(node_id, version, correlation_id, body, now_ms)
+        if session is not None and not is_proving and session.has_ended(now_ms):
+            return CLOSE_CONNECTION
         if api_key is _PRODUCE:
             produced = self._produce(request)
             if produced is None or isinstance(produced, bytes):
@@ -145,9 +153,34 @@ class ModelCluster(ClusterState):
             answer = self._metadata(request)
         elif api_key is _INIT_PRODUCER_ID:
             answer = self._init_producer_id(request)
-        else:
+        elif api_key is _API_VERSIONS:
             answer = self._api_versions(request)
+            if session is not None and is_proving:
+                session.on_api_versions()
+        elif session is None:
+            return None  # a network repeats it, long after: there is nobody any more whom it could prove
+        else:
+            answer = self._authenticate(request, api_key, session)
         return b"".join(build_response(api_key, version, correlation_id, answer))
+
+    # ---- who is there
+
+    def _session(self, node_id: int, connection: Hashable) -> ModelSession | None:
+        listener = self.parameters.listener
+        if connection is None or listener is None:
+            return None
+        session = self._sessions.get((node_id, connection))
+        if session is None:
+            session = self._sessions[node_id, connection] = ModelSession(listener)
+        return session
+
+    def _authenticate(self, request: _Request, api_key: ApiKeys, session: ModelSession) -> Mapping[str, Any]:
+        if api_key is _HANDSHAKE:
+            self._count(_HANDSHAKE, 0)
+            return session.on_handshake(request.body["mechanism"], request.now_ms)
+        refusal = self.parameters.interference.on_proof(request.node_id, request.now_ms) or 0
+        self._count(_PROOF, refusal)
+        return session.on_proof(bytes(request.body["auth_bytes"]), refusal, request.now_ms)
 
     # ---- requests in general
 
@@ -173,6 +206,8 @@ class ModelCluster(ClusterState):
                     _API_VERSIONS: (0, parameters.api_versions_version)}
         if parameters.init_producer_id_version is not None:
             versions[_INIT_PRODUCER_ID] = (0, parameters.init_producer_id_version)
+        if parameters.listener is not None:
+            versions |= {_HANDSHAKE: (0, 1), _PROOF: (0, parameters.authenticate_version)}
         return {int(api_key): span for api_key, span in versions.items()}
 
     def _count(self, api_key: ApiKeys, error_code: int) -> None:

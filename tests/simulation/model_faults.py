@@ -130,6 +130,9 @@ class Interference:
     def on_init_producer_id(self, node_id: int, now_ms: int) -> int | None:
         """Return the error code with which a node refuses to give an id."""
 
+    def on_proof(self, node_id: int, now_ms: int) -> int | None:
+        """Return the error code with which a node refuses who proves that he may come in."""
+
     def on_metadata(self, node_id: int, now_ms: int) -> MetadataVerdict | None:
         """Say what a node tells of the cluster."""
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from tests.simulation.model_faults import Interference
 from tests.simulation.model_log import KAFKA_4_1, Idempotence
+from tests.simulation.model_sasl import ModelListener
 
 
 @dataclass
@@ -33,6 +34,8 @@ class ModelParameters:
         addresses: (host, port) by node; by default ("node-0", 9092), ("node-1", 9093), ...
         interference: Who is asked before each answer.
         required_acks: What every Produce request must ask for; None if any will do.
+        listener: Who may come in; None if anybody may, without a proof.
+        authenticate_version: The highest SaslAuthenticate; lifetimes are told from 1 on.
     """
 
     produce_version: int = 13
@@ -51,3 +54,5 @@ class ModelParameters:
     addresses: Mapping[int, tuple[str, int]] = field(default_factory=dict)
     interference: Interference = field(default_factory=Interference)
     required_acks: int | None = None
+    listener: ModelListener | None = None
+    authenticate_version: int = 2

@@ -12,6 +12,8 @@ import random
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tests.simulation.model_sasl import ModelListener
+
 FAULTS = (
     "cut_before", "cut_after", "late_apply", "lose_answer", "half_open", "slow_answer", "stall", "refuse",
     "lose_connect", "error_before", "error_after", "too_large", "throttle", "stale_metadata", "shrinking_metadata",
@@ -21,6 +23,8 @@ FAULTS = (
 )
 # Drawn behind all others.
 LATER_FAULTS = ("send_memory", "codec_memory")
+# Only where the brokers ask who is there.
+LOGIN_FAULTS = ("refuse_login",)
 
 
 @dataclass(frozen=True)
@@ -79,6 +83,8 @@ class Parameters:
     trace_lines: tuple[int, int] = (200, 6000)
     close_kind: str = "close"
     hold_rate: float = 0.0
+    listener: ModelListener | None = None
+    authenticate_version: int = 2
 
 
 def draw(plan: Plan) -> Parameters:
@@ -145,4 +151,12 @@ def draw(plan: Plan) -> Parameters:
     elif chance.random() < 0.1:
         # Batches are in doubt, and those behind them are refused.
         rates.update(error_after=6 * chance.random(), error_before=4 * chance.random())
+    if chance.random() < 0.25:
+        # The brokers ask who is there, most of them again and again.
+        listener = ModelListener(session_lifetime_ms=choice((0, 1100, 2500, 5000, 20_000)))
+        parameters = replace(parameters, listener=listener, authenticate_version=choice((0, 1, 2, 2)))
+        rates.update((kind, chance.random() * weight) for kind in LOGIN_FAULTS if chance.random() < share)
+        props.update({"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.jaas.config": (
+            "org.apache.kafka.common.security.plain.PlainLoginModule required "
+            f'username="{listener.user}" password="{listener.password}";')})
     return parameters

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.simulation.coverage import all_moves
-from tests.simulation.plan import FAULTS, LATER_FAULTS, Plan, draw
+from tests.simulation.plan import FAULTS, LATER_FAULTS, LOGIN_FAULTS, Plan, draw
 from tests.simulation.schedule import LONGEST_HOLD_MS, Scheduler, SimLock, SimRLock, SimulationFailed
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -24,6 +24,8 @@ MUST_BE_REACHED = {
     "batch ON_WIRE > LATE", "batch ON_WIRE > SPLIT", "batch ON_WIRE > DONE", "batch RETRY > DRAINED",
     "batch RETRY > DONE", "batch LATE > DONE", "batch SPLIT > DONE", "batch DRAINED > RETRY", "life OPEN > CLOSING",
     "life CLOSING > CLOSED", "life OPEN > DEAD",
+    "connection READY + REAUTHENTICATE", "connection REAUTHENTICATING + REAUTHENTICATED",
+    "connection CHECKING_API_VERSIONS + FAIL_AUTH", "connection AUTHENTICATION_FAILED + CONNECT",
 }
 
 
@@ -46,7 +48,7 @@ def test_seeds_when_they_are_run_then_nothing_is_wrong_and_something_happened() 
     assert_all_well(lines, SEEDS)
     assert MUST_BE_REACHED - set(tables["moves"]) == set()
     fired = {kind for line in lines for kind in line["fired"]}
-    assert fired == {*FAULTS, *LATER_FAULTS} - {"strike"}, "each kind of fault happened"
+    assert fired == {*FAULTS, *LATER_FAULTS, *LOGIN_FAULTS} - {"strike"}, "each kind of fault happened"
     fates = {fate for line in lines for fate in line["fates"]}
     assert {"acknowledged", "not_sent", "rejected", "unknown"} <= fates
 
@@ -69,7 +71,8 @@ def test_plan_when_two_seeds_are_drawn_then_they_differ_and_each_is_the_same_aga
     assert draw(Plan(1)) == draw(Plan(1))
     assert len({repr(draw(Plan(seed))) for seed in range(50)}) == 50
     assert Plan(1).stream("a").random() != Plan(1).stream("b").random()
-    assert {*FAULTS, *LATER_FAULTS} == {kind for seed in range(50) for kind in draw(Plan(seed)).fault_rates}
+    assert {*FAULTS, *LATER_FAULTS, *LOGIN_FAULTS} == {
+        kind for seed in range(50) for kind in draw(Plan(seed)).fault_rates}
 
 
 def test_tables_when_they_are_named_then_every_move_is() -> None:

@@ -171,6 +171,7 @@ class World:
                 has_topic_ids=parameters.metadata_version >= 10 and parameters.produce_version >= 13,
                 max_message_bytes=parameters.longest_message_bytes, interference=broker_faults,
                 required_acks=-1 if parameters.props["acks"] == "all" else int(parameters.props["acks"]),
+                listener=parameters.listener, authenticate_version=parameters.authenticate_version,
                 addresses={node_id: (name_of(node_id), 9092) for node_id in range(parameters.node_count)}))
         broker_faults.cluster = self.cluster
         self.manners = Manners(self.scheduler, self.faults, parameters)

@@ -10,7 +10,7 @@ import time
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import aiokafka
@@ -39,7 +39,7 @@ Position = tuple[int, int]
 
 
 class Reader(ABC):
-    """A consumer of the group, as the test needs it; steps of about 50 ms."""
+    """A consumer of the group, as the test needs it; short steps."""
 
     @abstractmethod
     def poll(self) -> list[Position]:
@@ -101,8 +101,10 @@ class KafkaPythonReader(Reader):
         self._consumer.subscribe([TOPIC])
 
     def poll(self) -> list[Position]:
+        # Longer than a step: when its metadata change while a poll leaves a join unfinished, and change back before the
+        # next one, version 3.0.12 looks for that join no more and calls itself rebalancing for ever.
         return [(record.partition, record.offset)
-                for records in self._consumer.poll(timeout_ms=50).values() for record in records]
+                for records in self._consumer.poll(timeout_ms=500).values() for record in records]
 
     def assignment(self) -> set[int]:
         return {topic_partition.partition for topic_partition in self._consumer.assignment()}
@@ -241,10 +243,9 @@ def test_c34_a_consumer_survives_a_coordinator_that_is_not_there_yet() -> None:
     with EmbeddedBroker(topics={TOPIC: PARTITIONS}, separate_process=True,
                         config={"internal.topic.creation.delay.ms": 500}) as broker:
         write(broker, COUNT)
-        reader = ConfluentReader(broker.bootstrap_servers)
-        poll_until(lambda: len(found) == COUNT, reader, found=found)
-        commit_all(reader)
-        reader.close()
+        with closing(ConfluentReader(broker.bootstrap_servers)) as reader:
+            poll_until(lambda: len(found) == COUNT, reader, found=found)
+            commit_all(reader)
 
 
 @pytest.mark.parametrize("count", [4000, pytest.param(MANY, marks=pytest.mark.soak)])
@@ -254,10 +255,9 @@ def test_many_records_and_transactions_through_a_group(client: str, open_reader:
     found: list[Position] = []
     with EmbeddedBroker(topics={TOPIC: PARTITIONS}, separate_process=True) as broker:
         test_foreign_clients.WRITERS[client](broker.bootstrap_servers, TOPIC, "lz4", sent)
-        reader = open_reader(broker.bootstrap_servers)
-        poll_until(lambda: len(found) >= count, reader, found=found)
-        commit_all(reader)
-        reader.close()
+        with closing(open_reader(broker.bootstrap_servers)) as reader:
+            poll_until(lambda: len(found) >= count, reader, found=found)
+            commit_all(reader)
         assert [record.value for record in broker.records(TOPIC)] == [
             record.value for partition in range(PARTITIONS) for record in sent[partition::PARTITIONS]]
         per_partition = count // PARTITIONS
@@ -269,9 +269,7 @@ def test_many_records_and_transactions_through_a_group(client: str, open_reader:
         committed = [(record.partition, record.offset) for record in stored if record.value in test_transactions.KEPT]
         assert 0 < len(committed) < len(stored), "what was aborted is in the log too"
         found.clear()
-        with ExitStack() as stack:
-            again = open_reader(broker.bootstrap_servers)
-            stack.callback(again.close)
+        with closing(open_reader(broker.bootstrap_servers)) as again:
             poll_until(lambda: len(found) >= len(committed), again, found=found)
             found += again.poll()
         assert sorted(found) == committed, "the group goes on where it was, and passes over what was aborted"

@@ -9,8 +9,11 @@ import contextlib
 import selectors
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
+from pyproducer.protocol.apis import ApiKeys
+from pyproducer.protocol.header import build_response, parse_request_header
 from tests.support.ports import reserved_port
 
 HTTP_ANSWER = b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\nBad Request"
@@ -45,6 +48,69 @@ def http_server() -> Iterator[str]:
 def hanging_up_server() -> Iterator[str]:
     """Accepts, and closes as soon as it is spoken to."""
     with _serving(lambda connection, data: connection.shutdown(socket.SHUT_RDWR)) as address:
+        yield address
+
+
+@contextlib.contextmanager
+def ssh_server() -> Iterator[str]:
+    """Says what a shell's server says first, and goes on listening."""
+    with _serving(lambda connection, data: connection.sendall(b"SSH-2.0-OpenSSH_9.2p1\r\n")) as address:
+        yield address
+
+
+@contextlib.contextmanager
+def dripping_server() -> Iterator[str]:
+    """Begins a long answer, and sends a byte of it every 50 ms, to one client."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=_drip, args=(listener,), name="dripping-server")
+        thread.start()
+        try:
+            yield _address(listener)
+        finally:
+            listener.shutdown(socket.SHUT_RDWR)  # ends accept()
+            thread.join()
+
+
+def _drip(listener: socket.socket) -> None:
+    with contextlib.suppress(OSError):  # the client, or the test, has gone
+        connection, _ = listener.accept()
+        with connection:
+            connection.settimeout(0.05)
+            connection.sendall(b"\0\1\0\0")
+            while True:
+                try:
+                    if not connection.recv(65536):
+                        return
+                except TimeoutError:
+                    connection.sendall(b"\0")
+
+
+@contextlib.contextmanager
+def lying_broker(answers: Mapping[ApiKeys, Mapping[str, Any]]) -> Iterator[str]:
+    """Answers requests with the given bodies, ApiVersions with that it knows these APIs; hangs up at any other.
+
+    A broker in the answers whose port is 0 is this one.
+    """
+    versions = {"error_code": 0, "throttle_time_ms": 0, "finalized_features_epoch": 0, "finalized_features": [],
+                "api_keys": [{"api_key": api, "min_version": 0, "max_version": api.latest_version}
+                             for api in (ApiKeys.API_VERSIONS, ApiKeys.PRODUCE, ApiKeys.INIT_PRODUCER_ID, *answers)]}
+
+    def answer(connection: socket.socket, data: bytes) -> None:
+        header = parse_request_header(data[4:])
+        api = ApiKeys(header.api_key)
+        body = dict(versions if api is ApiKeys.API_VERSIONS else answers[api])
+        own = connection.getsockname()[1]
+        body["brokers"] = [{**broker, "port": broker["port"] or own} for broker in body.get("brokers", ())]
+        response = b"".join(build_response(api, header.api_version, header.correlation_id, body))
+        connection.sendall(len(response).to_bytes(4, "big") + response)
+
+    def answer_or_hang_up(connection: socket.socket, data: bytes) -> None:
+        try:
+            answer(connection, data)
+        except KeyError:
+            connection.shutdown(socket.SHUT_RDWR)
+
+    with _serving(answer_or_hang_up) as address:
         yield address
 
 

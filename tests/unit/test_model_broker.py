@@ -29,6 +29,7 @@ from tests.simulation.model_broker import (
 )
 from tests.simulation.model_faults import AFTER_APPEND
 from tests.simulation.model_log import KAFKA_BEFORE_2_4
+from tests.simulation.model_sasl import SASL_AUTHENTICATION_FAILED, ModelListener
 from tests.simulation.model_topics import ZERO_ID
 from tests.support.raw_client import metadata_body, produce_body, produced, request_bytes
 
@@ -48,6 +49,7 @@ class Scripted(Interference):
         self.init: int | None = None
         self.metadata: MetadataVerdict | None = None
         self.versions: ApiVersionsVerdict | None = None
+        self.proof: int | None = None
         self.asked: list[tuple[int, str, int, int]] = []
 
     def on_produce(self, node_id: int, topic: str, partition: int, now_ms: int) -> Verdict | None:
@@ -56,6 +58,9 @@ class Scripted(Interference):
 
     def on_init_producer_id(self, node_id: int, now_ms: int) -> int | None:
         return self.init
+
+    def on_proof(self, node_id: int, now_ms: int) -> int | None:
+        return self.proof
 
     def on_metadata(self, node_id: int, now_ms: int) -> MetadataVerdict | None:
         return self.metadata
@@ -815,3 +820,93 @@ def test_connection_when_it_is_told_then_its_order_is_checked(cluster: ModelClus
             send(ApiKeys.METADATA, correlation_id, "b")
     send(ApiKeys.API_VERSIONS, 2**31 - 2, "c")
     send(ApiKeys.METADATA, 0, "c")
+
+
+# ---- who is there
+
+HANDSHAKE: tuple[ApiKeys, int, Mapping[str, Any]] = ApiKeys.SASL_HANDSHAKE, 1, {"mechanism": "PLAIN"}
+PROOF: tuple[ApiKeys, int, Mapping[str, Any]] = (
+    ApiKeys.SASL_AUTHENTICATE, 2, {"auth_bytes": b"\0alice\0simulated"})
+VERSIONS: tuple[ApiKeys, int, Mapping[str, Any]] = ApiKeys.API_VERSIONS, 0, {}
+ASKS: tuple[ApiKeys, int, Mapping[str, Any]] = ApiKeys.METADATA, 9, metadata_body("t")
+BEGINS: tuple[ApiKeys, int, Mapping[str, Any]] = ApiKeys.API_VERSIONS, 2, {}
+SESSION_MS = 3_000
+
+
+class Visitor:
+    """Comes by one connection to a cluster that asks who is there."""
+
+    def __init__(self, cluster: ModelCluster) -> None:
+        self.cluster = cluster
+        self.now_ms = NOW_MS
+        self._next_id = 2**31 - 1 - 7
+        self._next_other_id = 0
+
+    def ask(self, request: tuple[ApiKeys, int, Mapping[str, Any]]) -> Struct | bytes | None:
+        api_key, version, body = request
+        if request in (ASKS, BEGINS):
+            correlation_id, self._next_other_id = self._next_other_id, self._next_other_id + 1
+        else:
+            correlation_id, self._next_id = self._next_id, self._next_id + 1
+        frame = request_bytes(api_key, version, body, correlation_id=correlation_id)
+        payload = self.cluster.handle(0, frame, self.now_ms, connection="a")
+        return payload if not payload else parse_response(api_key, version, payload)[1]
+
+
+@pytest.fixture
+def visitor(cluster: ModelCluster) -> Visitor:
+    cluster.parameters.listener = ModelListener(session_lifetime_ms=SESSION_MS)
+    return Visitor(cluster)
+
+
+def test_listener_when_the_proof_is_good_then_the_session_lasts_until_it_ends_or_is_renewed(visitor: Visitor) -> None:
+    for request in (VERSIONS, HANDSHAKE):
+        answer = visitor.ask(request)
+        assert isinstance(answer, Struct)
+        assert answer["error_code"] == 0
+    proved = visitor.ask(PROOF)
+    assert isinstance(proved, Struct)
+    assert (proved["error_code"], proved["session_lifetime_ms"]) == (0, SESSION_MS)
+    visitor.now_ms += SESSION_MS
+    visitor.ask(BEGINS)
+    assert isinstance(visitor.ask(ASKS), Struct)
+    visitor.now_ms += 1
+    assert visitor.ask(ASKS) == CLOSE_CONNECTION
+    visitor.ask(HANDSHAKE)
+    visitor.ask(PROOF)
+    visitor.now_ms += SESSION_MS
+    assert isinstance(visitor.ask(ASKS), Struct)
+
+
+def test_listener_when_it_refuses_then_its_code_is_answered(cluster: ModelCluster, interference: Scripted,
+                                                           visitor: Visitor) -> None:
+    interference.proof = SASL_AUTHENTICATION_FAILED
+    visitor.ask(VERSIONS)
+    visitor.ask(HANDSHAKE)
+    answer = visitor.ask(PROOF)
+    assert isinstance(answer, Struct)
+    assert (answer["error_code"], answer["error_message"]) == (SASL_AUTHENTICATION_FAILED, "simulated")
+    assert cluster.answered[ApiKeys.SASL_AUTHENTICATE, SASL_AUTHENTICATION_FAILED] == 1
+
+
+@pytest.mark.parametrize(("requests", "why"), [
+    ((HANDSHAKE,), "SaslHandshake comes where ApiVersions must"),
+    ((VERSIONS, ASKS), "Metadata comes where SaslHandshake must"),
+    ((VERSIONS, HANDSHAKE, ASKS), "Metadata comes where SaslAuthenticate must"),
+    ((VERSIONS, HANDSHAKE, PROOF, PROOF), "without a SaslHandshake"),
+    ((VERSIONS, HANDSHAKE, PROOF, HANDSHAKE), "given again after 0 ms"),
+    ((VERSIONS, (ApiKeys.SASL_HANDSHAKE, 1, {"mechanism": "SCRAM"})), "names 'SCRAM'"),
+    ((VERSIONS, HANDSHAKE, (ApiKeys.SASL_AUTHENTICATE, 2, {"auth_bytes": b"x"})), "brings b'x'"),
+], ids=itertools.count())
+def test_listener_when_no_correct_client_comes_like_that_then_it_is_a_bug(
+        visitor: Visitor, requests: tuple[tuple[ApiKeys, int, Mapping[str, Any]], ...], why: str) -> None:
+    for request in requests[:-1]:
+        assert isinstance(visitor.ask(request), Struct)
+    with pytest.raises(ClientBug, match=why):
+        visitor.ask(requests[-1])
+
+
+def test_request_that_authenticates_when_a_network_repeats_it_then_nothing_happens(visitor: Visitor) -> None:
+    for api_key, version, body in (HANDSHAKE, PROOF):
+        assert visitor.cluster.handle(0, request_bytes(api_key, version, body, correlation_id=2**31 - 3),
+                                      NOW_MS) is None

@@ -42,6 +42,7 @@ def _found_handlers() -> dict[ApiKeys, ApiHandler]:
         if api is not None:
             if api.key in found:
                 raise ImportError(f"{module_info.name} declares {api.key.title}, which another file has declared")
+            api.key.row.load()  # here, and not by the thread to which the first request of this API comes
             found[api.key] = ApiHandler(module.handle, module.error_response)
     return dict(sorted(found.items()))
 

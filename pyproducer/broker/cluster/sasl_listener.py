@@ -24,7 +24,7 @@ from pyproducer.broker.cluster.scram_credentials import CredentialOf
 from pyproducer.broker.cluster.security_config import MECHANISMS
 from pyproducer.common.clock import Clock
 from pyproducer.common.errors import ConfigError
-from pyproducer.common.jaas import parse_jaas
+from pyproducer.common.jaas import KEY, MSK_IAM_MODULE, OAUTHBEARER_MODULE, PLAIN_MODULE, SCRAM_MODULE, parse_jaas
 from pyproducer.network.sasl.aws_msk_iam_server import AwsMskIamSaslServer, AwsMskIamTokenValidator
 from pyproducer.network.sasl.jwks_validator import URL_KEY, JwksSettings, JwksTokenValidator
 from pyproducer.network.sasl.mechanism import SaslServer
@@ -35,10 +35,9 @@ from pyproducer.network.sasl.scram_server import ScramSaslServer
 
 NewServer = Callable[[], SaslServer]
 _LOGIN_MODULES = {
-    "PLAIN": "PlainLoginModule", "SCRAM-SHA-256": "ScramLoginModule", "SCRAM-SHA-512": "ScramLoginModule",
-    "OAUTHBEARER": "OAuthBearerLoginModule", "AWS_MSK_IAM": "IAMLoginModule",
+    "PLAIN": PLAIN_MODULE, "SCRAM-SHA-256": SCRAM_MODULE, "SCRAM-SHA-512": SCRAM_MODULE,
+    "OAUTHBEARER": OAUTHBEARER_MODULE, "AWS_MSK_IAM": MSK_IAM_MODULE,
 }
-_JAAS = "sasl.jaas.config"
 _ENABLED = "sasl.enabled.mechanisms"
 _HANDLER = "sasl.server.callback.handler.class"
 _VALIDATOR = "OAuthBearerValidatorCallbackHandler"
@@ -105,14 +104,13 @@ class SaslListener:
     def _options(self, mechanism: str) -> Mapping[str, str]:
         key = self._jaas_key(mechanism)
         module = _LOGIN_MODULES[mechanism]
-        text = self._text(_JAAS, mechanism)
+        text = self._text(KEY, mechanism)
         if text is None or key not in self._config.given:
             if mechanism == "PLAIN":
-                raise ConfigError(key, None, "PLAIN has no users; write: org.apache.kafka.common.security.plain."
-                                  f"{module} required user_NAME=\"password\";")
+                raise ConfigError(key, None, f"PLAIN has no users; write: {module} required user_NAME=\"password\";")
             return {}
         entry = parse_jaas(text, key)
-        if entry.login_module.rpartition(".")[2] != module:
+        if entry.login_module != module:
             raise ConfigError(key, entry.login_module, f"the login module of {mechanism} is {module}")
         return entry.options
 
@@ -142,7 +140,7 @@ class SaslListener:
         return validator
 
     def _jaas_key(self, mechanism: str) -> str:
-        return f"listener.name.{self._name.lower()}.{mechanism.lower()}.{_JAAS}"
+        return f"listener.name.{self._name.lower()}.{mechanism.lower()}.{KEY}"
 
     def _text(self, name: str, mechanism: str) -> str | None:
         value = self._config.listener_value(self._name, name, mechanism)

@@ -27,8 +27,9 @@ from pyproducer.broker.network.ssl_principal_mapper import (
 )
 from pyproducer.common.clock import Clock
 from pyproducer.common.errors import ConfigError
-from pyproducer.network.channel_builder import ChannelBuilder, PlaintextChannelBuilder, SslChannelBuilder
+from pyproducer.network.channel_builder import ChannelBuilder, PlaintextChannelBuilder
 from pyproducer.network.sasl.server_authenticator import SaslServerSettings
+from pyproducer.network.ssl_channel_builder import SslChannelBuilder
 from pyproducer.network.ssl_context import build_server_ssl_context
 
 

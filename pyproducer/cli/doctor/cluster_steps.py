@@ -14,6 +14,7 @@ import ipaddress
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from pyproducer.cli.doctor.reach import without_place
 from pyproducer.common.error_codes import ErrorCode, error_for_code
 from pyproducer.common.errors import KafkaError
 from pyproducer.protocol.apis import ApiKeys
@@ -38,6 +39,7 @@ _METADATA_LOG = "__cluster_metadata"
 # future beyond an hour (message.timestamp.after.max.ms).
 _SKEW_WARN_MS = 5_000
 _SKEW_FAIL_MS = 3_600_000
+_NAME_FOR_CLIENTS = "let its advertised.listeners have the name that clients reach it by"
 _SET_CLOCK = "set the clock of this machine by NTP, or that of the broker"
 
 
@@ -63,24 +65,38 @@ class ClusterSteps:
         self._answer_count = 0
 
     def metadata(self, topic: str | None) -> Struct | None:
-        """Ask for the brokers and the topic; None, with a line, when it is not answered."""
+        """Ask for the brokers and the topic; None, with a line, when the answer tells of neither."""
+        where = self._broker.where
         try:
-            return self._ask(ApiKeys.METADATA, lambda version: {
+            answer = self._ask(ApiKeys.METADATA, lambda version: {
                 "topics": [{"name": topic}] if topic is not None else [], "allow_auto_topic_creation": False,
                 "include_topic_authorized_operations": version >= 8})
         except KafkaError as error:
-            self._report.fail(METADATA, f"{self._broker.where}: {str(error).removeprefix(f'{self._broker.where}: ')}",
+            self._report.fail(METADATA, f"{where}: {without_place(where, error)}",
                               "use the security.protocol of this listener, or the port of another one")
             return None
+        code = answer.get("error_code", 0)
+        if code or not answer["brokers"]:
+            why = error_for_code(code, api="Metadata") if code else "the answer names no broker"
+            self._report.fail(METADATA, f"{where}: {why}", "wait until the broker has joined its cluster; see its log")
+            return None
+        if topic is not None and [row["name"] for row in answer["topics"]] != [topic]:
+            self._report.fail(METADATA, f"{where}: the answer does not tell of the topic that was asked for, {topic}",
+                              "see what is between this machine and the broker: Kafka answers for each topic")
+            return None
+        return answer
 
     def advertised(self, metadata: Struct, reach: Reach, bootstrap_hosts: set[str]) -> dict[int, Connection]:
         """Connect to every broker by the address that it tells."""
         reached = {}
         for broker in metadata["brokers"]:
             node_id, host, port = broker["node_id"], broker["host"], broker["port"]
-            if _is_loopback(host) and not any(_is_loopback(name) for name in bootstrap_hosts):
+            if _is_no_address(host):
+                self._report.warn(ADVERTISED, f"broker {node_id} tells clients to come to {host}, which is no address: "
+                                  "only on its own machine it may do", _NAME_FOR_CLIENTS)
+            elif _is_loopback(host) and not any(_is_loopback(name) for name in bootstrap_hosts):
                 self._report.warn(ADVERTISED, f"broker {node_id} tells clients to come to {host}, which is their own "
-                                  "machine", "let its advertised.listeners have the name that clients reach it by")
+                                  "machine", _NAME_FOR_CLIENTS)
             connection = reach.advertised(f"{ADVERTISED} {node_id}", host, port)
             if connection is not None:
                 reached[node_id] = connection
@@ -130,13 +146,14 @@ class ClusterSteps:
                           changes.get(code, ""))
         return None
 
-    def partitions(self, described: Struct, topic: str) -> None:
-        """Look for partitions without a leader, and for those that have too few replicas in sync."""
+    def partitions(self, metadata: Struct, described: Struct, topic: str) -> None:
+        """Look for partitions without a leader that we know, and for those that have too few replicas in sync."""
         rows = described["partitions"]
-        headless = [row["partition_index"] for row in rows if row["leader_id"] < 0]
-        if headless:
-            self._report.fail(PARTITIONS, f"{topic}: no leader for {_numbers(headless)}",
-                              "start the brokers that hold their replicas")
+        known = {broker["node_id"] for broker in metadata["brokers"]}
+        headless = [row["partition_index"] for row in rows if row["leader_id"] not in known]
+        if headless or not rows:
+            self._report.fail(PARTITIONS, f"{topic}: no leader for {_numbers(headless)}" if rows else
+                              f"{topic}: it has none", "start the brokers that hold their replicas")
             return
         needed = self._min_insync_replicas(topic)
         short = [row["partition_index"] for row in rows if needed is not None and len(row["isr_nodes"]) < needed]
@@ -196,7 +213,7 @@ class ClusterSteps:
         return None
 
     def _newest_record_ms(self, metadata: Struct, topic: str | None, leaders: Mapping[int, Connection]) -> int | None:
-        newest = []
+        newest: list[int] = []
         for row in (metadata["topics"][0]["partitions"] if topic is not None else ()):
             leader = leaders.get(row["leader_id"])
             if leader is None:
@@ -208,9 +225,8 @@ class ClusterSteps:
                 answer = self._ask(ApiKeys.LIST_OFFSETS, _newest_record_question(topic, index), leader)
             except KafkaError:
                 return None
-            found = answer["topics"][0]["partitions"][0]
-            if not found["error_code"] and found["timestamp"] >= 0:
-                newest.append(int(found["timestamp"]))
+            newest.extend(int(found["timestamp"]) for told in answer["topics"] for found in told["partitions"]
+                          if not found["error_code"] and found["timestamp"] >= 0)
         return max(newest, default=None)
 
     def _min_insync_replicas(self, topic: str) -> int | None:
@@ -240,6 +256,13 @@ def _grant(topic: str) -> str:
 
 def _numbers(numbers: list[int]) -> str:
     return ", ".join(map(str, numbers[:10])) + (f" and {len(numbers) - 10} more" if len(numbers) > 10 else "")
+
+
+def _is_no_address(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        return False
 
 
 def _is_loopback(host: str) -> bool:

@@ -70,7 +70,8 @@ def examine(props: Mapping[str, object], topic: str | None, *, writes: bool, tim
                             f"{len(config.bootstrap_servers)} bootstrap server(s)")
         client = stack.enter_context(BlockingClient(
             builder, client_id=config.client_id, timeout_s=timeout_ms / 1000, clock=clock,
-            send_buffer_bytes=config.send_buffer_bytes, receive_buffer_bytes=config.receive_buffer_bytes))
+            send_buffer_bytes=config.send_buffer_bytes, receive_buffer_bytes=config.receive_buffer_bytes,
+            waits_for_bytes=False))
         _examine(config, client, topic, writes=writes, timeout_ms=timeout_ms, clock=clock, report=report)
 
 
@@ -97,7 +98,7 @@ def _examine(config: ProducerConfig, client: BlockingClient, topic: str | None, 
     else:
         described = steps.topic(metadata, topic)
         if described is not None:
-            steps.partitions(described, topic)
+            steps.partitions(metadata, described, topic)
             steps.authorization(described, topic)
         else:
             for step in (PARTITIONS, AUTHORIZATION):
@@ -112,3 +113,5 @@ def _examine(config: ProducerConfig, client: BlockingClient, topic: str | None, 
         write_one(config, topic, timeout_ms, clock, report)
     elif leader is not None:
         ask_only(client, leader, clock, report)
+    else:
+        report.skip(ROUND_TRIP, "no leader was reached")

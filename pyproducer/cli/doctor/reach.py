@@ -13,7 +13,13 @@ from pyproducer.cli.doctor.report import Report, Status
 from pyproducer.client.failures import CONNECT, TLS, Failure
 from pyproducer.client.resolver import resolve_host
 from pyproducer.common.cluster import address_text
-from pyproducer.common.errors import AuthenticationError, KafkaError, KafkaTimeoutError, UnsupportedVersionError
+from pyproducer.common.errors import (
+    AuthenticationError,
+    KafkaError,
+    KafkaTimeoutError,
+    TransportError,
+    UnsupportedVersionError,
+)
 from pyproducer.network.ssl_transport import SslTransportLayer, TlsSession
 from pyproducer.protocol.apis import ApiKeys
 
@@ -109,7 +115,7 @@ class Reach:
         connection = self._negotiate(connection_id, where)
         if self._has_tls and isinstance(connection, AuthenticationError):
             # In TLS 1.3 a server looks at our certificate when our half of the handshake is done.
-            report.fail(TLS_STEP, f"{where}: {_without(where, connection)}", changes[TLS_STEP])
+            report.fail(TLS_STEP, f"{where}: {without_place(where, connection)}", changes[TLS_STEP])
             return None
         if session is not None:
             self._on_session(where, session, report)
@@ -139,8 +145,7 @@ class Reach:
                 report.ok(TCP, f"{where}: connected")
                 if step == SASL and self._has_tls:
                     report.ok(TLS_STEP, f"{where}: the handshake is done")
-            change = _SILENT_TLS if step == TLS_STEP and isinstance(failure.error, KafkaTimeoutError) else changes[step]
-            report.add(step, status, f"{where}: {failure.text}", change)
+            report.add(step, status, f"{where}: {failure.text}", _change(step, failure.error, changes))
         if connection_id is not None:
             report.ok(TCP, f"{where}: connected")
         return connection_id
@@ -186,13 +191,24 @@ class Reach:
             report.fail(API_VERSIONS, f"{where}: {error}", "use a broker or a version of pyproducer that fits")
             return None
         except KafkaError as error:
-            report.fail(API_VERSIONS, f"{where}: {_without(where, error)}", changes[API_VERSIONS])
+            report.fail(API_VERSIONS, f"{where}: {without_place(where, error)}", changes[API_VERSIONS])
             return None
         report.ok(API_VERSIONS, f"{where}: " + ", ".join(
             f"{api_key.title} v{version}" for api_key, version in found.items()))
         return connection
 
 
-def _without(where: str, error: KafkaError) -> str:
+def _change(step: str, error: KafkaError, changes: dict[str, str]) -> str:
+    """Return what to change where a connection did not come about."""
+    if step == TLS_STEP and isinstance(error, KafkaTimeoutError):
+        return _SILENT_TLS
+    if step == SASL and type(error.__cause__) is TransportError:
+        return "see the broker's log, and try again"
+    if step == SASL and not isinstance(error, AuthenticationError):
+        return changes[API_VERSIONS]  # nobody has looked at the credentials
+    return changes[step]
+
+
+def without_place(where: str, error: KafkaError) -> str:
     """Return what an error says behind the place, which the line has already."""
-    return str(error).removeprefix(f"{where}: ")
+    return str(error).removeprefix(where).removeprefix(":").lstrip()

@@ -13,6 +13,7 @@ from __future__ import annotations
 from statistics import median
 from typing import TYPE_CHECKING
 
+from pyproducer.cli.doctor.reach import without_place
 from pyproducer.common.errors import KafkaError
 from pyproducer.producer.kafka_producer import KafkaProducer
 from pyproducer.protocol.apis import ApiKeys
@@ -40,7 +41,7 @@ def ask_only(client: BlockingClient, leader: Connection, clock: Clock, report: R
             client.ask(leader, ApiKeys.METADATA, lambda _version: {"topics": [], "allow_auto_topic_creation": False})
             waits_ms.append(clock.now_ms() - began_ms)
     except KafkaError as error:
-        report.fail(ROUND_TRIP, f"{leader.where}: {error}")
+        report.fail(ROUND_TRIP, f"{leader.where}: {without_place(leader.where, error)}")
         return
     report.ok(ROUND_TRIP, f"{leader.where}: answers in {median(waits_ms):g} ms (median of {_PINGS}); nothing was "
                           "written, --write sends one record")

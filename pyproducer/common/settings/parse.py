@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from operator import index
 
 from pyproducer.common.errors import ConfigError
-from pyproducer.common.secrets import SecretText
+from pyproducer.common.secrets import SecretText, SecretValue
 from pyproducer.common.settings.definition import OneOf, Setting, Type
 
 INTEGER_BITS = {Type.SHORT: 16, Type.INT: 32, Type.LONG: 64}
@@ -113,8 +113,10 @@ def _parse_string(setting: Setting, value: object) -> str:
         return str(value)
     if isinstance(value, os.PathLike) and setting.type is Type.STRING:
         return os.fsdecode(value)
-    raise ConfigError(setting.key, setting.shown(value), f"expected a string, got a {type(value).__name__}"
-                                                         f"{_advice(setting)}")
+    given = value.value if isinstance(value, SecretValue) else value
+    kind = type(given).__name__
+    del given  # a traceback that shows the variables of its frames shows none with a secret in it
+    raise ConfigError(setting.key, setting.shown(value), f"expected a string, got a {kind}{_advice(setting)}")
 
 
 def _parse_list(setting: Setting, value: object) -> tuple[object, ...]:

@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from pyproducer.common.errors import ConfigError
-from pyproducer.common.secrets import SecretText, shown
+from pyproducer.common.secrets import SecretText, SecretValue, shown
+from pyproducer.common.settings.config_providers import PREFIX as PROVIDERS
 from pyproducer.common.settings.definition import Setting, Synonym, Type
 from pyproducer.common.settings.parse import parse_value
 from pyproducer.common.settings.unknown_keys import answer_for, nearest_key, sounds_secret, unknown_key_error
@@ -48,6 +49,12 @@ class Given(NamedTuple):
     values: dict[str, Any]
     explicit: frozenset[str]
     without_effect: frozenset[str]
+
+
+def _unguarded(value: object) -> object:
+    if type(value) is list or type(value) is tuple:
+        return type(value)(_unguarded(item) for item in value)
+    return value.value if isinstance(value, SecretValue) else value
 
 
 class SettingTable(Mapping[str, Setting]):
@@ -86,8 +93,12 @@ class SettingTable(Mapping[str, Setting]):
         return len(self._rows)
 
     def guarded(self, props: Mapping[str, object]) -> dict[str, object]:
-        """Return a copy in which secrets are SecretText: no traceback that shows variables shows these."""
+        """Return a copy in which secrets are SecretText, or SecretValue: no traceback with variables shows these."""
         return {key: self._guarded(key, value) for key, value in dict(props).items()}
+
+    def unguarded(self, props: Mapping[str, object]) -> dict[str, object]:
+        """Return a copy for the application's own classes: with its objects again, texts as they are in `guarded`."""
+        return {key: _unguarded(value) for key, value in props.items()}
 
     def read(self, props: Mapping[str, object], strangers: list[str] | None = None) -> Given:
         """Parse what was given; a setting that was not has its default.
@@ -150,7 +161,19 @@ class SettingTable(Mapping[str, Setting]):
             return SecretText(value) if self._is_secret(key, value) else value
         if type(value) is list or type(value) is tuple:
             return type(value)(self._guarded(key, item) for item in value)
-        return value
+        return SecretValue(value) if self._holds_secret(key, value) else value
+
+    def _holds_secret(self, key: object, value: object) -> bool:
+        """Whether something that is no text is under the key of a secret, or one that probably was to be such."""
+        if value is None or isinstance(value, (bool, SecretValue)):
+            return False
+        if not isinstance(key, str):
+            return sounds_secret(repr(key))
+        row = self._rows.get(key)
+        if row is None and key not in self._synonyms and not key.startswith(PROVIDERS):
+            meant = self.nearest(key)
+            return sounds_secret(key) or (meant is not None and self._rows[meant].is_secret)
+        return row is not None and row.is_secret
 
     def _is_secret(self, key: object, value: str) -> bool:
         if isinstance(key, str) and key in self._rows:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from difflib import get_close_matches
 
 from pyproducer.common.errors import ConfigError
 from pyproducer.common.secrets import HIDDEN
@@ -61,7 +60,7 @@ def answer_for(key: str, answers: Mapping[str, str]) -> str:
 def sounds_secret(key: str) -> bool:
     """Whether the value of a key that is in no table is not to be shown."""
     dotted = _dotted(key)
-    return any(word in dotted for word in _SECRET_WORDS)
+    return not dotted or any(word in dotted for word in _SECRET_WORDS)  # "=value": a line that lost its key
 
 
 def nearest_key(key: str, rows: Mapping[str, Setting], meant: Mapping[str, str]) -> str | None:
@@ -69,6 +68,8 @@ def nearest_key(key: str, rows: Mapping[str, Setting], meant: Mapping[str, str])
     dotted = _dotted(key)
     if dotted in meant:
         return meant[dotted]
+    from difflib import get_close_matches  # here: only an error needs it
+
     near = get_close_matches(dotted, rows, n=1, cutoff=0.6)
     return near[0] if near else None
 

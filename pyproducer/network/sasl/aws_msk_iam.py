@@ -33,8 +33,9 @@ from pyproducer.common.errors import AuthenticationError, ConfigError
 from pyproducer.common.jaas import KEY, parse_jaas
 from pyproducer.common.printable import printable
 from pyproducer.common.threads import StartThread, start_daemon
+from pyproducer.network.sasl.mechanism import unavailable
 from pyproducer.network.sasl.oauth_token import OAuthToken, ensure_sendable
-from pyproducer.network.sasl.refreshing_login import RefreshingLogin, RefreshTimes, unavailable
+from pyproducer.network.sasl.refreshing_login import RefreshingLogin, RefreshTimes
 
 MECHANISM = "AWS_MSK_IAM"
 VERSION = "2020_10_22"

@@ -19,15 +19,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from pyproducer.common.error_codes import ErrorCode, error_for_code
+from pyproducer.common.error_codes import ERRORS, ErrorCode, error_for_code
 from pyproducer.common.errors import (
     AuthenticationError,
     CorrelationIdMismatchError,
     DisconnectedError,
     InvalidReceiveError,
+    TransportError,
 )
 from pyproducer.common.printable import LONGEST_NAME, printable
 from pyproducer.network.receive import NetworkReceive
+from pyproducer.network.sasl.mechanism import unavailable
 from pyproducer.network.send import NetworkSend
 from pyproducer.network.transport import END_OF_STREAM, TransportLayer
 from pyproducer.protocol.apis import ApiKeys
@@ -92,7 +94,8 @@ class SaslClientAuthenticator:
 
         Raises:
             AuthenticationError: The broker refuses us, or we it; the text says what to change. Not sent.
-            DisconnectedError: There are no credentials now, the broker hung up, or cannot decide now. Not sent.
+            DisconnectedError: The broker hung up. Not sent.
+            TransportError: There are no credentials now, or the broker cannot decide now. Not sent.
             RemoteProtocolError: The peer sent nonsense. Not sent.
             OSError: The connection is broken. Not sent.
         """
@@ -160,10 +163,8 @@ class SaslClientAuthenticator:
         login = self._login
         if not login.is_ready:
             why = login.error
-            refusal = DisconnectedError(f"there are no credentials for {login.mechanism} now"
-                                        + (f": {why}" if why is not None else ""))
-            refusal.outcome = "not_sent"
-            raise refusal from why
+            raise unavailable(f"there are no credentials for {login.mechanism} now"
+                              + (f": {why}" if why is not None else "")) from why
         self._client = login.new_client(self._host)
         if self._authenticate_version < 0:
             self._request(ApiKeys.API_VERSIONS, 0, {})
@@ -204,10 +205,7 @@ class SaslClientAuthenticator:
             offered = ", ".join(printable(name, LONGEST_NAME) for name in body["mechanisms"])
             raise AuthenticationError(f"the broker's listener does not take the mechanism {mechanism}; set "
                                       f"sasl.mechanism to one that it takes: {offered or 'it names none'}")
-        if code == ErrorCode.ILLEGAL_SASL_STATE and self._is_again:
-            # Kafka's answer to who comes anew within a second; a new connection is taken.
-            raise DisconnectedError("the broker does not take the proof anew on this connection (ILLEGAL_SASL_STATE)")
-        if code == ErrorCode.ILLEGAL_SASL_STATE:
+        if code == ErrorCode.ILLEGAL_SASL_STATE and not self._is_again:
             raise AuthenticationError("the broker's listener is one without SASL (ILLEGAL_SASL_STATE): set "
                                       f"security.protocol to {self._without_sasl}, or take the port of a listener "
                                       "with SASL")
@@ -236,18 +234,35 @@ class SaslClientAuthenticator:
 
     # ---- why not
 
-    def _refusal(self, code: int, sentence: str | None) -> AuthenticationError | DisconnectedError:
+    def _refusal(self, code: int, sentence: str | None) -> TransportError:
         assert self._client is not None, "_begin makes it"
         said = f"{_code(code)}: {printable(sentence)}" if sentence else _code(code)
-        known = ErrorCode.of(code)
-        if known not in (ErrorCode.SASL_AUTHENTICATION_FAILED, ErrorCode.ILLEGAL_SASL_STATE) and (
-                error_for_code(code).retriable):
-            trouble = DisconnectedError(f"the broker cannot authenticate us with {self._client.mechanism} now: {said}")
-            trouble.outcome = "not_sent"
-            return trouble
-        hint = getattr(self._client, "refusal_hint", "")
-        return AuthenticationError(f"the broker refuses us with {self._client.mechanism}: {said}"
-                                   + (f" ({hint})" if hint else ""))
+        if code == ErrorCode.ILLEGAL_SASL_STATE and self._is_again:
+            # Kafka's answer to who comes anew within a second; a new connection is taken.
+            return unavailable("the broker does not take the proof anew on this connection (ILLEGAL_SASL_STATE)")
+        if code == ErrorCode.SASL_AUTHENTICATION_FAILED:
+            hint = getattr(self._client, "refusal_hint", "")
+            return AuthenticationError(f"the broker refuses us with {self._client.mechanism}: {said}"
+                                       + (f" ({hint})" if hint else ""))
+        if ErrorCode.of(code) is ErrorCode.UNKNOWN_SERVER_ERROR or error_for_code(code).retriable:
+            if code == ErrorCode.UNKNOWN_SERVER_ERROR:
+                said += ": the broker itself failed, and its log says why"
+            return unavailable(f"the broker cannot authenticate us with {self._client.mechanism} now: {said}")
+        return AuthenticationError(f"the broker ends the login with {self._client.mechanism}: {said}: "
+                                   f"{self._meaning(code)}")
+
+    def _meaning(self, code: int) -> str:
+        """Say what a code means in a login that is not about the credentials, and what to change."""
+        asked = f"{self._api_key.title} v{self._api_version}"
+        if code == ErrorCode.UNSUPPORTED_SASL_MECHANISM:
+            return "set sasl.mechanism to one that the listener has"
+        if code == ErrorCode.ILLEGAL_SASL_STATE:
+            return (f"{asked} came where it does not await it: what is between us may mix connections, or its listener "
+                    f"has no SASL, and security.protocol should be {self._without_sasl}")
+        if code == ErrorCode.UNSUPPORTED_VERSION:
+            return (f"it does not take {asked}, which it offered itself: a proxy may answer for brokers of another "
+                    "version")
+        return ERRORS[code].sentence
 
     def _hung_up(self) -> DisconnectedError:
         asked = f"{self._api_key.name} v{self._api_version}"
@@ -267,7 +282,7 @@ class SaslClientAuthenticator:
 
 
 def _code(code: int) -> str:
-    return f"{ErrorCode.of(code).name} ({code})"
+    return f"{ERRORS[code].name} ({code})" if code in ERRORS else f"code {code}, which this version does not know"
 
 
 _ANSWERS: Mapping[ApiKeys, Callable[[SaslClientAuthenticator, Mapping[str, Any]], None]] = {

@@ -5,13 +5,14 @@
     client   wrapped: no layer, no user but the ticket's
 
 The package `gssapi` and MIT's or Heimdal's library under it do the work. A ticket for a broker is fetched by that
-library when the first token for it is made: on the sender's thread, once for each broker and ticket, as in Java,
-because no other thread knows which brokers there are.
+library when the first token for it is made. That is on the login's thread, before the connection is made; what follows
+on the connection asks no KDC.
 
 Road:    sasl.jaas.config, keytab or ticket cache -> [Ticket] -> GssapiSaslClient -> client authenticator
-Thread:  TicketSource is the login's; the client that of the selector's poll.
+Thread:  TicketSource is the login's; a client is made on it and then belongs to the thread of the selector's poll.
 Source:  RFC 4752 3.1, 3.3; Java KerberosLogin, SaslClientAuthenticator, Krb5LoginModule's options (4.1). Differs from
-         Java: a ticket from a keytab is kept in memory and fetched anew at 80 % of its life; no password is asked for.
+         Java: a ticket from a keytab is kept in memory and fetched anew at 80 % of its life; no password is asked for;
+         no ticket is fetched on the sender's thread.
 """
 
 from __future__ import annotations
@@ -27,10 +28,11 @@ from typing import Any, NoReturn
 
 from pyproducer.common.clock import Clock, SystemClock
 from pyproducer.common.errors import AuthenticationError, ConfigError, KafkaError
-from pyproducer.common.jaas import KEY, parse_jaas
+from pyproducer.common.jaas import KERBEROS_MODULE, KEY, parse_jaas
 from pyproducer.common.printable import printable
 from pyproducer.common.threads import StartThread, start_daemon
-from pyproducer.network.sasl.refreshing_login import RefreshingLogin, RefreshTimes, unavailable
+from pyproducer.network.sasl.mechanism import unavailable
+from pyproducer.network.sasl.refreshing_login import RefreshingLogin, RefreshTimes
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +40,6 @@ MECHANISM = "GSSAPI"
 SERVICE_KEY = "sasl.kerberos.service.name"
 _INSTALL = ("the package gssapi must be installed for it: pip install 'pyproducer[kerberos]', which needs a C compiler "
             "and Kerberos' headers (Debian: apt-get install gcc python3-dev libkrb5-dev)")
-_MODULE = "com.sun.security.auth.module.Krb5LoginModule"
 # RFC 4752 3.1: the layers, a bit each; the first means none.
 _NO_LAYER = 1
 _KINIT_TIMEOUT_S = 60
@@ -86,8 +87,8 @@ def gssapi_login(settings: Mapping[str, Any], *, clock: Clock | None = None,
     if not text:
         raise ConfigError("sasl.mechanism", MECHANISM, (
             "it is the default: set it to what the broker's listener has (PLAIN, SCRAM-SHA-512, OAUTHBEARER ...). "
-            f'Kerberos needs {KEY}: {_MODULE} required useKeyTab=true keyTab="..." principal="...";, '
-            f"or {_MODULE} required useTicketCache=true; for a ticket that kinit fetched"))
+            f'Kerberos needs {KEY}: {KERBEROS_MODULE} required useKeyTab=true keyTab="..." principal="...";, '
+            f"or {KERBEROS_MODULE} required useTicketCache=true; for a ticket that kinit fetched"))
     if importlib.util.find_spec("gssapi") is None:
         raise ConfigError("sasl.mechanism", MECHANISM, _INSTALL)
     clock = clock or SystemClock()
@@ -99,7 +100,7 @@ def gssapi_login(settings: Mapping[str, Any], *, clock: Clock | None = None,
                          settings["sasl.kerberos.min.time.before.relogin"], 0)
     return RefreshingLogin(
         MECHANISM, source, lambda ticket, host: GssapiSaslClient(ticket, service, host), f"the ticket {source.where}",
-        times=times, retry_backoff_ms=settings["sasl.login.retry.backoff.ms"],
+        prepares=True, times=times, retry_backoff_ms=settings["sasl.login.retry.backoff.ms"],
         retry_backoff_max_ms=settings["sasl.login.retry.backoff.max.ms"], clock=clock, start_thread=start_thread)
 
 
@@ -208,12 +209,16 @@ def failure_of(error: Any, what: str) -> KafkaError:
 
 
 class GssapiSaslClient:
-    """The client's half of GSSAPI; see SaslClient.
+    """The client's half of GSSAPI; see SaslClient. To make one may ask a KDC; nothing else does.
 
     Args:
         ticket: Whose we are.
         service: The first part of the broker's principal.
         host: Its second part.
+
+    Raises:
+        AuthenticationError: There is no ticket for the broker. Not sent.
+        TransportError: No KDC is reached; may pass. Not sent.
     """
 
     mechanism = MECHANISM
@@ -224,29 +229,35 @@ class GssapiSaslClient:
         flags = gssapi.RequirementFlag.mutual_authentication | gssapi.RequirementFlag.integrity
         self._target = f"{service}@{host}"
         self._gss_error = gssapi.exceptions.GSSError
-        self._context: Any = gssapi.SecurityContext(
-            name=gssapi.Name(self._target, gssapi.NameType.hostbased_service), creds=ticket.credentials,
-            mech=gssapi.MechType.kerberos, flags=flags, usage="initiate")
         self._principal = ticket.principal
         self._is_begun = False
         self.complete = False
+        try:
+            self._context: Any = gssapi.SecurityContext(
+                name=gssapi.Name(self._target, gssapi.NameType.hostbased_service), creds=ticket.credentials,
+                mech=gssapi.MechType.kerberos, flags=flags, usage="initiate")
+            self._first_token = bytes(self._context.step(None) or b"")
+        except self._gss_error as error:
+            raise self._failure(error) from None
 
     def evaluate_challenge(self, challenge: bytes) -> bytes | None:
         """Return the context's next token; nothing once it stands; then the choice of no layer.
 
         Raises:
-            AuthenticationError: There is no ticket for the broker, it is not who it should be, or offers layers only.
-                Not sent.
-            TransportError: No KDC is reached; may pass. Not sent.
+            AuthenticationError: The broker is not who it should be, or offers layers only. Not sent.
         """
+        if not self._is_begun:
+            self._is_begun = True
+            return self._first_token
         try:
             if not self._context.complete:
-                token = self._context.step(challenge if self._is_begun else None)
-                self._is_begun = True
-                return bytes(token or b"")
+                return bytes(self._context.step(challenge) or b"")
             return self._choose_layer(challenge)
         except self._gss_error as error:
-            raise failure_of(error, f"GSSAPI, as {self._principal} with {self._target}") from None
+            raise self._failure(error) from None
+
+    def _failure(self, error: Exception) -> KafkaError:
+        return failure_of(error, f"GSSAPI, as {self._principal} with {self._target}")
 
     def _choose_layer(self, challenge: bytes) -> bytes:
         offer = bytes(self._context.unwrap(challenge).message)

@@ -8,23 +8,18 @@ Source:  Java LoginManager, JaasContext, AbstractLogin (4.1).
 from __future__ import annotations
 
 import importlib
-import importlib.util
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from pyproducer.common.errors import AuthenticationError, ConfigError
-from pyproducer.common.jaas import KEY, JaasEntry, parse_jaas
-from pyproducer.network.sasl.mechanism import Login, SaslClient
+from pyproducer.common.errors import ConfigError
+from pyproducer.common.jaas import KEY, PLAIN_MODULE, SCRAM_MODULE, JaasEntry, parse_jaas
+from pyproducer.network.sasl.mechanism import Login, SaslClient, unavailable
 from pyproducer.network.sasl.password import PasswordCredentials
 from pyproducer.network.sasl.plain import PlainSaslClient
-from pyproducer.network.sasl.scram import ScramSaslClient
 
 PLAIN = "PLAIN"
 SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
-_PASSWORD_MODULES = {
-    PLAIN: "org.apache.kafka.common.security.plain.PlainLoginModule",
-    **dict.fromkeys(SCRAM, "org.apache.kafka.common.security.scram.ScramLoginModule"),
-}
+_PASSWORD_MODULES = {PLAIN: PLAIN_MODULE, **dict.fromkeys(SCRAM, SCRAM_MODULE)}
 
 
 class _Elsewhere(NamedTuple):
@@ -71,13 +66,18 @@ class StaticLogin:
         """Whether it is open."""
         return self._credentials is not None
 
-    def start(self, on_change: Callable[[], None]) -> None:
+    def start(self, on_change: Callable[[], None]) -> bool:
         """Do nothing: there is nothing to fetch."""
+        return True
+
+    def is_ready_for(self, host: str) -> bool:
+        """Whether it is open."""
+        return self._credentials is not None
 
     def new_client(self, host: str) -> SaslClient:
         """Return the client's half for one authentication; see Login."""
         if self._credentials is None:
-            raise AuthenticationError("the login is closed")
+            raise unavailable("the login is closed")
         return self._new_client(self._credentials)
 
     def close(self) -> None:
@@ -109,15 +109,14 @@ def login_for(settings: Mapping[str, Any]) -> Login | None:
         credentials = PasswordCredentials(_entry(settings, mechanism).options)
         if mechanism == PLAIN:
             return StaticLogin(mechanism, credentials, PlainSaslClient)
+        from pyproducer.network.sasl.scram import ScramSaslClient  # here: hashlib and hmac, for nobody else
+
         return StaticLogin(mechanism, credentials, lambda credentials: ScramSaslClient(mechanism, credentials))
     _refuse_password(settings, mechanism)
     elsewhere = _ELSEWHERE.get(mechanism)
     if elsewhere is None:
         raise ConfigError("sasl.mechanism", mechanism, "there is no such mechanism here: set it to one of "
                                                        f"{', '.join(sorted((*_PASSWORD_MODULES, *_ELSEWHERE)))}")
-    if importlib.util.find_spec(elsewhere.module) is None:
-        raise ConfigError("sasl.mechanism", mechanism, "it is not in this version; use PLAIN, SCRAM-SHA-256 or "
-                                                       "SCRAM-SHA-512")
     login: Login = getattr(importlib.import_module(elsewhere.module), elsewhere.function)(settings)
     return login
 

@@ -11,6 +11,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
+from pyproducer.common.errors import NOT_SENT, TransportError
+
+
+def unavailable(text: str) -> TransportError:
+    """Return the error for credentials that are not there yet, or not any more: it may pass, nothing was sent."""
+    error = TransportError(text)
+    error.outcome = NOT_SENT
+    error.refresh_metadata = False
+    return error
+
 
 class SaslClient(Protocol):
     """The client's half of one authentication.
@@ -89,14 +99,25 @@ class Login(Protocol):
     def is_ready(self) -> bool:
         """Whether there are credentials now; False while the first ones are fetched, or after they have ended."""
 
-    def start(self, on_change: Callable[[], None]) -> None:
-        """Begin to fetch, where that takes time; `on_change` is called from another thread when anything changes."""
+    def start(self, on_change: Callable[[], None]) -> bool:
+        """Begin to fetch, where that takes time; `on_change` is called from another thread when anything changes.
+
+        Returns:
+            False where no thread can be had now: `error` says why, and who calls again later may have more luck.
+        """
+
+    def is_ready_for(self, host: str) -> bool:
+        """Whether `new_client` can be called for this host now: there are credentials, and what else that takes.
+
+        Where that takes time, as a ticket for the broker does, the call has it made, and `on_change` tells.
+        """
 
     def new_client(self, host: str) -> SaslClient:
         """Return the client's half for one authentication with the broker of this host name.
 
         Raises:
-            AuthenticationError: There are no credentials (`is_ready` says so before). Not sent.
+            AuthenticationError: We are refused for this host where that is decided elsewhere. Not sent.
+            TransportError: There are no credentials, or not any more (`is_ready_for` says so before). Not sent.
         """
 
     def close(self) -> None:

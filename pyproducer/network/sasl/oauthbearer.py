@@ -13,8 +13,6 @@ Source:  RFC 7628; KIP-255, KIP-342; Java OAuthBearerSaslClient, OAuthBearerClie
 
 from __future__ import annotations
 
-import base64
-import json
 import re
 from collections.abc import Mapping
 from typing import Any, NoReturn
@@ -22,6 +20,7 @@ from typing import Any, NoReturn
 from pyproducer.common.clock import Clock, SystemClock
 from pyproducer.common.errors import AuthenticationError, ConfigError
 from pyproducer.common.printable import printable
+from pyproducer.network.sasl.oauth_token import part_of_jwt
 
 _SEPARATOR = "\x01"
 _TOKEN = re.compile(r"[-_~+/\.a-zA-Z0-9]+=*")
@@ -66,13 +65,7 @@ class BearerToken:
     def claims(self) -> Mapping[str, Any]:
         """Return what a JWT says of itself, unchecked; nothing for other tokens."""
         parts = self._value.split(".")
-        if len(parts) != 3:
-            return {}
-        try:
-            claims = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
-        except (ValueError, RecursionError):
-            return {}
-        return claims if isinstance(claims, dict) else {}
+        return (part_of_jwt(parts[1]) or {}) if len(parts) == 3 else {}
 
     def __repr__(self) -> str:
         return f"BearerToken({len(self._value)} characters, extensions {sorted(self.extensions)})"

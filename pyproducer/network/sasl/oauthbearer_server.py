@@ -14,8 +14,6 @@ Source:  RFC 7628; Java OAuthBearerSaslServer, OAuthBearerClientInitialResponse,
 
 from __future__ import annotations
 
-import base64
-import binascii
 import json
 import logging
 import math
@@ -25,6 +23,7 @@ from typing import Any, NamedTuple, Protocol, TypeGuard
 
 from pyproducer.common.errors import AuthenticationError
 from pyproducer.network.sasl.mechanism import SaslError
+from pyproducer.network.sasl.oauth_token import part_of_jwt
 
 MECHANISM = "OAUTHBEARER"
 _logger = logging.getLogger(__name__)
@@ -211,10 +210,7 @@ def is_seconds(value: object) -> TypeGuard[float]:
 
 
 def _json_part(text: str) -> Mapping[str, Any]:
-    try:
-        found = json.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
-    except (binascii.Error, ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
+    found = part_of_jwt(text)
+    if found is None:
         raise TokenRefusedError("malformed Base64 URL encoded value, or malformed JSON")
     return found

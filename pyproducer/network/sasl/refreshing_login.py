@@ -3,10 +3,16 @@
     sender thread   start() .. is_ready? no: connections wait ... yes: new_client(host) ............. the new ones
     login thread        fetch() ........ failed: backoff, fetch() .. sleep to 80 % of their life, fetch() .........
 
+Where the half of an authentication takes time, too, as a ticket for that broker does, the thread makes it ahead:
+
+    sender thread   is_ready_for(host)? no: the connection waits ............. yes: new_client(host) takes it
+    login thread                        make_client(host), told by on_change
+
 Road:    source of credentials -> [RefreshingLogin] -> client authenticator, by the Login of mechanism.py
-Thread:  `run_once` and the source are the login thread's, a daemon that nobody waits for; all it writes for others is
-         one field, in one assignment. So there is no lock that a forked child could find taken. There the thread is
-         missing, and the producer made anew has a login of its own. The rest is any thread's, and never waits.
+Thread:  `run_once` and the source are the login thread's, a daemon that nobody waits for; what it and the sender write
+         for each other is one field, and entries of dicts, each in a single step. So there is no lock that a forked
+         child could find taken. There the thread is missing, and the producer made anew has a login of its own. The
+         rest is any thread's, and never waits.
 Source:  Java ExpiringCredentialRefreshingLogin, ExpiringCredentialRefreshConfig (4.1), KIP-255, KIP-368. Differs from
          Java: the first fetch is on the thread, too, not in the constructor; tries after a failure come by
          sasl.login.retry.backoff.ms, not every 10 s; a source that has nothing newer is not asked more often than that.
@@ -18,16 +24,16 @@ import logging
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from pyproducer.common.backoff import ExponentialBackoff
 from pyproducer.common.clock import Clock, SystemClock
-from pyproducer.common.errors import NOT_SENT, AuthenticationError, KafkaError, TransportError
+from pyproducer.common.errors import AuthenticationError, KafkaError
 from pyproducer.common.printable import printable
 from pyproducer.common.secrets import shown_text
 from pyproducer.common.threads import StartThread, start_daemon
 from pyproducer.common.waiting import Waiters
-from pyproducer.network.sasl.mechanism import SaslClient
+from pyproducer.network.sasl.mechanism import SaslClient, unavailable
 
 log = logging.getLogger(__name__)
 
@@ -37,6 +43,9 @@ LONGEST_SLEEP_MS = 5_000
 PATIENCE_MS = 2_000
 # Who is refused gains nothing by asking often, and issuers lock such clients out; but a secret may be put right.
 FIRST_WAIT_AFTER_REFUSAL_MS = 1_000
+# What was made for a connection that then was not made is made anew: Kerberos' tokens say when they were made, and
+# brokers take them for five minutes.
+PREPARED_LIFE_MS = 60_000
 # Where a source does not say when its credentials end. Those that exist live for 15 minutes or more.
 UNKNOWN_LIFE_MS = 300_000
 
@@ -70,14 +79,6 @@ class CredentialSource(Protocol[CredentialT_co]):
 
     def close(self) -> None:
         """Break off a fetch that is under way, where that is possible. Thread: any."""
-
-
-def unavailable(text: str) -> TransportError:
-    """Return the error for credentials that are not there yet, or not any more: it may pass, nothing was sent."""
-    error = TransportError(text)
-    error.outcome = NOT_SENT
-    error.refresh_metadata = False
-    return error
 
 
 def without_our_frames(cause: BaseException) -> BaseException:
@@ -145,6 +146,18 @@ class _State(Generic[CredentialT]):
         self.version = version
 
 
+class _Prepared(NamedTuple):
+    """The half of an authentication for a host, or why there is none; of which credentials, and since when."""
+
+    client: SaslClient | None
+    error: KafkaError | None
+    credential: object
+    made_ms: int
+
+    def __repr__(self) -> str:
+        return "_Prepared()"
+
+
 class RefreshingLogin(Generic[CredentialT]):
     """The `Login` of mechanism.py for credentials that end.
 
@@ -152,6 +165,8 @@ class RefreshingLogin(Generic[CredentialT]):
         mechanism: Which they are for.
         source: Where they come from; its methods are called on the thread.
         make_client: Makes the client's half of an authentication of them, for a host.
+        prepares: That takes time, and may fail as `source` does: it is called on the thread, ahead, for each host that
+            is asked for.
         what: What they are, for messages: "the token from https://...".
         times: When they are fetched anew.
         retry_backoff_ms: The first wait after a failure, in ms; doubles with each.
@@ -162,13 +177,14 @@ class RefreshingLogin(Generic[CredentialT]):
     """
 
     def __init__(self, mechanism: str, source: CredentialSource[CredentialT],
-                 make_client: Callable[[CredentialT, str], SaslClient], what: str, *,
+                 make_client: Callable[[CredentialT, str], SaslClient], what: str, *, prepares: bool = False,
                  times: RefreshTimes = RefreshTimes(), retry_backoff_ms: int = 100, retry_backoff_max_ms: int = 10_000,
                  clock: Clock | None = None, start_thread: StartThread = start_daemon,
                  uniform: Callable[[float, float], float] = random.uniform) -> None:
         self.mechanism = mechanism
         self._source = source
         self._make_client = make_client
+        self._prepares = prepares
         self._what = what
         self._times = times
         self._backoff = ExponentialBackoff(retry_backoff_ms, retry_backoff_max_ms, uniform=uniform)
@@ -186,6 +202,12 @@ class RefreshingLogin(Generic[CredentialT]):
         self._fetching_since_ms: int | None = None  # by now_ms
         self._ended = unavailable(f"{what} has ended, and the next one is not there yet")
         self._slow = unavailable(f"{what} was asked for, and there is no answer yet")
+        # By host: whoever connects asks and takes, the login's thread makes.
+        self._wanted: dict[str, None] = {}
+        self._prepared: dict[str, _Prepared] = {}
+        # Of whoever starts the thread, until there is one.
+        self._start_failures = 0
+        self._start_at_ms: int | None = None
         # The login thread's alone.
         self._failures = 0
         self._refusals = 0
@@ -219,25 +241,56 @@ class RefreshingLogin(Generic[CredentialT]):
             return None if state.credential is None else self._ended
         return self._slow if self._clock.now_ms() - since_ms >= PATIENCE_MS else None
 
-    def start(self, on_change: Callable[[], None]) -> None:
-        """Begin to fetch; `on_change` is called on the login's thread when there is news."""
+    def start(self, on_change: Callable[[], None]) -> bool:
+        """Begin to fetch; `on_change` is called on the login's thread when there is news. See Login."""
+        if self._start_at_ms is not None and self._clock.now_ms() < self._start_at_ms:
+            return False
         self._on_change = on_change
         try:
             self._start_thread(self._run, f"kafka-producer-login | {self.mechanism}")
         except RuntimeError as cause:
             # As many threads as the process may have, or the interpreter ends. To fetch here would stop the sender.
-            self._publish(_State(None, AuthenticationError(f"{self._what} cannot be fetched: {cause}"), 0))
+            backoff_ms = self._backoff.backoff_ms(self._start_failures)
+            self._start_at_ms = self._clock.now_ms() + max(backoff_ms, self._least_wait_ms)
+            self._start_failures += 1
+            self._publish(_State(None, unavailable(f"{self._what} cannot be fetched now: {cause}"), 0))
+            return False
+        return True
+
+    def is_ready_for(self, host: str) -> bool:
+        """Whether there are credentials and, where that takes time, what is made of them for a host; see Login."""
+        if self._current() is None:
+            return False
+        if not self._prepares or self._prepared_for(host) is not None:
+            return True
+        if host not in self._wanted:
+            self._wanted[host] = None
+            self._waiters.ring()
+        return False
 
     def new_client(self, host: str) -> SaslClient:
         """Return the client's half of one authentication with the broker of this host name.
 
         Raises:
-            AuthenticationError: There are no credentials. Not sent.
+            AuthenticationError: It cannot be made for this host. Not sent.
+            TransportError: There are no credentials now, it is not made yet, or why it could not be made may pass. Not
+                sent.
         """
         credential = self._current()
         if credential is None:
-            raise AuthenticationError(f"there are no credentials: {self.error or self._slow}")
-        return self._make_client(credential, host)
+            self._waiters.ring()  # the thread may sleep for seconds before it looks at the clock
+            raise unavailable(f"there are no credentials now: {self.error or self._slow}")
+        if not self._prepares:
+            return self._make_client(credential, host)
+        prepared = self._prepared_for(host)
+        self._prepared.pop(host, None)
+        if prepared is None:
+            self.is_ready_for(host)
+            raise unavailable(f"{self._what}: what goes to {host} of it is not made yet")
+        if prepared.client is None:
+            assert prepared.error is not None, "it is one or the other"
+            raise prepared.error
+        return prepared.client
 
     def close(self) -> None:
         """End the thread, without waiting for what it fetches; forget the credentials. Does nothing the second time."""
@@ -255,7 +308,8 @@ class RefreshingLogin(Generic[CredentialT]):
         """
         wait_ms = self._due_in_ms()
         if wait_ms > 0:
-            return min(wait_ms, LONGEST_SLEEP_MS)
+            self._prepare_wanted()
+            return min(max(self._due_in_ms(), 1), LONGEST_SLEEP_MS)
         self._fetching_since_ms = self._clock.now_ms()
         try:
             fetched = self._source.fetch()
@@ -272,7 +326,34 @@ class RefreshingLogin(Generic[CredentialT]):
             self._on_success(fetched, refresh_at_ms)
         self._fetching_since_ms = None
         self._tell()
+        self._prepare_wanted()
         return min(max(self._due_in_ms(), 1), LONGEST_SLEEP_MS)
+
+    def _prepare_wanted(self) -> None:
+        """Make the half of an authentication for each host that was asked for, where there are credentials; tell."""
+        for host in list(self._wanted):
+            credential = self._current()
+            if credential is None:
+                return
+            client: SaslClient | None = None
+            error: KafkaError | None = None
+            try:
+                client = self._make_client(credential, host)
+            except BaseException as cause:  # as in run_once
+                error = self._passing(cause).with_traceback(None)
+                error.__context__ = None
+            self._prepared[host] = _Prepared(client, error, credential, self._clock.now_ms())
+            self._wanted.pop(host, None)
+            if self._is_closed:  # by another thread, meanwhile
+                self._forget()
+            self._tell()
+
+    def _prepared_for(self, host: str) -> _Prepared | None:
+        """Return what was made for a host, of the credentials that there are now, and not long ago."""
+        found = self._prepared.get(host)
+        is_good = found is not None and found.credential is self._state.credential and (
+            self._clock.now_ms() - found.made_ms < PREPARED_LIFE_MS)
+        return found if is_good else None
 
     def _current(self) -> CredentialT | None:
         """Return the credentials that have not ended."""
@@ -338,6 +419,8 @@ class RefreshingLogin(Generic[CredentialT]):
 
     def _forget(self) -> None:
         self._state = _State(None, unavailable("the login is closed"), self._state.version)
+        self._wanted.clear()
+        self._prepared.clear()
 
     def _tell(self) -> None:
         if self._is_closed:
@@ -348,6 +431,8 @@ class RefreshingLogin(Generic[CredentialT]):
             log.exception("whoever waits for %s could not be told", self._what)
 
     def _run(self) -> None:
-        cell = self._waiters.enter()  # before the first look: who closes the login opens it, and nobody else does
-        while not self._is_closed:
+        while True:
+            cell = self._waiters.enter()  # before the look: who closes the login or wants a client opens it
+            if self._is_closed:
+                return
             self._clock.wait(cell, self.run_once() / 1000)

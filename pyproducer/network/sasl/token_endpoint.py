@@ -29,7 +29,7 @@ from pyproducer.common.clock import Clock, SystemClock
 from pyproducer.common.errors import AuthenticationError, ConfigError, KafkaError
 from pyproducer.common.printable import printable
 from pyproducer.common.secrets import shown_text
-from pyproducer.network.sasl.refreshing_login import unavailable
+from pyproducer.network.sasl.mechanism import unavailable
 from pyproducer.network.ssl_context import build_client_ssl_context
 
 URL_KEY = "sasl.oauthbearer.token.endpoint.url"

@@ -27,7 +27,7 @@ from urllib.request import url2pathname
 from pyproducer.common.class_names import import_object
 from pyproducer.common.clock import Clock, SystemClock
 from pyproducer.common.errors import ConfigError
-from pyproducer.common.jaas import JaasEntry, parse_jaas
+from pyproducer.common.jaas import KEY, OAUTHBEARER_MODULE, JaasEntry, parse_jaas
 from pyproducer.common.threads import StartThread, start_daemon
 from pyproducer.network.sasl.client_credentials import ID_KEY, SECRET_KEY, ClientCredentials
 from pyproducer.network.sasl.jwt_bearer import ASSERTION_FILE_KEY, FileAssertion, JwtBearer, SignedAssertion, read_text
@@ -52,9 +52,7 @@ PROVIDER_KEY = "pyproducer.oauth.token.provider"
 HANDLER_KEY = "sasl.login.callback.handler.class"
 RETRIEVER_KEY = "sasl.oauthbearer.jwt.retriever.class"
 VALIDATOR_KEY = "sasl.oauthbearer.jwt.validator.class"
-JAAS_KEY = "sasl.jaas.config"
 _OAUTH = "org.apache.kafka.common.security.oauthbearer."
-_LOGIN_MODULE = _OAUTH + "OAuthBearerLoginModule"
 # The class was in another package until Kafka 3.4; then it was the one without "secured.".
 _RETRIEVING_HANDLERS = frozenset({_OAUTH + "OAuthBearerLoginCallbackHandler",
                                   _OAUTH + "secured.OAuthBearerLoginCallbackHandler"})
@@ -154,8 +152,8 @@ def _new_client(token: OAuthToken, clock: Clock) -> SaslClient:
 
 
 def _jaas(settings: Mapping[str, Any]) -> JaasEntry:
-    text = settings[JAAS_KEY]
-    return parse_jaas(text) if text else JaasEntry(_LOGIN_MODULE, "required", {})
+    text = settings[KEY]
+    return parse_jaas(text) if text else JaasEntry(OAUTHBEARER_MODULE, "required", {})
 
 
 def _source(settings: Mapping[str, Any], jaas: JaasEntry,
@@ -184,7 +182,7 @@ def _retriever(settings: Mapping[str, Any], jaas: JaasEntry,
     if given is None:
         raise ConfigError(URL_KEY, None, "OAUTHBEARER needs a source of tokens: this URL with client id and secret, "
                                          f"{PROVIDER_KEY} with a function that returns a token, or, for tokens "
-                                         f"without a signature, the option {UNSECURED}StringClaim_sub of {JAAS_KEY}")
+                                         f"without a signature, the option {UNSECURED}StringClaim_sub of {KEY}")
     url = checked_url(given)
     checks = _Checks(settings, {name[len(_EXTENSION):]: value for name, value in jaas.options.items()
                                 if name.startswith(_EXTENSION)})

@@ -13,6 +13,7 @@ from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 from pyproducer.common.cluster import address_text
+from pyproducer.common.jaas import KERBEROS_MODULE
 from pyproducer.common.secrets import shown
 from pyproducer.common.settings.config_providers import PREFIX as PROVIDER_PREFIX
 from pyproducer.common.settings.definition import Support
@@ -20,7 +21,7 @@ from pyproducer.common.settings.parse import value_text
 from pyproducer.common.settings.properties import read_property_lines
 from pyproducer.producer.config import other_keys
 from pyproducer.producer.config.producer_config import ProducerConfig
-from pyproducer.producer.config.security import KERBEROS_MODULE, login_module, settings_not_used
+from pyproducer.producer.config.security import login_module, settings_not_used
 from pyproducer.producer.config.table import CONFIG_TABLE
 
 _WHY_OF_SUPPORT = {

@@ -8,6 +8,7 @@ Source:  Java ConsumerConfig, AdminClientConfig, ProducerConfig (4.3, and what i
 
 from __future__ import annotations
 
+from pyproducer.common.jaas import KERBEROS_MODULE, PLAIN_MODULE, SCRAM_MODULE
 from pyproducer.common.settings.table import OtherKeys
 
 CONSUMER_KEYS = frozenset({
@@ -119,12 +120,11 @@ MEANT = {
 
 _PEM_PAIR = ("Put key and certificate into one PEM file and name that, with ssl.keystore.type=PEM; or give their text "
              "in ssl.keystore.key and ssl.keystore.certificate.chain.")
-_USER = ('Write sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required username="..." '
-         'password="..."; (SCRAM: org.apache.kafka.common.security.scram.ScramLoginModule).')
+_USER = (f'Write sasl.jaas.config={PLAIN_MODULE} required username="..." password="..."; '
+         f"(SCRAM: {SCRAM_MODULE}).")
 _CONTEXT = "Give an ssl.SSLContext that is set up so."
 _CALLBACK = "Give the callable that returns a token."
-_KRB5 = ("Write sasl.jaas.config=com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true keyTab=\"...\" "
-         "principal=\"...\";")
+_KRB5 = f'Write sasl.jaas.config={KERBEROS_MODULE} required useKeyTab=true keyTab="..." principal="...";'
 _LOGGING = "Leave it out: Python's logging is used, under the name 'pyproducer'."
 _METRICS = "Leave it out: producer.metrics() has the numbers when you ask."
 _CALL = "Leave it out: send() takes a callback for each record, and returns a future."

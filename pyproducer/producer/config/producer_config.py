@@ -21,7 +21,6 @@ from pyproducer.common.settings.config_providers import Resolved, resolve_variab
 from pyproducer.common.settings.properties import read_properties
 from pyproducer.producer.config.addresses import parse_bootstrap_servers
 from pyproducer.producer.config.cross_checks import cross_check
-from pyproducer.producer.config.key_stores import check_security_files
 from pyproducer.producer.config.security import check_security
 from pyproducer.producer.config.table import CONFIG_TABLE
 
@@ -103,7 +102,10 @@ class ProducerConfig(Mapping[str, Any]):
             values["bootstrap.servers"] = parse_bootstrap_servers(values["bootstrap.servers"])
             cross_check(values, given.explicit)
             check_security(values, given.explicit)
-            check_security_files(values, given.explicit, reads_files=reads_files)
+            if values["security.protocol"] != "PLAINTEXT":
+                from pyproducer.producer.config.key_stores import check_security_files  # here: it loads ssl
+
+                check_security_files(values, given.explicit, reads_files=reads_files)
         except ConfigError as refusal:
             return without_answers(refusal, resolved)
         if given.without_effect:
@@ -112,7 +114,7 @@ class ProducerConfig(Mapping[str, Any]):
         if strangers:
             log.warning("No setting is called %s: only classes of your own with configure() get to see it",
                         ", ".join(sorted(strangers)))
-        self.__dict__.update(originals=originals, _values=values, explicit=given.explicit,
+        self.__dict__.update(originals=CONFIG_TABLE.unguarded(originals), _values=values, explicit=given.explicit,
                              without_effect=given.without_effect, strangers=tuple(strangers))
         return None
 

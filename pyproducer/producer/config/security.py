@@ -10,19 +10,24 @@ Source:  Java JaasContext, SaslChannelBuilder, CommonClientConfigs.postValidateS
 from __future__ import annotations
 
 import logging
-from collections.abc import Set
-from difflib import get_close_matches
+from collections.abc import Iterable, Set
 from typing import Any, NamedTuple
 
 from pyproducer.common.errors import ConfigError
+from pyproducer.common.jaas import (
+    KERBEROS_MODULE,
+    MSK_IAM_MODULE,
+    OAUTHBEARER_MODULE,
+    PLAIN_MODULE,
+    SCRAM_MODULE,
+    JaasEntry,
+    parse_jaas,
+)
 from pyproducer.common.jaas import KEY as JAAS_KEY
-from pyproducer.common.jaas import JaasEntry, parse_jaas
 from pyproducer.common.secrets import HIDDEN
 from pyproducer.producer.config.table import CONFIG_TABLE
 
 log = logging.getLogger(__name__)
-
-_KAFKA = "org.apache.kafka.common.security."
 
 
 class _LoginModule(NamedTuple):
@@ -31,15 +36,13 @@ class _LoginModule(NamedTuple):
 
 
 LOGIN_MODULES = {
-    f"{_KAFKA}plain.PlainLoginModule": _LoginModule(("PLAIN",), ("username", "password")),
-    f"{_KAFKA}scram.ScramLoginModule": _LoginModule(("SCRAM-SHA-256", "SCRAM-SHA-512"), ("username", "password")),
-    f"{_KAFKA}oauthbearer.OAuthBearerLoginModule": _LoginModule(("OAUTHBEARER",)),
-    "software.amazon.msk.auth.iam.IAMLoginModule": _LoginModule(("AWS_MSK_IAM",)),
-    "com.sun.security.auth.module.Krb5LoginModule": _LoginModule(("GSSAPI",)),
+    PLAIN_MODULE: _LoginModule(("PLAIN",), ("username", "password")),
+    SCRAM_MODULE: _LoginModule(("SCRAM-SHA-256", "SCRAM-SHA-512"), ("username", "password")),
+    OAUTHBEARER_MODULE: _LoginModule(("OAUTHBEARER",)),
+    MSK_IAM_MODULE: _LoginModule(("AWS_MSK_IAM",)),
+    KERBEROS_MODULE: _LoginModule(("GSSAPI",)),
 }
 """The login modules that are understood, by Java's name."""
-
-KERBEROS_MODULE = "com.sun.security.auth.module.Krb5LoginModule"
 
 MECHANISMS = tuple(mechanism for module in LOGIN_MODULES.values() for mechanism in module.mechanisms)
 _TOKEN_URL = "sasl.oauthbearer.token.endpoint.url"
@@ -90,9 +93,15 @@ def login_module(values: dict[str, Any]) -> JaasEntry | None:
     name = entry.login_module
     if name in LOGIN_MODULES:
         return entry
-    near = get_close_matches(name, LOGIN_MODULES, n=1, cutoff=0.8)
-    hint = f"did you mean {near[0]}?" if near else f"it must be one of {', '.join(LOGIN_MODULES)}"
+    near = _nearest(name, LOGIN_MODULES, cutoff=0.8)
+    hint = f"did you mean {near}?" if near else f"it must be one of {', '.join(LOGIN_MODULES)}"
     raise ConfigError(JAAS_KEY, HIDDEN, f"its login module is not known here: {hint}")
+
+
+def _nearest(name: str, known: Iterable[str], *, cutoff: float) -> str | None:
+    from difflib import get_close_matches  # here: only an error needs it
+
+    return next(iter(get_close_matches(name, known, n=1, cutoff=cutoff)), None)
 
 
 def _check_login(values: dict[str, Any], explicit: Set[str]) -> None:
@@ -102,8 +111,8 @@ def _check_login(values: dict[str, Any], explicit: Set[str]) -> None:
                           f"security.protocol = {values['security.protocol']} needs a mechanism: set it to one of "
                           f"{', '.join(MECHANISMS)}")
     if mechanism not in MECHANISMS:
-        near = get_close_matches(mechanism.upper().removeprefix("SASL_"), MECHANISMS, n=1)
-        hint = f"; did you mean {near[0]}?" if near else ""
+        near = _nearest(mechanism.upper().removeprefix("SASL_"), MECHANISMS, cutoff=0.6)
+        hint = f"; did you mean {near}?" if near else ""
         raise ConfigError("sasl.mechanism", mechanism, f"it must be one of {', '.join(MECHANISMS)}{hint}")
     entry = login_module(values)
     if entry is not None:

@@ -12,8 +12,7 @@ from pyproducer.protocol.types import INT8, INT16, INT32, STRING
 
 _LITERAL = 3
 
-DESCRIBE_ACLS_REQUEST = message(
-    "DescribeAclsRequest",
+_FILTER = (
     f("resource_type_filter", INT8),
     f("resource_name_filter", STRING, nullable="0+"),
     f("pattern_type_filter", INT8, "1+", default=_LITERAL),
@@ -22,6 +21,8 @@ DESCRIBE_ACLS_REQUEST = message(
     f("operation", INT8),
     f("permission_type", INT8),
 )
+
+DESCRIBE_ACLS_REQUEST = message("DescribeAclsRequest", *_FILTER)
 
 DESCRIBE_ACLS_RESPONSE = message(
     "DescribeAclsResponse",
@@ -67,19 +68,7 @@ CREATE_ACLS_RESPONSE = message(
     ),
 )
 
-DELETE_ACLS_REQUEST = message(
-    "DeleteAclsRequest",
-    array(
-        "filters",
-        f("resource_type_filter", INT8),
-        f("resource_name_filter", STRING, nullable="0+"),
-        f("pattern_type_filter", INT8, "1+", default=_LITERAL),
-        f("principal_filter", STRING, nullable="0+"),
-        f("host_filter", STRING, nullable="0+"),
-        f("operation", INT8),
-        f("permission_type", INT8),
-    ),
-)
+DELETE_ACLS_REQUEST = message("DeleteAclsRequest", array("filters", *_FILTER))
 
 DELETE_ACLS_RESPONSE = message(
     "DeleteAclsResponse",

@@ -56,10 +56,10 @@ def test_backoff_when_connecting_fails_again_and_again_then_doubles_up_to_the_ce
     connections, now_ms, waits = states(), 0, []
     for _ in range(7):
         fail(connections, now_ms)
-        waits.append(connections.connection_delay_ms(1, now_ms))
-        assert not connections.can_connect(1, now_ms + waits[-1] - 1)
+        waits.append(connections.connection_delay_ms(NODE, now_ms))
+        assert not connections.can_connect(NODE, now_ms + waits[-1] - 1)
         now_ms += waits[-1]
-        assert connections.can_connect(1, now_ms)
+        assert connections.can_connect(NODE, now_ms)
     assert waits == [50, 100, 200, 400, 800, 1000, 1000]
 
 
@@ -68,7 +68,7 @@ def test_backoff_when_jitter_is_on_then_stays_within_20_percent_and_the_ceiling(
     now_ms = 0
     for attempt in range(200):
         fail(connections, now_ms)
-        wait_ms = connections.connection_delay_ms(1, now_ms)
+        wait_ms = connections.connection_delay_ms(NODE, now_ms)
         ideal_ms = min(50 * 2**attempt, 1000)
         assert ideal_ms * 0.8 - 1 <= wait_ms <= min(ideal_ms * 1.2, 1000)
         now_ms += wait_ms
@@ -82,7 +82,7 @@ def test_backoff_when_the_connection_was_ready_then_starts_again_small():
     connections.checking_api_versions(1)
     connections.ready(1)
     connections.disconnected(1, 20_000)
-    assert connections.connection_delay_ms(1, 20_000) == 50
+    assert connections.connection_delay_ms(NODE, 20_000) == 50
 
 
 def test_throttle_when_the_node_was_never_connected_then_nothing_is_kept():
@@ -90,7 +90,7 @@ def test_throttle_when_the_node_was_never_connected_then_nothing_is_kept():
     connections.throttle(7, 400)
     assert connections.throttle_delay_ms(7, 0) == 0
     assert connections.get(7) is None
-    assert connections.can_connect(7, 0)
+    assert connections.can_connect(Node(7, "other", 9092), 0)
 
 
 def test_setup_timeout_when_connecting_fails_then_grows_and_resets():
@@ -191,7 +191,7 @@ def test_throttle_when_a_shorter_one_follows_then_the_longer_holds():
     connections.throttle(1, 500)
     connections.throttle(1, 300)
     assert connections.throttle_delay_ms(1, 100) == 400
-    assert connections.poll_delay_ms(1, 100) == 400
+    assert connections.poll_delay_ms(NODE, 100) == 400
     assert not connections.has_ready_nodes(499)
     assert connections.has_ready_nodes(500)
     connections.disconnected(1, 200)
@@ -207,7 +207,7 @@ def test_authentication_failed_when_asked_then_the_error_is_kept_until_ready():
     assert state is not None
     assert state.state is ConnectionState.AUTHENTICATION_FAILED
     assert state.error is error
-    assert connections.connection_delay_ms(1, 5) == 50
+    assert connections.connection_delay_ms(NODE, 5) == 50
     connections.connecting(NODE, 100)
     connections.checking_api_versions(1)
     connections.ready(1)
@@ -216,9 +216,9 @@ def test_authentication_failed_when_asked_then_the_error_is_kept_until_ready():
 
 def test_poll_delay_when_never_connected_or_connecting():
     connections = states()
-    assert connections.poll_delay_ms(1, 0) == 0
+    assert connections.poll_delay_ms(NODE, 0) == 0
     connections.connecting(NODE, 0)
-    assert connections.poll_delay_ms(1, 0) == NEVER_MS
+    assert connections.poll_delay_ms(NODE, 0) == NEVER_MS
 
 
 @pytest.mark.parametrize("stage", ["connecting", "checking_api_versions"])

@@ -536,7 +536,7 @@ def test_listener_when_it_has_no_sasl_then_the_connection_goes_on():
 
 
 def test_listener_when_it_cannot_be_asked_or_we_have_sasl_then_it_is_not_asked():
-    for options in ({}, {"has_credentials": lambda: True}):
+    for options in ({}, {"has_credentials": lambda _host: True}):
         setup = with_sasl_listener(33, ["PLAIN"], **options)
         if not options:
             del setup.cluster.versions[ApiKeys.SASL_HANDSHAKE]

@@ -20,8 +20,9 @@ from pyproducer.common.backoff import ExponentialBackoff
 from pyproducer.common.clock import SystemClock
 from pyproducer.common.cluster import Node
 from pyproducer.common.errors import AuthenticationError
-from pyproducer.network.channel_builder import ChannelBuilder, PlaintextChannelBuilder, SslChannelBuilder
+from pyproducer.network.channel_builder import ChannelBuilder, PlaintextChannelBuilder
 from pyproducer.network.selector import Selector
+from pyproducer.network.ssl_channel_builder import SslChannelBuilder
 from pyproducer.protocol.apis import ApiKeys
 from tests.unit.client.mock_selector import Request
 from tests.unit.client.scripted_cluster import ScriptedCluster, topic_row

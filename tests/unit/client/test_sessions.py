@@ -211,9 +211,15 @@ class LateLogin:
         self.version = 0
         self.started: list[Any] = []
         self.is_closed = False
+        self.can_start = True
+        self.hosts_ready: set[str] | None = None  # None: all
 
-    def start(self, on_change: Any) -> None:
+    def start(self, on_change: Any) -> bool:
         self.started.append(on_change)
+        return self.can_start
+
+    def is_ready_for(self, host: str) -> bool:
+        return self.is_ready and (self.hosts_ready is None or host in self.hosts_ready)
 
     def new_client(self, host: str) -> Any:
         raise AssertionError("the selector is a mock")
@@ -225,7 +231,7 @@ class LateLogin:
 def waiting() -> tuple[Setup, LateLogin, Credentials]:
     login = LateLogin()
     made: list[Credentials] = []
-    setup = Setup(has_credentials=lambda: made[0].are_there())
+    setup = Setup(has_credentials=lambda host: made[0].are_there(host))
     made.append(Credentials(login, setup.metadata, setup.wakeup.wakeup))
     setup.cluster.topics["t"] = topic_row("t", 1)
     setup.metadata.add("t", setup.now_ms)
@@ -268,6 +274,51 @@ def test_credentials_when_their_source_refuses_us_then_who_waits_fails_once_for_
     login.error = AuthenticationError("still not")
     setup.poll(times=3)
     assert setup.metadata.fatal_count == 2
+
+
+def test_credentials_when_what_a_host_takes_is_not_there_then_only_its_connection_waits() -> None:
+    """A ticket for a broker is fetched from a KDC beside the sender."""
+    setup, login, _ = waiting()
+    login.is_ready, login.hosts_ready = True, set()
+    setup.poll(60_000, times=3)
+    assert setup.selector.connects == []
+    assert max(setup.selector.timeouts) <= 50
+    login.hosts_ready = None
+    setup.bring_up("t")
+    node = setup.make_ready(1)
+    login.hosts_ready = {"another"}
+    assert setup.client.ready(node, setup.now_ms)
+
+
+def test_credentials_when_no_thread_can_be_had_then_it_is_tried_again() -> None:
+    """It was told once, and never tried again."""
+    setup, login, _ = waiting()
+    login.can_start = False
+    setup.poll(times=3)
+    tried = len(login.started)
+    assert tried >= 3
+    login.can_start = True
+    setup.poll(times=3)
+    assert len(login.started) == tried + 1
+
+
+def test_session_when_there_are_no_credentials_to_renew_it_with_then_it_waits_for_them() -> None:
+    """The connection was closed, and with it the chance to go on as soon as the next token came."""
+    setup, login, _ = waiting()
+    login.is_ready = True
+    setup.bring_up("t")
+    setup.selector.lifetime_ms = LIFETIME_MS
+    node = setup.make_ready(1)
+    setup.clock.advance(LIFETIME_MS)
+    login.is_ready = False
+    setup.selector.timeouts.clear()
+    setup.poll(60_000, times=3)
+    assert setup.selector.reauthenticating == []
+    assert max(setup.selector.timeouts) <= 50
+    assert not setup.client.ready(node, setup.now_ms)
+    login.is_ready = True
+    setup.poll()
+    assert "1" in setup.selector.reauthenticating
 
 
 def test_credentials_when_they_end_then_connections_that_are_there_go_on_and_new_ones_wait() -> None:

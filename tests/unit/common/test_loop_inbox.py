@@ -95,3 +95,36 @@ def test_inbox_when_it_is_asked_for_twice_then_it_is_one_for_each_loop() -> None
     first, second = asyncio.run(ask()), asyncio.run(ask())
     assert first[1]
     assert first[0] is not second[0]
+
+
+def test_inbox_when_its_loop_is_closed_before_it_looked_then_nothing_is_kept_and_all_is_counted() -> None:
+    """The loop was woken, so nobody woke it again, and what came later was kept for the producer's life."""
+    loop = asyncio.new_event_loop()
+    inbox = LoopInbox(loop)
+    inbox.put(lambda: None)
+    loop.close()
+    for _ in range(3):
+        inbox.put(lambda: None)
+    assert not inbox._items
+    assert inbox.dropped_count == 4
+
+
+def test_call_after_turn_when_many_tasks_ask_then_it_is_made_once_behind_them() -> None:
+    async def main() -> list[str]:
+        inbox, _ = inbox_of_running_loop()
+        seen: list[str] = []
+
+        def call() -> None:
+            seen.append("call")
+
+        async def ask(number: int) -> None:
+            seen.append(f"task {number}")
+            inbox.call_after_turn(call)
+
+        await asyncio.gather(*(ask(number) for number in range(3)))
+        await asyncio.sleep(0)
+        inbox.call_after_turn(call)
+        await asyncio.sleep(0)
+        return seen
+
+    assert asyncio.run(main()) == ["task 0", "task 1", "task 2", "call", "call"]

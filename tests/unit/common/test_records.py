@@ -5,9 +5,10 @@ from __future__ import annotations
 import copy
 import enum
 import inspect
+import math
 import pickle
 import weakref
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from types import MappingProxyType
 from typing import Any
 
@@ -197,8 +198,29 @@ def test_headers_when_they_are_a_dict_then_its_items_are_kept_in_order(headers: 
     assert ProducerRecord("t", headers=headers).headers == (Header("ab", b"1"), Header("c", None))
 
 
+class Moment:
+    """What another library has for a datetime; NaT of pandas is not a number."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+
+    def timestamp(self) -> float:
+        return self._seconds
+
+
+@pytest.mark.parametrize("given", [
+    datetime.min, datetime.max.replace(tzinfo=timezone(timedelta(hours=-1))), Moment(math.nan), Moment(math.inf),
+    Moment(-math.inf)])
+def test_timestamp_when_no_time_is_like_that_then_the_error_says_so(given: Any) -> None:
+    with pytest.raises(ValueError, match=r"^timestamp .* is out of range: it is epoch milliseconds"):
+        ProducerRecord("t", timestamp=given)
+
+
 @pytest.mark.parametrize(("given", "expected"), [
     (datetime(2026, 11, 22, 12, 0, 0, 123_456, tzinfo=timezone.utc), 1_795_348_800_123),
+    (datetime(2026, 11, 22, 12, 0, 0, 123_999, tzinfo=timezone.utc), 1_795_348_800_123),  # not rounded, as in Java
+    (datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=timezone.utc), 253_402_300_799_999),
+    (Moment(1_795_348_800.001), 1_795_348_800_001), (Moment(1_795_348_800.001999), 1_795_348_800_001),
     (datetime(1970, 2, 1, tzinfo=timezone.utc), 2_678_400_000), (0, 0), (999_999_999, 999_999_999),
     (10**10, 10**10)])
 def test_timestamp_when_it_is_a_datetime_or_no_seconds_then_it_is_epoch_ms(given: Any, expected: int) -> None:

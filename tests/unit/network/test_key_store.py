@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import random
 import ssl
 import traceback
 from pathlib import Path
@@ -88,6 +90,61 @@ def test_store_when_it_does_not_open_then_the_error_says_why_and_shows_no_passwo
     told = "".join(traceback.StackSummary.from_list(frames).format()) + str(caught.value)
     assert "hunter2" not in told
     assert PASSWORD not in told
+
+
+@pytest.mark.parametrize("name", ["key.p12", "trust.p12", "key.jks", "trust.jks"])
+def test_store_when_it_is_damaged_then_it_is_used_or_refused_and_nothing_else_happens(
+        stores: dict[str, str], name: str) -> None:
+    """A file that is being written while a connection is made ended the sender's turn with what pyjks raised."""
+    needed(name)
+    whole, drawn, prefix = Path(stores[name]).read_bytes(), random.Random(14), f"ssl.{name.split('.')[0]}store"
+    for _ in range(25):
+        at = drawn.randrange(len(whole))
+        Path(stores[name]).write_bytes(drawn.choice([
+            whole[:at], whole[:at] + bytes([whole[at] ^ 1 << drawn.randrange(8)]) + whole[at + 1:],
+            whole[:at] + drawn.choice([b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff", b"\0\0\0\0"]) + whole[at + 4:]]))
+        for password in (PASSWORD, None):
+            with contextlib.suppress(ConfigError):
+                build_client_ssl_context(Shy({f"{prefix}.location": stores[name], f"{prefix}.password": password}))
+
+
+@pytest.mark.parametrize("raised", [RuntimeError("ended unexpectedly"), AttributeError("no encryptedContent"),
+                                    UnicodeDecodeError("mutf8", b"", 0, 1, "invalid")])
+def test_store_when_what_reads_it_fails_then_it_is_an_error_of_the_setting(
+        stores: dict[str, str], monkeypatch: pytest.MonkeyPatch, raised: Exception) -> None:
+    """What pyjks raises of a damaged JCEKS store with a secret key in it."""
+    jks = pytest.importorskip("jks")
+
+    def loads(*_arguments: object, **_named: object) -> None:
+        raise raised
+
+    monkeypatch.setattr(jks.KeyStore, "loads", loads)
+    with pytest.raises(ConfigError, match="does not open the store, or the file is damaged"):
+        build_client_ssl_context(Shy({"ssl.keystore.location": stores["key.jks"], "ssl.keystore.password": PASSWORD}))
+
+
+@pytest.mark.parametrize("password", ["x" * 5000, "\ud800", "a\0b", "\N{GRINNING FACE}"], ids=ascii)
+@pytest.mark.parametrize("name", ["key.p12", "key.jks"])
+def test_password_when_no_library_takes_it_then_it_does_not_open_the_store(
+        stores: dict[str, str], name: str, password: str) -> None:
+    needed(name)
+    for settings in ({"ssl.keystore.password": password},
+                     {"ssl.keystore.password": PASSWORD, "ssl.key.password": password}):
+        if name == "key.p12" and "ssl.key.password" in settings:
+            continue  # it has none of its own
+        with pytest.raises(ConfigError, match="does not open"):
+            build_client_ssl_context(Shy({"ssl.keystore.location": stores[name], **settings}))
+
+
+@pytest.mark.parametrize("begin", [b"\x30\x84\xff\xff\xff\xff\x02\x01\x03", b"\xfe\xed\xfe\xed\0\0\0\2"])
+def test_store_when_it_is_huge_then_it_is_not_read_to_its_end(tmp_path: Path, begin: bytes) -> None:
+    path = tmp_path / "huge"
+    with open(path, "wb") as file:
+        file.write(begin)
+        file.truncate(1 << 40)
+    for prefix in ("ssl.keystore", "ssl.truststore"):
+        with pytest.raises(ConfigError, match="and no store is"):
+            build_client_ssl_context(Shy({f"{prefix}.location": str(path), f"{prefix}.password": PASSWORD}))
 
 
 class Shy(dict[str, Any]):

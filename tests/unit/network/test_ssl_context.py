@@ -63,7 +63,8 @@ def test_keystore_when_given_as_text_then_loaded_and_no_file_is_left(
 
 
 @pytest.mark.parametrize(("password", "why"), [
-    (None, "set ssl.key.password"), ("wrong", "ssl.key.password does not open")])
+    (None, "set ssl.key.password"), ("wrong", "ssl.key.password does not open"),
+    ("x" * 5000, "ssl.key.password does not open"), ("\ud800", "ssl.key.password does not open")], ids=ascii)
 def test_keystore_when_the_password_does_not_fit_then_the_error_says_so(
         certificates: Certificates, password: str | None, why: str) -> None:
     with pytest.raises(ConfigError, match=why) as caught:

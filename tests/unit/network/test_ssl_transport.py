@@ -15,9 +15,9 @@ import pytest
 from pyproducer.common.errors import AuthenticationError, DisconnectedError, InvalidReceiveError
 from pyproducer.network.certificates import distinguished_name
 from pyproducer.network.channel import ChannelPhase, ChannelState
-from pyproducer.network.channel_builder import SslChannelBuilder
 from pyproducer.network.selector import Selector
 from pyproducer.network.send import NetworkSend
+from pyproducer.network.ssl_channel_builder import SslChannelBuilder
 from pyproducer.network.ssl_context import build_client_ssl_context, build_server_ssl_context
 from pyproducer.network.ssl_transport import RECORD_BYTES, coalesce
 from pyproducer.network.transport import Buffer

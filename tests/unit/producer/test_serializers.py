@@ -234,3 +234,19 @@ def test_class_when_it_has_configure_then_it_gets_the_properties_and_instances_d
     assert not hasattr(resolve_serializer(_Configurable(), "key.serializer", {"tenant": "t"}), "given")
     with pytest.raises(ConfigError, match=r"configure\(\) failed \(ValueError: no such tenant\)"):
         resolve_serializer(_Configurable, "key.serializer", {"tenant": "bad"})
+
+
+async def _never_awaited(_data: object) -> bytes:
+    return b""
+
+
+class _NeverAwaited:
+    async def __call__(self, topic: str, headers: list[Header], data: object) -> bytes:
+        return b""
+
+
+@pytest.mark.parametrize("given", [_never_awaited, _NeverAwaited, _NeverAwaited()])
+def test_serializer_when_it_is_a_coroutine_function_then_it_is_refused(given: object) -> None:
+    """Each record failed, with a coroutine that nobody awaited."""
+    with pytest.raises(ConfigError, match="called, not awaited"):
+        resolve_serializer(given)

@@ -11,10 +11,10 @@ from pyproducer.common.backoff import ExponentialBackoff
 from pyproducer.network.channel_builder import (
     ChannelBuilder,
     PlaintextChannelBuilder,
-    SslChannelBuilder,
     client_channel_builder,
 )
 from pyproducer.network.selector import Selector
+from pyproducer.network.ssl_channel_builder import SslChannelBuilder
 from pyproducer.producer import wiring
 from pyproducer.producer.surroundings import Surroundings
 

@@ -11,9 +11,12 @@ REFUSAL = AuthenticationError("127.0.0.1:9092: authentication: Invalid username 
 
 
 def refuse(producer: SteppedProducer, node_id: int | None) -> None:
-    """The connection to a node ends in a refusal, in the middle of a poll."""
+    """The connection to a node ends in a refusal, in the middle of a poll; None: credentials are refused to us."""
     producer.client.is_ready_now = False
-    producer.metadata.refused(node_id, REFUSAL)
+    if node_id is None:
+        producer.metadata.refused_credentials(REFUSAL)
+    else:
+        producer.metadata.refused(node_id, REFUSAL)
     producer.turn()
 
 
@@ -41,22 +44,27 @@ def test_batches_when_their_leader_refuses_us_then_they_fail_at_once_and_the_nex
     assert later.result(0).offset == 5
 
 
-@pytest.mark.parametrize("node_id", [2, -1])
-def test_batches_when_another_node_refuses_us_then_they_go_on(node_id: int) -> None:
+@pytest.mark.parametrize("node_id", [2, None])
+def test_batches_when_another_node_refuses_us_or_all_others_then_they_go_on(node_id: int | None) -> None:
     producer = SteppedProducer()
     producer.start()
     future = producer.append()
-    producer.metadata.refused(node_id, REFUSAL)
+    if node_id is None:
+        producer.metadata.refused_by_all(REFUSAL)
+    else:
+        producer.metadata.refused(node_id, REFUSAL)
     producer.turn()
     producer.answer_all()
     assert future.result(0)
 
 
-def test_batches_when_nobody_leads_them_and_a_bootstrap_address_refuses_us_then_they_fail() -> None:
+def test_batches_when_nobody_leads_them_and_nobody_takes_us_then_they_fail() -> None:
     producer = SteppedProducer()
     future = producer.append()
     producer.metadata.rebootstrap(forget_leaders=True)
-    refuse(producer, -1)
+    producer.client.is_ready_now = False
+    producer.metadata.refused_by_all(REFUSAL)
+    producer.turn()
     assert type(future.exception(0)) is AuthenticationError
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,14 @@ def test_pool_key_when_settings_are_equal_but_written_otherwise_is_the_same() ->
     assert pool_key(bootstrap_servers=["a:9092", "b:9092"]) == pool_key()
     assert pool_key(kafka_linger_ms=5) == pool_key(linger_ms=5)
     assert pool_key(pyproducer_pool_size=2) == pool_key()
+
+
+def test_settings_with_secrets_travel_and_do_not_show_themselves() -> None:
+    settings = SinkSettings.of({**SERVERS, "kafka.ssl.key.password": "never-shown"}, None)
+    assert "never-shown" not in repr(settings)
+    again = pickle.loads(pickle.dumps(settings))
+    assert again.props["ssl.key.password"] == "never-shown"
+    assert type(again.props["ssl.key.password"]) is str
 
 
 def test_pool_key_when_an_object_is_made_anew_in_each_batch_is_the_same() -> None:

@@ -12,6 +12,7 @@ from pyproducer.producer.kafka_producer import KafkaProducer
 from pyproducer.spark import ColumnError, KafkaSink, RowsFailedError, WriteNumbers
 from pyproducer.spark import sink as sink_module
 from pyproducer.spark.pool import ProducerPool
+from tests.support.secret_hunt import SecretHunt
 from tests.unit.spark.doubles import FakeProducer, FakeRow, fake_schema
 
 PROPS = {"bootstrap.servers": "127.0.0.1:9092", "linger.ms": 5}
@@ -33,6 +34,24 @@ def test_call_with_rows_sends_them_with_the_props(made: list[FakeProducer]) -> N
     KafkaSink(PROPS, topic=" orders ")([FakeRow(value="a"), FakeRow(value=b"b")])
     assert [(record.topic, record.value) for record in made[0].records] == [("orders", b"a"), ("orders", b"b")]
     assert made[0].props == PROPS
+
+
+@pytest.mark.parametrize("wrong", [{"linger.ms": "x"}, {"transactional.id": "t"}, {"sasl.jaas.config": b"never-shown"}],
+                         ids=str)
+def test_sink_when_a_setting_is_wrong_then_error_and_its_frames_show_no_secret(wrong: dict[str, Any]) -> None:
+    with SecretHunt("never-shown") as hunt, hunt.errors(ConfigError):
+        KafkaSink({**PROPS, "ssl.key.password": "never-shown", **wrong})
+
+
+def test_call_when_the_workers_producer_cannot_be_made_then_error_and_its_frames_show_no_secret(
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    def make(props: Any) -> FakeProducer:
+        raise ConfigError("ssl.keystore.location", "/absent", "it is not on this worker")
+
+    monkeypatch.setattr(sink_module, "WORKER_POOL", ProducerPool(make))
+    sink = KafkaSink({**PROPS, "ssl.key.password": "never-shown"}, topic="orders")
+    with SecretHunt("never-shown") as hunt, hunt.errors(ConfigError):
+        sink([FakeRow(value="a")])
 
 
 def test_call_without_rows_makes_no_producer(made: list[FakeProducer]) -> None:

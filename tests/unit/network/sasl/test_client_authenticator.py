@@ -14,6 +14,7 @@ from pyproducer.common.errors import (
     DisconnectedError,
     KafkaError,
     RemoteProtocolError,
+    TransportError,
 )
 from pyproducer.network.sasl.client_authenticator import SaslClientAuthenticator
 from pyproducer.network.sasl.login import StaticLogin
@@ -210,7 +211,17 @@ def test_session_when_the_broker_does_not_take_it_anew_now_then_a_new_connection
     drive(authenticator)
     broker.answers[ApiKeys.SASL_HANDSHAKE] = lambda _: {"error_code": 34, "mechanisms": []}
     authenticator.begin_again()
-    with pytest.raises(DisconnectedError, match="does not take the proof anew"):
+    with pytest.raises(TransportError, match="does not take the proof anew"):
+        drive(authenticator)
+
+
+def test_session_when_the_broker_does_not_take_the_token_of_it_anew_then_a_new_connection_may_do() -> None:
+    broker = Broker(lifetime_ms=1_000)
+    authenticator = authenticator_of(broker)
+    drive(authenticator)
+    broker.refuse(34, None)
+    authenticator.begin_again()
+    with pytest.raises(TransportError, match="does not take the proof anew"):
         drive(authenticator)
 
 
@@ -233,12 +244,39 @@ def test_token_when_it_is_refused_then_the_brokers_sentence_is_kept_and_no_secre
     assert "pencil" not in repr(error)
 
 
-def test_token_when_the_broker_cannot_decide_now_then_it_is_no_refusal() -> None:
+@pytest.mark.parametrize(("code", "words"), [
+    (7, "REQUEST_TIMED_OUT (7)"),
+    (-1, "UNKNOWN_SERVER_ERROR (-1): the broker itself failed, and its log says why"),
+    (9999, "code 9999, which this version does not know"),
+])
+def test_token_when_the_broker_cannot_decide_now_then_it_is_no_refusal(code: int, words: str) -> None:
+    """A broker that failed, or that is newer than we are, had us look for a wrong password, and failed what waited."""
     broker = Broker()
-    broker.refuse(7, None)  # REQUEST_TIMED_OUT
+    broker.refuse(code, None)
     error = refusal_of(broker)
-    assert isinstance(error, DisconnectedError)
+    assert type(error) is TransportError
     assert (error.retriable, error.outcome) == (True, "not_sent")
+    assert words in str(error)
+    assert "password" not in str(error)
+
+
+@pytest.mark.parametrize(("code", "words"), [
+    (33, "UNSUPPORTED_SASL_MECHANISM (33): set sasl.mechanism to one that the listener has"),
+    (34, "ILLEGAL_SASL_STATE (34): SaslAuthenticate v2 came where it does not await it"),
+    (35, "UNSUPPORTED_VERSION (35): it does not take SaslAuthenticate v2, which it offered itself"),
+    (31, "CLUSTER_AUTHORIZATION_FAILED (31): "),
+])
+def test_token_when_the_code_is_not_of_the_credentials_then_the_error_says_what_it_means(code: int, words: str) -> None:
+    """Whatever the code was, the error said to check username and password."""
+    broker = Broker()
+    broker.refuse(code, None)
+    error = refusal_of(broker)
+    assert isinstance(error, AuthenticationError)
+    assert not error.retriable
+    assert words in str(error)
+    assert "password" not in str(error)
+    broker.refuse(code, "The broker's own sentence")
+    assert "The broker's own sentence" in str(refusal_of(broker))
 
 
 @pytest.mark.parametrize("versions", [{}, {17: (0, 0), 36: (0, 2)}, {17: (0, 1)}, {17: (0, 1), 36: (3, 4)}])
@@ -313,7 +351,7 @@ class NoCredentials:
 def test_credentials_when_there_are_none_then_it_is_no_refusal_and_why_is_told() -> None:
     broker = Broker()
     error = refusal_of(broker, NoCredentials())
-    assert isinstance(error, DisconnectedError)
+    assert type(error) is TransportError
     assert "no credentials for OAUTHBEARER now: the token endpoint does not answer" in str(error)
     assert error.__cause__ is NoCredentials.error
     assert broker.requests == []

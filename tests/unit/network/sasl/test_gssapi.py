@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import pickle
 import sys
+import threading
 import types
 from pathlib import Path
 from typing import Any
@@ -35,14 +37,22 @@ class Context:
     """A context that stands after the broker's first answer; wrapping puts a letter in front."""
 
     def __init__(self, **made_with: Any) -> None:
+        if made_with["name"].endswith("@refused"):
+            raise GSSError("Invalid credential was supplied", 0)
         self.made_with = made_with
         self.stepped: list[bytes | None] = []
+        self.threads: list[str] = []
         self.complete = False
 
     def step(self, token: bytes | None) -> bytes | None:
         self.stepped.append(token)
-        if token == b"unknown":
+        self.threads.append(threading.current_thread().name)
+        if token is None and self.made_with["name"].endswith("@unknown"):
             raise GSSError("Server not found in Kerberos database", -1765328377)
+        if token is None and self.made_with["name"].endswith("@unreached"):
+            raise GSSError("Cannot contact any KDC", -1765328228)
+        if token == b"forged":
+            raise GSSError("Token was replayed", 0)
         self.complete = token is not None
         return b"AP-REQ" if token is None else None
 
@@ -82,8 +92,8 @@ def stand_in(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 # The mechanism --------------------------------------------------------------------------------------------------------
 
-def client_of(stand_in: Any) -> GssapiSaslClient:
-    return GssapiSaslClient(Ticket(None, "ada@REALM", "credentials"), "kafka", "broker-1")
+def client_of(stand_in: Any, host: str = "broker-1") -> GssapiSaslClient:
+    return GssapiSaslClient(Ticket(None, "ada@REALM", "credentials"), "kafka", host)
 
 
 def test_exchange_when_the_broker_offers_no_layer_then_that_is_chosen_and_it_is_complete(stand_in):
@@ -92,6 +102,7 @@ def test_exchange_when_the_broker_offers_no_layer_then_that_is_chosen_and_it_is_
     assert context.made_with["name"] == "service:kafka@broker-1"
     assert context.made_with["creds"] == "credentials"
     assert context.made_with["usage"] == "initiate"
+    assert context.stepped == [None], "what asks the KDC is done before the exchange begins"
     assert client.evaluate_challenge(b"") == b"AP-REQ"
     assert client.evaluate_challenge(b"AP-REP") == b""
     assert context.stepped == [None, b"AP-REP"]
@@ -115,11 +126,23 @@ def test_exchange_when_the_offer_is_not_good_then_it_is_refused(stand_in, offer,
     assert not client.complete
 
 
-def test_exchange_when_the_broker_is_not_known_to_the_kdc_then_the_error_names_it(stand_in):
+@pytest.mark.parametrize(("host", "kind", "why"), [
+    ("unknown", AuthenticationError, "as ada@REALM with kafka@unknown: Server not found"),
+    ("unreached", TransportError, "as ada@REALM with kafka@unreached: no KDC is reached"),
+    ("refused", AuthenticationError, "as ada@REALM with kafka@refused: Invalid credential"),
+])
+def test_client_when_the_library_cannot_make_it_then_the_error_is_ours_and_names_the_broker(stand_in, host, kind, why):
+    """What the making of a context raised ended the sender's turn as an error that nobody knows."""
+    with pytest.raises(kind, match=why) as caught:
+        client_of(stand_in, host)
+    assert type(caught.value) is kind
+
+
+def test_exchange_when_the_library_refuses_the_brokers_token_then_the_error_is_ours(stand_in):
     client = client_of(stand_in)
     client.evaluate_challenge(b"")
-    with pytest.raises(AuthenticationError, match="as ada@REALM with kafka@broker-1: Server not found"):
-        client.evaluate_challenge(b"unknown")
+    with pytest.raises(AuthenticationError, match="as ada@REALM with kafka@broker-1: Token was replayed"):
+        client.evaluate_challenge(b"forged")
 
 
 @pytest.mark.parametrize(("minor", "kind", "word"), [
@@ -191,8 +214,24 @@ def test_login_when_the_settings_are_whole_then_it_fetches_a_ticket_and_shows_it
                          clock=ManualClock(), start_thread=NoThread())
     login.start(lambda: None)
     assert login.run_once() > 0
+    assert not login.is_ready_for("broker-1")
+    login.run_once()
     assert login.new_client("broker-1").evaluate_challenge(b"") == b"AP-REQ"
     assert login.mechanism == "GSSAPI"
+
+
+def test_ticket_for_a_broker_when_it_is_fetched_then_on_the_logins_thread(stand_in, keytab):
+    """The sender waited for the KDC, and with it every record to every other broker."""
+    changed = threading.Event()
+    with contextlib.closing(gssapi_login(settings(
+            f'useKeyTab=true keyTab="{keytab}" principal="ada@REALM" serviceName=kafka'))) as login:
+        login.start(changed.set)
+        while not login.is_ready_for("broker-1"):
+            assert changed.wait(30)
+            changed.clear()
+        client = login.new_client("broker-1")
+        assert client.evaluate_challenge(b"") == b"AP-REQ"
+        assert client._context.threads == ["kafka-producer-login | GSSAPI"]
 
 
 @pytest.mark.parametrize(("options", "more", "why"), [

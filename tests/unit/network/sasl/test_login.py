@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from pyproducer.common.errors import AuthenticationError, ConfigError
+from pyproducer.common.errors import AuthenticationError, ConfigError, TransportError
 from pyproducer.common.jaas import SecretOptions
 from pyproducer.network.sasl.login import StaticLogin, login_for
 from pyproducer.network.sasl.oauthbearer import BearerToken, token_times
@@ -52,7 +52,7 @@ def test_login_when_a_password_is_in_the_settings_then_it_is_there_at_once(
     assert client.mechanism == login.mechanism == mechanism
     login.close()
     assert not login.is_ready
-    with pytest.raises(AuthenticationError, match="the login is closed"):
+    with pytest.raises(TransportError, match="the login is closed"):
         login.new_client("broker")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import logging
 import threading
@@ -13,11 +14,12 @@ import pytest
 from pyproducer.common.clock import SystemClock
 from pyproducer.common.errors import NOT_SENT, AuthenticationError, TransportError
 from pyproducer.common.waiting import Cell
+from pyproducer.network.sasl.mechanism import unavailable
 from pyproducer.network.sasl.refreshing_login import (
     LONGEST_SLEEP_MS,
+    PREPARED_LIFE_MS,
     RefreshingLogin,
     RefreshTimes,
-    unavailable,
 )
 from tests.support.clock import ManualClock
 from tests.unit.network.sasl.logins import Client, NoThread, Pass, ScriptedSource, least, run_until, stepped_login
@@ -156,7 +158,7 @@ def test_login_when_it_is_refused_then_the_error_is_no_passing_one_and_it_asks_s
     assert waits_ms[:6] == [1_000, 2_000, 4_000, 8_000, 10_000, 10_000]
     assert isinstance(login.error, AuthenticationError)
     assert not login.error.retriable
-    with pytest.raises(AuthenticationError, match="wrong secret"):
+    with pytest.raises(TransportError, match="wrong secret"):
         login.new_client("broker")
 
 
@@ -213,7 +215,7 @@ def test_login_when_the_credential_ends_and_none_follows_then_it_is_not_ready_an
     login = stepped_login(source, clock)
     run_until(login, clock, HOUR_MS)
     assert not login.is_ready
-    with pytest.raises(AuthenticationError, match="the issuer is away"):
+    with pytest.raises(TransportError, match="the issuer is away"):
         login.new_client("broker")
 
 
@@ -256,7 +258,7 @@ def test_login_when_the_first_fetch_takes_its_time_then_it_says_so_after_a_while
     assert seen[0] is None
     assert "there is no answer yet" in str(seen[2])
     assert login.error is None
-    with pytest.raises(AuthenticationError, match="no answer yet"):
+    with pytest.raises(TransportError, match="no answer yet"):
         stepped_login(ScriptedSource(clock, Pass("x")), clock).new_client("broker")
 
 
@@ -335,14 +337,167 @@ def test_close_when_a_fetch_is_under_way_then_what_it_brings_is_dropped_and_nobo
     assert source.closed_count == 1
 
 
-def test_start_when_no_thread_can_be_had_then_it_says_so(clock):
+def test_start_when_no_thread_can_be_had_then_it_says_so_and_may_be_called_again(clock):
+    """It was never tried again: all records failed for as long as the producer lived."""
+    tried: list[int] = []
+
     def start_thread(run: object, name: str) -> None:
-        raise RuntimeError("can't start new thread")
+        tried.append(clock.now_ms())
+        if len(tried) < 3:
+            raise RuntimeError("can't start new thread")
 
     login: RefreshingLogin[Any] = login_of(ScriptedSource(clock, Pass("x")), clock, start_thread)
-    login.start(lambda: None)
-    assert isinstance(login.error, AuthenticationError)
+    begun_ms = clock.now_ms()
+    assert not login.start(lambda: None)
+    assert type(login.error) is TransportError, "it may pass"
     assert "new thread" in str(login.error)
+    while not login.start(lambda: None):
+        clock.advance(10)
+    assert [at_ms - begun_ms for at_ms in tried] == [0, 100, 300]
+    login.run_once()
+    assert login.is_ready
+    assert login.error is None
+
+
+# For a host -----------------------------------------------------------------------------------------------------------
+
+class Maker:
+    """Makes clients, of which a test asks who was made; raises what stands under a host."""
+
+    def __init__(self) -> None:
+        self.made: list[tuple[str, str]] = []
+        self.failures: dict[str, BaseException] = {}
+
+    def __call__(self, credential: Any, host: str) -> Client:
+        self.made.append((credential.value, host))
+        if host in self.failures:
+            raise self.failures[host]
+        return Client(credential, host)
+
+
+def preparing_login(clock: ManualClock, source: Any, maker: Maker, told: list[None]) -> RefreshingLogin[Any]:
+    login: RefreshingLogin[Any] = RefreshingLogin("TEST", source, maker, "the ticket", prepares=True, clock=clock,
+                                                  start_thread=NoThread(), uniform=least)
+    login.start(lambda: told.append(None))
+    return login
+
+
+def test_client_when_to_make_it_takes_time_then_the_thread_makes_it_and_tells(clock):
+    """The sender waited for the KDC, and with it every record to every other broker."""
+    maker, told = Maker(), []
+    login = preparing_login(clock, numbered_source(clock), maker, told)
+    assert not login.is_ready_for("a"), "there is no ticket yet"
+    login.run_once()
+    assert login.is_ready
+    told.clear()
+    assert [login.is_ready_for(host) for host in ("a", "b", "a")] == [False, False, False]
+    assert maker.made == [], "not where it is asked for"
+    login.run_once()
+    assert maker.made == [("number 1", "a"), ("number 1", "b")]
+    assert len(told) == 2
+    assert login.is_ready_for("a")
+    client = login.new_client("a")
+    assert (client.host, client.credential.value) == ("a", "number 1")
+    assert not login.is_ready_for("a"), "each is for one authentication"
+    assert login.is_ready_for("b")
+
+
+def test_client_when_it_is_not_made_yet_or_is_old_or_of_an_old_ticket_then_it_may_pass_and_is_made(clock):
+    maker = Maker()
+    login = preparing_login(clock, numbered_source(clock), maker, [])
+    login.run_once()
+    with pytest.raises(TransportError, match="not made yet") as caught:
+        login.new_client("a")
+    assert type(caught.value) is TransportError
+    assert (caught.value.retriable, caught.value.outcome) == (True, NOT_SENT)
+    login.run_once()
+    assert login.is_ready_for("a")
+    clock.advance(PREPARED_LIFE_MS)
+    assert not login.is_ready_for("a")
+    login.run_once()
+    assert login.is_ready_for("a")
+    while login.version == 1:
+        clock.advance(login.run_once())
+    assert not login.is_ready_for("a")
+    login.run_once()
+    assert login.new_client("a").credential.value == "number 2"
+
+
+@pytest.mark.parametrize(("raised", "kind"), [
+    (AuthenticationError("not known to the KDC"), AuthenticationError), (unavailable("no KDC"), TransportError),
+    (ValueError("whatever"), TransportError), (SystemExit(1), TransportError)])
+def test_client_when_it_cannot_be_made_then_whoever_connects_to_that_host_is_told(clock, raised, kind):
+    maker = Maker()
+    maker.failures["a"] = raised
+    login = preparing_login(clock, numbered_source(clock), maker, [])
+    login.run_once()
+    assert not login.is_ready_for("a")
+    assert not login.is_ready_for("b")
+    login.run_once()
+    assert login.is_ready_for("b")
+    assert login.is_ready_for("a"), "a connection is made, to be told"
+    with pytest.raises(kind, match=str(raised)) as caught:
+        login.new_client("a")
+    assert type(caught.value) is kind
+    maker.failures.clear()
+    assert not login.is_ready_for("a"), "and then it is tried again"
+    login.run_once()
+    assert login.new_client("a").host == "a"
+
+
+def test_client_when_the_login_is_closed_meanwhile_then_nothing_is_kept(clock):
+    def make(credential: Any, host: str) -> Client:
+        login.close()
+        return Client(credential, host)
+
+    login: RefreshingLogin[Any] = RefreshingLogin("TEST", numbered_source(clock), make, "the ticket", prepares=True,
+                                                  clock=clock, start_thread=NoThread(), uniform=least)
+    login.start(lambda: None)
+    login.run_once()
+    login.is_ready_for("a")
+    login.run_once()
+    assert not login.is_ready_for("a")
+    assert login._prepared == {}
+
+
+def test_thread_when_somebody_wants_a_client_then_it_does_not_sleep_on(clock):
+    """Asleep, it looks only where it is rung: for the first credentials, for each client, and for the end."""
+    changed = threading.Event()
+
+    class Asleep(SystemClock):
+        def wait(self, cell: Cell, timeout_s: float | None) -> bool:
+            return super().wait(cell, None)
+
+    class Source:
+        def fetch(self) -> Pass:
+            return Pass("first")
+
+        def close(self) -> None:
+            pass
+
+    login: RefreshingLogin[Any] = RefreshingLogin("TEST", Source(), Client, "the ticket", prepares=True, clock=Asleep())
+    with contextlib.closing(login):
+        login.start(changed.set)
+        for host in ("a", "b", "a"):
+            while not login.is_ready_for(host):
+                assert changed.wait(30)
+                changed.clear()
+            assert login.new_client(host).host == host
+
+
+def test_client_when_the_token_ends_in_this_moment_then_it_is_no_refusal_and_the_thread_looks(clock):
+    """Between the look and the connection lies the TLS handshake; who came too late failed all records that waited."""
+    source = ScriptedSource(clock, of_life(clock, HOUR_MS))
+    login = stepped_login(source, clock)
+    login.run_once()
+    assert login.is_ready
+    cell = login._waiters.enter()
+    clock.suspend(HOUR_MS)
+    with pytest.raises(TransportError, match="has ended, and the next one is not there yet") as caught:
+        login.new_client("broker")
+    assert type(caught.value) is TransportError
+    assert (caught.value.retriable, caught.value.outcome) == (True, NOT_SENT)
+    assert cell.acquire(blocking=False), "the thread is rung"
 
 
 def test_thread_when_the_login_lives_then_it_fetches_and_ends_with_close():

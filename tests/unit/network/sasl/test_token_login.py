@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from pyproducer.common.errors import AuthenticationError, ConfigError
+from pyproducer.common.errors import AuthenticationError, ConfigError, TransportError
 from pyproducer.network.sasl.login import login_for
 from pyproducer.network.sasl.refreshing_login import RefreshingLogin
 from pyproducer.network.sasl.token_login import token_login
@@ -268,7 +268,7 @@ def test_secrets_when_anything_is_said_then_they_are_nowhere_in_it(issuer, caplo
 def raised_by(login: RefreshingLogin[Any]) -> Exception | None:
     try:
         login.new_client("broker")
-    except AuthenticationError as error:
+    except TransportError as error:
         return error
     return None
 

@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from pyproducer import ConfigError, KafkaProducer, ProducerConfig
+from pyproducer.aio import AsyncKafkaProducer
 from pyproducer.common.settings.properties import read_properties
+from pyproducer.testing import read_topic
 from tests.support.secret_hunt import SecretHunt
 
 PASSWORD, KEY_PASSWORD, CLIENT_SECRET = "Zx9-never-shown", "Qw7-neither-this", "Rt5-nor-this-one"
@@ -21,6 +23,10 @@ GOOD: dict[str, Any] = {
     "schema.registry.basic.auth.user.info": f"ada:{PASSWORD}"}
 ENV = {"config.providers": "env",
        "config.providers.env.class": "org.apache.kafka.common.config.provider.EnvVarConfigProvider"}
+
+
+def read_with(settings: dict[str, Any]) -> None:
+    next(read_topic(settings["bootstrap.servers"], "t", settings=settings))
 
 
 def test_config_when_it_is_right_then_repr_log_and_pickle_show_no_secret() -> None:
@@ -46,11 +52,62 @@ def test_config_when_it_is_right_then_repr_log_and_pickle_show_no_secret() -> No
     {"security.protocol": "SSL", "ssl.keystore.location": "/absent", "ssl.keystore.password": KEY_PASSWORD},
     {"ssl.keystore.key": f"-----BEGIN KEY-----{KEY_PASSWORD}", "security.protocol": "SSL"},
     {"zzz.token": PASSWORD, "interceptor.classes": "no_such_module:X"}, {"config.providers": "env"},
-    {"sasl.oauthbearer.client.credentials.client.secrt": CLIENT_SECRET}], ids=lambda wrong: ",".join(wrong))
-@pytest.mark.parametrize("make", [ProducerConfig, KafkaProducer])
+    {"sasl.oauthbearer.client.credentials.client.secrt": CLIENT_SECRET}, {"": PASSWORD},
+    # Of another type than a text: what stood in them stayed in the variables of the frames.
+    {"sasl.jaas.config": {"password": PASSWORD}}, {"sasl.jaas.config": PASSWORD.encode()},
+    {"sasl.jaas.config": [PASSWORD.encode(), {1: PASSWORD}]}, {"sasl.jaas.config": {PASSWORD}},
+    {"sasl.jaas.config": bytearray(PASSWORD.encode())}, {"ssl.key.password": (PASSWORD.encode(),)},
+    {"ssl.keystore.password": Path(PASSWORD)}, {"sasl.jaas.confg": {"password": PASSWORD}},
+    {"sasl.password": PASSWORD.encode()}, {"zzz.token": [[PASSWORD]], "linger.ms": "x"}],
+    ids=lambda wrong: ",".join(wrong))
+@pytest.mark.parametrize("make", [ProducerConfig, KafkaProducer, AsyncKafkaProducer, read_with])
 def test_settings_when_one_is_wrong_then_error_and_its_frames_show_no_secret(make: Any, wrong: dict[str, Any]) -> None:
     with SecretHunt(*SECRETS) as hunt, hunt.errors(ConfigError):
         make({**GOOD, **wrong})
+
+
+@pytest.mark.parametrize("props", [
+    [("sasl.jaas.config", PASSWORD)], PASSWORD.encode(), f'sasl.jaas.config={PLAIN} required password="{PASSWORD}";'],
+    ids=["pairs", "bytes", "text"])
+@pytest.mark.parametrize("make", [KafkaProducer, AsyncKafkaProducer])
+def test_settings_when_they_are_none_then_error_and_its_frames_show_no_secret(make: Any, props: Any) -> None:
+    with SecretHunt(*SECRETS) as hunt, hunt.errors(TypeError):
+        make(props)
+
+
+def test_arguments_when_they_are_another_clients_then_error_and_its_frames_show_no_secret() -> None:
+    with SecretHunt(*SECRETS) as hunt, hunt.errors(TypeError):
+        KafkaProducer(bootstrap_servers="b:1", sasl_plain_username="ada", sasl_plain_password=PASSWORD)
+
+
+def test_stranger_when_its_value_is_an_object_then_the_users_class_gets_it_as_it_is() -> None:
+    given = {"zzz.token": {"a": PASSWORD}, "zzz.tokens": [b"1", {"b": 2}], "interceptor.classes": [WithConfigure]}
+    config = ProducerConfig({**GOOD, **given})
+    assert config.strangers == ("zzz.token", "zzz.tokens")
+    for key, value in given.items():
+        assert config.originals[key] == value
+    assert type(config.originals["zzz.token"]) is dict
+
+
+def test_parameter_of_a_provider_when_it_is_an_object_then_the_provider_gets_its_text() -> None:
+    WithConfigure.seen = None
+    config = ProducerConfig({**GOOD, "client.id": "${mine:a}", "config.providers": "mine",
+                             "config.providers.mine.class": f"{__name__}:WithConfigure",
+                             "config.providers.mine.param.token": {"a": PASSWORD}})
+    assert config.client_id == "answered"
+    assert WithConfigure.seen == {"token": str({"a": PASSWORD})}
+
+
+class WithConfigure:
+    """A provider of the user's, or an interceptor."""
+
+    seen: Any = None
+
+    def configure(self, params: Any) -> None:
+        WithConfigure.seen = dict(params)
+
+    def get(self, path: str, keys: Any) -> dict[str, str]:
+        return dict.fromkeys(keys, "answered")
 
 
 @pytest.mark.parametrize("key", ["linger.ms", "bootstrap.servers", "sasl.mechanism", "ssl.truststore.type", "acks",

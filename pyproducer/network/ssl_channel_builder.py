@@ -1,0 +1,54 @@
+"""Makes a channel that speaks TLS. A file of its own, so that nobody else loads ssl.
+
+Road:    Selector.connect/register -> [ssl channel builder] -> KafkaChannel
+Thread:  the thread that polls the selector.
+Source:  Java SslChannelBuilder (4.1).
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from collections.abc import Callable
+from functools import partial
+
+from pyproducer.common.errors import ConfigError
+from pyproducer.network.channel import KafkaChannel
+from pyproducer.network.channel_builder import MakeAuthenticator, no_authentication
+from pyproducer.network.plaintext_probe import PlaintextProbe, Suspicion
+from pyproducer.network.ssl_transport import SslTransportLayer
+from pyproducer.network.transport import PlaintextTransportLayer
+
+
+class SslChannelBuilder:
+    """`security.protocol=SSL`, or SASL_SSL.
+
+    Args:
+        ssl_context: From build_client_ssl_context or build_server_ssl_context, or the user's own; or what gives the
+            one for a new connection, as ContextFromFiles does.
+        make_authenticator: For SASL.
+    """
+
+    def __init__(self, ssl_context: ssl.SSLContext | Callable[[], ssl.SSLContext],
+                 make_authenticator: MakeAuthenticator = no_authentication) -> None:
+        self._context_of_now = ssl_context if callable(ssl_context) else lambda: ssl_context
+        self._make_authenticator = make_authenticator
+        self._has_identity: bool | None = getattr(ssl_context, "has_identity", None)
+        self._suspicion = Suspicion()
+
+    def build(self, connection_id: str, sock: socket.socket, *, server_side: bool,
+              server_hostname: str | None) -> KafkaChannel:
+        """Return a channel that speaks TLS over the socket."""
+        ssl_context = self._context_of_now()
+        if ssl_context.check_hostname and not server_side and not server_hostname:
+            # wrap_bio, other than wrap_socket, would check no name at all then.
+            raise ConfigError("ssl.endpoint.identification.algorithm", "https",
+                              "the connection was asked for without the host name that is to be checked")
+        if not server_side and self._suspicion.take(connection_id):
+            plaintext = PlaintextTransportLayer(sock)
+            return KafkaChannel(connection_id, plaintext, PlaintextProbe(plaintext, server_hostname=server_hostname))
+        transport = SslTransportLayer(
+            sock, ssl_context, server_side=server_side, server_hostname=server_hostname,
+            has_identity=self._has_identity,
+            on_first_bytes=None if server_side else partial(self._suspicion.on_first_bytes, connection_id))
+        return KafkaChannel(connection_id, transport, self._make_authenticator(transport, server_hostname or ""))

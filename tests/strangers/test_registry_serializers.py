@@ -1,0 +1,149 @@
+"""confluent-kafka's serializers of a schema registry, given to our producer as they are; its deserializers read."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from pyproducer import KafkaProducer, SerializationError
+from pyproducer.broker import EmbeddedBroker
+from pyproducer.testing import ConsumedRecord
+from tests.conftest import refuse
+from tests.support.schema_registry import SchemaRegistry
+
+TOPIC = "users"
+USER = {"name": "Ann Example", "number": 7}
+AVRO = """{"type": "record", "name": "User", "fields": [{"name": "name", "type": "string"},
+                                                         {"name": "number", "type": "int"}]}"""
+JSON_SCHEMA = """{"$schema": "http://json-schema.org/draft-07/schema#", "title": "User", "type": "object",
+                  "properties": {"name": {"type": "string"}, "number": {"type": "integer"}}, "required": ["name"]}"""
+
+
+def part_of_confluent_kafka(name: str) -> Any:
+    try:
+        return importlib.import_module(f"confluent_kafka.{name}")
+    except ImportError as missing:
+        refuse(f"the package {missing.name}, which confluent_kafka.{name} needs, is not installed: "
+               "pip install -e '.[test]'")
+
+
+@pytest.fixture
+def registry() -> Iterator[SchemaRegistry]:
+    with SchemaRegistry() as registry:
+        yield registry
+
+
+@pytest.fixture
+def client(registry: SchemaRegistry) -> Iterator[Any]:
+    client = part_of_confluent_kafka("schema_registry").SchemaRegistryClient({"url": registry.url})
+    with client:
+        yield client
+
+
+@pytest.fixture
+def stored() -> Iterator[Callable[..., ConsumedRecord]]:
+    """Sends a value, or a key, with a serializer; gives the record as it is in the log."""
+    with EmbeddedBroker(topics={TOPIC: 1}) as broker:
+        def store(value: object, serializer: object, **arguments: Any) -> ConsumedRecord:
+            with KafkaProducer({"bootstrap.servers": broker.bootstrap_servers, **arguments.pop("props", {})},
+                               value_serializer=serializer) as producer:
+                producer.send(TOPIC, value, **arguments).result(30)
+            return broker.records(TOPIC)[-1]
+
+        yield store
+
+
+def read(deserializer: Any, record: ConsumedRecord, field: str = "value") -> Any:
+    serialization = part_of_confluent_kafka("serialization")
+    context = serialization.SerializationContext(TOPIC, field, [tuple(header) for header in record.headers])
+    return deserializer(getattr(record, field), context)
+
+
+def test_avro_when_its_serializer_is_given_then_its_deserializer_reads(
+        registry: SchemaRegistry, client: Any, stored: Callable[..., ConsumedRecord]) -> None:
+    avro = part_of_confluent_kafka("schema_registry.avro")
+    record = stored(USER, avro.AvroSerializer(client, AVRO))
+    assert record.value[:5] == b"\0\0\0\0\1"
+    assert list(registry.subjects) == ["users-value"]
+    assert read(avro.AvroDeserializer(client), record) == USER
+
+
+def test_avro_when_it_is_for_keys_then_the_subject_is_the_keys(
+        registry: SchemaRegistry, client: Any, stored: Callable[..., ConsumedRecord]) -> None:
+    avro = part_of_confluent_kafka("schema_registry.avro")
+    record = stored(b"v", None, key=USER, props={"key.serializer": avro.AvroSerializer(client, AVRO)})
+    assert list(registry.subjects) == ["users-key"]
+    assert read(avro.AvroDeserializer(client), record, "key") == USER
+
+
+def test_avro_when_the_schemas_id_goes_into_a_header_then_the_record_has_it(
+        client: Any, stored: Callable[..., ConsumedRecord]) -> None:
+    avro = part_of_confluent_kafka("schema_registry.avro")
+    in_header = part_of_confluent_kafka("schema_registry").header_schema_id_serializer
+    record = stored(USER, avro.AvroSerializer(client, AVRO, conf={"schema.id.serializer": in_header}),
+                    headers=[("trace", b"1")])
+    assert [header.key for header in record.headers] == ["trace", "__value_schema_id"]
+    assert record.value[:1] != b"\0"  # no prefix
+    assert read(avro.AvroDeserializer(client), record) == USER
+
+
+def test_json_schema_when_its_serializer_is_given_then_its_deserializer_reads(
+        registry: SchemaRegistry, client: Any, stored: Callable[..., ConsumedRecord]) -> None:
+    json_schema = part_of_confluent_kafka("schema_registry.json_schema")
+    record = stored(USER, json_schema.JSONSerializer(JSON_SCHEMA, client))
+    assert registry.subjects["users-value"][0]["schemaType"] == "JSON"
+    assert read(json_schema.JSONDeserializer(JSON_SCHEMA), record) == USER
+
+
+def test_json_schema_when_the_value_is_not_of_it_then_send_raises(
+        client: Any, stored: Callable[..., ConsumedRecord]) -> None:
+    json_schema = part_of_confluent_kafka("schema_registry.json_schema")
+    with pytest.raises(SerializationError, match="'name' is a required property") as raised:
+        stored({"number": 7}, json_schema.JSONSerializer(JSON_SCHEMA, client))
+    assert raised.value.outcome == "not_sent"
+
+
+def test_protobuf_when_its_serializer_is_given_then_its_deserializer_reads(
+        registry: SchemaRegistry, client: Any, stored: Callable[..., ConsumedRecord]) -> None:
+    protobuf = part_of_confluent_kafka("schema_registry.protobuf")
+    message_type = importlib.import_module("google.protobuf.wrappers_pb2").StringValue
+    record = stored(message_type(value="Ann"), protobuf.ProtobufSerializer(message_type, client))
+    assert registry.subjects["users-value"][0]["schemaType"] == "PROTOBUF"
+    assert read(protobuf.ProtobufDeserializer(message_type), record).value == "Ann"
+
+
+def test_tombstone_when_the_serializer_is_a_registrys_then_it_stays_one(
+        registry: SchemaRegistry, client: Any, stored: Callable[..., ConsumedRecord]) -> None:
+    avro = part_of_confluent_kafka("schema_registry.avro")
+    assert stored(None, avro.AvroSerializer(client, AVRO), key=b"k").value is None
+    assert not registry.subjects
+
+
+def test_asynchronous_serializer_when_it_is_given_then_send_says_so(stored: Callable[..., ConsumedRecord]) -> None:
+    kind = part_of_confluent_kafka("schema_registry.avro").AsyncAvroSerializer
+    with pytest.raises(SerializationError, match="called, not awaited"):
+        stored(USER, object.__new__(kind))
+
+
+def test_plain_serializers_of_confluent_kafka_when_they_are_given_then_they_serialize(
+        stored: Callable[..., ConsumedRecord]) -> None:
+    serialization = part_of_confluent_kafka("serialization")
+    assert stored("Ann", serialization.StringSerializer("utf_16_be")).value == "Ann".encode("utf_16_be")
+    assert stored(7, serialization.IntegerSerializer()).value == b"\0\0\0\7"
+
+
+def test_serializer_of_ones_own_when_it_is_confluents_then_it_gets_topic_field_and_headers(
+        stored: Callable[..., ConsumedRecord]) -> None:
+    serialization = part_of_confluent_kafka("serialization")
+
+    class Own(serialization.Serializer):  # type: ignore[misc, name-defined]  # of a package without its types here
+        def __call__(self, obj: Any, ctx: Any = None) -> bytes:
+            ctx.headers.append(("field", str(ctx.field.value).encode()))
+            return f"{ctx.topic} {obj}".encode()
+
+    record = stored(7, Own(), headers=[("trace", b"1")])
+    assert record.value == b"users 7"
+    assert [tuple(header) for header in record.headers] == [("trace", b"1"), ("field", b"value")]
