@@ -89,11 +89,11 @@ def test_foreach_partition_when_a_row_cannot_be_stored_fails_the_job_with_counts
     assert len(read_topic(cluster.bootstrap_servers, topic_name)) == 60
 
 
-def test_foreach_partition_when_the_broker_refuses_fails_the_job(spark: SparkSession, cluster: Any,
+def test_foreach_partition_when_the_broker_refuses_fails_the_job(spark: SparkSession, kafka: Any,
                                                                  topic_name: str) -> None:
-    cluster.create_topic(topic_name, 1)
+    kafka.create_topic(topic_name, 1)
     rows = spark.createDataFrame([("a", 0), ("b", 9)], "value string, partition int").coalesce(1)
-    sink = KafkaSink({"bootstrap.servers": cluster.bootstrap_servers, "max.block.ms": 2000}, topic=topic_name)
+    sink = KafkaSink({"bootstrap.servers": kafka.bootstrap_servers, "max.block.ms": 2000}, topic=topic_name)
     with pytest.raises(Exception, match="RowsFailedError: 1 of 2 rows sent were not stored"):
         rows.foreachPartition(sink)
 
