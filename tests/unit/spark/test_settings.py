@@ -38,14 +38,6 @@ def test_pool_key_when_settings_are_equal_but_written_otherwise_is_the_same() ->
     assert pool_key(pyproducer_pool_size=2) == pool_key()
 
 
-def test_settings_with_secrets_travel_and_do_not_show_themselves() -> None:
-    settings = SinkSettings.of({**SERVERS, "kafka.ssl.key.password": "never-shown"}, None)
-    assert "never-shown" not in repr(settings)
-    again = pickle.loads(pickle.dumps(settings))
-    assert again.props["ssl.key.password"] == "never-shown"
-    assert type(again.props["ssl.key.password"]) is str
-
-
 def test_pool_key_when_an_object_is_made_anew_in_each_batch_is_the_same() -> None:
     """In foreachBatch each micro-batch made a producer: 15 batches, 15 threads and 30 connections in a worker."""
     assert pool_key(partitioner_class=Partitioner()) == pool_key(partitioner_class=Partitioner())
