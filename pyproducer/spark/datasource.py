@@ -1,4 +1,4 @@
-"""The data source "pyproducer": df.write.format, df.writeStream.format, SQL and declarative pipelines.
+"""The data source "pyproducer": df.write.format and df.writeStream.format.
 
 Spark calls it in processes of its own, which share nothing but what they pickle: one makes the data source and its
 writer (the planner), each task unpickles the writer and writes, another process commits. So all that commit() knows

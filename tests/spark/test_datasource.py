@@ -1,4 +1,4 @@
-"""format("pyproducer"): batch, SQL and streaming, as Spark finds it by itself."""
+"""format("pyproducer"): batch and streaming, as Spark finds it by itself."""
 
 from __future__ import annotations
 
@@ -93,16 +93,6 @@ def test_stream_goes_on_where_it_was(spark: SparkSession, embedded: Any, topic_n
         assert query.exception() is None
     values = [record.value for record in read_topic(embedded.bootstrap_servers, topic_name)]
     assert values == ([b"5", b"10"] if mode == "complete" else [b"v%d" % n for n in range(10)])
-
-
-def test_insert_by_sql_when_the_format_is_the_data_source(spark: SparkSession, embedded: Any, topic_name: str) -> None:
-    embedded.create_topic(topic_name, 1)
-    spark.sql("create temporary view numbers as select cast(id as string) as value from range(3)")
-    try:
-        save(spark.sql("select value from numbers order by value").coalesce(1), embedded, topic_name)
-    finally:
-        spark.catalog.dropTempView("numbers")
-    assert [record.value for record in read_topic(embedded.bootstrap_servers, topic_name)] == [b"0", b"1", b"2"]
 
 
 # What Spark's processes do, one at a time, without Spark. ---------------------------------------------------------

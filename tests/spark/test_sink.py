@@ -102,7 +102,6 @@ def test_foreach_partition_when_the_broker_refuses_fails_the_job(spark: SparkSes
     (("a", "t"), "value string, topic string", "null topic present in the data. Use the topic option for setting a "
                                                "default topic."),
     (("a",), "value string", "topic option required when no 'topic' attribute is present."),
-    (("a", "t"), "key string, topic string", "Required attribute 'value' not found"),
     ((1, "t"), "value int, topic string", r"value attribute unsupported type int. value must be a\(n\) string or "
                                           "binary"),
 ])
