@@ -49,7 +49,8 @@ def test_demo_with_fewer_records_finds_every_one_in_order() -> None:
     assert re.search(r"rate +[\d,]+ records/s", printed)
 
 
-README_BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="ascii"), re.DOTALL)
+README_BLOCKS = re.findall(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(encoding="ascii"),
+                           re.DOTALL | re.MULTILINE)
 
 
 @pytest.mark.parametrize(("number", "printed"), [(0, "RecordMetadata(topic='orders'"), (1, ""), (

@@ -50,7 +50,9 @@ def test_callers_when_interrupted_anywhere_then_nothing_is_swallowed_lost_double
     for topic, numbers_sent in told["new"].items():
         assert new[topic] == sorted(set(new[topic])), "each once, in order"
         assert set(numbers_sent) <= set(new[topic]), "each record that waited for its topic is there"
-    assert told["phases"] == ["metadata"]
+    # By the brokers' word, or because max.block.ms ended before it came.
+    assert "UnknownTopicOrPartitionError" in told["refusals"]
+    assert set(told["refusals"]) <= {"KafkaTimeoutError", "UnknownTopicOrPartitionError"}
     # A send() that was interrupted may have handed its record over before.
     assert set(numbers.values()) == {1}
     assert max(numbers) <= told["highest"]

@@ -74,7 +74,7 @@ def main(bootstrap: str, count: int, kind: str) -> None:
              "delivery.timeout.ms": 2**31 - 1}
     producer = KafkaProducer(props)
     row_by_row = KafkaProducer({**props, "partitioner.class": "round_robin"})
-    # Its records wait: for a partition that never comes, and for topics that nobody knew before.
+    # Their records wait: for topics that nobody knew before, and until brokers say that there is no such partition.
     waiting = KafkaProducer({**props, "max.block.ms": 20_000})
     hopeless = KafkaProducer({**props, "max.block.ms": 20, "partitioner.class": lambda *_: 0})
     # Its callers wait for each record, and so take the sender's turns themselves.
@@ -133,7 +133,7 @@ def main(bootstrap: str, count: int, kind: str) -> None:
         error = told.exception(GIVE_UP_S)
         if error is not None:
             errors.append(repr(error))
-    phases = {getattr(future.exception(GIVE_UP_S), "phase", None) for future in given_up}
+    refusals = {type(future.exception(GIVE_UP_S)).__name__ for future in given_up}
     for one in (row_by_row, waiting, hopeless, alone):
         one.close()  # memory comes back after the futures are told
     left_bytes = sum(one.metrics()["buffer-total-bytes"] - one.metrics()["buffer-available-bytes"]
@@ -157,7 +157,7 @@ def main(bootstrap: str, count: int, kind: str) -> None:
     threads = [thread.name for thread in threading.enumerate() if "kafka-producer" in thread.name]
     print(json.dumps({"raised": storm.raised_count, "caught": storm.caught_count, "sent": sorted(futures),
                       "new": {topic: sorted(numbers) for topic, numbers in new.items()},
-                      "phases": sorted(map(str, phases)),
+                      "refusals": sorted(refusals),
                       "highest": number, "errors": errors[:5], "left_bytes": left_bytes, "unraisable": unraisable[:5],
                       "swallowed": storm.swallowed[:3], "turns": storm.turn_count,
                       "threads": threads}))
