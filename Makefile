@@ -67,7 +67,7 @@ help:
 	@echo "make lint      ruff, mypy --strict, import-linter"
 	@echo "make bench     pyproducer beside other producers (Python, Java, Go) on one real broker; an hour (Java, Maven)"
 	@echo "make wheels    wheels for Linux (glibc, musl; x86_64, aarch64) and every Python here, a pure one, the sdist,"
-	@echo "               into dist/ with checksums; half a minute for each wheel and 600 MB (.cache/wheels)"
+	@echo "               into dist/ with checksums; half a minute for each wheel and 700 MB (.cache/wheels)"
 	@echo "All targets but wheels are for .venv, which the first makes; PYTHON=python3.12 names another Python for it."
 	@echo "Only an install needs a network: the first run of a target, and the first after a change of setup.cfg."
 
