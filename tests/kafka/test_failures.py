@@ -17,6 +17,7 @@ from pyproducer import (
     ProducerRecord,
     RecordTooLargeError,
     SerializationError,
+    UnknownTopicOrPartitionError,
 )
 from tests.support.bad_servers import black_hole, closed_port, hanging_up_server, http_server, silent_server
 from tests.support.kafka_server import KafkaServer
@@ -105,7 +106,7 @@ def test_partition_when_it_does_not_exist_then_the_error_names_it(
         producer: KafkaProducer, kafka: KafkaServer, topic_name: str) -> None:
     topic = kafka.create_topic(topic_name, 3)
     error = error_of_send(producer, topic, b"v", partition=99)
-    assert isinstance(error, KafkaTimeoutError), repr(error)
+    assert isinstance(error, UnknownTopicOrPartitionError), repr(error)
     assert "99" in str(error)
     assert topic in str(error)
     assert producer.send(topic, b"v", partition=2).result(60).partition == 2
