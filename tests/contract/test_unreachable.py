@@ -68,7 +68,7 @@ def test_topic_when_the_cluster_creates_it_then_the_record_is_stored(
     assert sorted(witness.metadata) == [0]
 
 
-def test_partition_when_it_does_not_exist_then_the_record_fails_once_brokers_have_said_so(
+def test_partition_when_it_does_not_exist_then_the_record_is_given_up_after_one_refresh(
         cluster: Cluster, topic: str, connect: Connect) -> None:
     producer = connect(max_block_ms=10 * 60 * 1000)  # to wait for it would be noticed
     await_known(producer, topic)
@@ -76,9 +76,8 @@ def test_partition_when_it_does_not_exist_then_the_record_fails_once_brokers_hav
     witness.send(0, partition=PARTITIONS)
     error = witness.error_of(0)
     assert isinstance(error, UnknownTopicOrPartitionError)
-    assert error.outcome == "not_sent"
-    assert f"has no partition {PARTITIONS}" in str(error)
-    witness.await_all()
+    assert (error.outcome, error.retriable) == ("not_sent", False)
+    assert f"{topic!r} has no partition {PARTITIONS}: the index must be from 0 to {PARTITIONS - 1}" in str(error)
     assert producer.send(topic, b"1", partition=PARTITIONS - 1).result(GIVE_UP_S).partition == PARTITIONS - 1
     assert len(cluster.log(topic)) == 1
 

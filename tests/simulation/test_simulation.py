@@ -16,7 +16,7 @@ from tests.simulation.plan import FAULTS, LATER_FAULTS, LOGIN_FAULTS, Plan, draw
 from tests.simulation.schedule import LONGEST_HOLD_MS, Scheduler, SimLock, SimRLock, SimulationFailed
 
 ROOT = Path(__file__).resolve().parents[2]
-SEEDS = 120
+SEEDS = 180
 SWARM_SEEDS = 20
 # What faults and workloads must reach, whatever else they do not: else the seeds prove less than they seem to.
 MUST_BE_REACHED = {
