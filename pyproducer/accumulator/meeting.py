@@ -12,6 +12,7 @@ Source:  concurrent.futures._base; ours.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import Any
 
 PENDING, FINISHED = "PENDING", "FINISHED"
@@ -22,22 +23,40 @@ class Meeting:
 
     Args:
         is_done: Whether the outcome was decided before.
+        ensure_may_wait: Raises where nobody would tell who waits.
     """
 
-    __slots__ = ("condition", "their_state", "waiters")
+    __slots__ = ("_ensure_may_wait", "_is_told", "condition", "waiters")
 
-    def __init__(self, *, is_done: bool) -> None:
+    def __init__(self, *, is_done: bool, ensure_may_wait: Callable[[], None]) -> None:
         self.condition = threading.Condition(threading.RLock())  # callers hold several, in order of the futures' ids
-        self.their_state = FINISHED if is_done else PENDING
         self.waiters: list[Any] = []
+        self._is_told = is_done
+        self._ensure_may_wait = ensure_may_wait
+
+    @property
+    def their_state(self) -> str:
+        """Whether it is done, for who is about to wait.
+
+        He is refused here, not where he asks for `condition`: by now he has acquired all, and what is raised releases
+        them. Before, those of other futures, an executor's too, would stay locked for ever.
+
+        Raises:
+            IllegalStateError: It is not done, and this is a callback, which would wait for itself.
+            ForkedProducerError: It is not done, and this is a child process: nobody would tell.
+        """
+        if self._is_told:
+            return FINISHED
+        self._ensure_may_wait()
+        return PENDING
 
     def __call__(self, future: Any) -> None:
         """Tell who waits, once."""
         is_failed = future._result.error_for is not None
         with self.condition:
-            if self.their_state == FINISHED:
+            if self._is_told:
                 return
-            self.their_state = FINISHED
+            self._is_told = True
             for waiter in self.waiters:
                 if is_failed:
                     waiter.add_exception(future)

@@ -207,16 +207,10 @@ class ProduceRequestResult:
         _call(fn, future)
 
     def meeting_of(self, future: FutureRecordMetadata) -> Meeting:
-        """Return where those meet who wait for a record among others, as concurrent.futures.wait() does.
-
-        Raises:
-            IllegalStateError: It is not done, and this is a callback, which would wait for itself.
-            ForkedProducerError: It is not done, and this is a child process: nobody would tell.
-        """
+        """Return where those meet who wait for a record among others, as concurrent.futures.wait() does."""
         outcome = future._result
-        if not outcome.is_set:
-            outcome._life.ensure_may_wait("concurrent.futures.wait()")
-        outcome.on_wait()
+        if not outcome._life.is_forked:  # what lingers is the parent's
+            outcome.on_wait()
         while True:
             outcome = future._result
             with outcome._lock:
@@ -226,7 +220,8 @@ class ProduceRequestResult:
                 for fn in callbacks:
                     if type(fn) is Meeting:
                         return fn
-                meeting = Meeting(is_done=outcome.is_set)
+                meeting = Meeting(is_done=outcome.is_set, ensure_may_wait=partial(outcome._life.ensure_may_wait,
+                                                                                  "concurrent.futures.wait()"))
                 future._done_callbacks = [*callbacks, meeting]
                 return meeting
 

@@ -71,7 +71,7 @@ class AsyncMockProducer(Generic[K, V]):
 
     async def __aexit__(self, exc_type: type[BaseException] | None, exc: BaseException | None,
                         traceback: TracebackType | None) -> None:
-        await self.close()
+        self.mock.__exit__(exc_type, exc, traceback)
 
     # What a test says and asks.
 

@@ -24,7 +24,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, overload
 
 from pyproducer.accumulator.batch_future import BatchFuture
-from pyproducer.accumulator.delivery_tally import Failure
+from pyproducer.accumulator.delivery_tally import DeliveryTally, Failure
 from pyproducer.accumulator.life import Life
 from pyproducer.accumulator.produce_result import (
     OnCompletion,
@@ -37,12 +37,13 @@ from pyproducer.common.clock import SystemClock
 from pyproducer.common.cluster import Cluster, Node, PartitionInfo, TopicPartition
 from pyproducer.common.delivery_summary import DeliverySummary
 from pyproducer.common.error_codes import ErrorCode, error_for_code
-from pyproducer.common.errors import KafkaError
+from pyproducer.common.errors import DeliveryFailedError, KafkaError
 from pyproducer.common.record_future import FutureRecordMetadata
 from pyproducer.common.records import HeadersLike, ProducerRecord, RecordMetadata, to_topic
 from pyproducer.common.timeouts import checked_timeout
 from pyproducer.common.topic_name import ensure_topic_name
 from pyproducer.hotpath import HEADER_SIZE_BYTES, Acknowledgement, ProducerBase, RouteTable, run_callbacks
+from pyproducer.producer.columns import ensure_length, to_items
 from pyproducer.producer.config import CONFIG_TABLE, ProducerConfig
 from pyproducer.producer.do_send import RecordSender
 from pyproducer.producer.interceptors import resolve_interceptors
@@ -158,7 +159,8 @@ class MockProducer(ProducerBase, Generic[K, V]):
         self._next_offset: dict[TopicPartition, int] = {}
         self._error_of_all: KafkaError | None = None
         self._clock = SystemClock()
-        self._life = Life(config.client_id, self._clock)
+        self._life = Life(config.client_id, self._clock,
+                          tally=DeliveryTally(raises=config.pyproducer_on_unretrieved == "raise"))
         self._cluster = Cluster(nodes=[_NODE], partitions=[
             PartitionInfo(topic, index, _NODE)
             for topic, count in (partitions or {}).items() for index in range(count)])
@@ -241,8 +243,10 @@ class MockProducer(ProducerBase, Generic[K, V]):
     def send_batch(self, topic: str, values: Any, *, keys: Any = None, headers: Any = None, timestamps: Any = None,
                    partitions: Any = None) -> BatchFuture:
         """Send rows one by one; see KafkaProducer.send_batch. When a row is refused, those before it were sent."""
-        columns = [_rows(column, len(values)) for column in (values, keys, headers, timestamps, partitions)]
-        count = len(values)
+        items = to_items("values", values)
+        count = len(items)
+        columns = [items, _rows("keys", keys, count), _rows("headers", headers, count),
+                   _rows("timestamps", timestamps, count), _rows("partitions", partitions, count)]
         batch = BatchFuture(to_topic(topic), array("i", (-1,)) * count, array("q", (-1,)) * count, self._life)
         for row, (value, key, pairs, timestamp, partition) in enumerate(zip(*columns)):  # noqa: B905 - checked above
             self.send(topic, value, key=key, headers=pairs, timestamp=timestamp, partition=partition,
@@ -265,9 +269,15 @@ class MockProducer(ProducerBase, Generic[K, V]):
             raise error
 
     def partitions_for(self, topic: str) -> list[PartitionInfo]:
-        """Return the partitions of a topic as they were given; one for a topic that was not."""
+        """Return the partitions of a topic as they were given; one for a topic that was not.
+
+        Raises:
+            InvalidTopicError: The name is not allowed.
+        """
+        topic = to_topic(topic)
         self._life.ensure_open()
-        return list(self._cluster.partitions_for_topic(to_topic(topic))) or [PartitionInfo(topic, 0, _NODE)]
+        ensure_topic_name(topic)
+        return list(self._cluster.partitions_for_topic(topic)) or [PartitionInfo(topic, 0, _NODE)]
 
     def check(self, timeout: float | None = None) -> None:
         """Do nothing: it can always be reached."""
@@ -291,8 +301,15 @@ class MockProducer(ProducerBase, Generic[K, V]):
         return not self._life.is_open
 
     def close(self, timeout: float | None = None) -> DeliverySummary:
-        """Take no more records, and store what is not done; see KafkaProducer.close."""
+        """Take no more records, and store what is not done; see KafkaProducer.close.
+
+        Raises:
+            DeliveryFailedError: With pyproducer.on.unretrieved=raise: records failed, and nobody looked.
+            ValueError: The timeout is negative or NaN. Nothing was closed.
+        """
         longest = checked_timeout(timeout)
+        if timeout is not None and timeout < 0:
+            raise ValueError(f"timeout {timeout} is negative: close() waits 0 seconds or more, None until all is done")
         if self._life.begin_closing("close() of the MockProducer was called", longest):
             self._sender.refuse()
             while self._end_next(None):
@@ -304,6 +321,12 @@ class MockProducer(ProducerBase, Generic[K, V]):
                     close()
             self._life.tally.end(self._clock.now_ms())
             self._life.end()
+        failed = self._life.tally.take_unseen() if self._life.tally.raises else None
+        if failed is not None:
+            try:
+                raise failed
+            finally:
+                del failed  # else it and this frame hold each other
         return self._life.tally.summary()
 
     def __enter__(self) -> MockProducer[K, V]:
@@ -311,7 +334,11 @@ class MockProducer(ProducerBase, Generic[K, V]):
 
     def __exit__(self, exc_type: type[BaseException] | None, exc: BaseException | None,
                  traceback: TracebackType | None) -> None:
-        self.close()
+        try:
+            self.close()
+        except DeliveryFailedError:
+            if exc is None:  # else that is what the test is to see
+                raise
 
     def __repr__(self) -> str:
         with self._lock:
@@ -368,13 +395,12 @@ class MockProducer(ProducerBase, Generic[K, V]):
         outcome.notify()
 
 
-def _rows(column: Any, count: int) -> list[Any]:
-    """Return a column of send_batch as a list: of Python's objects, also where it is an Arrow array."""
+def _rows(name: str, column: Any, count: int) -> list[Any]:
+    """Return a column of send_batch beside the values as a list; what is none is refused as by a KafkaProducer."""
     if column is None:
         return [None] * count
-    rows: list[Any] = column.to_pylist() if hasattr(column, "to_pylist") else list(column)
-    if len(rows) != count:
-        raise ValueError(f"a column has {len(rows)} rows, and there are {count} values")
+    rows = to_items(name, column)
+    ensure_length(name, len(rows), count)
     return rows
 
 

@@ -70,6 +70,8 @@ def test_send_when_the_partition_or_the_name_is_none_then_it_fails_as_with_a_bro
     with pytest.raises(TypeError, match="on_completion="):
         producer.send("t", b"v", callback=print)  # type: ignore[call-overload]
     assert [info.partition for info in producer.partitions_for("t")] == [0, 1]
+    with pytest.raises(InvalidTopicError):
+        producer.partitions_for("a b")
 
 
 def test_complete_next_when_called_then_records_end_in_order_and_each_once() -> None:
@@ -160,8 +162,42 @@ def test_send_batch_when_rows_are_sent_then_each_is_a_record() -> None:
     assert (list(metadata.offsets), list(metadata.partitions)[::2], list(metadata.errors)) == ([0, -1, 0], [0, 1], [1])
     assert [record.value for record in producer.history()] == [b"a", b"b", b"c"]
     assert len(producer.send_batch("t", []).result(0)) == 0
-    with pytest.raises(ValueError, match="1 rows, and there are 2 values"):
+    with pytest.raises(ValueError, match="keys has 1 rows and values has 2"):
         producer.send_batch("t", [b"a", b"b"], keys=[b"k"])
+
+
+@pytest.mark.parametrize("columns", [{"values": "ab"}, {"keys": "ab"}, {"keys": b"ab"},
+                                     {"headers": {"a": b"", "b": b""}}, {"partitions": 0}])
+def test_send_batch_when_what_is_given_is_no_column_then_refused_as_with_a_broker(columns: dict[str, Any]) -> None:
+    """Texts were taken for columns of letters: a test was green, and the program refused by a KafkaProducer."""
+    producer = MockProducer(key_serializer="string", value_serializer="string")
+    name = next(iter(columns))
+    with pytest.raises(TypeError, match=f"{name} must be a list or an Arrow array, got"):
+        producer.send_batch("t", **{"values": ["v", "w"], **columns})
+    assert producer.history() == []
+    assert len(producer.send_batch("t", iter(["v", "w"])).result(0)) == 2
+
+
+def test_close_when_records_failed_and_nobody_looked_then_it_raises_as_with_a_broker() -> None:
+    """The setting was not looked at: a test of it could not see what the program does about it."""
+    producer = MockProducer({"pyproducer.on.unretrieved": "raise"}, auto_complete=False)
+    producer.send("t", b"v")
+    producer.error_next(REFUSED)
+    with pytest.raises(DeliveryFailedError):
+        producer.flush()
+    producer.flush()
+    producer.send("t", b"v")
+    producer.error_next(REFUSED)
+    with pytest.raises(ValueError, match="negative"):
+        producer.close(-1)
+    with pytest.raises(ZeroDivisionError), producer:
+        _ = 1 / 0
+    another = MockProducer({"pyproducer.on.unretrieved": "raise"})
+    another.fence_producer()
+    another.send("t", b"v")
+    with pytest.raises(DeliveryFailedError), another:
+        pass
+    assert producer.close().failed["rejected"] == 2
 
 
 def test_result_when_another_thread_completes_then_who_waits_goes_on() -> None:

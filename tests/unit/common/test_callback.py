@@ -79,7 +79,8 @@ def turned_round(*outcome: object) -> None:
     told, Methods().told, Told(), Told, functools.partial(told), functools.partial(with_an_argument, "o", "e"),
     functools.partial(functools.partial(with_an_argument, "o"), "e"), turned_round, lambda *_: None, lambda: None,
     lambda *, error: None, lambda metadata, error: None, lambda errors, _: None, print, [].append, {}.__setitem__, dict,
-    mock.Mock(), mock.MagicMock(), mock.Mock(spec=of_confluent), OwnCall(), functools.partial(print, 1),
+    mock.Mock(), mock.MagicMock(), mock.Mock(spec=of_confluent), OwnCall(),
+    mock.Mock(spec=functools.partial(told)), functools.partial(print, 1),
 ])
 def test_callback_when_it_can_be_called_with_metadata_first_then_taken(callback: Any) -> None:
     ensure_on_completion(callback, "instead")

@@ -116,6 +116,36 @@ def test_wait_when_called_in_a_callback_then_refused(facades: Facades) -> None:
     assert later[0].done()
 
 
+def test_wait_when_refused_in_a_callback_then_the_other_futures_are_not_left_locked(
+        facades: Facades, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was refused when concurrent.futures had locked some of the futures, by their ids, and those stayed so.
+
+    An executor whose task was among them never finished it, and the program did not end.
+    """
+    facade = holding(facades)
+    other: Any = concurrent.futures.Future()
+    raised: list[type] = []
+    # In order of ids: let it be that one first.
+    monkeypatch.setattr(concurrent.futures._base, "sorted", lambda futures, key: sorted(
+        futures, key=lambda future: future is not other), raising=False)
+
+    def on_completion(_metadata: object, _exception: object) -> None:
+        for call in (concurrent.futures.wait, lambda futures: next(concurrent.futures.as_completed(futures))):
+            try:
+                call([other, *as_theirs([facade.producer.send("t", b"v", partition=1)])])
+            except IllegalStateError as error:
+                raised.append(type(error))
+
+    facade.producer.send("t", b"v", partition=0, on_completion=on_completion)
+    facade.broker.holds = False
+    facade.producer.flush(GIVE_UP_S)
+    assert raised == [IllegalStateError] * 2
+    finishing = threading.Thread(target=other.set_result, args=(1,), daemon=True)
+    finishing.start()
+    finishing.join(GIVE_UP_S)
+    assert not finishing.is_alive()
+
+
 @pytest.mark.parametrize("error_code", [0, REFUSED])
 def test_wrap_future_when_awaited_then_it_has_the_outcome(facades: Facades, error_code: int) -> None:
     facade = holding(facades)

@@ -175,6 +175,21 @@ def test_send_when_callbacks_of_all_kinds_take_turns_then_each_is_called_and_wha
                     facade.producer.send("t", b"v", on_completion=wrong)
 
 
+class OwnPartial(functools.partial[Any]):
+    pass
+
+
+def test_send_when_partials_are_of_a_subclass_then_each_is_looked_at(facades: Facades) -> None:
+    """The first one vouched for its whole class: a coroutine function in the next was called, and never awaited."""
+    facade = facades(**{"linger.ms": 0})
+    facade.know()
+    told: list[Any] = []
+    told_by(facade, OwnPartial(lambda metadata, exception: told.append(metadata)), told)
+    for wrong in (awaited, of_confluent):
+        with pytest.raises(TypeError, match=r"confluent-kafka's order|coroutine function"):
+            facade.producer.send("t", b"v", on_completion=OwnPartial(wrong))
+
+
 def test_send_when_there_are_many_callbacks_then_few_are_kept(facades: Facades) -> None:
     facade = facades()
     facade.know()
