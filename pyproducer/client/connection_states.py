@@ -201,6 +201,13 @@ class ClusterConnectionStates:
         """Return the state of a node, or None when it was never connected."""
         return self.by_node.get(node_id)
 
+    def failed_attempts(self, node: Node) -> int:
+        """Return how often in a row this address of the node could not be reached; what it had before says nothing."""
+        state = self.by_node.get(node.node_id)
+        if state is None or (state.node.host, state.node.port) != (node.host, node.port):
+            return 0
+        return state.failed_attempts
+
     def can_connect(self, node: Node, now_ms: int) -> bool:
         """Whether a connect may be tried now: no socket, the backoff is over, and there are credentials.
 

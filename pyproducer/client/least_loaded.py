@@ -53,7 +53,7 @@ def choose_least_loaded(nodes: Sequence[Node], connections: Connections, now_ms:
                 ready, fewest = node, count
             continue
         state = connections.states.get(node_id)
-        any_hope = any_hope or state is None or state.failed_attempts < FAILURES_OF_A_DEAD_NODE
+        any_hope = any_hope or connections.states.failed_attempts(node) < FAILURES_OF_A_DEAD_NODE
         if state is not None and state.is_preparing:
             if not state.resolves_slowly(now_ms):
                 preparing = node

@@ -60,6 +60,5 @@ class Refusals:
             self._metadata.refused_by_all(error)
 
     def _is_hopeless(self, node: Node) -> bool:
-        state = self._states.get(node.node_id)
         return (node.host, node.port) in self._by_address or (
-            state is not None and state.failed_attempts >= FAILURES_OF_A_DEAD_NODE)
+            self._states.failed_attempts(node) >= FAILURES_OF_A_DEAD_NODE)

@@ -67,12 +67,23 @@ _SECRET = re.compile(
       (?!"\.\.\.")(?:"[^"]*"?|'[^']*'?|[^\s;"']+)                                        # but for a place of one
     """, re.VERBOSE | re.DOTALL)
 # Behind "//" all up to the "@"; elsewhere only with a colon in it, or every mail address would be one.
-_USERINFO = re.compile(r"""(?:(?<=//)[^\s'"/]*|[^\s'",/@:]+:(?!//)[^\s'"]*)@""")
+_USERINFO = re.compile(r"""(?:(?<=//)[^\s'"/]*|(?<![^\s'",/@:])[^\s'",/@:]+:(?!//)[^\s'"]*)@""")
+_WORD = re.compile(r"""[^\s'"]+""")
 
 
 def shown_text(text: str) -> str:
-    """Return a text with what looks like a secret replaced by HIDDEN."""
-    return _USERINFO.sub(f"{HIDDEN}@", _SECRET.sub(HIDDEN, text))
+    """Return a text with what looks like a secret replaced by HIDDEN.
+
+    It takes time in proportion to the text, whatever is in it: a broker's message, or an issuer's, may be long.
+    """
+    text = _SECRET.sub(HIDDEN, text)
+    return _WORD.sub(_without_userinfo, text) if "@" in text else text
+
+
+def _without_userinfo(word: re.Match[str]) -> str:
+    """Return a word without user and password. Behind its last "@" nothing is looked for: each colon would be tried."""
+    before, at, after = word[0].rpartition("@")
+    return _USERINFO.sub(f"{HIDDEN}@", before + at) + after
 
 
 def shown(value: object) -> object:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from pyproducer.client.metadata import NO_LEADER
@@ -113,3 +115,29 @@ def test_leader_when_it_refuses_then_its_batches_are_told_and_who_waits_for_meta
     assert [(refusal.node_id, "refuses us" in str(refusal.error)) for refusal in setup.metadata.take_refusals()] == [
         (1, True)]
     assert setup.metadata.fatal_count == 0
+
+
+def test_node_when_its_address_changed_then_what_was_met_at_the_old_one_does_not_count() -> None:
+    """A broker was moved, and the other one refused us: what waited failed, though nobody had asked the moved one."""
+    setup = new_setup()
+    setup.selector.handshake_done = True
+    setup.bring_up("t")
+    setup.make_ready(1)
+    setup.selector.handshake_done = False
+    moved = setup.metadata.fetch().nodes[2]
+    for _ in range(2):
+        setup.client.ready(moved, setup.now_ms)
+        setup.selector.end("2", ChannelPhase.NOT_CONNECTED, ConnectionRefusedError(111, "Connection refused"))
+        setup.poll()
+        setup.clock.advance(5_000)
+    setup.cluster.nodes[1] = dataclasses.replace(moved, host="host-3")
+    setup.selector.handshake_done = True
+    setup.metadata.request_update()
+    setup.poll(times=2)
+    assert setup.metadata.fetch().nodes[2].host == "host-3"
+    setup.selector.handshake_done = False
+    refuse(setup, "1")
+    assert setup.metadata.fatal_count == 0
+    setup.client.ready(setup.metadata.fetch().nodes[2], setup.now_ms)
+    refuse(setup, "2")
+    assert setup.metadata.fatal_count == 1, "now it has been asked"

@@ -57,6 +57,15 @@ def test_text_when_a_secret_stands_in_a_sentence_then_the_sentence_is_left():
     assert shown_text("'alice:hunter2@h:1' is no host") == "'[hidden]@h:1' is no host"
 
 
+@pytest.mark.parametrize("part", ["a", "a:", "a/", "a://", "//a"])
+def test_text_when_it_is_long_then_it_is_looked_through_once(part):
+    """A broker's message of 30,000 characters stopped all threads for seconds, one of 600,000 for half an hour."""
+    text = part * (600_000 // len(part))
+    assert shown_text(text) == text
+    assert shown_text(f"x:y@h {text}") == f"[hidden]@h {text}"
+    assert "hunter2" not in shown_text(f"{text}b:hunter2@h")
+
+
 @pytest.mark.parametrize("secret", [PEM, JAAS, "alice:hunter2@host:9092", [PEM.encode()]],
                          ids=["pem", "jaas", "user", "bytes"])
 def test_config_error_when_a_secret_is_in_it_then_no_way_shows_it(secret):
