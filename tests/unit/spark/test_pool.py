@@ -123,11 +123,14 @@ def test_lease_when_close_tells_of_failed_records_keeps_the_tasks_own_error() ->
         closed.append(timeout)
         raise DeliveryFailedError("1 record(s) failed")
 
+    def fail(producer: Any) -> None:
+        producer.close = telling
+        raise ArithmeticError
+
     closed: list[float | None] = []
     pool, clock, made = make_pool()
     with pytest.raises(ArithmeticError), pool.lease("a", {}) as producer:
-        producer.close = telling  # type: ignore[method-assign]  # a double's
-        raise ArithmeticError
+        fail(producer)
     with pool.lease("b", {}):
         pass
     made[1].close = telling  # type: ignore[method-assign]  # a double's
