@@ -43,7 +43,7 @@ def test_settings_with_secrets_travel_and_do_not_show_themselves() -> None:
     assert "never-shown" not in repr(settings)
     again = pickle.loads(pickle.dumps(settings))
     assert again.props["ssl.key.password"] == "never-shown"
-    assert type(again.props["ssl.key.password"]) is str
+    assert "never-shown" not in repr(again)
 
 
 def test_pool_key_when_an_object_is_made_anew_in_each_batch_is_the_same() -> None:
