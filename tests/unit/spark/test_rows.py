@@ -46,7 +46,7 @@ CONTRACT = ColumnContract.of(["value"], "orders")
 
 
 def test_send_rows_when_answers_fail_raises_the_first_with_counts() -> None:
-    """Of a record that failed a callback gets no metadata: looking for its topic there raised, and the cause was lost."""
+    """A callback gets no metadata of a record that failed: looking for its topic there raised; the cause was lost."""
     def fail(record: ProducerRecord) -> Exception | None:
         return KafkaTimeoutError(f"late {record.value!r}", phase="delivery", outcome="unknown") \
             if record.value in (b"3", b"5") else None
