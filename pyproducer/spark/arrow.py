@@ -7,16 +7,23 @@ Source:  ours; the column contract is that of columns.py, checked by schema.py o
 
 from __future__ import annotations
 
+import logging
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from pyproducer.common.errors import KafkaError
+from pyproducer.common.errors import DeliveryFailedError, KafkaError
 from pyproducer.spark.columns import ColumnContract
 from pyproducer.spark.delivery import TaskDelivery
 from pyproducer.spark.errors import ColumnError
 from pyproducer.spark.row_producer import RowProducer, RowsFuture
 from pyproducer.spark.task_numbers import TaskMeter, TaskNumbers, this_task
+
+PIECE_BYTES = 8 * 1024 * 1024
+"""So much goes into one call: max.block.ms bounds a call's waits for buffer.memory, and a batch of 10,000 large rows
+may be a gigabyte. Rows of common size stay in one call, and a piece has room for batches of many partitions."""
+
+log = logging.getLogger(__name__)
 
 
 def send_record_batches(batches: Iterable[Any], producer: RowProducer, fixed_topic: str | None) -> TaskNumbers:
@@ -52,7 +59,11 @@ def send_record_batches(batches: Iterable[Any], producer: RowProducer, fixed_top
                 break
     finally:
         # Also when the rows themselves raise: no answer may arrive after the task has ended.
-        meter.flush()
+        try:
+            meter.flush()
+        except DeliveryFailedError as error:
+            # With pyproducer.on.unretrieved=raise. The same failures are counted below, with what was stored beside.
+            log.debug("flush() told of failures before they were looked at: %s", error)
     while pending:
         _collect(pending.popleft(), delivery)
     delivery.ensure_all_stored(this_task().attempt)
@@ -64,8 +75,7 @@ def _send(batch: Any, contract: ColumnContract, producer: RowProducer, pending: 
     """Hand over one record batch; rows that cannot be handed over are failures in `delivery`."""
     topic = contract.fixed_topic
     try:
-        parts = _by_topic(batch, contract)
-        for topic, rows in parts:
+        for topic, rows in _pieces(_by_topic(batch, contract)):
             delivery.sent_count += rows.num_rows
             try:
                 pending.append(producer.send_batch(
@@ -84,6 +94,14 @@ def _send(batch: Any, contract: ColumnContract, producer: RowProducer, pending: 
             delivery.fail(error, topic)
 
 
+def _pieces(parts: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
+    """Cut the rows of each topic into what one call takes, by their mean size."""
+    for topic, rows in parts:
+        count = max(1, rows.num_rows * PIECE_BYTES // max(rows.nbytes, PIECE_BYTES))
+        for first_row in range(0, rows.num_rows, count):
+            yield topic, rows.slice(first_row, count)
+
+
 def _by_topic(batch: Any, contract: ColumnContract) -> Iterator[tuple[str, Any]]:
     """Cut a record batch into the rows of each topic, in their order.
 
@@ -98,20 +116,20 @@ def _by_topic(batch: Any, contract: ColumnContract) -> Iterator[tuple[str, Any]]
         raise ColumnError("null topic present in the data. Use the topic option for setting a default topic.")
     coded = topics.dictionary_encode()
     names = coded.dictionary.to_pylist()
-    if "" in names:
+    counts = {count["values"]: count["counts"] for count in coded.indices.value_counts().to_pylist()}
+    if any(not names[number] for number in counts):
         raise ColumnError("empty topic present in the data. Use the topic option for setting a default topic.")
-    if len(names) == 1:
-        yield names[0], batch
+    if len(counts) == 1:
+        yield names[next(iter(counts))], batch
         return
     import pyarrow.compute
 
     # A stable sort brings the rows of a topic together in one pass, however many topics there are.
     order = pyarrow.compute.array_sort_indices(coded.indices)
     together = batch.take(order)
-    counts = {count["values"]: count["counts"] for count in coded.indices.value_counts().to_pylist()}
     first_row = 0
-    for number, name in enumerate(names):
-        yield name, together.slice(first_row, counts[number])
+    for number in sorted(counts):  # a dictionary may have names of which there is no row
+        yield names[number], together.slice(first_row, counts[number])
         first_row += counts[number]
 
 

@@ -37,12 +37,15 @@ class TaskDelivery:
         """Rows that were acknowledged."""
         return sum(self._stored.values())
 
-    def on_completion(self, metadata: Any, exception: BaseException | None) -> None:
-        """Count one answer: the callback of every row."""
+    def on_completion(self, topic: str, partition: int | None, metadata: Any, exception: BaseException | None) -> None:
+        """Count one answer: the callback of every row, with the topic and partition that the row named.
+
+        Of a row that failed there is no metadata; its partition is told only where the row named one.
+        """
         if exception is None:
             self._stored[metadata.topic, metadata.partition] += 1
         else:
-            self.fail(exception, metadata.topic, metadata.partition)
+            self.fail(exception, topic, -1 if partition is None else partition)
 
     def add_stored(self, topic: str, rows_by_partition: Counter[int]) -> None:
         """Count rows of one topic that were acknowledged."""

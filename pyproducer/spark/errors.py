@@ -26,7 +26,7 @@ class RowsFailedError(KafkaError):
         sent_count: Rows that were handed to the producer, the failed one included.
         failed_count: Rows of those that were not acknowledged.
         topic: Of the first row that failed; None when the row names none.
-        partition: Of that row; -1 when none was chosen.
+        partition: Of that row; -1 when none was chosen, or it is not told: rows that go one by one tell what they name.
         attempt: Which attempt of the task this was, from 0 on.
     """
 

@@ -80,7 +80,8 @@ def pack(archive: Path, also: Iterable[str] = ()) -> list[str]:
             # ".." leads to scripts, which have the path of this Python in them.
             if ".." not in file.parts and path.is_file() and not path.name.endswith(_LEFT_OUT):
                 files[str(file)] = path
-    with tarfile.open(archive, "w:gz", compresslevel=6) as tar:
+    # An installer may have linked files: what a symbolic link names is not there on a worker.
+    with tarfile.open(archive, "w:gz", compresslevel=6, dereference=True) as tar:
         for name, path in sorted(files.items()):
             tar.add(path, name, recursive=False)
         listed = "".join(f"{name}\n" for name in sorted(names)).encode()

@@ -13,6 +13,7 @@ Source:  Spark's InternalKafkaProducerPool (4.0): idle producers are closed afte
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -20,6 +21,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from pyproducer.common.clock import Clock, SystemClock
+from pyproducer.common.errors import DeliveryFailedError
 from pyproducer.spark.row_producer import RowProducer
 from pyproducer.spark.settings import DEFAULT_POOL_SIZE
 
@@ -28,6 +30,8 @@ IDLE_MS = 600_000
 
 CLOSE_TIMEOUT_S = 30.0
 """A producer closed here is flushed already, or has failed: what it still holds is not worth a longer wait."""
+
+log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -75,9 +79,9 @@ class ProducerPool:
                 # The constructor touches no network, so it may run under the lock.
                 pooled = self._pooled[key] = _Pooled(self._make_producer(props), 0, now_ms)
             pooled.lease_count += 1
-        for producer in idle:
-            producer.close(CLOSE_TIMEOUT_S)
         try:
+            for producer in idle:
+                _close(producer)
             yield pooled.producer
         except BaseException:
             # A failed task may leave a producer that is fenced or out of sequence: the next task gets a new one.
@@ -92,7 +96,7 @@ class ProducerPool:
                 pooled.last_used_ms = self._clock.now_ms()
                 is_last = pooled.is_discarded and pooled.lease_count == 0
             if is_last:
-                pooled.producer.close(CLOSE_TIMEOUT_S)
+                _close(pooled.producer)
 
     def close(self) -> None:
         """Close every producer that is not in use."""
@@ -101,7 +105,7 @@ class ProducerPool:
             unused = [key for key, pooled in self._pooled.items() if pooled.lease_count == 0]
             producers = [self._pooled.pop(key).producer for key in unused]
         for producer in producers:
-            producer.close(CLOSE_TIMEOUT_S)
+            _close(producer)
 
     def _take_idle(self, wanted_key: str, now_ms: int, pool_size: int) -> list[RowProducer]:
         """Take out what was not used for long, and what there is no room for; the longest unused first."""
@@ -117,3 +121,12 @@ class ProducerPool:
             self._lock = threading.Lock()
             self._pooled = {}
             self._pid = os.getpid()
+
+
+def _close(producer: RowProducer) -> None:
+    """Close a producer that no task has any more; what it tells of records was told by the task that sent them."""
+    try:
+        producer.close(CLOSE_TIMEOUT_S)
+    except DeliveryFailedError as error:
+        # With pyproducer.on.unretrieved=raise. It is closed; another task's failure must not take its place.
+        log.warning("a producer was closed: %s", error)

@@ -7,6 +7,7 @@ Source:  Spark's KafkaRowWriter (4.0).
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -64,11 +65,12 @@ def row_sender(producer: RowProducer, contract: ColumnContract, delivery: TaskDe
         try:
             # By position: finding a column by name costs about a microsecond each.
             name = name or column_topic(row[topic])
+            place = None if partition is None else column_partition(row[partition])
             send(name, column_bytes("value", row[value]),
                  key=None if key is None else column_bytes("key", row[key]),
-                 partition=None if partition is None else column_partition(row[partition]),
+                 partition=place,
                  headers=None if headers is None else column_headers(row[headers]),
-                 on_completion=on_completion)
+                 on_completion=functools.partial(on_completion, name, place))
         except (KafkaError, TypeError, ValueError) as error:
             delivery.fail(error, name)
 

@@ -187,8 +187,11 @@ class KafkaSink:
         names = check_schema(df.schema, self.topic)
         refuse_wheel(df.sparkSession)
         # What is ignored need not travel to the workers.
-        taken = df.selectExpr(*(f"cast({name} as {HEADERS_TYPE}) as {name}" if name == "headers" else name
-                                for name in names))
+        # By position: Spark finds a name without regard to case, and refuses `value` where there is a `VALUE`, too.
+        places = {name: f"c{place}" for place, name in enumerate(df.columns)}
+        taken = df.toDF(*(f"c{place}" for place in range(len(df.columns)))).selectExpr(
+            *(f"cast({places[name]} as {HEADERS_TYPE}) as `{name}`" if name == "headers"
+              else f"{places[name]} as `{name}`" for name in names))
         told = _map_in_arrow(taken, self.send_record_batches)
         self.last_commit = WriteNumbers.of(told, batch_id)
         log.info("%s", self.last_commit)

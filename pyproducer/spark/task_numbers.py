@@ -120,8 +120,10 @@ class TaskMeter:
     def flush(self) -> None:
         """Wait for all answers, and note how long that and all before it took."""
         flushed_ms = self._clock.now_ms()
-        self._producer.flush()
-        self._times = flushed_ms - self._began_ms, self._clock.now_ms() - flushed_ms
+        try:
+            self._producer.flush()
+        finally:
+            self._times = flushed_ms - self._began_ms, self._clock.now_ms() - flushed_ms
 
     def numbers(self, row_count: int) -> TaskNumbers:
         """Return what was counted, after flush()."""

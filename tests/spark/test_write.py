@@ -100,6 +100,16 @@ def test_foreach_partition_when_nulls_come_before_a_wrong_value_sends_no_tombsto
     assert read_topic(embedded.bootstrap_servers, topic_name) == []
 
 
+def test_write_when_another_column_differs_only_in_case_ignores_it(spark: SparkSession, embedded: Any,
+                                                                   topic_name: str) -> None:
+    """Names are case-sensitive here, as in Spark's sink; Spark's own look-up called `value` ambiguous."""
+    embedded.create_topic(topic_name, 1)
+    rows = spark.createDataFrame([("no", "yes", [("h", b"1")])], "VALUE string, value string, "
+                                 "headers array<struct<key:string,value:binary>>").coalesce(1)
+    KafkaSink({"bootstrap.servers": embedded.bootstrap_servers}, topic=topic_name).write(rows)
+    assert stored(embedded, topic_name) == [(0, None, b"yes", (("h", b"1"),))]
+
+
 def test_foreach_with_a_null_in_front_stores_the_row(spark: SparkSession, embedded: Any, topic_name: str) -> None:
     """df.foreach gives single rows. Where the first column was null the job was green, and the row was gone."""
     embedded.create_topic(topic_name, 1)

@@ -98,8 +98,9 @@ class FakeProducer:
         waiting, self._waiting = self._waiting, []
         for offset, (record, on_completion) in enumerate(() if self._forgets_answers else waiting):
             error = self._fail_when(record) if self._fail_when else None
-            metadata = RecordMetadata(record.topic, record.partition or 0, -1 if error else offset, 0, -1, -1)
-            on_completion(metadata, error)
+            # As the producer's callbacks: of a record that failed there is no metadata.
+            on_completion(None if error else RecordMetadata(record.topic, record.partition or 0, offset, 0, -1, -1),
+                          error)
 
     def close(self, timeout: float | None = None) -> None:
         self.close_timeouts.append(timeout)

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from pyproducer.common.errors import KafkaTimeoutError, RecordTooLargeError
+from pyproducer.common.errors import DeliveryFailedError, KafkaTimeoutError, RecordTooLargeError
 from pyproducer.common.records import Header, ProducerRecord
-from pyproducer.spark.arrow import send_record_batches
+from pyproducer.spark.arrow import PIECE_BYTES, send_record_batches
 from pyproducer.spark.errors import RowsFailedError
 from tests.unit.spark.doubles import FakeProducer
 
@@ -116,3 +116,33 @@ def test_send_when_there_are_many_partitions_names_ten_of_them_in_an_error() -> 
     failing = FakeProducer(fail_when=lambda record: ValueError("last") if record.value == b"30" else None)
     with pytest.raises(RowsFailedError, match=r"orders-9: 1, 20 other partitions\)"):
         send_record_batches([rows], failing, "orders")
+
+
+def test_send_when_flush_raises_for_rows_that_nobody_looked_at_tells_the_counts() -> None:
+    """With pyproducer.on.unretrieved=raise flush() raised before the answers were counted: no counts."""
+    class Strict(FakeProducer):
+        def flush(self) -> None:
+            raise DeliveryFailedError("1 record(s) failed and nobody looked")
+
+    producer = Strict(fail_when=lambda record: KafkaTimeoutError("late", phase="delivery") if record.value == b"1"
+                      else None)
+    with pytest.raises(RowsFailedError, match=r"1 of 3 rows sent were not stored.*2 rows are in the log"):
+        send_record_batches([batch(value=["0", "1", "2"])], producer, "orders")
+
+
+def test_send_when_a_batch_is_large_hands_it_over_in_pieces() -> None:
+    """max.block.ms bounds a call: a batch of 10,000 large rows had to get through buffer.memory within it."""
+    producer = FakeProducer()
+    rows = batch(value=["x" * 1_000_000, "y" * 1_000_000] * 10, topic=["a", "b"] * 10)
+    assert send_record_batches([rows.slice(2)], producer, None).row_count == 18
+    assert sum(count for topic, count in producer.calls if topic == "a") == 9
+    assert max(count for _, count in producer.calls) * 1_000_000 <= PIECE_BYTES
+    assert [record.value[:1] for record in producer.records] == [b"x"] * 9 + [b"y"] * 9
+
+
+def test_send_when_topics_come_as_a_slice_of_a_dictionary_leaves_out_those_without_rows() -> None:
+    producer = FakeProducer()
+    topics = pyarrow.array(["a", "", "b", "c"]).dictionary_encode()
+    rows = pyarrow.record_batch([topics, pyarrow.array(["0", "1", "2", "3"])], names=["topic", "value"]).slice(2)
+    send_record_batches([rows], producer, None)
+    assert producer.calls == [("b", 1), ("c", 1)]

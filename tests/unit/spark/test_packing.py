@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from pyproducer.common.errors import ConfigError
+from pyproducer.spark import packing
 from pyproducer.spark.__main__ import main
 from pyproducer.spark.packing import pack, refuse_wheel
 
@@ -48,6 +49,17 @@ def test_pack_when_its_arguments_are_wrong_says_so(tmp_path: Path) -> None:
     assert answer.exit_code == 1
     assert "it is not installed in" in answer.output
     assert not (tmp_path / "dep.tgz").exists()
+
+
+def test_pack_when_an_installer_made_links_packs_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A symbolic link went into the archive as it was, and named nothing on a worker."""
+    (tmp_path / "cache.py").write_text("there = True\n")
+    (tmp_path / "linked.py").symlink_to(tmp_path / "cache.py")
+    monkeypatch.setattr(packing, "_own_files", lambda: [("linked.py", tmp_path / "linked.py")])
+    monkeypatch.setattr(packing, "_required", lambda *_: [])
+    pack(tmp_path / "dep.tgz")
+    with tarfile.open(tmp_path / "dep.tgz") as tar:
+        assert tar.getmember("linked.py").isfile()
 
 
 def session(master: str, files: str) -> SimpleNamespace:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from pyproducer.common.errors import DeliveryFailedError
 from pyproducer.spark.pool import ProducerPool
 from tests.support.clock import ManualClock
 from tests.unit.spark.doubles import FakeProducer
@@ -98,3 +99,42 @@ def test_lease_after_fork_makes_a_producer_of_its_own(monkeypatch: pytest.Monkey
     with pool.lease("a", {}) as child:
         assert child is made[1]
     assert made[0].close_timeouts == []  # the parent's is the parent's to close
+
+
+def test_lease_when_closing_an_idle_one_is_interrupted_gives_back_what_it_took() -> None:
+    """It stayed lent for good: neither the next tasks nor close() ended it."""
+    def interrupted(timeout: float | None = None) -> None:
+        raise KeyboardInterrupt
+
+    pool, clock, made = make_pool()
+    with pool.lease("idle", {}):
+        pass
+    made[0].close = interrupted  # type: ignore[method-assign]  # a double's
+    clock.advance(1000)
+    with pytest.raises(KeyboardInterrupt), pool.lease("new", {}):
+        pytest.fail("lent all the same")
+    pool.close()
+    assert len(made[1].close_timeouts) == 1
+
+
+def test_lease_when_close_tells_of_failed_records_keeps_the_tasks_own_error() -> None:
+    """With pyproducer.on.unretrieved=raise close() raises, too; its error took the place of the one with the counts."""
+    def telling(timeout: float | None = None) -> None:
+        closed.append(timeout)
+        raise DeliveryFailedError("1 record(s) failed")
+
+    def fail(producer: Any) -> None:
+        producer.close = telling
+        raise ArithmeticError
+
+    closed: list[float | None] = []
+    pool, clock, made = make_pool()
+    with pytest.raises(ArithmeticError), pool.lease("a", {}) as producer:
+        fail(producer)
+    with pool.lease("b", {}):
+        pass
+    made[1].close = telling  # type: ignore[method-assign]  # a double's
+    clock.advance(1000)
+    with pool.lease("c", {}):
+        pass
+    assert len(closed) == 2
