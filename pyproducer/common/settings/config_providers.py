@@ -24,13 +24,15 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
-from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from pyproducer.common.errors import ConfigError
 from pyproducer.common.secrets import SecretText
 from pyproducer.common.settings.parse import split_list
 from pyproducer.common.settings.properties import read_properties
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 log = logging.getLogger(__name__)
 
@@ -102,6 +104,8 @@ class _OfPaths:
 
     def configure(self, params: Mapping[str, str]) -> None:
         """Take `allowed.paths`, absolute paths with commas between them."""
+        from pathlib import Path  # here: it takes milliseconds, and only who names such a provider needs it
+
         paths = split_list(params.get("allowed.paths", ""))
         for path in paths:
             if not os.path.isabs(path):
@@ -111,6 +115,8 @@ class _OfPaths:
         self._allowed = tuple(Path(os.path.normpath(path)) for path in paths) or None
 
     def _checked(self, path: str) -> Path:
+        from pathlib import Path  # here, as above
+
         if not path:
             raise ValueError("the path is missing: write ${name:path:key}")
         # Without this, allowed/../other would be below allowed.

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-from pathlib import Path
 from typing import NamedTuple
 
 from pyproducer.common.errors import ConfigError
@@ -66,7 +65,8 @@ def _parse(text: str) -> dict[str, PropertyLine] | str:
 
 
 def _read_text(path: str | os.PathLike[str]) -> str:
-    raw = Path(path).read_bytes()
+    with open(path, "rb") as file:
+        raw = file.read()
     try:
         # Differs from Java: Properties.load(InputStream) reads ISO-8859-1; who writes UTF-8 means UTF-8.
         return raw.decode("utf-8-sig")

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from ipaddress import IPv6Address
 
 from pyproducer.common.errors import ConfigError
 from pyproducer.common.secrets import HIDDEN
@@ -70,6 +69,8 @@ def _parse_address(text: str) -> tuple[str, int]:
 
 
 def _is_ipv6(text: str) -> bool:
+    from ipaddress import IPv6Address  # here: few write one
+
     try:
         IPv6Address(text)
     except ValueError:
