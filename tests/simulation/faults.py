@@ -65,7 +65,7 @@ class Faults:
         unordered: Partitions of which a broker forgot who wrote there: it takes any number as the next one then, also
             the second batch of two on their way when it refuses the first for a moment.
         frozen_ms: How long the process stood still in all.
-        freezes: When that was, and for how long, in ms.
+        freezes: When that was, and for how long beyond the sleep that was to be, in ms.
         healed_ms: When the world was well again; None before.
         is_healed: Whether nothing goes wrong any more.
         ends_turns: Whether every turn of the sender fails from now on, healed or not.
@@ -223,12 +223,13 @@ class Faults:
 
     # -- the process
 
-    def on_select(self) -> None:
-        """The sender, or a caller in its place, is about to sleep."""
+    def on_select(self, longest_ms: int) -> None:
+        """The sender, or a caller in its place, is about to sleep for so long at most."""
         if self.fires("freeze"):
             ms = int(self._chance.random() * 90_000)
             self.frozen_ms += ms
-            self.freezes.append((self._scheduler.now_ms, ms))
+            # So much of it may have been its own sleep: nobody in the process can tell them apart.
+            self.freezes.append((self._scheduler.now_ms, max(0, ms - longest_ms)))
             self._scheduler.jump(ms)
         if self.fires("suspend"):  # nobody behind the connections knows them any more, and nobody says so
             self.clock.slept_ms += int(self._chance.random() * 3_600_000)

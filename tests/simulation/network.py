@@ -125,8 +125,9 @@ class SimPoller:
     def select(self, timeout_s: float) -> list[tuple[selectors.SelectorKey, int]]:
         scheduler = self._scheduler
         scheduler.pause()
-        self._network.faults.on_select()
-        deadline_ms = None if timeout_s > 2**40 else scheduler.now_ms + int(timeout_s * 1000 + 0.999)
+        timeout_ms = None if timeout_s > 2**40 else int(timeout_s * 1000 + 0.999)
+        self._network.faults.on_select(0 if timeout_ms is None else timeout_ms)
+        deadline_ms = None if timeout_ms is None else scheduler.now_ms + timeout_ms
         while True:
             ready = self._ready()
             if ready or (deadline_ms is not None and scheduler.now_ms >= deadline_ms):
