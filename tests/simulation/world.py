@@ -309,7 +309,7 @@ class World:
             return
         places = [(topic, partition) for topic, count in self.parameters.topics.items() for partition in range(count)]
         number = 0
-        # What is still late of the bad times may come once more; and of a topic that was created again, without ids, five
+        # What is still late of the bad times may come once more. Of a topic that was created again, without ids, five
         # answers in a row are believed, of which each refusal brings one where nothing is tried again.
         for _ in range(7 if props.get("retries") == 0 else 3):
             records = []
