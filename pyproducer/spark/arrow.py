@@ -85,13 +85,11 @@ def _send(batch: Any, contract: ColumnContract, producer: RowProducer, pending: 
                     headers=None if contract.headers is None else _headers(rows.column(contract.headers))))
             except (KafkaError, TypeError, ValueError) as error:
                 # None of these rows was sent; the error names the first that could not be.
-                for _ in range(rows.num_rows):
-                    delivery.fail(error, topic)
+                delivery.fail(error, topic, row_count=rows.num_rows)
                 return
     except ColumnError as error:
         delivery.sent_count += batch.num_rows
-        for _ in range(batch.num_rows):
-            delivery.fail(error, topic)
+        delivery.fail(error, topic, row_count=batch.num_rows)
 
 
 def _pieces(parts: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:

@@ -52,11 +52,12 @@ class TaskDelivery:
         for partition, count in rows_by_partition.items():
             self._stored[topic, partition] += count
 
-    def fail(self, error: BaseException, topic: str | None = None, partition: int = -1) -> None:
-        """Count one row that will not be stored, or that nobody knows of."""
+    def fail(self, error: BaseException, topic: str | None = None, partition: int = -1, *, row_count: int = 1) -> None:
+        """Count rows that will not be stored, or that nobody knows of."""
         with self._lock:
-            self._failed_count += 1
-            self._unknown_count += getattr(error, "outcome", NOT_SENT) == UNKNOWN
+            self._failed_count += row_count
+            if getattr(error, "outcome", NOT_SENT) == UNKNOWN:
+                self._unknown_count += row_count
             if self.first_error is None:
                 self.first_error, self._first_place = error, (topic, partition)
 
