@@ -18,7 +18,6 @@ Source:  ours; aiokafka's AIOKafkaProducer has the peers' interface.
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
 import os
 from asyncio import get_running_loop
@@ -33,12 +32,13 @@ from pyproducer.accumulator.batch_future import BatchMetadata
 from pyproducer.accumulator.buffer_pool import BufferPool, Place
 from pyproducer.accumulator.life import Life
 from pyproducer.accumulator.produce_result import OnCompletion
+from pyproducer.common.callback import ensure_on_completion
 from pyproducer.common.cluster import PartitionInfo
 from pyproducer.common.delivery_summary import DeliverySummary
 from pyproducer.common.errors import BufferExhaustedError, DeliveryFailedError, IllegalStateError, KafkaError
 from pyproducer.common.loop_inbox import LoopInbox, inbox_of_running_loop
 from pyproducer.common.record_future import FutureRecordMetadata
-from pyproducer.common.records import HeadersLike, ProducerRecord, RecordMetadata, ensure_callable
+from pyproducer.common.records import HeadersLike, ProducerRecord, RecordMetadata
 from pyproducer.common.threads import start_daemon
 from pyproducer.producer.config import CONFIG_TABLE
 from pyproducer.producer.config.producer_config import file_props
@@ -551,10 +551,7 @@ class _Bell:
 
 def _told_in_loop(inbox: LoopInbox, on_completion: OnCompletion) -> OnCompletion:
     """Return a callback that has the event loop call the application's."""
-    ensure_callable(on_completion, "on_completion")
-    if _is_coroutine_function(on_completion):
-        raise TypeError("on_completion is a coroutine function, and nobody would await it: pass a function, or await "
-                        "send()")
+    ensure_on_completion(on_completion, "pass a function, or await send()")
 
     def call(metadata: RecordMetadata | None, error: KafkaError | None) -> None:
         try:
@@ -563,13 +560,6 @@ def _told_in_loop(inbox: LoopInbox, on_completion: OnCompletion) -> OnCompletion
             log.exception("on_completion of a record raised")
 
     return lambda metadata, error: inbox.put(partial(call, metadata, error))
-
-
-def _is_coroutine_function(function: Any) -> bool:
-    """Whether a call gives a coroutine; also of an object that is called, or a partial of either."""
-    while isinstance(function, partial):
-        function = function.func
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
 
 
 def _finish(done: asyncio.Future[T], result: T) -> None:

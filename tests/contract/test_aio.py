@@ -698,6 +698,22 @@ def test_callback_when_its_call_gives_a_coroutine_then_it_is_refused(cluster: Cl
     run(main())
 
 
+def test_callback_when_it_is_of_confluents_order_then_it_is_refused(cluster: Cluster, topic: str) -> None:
+    """Each success was a failure to it: it was looked at for a plain producer's send() only."""
+    def told(err: object, msg: object) -> None:
+        raise AssertionError((err, msg))
+
+    async def main() -> None:
+        async with connect(cluster) as producer:
+            for callback in (told, partial(told)):
+                with pytest.raises(TypeError, match="confluent-kafka's order"):
+                    await producer.send(topic, b"v", on_completion=callback)
+                with pytest.raises(TypeError, match="confluent-kafka's order"):
+                    producer.send_nowait(ProducerRecord(topic, b"v"), callback)
+
+    run(main())
+
+
 @pytest.mark.parametrize(("name", "says"), [
     ("send_and_wait", "await send"), ("produce", "await send"), ("poll", "nothing has to be polled"),
     ("start", "async with"), ("stop", r"close\(\)"), ("begin_transaction", "not in this version"),
