@@ -254,11 +254,14 @@ class AsyncKafkaProducer(AsyncProducerBase, Generic[K, V]):
     async def close(self, timeout: float | None = None) -> DeliverySummary:
         """Send what was handed over, then end the background thread and the connections; see KafkaProducer.close.
 
-        Tasks that still wait for memory get ProducerClosedError.
+        Tasks that still wait for memory get ProducerClosedError. In a forked child process it waits for nothing, and is
+        bound to no loop.
 
         Raises:
             DeliveryFailedError: See KafkaProducer.close.
         """
+        if self._producer._runtime.life.is_forked:
+            return self._producer.close(timeout)
         return await self._on_thread(partial(self._producer.close, timeout))
 
     def metrics(self) -> dict[str, float]:

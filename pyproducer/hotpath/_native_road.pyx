@@ -500,6 +500,7 @@ cdef object plain_bytes(data, int form):
     return NotImplemented
 
 
+@cython.auto_pickle(False)  # nor a __setstate__, which a subclass would inherit
 cdef class ProducerBase:
     """What KafkaProducer inherits: send(), compiled; see ProducerBase in _python_road.py, which is the definition."""
 
@@ -560,6 +561,7 @@ def _own_signature(send):
 ProducerBase.send.__signature__ = _own_signature(ProducerBase.send)
 
 
+@cython.auto_pickle(False)
 cdef class AsyncProducerBase:
     """What AsyncKafkaProducer inherits, compiled; see AsyncProducerBase in _python_road.py, which is the definition."""
 

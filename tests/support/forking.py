@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from pyproducer import ForkedProducerError, KafkaProducer, ProducerClosedError
+from pyproducer import DeliverySummary, ForkedProducerError, KafkaProducer, ProducerClosedError
 from pyproducer.aio import AsyncKafkaProducer
 
 TOPIC = sys.argv[3] if len(sys.argv) > 3 else ""
@@ -414,6 +414,13 @@ def event_loop() -> list[bytes]:
     def in_child() -> None:
         expect(ForkedProducerError, lambda: own.send_nowait(TOPIC, b"never"))
         expect(RuntimeError, lambda: unused.send_nowait(TOPIC, b"never"))
+        assert asyncio.run(own.close()) == DeliverySummary()
+
+    def child_that_closes() -> None:
+        for producer, error in ((own, ForkedProducerError), (unused, ProducerClosedError)):
+            assert asyncio.run(producer.close()) == DeliverySummary()
+            expect(error, lambda: asyncio.run(producer.send(TOPIC, b"never")))  # noqa: B023 - it is called at once
+        assert threading.active_count() == 1, "nothing is made anew to be closed"
 
     async def child_of_its_own() -> None:
         async with unused:
@@ -427,6 +434,7 @@ def event_loop() -> list[bytes]:
             reap(fork(in_child))
             assert (await future).offset >= 0
 
+    reap(fork(child_that_closes))
     reap(fork(lambda: asyncio.run(child_of_its_own())))
     asyncio.run(main())
     return [b"child", b"child's last", b"parent", b"parent's last"]

@@ -322,6 +322,19 @@ def test_send_when_called_by_way_of_the_class_for_no_producer_then_refused(twin,
         send(of, "t", b"v")
 
 
+@pytest.mark.parametrize("twin", TWINS)
+@pytest.mark.parametrize("base", ["ProducerBase", "AsyncProducerBase"])
+def test_copy_when_a_subclass_says_how_then_its_state_is_its_own(twin, base):
+    """The compiled class had a __setstate__ of its own: a dict was refused, and a tuple of one read as one of five."""
+
+    class Copied(getattr(importlib.import_module(f"pyproducer.hotpath._{twin}_road"), base)):
+        def __reduce__(self):
+            return Copied, (), {"name": "n"}
+
+    assert copy.copy(Copied()).name == "n"
+    assert not hasattr(Copied, "__setstate__")
+
+
 class AsyncSender(hotpath.AsyncProducerBase):
     """Notes what is not plain."""
 
