@@ -137,8 +137,8 @@ KEPT: tuple[Kept, ...] = (
          "self._held_bytes -= batch.reserved_bytes", "self._held_bytes -= batch.reserved_bytes - 1",
          "Every batch keeps one byte of buffer.memory for ever."),
     Kept("record-above-buffer-memory", "producer/do_send.py",
-         "self.max_record_bytes = min(max_request_size_bytes, buffer_memory_bytes)",
-         "self.max_record_bytes = max_request_size_bytes",
+         "self.max_record_bytes: int = min(max_request_size_bytes, buffer_memory_bytes)",
+         "self.max_record_bytes: int = max_request_size_bytes",
          "A record above buffer.memory and below max.request.size is not refused."),
     # Records that wait for metadata.
     Kept("room-without-bound", "producer/waiting_room.py",
@@ -203,7 +203,7 @@ KEPT: tuple[Kept, ...] = (
          "if not hmac.compare_digest(signature, final.server_signature):", "if False:",
          "Anybody who answers at the address is taken for the broker."),
     Kept("one-broker-asked-for-ever", "client/metadata_updater.py",
-         "if without_topic is not None:", "if False:",
+         "if avoided is not None:", "if False:",
          "The broker with a connection is asked for an unknown topic again and again, no other one is."),
     # Counters, order, time of the caller.
     Kept("errors-not-counted", "sender/completion.py",
