@@ -180,7 +180,7 @@ def test_foreach_writer_takes_the_rows_of_a_stream_in_update_mode(spark: SparkSe
     sink = KafkaSink({"bootstrap.servers": embedded.bootstrap_servers}, topic=topic_name)
     totals = stream_of(spark, tmp_path / "in").selectExpr("value").groupBy().count().selectExpr(
         "cast(null as string) as key", "cast(count as string) as value")
-    ended(totals.writeStream.outputMode("update").foreach(sink.foreach_writer())
+    ended(totals.writeStream.outputMode("update").foreach(sink.foreach_writer(totals.schema))
           .option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True).start())
     assert stored(embedded, topic_name) == [(0, None, b"5", ()), (0, None, b"10", ())]
 
