@@ -210,7 +210,12 @@ class KafkaSink:
         return self.last_commit
 
     def __getstate__(self) -> dict[str, object]:
-        """What travels to the workers: the settings."""
+        """What travels to the workers: the settings.
+
+        Raises:
+            ConfigError: The workers would not find pyproducer. Spark tells it as a PicklingError. Not sent.
+        """
+        refuse_wheel()
         return {**self.__dict__, "last_commit": None}
 
     def __repr__(self) -> str:
