@@ -101,7 +101,8 @@ class HeldRows:
         self._held.append(row)
         for name, index in list(self._untold.items()):
             if row[index] is not None:
-                column_bytes(name, row[index])
+                if not isinstance(row[index], str):  # text fits, also where it cannot be encoded
+                    column_bytes(name, row[index])
                 del self._untold[name]
         return not self._untold or len(self._held) >= MAX_HELD_ROWS
 

@@ -59,7 +59,7 @@ class KafkaSink:
     Attributes:
         props: The settings, without `kafka.` and the sink's own.
         topic: The topic of every row, or None.
-        last_commit: What the last write() or micro-batch did; None before.
+        last_commit: What the last write() or micro-batch did; None before, and where it failed.
 
     Raises:
         ConfigError: A setting is wrong, or is one that a sink cannot take. Not sent.
@@ -196,6 +196,7 @@ class KafkaSink:
         if df.isStreaming:
             raise TypeError("this DataFrame is a stream: use df.writeStream.foreachBatch(sink.foreach_batch), or "
                             "df.writeStream.format('pyproducer')")
+        self.last_commit = None
         names = check_schema(df.schema, self.topic)
         refuse_wheel(df.sparkSession)
         # What is ignored need not travel to the workers.
