@@ -54,7 +54,7 @@ endif
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test tiers elsewhere environments soak coverage lint bench wheels python-is-there
+.PHONY: help demo test tiers elsewhere environments sparks soak coverage lint bench wheels python-is-there
 
 help:
 	@echo "make demo      send one million records to an embedded broker, read them back, print rate and percentiles"
@@ -63,6 +63,7 @@ help:
 	@echo "               and other Pythons; below ten minutes on 2 processors (Java and Maven for Kafka and Spark)"
 	@echo "               the first time 2 minutes and 1.5 GB more (.venv and .cache; Maven takes 100 MB in ~/.m2)"
 	@echo "make soak      what takes longer: hours of mutants, random property tests, kills under load (Java, Maven)"
+	@echo "make sparks    the sink on Spark 4.0 and on Spark Connect: three minutes and 2 GB (.cache; Java, Maven)"
 	@echo "make coverage  which lines the tests run, the broker's child processes included"
 	@echo "make lint      ruff, mypy --strict, import-linter"
 	@echo "make bench     pyproducer beside other producers (Python, Java, Go) on one real broker; an hour (Java, Maven)"
@@ -100,6 +101,10 @@ elsewhere: $(VENV)/.all
 environments: python-is-there
 	@$(PYTHON) -m tests.environments prepare
 
+# What make test does not repeat: each of these has a Spark of its own, a gigabyte and a minute.
+sparks: python-is-there
+	@$(PYTHON) -m tests.environments sparks
+
 soak: $(VENV)/.all
 	PYPRODUCER_TEST_PROFILE=soak $(BIN)/python -m pytest -m soak tests
 	PYPRODUCER_TEST_PROFILE=soak $(PYTEST) tests/property
@@ -107,6 +112,7 @@ soak: $(VENV)/.all
 	PYPRODUCER_IMPL=python $(BIN)/python -m tests.simulation --minutes 20
 	PYPRODUCER_IMPL=python $(BIN)/python -m tests.simulation --minutes 20 --swarm --from 1000000
 	$(BIN)/python -m tests.simulation --museum
+	$(BIN)/python -m tests.environments sparks
 	$(BIN)/python -m tests.mutants --kept
 	$(BIN)/python -m tests.mutants --seed $$(date +%Y%m%d)
 

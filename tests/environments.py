@@ -3,6 +3,7 @@
     python -m tests.environments default    # our wheel and its dependencies, nothing else: contract, embedded smoke
     python -m tests.environments pythons    # tests/unit on the oldest and on the newest Python of this machine
     python -m tests.environments prepare    # only build and install what both need
+    python -m tests.environments sparks     # tests/spark on the oldest Spark there is for us, and on Spark Connect
 
 The tests' own environment has every extra, so it hides what a user lacks who typed `pip install pyproducer`. Here the
 wheel is built, installed into an empty environment, and the tests are copied away from the sources, so that nothing
@@ -35,6 +36,9 @@ DEFAULT_INSTALL_TESTS = ("tests/contract", "tests/embedded/test_default_install.
                          "-k", "not mock and not kafka")
 # Two plant bugs: the one reads the sources, which are not there, and what the other shows is the same on any Python.
 UNIT_TESTS = ("tests/unit", "--ignore=tests/unit/test_mutants.py", "--ignore=tests/unit/test_museum.py")
+# The Python half of Spark 4.0 leaves sockets for the garbage collector to close.
+SPARK_TESTS = ("tests/spark", "tests/unit/spark", "-W", "ignore::ResourceWarning")
+CONNECT_TESTS = ("tests/spark/test_connect.py",)
 OLDEST_MINOR = 10
 OLDEST_FREE_THREADED_MINOR = 13
 NEWEST_MINOR = 20  # looked for; python3.20 is not there yet
@@ -50,10 +54,13 @@ class Python(NamedTuple):
 def main(arguments: list[str]) -> int:
     """Run what is named; return the exit code of the first that fails."""
     command = arguments[0] if arguments else ""
-    if command not in ("default", "pythons", "prepare"):
+    if command not in ("default", "pythons", "prepare", "sparks"):
         print(__doc__, file=sys.stderr)
         return 2
-    chosen = ([_default()] if command != "pythons" else []) + (_other_pythons() if command != "default" else [])
+    if command == "sparks":
+        chosen = _sparks()
+    else:
+        chosen = ([_default()] if command != "pythons" else []) + (_other_pythons() if command != "default" else [])
     with ThreadPoolExecutor(2) as pool:  # each waits for its own pip and compiler
         list(pool.map(Environment.prepare, chosen))
     if command == "prepare":
@@ -76,6 +83,15 @@ def _other_pythons() -> list[Environment]:
     ends = {python.version: python for python in (found[:1] + found[-1:])}
     return [Environment(f"python-{python.version}", python.path, extras="[unit]", tests=UNIT_TESTS)
             for python in ends.values() if python.version != own]
+
+
+def _sparks() -> list[Environment]:
+    """What differs from the Spark of the project's own environment: the oldest that has Arrow writers, and Connect."""
+    return [Environment("spark-4.0", sys.executable, extras="[spark,test]", pins=("pyspark == 4.0.*",),
+                        tests=SPARK_TESTS, links_cache=True),
+            # PySpark warns of pandas 3 at each call; it is its client that needs pandas, not we.
+            Environment("spark-connect", sys.executable, extras="[spark,test]",
+                        pins=("pyspark[connect]", "pandas < 3"), tests=CONNECT_TESTS, links_cache=True)]
 
 
 def find_pythons(*, free_threaded: bool = False) -> list[Python]:
@@ -120,13 +136,25 @@ def _version(path: str) -> str | None:
 
 
 class Environment:
-    """One virtual environment with our wheel in it, and a copy of the tests beside it."""
+    """One virtual environment with our wheel in it, and a copy of the tests beside it.
 
-    def __init__(self, name: str, python: str, *, extras: str, tests: tuple[str, ...]) -> None:
+    Args:
+        name: Of its folder, and in PYPRODUCER_TEST_ENVIRONMENT.
+        python: Of which interpreter.
+        extras: Of the wheel.
+        tests: Arguments for pytest.
+        pins: What pip is given beside the wheel.
+        links_cache: Whether the tests use the jars that the project's own tests fetched.
+    """
+
+    def __init__(self, name: str, python: str, *, extras: str, tests: tuple[str, ...], pins: tuple[str, ...] = (),
+                 links_cache: bool = False) -> None:
         self.name = name
         self._python = python
         self._extras = extras
         self._tests = tests
+        self._pins = pins
+        self._links_cache = links_cache
         self._home = HOME / name
         self._work = self._home / "work"
         self._bin = self._home / "venv" / "bin"
@@ -136,7 +164,7 @@ class Environment:
         """Build the wheel and install it, where the sources changed since the last time."""
         stamp = self._home / "stamp"
         version = _version(self._python)
-        made_by = (version, self._extras, RUNNER, self._missing_for_compiling())
+        made_by = (version, self._extras, self._pins, RUNNER, self._missing_for_compiling())
         wanted = f"{made_by} {_digest(ROOT / name for name in WHEEL_SOURCES)}"
         # An interpreter that was removed since leaves an environment that does not start.
         if not (stamp.exists() and stamp.read_text(encoding="ascii") == wanted
@@ -148,6 +176,8 @@ class Environment:
             stamp.write_text(wanted, encoding="ascii")
         shutil.rmtree(self._work, ignore_errors=True)
         _copy(COPIED, self._work)
+        if self._links_cache:
+            (self._work / ".cache").symlink_to(ROOT / ".cache")
 
     def run(self, more: list[str]) -> int:
         """Run the tests; `more` are arguments for pytest. Return pytest's exit code."""
@@ -179,7 +209,7 @@ class Environment:
         _run(*pip, "wheel", "--quiet", "--disable-pip-version-check", "--no-deps", "-w", str(wheels), str(sources),
              more=asked)
         (wheel,) = wheels.glob("pyproducer-*.whl")
-        _run(*pip, "install", *quiet, f"{wheel}{self._extras}")
+        _run(*pip, "install", *quiet, f"{wheel}{self._extras}", *self._pins)
         if not self._extras:
             _run(*pip, "install", *quiet, "--target", str(self._runner), *RUNNER)
 

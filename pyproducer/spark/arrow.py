@@ -45,12 +45,15 @@ def send_record_batches(batches: Iterable[Any], producer: RowProducer, fixed_top
     meter = TaskMeter(producer)
     pending: deque[RowsFuture] = deque()
     contract: ColumnContract | None = None
+    names: list[str] = []
     try:
         for batch in batches:
             if not batch.num_rows:
                 continue
-            contract = contract or ColumnContract.of(batch.schema.names, fixed_topic)
-            _send(batch, contract, producer, pending, delivery)
+            if contract is None:
+                names = ColumnContract.of(batch.schema.names, fixed_topic).taken()
+                contract = ColumnContract.of(names, fixed_topic)
+            _send(batch, names, contract, producer, pending, delivery)
             # buffer.memory bounds what is on its way, and so what is left here.
             while pending and pending[0].done():
                 _collect(pending.popleft(), delivery)
@@ -70,19 +73,19 @@ def send_record_batches(batches: Iterable[Any], producer: RowProducer, fixed_top
     return meter.numbers(delivery.sent_count)
 
 
-def _send(batch: Any, contract: ColumnContract, producer: RowProducer, pending: deque[RowsFuture],
+def _send(batch: Any, names: list[str], contract: ColumnContract, producer: RowProducer, pending: deque[RowsFuture],
           delivery: TaskDelivery) -> None:
     """Hand over one record batch; rows that cannot be handed over are failures in `delivery`."""
     topic = contract.fixed_topic
     try:
-        for topic, rows in _pieces(_by_topic(batch, contract)):
+        for topic, rows in _pieces(_by_topic(_taken(batch, names), contract)):
             delivery.sent_count += rows.num_rows
             try:
                 pending.append(producer.send_batch(
-                    topic, _bytes(rows.column(contract.value)),
-                    keys=None if contract.key is None else _bytes(rows.column(contract.key)),
+                    topic, rows.column(contract.value),
+                    keys=None if contract.key is None else rows.column(contract.key),
                     partitions=None if contract.partition is None else rows.column(contract.partition),
-                    headers=None if contract.headers is None else _headers(rows.column(contract.headers))))
+                    headers=None if contract.headers is None else rows.column(contract.headers)))
             except (KafkaError, TypeError, ValueError) as error:
                 # None of these rows was sent; the error names the first that could not be.
                 delivery.fail(error, topic, row_count=rows.num_rows)
@@ -90,6 +93,21 @@ def _send(batch: Any, contract: ColumnContract, producer: RowProducer, pending: 
     except ColumnError as error:
         delivery.sent_count += batch.num_rows
         delivery.fail(error, topic, row_count=batch.num_rows)
+
+
+def _taken(batch: Any, names: list[str]) -> Any:
+    """Return the columns that are sent, as send_batch takes them; the others cost nothing from here on.
+
+    Raises:
+        ColumnError: A header's key is null. No row of the batch was sent.
+    """
+    import pyarrow
+
+    as_sent = {"key": _bytes, "value": _bytes, "headers": _headers, "topic": _topics}
+    columns = [batch.column(name) for name in names]
+    return pyarrow.RecordBatch.from_arrays(
+        [as_sent[name](column) if name in as_sent else column for name, column in zip(names, columns, strict=True)],
+        names=names)
 
 
 def _pieces(parts: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
@@ -138,7 +156,20 @@ def _bytes(column: Any) -> Any:
 
     if types.is_string(column.type):
         return column.view(pyarrow.binary())
-    return column.view(pyarrow.large_binary()) if types.is_large_string(column.type) else column
+    if types.is_large_string(column.type):
+        return column.view(pyarrow.large_binary())
+    return column.cast(pyarrow.large_binary()) if _is_view(column) else column
+
+
+def _topics(column: Any) -> Any:
+    import pyarrow
+
+    return column.cast(pyarrow.large_string()) if _is_view(column) else column
+
+
+def _is_view(column: Any) -> bool:
+    """Whether a column is of a type of which Arrow cannot bring rows together; pyarrow 15 has no name for it."""
+    return str(column.type).endswith("_view")
 
 
 def _headers(column: Any) -> Any:

@@ -83,6 +83,12 @@ class ColumnContract:
                    topic=index.get("topic", -1),
                    partition=index.get("partition"), headers=index.get("headers"), fixed_topic=fixed_topic)
 
+    def taken(self) -> list[str]:
+        """Return the names of the columns that are sent or looked at, in no particular order."""
+        there = {"value": self.value, "key": self.key, "partition": self.partition, "headers": self.headers,
+                 "topic": self.topic if self.fixed_topic is None else None}
+        return [name for name, index in there.items() if index is not None]
+
 
 def column_bytes(name: str, value: Any) -> bytes | None:
     """Return a string or binary column as bytes; Spark 4.0 gives bytearray for binary, 4.1 and later bytes.

@@ -11,12 +11,15 @@ Source:  pyspark.sql.datasource (4.0; DataSourceStreamArrowWriter 4.1). Refusals
 
 from __future__ import annotations
 
+import functools
 import logging
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from pyspark import SparkFiles
 from pyspark.sql import datasource
 from pyspark.sql.datasource import (
     DataSource,
@@ -26,6 +29,7 @@ from pyspark.sql.datasource import (
 )
 
 from pyproducer.common.errors import ConfigError
+from pyproducer.spark.packing import wheel_warning
 from pyproducer.spark.schema import check_schema
 from pyproducer.spark.settings import SinkSettings
 from pyproducer.spark.sink import KafkaSink
@@ -89,6 +93,7 @@ class PyProducerDataSource(DataSource):
         raise ConfigError("format", NAME, "it only writes: read topics with format('kafka')")
 
     def _checked_sink(self, schema: StructType) -> KafkaSink:
+        _say_wheel_once()
         settings = SinkSettings.of_options(self.options)
         check_schema(schema, settings.topic)
         return KafkaSink.with_settings(settings)
@@ -164,6 +169,15 @@ def numbers_of(messages: Sequence[WriterCommitMessage | None], batch_id: int | N
     """Put together what tasks told; None is the message of one that failed or was killed."""
     return WriteNumbers.of((message.numbers if isinstance(message, TaskCommit) else None for message in messages),
                            batch_id)
+
+
+@functools.cache  # once in a process: the planner of a stream is asked for each micro-batch
+def _say_wheel_once() -> None:
+    """Say what the driver's own roads refuse: a process that plans a write knows only which files Spark sends."""
+    if SparkFiles._is_running_on_worker:
+        told = wheel_warning(os.listdir(SparkFiles.getRootDirectory()))
+        if told is not None:
+            say(logging.WARNING, "%s", told)
 
 
 def say(level: int, text: str, *arguments: object) -> None:

@@ -11,8 +11,9 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from pyproducer.spark.delivery import TaskDelivery
+from pyproducer.spark.errors import ColumnError
 from pyproducer.spark.row_producer import RowProducer
-from pyproducer.spark.rows import row_sender
+from pyproducer.spark.rows import HeldRows, fail_held, row_sender
 from pyproducer.spark.task_numbers import this_task
 
 if TYPE_CHECKING:
@@ -25,10 +26,17 @@ class ForeachWriter:
     """Sends the rows of a task while they come; close() waits until all are acknowledged.
 
     Made by `KafkaSink.foreach_writer()`. Spark gives each task a copy of its own.
+
+    Args:
+        sink: Where the rows go.
+        is_typed: Whether the schema was checked. Where it was not, rows whose value is null wait for one that is not:
+            sent at once, they would be tombstones of a column that may turn out to be of ints. A null key deletes
+            nothing, so nobody waits for that.
     """
 
-    def __init__(self, sink: KafkaSink) -> None:
+    def __init__(self, sink: KafkaSink, *, is_typed: bool = False) -> None:
         self._sink = sink
+        self._is_typed = is_typed
 
     def open(self, partition_id: int, epoch_id: int) -> bool:
         """Begin a task; no producer is made before the first row. All rows are wanted."""
@@ -36,6 +44,7 @@ class ForeachWriter:
         self._delivery = TaskDelivery()
         self._producer: RowProducer | None = None
         self._send_row: Callable[[Any], None] | None = None
+        self._held: HeldRows | None = None
         return True
 
     def process(self, row: Any) -> None:
@@ -46,10 +55,18 @@ class ForeachWriter:
             RowsFailedError: This row, or one before it, was not stored.
         """
         if self._send_row is None:
-            contract = self._sink.contract_of(row)
+            self._contract = self._sink.contract_of(row)
             self._producer = self._lease.enter_context(self._sink.lease())
-            self._send_row = row_sender(self._producer, contract, self._delivery)
-        self._send_row(row)
+            self._send_row = row_sender(self._producer, self._contract, self._delivery)
+            self._held = None if self._is_typed else HeldRows(self._contract, ("value",))
+        if self._held is None:
+            self._send_row(row)
+        else:
+            try:
+                if self._held.take(row):
+                    self._let_go()
+            except ColumnError as error:
+                fail_held(error, self._contract, self._delivery)
         if self._delivery.first_error is not None:
             self._end()
 
@@ -63,9 +80,17 @@ class ForeachWriter:
             RowsFailedError: A row was not stored, and `error` does not say so already.
         """
         if error is None:
+            self._let_go()  # a column that is null in all rows of the task is taken for a string
             self._end()
         else:
             self._leave(error)
+
+    def _let_go(self) -> None:
+        """Send what waits for its type, in order, and hold nothing any more."""
+        held, self._held = self._held, None
+        if held is not None and self._send_row is not None:
+            for row in held.release():
+                self._send_row(row)
 
     def _end(self) -> None:
         try:

@@ -77,31 +77,60 @@ def row_sender(producer: RowProducer, contract: ColumnContract, delivery: TaskDe
     return send_row
 
 
-def _after_their_types(rows: Iterable[Any], contract: ColumnContract, delivery: TaskDelivery) -> Iterator[Any]:
-    """Hold back rows whose key or value is null until a value in that column shows that its type fits.
+class HeldRows:
+    """Rows whose key or value is null, held back until a value in that column shows that its type fits.
 
     A row carries no schema: of a column of ints whose first thousand are null, a thousand tombstones were stored, in
     each attempt of the task, before the first int failed it. On a compacted topic they delete keys.
+
+    Args:
+        contract: Where each column is in a row.
+        columns: Which types to wait for; a column that is not there is not waited for.
     """
-    untold = {"value": contract.value, **({} if contract.key is None else {"key": contract.key})}
-    held: list[Any] = []
+
+    def __init__(self, contract: ColumnContract, columns: Iterable[str] = ("value", "key")) -> None:
+        self._untold = {name: index for name in columns if (index := getattr(contract, name)) is not None}
+        self._held: list[Any] = []
+
+    def take(self, row: Any) -> bool:
+        """Add a row; return whether those that are held may go, and all behind them.
+
+        Raises:
+            ColumnError: Its key or value is of another type. Nothing that is held may go.
+        """
+        self._held.append(row)
+        for name, index in list(self._untold.items()):
+            if row[index] is not None:
+                if not isinstance(row[index], str):  # text fits, also where it cannot be encoded
+                    column_bytes(name, row[index])
+                del self._untold[name]
+        return not self._untold or len(self._held) >= MAX_HELD_ROWS
+
+    def release(self) -> list[Any]:
+        """Give back all that is held, in order."""
+        held, self._held = self._held, []
+        return held
+
+
+def fail_held(error: ColumnError, contract: ColumnContract, delivery: TaskDelivery) -> None:
+    """Count a row whose type shows that none of the held ones may go: the task had it in hand, and sends no more."""
+    delivery.sent_count += 1
+    delivery.is_cut_short = True
+    delivery.fail(error, contract.fixed_topic)
+
+
+def _after_their_types(rows: Iterable[Any], contract: ColumnContract, delivery: TaskDelivery) -> Iterator[Any]:
+    """Yield rows behind those that tell the types; none, and a failure in `delivery`, where a type does not fit."""
+    held = HeldRows(contract)
     rows = iter(rows)
     for row in rows:
-        held.append(row)
-        for name, index in list(untold.items()):
-            if row[index] is not None:
-                try:
-                    column_bytes(name, row[index])
-                except ColumnError as error:
-                    # None of them is sent; they count as rows that the task had in hand.
-                    delivery.sent_count += 1
-                    delivery.is_cut_short = True
-                    delivery.fail(error, contract.fixed_topic)
-                    return
-                del untold[name]
-        if not untold or len(held) >= MAX_HELD_ROWS:
-            break
-    yield from held
+        try:
+            if held.take(row):
+                break
+        except ColumnError as error:
+            fail_held(error, contract, delivery)
+            return
+    yield from held.release()
     yield from rows
 
 

@@ -44,7 +44,7 @@ class KafkaSink:
         sink.write(df)                                        # the fast road: Arrow, the schema checked first
         df.foreachPartition(sink)                             # row by row; needs no pyarrow
         stream.writeStream.foreachBatch(sink.foreach_batch)   # each micro-batch by the fast road
-        stream.writeStream.foreach(sink.foreach_writer())     # update mode and real-time mode
+        stream.writeStream.foreach(sink.foreach_writer(stream.schema))    # update mode and real-time mode
 
     Columns: `value` (required), `key`, `topic`, `partition`, `headers`, as in Spark's own Kafka sink. Each worker
     process keeps one producer for all its tasks of equal settings. A task ends after every one of its rows was
@@ -59,7 +59,7 @@ class KafkaSink:
     Attributes:
         props: The settings, without `kafka.` and the sink's own.
         topic: The topic of every row, or None.
-        last_commit: What the last write() or micro-batch did; None before.
+        last_commit: What the last write() or micro-batch did; None before, and where it failed.
 
     Raises:
         ConfigError: A setting is wrong, or is one that a sink cannot take. Not sent.
@@ -77,6 +77,7 @@ class KafkaSink:
         self._begin(SinkSettings.of(props, topic))
         if schema is not None:
             check_schema(schema, self.topic)
+            self._has_schema = True
 
     @classmethod
     def with_settings(cls, settings: SinkSettings) -> KafkaSink:
@@ -87,6 +88,7 @@ class KafkaSink:
 
     def _begin(self, settings: SinkSettings) -> None:
         self._settings = settings
+        self._has_schema = False
         self.last_commit: WriteNumbers | None = None
 
     @property
@@ -151,9 +153,19 @@ class KafkaSink:
         """
         self._write(df, batch_id)
 
-    def foreach_writer(self) -> ForeachWriter:
-        """Return what `writeStream.foreach` takes: rows are sent while they come, and all awaited when a task ends."""
-        return ForeachWriter(self)
+    def foreach_writer(self, schema: StructType | None = None) -> ForeachWriter:
+        """Return what `writeStream.foreach` takes: rows are sent while they come, and all awaited when a task ends.
+
+        Args:
+            schema: `df.schema`, to be checked now. Without one, here or in KafkaSink(), rows whose value is null wait,
+                up to 10,000 of them or the end of the task, until a value shows that the column's type fits.
+
+        Raises:
+            ColumnError: The schema does not fit. Not sent.
+        """
+        if schema is not None:
+            check_schema(schema, self.topic)
+        return ForeachWriter(self, is_typed=schema is not None or self._has_schema)
 
     def send_record_batches(self, batches: Iterable[Any]) -> TaskNumbers:
         """Send the Arrow record batches of one task; their schema was checked on the driver.
@@ -184,6 +196,7 @@ class KafkaSink:
         if df.isStreaming:
             raise TypeError("this DataFrame is a stream: use df.writeStream.foreachBatch(sink.foreach_batch), or "
                             "df.writeStream.format('pyproducer')")
+        self.last_commit = None
         names = check_schema(df.schema, self.topic)
         refuse_wheel(df.sparkSession)
         # What is ignored need not travel to the workers.
@@ -198,7 +211,12 @@ class KafkaSink:
         return self.last_commit
 
     def __getstate__(self) -> dict[str, object]:
-        """What travels to the workers: the settings."""
+        """What travels to the workers: the settings.
+
+        Raises:
+            ConfigError: The workers would not find pyproducer. Spark tells it as a PicklingError. Not sent.
+        """
+        refuse_wheel()
         return {**self.__dict__, "last_commit": None}
 
     def __repr__(self) -> str:
@@ -246,4 +264,4 @@ def _told(numbers: TaskNumbers) -> TaskNumbers:
 @functools.cache  # once in a worker
 def _say_slow_once() -> None:
     log.warning("df.foreach(sink) gives one row at a time, and each waits for its own answer: use sink.write(df), "
-                "df.foreachPartition(sink), or for a stream writeStream.foreach(sink.foreach_writer())")
+                "df.foreachPartition(sink), or for a stream writeStream.foreach(sink.foreach_writer(df.schema))")

@@ -15,6 +15,10 @@ from tests.support.kafka_jars import MissingTool, spark_connector_jars
 ROOT = Path(__file__).resolve().parents[2]
 REGISTRATION = ROOT / "pyproducer" / "spark" / "registration"
 
+# A process has a classic session or one of Connect, and Connect's packages are in no other environment: see
+# tests/environments.py, which runs that file alone.
+collect_ignore = [] if os.environ.get("PYPRODUCER_TEST_ENVIRONMENT") == "spark-connect" else ["test_connect.py"]
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 

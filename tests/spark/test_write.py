@@ -67,6 +67,8 @@ def test_write_when_a_row_cannot_be_stored_fails_the_job_with_counts(spark: Spar
     rows = spark.range(0, 100, numPartitions=1).select(
         f.when(f.col("id") == 60, f.repeat(f.lit("x"), 5000)).otherwise(f.col("id").cast("string")).alias("value"))
     sink = KafkaSink({"bootstrap.servers": embedded.bootstrap_servers, "max.request.size": 2000}, topic=topic_name)
+    sink.write(rows.limit(0))
+    assert sink.last_commit is not None
     with pytest.raises(Exception, match=r"RowsFailedError: 100 of 100 rows .*RecordTooLargeError: Row 60") as caught:
         sink.write(rows)
     assert "Of attempt 0 of the task no rows are known to be in the log" in str(caught.value)
@@ -180,7 +182,7 @@ def test_foreach_writer_takes_the_rows_of_a_stream_in_update_mode(spark: SparkSe
     sink = KafkaSink({"bootstrap.servers": embedded.bootstrap_servers}, topic=topic_name)
     totals = stream_of(spark, tmp_path / "in").selectExpr("value").groupBy().count().selectExpr(
         "cast(null as string) as key", "cast(count as string) as value")
-    ended(totals.writeStream.outputMode("update").foreach(sink.foreach_writer())
+    ended(totals.writeStream.outputMode("update").foreach(sink.foreach_writer(totals.schema))
           .option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True).start())
     assert stored(embedded, topic_name) == [(0, None, b"5", ()), (0, None, b"10", ())]
 

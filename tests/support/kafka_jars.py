@@ -17,17 +17,20 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from functools import cache
+from importlib import metadata
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 CACHE = ROOT / ".cache"
 POM = Path(__file__).resolve().parent / "kafka" / "pom.xml"
 KAFKA_VERSION = "4.1.0"  # the same as kafka.version in the pom
-# Spark's Kafka connector and what it needs besides Spark, each as new as Maven Central has all of it; pyspark 4.2 and
-# 4.3 load it. The token provider is not there in the connector's own version.
-SPARK_CONNECTOR = ("org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",
-                   "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",
-                   "org.apache.commons:commons-pool2:2.12.1", "org.apache.kafka:kafka-clients:3.9.2")
+# Spark's Kafka connector and what it needs besides Spark, each as new as Maven Central has all of it. pyspark 4.2 and
+# 4.3 load the newest; an older Spark has other classes, and gets its own. The token provider is not there in the
+# connector's own version.
+NEWEST_SPARK_CONNECTOR = "4.2.0"
+SPARK_CONNECTORS = {"4.0": "4.0.1", "4.1": "4.1.1"}
+BESIDE_SPARK_CONNECTOR = ("org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",
+                          "org.apache.commons:commons-pool2:2.12.1", "org.apache.kafka:kafka-clients:3.9.2")
 DEPENDENCY_PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1"
 OFFLINE_TIMEOUT_S = 60
 DOWNLOAD_TIMEOUT_S = 300  # 43 MB and Maven's own plugins; a slow mirror needs minutes
@@ -105,13 +108,15 @@ def kafka_tools_classpath() -> str:
 
 @cache
 def spark_connector_jars() -> list[Path]:
-    """Return the jars of Spark's own Kafka source and sink, for `spark.jars`.
+    """Return the jars of Spark's own Kafka source and sink, for `spark.jars`; they fit the pyspark that is installed.
 
     Raises:
         MissingTool: A jar is not in the cache and Maven is absent or could not fetch it.
     """
     jars = []
-    for artifact in SPARK_CONNECTOR:
+    minor = ".".join(metadata.version("pyspark").split(".")[:2])
+    connector = SPARK_CONNECTORS.get(minor, NEWEST_SPARK_CONNECTOR)
+    for artifact in (f"org.apache.spark:spark-sql-kafka-0-10_2.13:{connector}", *BESIDE_SPARK_CONNECTOR):
         _, name, version = artifact.split(":")
         folder = CACHE / "spark-connector" / f"{name}-{version}"
         if not folder.is_dir():

@@ -146,3 +146,38 @@ def test_send_when_topics_come_as_a_slice_of_a_dictionary_leaves_out_those_witho
     rows = pyarrow.record_batch([topics, pyarrow.array(["0", "1", "2", "3"])], names=["topic", "value"]).slice(2)
     send_record_batches([rows], producer, None)
     assert producer.calls == [("b", 1), ("c", 1)]
+
+
+HAS_VIEWS = hasattr(pyarrow, "string_view")  # from pyarrow 16 on
+
+
+@pytest.mark.parametrize("kind", ["large_string", "large_binary", *(["string_view", "binary_view"] * HAS_VIEWS)])
+def test_send_when_text_comes_in_other_arrow_types_sends_its_bytes(kind: str) -> None:
+    producer = FakeProducer()
+    text = pyarrow.array(["0", None, "2"]).cast(pyarrow.large_binary() if "binary" in kind else pyarrow.large_string())
+    text = text.cast(getattr(pyarrow, kind)())
+    topics = pyarrow.array(["b", "a", "b"]).cast(text.type if "string" in kind else pyarrow.string())
+    rows = pyarrow.record_batch([topics, text, text], names=["topic", "key", "value"])
+    send_record_batches([rows], producer, None)
+    assert [(record.topic, record.key, record.value) for record in producer.records] == [
+        ("b", b"0", b"0"), ("b", b"2", b"2"), ("a", None, None)]
+
+
+@pytest.mark.skipif(not HAS_VIEWS, reason="pyarrow is older than 16")
+def test_send_when_a_column_that_is_ignored_cannot_be_sorted_sends_the_others() -> None:
+    """Rows of several topics were brought together with all their columns: of some types Arrow cannot."""
+    producer = FakeProducer()
+    view = pyarrow.array(["x", "y", "z"]).cast(pyarrow.string_view())
+    rows = pyarrow.record_batch([view, pyarrow.array(["b", "a", "b"]), pyarrow.array(["0", "1", "2"])],
+                                names=["other", "topic", "value"])
+    send_record_batches([rows], producer, None)
+    assert [record.value for record in producer.records] == [b"0", b"2", b"1"]
+
+
+def test_send_when_another_topics_header_has_no_key_sends_none_of_the_batch() -> None:
+    """The topics before it were handed over already."""
+    producer = FakeProducer()
+    rows = batch(topic=["a", "b"], value=["0", "1"], headers=[None, [{"key": None, "value": b""}]])
+    with pytest.raises(RowsFailedError, match=r"2 of 2 rows sent were not stored.*Null header keys are not permitted"):
+        send_record_batches([rows], producer, None)
+    assert producer.records == []

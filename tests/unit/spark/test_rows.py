@@ -118,6 +118,12 @@ def test_send_rows_when_nulls_stand_before_a_value_of_the_wrong_type_sends_no_to
     assert "no rows are known to be in the log" in str(caught.value)
 
 
+def test_send_rows_when_the_first_text_is_no_unicode_tells_the_counts() -> None:
+    """The check of its type raised what encoding it raises: no counts, and no word of the task."""
+    with pytest.raises(RowsFailedError, match=r"1 of 1 rows sent were not stored.*surrogates not allowed"):
+        send_rows([FakeRow(value="\ud800")], FakeProducer(), CONTRACT)
+
+
 def test_send_rows_when_all_values_are_null_sends_deletions_in_order() -> None:
     producer = FakeProducer()
     data = [FakeRow(key=str(n), value=None) for n in range(rows_module.MAX_HELD_ROWS + 5)]

@@ -150,6 +150,74 @@ def test_foreach_writer_when_the_query_fails_flushes_and_leaves_its_error_alone(
     assert (made[0].flush_count, len(made[0].close_timeouts)) == (1, 1)
 
 
+def test_foreach_writer_when_nulls_come_before_a_value_of_the_wrong_type_sends_no_tombstone(
+        made: list[FakeProducer]) -> None:
+    """Each null was stored before the first int failed the task: on a compacted topic it deletes its key."""
+    writer = KafkaSink(PROPS, topic="orders").foreach_writer()
+    writer.open(0, 0)
+    for number in range(5):
+        writer.process(FakeRow(key=str(number), value=None))
+    with pytest.raises(RowsFailedError, match=r"value attribute unsupported type int\..* no rows are known to be in "
+                                              "the log") as caught:
+        writer.process(FakeRow(key="5", value=7))
+    writer.close(caught.value)
+    assert made[0].records == []
+
+
+def test_foreach_writer_when_a_value_shows_its_type_sends_what_was_held_in_order(made: list[FakeProducer]) -> None:
+    writer = KafkaSink(PROPS, topic="orders").foreach_writer()
+    writer.open(0, 0)
+    for number in range(2):
+        writer.process(FakeRow(key=str(number), value=None))
+    assert made[0].records == []
+    writer.process(FakeRow(key="2", value="v"))
+    writer.process(FakeRow(key="3", value=None))
+    assert [record.key for record in made[0].records] == [b"0", b"1", b"2", b"3"]
+    writer.close(None)
+
+
+def test_foreach_writer_when_all_values_are_null_sends_them_at_the_end(made: list[FakeProducer]) -> None:
+    writer = KafkaSink(PROPS, topic="orders").foreach_writer()
+    writer.open(0, 0)
+    writer.process(FakeRow(key="a", value=None))
+    writer.close(None)
+    assert [(record.key, record.value) for record in made[0].records] == [(b"a", None)]
+
+
+def test_foreach_writer_when_the_query_fails_sends_nothing_of_what_it_holds(made: list[FakeProducer]) -> None:
+    writer = KafkaSink(PROPS, topic="orders").foreach_writer()
+    writer.open(0, 0)
+    writer.process(FakeRow(key="a", value=None))
+    writer.close(ArithmeticError("in the query"))
+    assert made[0].records == []
+
+
+def test_foreach_writer_does_not_wait_for_the_type_of_a_key(made: list[FakeProducer]) -> None:
+    """A null key deletes nothing, and in real-time mode a row that waits is late."""
+    writer = KafkaSink(PROPS, topic="orders").foreach_writer()
+    writer.open(0, 0)
+    writer.process(FakeRow(key=None, value="v"))
+    assert len(made[0].records) == 1
+    writer.close(None)
+
+
+@pytest.mark.parametrize("where", ["sink", "writer"])
+def test_foreach_writer_with_a_schema_checks_it_on_the_driver_and_sends_nulls_as_they_come(
+        made: list[FakeProducer], where: str) -> None:
+    def writer_of(schema: Any) -> Any:
+        if where == "writer":
+            return KafkaSink(PROPS, topic="orders").foreach_writer(schema)
+        return KafkaSink(PROPS, topic="orders", schema=schema).foreach_writer()
+
+    with pytest.raises(ColumnError, match="value attribute unsupported type int"):
+        writer_of(fake_schema(key="string", value="int"))
+    writer = pickle.loads(pickle.dumps(writer_of(fake_schema(key="string", value="string"))))
+    writer.open(0, 0)
+    writer.process(FakeRow(key="a", value=None))
+    assert len(made[0].records) == 1
+    writer.close(None)
+
+
 @pytest.mark.parametrize(("key", "sentence"), [
     ("key.serializer", "keys are serialized with ByteArraySerializer"),
     ("value.serializer", "values are serialized with ByteArraySerializer"),
