@@ -19,7 +19,6 @@ from pyproducer.producer.kafka_producer import KafkaProducer
 from pyproducer.spark.arrow import send_record_batches
 from pyproducer.spark.columns import HEADERS_TYPE, ColumnContract
 from pyproducer.spark.foreach_writer import ForeachWriter
-from pyproducer.spark.packing import refuse_wheel
 from pyproducer.spark.pool import ProducerPool
 from pyproducer.spark.row_producer import RowProducer
 from pyproducer.spark.rows import field_names, send_rows
@@ -184,6 +183,8 @@ class KafkaSink:
         if df.isStreaming:
             raise TypeError("this DataFrame is a stream: use df.writeStream.foreachBatch(sink.foreach_batch), or "
                             "df.writeStream.format('pyproducer')")
+        from pyproducer.spark.packing import refuse_wheel  # here: what it needs would be loaded in each worker, too
+
         names = check_schema(df.schema, self.topic)
         refuse_wheel(df.sparkSession)
         # What is ignored need not travel to the workers.

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -177,3 +179,11 @@ def test_init_with_a_producer_says_that_workers_build_their_own() -> None:
 def test_repr_shows_no_secret() -> None:
     sink = KafkaSink({**PROPS, "ssl.key.password": "hidden"}, topic="orders")
     assert repr(sink) == "KafkaSink(bootstrap.servers='127.0.0.1:9092', topic='orders')"
+
+
+def test_import_of_the_sink_loads_nothing_of_the_drivers_commands() -> None:
+    """Each worker process loads the sink; that packing came along cost it tens of milliseconds."""
+    said = subprocess.run([sys.executable, "-c", "import sys, pyproducer.spark; "
+                           "print(*{'tarfile', 'importlib.metadata', 'pyproducer.spark.packing', 'click'} "
+                           "& {*sys.modules})"], check=True, capture_output=True, text=True).stdout
+    assert said.split() == []
