@@ -44,6 +44,7 @@ class DefaultSource(DataSource):
         self._loaded().schema()
 
     def _loaded(self) -> PyProducerDataSource:
-        from pyproducer.spark.datasource import PyProducerDataSource  # here: most who look for data sources want another
+        # Here: most sessions that look for data sources want another.
+        from pyproducer.spark.datasource import PyProducerDataSource
 
         return PyProducerDataSource(self.options)
