@@ -12,7 +12,6 @@ Source:  pyspark.sql.datasource (4.0; DataSourceStreamArrowWriter 4.1). Refusals
 from __future__ import annotations
 
 import logging
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -26,6 +25,7 @@ from pyspark.sql.datasource import (
 )
 
 from pyproducer.common.errors import ConfigError
+from pyproducer.spark.said import say
 from pyproducer.spark.schema import check_schema
 from pyproducer.spark.settings import SinkSettings
 from pyproducer.spark.sink import KafkaSink
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from pyspark.sql.types import Row, StructType
 
 NAME = "pyproducer"
-log = logging.getLogger("pyproducer.spark")
 
 
 @dataclass
@@ -164,13 +163,3 @@ def numbers_of(messages: Sequence[WriterCommitMessage | None], batch_id: int | N
     """Put together what tasks told; None is the message of one that failed or was killed."""
     return WriteNumbers.of((message.numbers if isinstance(message, TaskCommit) else None for message in messages),
                            batch_id)
-
-
-def say(level: int, text: str, *arguments: object) -> None:
-    """Write to the log, and where nobody set one up, as in the processes that Spark starts, to stderr."""
-    if not log.hasHandlers():
-        handler = logging.StreamHandler(sys.stderr)
-        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-        log.addHandler(handler)
-        log.setLevel(logging.INFO)
-    log.log(level, text, *arguments)
