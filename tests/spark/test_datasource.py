@@ -8,6 +8,7 @@ import pickle
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -111,10 +112,12 @@ class Rows(list):
 
 
 @pytest.fixture
-def producer(monkeypatch: pytest.MonkeyPatch) -> FakeProducer:
+def producer(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeProducer]:
     made = FakeProducer()
-    monkeypatch.setattr(sink_module, "WORKER_POOL", ProducerPool(lambda _props: made))
-    return made
+    pool = ProducerPool(lambda _props: made)
+    monkeypatch.setattr(sink_module, "WORKER_POOL", pool)
+    yield made
+    pool.close()
 
 
 def source(**options: str) -> PyProducerDataSource:

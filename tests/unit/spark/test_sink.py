@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import subprocess
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -21,15 +22,17 @@ PROPS = {"bootstrap.servers": "127.0.0.1:9092", "linger.ms": 5}
 
 
 @pytest.fixture
-def made(monkeypatch: pytest.MonkeyPatch) -> list[FakeProducer]:
+def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[FakeProducer]]:
     producers: list[FakeProducer] = []
 
     def make(props: Any) -> FakeProducer:
         producers.append(FakeProducer(props))
         return producers[-1]
 
-    monkeypatch.setattr(sink_module, "WORKER_POOL", ProducerPool(make))
-    return producers
+    pool = ProducerPool(make)
+    monkeypatch.setattr(sink_module, "WORKER_POOL", pool)
+    yield producers
+    pool.close()
 
 
 def test_call_with_rows_sends_them_with_the_props(made: list[FakeProducer]) -> None:
