@@ -109,6 +109,7 @@ class BufferPool:
         self._step_count = 0  # of writes to the two above: whoever finds another number than his was not alone
         self._waiters: deque[_Waiter] = deque()
         self._closed = False
+        self._waited_ms = 0
 
     @property
     def available_bytes(self) -> int:
@@ -122,6 +123,11 @@ class BufferPool:
     def queued_count(self) -> int:
         """How many callers wait; above zero the accumulator sends every batch at once."""
         return len(self._waiters) and sum(waiter.cell() is not None for waiter in list(self._waiters))
+
+    @property
+    def waited_ms(self) -> int:
+        """How long callers have waited for memory in all, without those who still do."""
+        return self._waited_ms
 
     def charge(self, batch: H, batches: Holders[H], place: Place | None = None) -> bool:
         """Put a batch into a list and take the memory that it reserves, if it is the caller's turn and there is enough.
@@ -271,13 +277,14 @@ class BufferPool:
 class Place:
     """A caller's place among those who wait for memory."""
 
-    __slots__ = ("_deadline_ms", "_max_block_ms", "_pool", "_size_bytes", "_waiter", "cell")
+    __slots__ = ("_deadline_ms", "_has_left", "_max_block_ms", "_pool", "_size_bytes", "_waiter", "cell")
 
     def __init__(self, pool: BufferPool, size_bytes: int, max_block_ms: int, since_ms: int, cell: Bell) -> None:
         self._pool = pool
         self._size_bytes = size_bytes
         self._max_block_ms = max_block_ms
         self._deadline_ms = since_ms + max_block_ms
+        self._has_left: bool = False
         self.cell: Bell = cell
         self._waiter = _Waiter(weakref.ref(self.cell), self._deadline_ms + _LATEST_MS)
         with pool._lock:
@@ -303,9 +310,13 @@ class Place:
     def leave(self) -> None:
         """Give the place up, whether memory was had or not; again is no error."""
         pool = self._pool
+        waited_ms = pool._clock.now_ms() - self._deadline_ms + self._max_block_ms
         with pool._lock:
             if self._waiter in pool._waiters:
                 pool._waiters.remove(self._waiter)
+            if not self._has_left:
+                self._has_left = True
+                pool._waited_ms += waited_ms
             # Who leaves the head passes the turn on; otherwise memory left over would wait for the next give-back.
             pool._ring_first()
 

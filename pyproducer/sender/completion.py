@@ -69,6 +69,11 @@ class Completion:
             batches: What was in it.
             topic_names: The names of the topic ids in it.
         """
+        if response.body is not None or response.timed_out:
+            # Differs from Java: totals, of which the reader makes the mean. Its node metrics are avg and max.
+            node_id = response.destination
+            self._metrics.add_all({f"request-total.node-{node_id}": 1,
+                                   f"request-latency-ms-total.node-{node_id}": response.latency_ms})
         if response.body is not None:
             self._on_answer(response, batches, topic_names)
         elif response.version_mismatch is not None:

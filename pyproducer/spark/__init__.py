@@ -9,6 +9,6 @@ from __future__ import annotations
 
 from pyproducer.spark.errors import ColumnError, RowsFailedError
 from pyproducer.spark.sink import KafkaSink
-from pyproducer.spark.task_numbers import TaskNumbers, WriteNumbers
+from pyproducer.spark.task_numbers import DeliveredNumbers, TaskNumbers, WriteNumbers
 
-__all__ = ["ColumnError", "KafkaSink", "RowsFailedError", "TaskNumbers", "WriteNumbers"]
+__all__ = ["ColumnError", "DeliveredNumbers", "KafkaSink", "RowsFailedError", "TaskNumbers", "WriteNumbers"]

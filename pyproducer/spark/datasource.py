@@ -14,7 +14,6 @@ from __future__ import annotations
 import functools
 import logging
 import os
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -29,7 +28,7 @@ from pyspark.sql.datasource import (
 )
 
 from pyproducer.common.errors import ConfigError
-from pyproducer.spark.packing import wheel_warning
+from pyproducer.spark.said import say
 from pyproducer.spark.schema import check_schema
 from pyproducer.spark.settings import SinkSettings
 from pyproducer.spark.sink import KafkaSink
@@ -39,7 +38,6 @@ if TYPE_CHECKING:
     from pyspark.sql.types import Row, StructType
 
 NAME = "pyproducer"
-log: logging.Logger = logging.getLogger("pyproducer.spark")
 
 
 @dataclass
@@ -175,16 +173,8 @@ def numbers_of(messages: Sequence[WriterCommitMessage | None], batch_id: int | N
 def _say_wheel_once() -> None:
     """Say what the driver's own roads refuse: a process that plans a write knows only which files Spark sends."""
     if SparkFiles._is_running_on_worker:
+        from pyproducer.spark.packing import wheel_warning  # here: what it needs would be loaded in each worker, too
+
         told = wheel_warning(os.listdir(SparkFiles.getRootDirectory()))
         if told is not None:
             say(logging.WARNING, "%s", told)
-
-
-def say(level: int, text: str, *arguments: object) -> None:
-    """Write to the log, and where nobody set one up, as in the processes that Spark starts, to stderr."""
-    if not log.hasHandlers():
-        handler = logging.StreamHandler(sys.stderr)
-        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-        log.addHandler(handler)
-        log.setLevel(logging.INFO)
-    log.log(level, text, *arguments)

@@ -14,7 +14,7 @@ from pyproducer.spark.delivery import TaskDelivery
 from pyproducer.spark.errors import ColumnError
 from pyproducer.spark.row_producer import RowProducer
 from pyproducer.spark.rows import HeldRows, fail_held, row_sender
-from pyproducer.spark.task_numbers import this_task
+from pyproducer.spark.task_numbers import TaskMeter, this_task
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,6 +43,7 @@ class ForeachWriter:
         self._lease = ExitStack()
         self._delivery = TaskDelivery()
         self._producer: RowProducer | None = None
+        self._meter: TaskMeter | None = None
         self._send_row: Callable[[Any], None] | None = None
         self._held: HeldRows | None = None
         return True
@@ -57,6 +58,7 @@ class ForeachWriter:
         if self._send_row is None:
             self._contract = self._sink.contract_of(row)
             self._producer = self._lease.enter_context(self._sink.lease())
+            self._meter = TaskMeter(self._producer)
             self._send_row = row_sender(self._producer, self._contract, self._delivery)
             self._held = None if self._is_typed else HeldRows(self._contract, ("value",))
         if self._held is None:
@@ -94,9 +96,10 @@ class ForeachWriter:
 
     def _end(self) -> None:
         try:
-            if self._producer is not None:
-                self._producer.flush()
+            if self._meter is not None:
+                self._meter.flush()
                 self._delivery.ensure_all_stored(this_task().attempt)
+                self._sink.tell(self._meter.numbers(self._delivery.sent_count))
         except BaseException as failure:
             self._leave(failure)
             raise

@@ -13,12 +13,14 @@ Source:  Spark's Python package management (4.0): archives are unpacked on the w
 from __future__ import annotations
 
 import io
+import py_compile
 import re
 import sys
 import tarfile
+import tempfile
 from collections.abc import Iterable, Iterator
 from importlib import metadata
-from importlib.util import find_spec
+from importlib.util import cache_from_source, find_spec
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +91,7 @@ def pack(archive: Path, also: Iterable[str] = ()) -> list[str]:
     """Write pyproducer, as it is installed here, and all that it requires into a .tar.gz.
 
     The workers need the same minor version of Python and the same platform, as compiled modules are among the files.
+    Byte code is among them, too: else each worker process would make its own where images forbid to write it.
 
     Args:
         archive: The file to write.
@@ -113,14 +116,29 @@ def pack(archive: Path, also: Iterable[str] = ()) -> list[str]:
             if ".." not in file.parts and path.is_file() and not path.name.endswith(_LEFT_OUT):
                 files[str(file)] = path
     # An installer may have linked files: what a symbolic link names is not there on a worker.
-    with tarfile.open(archive, "w:gz", compresslevel=6, dereference=True) as tar:
+    with (tempfile.TemporaryDirectory() as folder,
+          tarfile.open(archive, "w:gz", compresslevel=6, dereference=True) as tar):
+        compiled = Path(folder, "module.pyc")
         for name, path in sorted(files.items()):
             tar.add(path, name, recursive=False)
+            if name.endswith(".py") and _compile(path, name, compiled):
+                tar.add(compiled, cache_from_source(name), recursive=False)
         listed = "".join(f"{name}\n" for name in sorted(names)).encode()
         entry = tarfile.TarInfo("PACKED.txt")
         entry.size = len(listed)
         tar.addfile(entry, io.BytesIO(listed))
     return sorted(names)
+
+
+def _compile(path: Path, name: str, to: Path) -> bool:
+    """Write the byte code of a module; False for what is no Python of this version, as some packages' templates are."""
+    try:
+        # Not checked against the time of the source, which is another one where it is unpacked.
+        py_compile.compile(str(path), str(to), dfile=name, doraise=True, quiet=1,
+                           invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)
+    except py_compile.PyCompileError:
+        return False
+    return True
 
 
 def _own_files() -> Iterator[tuple[str, Path]]:

@@ -4,11 +4,14 @@ A Spark Python worker runs task after task; a producer per task would connect, f
 each time. So producers stay here between tasks, the last used ones, as many as there is room for. A worker may be
 killed without a word while it is idle: that is why a task flushes before it ends, and nothing is left to an exit hook.
 
+What is idle is closed by a thread that there is only while something is idle: a worker that goes on with other people's
+tasks asks for no producer here, and would keep threads and connections of ours for ever. The processes that Spark forks
+workers from run no task, so no fork of Spark's meets it; where a task forks by itself, the child begins with nothing.
+
 Road:    sink -> [pool] -> producer
-Thread:  any; one lock.
+Thread:  any, and one of its own; one lock.
 Source:  Spark's InternalKafkaProducerPool (4.0): idle producers are closed after ten minutes, never one in use.
-         Differs from Spark: no cleaning thread; idle ones are closed when the next task asks for a producer, and the
-         number of producers has a limit.
+         Differs from Spark: the number of producers has a limit.
 """
 
 from __future__ import annotations
@@ -22,6 +25,8 @@ from dataclasses import dataclass
 
 from pyproducer.common.clock import Clock, SystemClock
 from pyproducer.common.errors import DeliveryFailedError
+from pyproducer.common.threads import StartThread, start_daemon
+from pyproducer.common.waiting import Waiters
 from pyproducer.spark.row_producer import RowProducer
 from pyproducer.spark.settings import DEFAULT_POOL_SIZE
 
@@ -47,17 +52,24 @@ class ProducerPool:
 
     Args:
         make_producer: Builds a producer from properties.
-        clock: Only to tell which ones are idle.
-        idle_ms: How long an unused producer stays open at least.
+        clock: To tell which ones are idle, and where the thread waits until the next is.
+        idle_ms: How long an unused producer stays open.
+        start_thread: Starts the thread that closes them.
     """
 
     def __init__(self, make_producer: Callable[[Mapping[str, object]], RowProducer], *, clock: Clock | None = None,
-                 idle_ms: int = IDLE_MS) -> None:
+                 idle_ms: int = IDLE_MS, start_thread: StartThread = start_daemon) -> None:
         self._make_producer = make_producer
         self._clock = clock or SystemClock()
         self._idle_ms = idle_ms
-        self._lock = threading.Lock()  # guards the three below; nothing that waits is called under it
+        self._start_thread = start_thread
+        self._begin()
+
+    def _begin(self) -> None:
+        self._lock = threading.Lock()  # guards the two below; nothing that waits is called under it
         self._pooled: dict[str, _Pooled] = {}
+        self._is_watched = False  # by the thread, which ends when nothing is idle
+        self._closing = Waiters()
         self._pid = os.getpid()
 
     @contextmanager
@@ -95,6 +107,10 @@ class ProducerPool:
                 pooled.lease_count -= 1
                 pooled.last_used_ms = self._clock.now_ms()
                 is_last = pooled.is_discarded and pooled.lease_count == 0
+                begins_to_watch = not (pooled.is_discarded or self._is_watched)
+                self._is_watched |= begins_to_watch
+            if begins_to_watch:
+                self._watch()
             if is_last:
                 _close(pooled.producer)
 
@@ -104,23 +120,46 @@ class ProducerPool:
         with self._lock:
             unused = [key for key, pooled in self._pooled.items() if pooled.lease_count == 0]
             producers = [self._pooled.pop(key).producer for key in unused]
+        self._closing.ring()
         for producer in producers:
             _close(producer)
 
-    def _take_idle(self, wanted_key: str, now_ms: int, pool_size: int) -> list[RowProducer]:
+    def _watch(self) -> None:
+        """Start the thread that closes what is idle."""
+        try:
+            self._start_thread(self._close_idle, "pyproducer-pool")
+        except RuntimeError as error:  # no thread can be had
+            log.warning("producers that are idle are closed at the next task only: %s", error)
+            with self._lock:
+                self._is_watched = False
+
+    def _close_idle(self) -> None:
+        """Close each producer when it was not used for long; end when no unused one is left."""
+        while True:
+            cell = self._closing.enter()
+            with self._lock:
+                now_ms = self._clock.now_ms()
+                idle = self._take_idle(None, now_ms, len(self._pooled))
+                last_used_ms = [pooled.last_used_ms for pooled in self._pooled.values() if pooled.lease_count == 0]
+                self._is_watched = bool(last_used_ms)
+            for producer in idle:
+                _close(producer)
+            if not last_used_ms:
+                return
+            self._clock.wait(cell, (min(last_used_ms) + self._idle_ms - now_ms) / 1000)
+
+    def _take_idle(self, wanted_key: str | None, now_ms: int, pool_size: int) -> list[RowProducer]:
         """Take out what was not used for long, and what there is no room for; the longest unused first."""
         unused = sorted((pooled.last_used_ms, key) for key, pooled in self._pooled.items()
                         if key != wanted_key and pooled.lease_count == 0)
-        too_many = len(self._pooled.keys() | {wanted_key}) - pool_size
+        too_many = len(self._pooled) + (wanted_key is not None and wanted_key not in self._pooled) - pool_size
         return [self._pooled.pop(key).producer for place, (last_used_ms, key) in enumerate(unused)
                 if place < too_many or now_ms - last_used_ms >= self._idle_ms]
 
     def _forget_after_fork(self) -> None:
         """Drop what another process made: its threads do not exist here, and its lock may never be released."""
         if self._pid != os.getpid():
-            self._lock = threading.Lock()
-            self._pooled = {}
-            self._pid = os.getpid()
+            self._begin()
 
 
 def _close(producer: RowProducer) -> None:

@@ -21,6 +21,9 @@ from pyproducer.spark.task_numbers import TaskMeter, TaskNumbers, this_task
 MAX_HELD_ROWS = 10_000
 """Rows of nulls that wait for a value which tells the column's type; beyond that a DataFrame of deletions is likely."""
 
+_ROWS_PER_TICK = 4096
+"""After so many, milliseconds of work, it is worth to look at the clock."""
+
 
 def send_rows(rows: Iterable[Any], producer: RowProducer, contract: ColumnContract) -> TaskNumbers:
     """Send the rows of one task, stop at the first failure, flush, and tell of every row that was not stored.
@@ -43,6 +46,8 @@ def send_rows(rows: Iterable[Any], producer: RowProducer, contract: ColumnContra
     try:
         for row in _after_their_types(rows, contract, delivery):
             send_row(row)
+            if not delivery.sent_count % _ROWS_PER_TICK:
+                meter.tick(delivery.sent_count)
             if delivery.first_error is not None:
                 delivery.is_cut_short = True
                 break

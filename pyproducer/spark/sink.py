@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING, Any
 from pyproducer.producer.kafka_producer import KafkaProducer
 from pyproducer.spark.arrow import send_record_batches
 from pyproducer.spark.columns import HEADERS_TYPE, ColumnContract
+from pyproducer.spark.driver_account import DriverAccount, TaskAccount
 from pyproducer.spark.foreach_writer import ForeachWriter
-from pyproducer.spark.packing import refuse_wheel
 from pyproducer.spark.pool import ProducerPool
 from pyproducer.spark.row_producer import RowProducer
 from pyproducer.spark.rows import field_names, send_rows
 from pyproducer.spark.schema import check_schema
 from pyproducer.spark.settings import SinkSettings, guarded
-from pyproducer.spark.task_numbers import TaskNumbers, WriteNumbers, this_task
+from pyproducer.spark.task_numbers import DeliveredNumbers, TaskNumbers, WriteNumbers, this_task
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -60,6 +60,7 @@ class KafkaSink:
         props: The settings, without `kafka.` and the sink's own.
         topic: The topic of every row, or None.
         last_commit: What the last write() or micro-batch did; None before, and where it failed.
+        delivered: What all tasks of this sink did up to now, those of df.foreachPartition(sink) among them.
 
     Raises:
         ConfigError: A setting is wrong, or is one that a sink cannot take. Not sent.
@@ -90,6 +91,16 @@ class KafkaSink:
         self._settings = settings
         self._has_schema = False
         self.last_commit: WriteNumbers | None = None
+        self._account: DriverAccount | TaskAccount = DriverAccount()
+
+    @property
+    def delivered(self) -> DeliveredNumbers:
+        """What all tasks of this sink that ended well did, by rows and by columns, in all writes up to now.
+
+        An accumulator of Spark's brings it here: `df.foreachPartition(sink)` returns nothing. Zero in a worker, in a
+        copy of the sink, and of rows with Spark Connect, which has no accumulators.
+        """
+        return self._account.total
 
     @property
     def props(self) -> dict[str, object]:
@@ -126,8 +137,8 @@ class KafkaSink:
         for first in iterator:
             contract = self.contract_of(first)
             with self.lease() as producer:
-                return _told(send_rows(itertools.chain((first,), iterator), producer, contract))
-        return this_task()  # an empty partition opens nothing
+                return self.tell(send_rows(itertools.chain((first,), iterator), producer, contract))
+        return self.tell(this_task())  # an empty partition opens nothing
 
     def write(self, df: DataFrame) -> WriteNumbers:
         """Write a DataFrame by columns, and wait until every row is acknowledged.
@@ -176,8 +187,14 @@ class KafkaSink:
         iterator = (batch for batch in batches if batch.num_rows)
         for first in iterator:
             with self.lease() as producer:
-                return _told(send_record_batches(itertools.chain((first,), iterator), producer, self.topic))
-        return this_task()
+                return self.tell(send_record_batches(itertools.chain((first,), iterator), producer, self.topic))
+        return self.tell(this_task())
+
+    def tell(self, numbers: TaskNumbers) -> TaskNumbers:
+        """Tell the worker's log and the driver what a task did, and return it."""
+        log.info("partition %d, attempt %d: %s", numbers.spark_partition, numbers.attempt, WriteNumbers.of([numbers]))
+        self._account.add(numbers)
+        return numbers
 
     def contract_of(self, row: Any) -> ColumnContract:
         """Return which column of a row is what.
@@ -196,6 +213,8 @@ class KafkaSink:
         if df.isStreaming:
             raise TypeError("this DataFrame is a stream: use df.writeStream.foreachBatch(sink.foreach_batch), or "
                             "df.writeStream.format('pyproducer')")
+        from pyproducer.spark.packing import refuse_wheel  # here: what it needs would be loaded in each worker, too
+
         self.last_commit = None
         names = check_schema(df.schema, self.topic)
         refuse_wheel(df.sparkSession)
@@ -206,16 +225,21 @@ class KafkaSink:
             *(f"cast({places[name]} as {HEADERS_TYPE}) as `{name}`" if name == "headers"
               else f"{places[name]} as `{name}`" for name in names))
         told = _map_in_arrow(taken, self.send_record_batches)
+        if not hasattr(df, "_jdf"):  # Spark Connect, which has no accumulators
+            for numbers in told:
+                self._account.add(numbers)
         self.last_commit = WriteNumbers.of(told, batch_id)
         log.info("%s", self.last_commit)
         return self.last_commit
 
     def __getstate__(self) -> dict[str, object]:
-        """What travels to the workers: the settings.
+        """What travels to the workers: the settings, and the way back to the driver.
 
         Raises:
             ConfigError: The workers would not find pyproducer. Spark tells it as a PicklingError. Not sent.
         """
+        from pyproducer.spark.packing import refuse_wheel
+
         refuse_wheel()
         return {**self.__dict__, "last_commit": None}
 
@@ -254,11 +278,6 @@ def _map_in_arrow(df: DataFrame, send: Callable[[Iterable[Any]], TaskNumbers]) -
     columns = function(*(df[name] for name in df.columns))
     frame = DataFrame(df._jdf.mapInArrow(columns._jc, False, None), df.sparkSession)
     return [pickle.loads(row[0]) for row in frame.collect()]
-
-
-def _told(numbers: TaskNumbers) -> TaskNumbers:
-    log.info("partition %d, attempt %d: %s", numbers.spark_partition, numbers.attempt, WriteNumbers.of([numbers]))
-    return numbers
 
 
 @functools.cache  # once in a worker

@@ -1,18 +1,24 @@
-"""What a task, and a write of many tasks, did: rows, bytes, requests, retries, time.
+"""What a task, and a write of many tasks, did: rows, bytes, requests, retries, time, the slowest broker.
 
 Road:    rows, arrow -> [task numbers] -> commit messages -> driver's log, KafkaSink.last_commit
+         rows, arrow -> [task numbers] -> driver account -> KafkaSink.delivered
 Thread:  immutable values, but for TaskMeter: one task's thread.
 Source:  ours; the counters are those of Java's producer-metrics (4.1).
 """
 
 from __future__ import annotations
 
+import logging
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from pyproducer.common.clock import Clock, SystemClock
 from pyproducer.spark.row_producer import RowProducer
+from pyproducer.spark.said import say
+
+PROGRESS_MS = 30_000
+"""Who waits for a long task or write hears of it so often: rarely enough for a log, often enough to see it move."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +33,9 @@ class TaskNumbers:
         retry_count: Rows that were sent again after an answer that could be retried.
         hand_over_ms: Reading rows and handing them over; waits for room in buffer.memory included.
         flush_ms: Waiting for the last answers.
+        buffer_wait_ms: Of hand_over_ms, the waits for room in buffer.memory: brokers are slower than the rows come.
+        slowest_node: Id of the broker whose requests took longest in the mean; -1 without any request.
+        slowest_node_ms: What they took, from the connection's send to the answer.
         spark_partition: Which partition of the DataFrame; -1 outside a task.
         attempt: Of the task, from 0 on. Above 0, an earlier one may have stored some of the same rows.
     """
@@ -40,6 +49,71 @@ class TaskNumbers:
     flush_ms: int = 0
     spark_partition: int = -1
     attempt: int = 0
+    buffer_wait_ms: int = 0
+    slowest_node: int = -1
+    slowest_node_ms: int = 0
+
+    def plus(self, other: TaskNumbers) -> TaskNumbers:
+        """Return the numbers of both parts of one task."""
+        slower = other if _slowness(other) > _slowness(self) else self
+        return replace(self, row_count=self.row_count + other.row_count, byte_count=self.byte_count + other.byte_count,
+                       batch_count=self.batch_count + other.batch_count,
+                       request_count=self.request_count + other.request_count,
+                       retry_count=self.retry_count + other.retry_count,
+                       hand_over_ms=self.hand_over_ms + other.hand_over_ms, flush_ms=self.flush_ms + other.flush_ms,
+                       buffer_wait_ms=self.buffer_wait_ms + other.buffer_wait_ms,
+                       slowest_node=slower.slowest_node, slowest_node_ms=slower.slowest_node_ms)
+
+
+def _slowness(numbers: TaskNumbers | DeliveredNumbers) -> tuple[bool, int]:
+    return numbers.slowest_node >= 0, numbers.slowest_node_ms
+
+
+@dataclass(frozen=True)
+class DeliveredNumbers:
+    """What all tasks of a sink did together, in all its writes; `str()` is a line for a log.
+
+    Attributes:
+        task_count: Tasks that ended well.
+        repeated_task_count: Of these, how many Spark ran again: rows of their earlier attempts may be stored, too.
+        failed_attempt_count: How many attempts those were.
+        row_count: Rows that are acknowledged; and so on as in TaskNumbers.
+    """
+
+    task_count: int = 0
+    repeated_task_count: int = 0
+    failed_attempt_count: int = 0
+    row_count: int = 0
+    byte_count: int = 0
+    batch_count: int = 0
+    request_count: int = 0
+    retry_count: int = 0
+    buffer_wait_ms: int = 0
+    slowest_node: int = -1
+    slowest_node_ms: int = 0
+
+    def plus(self, task: TaskNumbers) -> DeliveredNumbers:
+        """Return the numbers with those of one more task."""
+        slower = task if _slowness(task) > _slowness(self) else self
+        return DeliveredNumbers(
+            task_count=self.task_count + 1, repeated_task_count=self.repeated_task_count + (task.attempt > 0),
+            failed_attempt_count=self.failed_attempt_count + task.attempt, row_count=self.row_count + task.row_count,
+            byte_count=self.byte_count + task.byte_count, batch_count=self.batch_count + task.batch_count,
+            request_count=self.request_count + task.request_count, retry_count=self.retry_count + task.retry_count,
+            buffer_wait_ms=self.buffer_wait_ms + task.buffer_wait_ms, slowest_node=slower.slowest_node,
+            slowest_node_ms=slower.slowest_node_ms)
+
+    def __str__(self) -> str:
+        told = (f"{self.row_count} rows stored by {self.task_count} tasks: {self.byte_count} bytes in "
+                f"{self.batch_count} batches and {self.request_count} requests, {self.retry_count} rows sent again")
+        if self.buffer_wait_ms:
+            told += f"; the tasks waited {self.buffer_wait_ms} ms for room in buffer.memory"
+        if self.slowest_node >= 0:
+            told += f"; the slowest broker, node {self.slowest_node}, took {self.slowest_node_ms} ms for a request"
+        if self.repeated_task_count:
+            told += (f"; Spark ran {self.repeated_task_count} tasks again after {self.failed_attempt_count} attempts "
+                     "that failed, whose rows may be stored more than once")
+        return told
 
 
 @dataclass(frozen=True)
@@ -64,45 +138,60 @@ class WriteNumbers:
         return cls(known, len(told) - len(known), batch_id)
 
     @property
+    def total(self) -> DeliveredNumbers:
+        """The sums."""
+        total = DeliveredNumbers()
+        for task in self.tasks:
+            total = total.plus(task)
+        return total
+
+    @property
     def row_count(self) -> int:
         """Rows that are acknowledged, by the tasks that ended well."""
-        return sum(task.row_count for task in self.tasks)
+        return self.total.row_count
 
     @property
     def byte_count(self) -> int:
         """Record batches on the wire, compressed, in bytes."""
-        return sum(task.byte_count for task in self.tasks)
+        return self.total.byte_count
 
     @property
     def batch_count(self) -> int:
         """How many record batches."""
-        return sum(task.batch_count for task in self.tasks)
+        return self.total.batch_count
 
     @property
     def request_count(self) -> int:
         """How many Produce requests."""
-        return sum(task.request_count for task in self.tasks)
+        return self.total.request_count
 
     @property
     def retry_count(self) -> int:
         """How many rows were sent again by a producer; they are stored once where idempotence is on."""
-        return sum(task.retry_count for task in self.tasks)
+        return self.total.retry_count
+
+    @property
+    def buffer_wait_ms(self) -> int:
+        """How long tasks waited for room in buffer.memory, in all."""
+        return self.total.buffer_wait_ms
 
     @property
     def repeated_task_count(self) -> int:
         """How many tasks were run again by Spark: of each, rows of the earlier attempts may be stored, too."""
-        return sum(task.attempt > 0 for task in self.tasks)
+        return self.total.repeated_task_count
+
+    @property
+    def failed_attempt_count(self) -> int:
+        """How many attempts of these failed, or were lost, before."""
+        return self.total.failed_attempt_count
 
     def __str__(self) -> str:
         name = "" if self.batch_id is None else f"micro-batch {self.batch_id}: "
-        told = (f"{name}{self.row_count} rows stored by {len(self.tasks)} tasks: {self.byte_count} bytes in "
-                f"{self.batch_count} batches and {self.request_count} requests, {self.retry_count} rows sent again")
+        told = f"{name}{self.total}"
         if self.tasks:
             slowest = max(self.tasks, key=lambda task: task.hand_over_ms + task.flush_ms)
             told += (f"; the slowest task, of partition {slowest.spark_partition}, took {slowest.hand_over_ms} ms to "
                      f"hand over and {slowest.flush_ms} ms to wait for the last answers")
-        if self.repeated_task_count:
-            told += f"; Spark ran {self.repeated_task_count} tasks again, whose rows may be stored more than once"
         if self.unknown_count:
             told += f"; how many rows {self.unknown_count} other tasks stored is unknown"
         return told
@@ -116,6 +205,21 @@ class TaskMeter:
         self._clock = clock or SystemClock()
         self._before = producer.metrics()
         self._began_ms = self._clock.now_ms()
+        self._due_ms = self._began_ms + PROGRESS_MS
+
+    def tick(self, sent_count: int) -> None:
+        """Say in the worker's log how far a long task is, now and then.
+
+        Args:
+            sent_count: Rows that were handed over up to now.
+        """
+        now_ms = self._clock.now_ms()
+        if now_ms < self._due_ms:
+            return
+        self._due_ms = now_ms + PROGRESS_MS
+        task, waited_ms = this_task(), self._buffer_wait_ms(self._producer.metrics())
+        say(logging.INFO, "partition %d, attempt %d: %d rows handed over in %d ms, %d ms of them waiting for room in "
+            "buffer.memory", task.spark_partition, task.attempt, sent_count, now_ms - self._began_ms, waited_ms)
 
     def flush(self) -> None:
         """Wait for all answers, and note how long that and all before it took."""
@@ -132,9 +236,25 @@ class TaskMeter:
         def grown(name: str) -> int:
             return int(after.get(name, 0) - self._before.get(name, 0))
 
+        slowest_node, slowest_node_ms = -1, 0
+        for name in after:
+            if name.startswith(_NODE_LATENCY) and (count := grown(_NODE_REQUESTS + name[len(_NODE_LATENCY):])):
+                mean_ms = grown(name) // count
+                if slowest_node < 0 or mean_ms > slowest_node_ms:
+                    slowest_node, slowest_node_ms = int(name[len(_NODE_LATENCY):]), mean_ms
         return replace(this_task(), row_count=row_count, byte_count=grown("batch-bytes-total"),
                        batch_count=grown("batch-total"), request_count=grown("request-total"),
-                       retry_count=grown("record-retry-total"), hand_over_ms=self._times[0], flush_ms=self._times[1])
+                       retry_count=grown("record-retry-total"), hand_over_ms=self._times[0], flush_ms=self._times[1],
+                       buffer_wait_ms=self._buffer_wait_ms(after), slowest_node=slowest_node,
+                       slowest_node_ms=slowest_node_ms)
+
+    def _buffer_wait_ms(self, after: Mapping[str, float]) -> int:
+        name = "bufferpool-wait-time-ns-total"
+        return int(after.get(name, 0) - self._before.get(name, 0)) // 1_000_000
+
+
+_NODE_LATENCY = "request-latency-ms-total.node-"
+_NODE_REQUESTS = "request-total.node-"
 
 
 def this_task() -> TaskNumbers:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pyproducer.spark import KafkaSink
+from pyproducer.spark import DeliveredNumbers, KafkaSink
 from tests.support.log_checker import StoredRecord, read_topic
 
 if TYPE_CHECKING:
@@ -39,7 +39,12 @@ def test_foreach_partition_with_many_rows_stores_each_once(spark: SparkSession, 
                                                            count: int) -> None:
     cluster.create_topic(topic_name, 3)
     sink = KafkaSink({"bootstrap.servers": cluster.bootstrap_servers, "compression.type": "lz4"}, topic=topic_name)
+    assert sink.delivered == DeliveredNumbers()
     many_rows(spark, count).foreachPartition(sink)
+    told = sink.delivered
+    assert (told.row_count, told.task_count, told.retry_count, told.failed_attempt_count) == (count, TASK_COUNT, 0, 0)
+    assert 0 < told.request_count <= told.batch_count < told.byte_count
+    assert told.slowest_node >= 0
     stored = read_topic(cluster.bootstrap_servers, topic_name)
     found = Counter((record.key, record.value, record.headers) for record in stored)
     assert found == Counter((b"key-%d" % (i % 1000), b"value-%d" % i, (("id", b"%d" % i),)) for i in range(count))

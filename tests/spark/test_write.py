@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pyproducer.spark import ColumnError, KafkaSink
+from pyproducer import KafkaProducer
+from pyproducer.broker import EmbeddedBroker
+from pyproducer.spark import ColumnError, KafkaSink, RowsFailedError, WriteNumbers
+from pyproducer.spark import sink as sink_module
+from pyproducer.spark.pool import ProducerPool
 from tests.spark.test_sink import many_rows
 from tests.support.log_checker import read_topic
+from tests.unit.spark.doubles import FakeRow
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -31,6 +37,8 @@ def test_write_with_many_rows_stores_each_once_and_tells_the_numbers(spark: Spar
                     for record in read_topic(kafka.bootstrap_servers, topic_name))
     assert found == Counter((b"key-%d" % (i % 1000), b"value-%d" % i, (("id", b"%d" % i),)) for i in range(20_000))
     assert sink.last_commit is numbers
+    assert sink.delivered == numbers.total  # one by an accumulator, one with the result
+    assert numbers.total.slowest_node >= 0
     assert (numbers.row_count, len(numbers.tasks), numbers.retry_count, numbers.repeated_task_count) == (
         20_000, 4, 0, 0)
     assert sorted(task.spark_partition for task in numbers.tasks) == [0, 1, 2, 3]
@@ -116,8 +124,10 @@ def test_foreach_with_a_null_in_front_stores_the_row(spark: SparkSession, embedd
     """df.foreach gives single rows. Where the first column was null the job was green, and the row was gone."""
     embedded.create_topic(topic_name, 1)
     rows = spark.createDataFrame([(None, "a"), ("k", "b"), (None, "c")], "key string, value string").coalesce(1)
-    rows.foreach(KafkaSink({"bootstrap.servers": embedded.bootstrap_servers}, topic=topic_name))
+    sink = KafkaSink({"bootstrap.servers": embedded.bootstrap_servers}, topic=topic_name)
+    rows.foreach(sink)
     assert stored(embedded, topic_name) == [(0, None, b"a", ()), (0, b"k", b"b", ()), (0, None, b"c", ())]
+    assert (sink.delivered.row_count, sink.delivered.task_count) == (3, 1)
 
 
 def ended(query: StreamingQuery) -> StreamingQuery:
@@ -185,11 +195,58 @@ def test_foreach_writer_takes_the_rows_of_a_stream_in_update_mode(spark: SparkSe
     ended(totals.writeStream.outputMode("update").foreach(sink.foreach_writer(totals.schema))
           .option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True).start())
     assert stored(embedded, topic_name) == [(0, None, b"5", ()), (0, None, b"10", ())]
+    assert sink.delivered.row_count == 2
 
 
 def test_write_of_a_stream_says_what_to_use(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(TypeError, match=r"foreachBatch\(sink\.foreach_batch\)"):
         KafkaSink({"bootstrap.servers": "127.0.0.1:1"}, topic="t").write(stream_of(spark, tmp_path / "in"))
+
+
+@pytest.fixture
+def pool(monkeypatch: pytest.MonkeyPatch) -> Iterator[ProducerPool]:
+    """The pool of a worker that is this process: a task without Spark."""
+    own = ProducerPool(KafkaProducer)
+    monkeypatch.setattr(sink_module, "WORKER_POOL", own)
+    yield own
+    own.close()
+
+
+@pytest.mark.usefixtures("pool")
+@pytest.mark.parametrize("road", ["rows", "columns"])
+def test_task_when_brokers_are_slower_than_its_rows_waits_for_room_and_tells_how_long(road: str,
+                                                                                      topic_name: str) -> None:
+    import pyarrow
+
+    with EmbeddedBroker() as broker:
+        broker.create_topic(topic_name, 1)
+        sink = KafkaSink({"bootstrap.servers": broker.bootstrap_servers, "buffer.memory": 100_000,
+                          "batch.size": 10_000, "max.in.flight.requests.per.connection": 1}, topic=topic_name)
+        broker.faults.on("Produce", times=5).delay(60)
+        values = [b"%04d" % number * 100 for number in range(1000)]
+        if road == "rows":
+            numbers = sink.send_rows(FakeRow(value=value) for value in values)
+        else:
+            numbers = sink.send_record_batches([pyarrow.record_batch([pyarrow.array(values)], names=["value"])])
+        assert [record.value for record in read_topic(broker.bootstrap_servers, topic_name)] == values
+    assert numbers.row_count == 1000
+    assert 0 < numbers.buffer_wait_ms <= numbers.hand_over_ms
+    assert f"the tasks waited {numbers.buffer_wait_ms} ms for room in buffer.memory" in str(WriteNumbers.of([numbers]))
+    assert numbers.slowest_node == 1
+    assert numbers.slowest_node_ms > 0
+
+
+@pytest.mark.usefixtures("pool")
+def test_task_when_there_is_no_room_within_max_block_ms_fails_and_says_what_holds_it(topic_name: str) -> None:
+    with EmbeddedBroker() as broker:
+        broker.create_topic(topic_name, 1)
+        sink = KafkaSink({"bootstrap.servers": broker.bootstrap_servers, "buffer.memory": 100_000, "max.block.ms": 300},
+                         topic=topic_name)
+        sink.send_rows([FakeRow(value="first")])  # what is known of the topic is not waited for below
+        broker.faults.on("Produce").delay(1000)
+        with pytest.raises(RowsFailedError, match=r"No \d+ bytes of buffer\.memory became free within max\.block\.ms = "
+                                                  r"300 ms: .*Send more slowly, or raise buffer\.memory"):
+            sink.send_rows(FakeRow(value="x" * 1000) for _ in range(1000))
 
 
 @pytest.mark.soak

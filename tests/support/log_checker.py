@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import collections
 import time
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 READ_TIMEOUT_S = 60.0
@@ -41,6 +41,16 @@ def read_topic(bootstrap_servers: str, topic: str, *, consumer_settings: Mapping
 
     Shape: sorted by partition, then offset. Offsets need not be dense (control batches take some).
     """
+    return sorted(iter_topic(bootstrap_servers, topic, consumer_settings=consumer_settings, timeout_s=timeout_s))
+
+
+def iter_topic(bootstrap_servers: str, topic: str, *, consumer_settings: Mapping[str, object] | None = None,
+               timeout_s: float = READ_TIMEOUT_S) -> Iterator[StoredRecord]:
+    """Yield every record of a topic as it comes; those of a partition in their order.
+
+    Raises:
+        TimeoutError: The topic is not there, or not all was read in time.
+    """
     from confluent_kafka import Consumer, TopicPartition
 
     deadline = time.monotonic() + timeout_s
@@ -57,7 +67,7 @@ def read_topic(bootstrap_servers: str, topic: str, *, consumer_settings: Mapping
                 wanted[partition] = high
                 starts.append(TopicPartition(topic, partition, low))
         consumer.assign(starts)
-        return sorted(_read(consumer, wanted, deadline, topic))
+        yield from _read(consumer, wanted, deadline, topic)
     finally:
         consumer.close()
 
@@ -129,20 +139,21 @@ def _watermarks(consumer: object, partition: object, deadline: float) -> tuple[i
             return low, high
 
 
-def _read(consumer: object, wanted: dict[int, int], deadline: float, topic: str) -> list[StoredRecord]:
+def _read(consumer: object, wanted: dict[int, int], deadline: float, topic: str) -> Iterator[StoredRecord]:
     from confluent_kafka import KafkaError, KafkaException
 
-    records: list[StoredRecord] = []
+    read_count = 0
     while wanted:
         if time.monotonic() > deadline:
-            raise TimeoutError(f"topic {topic}: {len(records)} records read, and these partitions are not read up to "
+            raise TimeoutError(f"topic {topic}: {read_count} records read, and these partitions are not read up to "
                                f"their ends: {wanted}")
         for message in consumer.consume(BATCH_COUNT, timeout=0.2):  # type: ignore[attr-defined]  # no stubs
             error = message.error()
             if error is None:
                 headers = tuple((name, value) for name, value in message.headers() or ())
-                records.append(StoredRecord(message.partition(), message.offset(), message.timestamp()[1],
-                                            message.key(), message.value(), headers))
+                read_count += 1
+                yield StoredRecord(message.partition(), message.offset(), message.timestamp()[1], message.key(),
+                                   message.value(), headers)
                 if message.offset() + 1 >= wanted.get(message.partition(), 0):
                     wanted.pop(message.partition(), None)
             elif error.code() == KafkaError._PARTITION_EOF:
@@ -150,7 +161,6 @@ def _read(consumer: object, wanted: dict[int, int], deadline: float, topic: str)
                 wanted.pop(message.partition(), None)
             else:
                 raise KafkaException(error)
-    return records
 
 
 def _left(deadline: float) -> float:

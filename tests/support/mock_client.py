@@ -115,7 +115,8 @@ class MockClient:
         live_body = self._live_bodies[self.sent.index(request)]
         assert live_body == self.body_of(request), "somebody wrote to what was on the wire"
         assert request.on_complete is not None
-        request.on_complete(ClientResponse(request, self._version_of(request), body, received_ms=received_ms, **how))
+        request.on_complete(ClientResponse(request, self._version_of(request), body, received_ms=received_ms,
+                                           sent_ms=request.created_ms, **how))
 
     def body_of(self, request: ClientRequest) -> Mapping[str, Any]:
         """What was sent in a request, as it was then."""

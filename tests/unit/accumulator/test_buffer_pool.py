@@ -420,3 +420,21 @@ def test_pool_when_a_caller_is_a_little_late_then_the_turn_is_still_his() -> Non
     late.leave()
     assert pool.charge(Held(10), pool.held, next_one)
     next_one.leave()
+
+
+def test_pool_tells_how_long_callers_waited_also_those_who_got_nothing() -> None:
+    clock = ManualClock()
+    pool = Pool(100, clock)
+    pool.allocate(100, 0)
+    assert pool.waited_ms == 0
+    served, refused = pool.enter(50, 5000), pool.enter(10, 300)
+    clock.advance(300)
+    with pytest.raises(BufferExhaustedError):
+        refused.wait()
+    for _ in range(2):  # again is no error
+        refused.leave()
+    clock.advance(700)
+    pool.deallocate(100)
+    assert pool.charge(Held(50), pool.held, served)
+    served.leave()
+    assert pool.waited_ms == 300 + 1000

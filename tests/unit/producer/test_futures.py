@@ -305,6 +305,7 @@ def test_metrics_when_records_end_then_each_is_counted_once(facades: Facades) ->
     assert (metrics["record-send-total"], metrics["record-error-total"]) == (2, 1)
     assert (metrics["request-total"], metrics["waiting-threads"]) == (2, 0)
     assert metrics["buffer-total-bytes"] == 32 * 1024 * 1024
+    assert metrics["bufferpool-wait-time-ns-total"] == 0
 
 
 @pytest.mark.parametrize("leader", [Node(2, "elsewhere", 9093), Node(1, "moved", 9094)],

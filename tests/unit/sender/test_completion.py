@@ -69,6 +69,21 @@ def test_success_when_answered_then_records_are_told_in_order_and_memory_is_back
     assert producer.total("record-error-total") == producer.total("record-retry-total") == 0
 
 
+def test_requests_and_what_they_took_are_counted_by_node_also_those_without_an_answer_in_time() -> None:
+    producer = started()
+    before = producer.total("request-total.node-1"), producer.total("request-latency-ms-total.node-1")
+    producer.append()
+    producer.turn()
+    producer.clock.advance(30)
+    producer.answer_all()
+    producer.append()
+    producer.turn()
+    producer.clock.advance(500)
+    producer.lose(timed_out=True)
+    assert producer.total("request-total.node-1") - before[0] == 2
+    assert producer.total("request-latency-ms-total.node-1") - before[1] == 30 + 500
+
+
 def test_success_when_the_broker_stamps_then_its_time_is_told() -> None:
     producer = started()
     future = producer.append()

@@ -26,7 +26,10 @@ def test_pack_when_unpacked_elsewhere_runs_without_anything_installed(tmp_path: 
     assert "--archives" in answer.output
     with tarfile.open(archive) as tar:
         tar.extractall(tmp_path / "dep", filter="data")
-    assert not list((tmp_path / "dep").rglob("__pycache__"))
+    # Its own byte code, not what lay beside the sources here: valid whatever the time of the unpacked source is.
+    cached = list((tmp_path / "dep" / "pyproducer").rglob("*.pyc"))
+    assert {path.name for path in cached} >= {f"sink.{sys.implementation.cache_tag}.pyc"}
+    assert {path.read_bytes()[4:8] for path in (tmp_path / "dep").rglob("*.pyc")} == {b"\x01\0\0\0"}
     code = ("import pyproducer, pyproducer.spark.sink, pyproducer.hotpath as h, pyproducer.record.checksum, mmh3;"
             "print(pyproducer.__file__, h.IMPL, mmh3.__file__)")
     # -I: no site-packages of ours, no working directory.
@@ -62,6 +65,16 @@ def test_pack_when_an_installer_made_links_packs_files(tmp_path: Path, monkeypat
     pack(tmp_path / "dep.tgz")
     with tarfile.open(tmp_path / "dep.tgz") as tar:
         assert tar.getmember("linked.py").isfile()
+
+
+def test_pack_when_a_module_is_of_another_python_packs_it_without_byte_code(tmp_path: Path,
+                                                                            monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "old.py").write_text("print 'old'\n")
+    monkeypatch.setattr(packing, "_own_files", lambda: [("old.py", tmp_path / "old.py")])
+    monkeypatch.setattr(packing, "_required", lambda *_: [])
+    pack(tmp_path / "dep.tgz")
+    with tarfile.open(tmp_path / "dep.tgz") as tar:
+        assert tar.getnames() == ["old.py", "PACKED.txt"]
 
 
 def session(master: str, files: str) -> SimpleNamespace:

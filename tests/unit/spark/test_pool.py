@@ -3,25 +3,41 @@
 from __future__ import annotations
 
 import os
+import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from pyproducer.common.errors import DeliveryFailedError
+from pyproducer.common.waiting import Cell
 from pyproducer.spark.pool import ProducerPool
 from tests.support.clock import ManualClock
 from tests.unit.spark.doubles import FakeProducer
 
 
-def make_pool() -> tuple[ProducerPool, ManualClock, list[FakeProducer]]:
+class PassingClock(ManualClock):
+    """A wait takes as long as it was meant to, unless the cell is open."""
+
+    def wait(self, cell: Cell, timeout_s: float | None) -> bool:
+        assert timeout_s is not None
+        if cell.locked():
+            self.advance(round(timeout_s * 1000))
+        return not cell.locked()
+
+
+def make_pool(threads: list[Callable[[], None]] | None = None) -> tuple[ProducerPool, ManualClock, list[FakeProducer]]:
+    """Return a pool whose thread does not run but where a test calls what was to run."""
+    started = [] if threads is None else threads
     made: list[FakeProducer] = []
 
     def make(props: Any) -> FakeProducer:
         made.append(FakeProducer(props))
         return made[-1]
 
-    clock = ManualClock()
-    return ProducerPool(make, clock=clock, idle_ms=1000), clock, made
+    clock = PassingClock()
+    return (ProducerPool(make, clock=clock, idle_ms=1000, start_thread=lambda run, name: started.append(run)), clock,
+            made)
 
 
 def test_lease_twice_gives_the_same_producer_and_leaves_it_open() -> None:
@@ -138,3 +154,70 @@ def test_lease_when_close_tells_of_failed_records_keeps_the_tasks_own_error() ->
     with pool.lease("c", {}):
         pass
     assert len(closed) == 2
+
+
+def test_pool_when_nobody_asks_any_more_closes_each_producer_after_its_time() -> None:
+    """They stayed open until the next task of ours: a worker that went on with others' kept connections for ever."""
+    threads: list[Callable[[], None]] = []
+    pool, clock, made = make_pool(threads)
+    with pool.lease("a", {}):
+        assert threads == []  # nothing is idle yet
+    clock.advance(400)
+    with pool.lease("b", {}):
+        pass
+    assert len(threads) == 1
+    closed_ms: list[int] = []
+    for producer in made:
+        producer.close = lambda timeout=None: closed_ms.append(clock.now_ms())  # type: ignore[method-assign, misc]
+    threads[0]()
+    assert closed_ms == [1000, 1400]
+    with pool.lease("a", {}) as again:
+        assert again is made[2]
+    assert len(threads) == 2
+
+
+def test_pool_when_a_producer_is_in_use_again_it_is_not_closed_and_its_time_begins_anew() -> None:
+    threads: list[Callable[[], None]] = []
+    pool, clock, made = make_pool(threads)
+    with pool.lease("a", {}):
+        pass
+    with pool.lease("a", {}):
+        threads[0]()  # nothing is idle: it ends
+        assert made[0].close_timeouts == []
+        clock.advance(5000)
+    assert len(threads) == 2
+    threads[1]()
+    assert clock.now_ms() == 6000
+    assert len(made[0].close_timeouts) == 1
+
+
+def test_close_ends_the_thread_at_once() -> None:
+    ended = threading.Event()
+
+    def start(run: Callable[[], None], name: str) -> None:
+        threading.Thread(target=lambda: (run(), ended.set()), name=name, daemon=True).start()
+
+    pool = ProducerPool(FakeProducer, start_thread=start)
+    with pool.lease("a", {}):
+        pass
+    pool.close()
+    assert ended.wait(30)
+
+
+def test_lease_when_no_thread_can_be_had_then_the_next_task_closes_what_is_idle() -> None:
+    def refuse(run: Callable[[], None], name: str) -> None:
+        raise RuntimeError("can't start new thread")
+
+    clock = ManualClock()
+    made: list[FakeProducer] = []
+
+    def make(props: Any) -> FakeProducer:
+        made.append(FakeProducer(props))
+        return made[-1]
+
+    pool = ProducerPool(make, clock=clock, idle_ms=1000, start_thread=refuse)
+    with pool.lease("a", {}):
+        pass
+    clock.advance(1000)
+    with pool.lease("b", {}):
+        assert [len(producer.close_timeouts) for producer in made] == [1, 0]

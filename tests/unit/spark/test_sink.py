@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import pickle
+import subprocess
+import sys
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -19,15 +22,17 @@ PROPS = {"bootstrap.servers": "127.0.0.1:9092", "linger.ms": 5}
 
 
 @pytest.fixture
-def made(monkeypatch: pytest.MonkeyPatch) -> list[FakeProducer]:
+def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[FakeProducer]]:
     producers: list[FakeProducer] = []
 
     def make(props: Any) -> FakeProducer:
         producers.append(FakeProducer(props))
         return producers[-1]
 
-    monkeypatch.setattr(sink_module, "WORKER_POOL", ProducerPool(make))
-    return producers
+    pool = ProducerPool(make)
+    monkeypatch.setattr(sink_module, "WORKER_POOL", pool)
+    yield producers
+    pool.close()
 
 
 def test_call_with_rows_sends_them_with_the_props(made: list[FakeProducer]) -> None:
@@ -245,3 +250,11 @@ def test_init_with_a_producer_says_that_workers_build_their_own() -> None:
 def test_repr_shows_no_secret() -> None:
     sink = KafkaSink({**PROPS, "ssl.key.password": "hidden"}, topic="orders")
     assert repr(sink) == "KafkaSink(bootstrap.servers='127.0.0.1:9092', topic='orders')"
+
+
+def test_import_of_the_sink_loads_nothing_of_the_drivers_commands() -> None:
+    """Each worker process loads the sink; that packing came along cost it tens of milliseconds."""
+    said = subprocess.run([sys.executable, "-c", "import sys, pyproducer.spark; "
+                           "print(*{'tarfile', 'importlib.metadata', 'pyproducer.spark.packing', 'click'} "
+                           "& {*sys.modules})"], check=True, capture_output=True, text=True).stdout
+    assert said.split() == []

@@ -1,0 +1,168 @@
+"""A cluster that has not got us installed: a packed archive, many tasks, a broker and a worker that are killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tarfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psutil
+import pytest
+
+from pyproducer.spark.packing import pack
+from tests.support.log_checker import iter_topic
+from tests.support.spark_cluster import SparkCluster
+
+if TYPE_CHECKING:
+    from tests.support.kafka_server import KafkaServer
+
+ROWS = int(os.environ.get("PYPRODUCER_SOAK_ROWS", "10000000"))
+TASKS = 200
+PARTITIONS = 12
+OUTAGE_S = 6
+STEP_S = 1200  # the longest that one step of the story may take
+PROGRAM = Path(__file__).with_name("cluster_program.py")
+# The Python that this environment was made of: of its packages it has none.
+BARE_PYTHON = Path(sys.base_prefix, "bin", f"python{sys.version_info.major}.{sys.version_info.minor}")
+
+
+class Workers:
+    """What the cluster's Python processes were seen to take, by process id.
+
+    Attributes:
+        resident_bytes: The most memory of each.
+        connections: The most connections of each to the broker.
+    """
+
+    def __init__(self, cluster: SparkCluster, port: int) -> None:
+        self._cluster = cluster
+        self._port = port
+        self.resident_bytes: dict[int, int] = {}
+        self.connections: dict[int, int] = {}
+
+    def look(self) -> list[psutil.Process]:
+        """Look at all; return those that are connected."""
+        connected = []
+        for process in self._cluster.python_workers():
+            try:
+                resident = process.memory_info().rss
+                count = sum(bool(one.raddr) and one.raddr.port == self._port and one.status == psutil.CONN_ESTABLISHED
+                            for one in process.net_connections("tcp"))
+            except psutil.NoSuchProcess:
+                continue
+            self.resident_bytes[process.pid] = max(resident, self.resident_bytes.get(process.pid, 0))
+            self.connections[process.pid] = max(count, self.connections.get(process.pid, 0))
+            if count:
+                connected.append(process)
+        return connected
+
+
+def stored_count(kafka: KafkaServer, topic: str) -> int:
+    from confluent_kafka import Consumer, TopicPartition
+
+    consumer = Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": "counts", "log_level": 0})
+    try:
+        return sum(consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=30)[1]
+                   for number in range(PARTITIONS))
+    finally:
+        consumer.close()
+
+
+@contextmanager
+def submitted(cluster: SparkCluster, archive: Path, folder: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """The program, which runs with what is in the archive."""
+    with tarfile.open(archive) as tar:
+        tar.extractall(folder / "dep", filter="data")
+    variables = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    with (folder / "driver.log").open("wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, str(PROGRAM), cluster.url, str(archive), str(BARE_PYTHON), *arguments], cwd=folder,
+            env={**variables, "PYTHONPATH": str(folder / "dep")}, stdout=subprocess.PIPE, stderr=log, text=True)
+        try:
+            yield process
+        finally:
+            below = psutil.Process(process.pid).children(recursive=True) if process.poll() is None else []
+            process.kill()
+            process.communicate()
+            for child in below:  # the driver's JVM
+                child.kill()
+            psutil.wait_procs(below, 60)
+
+
+def until(condition: Callable[[], object], what: str, process: subprocess.Popen[str], log: Path) -> None:
+    deadline = time.monotonic() + STEP_S
+    while not condition():
+        said = log.read_text(errors="replace")[-3000:]
+        assert process.poll() is None, f"the program ended before {what}: {said}"
+        assert time.monotonic() < deadline, f"{what} did not come: {said}"
+        time.sleep(0.05)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(6 * STEP_S)
+def test_write_on_a_cluster_without_us_when_broker_and_worker_are_killed_then_every_row_is_there(
+        own_kafka: KafkaServer, topic_name: str, tmp_path: Path) -> None:
+    """Rows are stored more than once only where Spark ran their task again, and then that is told."""
+    topic = own_kafka.create_topic(topic_name, PARTITIONS)
+    archive = tmp_path / "dep.tar.gz"
+    pack(archive, ["pyarrow"])
+    log = tmp_path / "driver.log"
+    with SparkCluster(tmp_path) as cluster:
+        workers = Workers(cluster, own_kafka.port)
+        began = time.monotonic()
+        with submitted(cluster, archive, tmp_path, own_kafka.bootstrap_servers, topic, str(ROWS),
+                       str(TASKS)) as process:
+            until(lambda: workers.look() and stored_count(own_kafka, topic) > ROWS // 5, "a fifth of the rows", process,
+                  log)
+            lost = 0
+            while "Lost task" not in log.read_text(errors="replace"):
+                # A worker may be between two tasks; then nothing was lost, and another one is taken.
+                victims = workers.look()
+                if victims:
+                    victims[0].kill()
+                    lost += 1
+                patience = time.monotonic() + 10
+                until(lambda: "Lost task" in log.read_text(errors="replace") or time.monotonic() > patience,  # noqa: B023 - called at once
+                      "what Spark says of a worker that was killed", process, log)
+            until(lambda: workers.look() and stored_count(own_kafka, topic) > 2 * ROWS // 5, "two fifths of the rows",
+                  process, log)
+            own_kafka.kill()
+            time.sleep(OUTAGE_S)
+            assert process.poll() is None
+            own_kafka.restart()
+            while process.poll() is None:
+                workers.look()
+                assert time.monotonic() - began < 4 * STEP_S, log.read_text(errors="replace")[-3000:]
+                time.sleep(0.2)
+            assert process.stdout is not None
+            answer = process.stdout.read()
+            seconds = time.monotonic() - began
+            assert process.returncode == 0, log.read_text(errors="replace")[-3000:]
+    told = json.loads(answer)
+    for python, place, implementation in told["places"]:
+        assert python == str(BARE_PYTHON)
+        assert Path(place).is_relative_to(tmp_path)
+        assert implementation == "native"
+    assert told["rows"] == ROWS
+    assert told["is_delivered"]
+    seen = bytearray(ROWS)
+    for record in iter_topic(own_kafka.bootstrap_servers, topic, timeout_s=STEP_S):
+        seen[int(record.key or b"")] += 1
+    assert seen.count(0) == 0, f"{seen.count(0)} rows are missing"
+    repeated = {int(task) for task, attempt in told["attempts"].items() if attempt}
+    doubled = [number for number, count in enumerate(seen) if count > 1] if seen.count(1) < ROWS else []
+    assert {number * TASKS // ROWS for number in doubled} <= repeated
+    assert repeated
+    megabytes = sorted(size >> 20 for size in workers.resident_bytes.values())
+    print(f"\n{ROWS} rows in {seconds:.0f} s, {len(doubled)} stored more than once, of {len(repeated)} tasks that were "
+          f"run again, {lost} workers killed; workers: {megabytes} MiB, {sorted(workers.connections.values())} "
+          f"connections at most; {told['line']}")
+    assert megabytes[-1] < 400
+    assert max(workers.connections.values()) <= 2
