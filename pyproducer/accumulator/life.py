@@ -116,7 +116,7 @@ class Life:
         self.take_turn: Callable[[Any, int | None], None] = _take_none
         self._clock = clock
         self._lock = locks.rlock()  # a finalizer may close in the middle of a move
-        self.loop_ident = _NOBODY
+        self.loop_ident: int = _NOBODY
         self.loop_inbox: LoopInbox | None = None
         self.loop_bell: object | None = None
         self.loop_deadline_ms: int | None = None

@@ -22,7 +22,7 @@ from weakref import WeakValueDictionary
 from pyproducer.common.clock import Clock, SystemClock
 from pyproducer.spark.task_numbers import PROGRESS_MS, DeliveredNumbers, TaskNumbers
 
-log = logging.getLogger("pyproducer.spark")
+log: logging.Logger = logging.getLogger("pyproducer.spark")
 
 _ACCOUNTS: WeakValueDictionary[str, DriverAccount] = WeakValueDictionary()
 """Of the sinks that are alive on this driver, by name: where the accumulator adds what tasks told."""
@@ -79,7 +79,7 @@ class TaskAccount:
         accumulator: Of the driver's SparkContext; None where there is none, as with Spark Connect.
     """
 
-    total = DeliveredNumbers()
+    total: DeliveredNumbers = DeliveredNumbers()
     """Only the driver knows."""
 
     def __init__(self, name: str, accumulator: Any) -> None:

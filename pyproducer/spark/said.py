@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import sys
 
-log = logging.getLogger("pyproducer.spark")
+log: logging.Logger = logging.getLogger("pyproducer.spark")
 
 
 def say(level: int, text: str, *arguments: object) -> None:
