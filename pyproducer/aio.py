@@ -164,7 +164,8 @@ class AsyncKafkaProducer(AsyncProducerBase, Generic[K, V]):
         """
         sent: Any = self._send_at_once(topic, value, key, partition, timestamp, headers, on_completion)
         if sent is None:
-            self._bind()
+            if not self._is_bound():
+                self._bind()
             value, on_completion = self._with_callbacks_in_loop(topic, value, on_completion)
             if self._has_to_wait(topic):
                 sent = self._producer._runtime.record_sender.checked(topic, value, key, partition, timestamp, headers,
@@ -200,7 +201,8 @@ class AsyncKafkaProducer(AsyncProducerBase, Generic[K, V]):
                         on_completion: Any) -> FutureRecordMetadata:
         """Go on with send_nowait() where it is not plain: `sent` is None, or a Postponed where there was no memory."""
         if sent is None:
-            self._bind()
+            if not self._is_bound():
+                self._bind()
             value, on_completion = self._with_callbacks_in_loop(topic, value, on_completion)
             if not self._has_to_wait(topic):
                 sent = self._take(topic, value, key, partition, timestamp, headers, on_completion)
@@ -302,7 +304,7 @@ class AsyncKafkaProducer(AsyncProducerBase, Generic[K, V]):
     def _bind(self) -> LoopInbox:
         """Belong to the running event loop, which the producer's life is told; return its inbox.
 
-        Not called for a plain record unless something of that changed, see AsyncProducerBase.
+        Not called for a record unless something of that changed, see AsyncProducerBase.
 
         Raises:
             IllegalStateError: It belongs to another one. Not sent.

@@ -583,15 +583,24 @@ cdef class AsyncProducerBase:
         self.loop_runs = loop_runs
         self.life = life
 
+    def _is_bound(self):
+        """Whether the loop that it belongs to runs in this thread."""
+        return self.is_at_home()
+
+    cdef bint is_at_home(self) except -1:
+        if self.life is None:
+            return False
+        cdef unsigned long ident = self.life.loop_ident
+        return ident == PyThread_get_thread_ident() and self.loop_runs()
+
     def _send_at_once(self, topic, value, key, partition, timestamp, headers, on_completion):
         """Hand a record over, if it is plain; else return None."""
         return self.at_once(topic, value, key, partition, timestamp, headers, on_completion)
 
     cdef object at_once(self, topic, value, key, partition, timestamp, headers, on_completion):
-        if on_completion is not None or not PyUnicode_CheckExact(topic) or self.life is None:
+        if not self.is_at_home() or on_completion is not None or self.line or self.topics_in_line:
             return None
-        cdef unsigned long ident = self.life.loop_ident
-        if ident != PyThread_get_thread_ident() or self.line or self.topics_in_line or not self.loop_runs():
+        if not PyUnicode_CheckExact(topic) and (value is not None or type(topic) is not self.road.record_class):
             return None
         return self.road.take(topic, value, key, partition, timestamp, headers, None)
 

@@ -418,12 +418,16 @@ class AsyncProducerBase:
         self._loop_runs = loop_runs
         self._life = life
 
+    def _is_bound(self) -> bool:
+        """Whether the loop that it belongs to runs in this thread."""
+        life = self._life
+        return life is not None and life.loop_ident == get_ident() and self._loop_runs()
+
     def _send_at_once(self, topic: Any, value: Any, key: Any, partition: int | None, timestamp: Any, headers: Any,
                       on_completion: Any) -> Any:
         """Hand a record over, if it is plain; else return None."""
-        life = self._life
-        if (on_completion is None and type(topic) is str and life is not None and life.loop_ident == get_ident()
-                and not self._line and not self._topics_in_line and self._loop_runs()):
+        if (self._is_bound() and on_completion is None and not self._line and not self._topics_in_line
+                and (type(topic) is str or (value is None and type(topic) is self._road._record_class))):
             return self._road.send(topic, value, key, partition, timestamp, headers)
         return None
 

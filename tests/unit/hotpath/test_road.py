@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import copy
 import gc
@@ -17,6 +18,7 @@ import pytest
 
 from pyproducer import hotpath
 from pyproducer.accumulator.life import Life
+from pyproducer.aio import AsyncKafkaProducer
 from pyproducer.common.clock import SystemClock
 from pyproducer.common.cluster import Cluster, Node, PartitionInfo
 from pyproducer.common.errors import (
@@ -376,10 +378,31 @@ def test_send_nowait_when_the_loop_runs_here_and_nobody_waits_then_the_record_ta
     one.careful.clear()
     one.send_nowait("t", b"v", on_completion=print)
     record = ProducerRecord("t", b"v")
-    one.send_nowait(record)
+    one.send_nowait(record, print)
     assert one.careful == [(None, "t", b"v", None, None, None, None, print),
-                           (None, record, None, None, None, None, None, None)]
+                           (None, record, print, None, None, None, None, None)]
     assert accumulator.incomplete_record_count() == 5
+    assert type(one.send_nowait(record)) is hotpath.FutureRecordMetadata
+    assert accumulator.incomplete_record_count() == 6
+
+
+def test_send_nowait_when_it_is_called_with_a_callback_then_it_belongs_to_the_loop_as_before(monkeypatch):
+    """For each record that has one the loop was looked up and all was told again: a microsecond."""
+    producer = AsyncKafkaProducer({"bootstrap.servers": "127.0.0.1:1"})
+    bound = []
+    bind = AsyncKafkaProducer._bind
+    monkeypatch.setattr(AsyncKafkaProducer, "_bind", lambda self: bound.append(1) or bind(self))
+
+    async def main():
+        try:
+            for _ in range(3):
+                producer.send_nowait("t", b"v", on_completion=lambda metadata, error: None)
+                producer.send_nowait(ProducerRecord("t", b"v"), lambda metadata, error: None)
+            return len(bound)
+        finally:
+            await producer.close(0)
+
+    assert asyncio.run(main()) == 1
 
 
 def test_send_nowait_when_the_road_returns_no_future_then_that_is_given_to_who_looks(monkeypatch):
