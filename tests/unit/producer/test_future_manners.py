@@ -229,14 +229,6 @@ def test_as_completed_when_columns_are_stored_then_each_call_comes_once(facades:
     assert {future.result(0).topic for future in concurrent.futures.as_completed(futures)} == {"t"}
 
 
-def test_wait_when_columns_linger_then_their_linger_ends(facades: Facades) -> None:
-    """As with result(): who waits for what is not sent yet would wait for company that does not come."""
-    facade = facades()
-    facade.know()
-    future = as_theirs([facade.producer.send_batch("t", [b"v"], partitions=[0])])
-    assert concurrent.futures.wait(future, GIVE_UP_S).not_done == set()
-
-
 def test_wait_for_columns_when_called_in_a_callback_then_refused(facades: Facades) -> None:
     facade = holding(facades)
     later = as_theirs([facade.producer.send_batch("t", [b"v"], partitions=[1])])
