@@ -30,7 +30,6 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar, overload
 
 from pyproducer.accumulator.batch_future import BatchMetadata
 from pyproducer.accumulator.buffer_pool import BufferPool, Place
-from pyproducer.accumulator.life import Life
 from pyproducer.accumulator.produce_result import OnCompletion
 from pyproducer.common.callback import ensure_on_completion
 from pyproducer.common.cluster import PartitionInfo
@@ -40,6 +39,7 @@ from pyproducer.common.loop_inbox import LoopInbox, inbox_of_running_loop
 from pyproducer.common.record_future import FutureRecordMetadata
 from pyproducer.common.records import HeadersLike, ProducerRecord, RecordMetadata
 from pyproducer.common.threads import start_daemon
+from pyproducer.hotpath import AsyncProducerBase
 from pyproducer.producer.config import CONFIG_TABLE
 from pyproducer.producer.config.producer_config import file_props
 from pyproducer.producer.do_send import Postponed
@@ -55,7 +55,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-class AsyncKafkaProducer(Generic[K, V]):
+class AsyncKafkaProducer(AsyncProducerBase, Generic[K, V]):
     """Sends records to a Kafka cluster from an event loop; shared best by all tasks of the loop.
 
     Args:
@@ -113,12 +113,12 @@ class AsyncKafkaProducer(Generic[K, V]):
         self._producer: KafkaProducer[Any, Any] = KafkaProducer[Any, Any](props, key_serializer, value_serializer)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._inbox: LoopInbox | None = None
-        self._life: Life | None = None  # that which knows the loop
         # Tasks that wait for memory, the first one of each line for a pool; a topic that nobody knows, whose records
         # may have a part of it only, does not stop the others.
-        self._line: deque[asyncio.Future[None]] = deque()
+        self._line_of_whole: deque[asyncio.Future[None]] = deque()
         self._line_of_part: deque[asyncio.Future[None]] = deque()
         self._topics_of_part: Counter[str] = Counter()  # of those in it: later records of theirs go behind them
+        self._pave(self._producer._runtime.record_sender.road, self._line_of_whole, self._topics_of_part)
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str], /, *, key_serializer: object = None,
@@ -162,18 +162,15 @@ class AsyncKafkaProducer(Generic[K, V]):
             ValueError: A part is out of range. Not sent.
             IllegalStateError: The producer is closed, or belongs to another event loop. Not sent.
         """
-        if not self._is_bound():
+        sent: Any = self._send_at_once(topic, value, key, partition, timestamp, headers, on_completion)
+        if sent is None:
             self._bind()
-        if on_completion is not None or type(topic) is not str:
             value, on_completion = self._with_callbacks_in_loop(topic, value, on_completion)
-        sent: Any
-        if (self._line or self._topics_of_part) and self._has_to_wait(topic):
-            sent = self._producer._runtime.record_sender.checked(topic, value, key, partition, timestamp, headers,
-                                                                 on_completion)
-        else:
-            given: Any = topic  # the overloads say which goes with what
-            sent = self._producer.send(given, value, key=key, partition=partition, timestamp=timestamp,
-                                       headers=headers, on_completion=on_completion)
+            if self._has_to_wait(topic):
+                sent = self._producer._runtime.record_sender.checked(topic, value, key, partition, timestamp, headers,
+                                                                     on_completion)
+            else:
+                sent = self._take(topic, value, key, partition, timestamp, headers, on_completion)
         if type(sent) is Postponed or type(sent) is tuple:
             future = await self._send_in_turn(sent, topic.topic if isinstance(topic, ProducerRecord) else topic)
         else:
@@ -184,43 +181,38 @@ class AsyncKafkaProducer(Generic[K, V]):
             raise asyncio.CancelledError(f"the task was cancelled, not its record: {future!r} was handed over and is "
                                          "still on its way, so its outcome is unknown") from cancelled
 
-    @overload
-    def send_nowait(self, topic: ProducerRecord, value: OnCompletion | None = None, /) -> FutureRecordMetadata: ...
+    if TYPE_CHECKING:  # it is inherited, compiled where that is possible
 
-    @overload
-    def send_nowait(self, topic: str, value: V | None = None, *, key: K | None = None, partition: int | None = None,
-                    timestamp: int | datetime | None = None, headers: HeadersLike | None = None,
-                    on_completion: OnCompletion | None = None) -> FutureRecordMetadata: ...
+        @overload
+        def send_nowait(self, topic: ProducerRecord, value: OnCompletion | None = None, /) -> FutureRecordMetadata: ...
 
-    def send_nowait(self, topic: str | ProducerRecord, value: Any = None, *, key: Any = None,
-                    partition: int | None = None, timestamp: int | datetime | None = None,
-                    headers: HeadersLike | None = None,
-                    on_completion: OnCompletion | None = None) -> FutureRecordMetadata:
-        """Hand one record over and return its future, which can be awaited; see `send`.
+        @overload
+        def send_nowait(self, topic: str, value: V | None = None, *, key: K | None = None,
+                        partition: int | None = None, timestamp: int | datetime | None = None,
+                        headers: HeadersLike | None = None,
+                        on_completion: OnCompletion | None = None) -> FutureRecordMetadata: ...
 
-        The future's done callbacks run in the event loop, too.
+        def send_nowait(self, *arguments: Any, **named: Any) -> FutureRecordMetadata:
+            """See AsyncProducerBase.send_nowait."""
 
-        Raises:
-            BufferExhaustedError: There is no memory for it now, or tasks wait for theirs. Not sent; the callback,
-                interceptors and flush() are told, too.
-            KafkaError: It cannot be handed over; see `send`. What happens later goes to the future.
-        """
-        if not self._is_bound():
+    def _send_with_care(self, sent: Any, topic: Any, value: Any, key: Any, partition: int | None,
+                        timestamp: int | datetime | None, headers: Any,
+                        on_completion: Any) -> FutureRecordMetadata:
+        """Go on with send_nowait() where it is not plain: `sent` is None, or a Postponed where there was no memory."""
+        if sent is None:
             self._bind()
-        if on_completion is not None or type(topic) is not str:
             value, on_completion = self._with_callbacks_in_loop(topic, value, on_completion)
-        if (self._line or self._topics_of_part) and self._has_to_wait(topic):
+            if not self._has_to_wait(topic):
+                sent = self._take(topic, value, key, partition, timestamp, headers, on_completion)
+        if sent is None:
             sender = self._producer._runtime.record_sender
             checked = sender.checked(topic, value, key, partition, timestamp, headers, on_completion)
             error = BufferExhaustedError(f"{self._task_count} tasks wait for buffer.memory: await send(), which waits "
                                          "for its turn, or raise buffer.memory")
             future = sender.turn_away(error, *checked)
+        elif type(sent) is not Postponed:
+            return sent  # type: ignore[no-any-return]
         else:
-            given: Any = topic  # the overloads say which goes with what
-            sent: Any = self._producer.send(given, value, key=key, partition=partition, timestamp=timestamp,
-                                            headers=headers, on_completion=on_completion)
-            if type(sent) is not Postponed:
-                return sent  # type: ignore[no-any-return]
             error = BufferExhaustedError(str(sent.why))
             future = sent.give_up(error)
         future.exception()  # the caller is about to learn of it
@@ -228,6 +220,12 @@ class AsyncKafkaProducer(Generic[K, V]):
             raise error
         finally:
             del error  # else it and this frame hold each other, and what the record was, until the collector comes
+
+    def _take(self, topic: Any, value: Any, key: Any, partition: Any, timestamp: Any, headers: Any,
+              on_completion: Any) -> Any:
+        """Have the producer take a record; return its future, or a Postponed where there is no memory for it."""
+        return self._producer.send(topic, value, key=key, partition=partition, timestamp=timestamp, headers=headers,
+                                   on_completion=on_completion)
 
     async def send_batch(self, topic: str, values: Any, *, keys: Any = None, headers: Any = None,
                          timestamps: Any = None, partitions: Any = None) -> BatchMetadata:
@@ -298,34 +296,30 @@ class AsyncKafkaProducer(Generic[K, V]):
     def __repr__(self) -> str:
         return f"<AsyncKafkaProducer {self.client_id} {self._producer._runtime.life.state.value}>"
 
-    def _is_bound(self) -> bool:
-        """Whether it belongs to the running loop, and its life knows all of that; for each record, so it is quick.
-
-        The running loop itself is not asked for: until Python 3.12 that is a system call, for the process's id.
-        """
-        loop, life = self._loop, self._life
-        return (loop is not None and loop.is_running() and life is not None and life.loop_ident == get_ident()
-                and self._producer._runtime.life is life)
-
     def _bind(self) -> LoopInbox:
         """Belong to the running event loop, which the producer's life is told; return its inbox.
 
-        Not called for a record unless something of that changed, see `_is_bound`.
+        Not called for a plain record unless something of that changed, see AsyncProducerBase.
 
         Raises:
             IllegalStateError: It belongs to another one. Not sent.
+            ForkedProducerError: It was made before this process was forked. Not sent.
             RuntimeError: No event loop runs in this thread.
         """
-        self._producer._present()  # first: in a child process it may be made anew, with a life that knows no loop
+        runtime = self._producer._present()  # in a child process it may be made anew, with a life that knows no loop
+        life = runtime.life
+        if life.is_forked:
+            raise life.refusal()
         if self._inbox is None or get_running_loop() is not self._loop:
             inbox, loop = inbox_of_running_loop()
             if self._loop is not None:
                 raise IllegalStateError(f"{self!r} belongs to another event loop, that of its first use: make a "
                                         "producer in each loop, or one KafkaProducer for all threads")
             self._loop, self._inbox = loop, inbox
-        self._life = life = self._producer._runtime.life
         life.loop_ident = get_ident()  # each time: a loop may run in another thread than before
         life.loop_inbox = self._inbox
+        self._pave(runtime.record_sender.road, self._line_of_whole, self._topics_of_part)
+        self._enter_loop(life, self._loop.is_running)
         return self._inbox
 
     def _with_callbacks_in_loop(self, topic: Any, value: Any, on_completion: Any) -> tuple[Any, Any]:
@@ -339,7 +333,8 @@ class AsyncKafkaProducer(Generic[K, V]):
 
     def _has_to_wait(self, topic: Any) -> bool:
         """Whether tasks wait for memory that a record of a topic, or a ProducerRecord, has to wait behind."""
-        return bool(self._line) or self._waits_for_part(topic.topic if isinstance(topic, ProducerRecord) else topic)
+        return bool(self._line_of_whole) or self._waits_for_part(
+            topic.topic if isinstance(topic, ProducerRecord) else topic)
 
     def _waits_for_part(self, topic: Any) -> bool:
         """Whether tasks wait with records of a topic in the part's line."""
@@ -347,7 +342,7 @@ class AsyncKafkaProducer(Generic[K, V]):
 
     @property
     def _task_count(self) -> int:
-        return len(self._line) + len(self._line_of_part)
+        return len(self._line_of_whole) + len(self._line_of_part)
 
     def _join(self, line: deque[asyncio.Future[None]], turn: asyncio.Future[None], topic: str) -> None:
         line.append(turn)
@@ -388,9 +383,11 @@ class AsyncKafkaProducer(Generic[K, V]):
         bell = _Bell(self._bind())
         timer = self._loop.call_later(max_block_ms / 1000, end)
         if type(sent) is not Postponed:
-            line = self._line or self._line_of_part
+            line = self._line_of_whole or self._line_of_part
+        elif accumulator.pool_that_lacks(sent.why) is accumulator.whole_pool:
+            line = self._line_of_whole
         else:
-            line = self._line if accumulator.pool_that_lacks(sent.why) is accumulator.whole_pool else self._line_of_part
+            line = self._line_of_part
         self._join(line, turn, topic)
         try:
             while True:
@@ -399,7 +396,7 @@ class AsyncKafkaProducer(Generic[K, V]):
                         await turn
                     if line[0] is not turn:  # his time is over before it was his turn
                         return self._refused(sent, self._why_exhausted())
-                if type(sent) is tuple and line is self._line and self._waits_for_part(topic):
+                if type(sent) is tuple and line is self._line_of_whole and self._waits_for_part(topic):
                     line, turn = self._move_to_part(turn, topic)
                     continue
                 bell.rearm()  # first: what comes back from now on rings
@@ -418,7 +415,7 @@ class AsyncKafkaProducer(Generic[K, V]):
                     life.loop_bell = life.loop_deadline_ms = None
                 if is_late:
                     return self._refused(sent, self._why_exhausted())
-                if line is self._line and pool is not accumulator.whole_pool:
+                if line is self._line_of_whole and pool is not accumulator.whole_pool:
                     while places:
                         places.popitem()[1].leave()
                     line, turn = self._move_to_part(turn, topic)
@@ -462,7 +459,7 @@ class AsyncKafkaProducer(Generic[K, V]):
         assert self._loop is not None
         turn_there: asyncio.Future[None] = self._loop.create_future()
         self._join(self._line_of_part, turn_there, topic)
-        self._leave(self._line, turn, topic)
+        self._leave(self._line_of_whole, turn, topic)
         return self._line_of_part, turn_there
 
     def _why_exhausted(self) -> str:

@@ -196,7 +196,7 @@ class Life:
         self.can_be_rebuilt = rebuilds and self.is_open
         self._is_closed_in_child = rebuilds and not self.is_open
         self.state = LifeState.FORKED
-        self.sender_ident = _NOBODY
+        self.sender_ident = self.loop_ident = _NOBODY
         self._over.ring()
 
     def wake_in_child(self) -> None:

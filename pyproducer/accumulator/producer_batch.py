@@ -11,7 +11,7 @@ from __future__ import annotations
 from array import array
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from pyproducer.accumulator.batch_future import BatchFuture, RowRange
 from pyproducer.accumulator.batch_state import READ_BY_A_REQUEST, BatchState, move
@@ -34,8 +34,7 @@ from pyproducer.record.compression import Compressor
 from pyproducer.record.layout import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP, increment_sequence
 
 
-@dataclass(frozen=True)
-class BatchRows:
+class BatchRows(NamedTuple):
     """Rows of one send_batch whose columns lie in one piece, ordered by partition.
 
     Attributes:

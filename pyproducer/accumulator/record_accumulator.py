@@ -205,6 +205,11 @@ class RecordAccumulator:
         """Return the batches whose outcome is not decided, in order of each partition."""
         return [batch for partition in list(self._busy) for batch in list(partition.batches) if not batch.is_done]
 
+    @property
+    def holds_any(self) -> bool:
+        """Whether any record may be here; who brings one meanwhile rings the sender."""
+        return bool(self._busy or self.waiting.queues)
+
     def has_incomplete(self) -> bool:
         """Whether any record's outcome is not known yet."""
         for partition in list(self._busy):

@@ -22,7 +22,7 @@ import threading
 import weakref
 from _thread import LockType, RLock, allocate_lock
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 LONGEST_WAIT_S = threading.TIMEOUT_MAX
 Cell = LockType
@@ -36,8 +36,7 @@ def new_cell() -> Cell:
     return cell
 
 
-@dataclass(frozen=True)
-class Locks:
+class Locks(NamedTuple):
     """What makes the locks and cells of a producer.
 
     Attributes:

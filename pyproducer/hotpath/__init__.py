@@ -21,8 +21,8 @@ _NAMES = ("BatchBuffer", "OpenBatch", "FutureRecordMetadata", "encode_headers", 
           "murmur2", "record_size_upper_bound", "run_callbacks", "varint")
 _COLUMN_NAMES = ("Column", "ColumnChunk", "binary_column", "dictionary_column", "encode_header_rows", "items_column",
                  "sort_rows", "store_rows")
-_ROAD_NAMES = ("AS_IS", "CALLED", "TEXT", "Acknowledgement", "ProducerBase", "RecordParts", "Road", "Route",
-               "RouteTable", "StickyPartition")
+_ROAD_NAMES = ("AS_IS", "CALLED", "TEXT", "Acknowledgement", "AsyncProducerBase", "ProducerBase", "RecordParts", "Road",
+               "Route", "RouteTable", "StickyPartition")
 _BUILT_FILES = ("_native", "_native_columns", "_native_road", "_native_role")
 _SOCKET_FILE = "_native_socket"
 HEADER_SIZE_BYTES = 61
@@ -106,6 +106,7 @@ if TYPE_CHECKING:
         CALLED,
         TEXT,
         Acknowledgement,
+        AsyncProducerBase,
         ProducerBase,
         RecordParts,
         Road,
@@ -147,6 +148,7 @@ __all__ = [
     "ROLE_IS_SAFE",
     "TEXT",
     "Acknowledgement",
+    "AsyncProducerBase",
     "BatchBuffer",
     "Column",
     "ColumnChunk",

@@ -15,6 +15,8 @@ Source:  _python_road.py; Java KafkaProducer.doSend (4.1).
 import inspect
 from functools import partial
 
+from pyproducer.hotpath._native import FutureRecordMetadata
+
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
 from cpython.dict cimport PyDict_GetItem
@@ -35,6 +37,9 @@ cdef extern from "time.h" nogil:
         long tv_nsec
     int clock_gettime(int clock, timespec *now)
     int CLOCK_REALTIME
+
+cdef extern from "pythread.h":
+    unsigned long PyThread_get_thread_ident()
 
 cdef extern from "Python.h":
     bint PyFunction_Check(object thing)
@@ -548,7 +553,71 @@ cdef class ProducerBase:
 def _own_signature(send):
     """Return the signature without what is there to be refused."""
     signature = inspect.signature(send)
-    return signature.replace(parameters=list(signature.parameters.values())[:-1])
+    *own, _ = signature.parameters.values()
+    return signature.replace(parameters=own)
 
 
 ProducerBase.send.__signature__ = _own_signature(ProducerBase.send)
+
+
+cdef class AsyncProducerBase:
+    """What AsyncKafkaProducer inherits, compiled; see AsyncProducerBase in _python_road.py, which is the definition."""
+
+    cdef Road road
+    cdef object line
+    cdef object topics_in_line
+    cdef object life
+    cdef object loop_runs
+    cdef object __weakref__
+
+    def _pave(self, Road road not None, line, topics_in_line):
+        """Say where records go, and what has something in it where tasks wait for memory."""
+        self.road = road
+        self.line = line
+        self.topics_in_line = topics_in_line
+
+    def _enter_loop(self, life, loop_runs):
+        """Belong to a loop."""
+        self.loop_runs = loop_runs
+        self.life = life
+
+    def _send_at_once(self, topic, value, key, partition, timestamp, headers, on_completion):
+        """Hand a record over, if it is plain; else return None."""
+        return self.at_once(topic, value, key, partition, timestamp, headers, on_completion)
+
+    cdef object at_once(self, topic, value, key, partition, timestamp, headers, on_completion):
+        if on_completion is not None or not PyUnicode_CheckExact(topic) or self.life is None:
+            return None
+        cdef unsigned long ident = self.life.loop_ident
+        if ident != PyThread_get_thread_ident() or self.line or self.topics_in_line or not self.loop_runs():
+            return None
+        return self.road.take(topic, value, key, partition, timestamp, headers, None)
+
+    def send_nowait(self, topic, value=None, *, key=None, partition=None, timestamp=None, headers=None,
+                    on_completion=None):
+        """Hand one record over and return its future, which can be awaited; see `send`.
+
+        The future's done callbacks run in the event loop, too.
+
+        Args:
+            topic: A ProducerRecord, or the topic's name.
+            value: The value; with a ProducerRecord, `on_completion` may stand here.
+            key: The key, or None.
+            partition: Index of the partition, or None to let the partitioner choose.
+            timestamp: Epoch ms, or None for now.
+            headers: Pairs of str and bytes or None.
+            on_completion: Called in the event loop as `on_completion(metadata, exception)`, one of them None.
+
+        Raises:
+            BufferExhaustedError: There is no memory for it now, or tasks wait for theirs. Not sent; the callback,
+                interceptors and flush() are told, too.
+            KafkaError: It cannot be handed over; see `send`. What happens later goes to the future.
+            IllegalStateError: The producer is closed, or belongs to another event loop. Not sent.
+        """
+        # Called by way of the class, `self` may be anything: compiled code does not look.
+        if not isinstance(self, AsyncProducerBase) or self.road is None:
+            raise RuntimeError("this producer was never made: its __init__ did not run, or raised")
+        sent = self.at_once(topic, value, key, partition, timestamp, headers, on_completion)
+        if type(sent) is FutureRecordMetadata:
+            return sent
+        return self._send_with_care(sent, topic, value, key, partition, timestamp, headers, on_completion)

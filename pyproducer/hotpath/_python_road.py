@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import inspect
 import time
-from collections.abc import Callable, Iterator
+from _thread import get_ident
+from collections.abc import Callable, Iterator, Sized
 from functools import partial
 from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any
 
-from pyproducer.hotpath._python import OpenBatch, murmur2, record_size_upper_bound
+from pyproducer.hotpath._python import FutureRecordMetadata, OpenBatch, murmur2, record_size_upper_bound
 
 if TYPE_CHECKING:
-    from pyproducer.hotpath.contract import Upcalls
+    from pyproducer.hotpath.contract import KnowsLoop, Upcalls
 
 AS_IS, TEXT, CALLED = 0, 1, 2
 """How a key or value becomes bytes: bytes stay as they are, str to UTF-8 (None passes both), or somebody is called."""
@@ -384,3 +385,76 @@ def _own_signature(send: Callable[..., Any]) -> inspect.Signature:
 
 
 ProducerBase.send.__signature__ = _own_signature(ProducerBase.send)  # type: ignore[attr-defined]  # functions may have one
+
+
+class AsyncProducerBase:
+    """What AsyncKafkaProducer inherits from here, because it exists compiled, too: send_nowait().
+
+    A record takes the road at once where the producer's loop runs in this thread and no task waits for memory; what is
+    not so plain goes by `_send_with_care(sent, ...)`, which a subclass has: `sent` is None, or what the road returned
+    that is no future.
+
+    Thread:  the event loop's.
+    """
+
+    __slots__ = ("__weakref__", "_life", "_line", "_loop_runs", "_road", "_topics_in_line")
+
+    def _pave(self, road: Road, line: Sized, topics_in_line: Sized) -> None:
+        """Say where records go, and what has something in it where tasks wait for memory."""
+        self._road = road
+        self._line = line
+        self._topics_in_line = topics_in_line
+        self._life: KnowsLoop | None = None
+        self._loop_runs: Callable[[], bool] = bool
+
+    def _enter_loop(self, life: KnowsLoop, loop_runs: Callable[[], bool]) -> None:
+        """Belong to a loop.
+
+        Args:
+            life: Knows in which thread it runs; in a child process it knows none any more.
+            loop_runs: Whether it does. The running loop itself is not asked for: until Python 3.12 that is a system
+                call, for the process's id.
+        """
+        self._loop_runs = loop_runs
+        self._life = life
+
+    def _send_at_once(self, topic: Any, value: Any, key: Any, partition: int | None, timestamp: Any, headers: Any,
+                      on_completion: Any) -> Any:
+        """Hand a record over, if it is plain; else return None."""
+        life = self._life
+        if (on_completion is None and type(topic) is str and life is not None and life.loop_ident == get_ident()
+                and not self._line and not self._topics_in_line and self._loop_runs()):
+            return self._road.send(topic, value, key, partition, timestamp, headers)
+        return None
+
+    def send_nowait(self, topic: Any, value: Any = None, *, key: Any = None, partition: int | None = None,
+                    timestamp: int | None = None, headers: Any = None, on_completion: Any = None) -> Any:
+        """Hand one record over and return its future, which can be awaited; see `send`.
+
+        The future's done callbacks run in the event loop, too.
+
+        Args:
+            topic: A ProducerRecord, or the topic's name.
+            value: The value; with a ProducerRecord, `on_completion` may stand here.
+            key: The key, or None.
+            partition: Index of the partition, or None to let the partitioner choose.
+            timestamp: Epoch ms, or None for now.
+            headers: Pairs of str and bytes or None.
+            on_completion: Called in the event loop as `on_completion(metadata, exception)`, one of them None.
+
+        Raises:
+            BufferExhaustedError: There is no memory for it now, or tasks wait for theirs. Not sent; the callback,
+                interceptors and flush() are told, too.
+            KafkaError: It cannot be handed over; see `send`. What happens later goes to the future.
+            IllegalStateError: The producer is closed, or belongs to another event loop. Not sent.
+        """
+        try:
+            sent = self._send_at_once(topic, value, key, partition, timestamp, headers, on_completion)
+        except AttributeError:
+            if hasattr(self, "_life"):
+                raise  # of a serializer, say
+            raise RuntimeError("this producer was never made: its __init__ did not run, or raised") from None
+        if type(sent) is FutureRecordMetadata:
+            return sent
+        return self._send_with_care(  # type: ignore[attr-defined]  # a subclass has it
+            sent, topic, value, key, partition, timestamp, headers, on_completion)

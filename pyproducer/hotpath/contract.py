@@ -69,6 +69,16 @@ class Upcalls(Protocol):
         """Return a future that tells why a record was not handed over, or raise the error, as send() does."""
 
 
+class KnowsLoop(Protocol):
+    """What AsyncProducerBase asks of the producer's life; Life in accumulator/life.py.
+
+    Attributes:
+        loop_ident: The ident of the thread whose event loop sends with this producer, or 0.
+    """
+
+    loop_ident: int
+
+
 class Outcome(Protocol):
     """What a future asks of its batch's outcome; ProduceRequestResult in accumulator/produce_result.py."""
 

@@ -18,8 +18,7 @@ Source:  the format of Kafka's common/message/*.json (4.3), generator MessageDat
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from pyproducer.common.errors import SchemaError
 from pyproducer.protocol import types as t
@@ -55,8 +54,7 @@ _ZERO_VALUES: dict[t.Type, Any] = {
 }
 
 
-@dataclass(frozen=True)
-class Versions:
+class Versions(NamedTuple):
     """A closed range of versions; both ends -1 means none."""
 
     first: int
@@ -72,16 +70,15 @@ class Versions:
         first, _, last = text.partition("-")
         return Versions(int(first), int(last or first))
 
-    def __contains__(self, version: int) -> bool:
-        return self.first <= version <= self.last
+    def __contains__(self, version: object) -> bool:
+        return isinstance(version, int) and self.first <= version <= self.last
 
 
 ALL = Versions(0, _LAST)
 NONE = Versions(-1, -1)
 
 
-@dataclass(frozen=True)
-class FieldDefinition:
+class FieldDefinition(NamedTuple):
     """One field of a message in all its versions; built by `f`, `array` and `obj`.
 
     Attributes:
@@ -228,7 +225,7 @@ def array(
     if len(elements) + bool(children) != 1:
         raise SchemaError(f"Array {name} needs one element type or the fields of its structs")
     base = f(name, t.INT8, versions, nullable=nullable, tag=tag, default=default, ignorable=ignorable, doc=doc)
-    return replace(base, element=elements[0] if elements else None, children=children, is_array=True)
+    return base._replace(element=elements[0] if elements else None, children=children, is_array=True)
 
 
 def obj(
@@ -243,4 +240,4 @@ def obj(
 ) -> FieldDefinition:
     """Define a struct."""
     base = f(name, t.INT8, versions, nullable=nullable, tag=tag, default=default, ignorable=ignorable, doc=doc)
-    return replace(base, element=None, children=children)
+    return base._replace(element=None, children=children)

@@ -83,8 +83,9 @@ class Sender:
         room_ms = NEVER_MS if self._waiting_room is None else self._waiting_room.move_on(now_ms)
         # What failed in a turn is counted and logged at the beginning of the next, which comes at once.
         tally_ms = tally.step(now_ms) if tally.is_busy else NEVER_MS
-        timeout_ms = min(longest_wait_ms, room_ms, tally_ms, self._step_producer_id(now_ms),
-                         self._send_producer_data(now_ms))
+        timeout_ms = min(longest_wait_ms, room_ms, tally_ms)
+        if self._accumulator.holds_any or self._metadata.refusals or self._partition_load is not None:
+            timeout_ms = min(timeout_ms, self._step_producer_id(now_ms), self._send_producer_data(now_ms))
         if self._accumulator.is_closed and not self._accumulator.has_incomplete():
             timeout_ms = 0  # the last batch expired just now: nothing is left to wait for
         self._wire.client.poll(timeout_ms, now_ms)

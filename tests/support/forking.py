@@ -8,6 +8,7 @@ Source:  ours.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import multiprocessing
 import os
@@ -20,6 +21,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from pyproducer import ForkedProducerError, KafkaProducer, ProducerClosedError
+from pyproducer.aio import AsyncKafkaProducer
 
 TOPIC = sys.argv[3] if len(sys.argv) > 3 else ""
 CHILD_ALARM_S = 60
@@ -404,8 +406,34 @@ def pool() -> list[bytes]:
     return [b"parent", *(b"task %d" % number for number in range(30)), b"process", b"parent again"]
 
 
+def event_loop() -> list[bytes]:
+    """A child of a running loop is in no loop; one of a process that has used none yet begins a loop of its own."""
+    own, unused = (AsyncKafkaProducer({"bootstrap.servers": sys.argv[2], "linger.ms": 0, "pyproducer.fork": mode})
+                   for mode in ("refuse", "rebuild"))
+
+    def in_child() -> None:
+        expect(ForkedProducerError, lambda: own.send_nowait(TOPIC, b"never"))
+        expect(RuntimeError, lambda: unused.send_nowait(TOPIC, b"never"))
+
+    async def child_of_its_own() -> None:
+        async with unused:
+            await unused.send(TOPIC, b"child", partition=0)
+            assert (await unused.send_nowait(TOPIC, b"child's last", partition=0)).offset >= 0
+
+    async def main() -> None:
+        async with own:
+            await own.send(TOPIC, b"parent", partition=0)
+            future = own.send_nowait(TOPIC, b"parent's last", partition=0)
+            reap(fork(in_child))
+            assert (await future).offset >= 0
+
+    reap(fork(lambda: asyncio.run(child_of_its_own())))
+    asyncio.run(main())
+    return [b"child", b"child's last", b"parent", b"parent's last"]
+
+
 SCENARIOS = {run.__name__: run for run in (generations, exits, unused, callback, thread, handler, rows, closing, locks,
-                                        pool)}
+                                        pool, event_loop)}
 
 if __name__ == "__main__":
     print(json.dumps([value.decode() for value in SCENARIOS[sys.argv[1]]()]))

@@ -11,7 +11,6 @@ Source:  Java KafkaConfig, SocketServerConfigs, ServerLogConfigs, LogConfig, Top
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from pyproducer.broker.cluster.inert_config import INERT_NAMES, INERT_PREFIXES
 from pyproducer.broker.cluster.listener import without
@@ -235,8 +234,8 @@ _SYNONYMS = {
 TOPIC_CONFIG = SettingTable(_TOPIC_ROWS, OtherKeys(meant={name: key for key, name in BROKER_NAME_OF.items()}),
                             unknown="Unknown topic config name: {key}")
 BROKER_CONFIG = SettingTable(
-    (replace(row, synonyms=_SYNONYMS.get(row.key, ())) for row in (
-        *_BROKER_ROWS, *(replace(TOPIC_CONFIG[key], key=name) for key, name in BROKER_NAME_OF.items()))),
+    (row._replace(synonyms=_SYNONYMS.get(row.key, ())) for row in (
+        *_BROKER_ROWS, *(TOPIC_CONFIG[key]._replace(key=name) for key, name in BROKER_NAME_OF.items()))),
     OtherKeys(INERT_NAMES, INERT_PREFIXES, meant=BROKER_NAME_OF), unknown="the embedded broker has no such setting")
 # What can be altered while the broker runs: the defaults of topics.
 DYNAMIC_CONFIG = frozenset(BROKER_NAME_OF.values())
@@ -265,7 +264,7 @@ class BrokerConfig:
             if row is None:
                 of_all[key] = value
             else:
-                self._of_listeners[key.lower()] = parse_value(replace(row, key=key), value)
+                self._of_listeners[key.lower()] = parse_value(row._replace(key=key), value)
         self._static, explicit, self.inert = BROKER_CONFIG.read(of_all)
         self._values = self._static
         self.given = explicit.union(self._of_listeners)

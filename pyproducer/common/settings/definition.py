@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from pyproducer.common.secrets import HIDDEN, shown
 
@@ -57,16 +56,7 @@ class Allowed(Protocol):
         """Return an allowed value in its one spelling."""
 
 
-class _AsItIs:
-    """What rules have whose values have one spelling."""
-
-    def normalized(self, value: object) -> object:
-        """Return an allowed value as it is."""
-        return value
-
-
-@dataclass(frozen=True)
-class Range(_AsItIs):
+class Range(NamedTuple):
     """A number within bounds, both included; `also` lists values outside that mean something special."""
 
     low: float | None = None
@@ -82,6 +72,10 @@ class Range(_AsItIs):
             return f"the value must be {self}"
         return None
 
+    def normalized(self, value: object) -> object:
+        """Return an allowed value as it is."""
+        return value
+
     def __str__(self) -> str:
         if self.high is None:
             text = f"at least {self.low}"
@@ -92,8 +86,7 @@ class Range(_AsItIs):
         return text + "".join(f", or {value}" for value in self.also)
 
 
-@dataclass(frozen=True)
-class OneOf:
+class OneOf(NamedTuple):
     """One of some words. `is_case_insensitive`: any case is accepted and turned into the listed one."""
 
     words: tuple[str, ...]
@@ -115,17 +108,19 @@ class OneOf:
         return value
 
 
-@dataclass(frozen=True)
-class NonEmpty(_AsItIs):
+class NonEmpty:
     """A string that is not empty."""
 
     def refusal(self, value: object) -> str | None:
         """Refuse the empty string."""
         return None if value else "the value must not be empty: leave the key out to have none"
 
+    def normalized(self, value: object) -> object:
+        """Return an allowed value as it is."""
+        return value
 
-@dataclass(frozen=True)
-class EachOneOf(_AsItIs):
+
+class EachOneOf(NamedTuple):
     """A list whose every item is one of some words."""
 
     words: tuple[str, ...]
@@ -137,9 +132,12 @@ class EachOneOf(_AsItIs):
             return None
         return f"every item must be one of {', '.join(self.words)}"
 
+    def normalized(self, value: object) -> object:
+        """Return an allowed value as it is."""
+        return value
 
-@dataclass(frozen=True)
-class EachMatches(_AsItIs):
+
+class EachMatches(NamedTuple):
     """A list whose every item matches a regular expression as a whole; `form` says to people what it must be."""
 
     pattern: str
@@ -152,17 +150,19 @@ class EachMatches(_AsItIs):
             return None
         return f"every item must be {self.form}"
 
+    def normalized(self, value: object) -> object:
+        """Return an allowed value as it is."""
+        return value
 
-@dataclass(frozen=True)
-class Synonym:
+
+class Synonym(NamedTuple):
     """Another key of a setting. Its whole number times `factor` is the setting's; one below 0 stays what it is."""
 
     key: str
     factor: int = 1
 
 
-@dataclass(frozen=True)
-class Setting:
+class Setting(NamedTuple):
     """One row: everything that is said about one setting is said here.
 
     Args:

@@ -9,7 +9,6 @@ Source:  Java ConfigDef, AbstractConfig (4.1). Differs from Java, which only war
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from pyproducer.common.errors import ConfigError
@@ -20,8 +19,7 @@ from pyproducer.common.settings.parse import parse_value
 from pyproducer.common.settings.unknown_keys import answer_for, nearest_key, sounds_secret, unknown_key_error
 
 
-@dataclass(frozen=True)
-class OtherKeys:
+class OtherKeys(NamedTuple):
     """Keys that are not in a table and that people bring all the same.
 
     Attributes:
@@ -35,6 +33,9 @@ class OtherKeys:
     ignored_prefixes: tuple[str, ...] = ()
     meant: Mapping[str, str] | None = None
     answers: Mapping[str, str] | None = None
+
+
+NO_OTHER_KEYS = OtherKeys()
 
 
 class Given(NamedTuple):
@@ -69,7 +70,7 @@ class SettingTable(Mapping[str, Setting]):
         RuntimeError: Two rows have one key, or one's synonym; a bug, which fails the import.
     """
 
-    def __init__(self, rows: Iterable[Setting], other_keys: OtherKeys = OtherKeys(), *,
+    def __init__(self, rows: Iterable[Setting], other_keys: OtherKeys = NO_OTHER_KEYS, *,
                  unknown: str = "unknown setting") -> None:
         self._rows: dict[str, Setting] = {}
         self._synonyms: dict[str, tuple[Setting, Synonym]] = {}
@@ -183,11 +184,11 @@ class SettingTable(Mapping[str, Setting]):
     def _parse_synonym(self, key: str, value: object) -> object:
         row, synonym = self._synonyms[key]
         if synonym.factor == 1:
-            return parse_value(replace(row, key=key), value)
+            return parse_value(row._replace(key=key), value)
         number = parse_value(Setting(key, Type.INT, None, ""), value)
         if isinstance(number, int) and number > 0:
             number *= synonym.factor
-        return parse_value(replace(row, key=key), number)
+        return parse_value(row._replace(key=key), number)
 
     def _above(self, key: str) -> list[str]:
         """Return the names of a synonym's setting that count before it."""

@@ -5,6 +5,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -35,6 +36,31 @@ def test_sendmsg_when_chunks_are_short_or_long_then_all_arrive(
     while part := far.recv(65_536):
         received += part
     assert received == whole
+
+
+@pytest.mark.parametrize("chunks", [[b"x"] * 63, [b"x"] * 64, [b"x"] * 65, [b"ab"] * 1024, [b"x" * 262_144],
+                                    [b"x" * 262_145], [b"x" * 262_144, b"y"], [b"x" * 1000] * 300])
+def test_sendmsg_when_chunks_are_many_or_very_long_then_as_much_as_it_says_arrives(
+        pair: SocketPair, chunks: list[bytes]) -> None:
+    near, far = pair
+    whole = b"".join(chunks)
+    sent = hotpath.PromptSocket(near).sendmsg(chunks)
+    assert sent == len(whole) or sent > 100_000  # what the system's buffer has room for
+    near.close()
+    received = b""
+    while part := far.recv(65_536):
+        received += part
+    assert received == whole[:sent]
+
+
+@pytest.mark.parametrize("chunks", [[b"abc", 5], [b"abc", "text"], [memoryview(b"abcd")[::2]], 5])
+def test_sendmsg_when_a_chunk_is_none_then_type_error_and_no_chunk_is_kept(pair: SocketPair, chunks: list[Any]) -> None:
+    near, _ = pair
+    data = bytearray(b"ab")
+    chunks = [data, *chunks] if isinstance(chunks, list) else chunks
+    with pytest.raises((TypeError, BufferError)):
+        hotpath.PromptSocket(near).sendmsg(chunks)
+    data.append(1)  # it is not exported any more
 
 
 def test_sendmsg_when_the_socket_is_full_then_blocking_error_as_of_a_socket(

@@ -8,6 +8,7 @@ import gc
 import importlib
 import inspect
 import itertools
+import threading
 import weakref
 from types import SimpleNamespace
 from typing import Any
@@ -25,6 +26,7 @@ from pyproducer.common.errors import (
     ProducerClosedError,
     SerializationError,
 )
+from pyproducer.common.records import ProducerRecord
 from pyproducer.producer import do_send
 from pyproducer.producer.partitioners import CallablePartitioner, UniformStickyPartitioner
 from pyproducer.producer.serializers import StringSerializer
@@ -204,9 +206,11 @@ def test_twins_when_looked_at_then_they_have_the_same_names(name):
     assert len({tuple(sorted(word for word in dir(kind) if not word.startswith("_"))) for kind in kinds}) == 1
 
 
-def test_send_when_looked_up_then_both_twins_say_the_same():
+@pytest.mark.parametrize(("base", "method"), [("ProducerBase", "send"), ("AsyncProducerBase", "send_nowait")])
+def test_send_when_looked_up_then_both_twins_say_the_same(base, method):
     """A compiled file needs its own text of the docstring: the Python text's is not loaded beside it."""
-    twins = [importlib.import_module(f"pyproducer.hotpath._{twin}_road").ProducerBase.send for twin in TWINS]
+    twins = [getattr(getattr(importlib.import_module(f"pyproducer.hotpath._{twin}_road"), base), method)
+             for twin in TWINS]
     assert len({inspect.getdoc(send) for send in twins}) == 1
     assert len({tuple(inspect.signature(send).parameters) for send in twins}) == 1
 
@@ -310,11 +314,74 @@ def test_serialize_when_nothing_was_added_then_headers_are_not_checked_again(mon
 
 @pytest.mark.parametrize("twin", TWINS)
 @pytest.mark.parametrize("of", [5, object(), "x" * 500])
-def test_send_when_called_by_way_of_the_class_for_no_producer_then_refused(twin, of):
+@pytest.mark.parametrize(("base", "method"), [("ProducerBase", "send"), ("AsyncProducerBase", "send_nowait")])
+def test_send_when_called_by_way_of_the_class_for_no_producer_then_refused(twin, of, base, method):
     """Compiled code read it as one: the process died (SIGSEGV)."""
-    send = importlib.import_module(f"pyproducer.hotpath._{twin}_road").ProducerBase.send
+    send = getattr(getattr(importlib.import_module(f"pyproducer.hotpath._{twin}_road"), base), method)
     with pytest.raises(RuntimeError, match="never made"):
         send(of, "t", b"v")
+
+
+class AsyncSender(hotpath.AsyncProducerBase):
+    """Notes what is not plain."""
+
+    def __init__(self, road, line, topics):
+        self.careful = []
+        if road is not None:
+            self._pave(road, line, topics)
+
+    def _send_with_care(self, *parts):
+        self.careful.append(parts)
+
+
+class LoopLife:
+    loop_ident = threading.get_ident()
+
+
+def test_send_nowait_when_the_loop_runs_here_and_nobody_waits_then_the_record_takes_the_road_and_else_care():
+    sender, accumulator = make_sender()
+    line, topics, runs, life = [], {}, [True], LoopLife()
+    one = AsyncSender(sender.road, line, topics)
+    parts = ("t", b"v", None, None, None, None, None)
+    assert one.send_nowait("t", b"v") is None  # it belongs to no loop yet
+    assert one.careful == [(None, *parts)]
+    one._enter_loop(life, lambda: runs[0])
+    for is_in_the_way, goes in ((lambda: line.append(1), line.clear), (lambda: topics.update(t=1), topics.clear),
+                                (lambda: runs.__setitem__(0, False), lambda: runs.__setitem__(0, True)),
+                                (lambda: setattr(life, "loop_ident", life.loop_ident + 1),
+                                 lambda: setattr(life, "loop_ident", threading.get_ident())),
+                                (lambda: setattr(life, "loop_ident", 0),
+                                 lambda: setattr(life, "loop_ident", threading.get_ident()))):
+        one.careful.clear()
+        is_in_the_way()
+        assert one.send_nowait("t", b"v") is None
+        assert one.careful == [(None, *parts)]
+        goes()
+        assert type(one.send_nowait("t", b"v")) is hotpath.FutureRecordMetadata
+        assert len(one.careful) == 1
+    assert accumulator.incomplete_record_count() == 5
+    one.careful.clear()
+    one.send_nowait("t", b"v", on_completion=print)
+    record = ProducerRecord("t", b"v")
+    one.send_nowait(record)
+    assert one.careful == [(None, "t", b"v", None, None, None, None, print),
+                           (None, record, None, None, None, None, None, None)]
+    assert accumulator.incomplete_record_count() == 5
+
+
+def test_send_nowait_when_the_road_returns_no_future_then_that_is_given_to_who_looks(monkeypatch):
+    sender, _ = make_sender()
+    postponed = object()
+    monkeypatch.setattr(sender, "append", lambda *_parts: postponed)
+    one = AsyncSender(sender.road, [], {})
+    one._enter_loop(LoopLife(), lambda: True)
+    one.send_nowait("t", b"v", key=b"k", partition=1, timestamp=5 * 10**12, headers=[("a", b"1")])
+    assert one.careful == [(postponed, "t", b"v", b"k", 1, 5 * 10**12, [("a", b"1")], None)]
+
+
+def test_send_nowait_when_the_producer_was_never_made_then_refused():
+    with pytest.raises(RuntimeError, match="never made"):
+        AsyncSender(None, [], {}).send_nowait("t", b"v")
 
 
 @pytest.mark.parametrize("headers", [[("a", b"1")], (5,), ((),), (("a",),), 5])
