@@ -9,6 +9,7 @@ import importlib
 import importlib.util
 import json
 import os
+import pkgutil
 import re
 import shutil
 import subprocess
@@ -132,15 +133,17 @@ def test_public_names_when_jedi_completes_them_then_they_are_pythons(
     monkeypatch.setattr(jedi.settings, "cache_directory", str(tmp_path))
     project = jedi.Project(ROOT, sys_path=[str(ROOT), *sys.path])
     in_this_process = jedi.InterpreterEnvironment()
-    in_notebook = jedi.Interpreter("pyproducer.", [{"pyproducer": pyproducer}]).complete()
-    assert {found.name for found in in_notebook if not found.name.startswith("__")} == public_names("pyproducer")
+
+    def names(completions: Any) -> set[str]:
+        return {found.name for found in completions if not found.name.startswith("_")}
+
+    assert names(jedi.Interpreter("pyproducer.", [{"pyproducer": pyproducer}]).complete()) == set(dir(pyproducer))
     assert set(dir(pyproducer)) == public_names("pyproducer")
     for module in PUBLIC_MODULES:
         if module == "pyproducer.spark" and importlib.util.find_spec("pyspark") is None:
             continue
-        completed = jedi.Script(f"import {module}; {module}.", project=project,
-                                environment=in_this_process).complete()
-        seen = {found.name for found in completed if found.type != "module" and not found.name.startswith("_")}
+        seen = names(jedi.Script(f"from {module} import ", project=project, environment=in_this_process).complete())
         assert public_names(module) <= seen
         if module == "pyproducer":  # of others jedi shows what they import, too
-            assert seen - {"annotations"} == public_names(module)
+            folders = {found.name for found in pkgutil.iter_modules(pyproducer.__path__)}
+            assert seen - folders - {"annotations"} == public_names(module)
