@@ -99,7 +99,7 @@ def check_all(bootstrap_servers: str, record_count: int) -> list[str]:
 
 def measure_round_trips(producer: KafkaProducer) -> list[float]:
     """Send one record after the other, each waited for; return the ms that each took."""
-    latencies_ms = []
+    latencies_ms: list[float] = []
     for _ in range(ROUND_TRIP_COUNT):
         sent_ns = time.perf_counter_ns()
         producer.send("round-trips", b"x" * VALUE_SIZE_BYTES).result(timeout=10)

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 __all__ = ["AsyncKafkaProducer"]
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 

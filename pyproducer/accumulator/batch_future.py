@@ -23,7 +23,7 @@ from pyproducer.common.records import ensure_callable
 from pyproducer.common.waiting import Cell, Waiters
 from pyproducer.hotpath import store_rows
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 
 _MOST_SHOWN = 10  # errors in a notebook
 
@@ -40,11 +40,11 @@ class BatchMetadata:
 
     def __init__(self, topic: str, offsets: array[int], partitions: array[int], timestamps: array[int],
                  errors: dict[int, BaseException]) -> None:
-        self.topic = topic
-        self.offsets = offsets
-        self.partitions = partitions
-        self.timestamps = timestamps
-        self.errors = errors
+        self.topic: str = topic
+        self.offsets: array[int] = offsets
+        self.partitions: array[int] = partitions
+        self.timestamps: array[int] = timestamps
+        self.errors: dict[int, BaseException] = errors
 
     def __len__(self) -> int:
         return len(self.offsets)

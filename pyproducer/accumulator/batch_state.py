@@ -20,7 +20,8 @@ Source:  Java ProducerBatch.FinalState, RecordAccumulator's deques, Sender.inFli
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, ClassVar
 
 from pyproducer.common.errors import LocalProtocolError
 
@@ -41,7 +42,7 @@ class BatchState(enum.Enum):
     DONE = "done"
 
     # By identity, in C: Enum's own is a Python call, and the sender asks for the state of every batch in each turn.
-    __hash__ = object.__hash__
+    __hash__: ClassVar[Callable[[object], int]] = object.__hash__
 
 
 _MOVES: dict[BatchState, frozenset[BatchState]] = {

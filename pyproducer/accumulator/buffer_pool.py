@@ -278,7 +278,7 @@ class Place:
         self._size_bytes = size_bytes
         self._max_block_ms = max_block_ms
         self._deadline_ms = since_ms + max_block_ms
-        self.cell = cell
+        self.cell: Bell = cell
         self._waiter = _Waiter(weakref.ref(self.cell), self._deadline_ms + _LATEST_MS)
         with pool._lock:
             pool._waiters.append(self._waiter)

@@ -42,7 +42,7 @@ from pyproducer.common.printable import LONGEST_NAME, printable
 from pyproducer.common.secrets import shown_text
 from pyproducer.common.waiting import SYSTEM_LOCKS, Locks
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 
 GRACE_MS = 10_000
 MOST_FIRST = 16
@@ -78,18 +78,18 @@ class Failure:
 
     def __init__(self, topic: str, partition: int, count: int, error: KafkaError, *, watched: int,
                  is_accepted: bool = True) -> None:
-        self.topic = topic
-        self.partition = partition
-        self.count = count
-        self.outcome = error.outcome
-        self.error = _without_past(error)
-        self.is_accepted = is_accepted
-        self.watched = watched
+        self.topic: str = topic
+        self.partition: int = partition
+        self.count: int = count
+        self.outcome: str = error.outcome
+        self.error: KafkaError = _without_past(error)
+        self.is_accepted: bool = is_accepted
+        self.watched: int = watched
         self.looked: set[int] = set()
-        self.is_settled = False
-        self.is_in = False
-        self.is_counted = False
-        self.period = 0
+        self.is_settled: bool = False
+        self.is_in: bool = False
+        self.is_counted: bool = False
+        self.period: int = 0
 
     @property
     def unseen(self) -> int:
@@ -115,8 +115,8 @@ class Period:
     __slots__ = ("base", "first", "following", "number")
 
     def __init__(self, number: int, base: Mapping[str, Counts]) -> None:
-        self.number = number
-        self.base = base
+        self.number: int = number
+        self.base: Mapping[str, Counts] = base
         self.first: list[Failure] = []
         self.following: Period | None = None
 
@@ -155,8 +155,8 @@ class DeliveryTally:
     def __init__(self, *, raises: bool = False, locks: Locks = SYSTEM_LOCKS,
                  wake: Callable[[], object] = lambda: None) -> None:
         self.raises = raises
-        self.is_busy = False
-        self.unretrieved_count = 0
+        self.is_busy: bool = False
+        self.unretrieved_count: int = 0
         self.waiting: dict[object, Any] = {}
         self._wake = wake
         # By topic: a count, and what was counted last. One write, so whoever was interrupted sees that he had done it.

@@ -105,18 +105,18 @@ class Life:
                  is_inside_append: Callable[[], bool] = lambda: False, tally: DeliveryTally | None = None) -> None:
         self.client_id = client_id
         self.locks = locks
-        self.tally = DeliveryTally(locks=locks) if tally is None else tally
-        self.state = LifeState.OPEN
-        self.sender_ident = _NOBODY
+        self.tally: DeliveryTally = DeliveryTally(locks=locks) if tally is None else tally
+        self.state: LifeState = LifeState.OPEN
+        self.sender_ident: int = _NOBODY
         self.cause: BaseException | None = None
-        self.is_over = False
-        self.is_inside_append = is_inside_append
-        self.can_be_rebuilt = False
-        self.role = Role()
+        self.is_over: bool = False
+        self.is_inside_append: Callable[[], bool] = is_inside_append
+        self.can_be_rebuilt: bool = False
+        self.role: Role = Role()
         self.take_turn: Callable[[Any, int | None], None] = _take_none
         self._clock = clock
         self._lock = locks.rlock()  # a finalizer may close in the middle of a move
-        self.loop_ident = _NOBODY
+        self.loop_ident: int = _NOBODY
         self.loop_inbox: LoopInbox | None = None
         self.loop_bell: object | None = None
         self.loop_deadline_ms: int | None = None

@@ -29,7 +29,8 @@ class Meeting:
     __slots__ = ("_ensure_may_wait", "_is_told", "condition", "waiters")
 
     def __init__(self, *, is_done: bool, ensure_may_wait: Callable[[], None]) -> None:
-        self.condition = threading.Condition(threading.RLock())  # callers hold several, in order of the futures' ids
+        # Callers hold several, in order of the futures' ids.
+        self.condition: threading.Condition = threading.Condition(threading.RLock())
         self.waiters: list[Any] = []
         self._is_told = is_done
         self._ensure_may_wait = ensure_may_wait

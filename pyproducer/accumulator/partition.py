@@ -32,9 +32,9 @@ class Partition:
     __slots__ = ("_future_count", "batches", "lock", "topic_partition")
 
     def __init__(self, topic_partition: TopicPartition, make_lock: Callable[[], RLock]) -> None:
-        self.topic_partition = topic_partition
+        self.topic_partition: TopicPartition = topic_partition
         # Taken before the pool's lock. Reentrant only so that it can be asked who has it: see is_inside.
-        self.lock = make_lock()
+        self.lock: RLock = make_lock()
         self.batches: list[ProducerBatch] = []
         self._future_count: int | None = None  # of the last batch that left while it was the newest
 

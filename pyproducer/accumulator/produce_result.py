@@ -28,7 +28,7 @@ from pyproducer.record.layout import NO_TIMESTAMP
 if TYPE_CHECKING:
     import asyncio
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 
 OnCompletion = Callable[["RecordMetadata | None", "KafkaError | None"], object]
 """What a callback is: it gets where its record was stored, or why not."""
@@ -66,18 +66,18 @@ class ProduceRequestResult:
     )
 
     def __init__(self, topic_partition: TopicPartition, life: Life = UNOWNED) -> None:
-        self.topic_partition = topic_partition
-        self.base_offset = -1
-        self.log_append_time = NO_TIMESTAMP
+        self.topic_partition: TopicPartition = topic_partition
+        self.base_offset: int = -1
+        self.log_append_time: int = NO_TIMESTAMP
         self.error_for: Callable[[int], KafkaError] | None = None
         self.failure: Failure | None = None
-        self.is_counted = False
-        self.is_set = False
+        self.is_counted: bool = False
+        self.is_set: bool = False
         self.successors: tuple[ProduceRequestResult, ...] = ()  # where the futures went when the batch was split
         # Told when somebody begins to wait: to linger for company then only costs time.
         self.end_linger: Callable[[], None] | None = None
         self._life = life
-        self.is_told = False
+        self.is_told: bool = False
         # Guards the adding of done callbacks against `set` and `split`; innermost, never held while calling out.
         self._lock = life.locks.lock()
         self._waiters = Waiters(life.locks.cell)

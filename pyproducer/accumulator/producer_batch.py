@@ -85,34 +85,35 @@ class ProducerBatch:
 
     def __init__(self, topic_partition: TopicPartition, *, created_ms: int, write_limit_bytes: int,
                  reserved_bytes: int, is_split_batch: bool = False, life: Life = UNOWNED) -> None:
-        self.topic_partition = topic_partition
-        self.created_ms = created_ms
-        self.reserved_bytes = reserved_bytes  # of buffer.memory; given back when the batch leaves its partition's list
+        self.topic_partition: TopicPartition = topic_partition
+        self.created_ms: int = created_ms
+        # Of buffer.memory; given back when the batch leaves its partition's list.
+        self.reserved_bytes: int = reserved_bytes
         # Where it is; see batch_state.py, whose `move` alone writes it from here on.
         self.state = BatchState.RETRY if is_split_batch else BatchState.OPEN
         # Slots go in the order of their names: this one before `open`, whose storage is used again when it is the last.
         self._payload: bytearray | None = None  # the finished batch; set by close()
-        self.codec_id = 0
-        self.result = ProduceRequestResult(topic_partition, life)
+        self.codec_id: int = 0
+        self.result: ProduceRequestResult = ProduceRequestResult(topic_partition, life)
         self._life = life
-        self.open = OpenBatch(self.result, write_limit_bytes)
+        self.open: OpenBatch = OpenBatch(self.result, write_limit_bytes)
         self.ranges: list[RowRange] = []  # rows of send_batch; the other records have futures
-        self.row_count = 0  # how many rows that is; known when the batch is done, too
-        self.skips_linger = False  # somebody waits for a record of it: it does not linger
-        self.is_transactional = False
-        self.attempts = 0
+        self.row_count: int = 0  # how many rows that is; known when the batch is done, too
+        self.skips_linger: bool = False  # somebody waits for a record of it: it does not linger
+        self.is_transactional: bool = False
+        self.attempts: int = 0
         self.last_error: KafkaError | None = None  # of the last failed attempt; told when the delivery times out
-        self.may_be_in_log = False  # an attempt ended without an answer
+        self.may_be_in_log: bool = False  # an attempt ended without an answer
         self.parts: list[ProducerBatch] = []  # that take its place when it is split
         # All parts of a batch that was split and whose whole may be in the log; empty again once one of them is stored.
         self.parts_in_doubt: list[ProducerBatch] = []
-        self.retry_at_ms = created_ms  # end of the backoff; drawn once for each failed attempt, jitter included
-        self.producer_id = NO_PRODUCER_ID
-        self.producer_epoch = NO_PRODUCER_EPOCH
-        self.base_sequence = NO_SEQUENCE
-        self.is_sequence_reset = False
-        self.leader_epoch = -1
-        self.leader_epoch_at_last_attempt = -1
+        self.retry_at_ms: int = created_ms  # end of the backoff; drawn once for each failed attempt, jitter included
+        self.producer_id: int = NO_PRODUCER_ID
+        self.producer_epoch: int = NO_PRODUCER_EPOCH
+        self.base_sequence: int = NO_SEQUENCE
+        self.is_sequence_reset: bool = False
+        self.leader_epoch: int = -1
+        self.leader_epoch_at_last_attempt: int = -1
 
     def try_append(self, timestamp: int, key: bytes | None, value: bytes | None,
                    headers: Sequence[tuple[str, bytes | None]],

@@ -64,12 +64,13 @@ class RecordAccumulator:
         # Written with the partition's lock held.
         self._busy: dict[Partition, None] = {}
         # The records that are in no batch yet; see producer/waiting_room.py.
-        self.waiting = WaitingRecords(pool, pool.total_bytes // _WAITING_SHARE, clock, life, self._is_in_list)
-        self.is_closed = False
+        self.waiting: WaitingRecords = WaitingRecords(pool, pool.total_bytes // _WAITING_SHARE, clock, life,
+                                                      self._is_in_list)
+        self.is_closed: bool = False
         # Told when a batch stops to linger, because a caller waits for it.
         self._on_linger_ended = on_linger_ended
         self.lingers_for_waiters = lingers_for_waiters  # a batch that somebody waits for lingers all the same
-        self.has_split = False  # a broker found a batch too large; written by the sender thread
+        self.has_split: bool = False  # a broker found a batch too large; written by the sender thread
         # Sender thread only: per node, where the next drain begins.
         self._drain_start: dict[int, int] = {}
 

@@ -16,6 +16,7 @@ he took a record on finds it where it was, and does the rest again:
 
 from __future__ import annotations
 
+from _thread import RLock
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Union
@@ -52,25 +53,25 @@ class WaitingRecord:
     def __init__(self, topic: str, partition: int | None, timestamp: int, key: Any, key_bytes: bytes | None, value: Any,
                  value_bytes: bytes | None, headers: tuple[Header, ...], on_completion: OnCompletion | None,
                  size_bytes: int, sent_ms: int, deadline_ms: int, life: Life) -> None:
-        self.topic = topic
-        self.partition = partition  # None until it is chosen
-        self.timestamp = timestamp
-        self.key = key
-        self.key_bytes = key_bytes
-        self.value = value
-        self.value_bytes = value_bytes
-        self.headers = headers
-        self.size_bytes = size_bytes - HEADER_SIZE_BYTES  # of a batch that it shares
-        self.sent_ms = sent_ms
-        self.deadline_ms = deadline_ms
-        self.reserved_bytes = size_bytes + CHARGE_BYTES
-        self.outcome = ProduceRequestResult(
+        self.topic: str = topic
+        self.partition: int | None = partition  # None until it is chosen
+        self.timestamp: int = timestamp
+        self.key: Any = key
+        self.key_bytes: bytes | None = key_bytes
+        self.value: Any = value
+        self.value_bytes: bytes | None = value_bytes
+        self.headers: tuple[Header, ...] = headers
+        self.size_bytes: int = size_bytes - HEADER_SIZE_BYTES  # of a batch that it shares
+        self.sent_ms: int = sent_ms
+        self.deadline_ms: int = deadline_ms
+        self.reserved_bytes: int = size_bytes + CHARGE_BYTES
+        self.outcome: ProduceRequestResult = ProduceRequestResult(
             TopicPartition(topic, UNKNOWN_PARTITION if partition is None else partition), life)
-        self.future = FutureRecordMetadata(
+        self.future: FutureRecordMetadata = FutureRecordMetadata(
             self.outcome, 0, timestamp, -1 if key_bytes is None else len(key_bytes),
             -1 if value_bytes is None else len(value_bytes), on_completion)
         self.batch: ProducerBatch | None = None
-        self.index = 0  # in the batch
+        self.index: int = 0  # in the batch
 
     @property
     def is_moved(self) -> bool:
@@ -101,19 +102,19 @@ class WaitingQueue:
                  "last_deadline_ms", "metadata_version", "opened_ms", "partition", "records", "topic")
 
     def __init__(self, topic: str, partition: int | None, now_ms: int) -> None:
-        self.topic = topic
-        self.partition = partition
+        self.topic: str = topic
+        self.partition: int | None = partition
         self.records: deque[WaitingRecord] = deque()
-        self.opened_ms = now_ms
-        self.metadata_version = -1
-        self.fatal_seen = 0
+        self.opened_ms: int = now_ms
+        self.metadata_version: int = -1
+        self.fatal_seen: int = 0
         self.doom: KafkaError | None = None
-        self.doomed_count = 0
-        self.is_in_order = True
-        self.first_deadline_ms = NEVER_MS
-        self.last_deadline_ms = 0
-        self.is_torn = False
-        self.is_leaving = False
+        self.doomed_count: int = 0
+        self.is_in_order: bool = True
+        self.first_deadline_ms: int = NEVER_MS
+        self.last_deadline_ms: int = 0
+        self.is_torn: bool = False
+        self.is_leaving: bool = False
 
     @property
     def key(self) -> Key:
@@ -157,10 +158,10 @@ class WaitingRecords:
 
     def __init__(self, whole: BufferPool, memory_bytes: int, clock: Clock, life: Life,
                  is_in_list: Callable[[ProducerBatch], bool]) -> None:
-        self.memory = PartPool(whole, memory_bytes, clock, life, count_held=self.held_bytes)
+        self.memory: PartPool = PartPool(whole, memory_bytes, clock, life, count_held=self.held_bytes)
         self._life = life
         self._is_in_list = is_in_list
-        self.lock = life.locks.rlock()  # reentrant only so that it can be asked who has it: see is_inside
+        self.lock: RLock = life.locks.rlock()  # reentrant only so that it can be asked who has it: see is_inside
         self.queues: dict[Key, WaitingQueue] = {}
 
     @property

@@ -54,8 +54,8 @@ class NodeApiVersions:
     def __init__(self, ranges: Mapping[int, VersionRange], *,
                  supported_features: Mapping[str, VersionRange] | None = None,
                  finalized_features: FinalizedFeatures = NO_FINALIZED_FEATURES, name: str = "the broker") -> None:
-        self.ranges = dict(ranges)
-        self.supported_features = dict(supported_features or {})
+        self.ranges: dict[int, VersionRange] = dict(ranges)
+        self.supported_features: dict[str, VersionRange] = dict(supported_features or {})
         self.finalized_features = finalized_features
         self.name = name
         self._usable: dict[tuple[int, int | None], int] = {}

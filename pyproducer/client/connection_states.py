@@ -99,22 +99,22 @@ class NodeConnectionState:
                  "suspects_sasl", "throttle_until_ms", "versions_requested")
 
     def __init__(self, node: Node, *, reconnect_backoff_ms: int, setup_timeout_ms: int) -> None:
-        self.node = node
-        self.connection_id = str(node.node_id)
-        self.state = ConnectionState.DISCONNECTED
-        self.last_attempt_ms = -NEVER_MS
-        self.failed_attempts = 0
-        self.failed_setups = 0
-        self.reconnect_backoff_ms = reconnect_backoff_ms
-        self.setup_timeout_ms = setup_timeout_ms
-        self.setup_deadline_ms = NEVER_MS
-        self.throttle_until_ms = 0
-        self.session_due_ms = NEVER_MS
-        self.session_renewable_ms = 0
+        self.node: Node = node
+        self.connection_id: str = str(node.node_id)
+        self.state: ConnectionState = ConnectionState.DISCONNECTED
+        self.last_attempt_ms: int = -NEVER_MS
+        self.failed_attempts: int = 0
+        self.failed_setups: int = 0
+        self.reconnect_backoff_ms: int = reconnect_backoff_ms
+        self.setup_timeout_ms: int = setup_timeout_ms
+        self.setup_deadline_ms: int = NEVER_MS
+        self.throttle_until_ms: int = 0
+        self.session_due_ms: int = NEVER_MS
+        self.session_renewable_ms: int = 0
         self.error: Exception | None = None
-        self.versions_requested = False   # ApiVersions was sent on this connection
-        self.answered = False             # a request other than ApiVersions was answered on this connection
-        self.suspects_sasl = False        # the last connection ended as one does at a listener that wants SASL first
+        self.versions_requested: bool = False   # ApiVersions was sent on this connection
+        self.answered: bool = False             # a request other than ApiVersions was answered on this connection
+        self.suspects_sasl: bool = False        # the last one ended as one does at a listener that wants SASL first
         self.lookup: Lookup[ResolvedAddress] | None = None
         self.current_address: ResolvedAddress | None = None
         self._addresses: list[ResolvedAddress] = []
@@ -193,7 +193,7 @@ class ClusterConnectionStates:
         self._reconnect_backoff = reconnect_backoff
         self._setup_timeout = setup_timeout
         self.has_credentials = has_credentials
-        self.session_due_ms = NEVER_MS
+        self.session_due_ms: int = NEVER_MS
         self.by_node: dict[int, NodeConnectionState] = {}
         self.preparing: dict[int, NodeConnectionState] = {}
 

@@ -154,9 +154,9 @@ class Connections:
                  on_failed_metadata: Callable[[int], None],
                  next_random: Callable[[], int] = lambda: random.getrandbits(31), has_sasl: bool = False) -> None:
         self.states = states
-        self.in_flight = InFlightRequests(max_in_flight_requests_per_connection)
+        self.in_flight: InFlightRequests = InFlightRequests(max_in_flight_requests_per_connection)
         self.api_versions = api_versions
-        self.requests_sent = 0
+        self.requests_sent: int = 0
         self._selector = selector
         self._metadata = metadata
         self._refusals = Refusals(metadata, states)

@@ -26,13 +26,13 @@ class InFlightRequest:
 
     def __init__(self, request: ClientRequest, api_version: int, correlation_id: int, send: NetworkSend, *,
                  sent_ms: int, internal: bool) -> None:
-        self.request = request
-        self.api_version = api_version
-        self.correlation_id = correlation_id
-        self.send = send
-        self.sent_ms = sent_ms
-        self.deadline_ms = sent_ms + request.timeout_ms
-        self.internal = internal
+        self.request: ClientRequest = request
+        self.api_version: int = api_version
+        self.correlation_id: int = correlation_id
+        self.send: NetworkSend = send
+        self.sent_ms: int = sent_ms
+        self.deadline_ms: int = sent_ms + request.timeout_ms
+        self.internal: bool = internal
 
     def completed(self, body: Any, now_ms: int) -> ClientResponse:
         """Return the response of an answered request."""
@@ -65,8 +65,8 @@ class InFlightRequests:
         self._max_per_connection = max_in_flight_requests_per_connection
         self._requests: dict[int, deque[InFlightRequest]] = {}
         self._count = 0
-        self.unanswerable_count = 0
-        self.earliest_deadline_ms = NEVER_MS
+        self.unanswerable_count: int = 0
+        self.earliest_deadline_ms: int = NEVER_MS
 
     def add(self, request: InFlightRequest) -> None:
         """Append a request that is handed to its connection now."""

@@ -84,7 +84,7 @@ class ProducerMetadata:
         self._max_idle_ms = metadata_max_idle_ms
         self._clock = clock
         self._allow_auto_topic_creation = allow_auto_topic_creation
-        self.bootstrap_addresses = tuple(bootstrap)   # constant
+        self.bootstrap_addresses: tuple[tuple[str, int], ...] = tuple(bootstrap)   # constant
         self._lock = locks.rlock()  # guards all fields below; taken last, never around another lock
         self._waiters = Waiters(locks.cell)  # callers who wait for news
         self._nodes_to_ask = bootstrap_nodes(bootstrap)

@@ -90,11 +90,11 @@ class NetworkClient:
                  next_random: Callable[[], int] = lambda: random.getrandbits(31),
                  longest_pause_ms: int = NEVER_MS, has_credentials: Callable[[str], bool] | None = None,
                  on_pause: Callable[[int, int, bool], None] = lambda _gap_ms, _now_ms, _was_asleep: None) -> None:
-        self.woke_ms = NEVER_MS
+        self.woke_ms: int = NEVER_MS
         self._longest_pause_ms = longest_pause_ms
         self._longest_sleep_ms = min(LONGEST_SLEEP_MS, longest_pause_ms // _LOOKS_PER_PAUSE)
         self._on_pause = on_pause
-        self.api_versions = api_versions or ApiVersions()
+        self.api_versions: ApiVersions = api_versions or ApiVersions()
         self._selector = selector
         self._metadata = metadata
         self._clock = clock

@@ -41,14 +41,14 @@ class ClientRequest:
     def __init__(self, destination: int, api_key: ApiKeys, build: Callable[[int], Mapping[str, Any]], *,
                  expect_response: bool = True, timeout_ms: int, on_complete: OnComplete | None = None,
                  max_version: int | None = None, created_ms: int = 0) -> None:
-        self.destination = destination
-        self.api_key = api_key
-        self.build = build
-        self.expect_response = expect_response
-        self.timeout_ms = timeout_ms
-        self.on_complete = on_complete
-        self.max_version = max_version
-        self.created_ms = created_ms
+        self.destination: int = destination
+        self.api_key: ApiKeys = api_key
+        self.build: Callable[[int], Mapping[str, Any]] = build
+        self.expect_response: bool = expect_response
+        self.timeout_ms: int = timeout_ms
+        self.on_complete: OnComplete | None = on_complete
+        self.max_version: int | None = max_version
+        self.created_ms: int = created_ms
 
     def __repr__(self) -> str:
         return f"ClientRequest({self.api_key.name} to node {self.destination}, created_ms={self.created_ms})"
@@ -75,17 +75,17 @@ class ClientResponse:
                  timed_out: bool = False, version_mismatch: UnsupportedVersionError | None = None,
                  error: Exception | None = None, received_ms: int, was_sent: bool = True, sent_ms: int = 0,
                  correlation_id: int = -1) -> None:
-        self.request = request
-        self.api_version = api_version
-        self.body = body
-        self.disconnected = disconnected
-        self.timed_out = timed_out
-        self.version_mismatch = version_mismatch
-        self.error = error
-        self.received_ms = received_ms
-        self.was_sent = was_sent
-        self.sent_ms = sent_ms
-        self.correlation_id = correlation_id
+        self.request: ClientRequest = request
+        self.api_version: int = api_version
+        self.body: Any = body
+        self.disconnected: bool = disconnected
+        self.timed_out: bool = timed_out
+        self.version_mismatch: UnsupportedVersionError | None = version_mismatch
+        self.error: Exception | None = error
+        self.received_ms: int = received_ms
+        self.was_sent: bool = was_sent
+        self.sent_ms: int = sent_ms
+        self.correlation_id: int = correlation_id
 
     @property
     def destination(self) -> int:

@@ -122,7 +122,7 @@ class Lookup(Generic[AnswerT]):
     __slots__ = ("outcome",)
 
     def __init__(self, outcome: list[AnswerT] | OSError | None = None) -> None:
-        self.outcome = outcome  # written once, by the lookup's thread
+        self.outcome: list[AnswerT] | OSError | None = outcome  # written once, by the lookup's thread
 
 
 class Resolver(Protocol):

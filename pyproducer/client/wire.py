@@ -107,7 +107,7 @@ class Wire:
         self._wakeup = wakeup
         self._ring = ring
         self._requests_sent_before = 0
-        self.client = make_client()
+        self.client: KafkaClient = make_client()
 
     def wakeup(self) -> None:
         """Have the sender look at its work: end a poll that sleeps, or the next one. Thread: any."""

@@ -27,7 +27,7 @@ class ExponentialBackoff:
 
     def __init__(self, initial_ms: int, max_ms: int, *, multiplier: int = 2, jitter: float = 0.2,
                  uniform: Callable[[float, float], float] = random.uniform) -> None:
-        self.initial_ms = min(initial_ms, max_ms)
+        self.initial_ms: int = min(initial_ms, max_ms)
         self.max_ms = max_ms
         self._multiplier = multiplier
         self._jitter = jitter

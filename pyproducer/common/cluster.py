@@ -83,12 +83,12 @@ class PartitionTable:
     __slots__ = ("_led_in", "available", "by_index", "count", "has_gaps", "in_order", "topic_id")
 
     def __init__(self, infos: Iterable[PartitionInfo], topic_id: UUID | None = None) -> None:
-        self.topic_id = topic_id
-        self.by_index = {info.partition: info for info in infos}
-        self.in_order = tuple(sorted(self.by_index.values(), key=attrgetter("partition")))
-        self.available = tuple(info for info in self.in_order if info.leader is not None)
-        self.count = self.in_order[-1].partition + 1 if self.in_order else 0
-        self.has_gaps = len(self.in_order) < self.count
+        self.topic_id: UUID | None = topic_id
+        self.by_index: dict[int, PartitionInfo] = {info.partition: info for info in infos}
+        self.in_order: tuple[PartitionInfo, ...] = tuple(sorted(self.by_index.values(), key=attrgetter("partition")))
+        self.available: tuple[PartitionInfo, ...] = tuple(info for info in self.in_order if info.leader is not None)
+        self.count: int = self.in_order[-1].partition + 1 if self.in_order else 0
+        self.has_gaps: bool = len(self.in_order) < self.count
         # By rack, made when asked for. Two callers may both make one: they are equal.
         self._led_in: dict[str, tuple[PartitionInfo, ...]] = {}
 
@@ -129,9 +129,9 @@ class Cluster:
         self.cluster_id = cluster_id
         self.nodes: dict[int, Node] = {node.node_id: node for node in nodes}
         self.controller = controller
-        self.internal_topics = frozenset(internal_topics)
-        self.invalid_topics = frozenset(invalid_topics)
-        self.unauthorized_topics = frozenset(unauthorized_topics)
+        self.internal_topics: frozenset[str] = frozenset(internal_topics)
+        self.invalid_topics: frozenset[str] = frozenset(invalid_topics)
+        self.unauthorized_topics: frozenset[str] = frozenset(unauthorized_topics)
         self._topic_ids = dict(topic_ids or {})
         self._topic_names = {topic_id: topic for topic, topic_id in self._topic_ids.items()}
         self._tables = dict(tables or {})

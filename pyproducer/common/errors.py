@@ -149,10 +149,10 @@ class DeliveryFailedError(KafkaError):
                  topics: Mapping[str, Mapping[str, int]] | None = None,
                  errors: tuple[FailedRecords, ...] = ()) -> None:
         super().__init__(message)
-        self.failed = {**dict.fromkeys(OUTCOMES, 0), **(failed or {})}
-        self.topics = {topic: dict(counts) for topic, counts in (topics or {}).items()}
+        self.failed: dict[str, int] = {**dict.fromkeys(OUTCOMES, 0), **(failed or {})}
+        self.topics: dict[str, dict[str, int]] = {topic: dict(counts) for topic, counts in (topics or {}).items()}
         self.errors = errors
-        self.outcome = next((outcome for outcome in reversed(OUTCOMES) if self.failed[outcome]), NOT_SENT)
+        self.outcome: str = next((outcome for outcome in reversed(OUTCOMES) if self.failed[outcome]), NOT_SENT)
 
 
 class KafkaTimeoutError(KafkaError, TimeoutError):
@@ -249,7 +249,7 @@ class ApiError(KafkaError):
 
     def __init__(self, message: str, *, code: int, api: str | None = None, node_id: int | None = None) -> None:
         super().__init__(message)
-        self.code = int(code)
+        self.code: int = int(code)
         self.api = api
         self.node_id = node_id
 

@@ -32,7 +32,7 @@ class LimitedLog:
         self._left_out = left_out
         self._lines = 0
         self._window_ends_ms = -NEVER_MS
-        self.left_out_count = 0
+        self.left_out_count: int = 0
         self._left_out_records = 0
 
     def warning(self, now_ms: int, record_count: int, text: str, *arguments: object) -> None:

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import asyncio
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 
 # Each is a callback or the end of an await, some microseconds; then the loop's other work has its turn.
 _MOST_AT_ONCE = 200
@@ -47,7 +47,7 @@ class LoopInbox:
         self._items: deque[Callable[[], object]] = deque()
         self._is_called = False  # the loop was woken, and did not look yet
         self._after_turn: dict[Callable[[], object], None] = {}
-        self.dropped_count = 0
+        self.dropped_count: int = 0
 
     def put(self, item: Callable[[], object]) -> None:
         """Have the loop call `item`, which must not raise; where the loop is closed nobody is there to hear of it."""

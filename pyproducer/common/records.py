@@ -120,7 +120,7 @@ class ProducerRecord(RecordParts):
 
     __slots__ = ()
     # The constructor is inherited, compiled where that is possible, and compiled code has no signature to ask for.
-    __signature__ = _Signature()
+    __signature__: _Signature = _Signature()
 
     if TYPE_CHECKING:  # of what is inherited, in words that it does not know
         headers: tuple[Header, ...]

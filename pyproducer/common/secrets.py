@@ -49,7 +49,7 @@ class SecretValue:
     __slots__ = ("value",)
 
     def __init__(self, value: object) -> None:
-        self.value = value
+        self.value: object = value
 
     def __repr__(self) -> str:
         return HIDDEN

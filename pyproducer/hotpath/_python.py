@@ -133,8 +133,8 @@ class BatchBuffer:
 
     def __init__(self) -> None:
         self._bytes = bytearray(HEADER_SIZE_BYTES)
-        self.end = (HEADER_SIZE_BYTES, 0, -1)
-        self.base_timestamp = -1
+        self.end: tuple[int, int, int] = (HEADER_SIZE_BYTES, 0, -1)
+        self.base_timestamp: int = -1
 
     @property
     def buffer(self) -> bytearray:
@@ -216,8 +216,8 @@ class FutureRecordMetadata:
         self._result = result
         self._index = index
         self._timestamp = timestamp
-        self.serialized_key_size = key_size
-        self.serialized_value_size = value_size
+        self.serialized_key_size: int = key_size
+        self.serialized_value_size: int = value_size
         self._on_completion = on_completion
         self._done_callbacks: list[Callable[[FutureRecordMetadata], object]] | None = None
 
@@ -324,10 +324,10 @@ class OpenBatch(BatchBuffer):
 
     def __init__(self, result: Any, write_limit_bytes: int) -> None:
         super().__init__()
-        self.result = result
-        self.write_limit_bytes = write_limit_bytes
+        self.result: Any = result
+        self.write_limit_bytes: int = write_limit_bytes
         self.futures: list[FutureRecordMetadata] = []
-        self.is_closed = False
+        self.is_closed: bool = False
 
     @property
     def is_full(self) -> bool:

@@ -32,7 +32,7 @@ class Column:
     __slots__ = ("items",)
 
     def __init__(self, items: Sequence[bytes | None]) -> None:
-        self.items = items
+        self.items: Sequence[bytes | None] = items
 
     def __len__(self) -> int:
         return len(self.items)
@@ -168,8 +168,8 @@ class ColumnChunk:
 
     def __init__(self, first_row: int, values: Column, keys: Column | None, headers: Column | None,
                  header_bounds: array[int] | None) -> None:
-        self.first_row = first_row
-        self.row_count = len(values)
+        self.first_row: int = first_row
+        self.row_count: int = len(values)
         nothing: Sequence[bytes | None] = (None,) * self.row_count
         self._values = values.items
         self._keys = nothing if keys is None else keys.items

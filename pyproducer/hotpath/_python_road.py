@@ -67,9 +67,9 @@ class StickyPartition:
     __slots__ = ("limit_bytes", "partition", "produced_bytes")
 
     def __init__(self, limit_bytes: int) -> None:
-        self.limit_bytes = limit_bytes
-        self.partition = -1
-        self.produced_bytes = 0
+        self.limit_bytes: int = limit_bytes
+        self.partition: int = -1
+        self.produced_bytes: int = 0
 
     def add(self, partition: int, size_bytes: int, can_switch: bool) -> bool:
         """Count bytes that were appended; those for another partition do not count.
@@ -110,12 +110,12 @@ class Route:
                  available: tuple[int, ...] = (), sticky: StickyPartition | None = None) -> None:
         if count < 1 or (turns is not None and not available):
             raise ValueError(f"a route to {count} partitions, {len(available)} of them available, leads nowhere")
-        self.count = count
-        self.hashes_keys = hashes_keys
-        self.turns = turns
-        self.available = available
-        self.sticky = sticky
-        self.is_used = False  # a record was sent since RouteTable.take_used
+        self.count: int = count
+        self.hashes_keys: bool = hashes_keys
+        self.turns: Iterator[int] | None = turns
+        self.available: tuple[int, ...] = available
+        self.sticky: StickyPartition | None = sticky
+        self.is_used: bool = False  # a record was sent since RouteTable.take_used
 
 
 class RouteTable:
@@ -176,8 +176,8 @@ class Acknowledgement:
     __slots__ = ("on_completion", "tell")
 
     def __init__(self, tell: Callable[[Any, Any], object], on_completion: Callable[[Any, Any], object] | None) -> None:
-        self.tell = tell
-        self.on_completion = on_completion
+        self.tell: Callable[[Any, Any], object] = tell
+        self.on_completion: Callable[[Any, Any], object] | None = on_completion
 
     def __call__(self, metadata: Any, exception: Any) -> None:
         self.tell(metadata, exception)

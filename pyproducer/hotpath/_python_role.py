@@ -40,12 +40,12 @@ class Role:
     __slots__ = ("bell", "caller", "is_called", "is_free", "is_torn", "rings_at_end", "step_count")
 
     def __init__(self) -> None:
-        self.is_free = False
-        self.caller = 0
-        self.is_called = False
-        self.step_count = 0
-        self.is_torn = False
-        self.rings_at_end = False
+        self.is_free: bool = False
+        self.caller: int = 0
+        self.is_called: bool = False
+        self.step_count: int = 0
+        self.is_torn: bool = False
+        self.rings_at_end: bool = False
         self.bell: LockType | None = None
 
     def run(self, step: Callable[[Any, Any], bool], outcome: Any, deadline_ms: Any) -> bool:

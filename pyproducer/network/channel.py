@@ -146,15 +146,15 @@ class KafkaChannel:
                  "ready", "registered_events", "remote_address", "transport")
 
     def __init__(self, connection_id: str, transport: TransportLayer, authenticator: Authenticator) -> None:
-        self.id = connection_id
-        self.transport = transport
-        self.phase = ChannelPhase.NOT_CONNECTED
-        self.ready = False
-        self.remote_address = ""
-        self.is_muted = False
-        self.last_active_ms = 0
-        self.registered_events = 0
-        self.bytes_written = 0
+        self.id: str = connection_id
+        self.transport: TransportLayer = transport
+        self.phase: ChannelPhase = ChannelPhase.NOT_CONNECTED
+        self.ready: bool = False
+        self.remote_address: str = ""
+        self.is_muted: bool = False
+        self.last_active_ms: int = 0
+        self.registered_events: int = 0
+        self.bytes_written: int = 0
         self._authenticator = authenticator
         self._send: NetworkSend | None = None
         self.reader: FrameReader | None = None

@@ -31,7 +31,7 @@ class Interest:
     """
 
     def __init__(self, waker: Wakeup, make_poller: Callable[[], Any] = selectors.DefaultSelector) -> None:
-        self.select_count = 0
+        self.select_count: int = 0
         self._waker = waker
         self._selector: selectors.BaseSelector = make_poller()
         self._selector.register(self._waker.receiver, READ, None)

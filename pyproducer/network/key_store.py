@@ -149,7 +149,7 @@ class Identity:
     __slots__ = ("pem",)
 
     def __init__(self, pem: str) -> None:
-        self.pem = pem
+        self.pem: str = pem
 
     def __repr__(self) -> str:
         return "Identity()"

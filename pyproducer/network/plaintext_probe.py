@@ -62,7 +62,7 @@ class PlaintextProbe:
 
     def __init__(self, transport: TransportLayer, *, server_hostname: str | None) -> None:
         self.complete = False
-        self.wants_write = True
+        self.wants_write: bool = True
         self._transport = transport
         self._server_hostname = server_hostname
         self._send = NetworkSend("", build_request(ApiKeys.API_VERSIONS, 0, _CORRELATION_ID, None, {}))

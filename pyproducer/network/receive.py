@@ -90,8 +90,8 @@ class NetworkReceive:
 
     def __init__(self, source: str, max_size_bytes: int | None = None, allow_empty: bool = False, peer: str = "",
                  payload: bytes | None = None) -> None:
-        self.source = source
-        self.complete = payload is not None
+        self.source: str = source
+        self.complete: bool = payload is not None
         self.payload: bytes | memoryview = b"" if payload is None else payload
         if payload is not None:  # the fast road: nothing below is ever looked at
             return
@@ -222,9 +222,9 @@ class FrameReader:
         self._one_at_a_time = one_at_a_time
         self._scratch = scratch
         self._current: NetworkReceive | None = None
-        self.held = _NOTHING
+        self.held: memoryview = _NOTHING
         self.ended: Exception | None = None
-        self.bytes_read = 0
+        self.bytes_read: int = 0
 
     @property
     def is_mid_frame(self) -> bool:

@@ -45,7 +45,7 @@ class IdleExpiry:
 
     def __init__(self, connections_max_idle_ms: int) -> None:
         self.touched: list[KafkaChannel] = []
-        self.next_check_ms = NEVER_MS
+        self.next_check_ms: int = NEVER_MS
         self._max_idle_ms = connections_max_idle_ms
 
     def add(self, channel: KafkaChannel, now_ms: int) -> None:
@@ -122,7 +122,7 @@ class Selector:
         self._closed_bytes_written = 0
         self._wakeup = wakeup or Wakeup()
         self._owns_wakeup = wakeup is None
-        self.interest = Interest(self._wakeup, make_poller)
+        self.interest: Interest = Interest(self._wakeup, make_poller)
         self._make_socket = make_socket
 
     # ---- connections

@@ -36,9 +36,10 @@ class NetworkSend:
         payload_bytes = 0
         for chunk in chunks:
             payload_bytes += len(chunk)
-        self.destination = destination
-        self.size_bytes = self._remaining_bytes = payload_bytes + _SIZE.size
-        self.completed = False
+        self.destination: str = destination
+        self.size_bytes: int = payload_bytes + _SIZE.size
+        self._remaining_bytes = self.size_bytes
+        self.completed: bool = False
         self._chunks: list[Buffer] = [_SIZE.pack(payload_bytes), *chunks]
 
     @classmethod

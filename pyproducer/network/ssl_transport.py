@@ -103,9 +103,9 @@ class SslTransportLayer:
     def __init__(self, sock: socket.socket, ssl_context: ssl.SSLContext, *, server_side: bool,
                  server_hostname: str | None, has_identity: bool | None = None,
                  on_first_bytes: Callable[[bool], None] | None = None) -> None:
-        self.sock = sock
-        self.ready = False
-        self.has_pending_reads = False
+        self.sock: socket.socket = sock
+        self.ready: bool = False
+        self.has_pending_reads: bool = False
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
         self._object = ssl_context.wrap_bio(self._incoming, self._outgoing, server_side=server_side,

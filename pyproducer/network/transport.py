@@ -117,11 +117,11 @@ class PlaintextTransportLayer:
                  "wants_write")
 
     def __init__(self, sock: socket.socket) -> None:
-        self.sock = sock
-        self.ready = True
-        self.has_pending_reads = False
-        self.has_pending_writes = False
-        self.wants_write = False
+        self.sock: socket.socket = sock
+        self.ready: bool = True
+        self.has_pending_reads: bool = False
+        self.has_pending_writes: bool = False
+        self.wants_write: bool = False
         self.principal_name: str | None = None
         # Small reads and writes do not let another thread have the interpreter, where that was compiled.
         calls = sock if PromptSocket is None or not hasattr(sock, "sendmsg") else PromptSocket(sock)

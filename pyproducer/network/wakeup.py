@@ -41,10 +41,11 @@ class Wakeup:
     __slots__ = ("_is_sleeping", "_sender", "is_requested", "receiver")
 
     def __init__(self) -> None:
+        self.receiver: socket.socket
         self.receiver, self._sender = socket.socketpair()
         self.receiver.setblocking(False)
         self._sender.setblocking(False)
-        self.is_requested = False
+        self.is_requested: bool = False
         self._is_sleeping = False
 
     def wakeup(self) -> None:

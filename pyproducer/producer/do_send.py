@@ -74,7 +74,7 @@ class Postponed:
     def __init__(self, sender: RecordSender, why: LoopWaitError, record: tuple[Any, ...]) -> None:
         self._sender = sender
         self._record = record
-        self.why = why
+        self.why: LoopWaitError = why
 
     def try_again(self) -> FutureRecordMetadata | None:
         """Hand it over if there is memory now; None if there is not.
@@ -153,9 +153,9 @@ class RecordSender:
         self._on_opened = on_opened or wakeup_sender
         self._max_request_size_bytes = max_request_size_bytes
         self._buffer_memory_bytes = buffer_memory_bytes
-        self.max_record_bytes = min(max_request_size_bytes, buffer_memory_bytes)
+        self.max_record_bytes: int = min(max_request_size_bytes, buffer_memory_bytes)
         self._max_block_ms = max_block_ms
-        self.road = Road(
+        self.road: Road = Road(
             self, routes, record_class=ProducerRecord, max_record_bytes=self.max_record_bytes,
             key_form=_form_of(key_serializer), value_form=_form_of(value_serializer),
             is_intercepted=self.sees_every_record or bool(interceptors),

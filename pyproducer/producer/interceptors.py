@@ -18,7 +18,7 @@ from pyproducer.common.errors import ConfigError
 from pyproducer.common.records import ProducerRecord, RecordMetadata
 from pyproducer.record.layout import NO_TIMESTAMP
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 
 KEY = "interceptor.classes"
 

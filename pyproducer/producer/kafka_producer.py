@@ -37,7 +37,7 @@ from pyproducer.producer.surroundings import Surroundings
 from pyproducer.producer.wait_on_metadata import wait_on_brokers, wait_on_metadata
 from pyproducer.producer.wiring import ProducerRuntime
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 
 
 if TYPE_CHECKING:  # checkers bring typing_extensions with them

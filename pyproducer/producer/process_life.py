@@ -23,7 +23,7 @@ from pyproducer.producer.config import ProducerConfig
 from pyproducer.producer.surroundings import Surroundings
 from pyproducer.producer.wiring import ProducerRuntime, build_runtime
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 
 
 class Rebuilt(Protocol):
@@ -48,7 +48,7 @@ owners: dict[Life, weakref.ref[Rebuilt]] = {}
 _fork_count = 0  # of this process and its parents, as far as they had this module
 # Held while a producer of the parent is made anew; a child has its own. Reentrant only so that it can be asked who has
 # it: a signal's handler may send in the middle.
-rebuilding = threading.RLock()
+rebuilding: threading.RLock = threading.RLock()
 
 
 def build(config: ProducerConfig, key_serializer: object, value_serializer: object,

@@ -34,7 +34,7 @@ from pyproducer.common.topic_name import ensure_topic_name
 from pyproducer.common.waiting import Waiters
 from pyproducer.hotpath import HEADER_SIZE_BYTES, FutureRecordMetadata
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 
 UNKNOWN_TOPIC_MS = 10_000
 """So long brokers may say that they do not know a topic: enough for one that is created just now, and for

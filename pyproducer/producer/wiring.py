@@ -50,7 +50,7 @@ from pyproducer.sender.sender import Sender
 from pyproducer.sender.turns import SenderTurns
 from pyproducer.transaction.transaction_manager import TransactionManager
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 
 # A broker's answer is small; anything near this is not Kafka's protocol. Java sets no limit here.
 _MAX_RESPONSE_BYTES = 100 * 1024 * 1024

@@ -132,7 +132,7 @@ class ByteWriter:
 
     def __init__(self) -> None:
         self.closed: list[Buffer] = []
-        self.tail = bytearray()
+        self.tail: bytearray = bytearray()
 
     @property
     def size(self) -> int:

@@ -160,7 +160,7 @@ class Message:
     def __init__(self, name: str, definitions: tuple[FieldDefinition, ...]) -> None:
         self.name = name
         self.definitions = definitions
-        self.is_strict = name.endswith("Request")
+        self.is_strict: bool = name.endswith("Request")
         self._schemas: dict[tuple[int, bool], Schema] = {}
 
     def schema(self, version: int, *, flexible: bool) -> Schema:

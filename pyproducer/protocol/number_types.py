@@ -25,7 +25,8 @@ class _FixedType(Type):
         compiled = struct.Struct(">" + code)
         self.name = name
         self.struct_code: str = code
-        self.size_bytes = self.min_size_bytes = compiled.size
+        self.size_bytes: int = compiled.size
+        self.min_size_bytes: int = compiled.size
         self._noun = noun
         self._pack = compiled.pack
         self._unpack_from = compiled.unpack_from
@@ -62,8 +63,8 @@ class _IntType(_FixedType):
         super().__init__(name, code, noun)
         bits = self.size_bytes * 8
         signed = code.islower()
-        self.minimum = -(1 << (bits - 1)) if signed else 0
-        self.maximum = (1 << (bits - 1 if signed else bits)) - 1
+        self.minimum: int = -(1 << (bits - 1)) if signed else 0
+        self.maximum: int = (1 << (bits - 1 if signed else bits)) - 1
 
     def validate(self, value: Any) -> int:
         if (type(value) is int or (isinstance(value, int) and not isinstance(value, bool))) and (

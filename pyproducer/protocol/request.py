@@ -30,8 +30,8 @@ class AbstractRequest:
     __slots__ = ("data", "version")
 
     def __init__(self, data: Struct, version: int) -> None:
-        self.data = data
-        self.version = version
+        self.data: Struct = data
+        self.version: int = version
 
     def __init_subclass__(cls) -> None:
         AbstractRequest._class_of[cls.api_key] = cls

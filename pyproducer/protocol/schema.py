@@ -58,12 +58,12 @@ class Field:
         index: int = -1,
         schema: Schema | None = None,
     ) -> None:
-        self.index = index
-        self.name = name
-        self.type = type
-        self.doc = doc
-        self.default = default
-        self.schema = schema
+        self.index: int = index
+        self.name: str = name
+        self.type: Type = type
+        self.doc: str = doc
+        self.default: Any = default
+        self.schema: Schema | None = schema
 
     @property
     def has_default(self) -> bool:
@@ -153,11 +153,12 @@ class Schema(Type):
                 raise SchemaError(f"Schema contains a duplicate field: {field.name}")
             placed[field.name] = Field(field.name, field.type, field.doc, field.default, index=len(placed), schema=self)
         self.fields_by_name = placed
-        self.fields = tuple(placed.values())[: len(fields)]
-        self.tagged = None if tagged is None else {tag: placed[field.name] for tag, field in sorted(tagged.items())}
-        self.name = "{" + ",".join(f"{field.name}:{field.type}" for field in self.fields) + "}"
-        self.min_size_bytes = sum(field.type.min_size_bytes for field in self.fields) + (tagged is not None)
-        self.absent = dict(absent or {})
+        self.fields: tuple[Field, ...] = tuple(placed.values())[: len(fields)]
+        self.tagged: dict[int, Field] | None = (
+            None if tagged is None else {tag: placed[field.name] for tag, field in sorted(tagged.items())})
+        self.name: str = "{" + ",".join(f"{field.name}:{field.type}" for field in self.fields) + "}"
+        self.min_size_bytes: int = sum(field.type.min_size_bytes for field in self.fields) + (tagged is not None)
+        self.absent: dict[str, Any] = dict(absent or {})
         self._reader: Callable[[ByteReader], Struct] | None = None
         self._writer: Callable[[ByteWriter, Any], None] | None = None
         self._was_read = self._was_written = False
@@ -335,7 +336,7 @@ class NullableStruct(Type):
 
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
-        self.name = f"NULLABLE_{schema.name}"
+        self.name: str = f"NULLABLE_{schema.name}"
 
     def write(self, buffer: ByteWriter, value: Any) -> None:
         """Append the marker, and the fields when there are any."""

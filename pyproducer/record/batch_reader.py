@@ -84,8 +84,8 @@ class RecordBatch:
         if len(data) < HEADER_SIZE_BYTES:
             raise CorruptRecordError(f"Record batch is corrupted (the size {len(data)} is smaller than the minimum "
                                      f"allowed overhead {HEADER_SIZE_BYTES}), at byte {position}")
-        self.data = memoryview(data)
-        self.position = position
+        self.data: memoryview = memoryview(data)
+        self.position: int = position
         (self.base_offset, self.batch_length, self.partition_leader_epoch, self.magic, self.crc, self.attributes,
          self.last_offset_delta, self.base_timestamp, self.max_timestamp, self.producer_id, self.producer_epoch,
          self.base_sequence, self.record_count) = HEADER.unpack_from(data)

@@ -73,4 +73,6 @@ def _choose() -> tuple[str, Crc32c]:
     raise ImportError(f"no package for CRC-32C can be loaded: pip install fastcrc ({'; '.join(causes)})")
 
 
+PACKAGE: str
+crc32c: Crc32c
 PACKAGE, crc32c = _choose()

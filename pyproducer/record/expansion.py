@@ -44,8 +44,8 @@ class Allowance:
     """
 
     def __init__(self, request_bytes: int) -> None:
-        self.bytes_left = max(LEAST_BYTES, LARGEST_RATIO * request_bytes)
-        self.records_left = max(LEAST_RECORDS, request_bytes // BYTES_FOR_A_RECORD)
+        self.bytes_left: int = max(LEAST_BYTES, LARGEST_RATIO * request_bytes)
+        self.records_left: int = max(LEAST_RECORDS, request_bytes // BYTES_FOR_A_RECORD)
 
     def spend(self, size_bytes: int, record_count: int) -> None:
         """Take off what one batch held."""

@@ -36,7 +36,7 @@ from pyproducer.record.layout import NO_TIMESTAMP
 from pyproducer.sender.produce_request import FIRST_VERSION_WITH_TOPIC_IDS, BatchesByPartition
 from pyproducer.transaction.transaction_manager import TransactionManager
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 
 NO_OFFSET = -1
 # Refused before anything was appended. Their outcome is unknown because of attempts that were not answered, and those

@@ -36,7 +36,7 @@ from pyproducer.common.clock import NEVER_MS, Clock
 if TYPE_CHECKING:
     from pyproducer.client.wire import Wire
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 
 # Below that a busy machine is no freeze, however short request.timeout.ms is.
 _SHORTEST_FREEZE_MS = 1000
@@ -70,9 +70,9 @@ class Freeze:
         self._metadata = metadata
         self._accumulator = accumulator
         self._clock = clock
-        self.longest_pause_ms = longest_pause_ms(request_timeout_ms)
-        self.rested_ms = -NEVER_MS
-        self.due_ms = -NEVER_MS
+        self.longest_pause_ms: int = longest_pause_ms(request_timeout_ms)
+        self.rested_ms: int = -NEVER_MS
+        self.due_ms: int = -NEVER_MS
         self._has_thawed = False
         self._suspended_ms = clock.suspended_ms()
 

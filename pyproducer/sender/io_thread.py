@@ -23,7 +23,7 @@ from pyproducer.common.threads import StartThread, start_daemon
 if TYPE_CHECKING:
     from pyproducer.client.wire import Wire
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 
 # After an error that nobody expected: long enough not to fill a log, short enough to be a hiccup.
 _PAUSE_AFTER_BUG_SECONDS = 0.1

@@ -25,7 +25,7 @@ from pyproducer.transaction.transaction_manager import TransactionManager
 if TYPE_CHECKING:
     from pyproducer.client.wire import KafkaClient, Wire
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 
 NO_TRANSACTION_TIMEOUT_MS = 2**31 - 1  # what Java sends without a transactional id
 

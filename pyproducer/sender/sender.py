@@ -32,7 +32,7 @@ from pyproducer.transaction.transaction_manager import TransactionManager
 if TYPE_CHECKING:
     from pyproducer.client.wire import Wire
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 
 
 

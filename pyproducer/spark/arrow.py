@@ -23,7 +23,7 @@ PIECE_BYTES = 8 * 1024 * 1024
 """So much goes into one call: max.block.ms bounds a call's waits for buffer.memory, and a batch of 10,000 large rows
 may be a gigabyte. Rows of common size stay in one call, and a piece has room for batches of many partitions."""
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 
 
 def send_record_batches(batches: Iterable[Any], producer: RowProducer, fixed_topic: str | None) -> TaskNumbers:

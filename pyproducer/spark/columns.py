@@ -32,7 +32,7 @@ COLUMNS = ("key", "value", "topic", "partition", "headers")
 HEADERS_TYPE = "array<struct<key:string,value:binary>>"
 _HEADER_FIELDS = ["key", "value"]
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 # datetime before date and bool before int: the first match counts, and each is a subclass of the other.
 _SPARK_TYPES: tuple[tuple[type, str], ...] = (

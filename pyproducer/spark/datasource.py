@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import Row, StructType
 
 NAME = "pyproducer"
-log = logging.getLogger("pyproducer.spark")
+log: logging.Logger = logging.getLogger("pyproducer.spark")
 
 
 @dataclass

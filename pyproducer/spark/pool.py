@@ -31,7 +31,7 @@ IDLE_MS = 600_000
 CLOSE_TIMEOUT_S = 30.0
 """A producer closed here is flushed already, or has failed: what it still holds is not worth a longer wait."""
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 
 
 @dataclass

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 WORKER_POOL = ProducerPool(KafkaProducer)
 """The producers of this process. On the driver it stays empty."""
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 
 
 class KafkaSink:

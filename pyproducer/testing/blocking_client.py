@@ -122,7 +122,7 @@ class PatientLogin:
     """
 
     def __init__(self, login: Login, timeout_s: float | None) -> None:
-        self.mechanism = login.mechanism
+        self.mechanism: str = login.mechanism
         self._login = login
         self._timeout_s = timeout_s
         self._changed = threading.Event()

@@ -62,9 +62,9 @@ class PartitionSequences:
 
     def __init__(self) -> None:
         self.owner: ProducerIdAndEpoch = NONE  # the id and epoch that the numbers below belong to
-        self.next_sequence = 0
-        self.last_acked_sequence = NO_SEQUENCE
-        self.last_acked_offset = -1
+        self.next_sequence: int = 0
+        self.last_acked_sequence: int = NO_SEQUENCE
+        self.last_acked_offset: int = -1
         self.in_flight: list[SequencedBatch] = []  # in sequence order; batches that wait for a retry stay in it
         # Where the batches begin that were numbered last: with one more, they are those that a broker knows.
         self._newest: deque[int] = deque(maxlen=BATCHES_THAT_BROKERS_KNOW - 1)

@@ -18,7 +18,7 @@ from pyproducer.record.layout import MAX_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, dec
 from pyproducer.transaction.partition_sequences import PartitionSequences, SequencedBatch
 from pyproducer.transaction.producer_id import NONE, ProducerIdAndEpoch, is_earlier
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 
 
 class TransactionManager:

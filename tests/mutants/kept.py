@@ -137,8 +137,8 @@ KEPT: tuple[Kept, ...] = (
          "self._held_bytes -= batch.reserved_bytes", "self._held_bytes -= batch.reserved_bytes - 1",
          "Every batch keeps one byte of buffer.memory for ever."),
     Kept("record-above-buffer-memory", "producer/do_send.py",
-         "self.max_record_bytes = min(max_request_size_bytes, buffer_memory_bytes)",
-         "self.max_record_bytes = max_request_size_bytes",
+         "self.max_record_bytes: int = min(max_request_size_bytes, buffer_memory_bytes)",
+         "self.max_record_bytes: int = max_request_size_bytes",
          "A record above buffer.memory and below max.request.size is not refused."),
     # Records that wait for metadata.
     Kept("room-without-bound", "producer/waiting_room.py",

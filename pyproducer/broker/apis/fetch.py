@@ -78,7 +78,7 @@ class FetchPass:
         data = request.body(FetchRequest).data
         self._version = request.header.api_version
         self.max_wait_ms: int = data["max_wait_ms"]
-        self.min_bytes = min(data["min_bytes"], services.config.number("fetch.max.bytes"))
+        self.min_bytes: Any = min(data["min_bytes"], services.config.number("fetch.max.bytes"))
         self._max_bytes = min(data["max_bytes"], services.config.number("fetch.max.bytes"))
         self._committed = data["isolation_level"] == READ_COMMITTED
         self._is_denied_follower = _replica_id(data) >= 0 and not services.authorize_cluster(

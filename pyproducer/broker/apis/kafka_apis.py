@@ -68,7 +68,7 @@ class KafkaApis:
         self._interference = interference
         advertised: Mapping[int, VersionRange] = {
             int(api_key): api_key.advertised_range for api_key in HANDLERS if api_key.advertised_range is not None}
-        self.services = Services(
+        self.services: Services = Services(
             node_id, cluster, cluster.config, clock, self.respond_later,
             advertised if interference is None else interference.advertised(advertised), channel.responses.room_bytes)
         self._quotas = client_quotas(cluster.config)

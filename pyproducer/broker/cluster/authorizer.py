@@ -41,7 +41,7 @@ CLUSTER_NAME = "kafka-cluster"
 """The name of the one resource of type CLUSTER."""
 
 # Java AclEntry.supportedOperations and AclOperation.code: what answers tell as a field of bits.
-OPERATIONS = {
+OPERATIONS: dict[ResourceType, tuple[AclOperation, ...]] = {
     ResourceType.TOPIC: (AclOperation.READ, AclOperation.WRITE, AclOperation.CREATE, AclOperation.DESCRIBE,
                          AclOperation.DELETE, AclOperation.ALTER, AclOperation.DESCRIBE_CONFIGS,
                          AclOperation.ALTER_CONFIGS),

@@ -58,22 +58,22 @@ class ClusterState:
         self.config = config
         self.clock = clock
         self.authorizer: Authorizer = allow_everything
-        self.timer = Timer(clock, name="kafka-expiration-reaper")
-        self.delayed_fetches = DelayedFetches(self.timer)
-        self.topics = TopicTable()
-        self.brokers = LivingBrokers()
+        self.timer: Timer = Timer(clock, name="kafka-expiration-reaper")
+        self.delayed_fetches: DelayedFetches = DelayedFetches(self.timer)
+        self.topics: TopicTable = TopicTable()
+        self.brokers: LivingBrokers = LivingBrokers()
         self._is_closed = False
-        self.data_dir = DataDir(data_dir)
+        self.data_dir: DataDir = DataDir(data_dir)
         try:
-            self.store = ClusterStore(data_dir)
-            self.dynamic_configs = DynamicConfigs(self.store, config, self.topics)
-            self.scram_credentials = ScramCredentials(self.store)
-            self.acls = AclStore(self.store)
+            self.store: ClusterStore = ClusterStore(data_dir)
+            self.dynamic_configs: DynamicConfigs = DynamicConfigs(self.store, config, self.topics)
+            self.scram_credentials: ScramCredentials = ScramCredentials(self.store)
+            self.acls: AclStore = AclStore(self.store)
             if config.text("authorizer.class.name"):
                 self.authorizer = StandardAuthorizer(config, self.acls)
-            self.producer_ids = ProducerIds(self.store)
-            self.leaders = Leaders(self.store, self.topics, self.delayed_fetches)
-            self.topic_life = TopicLife(
+            self.producer_ids: ProducerIds = ProducerIds(self.store)
+            self.leaders: Leaders = Leaders(self.store, self.topics, self.delayed_fetches)
+            self.topic_life: TopicLife = TopicLife(
                 self.data_dir, self.store, self.topics, self.brokers, config, node_ids=node_ids,
                 delayed_fetches=self.delayed_fetches, on_deleted=self._on_topic_deleted)
             self.store.write_first()
@@ -82,12 +82,14 @@ class ClusterState:
             self.data_dir.close(clean=False)
             raise
         self.data_dir.opened()
-        self.internal_topics = InternalTopics(config, self.timer, self.topics, self.brokers, self.topic_life)
-        self.group_coordinator = GroupCoordinator(config, clock, self.timer, self.internal_topics, self.delayed_fetches)
-        self.transactions = TransactionCoordinator(
+        self.internal_topics: InternalTopics = InternalTopics(
+            config, self.timer, self.topics, self.brokers, self.topic_life)
+        self.group_coordinator: GroupCoordinator = GroupCoordinator(
+            config, clock, self.timer, self.internal_topics, self.delayed_fetches)
+        self.transactions: TransactionCoordinator = TransactionCoordinator(
             config, clock, self.timer, self.internal_topics, self.brokers, self.delayed_fetches, self.producer_ids,
             MarkerWriter(clock, self.topics, self.brokers, self.group_coordinator, self.delayed_fetches))
-        self.log_manager = LogManager(config, clock, self.topics, self.group_coordinator, self.transactions)
+        self.log_manager: LogManager = LogManager(config, clock, self.topics, self.group_coordinator, self.transactions)
 
     @property
     def cluster_id(self) -> str:

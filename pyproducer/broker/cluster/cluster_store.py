@@ -34,7 +34,7 @@ class ClusterStore:
     """
 
     def __init__(self, data_dir: Path) -> None:
-        self.lock = threading.Lock()  # guards the file, content, and what is in memory of both
+        self.lock: threading.Lock = threading.Lock()  # guards the file, content, and what is in memory of both
         self._data_dir = data_dir
         self.content: ClusterFile = read_cluster_file(data_dir)
 

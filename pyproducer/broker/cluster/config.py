@@ -265,9 +265,10 @@ class BrokerConfig:
                 of_all[key] = value
             else:
                 self._of_listeners[key.lower()] = parse_value(row._replace(key=key), value)
+        self.inert: frozenset[str]
         self._static, explicit, self.inert = BROKER_CONFIG.read(of_all)
         self._values = self._static
-        self.given = explicit.union(self._of_listeners)
+        self.given: frozenset[str] = explicit.union(self._of_listeners)
 
     def alter(self, dynamic: Mapping[str, str]) -> None:
         """Replace what was altered at runtime by these settings, which stand above those from the start.

@@ -64,7 +64,7 @@ class DataDir:
                 os.close(self._lock_fd)
                 raise ConfigError("data_dir", str(path), "another broker uses this directory") from None
 
-        self.was_clean = (path / CLEAN_SHUTDOWN_FILE).exists()
+        self.was_clean: bool = (path / CLEAN_SHUTDOWN_FILE).exists()
 
     def log_directory(self, topic_partition: TopicPartition) -> Path:
         """Return where the log of a partition lies."""

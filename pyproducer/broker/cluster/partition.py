@@ -44,7 +44,7 @@ class Partition:
     def __init__(self, topic_partition: TopicPartition, leadership: Leadership, log: Log, config: TopicConfig) -> None:
         self.topic_partition = topic_partition
         self.leadership = leadership
-        self.last_leader_id = leadership.leader_id  # who keeps it while nobody leads
+        self.last_leader_id: int = leadership.leader_id  # who keeps it while nobody leads
         self.log = log
         self.config = config
         self.next_appender: Appender | None = None  # of the next batch, whoever sends it: a fault swaps the two

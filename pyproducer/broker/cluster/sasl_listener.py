@@ -75,7 +75,8 @@ class SaslListener:
             self.servers[mechanism] = self._new_server(mechanism, enabled, credential_of)
         if not self.servers:
             raise ConfigError(_ENABLED, "", f"No SASL mechanisms are enabled for listener {self._name}")
-        self.max_reauth_ms = {mechanism: self._number("connections.max.reauth.ms", mechanism) for mechanism in enabled}
+        self.max_reauth_ms: dict[str, int] = {
+            mechanism: self._number("connections.max.reauth.ms", mechanism) for mechanism in enabled}
 
     def start(self) -> None:
         """Fetch the keys of tokens, the first time here, and from then on on threads."""

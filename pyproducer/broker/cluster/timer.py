@@ -25,7 +25,7 @@ class TimerTask:
     __slots__ = ("_callback", "deadline_ms")
 
     def __init__(self, deadline_ms: int, callback: Callable[[], None]) -> None:
-        self.deadline_ms = deadline_ms
+        self.deadline_ms: int = deadline_ms
         self._callback: Callable[[], None] | None = callback
 
     def cancel(self) -> None:

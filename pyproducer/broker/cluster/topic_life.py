@@ -71,7 +71,7 @@ class TopicLife:
         self._on_deleted = on_deleted
         # One topic is made, grown or deleted at a time, so that each directory has one owner; before the store's lock.
         self._life_lock = threading.Lock()
-        self.start_offsets = OffsetCheckpoint(data_dir.path, START_OFFSETS_FILE)
+        self.start_offsets: OffsetCheckpoint = OffsetCheckpoint(data_dir.path, START_OFFSETS_FILE)
         if not data_dir.was_clean:  # then they tell nothing
             (data_dir.path / END_OFFSETS_FILE).unlink(missing_ok=True)
         self._end_offsets = OffsetCheckpoint(data_dir.path, END_OFFSETS_FILE)

@@ -21,9 +21,9 @@ class TopicState:
     def __init__(self, name: str, topic_id: uuid.UUID, config: TopicConfig, partitions: tuple[Partition, ...]) -> None:
         self.name = name
         self.topic_id = topic_id
-        self.config = config
+        self.config: TopicConfig = config
         self.partitions = partitions
-        self.is_internal = name in INTERNAL_TOPICS
+        self.is_internal: bool = name in INTERNAL_TOPICS
 
     def configure(self, config: TopicConfig) -> None:
         """Replace the settings, of the partitions and their logs too."""

@@ -23,7 +23,7 @@ class ApiVersionOverrides:
     """
 
     def __init__(self) -> None:
-        self.is_active = False
+        self.is_active: bool = False
         self._by_node: dict[int | None, Versions] = {}
         self._release_by_node: dict[int | None, str] = {}
 

@@ -47,14 +47,14 @@ class BrokerServer:
         self._port_offset = port_offset
         self._cluster = cluster
         self._config = config = config or cluster.config
-        self.channel = RequestChannel(config.number("queued.max.requests"), ResponseMemory(
+        self.channel: RequestChannel = RequestChannel(config.number("queued.max.requests"), ResponseMemory(
             config.number("queued.max.response.bytes"), config.number("num.io.threads")))
-        self.apis = KafkaApis(node_id, cluster, self.channel, cluster.clock,
+        self.apis: KafkaApis = KafkaApis(node_id, cluster, self.channel, cluster.clock,
                               ScriptedBroker(node_id, scripted, cluster, self.channel))
         self._sasl = {
             end_point.listener_name: SaslListener(config, end_point, cluster.scram_credentials.of, cluster.clock)
             for end_point in end_points if is_sasl(end_point)}
-        self.socket_server = SocketServer(
+        self.socket_server: SocketServer = SocketServer(
             node_id, end_points, config, self.channel, ApiGate(self.apis.is_supported), cluster.clock,
             {name: self._sasl_settings(listener) for name, listener in self._sasl.items()})
         self._handlers = KafkaRequestHandlerPool(config.number("num.io.threads"), node_id, self.channel,

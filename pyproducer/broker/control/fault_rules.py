@@ -128,9 +128,9 @@ class Story:
     """What was chosen for one request."""
 
     def __init__(self, rule: FaultRule) -> None:
-        self.filter = rule.filter
-        self.actions = rule.actions
-        self.random_number = rule.rng.randint(1, 2**20)
+        self.filter: Filter = rule.filter
+        self.actions: tuple[Action, ...] = rule.actions
+        self.random_number: int = rule.rng.randint(1, 2**20)
         # Faults.respond puts these into the answer: partitions that were taken out of the request.
         self.error_topics: list[Mapping[str, Any]] = []
 
@@ -156,7 +156,7 @@ class FaultRules:
     """
 
     def __init__(self) -> None:
-        self.is_active = False
+        self.is_active: bool = False
         self._lock = threading.Lock()  # guards everything below, and the counts of the rules
         self._seed = random.SystemRandom().randrange(2**32)
         self._next_id = 1

@@ -97,7 +97,7 @@ class InProcessCluster:
                 raise ConfigError("topics", {name: partition_count}, reason or "there must be at least one partition")
         self._directory = directory_of(options)
         self.data_dir: Path | None = None
-        self.scripted = Scripted()  # another one for each start
+        self.scripted: Scripted = Scripted()  # another one for each start
         self._state: ClusterState | None = None
         self._nodes: Nodes | None = None
 

@@ -31,8 +31,8 @@ class Scripted:
     """
 
     def __init__(self) -> None:
-        self.api_versions = ApiVersionOverrides()
-        self.fault_rules = FaultRules()
+        self.api_versions: ApiVersionOverrides = ApiVersionOverrides()
+        self.fault_rules: FaultRules = FaultRules()
         self.request_log: RequestLog | None = None
 
 

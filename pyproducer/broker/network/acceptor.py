@@ -60,7 +60,7 @@ class Acceptor:
 
     def __init__(self, end_point: EndPoint, sock: socket.socket, *, new_processor: Callable[[EndPoint], Processor],
                  name: str, quotas: ConnectionQuotas | None = None) -> None:
-        self.end_point = end_point._replace(port=sock.getsockname()[1])
+        self.end_point: EndPoint = end_point._replace(port=sock.getsockname()[1])
         self._sock = sock
         self._new_processor = new_processor
         self._quotas = quotas

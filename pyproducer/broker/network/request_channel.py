@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
+from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.buffer import Buffer, ByteReader
 from pyproducer.protocol.header import RequestHeader, build_response
 from pyproducer.protocol.request import AbstractRequest
@@ -45,13 +46,13 @@ class Request:
 
     def __init__(self, *, processor: int, context: RequestContext, body: AbstractRequest | None = None,
                  reader: ByteReader | None = None, size_bytes: int, start_ms: int) -> None:
-        self.processor = processor
-        self.context = context
-        self.api_key = context.api_key
+        self.processor: int = processor
+        self.context: RequestContext = context
+        self.api_key: ApiKeys = context.api_key
         self._body = body
         self._reader = reader
-        self.size_bytes = size_bytes
-        self.start_ms = start_ms
+        self.size_bytes: int = size_bytes
+        self.start_ms: int = start_ms
         self.story: Any = None  # what an Interference has chosen for this request; whoever chose it owns it
 
     @property
@@ -215,7 +216,7 @@ class RequestChannel:
 
     def __init__(self, queue_size: int, responses: ResponseMemory | None = None) -> None:
         self._queue_size = queue_size
-        self.responses = responses or ResponseMemory()
+        self.responses: ResponseMemory = responses or ResponseMemory()
         # SimpleQueue hands over in C, without a Python lock; the bound is counted beside it.
         self._queue: queue.SimpleQueue[Request | ShutdownRequest] = queue.SimpleQueue()
         self._not_full = threading.Condition()  # guards _waiting and _closed

@@ -68,13 +68,13 @@ class Log:
 
     def __init__(self, directory: Path, config: LogConfig, *, log_start_offset: int = 0,
                  log_end_offset: int | None = None) -> None:
-        self.directory = directory
+        self.directory: Path = directory
         self.config = config
         self._is_closed = False
         self._lock = threading.Lock()  # guards appending and deleting: segments, producers, epochs, the two offsets
-        self.producers = ProducerStateManager()
-        self.transactions = TransactionIndex()
-        self.epochs = LeaderEpochs(directory)
+        self.producers: ProducerStateManager = ProducerStateManager()
+        self.transactions: TransactionIndex = TransactionIndex()
+        self.epochs: LeaderEpochs = LeaderEpochs(directory)
         self.compacted_up_to = 0  # of the thread that compacts; not kept: after a start everything is new
         self._leader_epoch = -1  # of the last append: the epochs are looked at only when it changes
         directory.mkdir(parents=True, exist_ok=True)
@@ -83,8 +83,8 @@ class Log:
                                      is_compacted=config.is_compacted, expected_end_offset=log_end_offset)
         # Both grow in place and are replaced together when segments go; a reader takes one pair.
         self._view = (recovered.segments, [segment.base_offset for segment in recovered.segments])
-        self.log_end_offset = recovered.log_end_offset
-        self.log_start_offset = max(recovered.segments[0].base_offset, min(log_start_offset, self.log_end_offset))
+        self.log_end_offset: int = recovered.log_end_offset
+        self.log_start_offset: int = max(recovered.segments[0].base_offset, min(log_start_offset, self.log_end_offset))
         try:
             self._forget_before_start()
         except OSError as error:  # a full disk: it must be possible to start, and delete something

@@ -41,11 +41,11 @@ class ProducerStateEntry:
     __slots__ = ("batches", "coordinator_epoch", "last_timestamp", "producer_epoch", "transaction_first_offset")
 
     def __init__(self, producer_epoch: int) -> None:
-        self.producer_epoch = producer_epoch
+        self.producer_epoch: int = producer_epoch
         self.batches: deque[BatchMetadata] = deque(maxlen=BATCHES_TO_RETAIN)
         self.transaction_first_offset: int | None = None
-        self.coordinator_epoch = NO_COORDINATOR_EPOCH
-        self.last_timestamp = NO_TIMESTAMP
+        self.coordinator_epoch: int = NO_COORDINATOR_EPOCH
+        self.last_timestamp: int = NO_TIMESTAMP
 
     @property
     def last_sequence(self) -> int:

@@ -76,12 +76,12 @@ class LogSegment:
     def __init__(self, directory: Path, base_offset: int, *, index_interval_bytes: int, suffix: str = ".log") -> None:
         self.base_offset = base_offset
         self.directory = directory
-        self.path = directory / segment_file_name(base_offset, suffix)
-        self.file = FileHandle(self.path)
-        self.size_bytes = 0
-        self.is_sealed = False
-        self.max_timestamp = -1
-        self.first_timestamp = -1  # of the first batch, its largest one: what segment.ms counts from
+        self.path: Path = directory / segment_file_name(base_offset, suffix)
+        self.file: FileHandle = FileHandle(self.path)
+        self.size_bytes: int = 0
+        self.is_sealed: bool = False
+        self.max_timestamp: int = -1
+        self.first_timestamp: int = -1  # of the first batch, its largest one: what segment.ms counts from
         self._index_interval_bytes = index_interval_bytes
         self._lookup = _Lookup(array("q"), array("q"), array("q"))
         # What Kafka's files have: (last offset, position) of indexed batches without the one at 0, and

@@ -34,7 +34,7 @@ from pyproducer.common.settings.properties import read_properties
 if TYPE_CHECKING:
     from pathlib import Path
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 
 KEY = "config.providers"
 PREFIX = f"{KEY}."

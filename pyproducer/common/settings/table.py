@@ -82,7 +82,7 @@ class SettingTable(Mapping[str, Setting]):
             for synonym in row.synonyms:
                 self._ensure_new(synonym.key)
                 self._synonyms[synonym.key] = row, synonym
-        self.key_of_attribute = {row.attribute: key for key, row in self._rows.items()}
+        self.key_of_attribute: dict[str, str] = {row.attribute: key for key, row in self._rows.items()}
 
     def __getitem__(self, key: str) -> Setting:
         return self._rows[key]

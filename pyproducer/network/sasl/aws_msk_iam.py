@@ -226,7 +226,7 @@ class AwsMskIamSaslClient:
         self._host = host
         self._region = region
         self._is_sent = False
-        self.complete = False
+        self.complete: bool = False
 
     def evaluate_challenge(self, challenge: bytes) -> bytes | None:
         """Return the signed request; then nothing.

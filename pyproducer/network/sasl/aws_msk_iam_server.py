@@ -83,9 +83,9 @@ class SignedRequest:
             raise ValueError("Signature not yet current: x-amz-date is in the future; look at the clocks")
         if end <= now:
             raise ValueError("Signature expired: x-amz-date and x-amz-expires are over; look at the clocks")
-        self.access_key_id = credential["id"]
-        self.region = credential["region"]
-        self.expires_at_ms = int(end.timestamp() * 1000)
+        self.access_key_id: str = credential["id"]
+        self.region: str = credential["region"]
+        self.expires_at_ms: int = int(end.timestamp() * 1000)
 
 
 def _begin(text: str) -> datetime:
@@ -105,8 +105,8 @@ class AwsMskIamSaslServer:
     mechanism = MECHANISM
 
     def __init__(self, timestamp_ms: Callable[[], int]) -> None:
-        self.complete = False
-        self.authorization_id = ""
+        self.complete: bool = False
+        self.authorization_id: str = ""
         self.expires_at_ms: int | None = None
         self._timestamp_ms = timestamp_ms
 

@@ -64,9 +64,9 @@ class SaslClientAuthenticator:
 
     def __init__(self, transport: TransportLayer, login: Login, *, host: str, client_id: str,
                  is_encrypted: bool = False) -> None:
-        self.complete = False
-        self.wants_write = False
-        self.session_lifetime_ms = 0
+        self.complete: bool = False
+        self.wants_write: bool = False
+        self.session_lifetime_ms: int = 0
         self._transport = transport
         self._login = login
         self._host = host

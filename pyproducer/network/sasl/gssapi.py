@@ -34,7 +34,7 @@ from pyproducer.common.threads import StartThread, start_daemon
 from pyproducer.network.sasl.mechanism import unavailable
 from pyproducer.network.sasl.refreshing_login import RefreshingLogin, RefreshTimes
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 
 MECHANISM = "GSSAPI"
 SERVICE_KEY = "sasl.kerberos.service.name"
@@ -141,7 +141,7 @@ class TicketSource:
         if is_true("useKeyTab"):
             if not self._keytab or not self._principal:
                 raise ConfigError(KEY, None, "useKeyTab=true needs the options keyTab and principal")
-            self.where = f"of {self._principal} by the keytab {self._keytab}"
+            self.where: str = f"of {self._principal} by the keytab {self._keytab}"
         elif is_true("useTicketCache"):
             self.where = f"in the cache {self._cache or os.environ.get('KRB5CCNAME', 'of this user')}"
         else:
@@ -231,7 +231,7 @@ class GssapiSaslClient:
         self._gss_error = gssapi.exceptions.GSSError
         self._principal = ticket.principal
         self._is_begun = False
-        self.complete = False
+        self.complete: bool = False
         try:
             self._context: Any = gssapi.SecurityContext(
                 name=gssapi.Name(self._target, gssapi.NameType.hostbased_service), creds=ticket.credentials,

@@ -48,8 +48,8 @@ class BearerToken:
 
     def __init__(self, value: str, extensions: Mapping[str, str] | None = None, authorization_id: str = "") -> None:
         self._value = value
-        self.extensions = dict(extensions or {})
-        self.authorization_id = authorization_id
+        self.extensions: dict[str, str] = dict(extensions or {})
+        self.authorization_id: str = authorization_id
         del value
         check_extensions(self.extensions)
         if not _TOKEN.fullmatch(self._value):
@@ -108,7 +108,7 @@ class OAuthBearerSaslClient:
         self._clock = clock or SystemClock()
         self._is_sent = False
         self._said = ""
-        self.complete = False
+        self.complete: bool = False
 
     def evaluate_challenge(self, challenge: bytes) -> bytes | None:
         """Return the token; then nothing, or the word that asks for the refusal itself. See SaslClient."""

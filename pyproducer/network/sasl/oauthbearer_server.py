@@ -77,8 +77,8 @@ class OAuthBearerSaslServer:
     mechanism = MECHANISM
 
     def __init__(self, validator: TokenValidator) -> None:
-        self.complete = False
-        self.authorization_id = ""
+        self.complete: bool = False
+        self.authorization_id: str = ""
         self.expires_at_ms: int | None = None
         self._validator = validator
         self._refusal = ""

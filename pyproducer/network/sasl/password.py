@@ -49,7 +49,7 @@ class PasswordCredentials:
                                                                " a NUL, or half of a pair of UTF-16")
         self._user_name = options["username"]
         self._password = options["password"]
-        self.is_token = options.get("tokenauth", "").lower() == "true"
+        self.is_token: bool = options.get("tokenauth", "").lower() == "true"
         self._derived: tuple[str, bytes, int, bytes] | None = None
 
     @property

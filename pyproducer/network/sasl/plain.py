@@ -26,7 +26,7 @@ class PlainSaslClient:
 
     def __init__(self, credentials: PasswordCredentials) -> None:
         self._credentials = credentials
-        self.complete = False
+        self.complete: bool = False
 
     def evaluate_challenge(self, challenge: bytes) -> bytes | None:
         """Return the message; nothing is left to prove after it. See SaslClient."""

@@ -48,8 +48,8 @@ class PlainSaslServer:
     mechanism = MECHANISM
 
     def __init__(self, authenticate: Callable[[str, str], bool]) -> None:
-        self.complete = False
-        self.authorization_id = ""
+        self.complete: bool = False
+        self.authorization_id: str = ""
         self.expires_at_ms: int | None = None
         self._authenticate = authenticate
 

@@ -35,7 +35,7 @@ from pyproducer.common.threads import StartThread, start_daemon
 from pyproducer.common.waiting import Waiters
 from pyproducer.network.sasl.mechanism import SaslClient, unavailable
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 
 # The wall's clock may jump and the machine may sleep, so the thread looks at it so often; it costs some 20 us.
 LONGEST_SLEEP_MS = 5_000

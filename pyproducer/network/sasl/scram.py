@@ -49,7 +49,7 @@ class ScramSaslClient:
     def __init__(self, mechanism: str, credentials: PasswordCredentials,
                  make_nonce: Callable[[], str] = secure_random_string) -> None:
         self.mechanism = mechanism
-        self.complete = False
+        self.complete: bool = False
         self._formatter = FORMATTERS[mechanism]
         self._credentials = credentials
         self._nonce = make_nonce()

@@ -44,8 +44,8 @@ class ScramSaslServer:
     def __init__(self, mechanism: ScramMechanism, credential_of: Callable[[str], ScramCredential | None],
                  new_nonce: Callable[[], str] = secure_random_string) -> None:
         self.mechanism: str = mechanism.value
-        self.complete = False
-        self.authorization_id = ""
+        self.complete: bool = False
+        self.authorization_id: str = ""
         self.expires_at_ms: int | None = None
         self._formatter = FORMATTERS[mechanism.value]
         self._credential_of = credential_of

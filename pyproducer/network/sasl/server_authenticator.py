@@ -117,8 +117,8 @@ class SaslServerAuthenticator:
 
     def __init__(self, transport: TransportLayer, settings: SaslServerSettings, *, connection_id: str = "",
                  peer: str = "") -> None:
-        self.complete = False
-        self.wants_write = False
+        self.complete: bool = False
+        self.wants_write: bool = False
         self.session_expires_ms: int | None = None
         self.last_words: Sequence[Buffer] = ()
         self._transport = transport

@@ -52,7 +52,7 @@ class CallbackTokens:
                    self._object)
         if not callable(ask):
             raise ConfigError(key, value, "give a function that returns a token, or an object with token()")
-        self.name = _name_of(found)
+        self.name: str = _name_of(found)
         self._ask = _without_arguments(key, value, ask)
         configure_instance(key, value, self._object, props)
 

@@ -18,7 +18,7 @@ from pyproducer.common.topic_name import topic_name_fault
 from pyproducer.producer.config.rows_client import REBUILD
 from pyproducer.producer.config.rows_delivery import MAX_INT
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 
 MAX_IN_FLIGHT_WITH_IDEMPOTENCE = 5
 MAX_CLIENT_ID_BYTES = 2**15 - 1  # its length is an INT16 in every request's header

@@ -16,7 +16,7 @@ from pyproducer.common.errors import ConfigError
 from pyproducer.common.secrets import HIDDEN, shown
 from pyproducer.network.key_store import PEM_MARK, check_store, store_kind
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 
 _HEAD_BYTES = 1 << 20  # a PEM file may begin with a long description in words
 _TLS_VERSIONS = ("TLSv1.2", "TLSv1.3")  # those of network/ssl_context.py

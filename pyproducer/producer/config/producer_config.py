@@ -25,7 +25,7 @@ from pyproducer.producer.config.cross_checks import cross_check
 from pyproducer.producer.config.security import check_security
 from pyproducer.producer.config.table import CONFIG_TABLE
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 
 _CLASSES = ("interceptor.classes", "partitioner.class", "key.serializer", "value.serializer")
 _SHORTEST_SECRET = 3  # shorter answers of providers are parts of ordinary words

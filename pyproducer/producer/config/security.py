@@ -27,7 +27,7 @@ from pyproducer.common.jaas import KEY as JAAS_KEY
 from pyproducer.common.secrets import HIDDEN
 from pyproducer.producer.config.table import CONFIG_TABLE
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 
 
 class _LoginModule(NamedTuple):

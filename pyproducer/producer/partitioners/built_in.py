@@ -70,7 +70,7 @@ class BuiltInPartitioner:
         # Guards writes of `sticky`; the last lock: nothing is taken under it. Reentrant, because a signal's handler may
         # send in the middle of a switch; then both switch.
         self._lock = make_lock()
-        self.sticky = StickyPartition(sticky_batch_size_bytes)
+        self.sticky: StickyPartition = StickyPartition(sticky_batch_size_bytes)
         self._load_stats: PartitionLoadStats | None = None  # written by the sender thread, read by any: one reference
 
     @property

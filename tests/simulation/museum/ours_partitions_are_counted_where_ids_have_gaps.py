@@ -11,7 +11,7 @@ from tests.simulation.museum import Edit
 
 PATCH = (
     Edit("common/cluster.py", """
-        self.count = self.in_order[-1].partition + 1 if self.in_order else 0
+        self.count: int = self.in_order[-1].partition + 1 if self.in_order else 0
 """, """
         self.count = len(self.in_order)
 """),

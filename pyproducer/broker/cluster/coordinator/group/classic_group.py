@@ -29,9 +29,9 @@ class ClassicGroup:
 
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
-        self.state = GroupState.EMPTY
-        self.previous_state = GroupState.EMPTY
-        self.generation_id = 0
+        self.state: GroupState = GroupState.EMPTY
+        self.previous_state: GroupState = GroupState.EMPTY
+        self.generation_id: int = 0
         self.protocol_type: str | None = None
         self.protocol_name: str | None = None
         self.leader_id: str | None = None

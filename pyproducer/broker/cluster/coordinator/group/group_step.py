@@ -49,7 +49,7 @@ class GroupStep:
         self.limits = limits
         self.now_ms = now_ms
         self.answers: list[Callable[[], None]] = []
-        self.must_save = False
+        self.must_save: bool = False
 
     # ---- JoinGroup
 

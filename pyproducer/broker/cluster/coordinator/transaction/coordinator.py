@@ -96,7 +96,7 @@ class TransactionCoordinator:
         self._delayed_fetches = delayed_fetches
         self._producer_ids = producer_ids
         self._markers = markers
-        self.transaction_version = config.number("transaction.version")
+        self.transaction_version: int = config.number("transaction.version")
         self._max_timeout_ms = config.number("transaction.max.timeout.ms")
         self._marker_delay_ms = config.number("transaction.marker.delay.ms")
         self._lock = threading.Lock()  # guards _entries
