@@ -24,7 +24,7 @@ OF_BOTH_TWINS := tests/unit tests/property tests/contract tests/embedded tests/s
 # ... but for what has the broker, the protocol, files or commands alone in it: no line of the twins differs for these.
 OF_ONE_TWIN := $(addprefix --ignore=,tests/unit/broker tests/unit/cli tests/unit/protocol tests/unit/spark \
 	tests/property/test_protocol.py tests/unit/test_design.py \
-	tests/unit/test_mutants.py tests/unit/test_museum.py tests/unit/test_readme.py \
+	tests/unit/test_mutants.py tests/unit/test_museum.py tests/unit/test_readme.py tests/unit/test_type_checkers.py \
 	$(wildcard tests/embedded/test_wire_*.py) $(wildcard tests/embedded/test_*_torture.py) \
 	$(addprefix tests/embedded/test_,acls.py checklist.py descriptors.py doctor.py faults.py group_timing.py idle.py \
 	leadership.py makefile.py malformed_frames.py model_cluster.py placement.py pytest_plugin.py release.py \

@@ -51,8 +51,8 @@ if TYPE_CHECKING:
 
 __all__ = ["AsyncKafkaProducer"]
 
-log: logging.Logger = logging.getLogger(__name__)
-T = TypeVar("T")
+_log: logging.Logger = logging.getLogger(__name__)
+_T = TypeVar("_T")
 
 
 class AsyncKafkaProducer(AsyncProducerBase, Generic[K, V]):
@@ -468,11 +468,11 @@ class AsyncKafkaProducer(AsyncProducerBase, Generic[K, V]):
                 f"{runtime.accumulator.describe_memory()}, and {self._task_count} tasks. Send more slowly, or raise "
                 "buffer.memory or max.block.ms")
 
-    async def _on_thread(self, call: Callable[[], T]) -> T:
+    async def _on_thread(self, call: Callable[[], _T]) -> _T:
         """Make a call that may block on a thread of its own; a cancelled await lets it go on."""
         inbox = self._bind()
         assert self._loop is not None
-        done: asyncio.Future[T] = self._loop.create_future()
+        done: asyncio.Future[_T] = self._loop.create_future()
 
         def run() -> None:
             try:
@@ -554,12 +554,12 @@ def _told_in_loop(inbox: LoopInbox, on_completion: OnCompletion) -> OnCompletion
         try:
             on_completion(metadata, error)
         except Exception:
-            log.exception("on_completion of a record raised")
+            _log.exception("on_completion of a record raised")
 
     return lambda metadata, error: inbox.put(partial(call, metadata, error))
 
 
-def _finish(done: asyncio.Future[T], result: T) -> None:
+def _finish(done: asyncio.Future[_T], result: _T) -> None:
     if not done.done():
         done.set_result(result)
 
