@@ -1,6 +1,6 @@
 """What setup.cfg cannot say: the optional compiled twin, built where a C compiler is present, and the packages.
 
-Found are those of pyproducer; pyspark_pyproducer lies in one of their folders, as setup.cfg says.
+Found are those of pyproducer; pyspark_pyproducer and pytest_pyproducer lie in folders of theirs, as setup.cfg says.
 
 PYPRODUCER_IMPL asks for a twin, as at run time: with native an extension that does not compile is an error, with python
 none is built, and the wheel is one for all platforms.
@@ -12,7 +12,7 @@ from setuptools import Extension, find_packages, setup
 
 WANTED = os.environ.get("PYPRODUCER_IMPL")
 
-PACKAGES = [*find_packages(include=["pyproducer", "pyproducer.*"]), "pyspark_pyproducer"]
+PACKAGES = [*find_packages(include=["pyproducer", "pyproducer.*"]), "pyspark_pyproducer", "pytest_pyproducer"]
 
 setup(packages=PACKAGES, ext_modules=[] if WANTED == "python" else [
     Extension(f"pyproducer.hotpath.{name}", [f"pyproducer/hotpath/{name}.pyx"],

@@ -172,3 +172,10 @@ if IS_DEFAULT_INSTALL:
         extras = {"pyarrow", "pyspark", "pytest", "confluent-kafka", "kafka-python", "aiokafka", "cryptography", "tqdm"}
         assert not found & extras
         assert ROOT not in Path(pyproducer.__file__).resolve().parents
+
+    def test_pytests_plugin_is_installed_and_brings_nothing_of_ours_along() -> None:
+        code = ("import sys; from importlib.metadata import entry_points; "
+                "[found] = entry_points(group='pytest11', name='pyproducer'); found.load(); "
+                "print([name for name in sys.modules if name.partition('.')[0] == 'pyproducer'])")
+        told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+        assert told.stdout.strip() == "[]"

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from configparser import ConfigParser
 from pathlib import Path
 
+ROOT = Path(__file__).resolve().parents[2]
+SETUP = ConfigParser()
+SETUP.read(ROOT / "setup.cfg", encoding="utf-8")
+PLUGIN = SETUP["options.entry_points"]["pytest11"].partition(" = ")[2]
+FOLDER = ROOT / dict(line.split(" = ") for line in SETUP["options"]["package_dir"].strip().splitlines())[PLUGIN]
 USERS_TESTS = '''
 from pyproducer import KafkaProducer
 
@@ -35,12 +42,39 @@ def test_mock_is_an_own_one(mock_producer):
 '''
 
 
-def test_fixtures_give_an_own_broker_and_a_shared_one(tmp_path: Path) -> None:
-    (tmp_path / "test_users.py").write_text(USERS_TESTS)
+TESTS_OF_WHOMEVER = '''
+import sys
+
+def loaded():
+    return [name for name in sys.modules if name.partition(".")[0] == "pyproducer"]
+
+def test_nothing():
+    assert loaded() == []
+
+def test_mock(mock_producer):
+    assert "pyproducer.testing" in loaded()
+    assert "pyproducer.broker" not in loaded()
+'''
+
+
+def pytest_of_users(folder: Path, tests: str) -> subprocess.CompletedProcess[str]:
+    """Run pytest with the plugin of these sources."""
+    (folder / "test_users.py").write_text(tests)
+    path = os.pathsep.join([str(ROOT), str(FOLDER.parent)])
     # By its module, whether or not the installation that runs this has the entry point; in the order written, because
     # a broker that tests share shows one what another did.
-    run = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:pyproducer", "-p", "pyproducer.testing.pytest_plugin",
-         "-p", "no:randomly", "-p", "no:cacheprovider", "test_users.py"],
-        cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:pyproducer", "-p", PLUGIN, "-p", "no:randomly",
+         "-p", "no:cacheprovider", "test_users.py"],
+        cwd=folder, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, timeout=120, check=False)
+
+
+def test_fixtures_give_an_own_broker_and_a_shared_one(tmp_path: Path) -> None:
+    run = pytest_of_users(tmp_path, USERS_TESTS)
     assert "6 passed" in run.stdout, run.stdout + run.stderr
+
+
+def test_plugin_when_no_fixture_is_used_then_it_imports_nothing_of_ours(tmp_path: Path) -> None:
+    """It was a module of the package: each run of pytest, of any project beside it, imported the whole producer."""
+    run = pytest_of_users(tmp_path, TESTS_OF_WHOMEVER)
+    assert "2 passed" in run.stdout, run.stdout + run.stderr

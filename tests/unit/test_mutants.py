@@ -120,10 +120,9 @@ def test_tests_when_ordered_then_the_nearest_come_first() -> None:
 
 
 def test_a_mutant_when_run_then_is_killed_survives_is_not_covered_or_is_equivalent(tmp_path: Path) -> None:
-    for name in ("tests/unit", "pyproducer/testing"):
+    for name in ("tests/unit", "pyproducer"):
         (tmp_path / name).mkdir(parents=True)
-    for name in ("tests/__init__.py", "tests/unit/__init__.py", "pyproducer/__init__.py",
-                 "pyproducer/testing/__init__.py", "pyproducer/testing/pytest_plugin.py", "pytest.ini"):
+    for name in ("tests/__init__.py", "tests/unit/__init__.py", "pyproducer/__init__.py", "pytest.ini"):
         (tmp_path / name).write_text("")
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
     (tmp_path / "pyproducer" / "toy.py").write_text(TOY)

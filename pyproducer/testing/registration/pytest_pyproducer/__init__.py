@@ -6,7 +6,8 @@
 
 Road:    beside it.
 Thread:  the test's; the broker has its own.
-Source:  ours. Imports the broker only when a fixture is used, because pytest loads this file for every run.
+Source:  ours. setup.cfg maps this folder to the top level of what is installed, because pytest loads it for every run
+         of every project there: a module in the package would bring the package along, before any fixture is used.
 """
 
 from __future__ import annotations
