@@ -100,7 +100,8 @@ class ProducerConfig(Mapping[str, Any]):
                 raise CONFIG_TABLE.unknown_key_error(strangers[0], originals[strangers[0]])
             if "bootstrap.servers" not in originals:
                 raise ConfigError("bootstrap.servers", None, "it is required: name at least one broker, as 'host:port'")
-            values["bootstrap.servers"] = parse_bootstrap_servers(values["bootstrap.servers"])
+            values["bootstrap.servers"] = parse_bootstrap_servers(values["bootstrap.servers"],
+                                                                  values["security.protocol"])
             cross_check(values, given.explicit)
             check_security(values, given.explicit)
             if values["security.protocol"] != "PLAINTEXT":

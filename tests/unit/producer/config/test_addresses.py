@@ -27,6 +27,7 @@ def test_address_when_well_formed_then_host_and_port_come_apart(text: str, host:
     ("localhost:9o92", "'9o92' is not a port, which is a number: write host:port"),
     ("kafka://localhost:9092", "no scheme, such as kafka://. How to speak with it is said by security.protocol"),
     ("https://localhost:9092", "no scheme, such as https://"), ("kafka://localhost", "no port"),
+    ("kafka+ssl://localhost:9092", r"no scheme, such as kafka\+ssl://. How to speak with it"),
     ("localhost:99999", "port 99999 is out of range"), ("localhost:0", "port 0 is out of range"),
     ("localhost:65536", "port 65536 is out of range"),
     ("localhost:9092:9093", "more than one colon"), ("[localhost]:9092", "not an IPv6 address"),
@@ -48,6 +49,22 @@ def test_items_when_empty_then_skipped_but_one_must_be_left() -> None:
     for nothing in ([], [""], ["", ""]):
         with pytest.raises(ConfigError, match="at least one broker"):
             parse_bootstrap_servers(nothing)
+
+
+@pytest.mark.parametrize(("scheme", "protocol"), [
+    ("SSL", "PLAINTEXT"), ("sasl_ssl", "SSL"), ("PLAINTEXT", "SASL_SSL"), ("SASL_PLAINTEXT", "SASL_SSL"),
+])
+def test_scheme_when_it_contradicts_the_protocol_then_the_error_names_both(scheme: str, protocol: str) -> None:
+    """Java ignores it, and so did this: with SSL:// alone plaintext was spoken to a port that speaks TLS."""
+    text = f"{scheme}://localhost:9092"
+    with pytest.raises(ConfigError, match=rf"{scheme}:// contradicts security.protocol = {protocol}") as caught:
+        parse_bootstrap_servers(["good:9092", f"{protocol}://b:9092", text], protocol)
+    assert (caught.value.key, caught.value.value) == ("bootstrap.servers", text)
+    assert f"set that to {scheme.upper()}, or leave the scheme out" in str(caught.value)
+
+
+def test_scheme_when_it_is_the_protocols_then_it_is_taken() -> None:
+    assert parse_bootstrap_servers(["SSL://a:1", "ssl://b:2", "c:3"], "SSL") == (("a", 1), ("b", 2), ("c", 3))
 
 
 def test_names_when_they_do_not_exist_then_nobody_asks(monkeypatch: pytest.MonkeyPatch) -> None:
