@@ -11,10 +11,12 @@ from __future__ import annotations
 import logging
 from array import array
 from collections.abc import Callable, Generator, Iterable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from pyproducer.accumulator.delivery_tally import Failure
 from pyproducer.accumulator.life import UNOWNED, Life
+from pyproducer.accumulator.meeting import Meeting
 from pyproducer.accumulator.produce_result import ProduceRequestResult, is_heard, own_copy, wait_in_loop
 from pyproducer.common.cluster import UNKNOWN_PARTITION
 from pyproducer.common.errors import NOT_SENT, KafkaError, KafkaTimeoutError, told_as_not_sent
@@ -94,12 +96,16 @@ class BatchMetadata:
 class BatchFuture:
     """The promise of the `BatchMetadata` of one send_batch; done when every row is.
 
+    `concurrent.futures.wait` and `as_completed` take it. `asyncio.wrap_future` does, too, and raises what exception()
+    returns, where `await` and result() give the metadata with all errors in it.
+
     Thread:  any. Done callbacks run on the sender thread, or at once in the caller's when all rows are done already.
     """
 
     __slots__ = (
         "__weakref__",
         "_callbacks",
+        "_cells",
         "_failures",
         "_is_done",
         "_is_looked_at",
@@ -109,15 +115,15 @@ class BatchFuture:
         "_life",
         "_lock",
         "_lookers",
+        "_meeting",
         "_metadata",
         "_told",
         "_untold",
-        "_waiters",
     )
 
     def __init__(self, topic: str, partitions: array[int], timestamps: array[int], life: Life = UNOWNED) -> None:
         count = len(partitions)
-        self._lock = life.locks.lock()  # guards _left, _told, _errors, _is_done, _callbacks; innermost
+        self._lock = life.locks.lock()  # guards _left, _told, _errors, _is_done, _callbacks, _meeting; innermost
         self._left = count + 1  # the call itself is the one more, so that no future is done while rows are handed over
         # By a range's first row: how many rows it told of. Who failed half way in telling tells again, and its rows
         # count once. `_untold` is what is left for ranges to tell.
@@ -126,12 +132,13 @@ class BatchFuture:
         self._is_done = False
         self._callbacks: list[Callable[[BatchFuture], object]] = []
         self._is_told = False  # the done callbacks ran
+        self._meeting: Meeting | None = None  # of those who wait for it among others
         # Of rows that failed, for the producer's tally; and whether somebody knows of them, or waits to know.
         self._failures: list[Failure] | None = None
         self._is_looked_at = False
         self._lookers: set[Cell] = set()
         self._life = life
-        self._waiters = Waiters(life.locks.cell)
+        self._cells = Waiters(life.locks.cell)
         # By partition: the outcome of the batch that holds the last rows. The caller's until hand-over ends.
         self._last_results: dict[int, ProduceRequestResult] = {}
         self._metadata = BatchMetadata(topic, array("q", (-1,)) * count, partitions, timestamps, {})
@@ -167,7 +174,7 @@ class BatchFuture:
         if not self._is_done:
             deadline_ms = self._life.begin_wait("result()", timeout)
             self._on_wait()
-            cell = self._waiters.enter()
+            cell = self._cells.enter()
             self._lookers.add(cell)
             try:
                 if not self._is_told and not self._life.wait(cell, deadline_ms):
@@ -218,6 +225,42 @@ class BatchFuture:
         yield from wait_in_loop(self.add_done_callback)
         self._look()
         return self._metadata
+
+    # What concurrent.futures.wait(), as_completed() and asyncio.wrap_future() ask of a concurrent.futures.Future.
+
+    @property  # type: ignore[misc]  # for isinstance
+    def __class__(self) -> Any:
+        from concurrent.futures import Future
+
+        return Future
+
+    @property
+    def _condition(self) -> Any:
+        return self._met().condition
+
+    @property
+    def _waiters(self) -> Any:
+        return self._met().waiters
+
+    @property
+    def _state(self) -> str:
+        return self._met().their_state
+
+    def _get_snapshot(self) -> tuple[bool, bool, BatchMetadata | None, BaseException | None]:
+        """Return whether it is done, whether cancelled, and one of result and error; from Python 3.14 on."""
+        if not self._is_done:
+            return False, False, None, None
+        error = self.exception(0)
+        return True, False, self._metadata if error is None else None, error
+
+    def _met(self) -> Meeting:
+        if not self._life.is_forked:  # what lingers is the parent's
+            self._on_wait()
+        with self._lock:
+            if self._meeting is None:
+                self._meeting = Meeting(is_done=self._is_done, ensure_may_wait=partial(self._life.ensure_may_wait,
+                                                                                       "concurrent.futures.wait()"))
+            return self._meeting
 
     def __repr__(self) -> str:
         return f"<BatchFuture {self._metadata.topic} rows={len(self)} {'done' if self._is_done else 'pending'}>"
@@ -288,8 +331,10 @@ class BatchFuture:
                 fn(self)
             except BaseException:  # whatever a callback raises changes nothing; no signal arrives on this thread
                 log.exception("a done callback of %r raised", self)
+        if self._meeting is not None:
+            self._meeting.tell(self, is_failed=bool(self._metadata.errors))
         self._is_told = True
-        self._waiters.ring()
+        self._cells.ring()
 
     def _watch_failures(self) -> None:
         """Have the tally see whether somebody looks at the rows that failed."""
@@ -317,7 +362,8 @@ class BatchFuture:
         """In a child process: what becomes of the rows is the parent's to tell; let who waits look."""
         self._lock = self._life.locks.lock()  # another thread may have held the one before
         self._callbacks.clear()
-        self._waiters.ring()
+        self._meeting = None  # its condition, too
+        self._cells.ring()
 
     def _on_wait(self) -> None:
         for result in list(self._last_results.values()):

@@ -1,10 +1,10 @@
-"""What concurrent.futures.wait() and as_completed() install themselves in, for one record's future.
+"""What concurrent.futures.wait() and as_completed() install themselves in, for one future of a record or of columns.
 
 They read three private attributes of a concurrent.futures.Future: `_condition`, `_state`, `_waiters`, which have been
-the same from Python 3.2 to 3.14. A record's future has none of its own: most are never waited for together, so there
-is a meeting only for those that are, among the future's done callbacks, also after these ran.
+the same from Python 3.2 to 3.14. Ours have none of their own: most are never waited for together, so there is a meeting
+only for those that are. That of a record is among its done callbacks, also after these ran.
 
-Road:    wait(), as_completed() -> [meeting] <- the record's outcome
+Road:    wait(), as_completed() -> [meeting] <- the record's outcome, or that of all rows
 Thread:  any; `condition` guards the rest.
 Source:  concurrent.futures._base; ours.
 """
@@ -19,7 +19,7 @@ PENDING, FINISHED = "PENDING", "FINISHED"
 
 
 class Meeting:
-    """Who waits for a future among others; as a done callback it tells them.
+    """Who waits for a future among others; as a record's done callback it tells them.
 
     Args:
         is_done: Whether the outcome was decided before.
@@ -52,8 +52,11 @@ class Meeting:
         return PENDING
 
     def __call__(self, future: Any) -> None:
+        """Tell who waits for a record."""
+        self.tell(future, is_failed=future._result.error_for is not None)
+
+    def tell(self, future: Any, *, is_failed: bool) -> None:
         """Tell who waits, once."""
-        is_failed = future._result.error_for is not None
         with self.condition:
             if self._is_told:
                 return

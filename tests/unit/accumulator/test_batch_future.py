@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import threading
+import time
 from array import array
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -134,6 +137,41 @@ def test_result_when_batches_linger_then_those_of_the_last_rows_are_told_that_so
     future.on_stored(rows_of(future, 0, *range(5)), 0, -1)
     future.result(0)
     assert len(told) == 4, "nobody is told when there is nothing to wait for"
+
+
+def test_wait_when_batches_linger_then_they_are_told_that_somebody_waits() -> None:
+    future: Any = future_of()
+    told: list[int] = []
+    future.on_appended(0, waited(told, 7))
+    assert concurrent.futures.wait([future], 0).not_done == {future}
+    assert set(told) == {7}
+
+
+def test_wait_for_the_first_exception_when_one_call_fails_then_the_others_are_not_waited_for() -> None:
+    futures: list[Any] = [future_of(1), future_of(1)]
+    stored, failed = futures
+    for future in futures:
+        future.on_handed_over()
+    found: list[Any] = []
+    waiting = threading.Thread(
+        target=lambda: found.append(concurrent.futures.wait(futures, return_when="FIRST_EXCEPTION")))
+    waiting.start()
+    give_up_s = time.monotonic() + GIVE_UP_SECONDS
+    while not failed._waiters:
+        assert time.monotonic() < give_up_s, "the thread does not wait"
+        time.sleep(0.001)
+    failed.on_failed([0], failing(DisconnectedError))
+    waiting.join(GIVE_UP_SECONDS)
+    stored.on_stored(rows_of(stored, 0, 0), 0, -1)  # the thread ends now, if it did not before
+    waiting.join()
+    assert found == [({failed}, {stored})]
+
+
+def test_wait_when_it_was_begun_before_a_fork_then_the_child_has_locks_of_its_own() -> None:
+    future: Any = future_of()
+    before = future._condition
+    future.on_forked()
+    assert future._condition is not before
 
 
 def test_range_when_it_is_told_again_after_an_interruption_then_its_rows_count_once() -> None:

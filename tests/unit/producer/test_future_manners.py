@@ -1,4 +1,4 @@
-"""A record's future in the hands of concurrent.futures and asyncio, which know their own futures only."""
+"""Futures of records and of columns in the hands of concurrent.futures and asyncio, which know their own only."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from pyproducer import FutureRecordMetadata, IllegalStateError, InvalidTopicError
+from pyproducer import BatchFuture, FutureRecordMetadata, IllegalStateError, InvalidTopicError
 from tests.unit.producer.facade import GIVE_UP_S, Facade, Facades
 
 REFUSED = 17
@@ -24,7 +24,7 @@ def holding(facades: Facades) -> Facade:
     return facade
 
 
-def as_theirs(futures: Iterable[FutureRecordMetadata]) -> list[Any]:
+def as_theirs(futures: Iterable[FutureRecordMetadata | BatchFuture]) -> list[Any]:
     """What a type checker is not to see: that our future is not derived from theirs."""
     return list(futures)
 
@@ -50,7 +50,8 @@ def test_wait_when_records_are_on_their_way_then_it_returns_as_it_says(facades: 
     theirs: concurrent.futures.Future[int] = concurrent.futures.Future()
     theirs.set_result(1)
     assert concurrent.futures.wait([*futures, theirs], 0).done == {theirs}
-    answering = threading.Thread(target=facade.broker.answer, args=(REFUSED,))
+    facade.broker.error_code, facade.broker.holds = REFUSED, False
+    answering = threading.Thread(target=facade.broker.wakeup)
     answering.start()
     done, not_done = concurrent.futures.wait(futures, GIVE_UP_S, when)
     answering.join()
@@ -178,3 +179,122 @@ def test_wait_when_nobody_looks_at_what_failed_then_that_is_not_looking(facades:
     future.clear()
     facade.producer.close(GIVE_UP_S)
     assert facade.producer.metrics()["record-unretrieved-error-total"] == 1
+
+
+# The future of a send_batch, which is of all its rows.
+
+def test_batch_future_when_asked_what_it_is_then_it_says_so(facades: Facades) -> None:
+    future = holding(facades).producer.send_batch("t", [b"v"])
+    assert isinstance(future, concurrent.futures.Future)
+    assert isinstance(future, BatchFuture)
+
+
+@pytest.mark.parametrize("when", ["ALL_COMPLETED", "FIRST_COMPLETED", "FIRST_EXCEPTION"])
+def test_wait_when_columns_are_on_their_way_then_it_returns_as_it_says(facades: Facades, when: str) -> None:
+    """They had nothing by which these functions could wait: AttributeError, after they had locked other futures."""
+    facade = holding(facades)
+    record, batch = futures = as_theirs([facade.producer.send("t", b"v", partition=0),
+                                         facade.producer.send_batch("t", [b"v"] * 3, partitions=[1, 1, 1])])
+    facade.broker.await_requests(1)
+    assert concurrent.futures.wait(futures, timeout=0, return_when=when) == (set(), set(futures))
+    told: list[object] = []
+    batch.add_done_callback(told.append)
+    facade.broker.error_code, facade.broker.holds = REFUSED, False
+    answering = threading.Thread(target=facade.broker.wakeup)
+    answering.start()
+    done, not_done = concurrent.futures.wait(futures, GIVE_UP_S, when)
+    answering.join()
+    assert done
+    assert done | not_done == set(futures)
+    if when == "ALL_COMPLETED":
+        assert not not_done
+    assert isinstance(record.exception(GIVE_UP_S), InvalidTopicError)
+    assert isinstance(batch.exception(GIVE_UP_S), InvalidTopicError)
+    assert told == [batch]
+    assert concurrent.futures.wait(futures).not_done == set()
+    assert concurrent.futures.wait(futures, GIVE_UP_S, "FIRST_EXCEPTION").done == set(futures)
+
+
+def test_as_completed_when_columns_are_stored_then_each_call_comes_once(facades: Facades) -> None:
+    facade = holding(facades)
+    futures = as_theirs(facade.producer.send_batch("t", [b"v"] * 5, partitions=[number % 2] * 5) for number in range(6))
+    with pytest.raises(concurrent.futures.TimeoutError):
+        next(concurrent.futures.as_completed(futures, timeout=0))
+    facade.broker.holds = False
+    answering = threading.Thread(target=facade.broker.wakeup)
+    answering.start()
+    found = [len(future.result(GIVE_UP_S)) for future in concurrent.futures.as_completed(futures * 2, GIVE_UP_S)]
+    answering.join()
+    assert found == [5] * 6
+    assert {future.result(0).topic for future in concurrent.futures.as_completed(futures)} == {"t"}
+
+
+def test_wait_for_columns_when_called_in_a_callback_then_refused(facades: Facades) -> None:
+    facade = holding(facades)
+    later = as_theirs([facade.producer.send_batch("t", [b"v"], partitions=[1])])
+    raised: list[str] = []
+
+    def on_completion(_metadata: object, _exception: object) -> None:
+        batch = facade.producer.send_batch("t", [b"v"], partitions=[1])
+        for call in (concurrent.futures.wait, lambda futures: next(concurrent.futures.as_completed(futures))):
+            try:
+                call(as_theirs([batch]))
+            except IllegalStateError as error:
+                raised.append(str(error))
+
+    facade.producer.send("t", b"v", partition=0, on_completion=on_completion)
+    facade.broker.holds = False
+    facade.producer.flush(GIVE_UP_S)
+    assert len(raised) == 2
+    assert "concurrent.futures.wait() inside a callback would wait for itself" in raised[0]
+    assert later[0].done()
+
+
+@pytest.mark.parametrize("error_code", [0, REFUSED])
+def test_wrap_future_when_it_is_of_columns_then_it_raises_what_exception_returns(
+        facades: Facades, error_code: int) -> None:
+    facade = holding(facades)
+
+    async def scenario() -> Any:
+        future: Any = facade.producer.send_batch("t", [b"v"] * 2, partitions=[0, 0])
+        wrapped = asyncio.wrap_future(future)
+        given_up = asyncio.wrap_future(future)
+        given_up.cancel()
+        await asyncio.sleep(0)
+        facade.broker.error_code = error_code
+        facade.broker.holds = False
+        facade.broker.wakeup()
+        return await asyncio.wait_for(wrapped, GIVE_UP_S)
+
+    if error_code:
+        with pytest.raises(InvalidTopicError):
+            asyncio.run(scenario())
+    else:
+        assert list(asyncio.run(scenario()).offsets) == [100, 101]
+
+
+def test_wait_when_nobody_looks_at_rows_that_failed_then_that_is_not_looking(facades: Facades) -> None:
+    facade = holding(facades)
+    future = as_theirs([facade.producer.send_batch("t", [b"v"] * 2, partitions=[0, 0])])
+    facade.broker.error_code = REFUSED
+    facade.broker.holds = False
+    facade.broker.wakeup()
+    concurrent.futures.wait(future, GIVE_UP_S)
+    future.clear()
+    facade.producer.close(GIVE_UP_S)
+    assert facade.producer.metrics()["record-unretrieved-error-total"] == 2
+
+
+@pytest.mark.parametrize("error_code", [0, REFUSED])
+def test_snapshot_when_python_3_14_asks_for_one_then_it_is_of_the_outcome(facades: Facades, error_code: int) -> None:
+    facade = holding(facades)
+    futures = as_theirs([facade.producer.send("t", b"v", partition=0),
+                         facade.producer.send_batch("t", [b"v"], partitions=[0])])
+    assert [future._get_snapshot() for future in futures] == [(False, False, None, None)] * 2
+    facade.broker.error_code, facade.broker.holds = error_code, False
+    facade.broker.wakeup()
+    for future in futures:
+        concurrent.futures.wait([future], GIVE_UP_S)
+        is_done, is_cancelled, result, error = future._get_snapshot()
+        assert (is_done, is_cancelled) == (True, False)
+        assert (result is None, type(error)) == ((True, InvalidTopicError) if error_code else (False, type(None)))
