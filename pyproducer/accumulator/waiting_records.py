@@ -88,6 +88,7 @@ class WaitingQueue:
         records: First come, first served.
         opened_ms: When it was made, or all that waited was failed.
         metadata_version: Metadata has news for it above this one; -1 before it was asked.
+        witnesses: Nodes that were asked and do not know its partition.
         fatal_seen: Errors of all metadata up to this one are not for those who wait here.
         doom: Why the first `doomed_count` records fail.
         doomed_count: How many do.
@@ -99,7 +100,7 @@ class WaitingQueue:
     """
 
     __slots__ = ("doom", "doomed_count", "fatal_seen", "first_deadline_ms", "is_in_order", "is_leaving", "is_torn",
-                 "last_deadline_ms", "metadata_version", "opened_ms", "partition", "records", "topic")
+                 "last_deadline_ms", "metadata_version", "opened_ms", "partition", "records", "topic", "witnesses")
 
     def __init__(self, topic: str, partition: int | None, now_ms: int) -> None:
         self.topic: str = topic
@@ -107,6 +108,7 @@ class WaitingQueue:
         self.records: deque[WaitingRecord] = deque()
         self.opened_ms: int = now_ms
         self.metadata_version: int = -1
+        self.witnesses: set[int] = set()
         self.fatal_seen: int = 0
         self.doom: KafkaError | None = None
         self.doomed_count: int = 0

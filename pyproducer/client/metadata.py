@@ -12,7 +12,7 @@ Source:  Java Metadata, ProducerMetadata (4.1); KIP-526 (idle topics, partial up
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyproducer.client.metadata_response import merge_response, with_leaders, without_leaders
@@ -95,6 +95,10 @@ class ProducerMetadata:
         self._steps_back: Mapping[tuple[str, int], int] = {}  # see metadata_response.Merged
         self._topic_errors: dict[str, ErrorCode] = {}       # replaced as a whole; read without the lock
         self._unknown_topics = UnknownTopics()
+        # Of which topics the last answer told, and whose it was; and a node whose answer another is to confirm. The
+        # sender thread's alone, without the lock.
+        self._last_answer: tuple[Container[str], int] = (), -1
+        self._doubted_node: int | None = None
         # Topic -> when it is idle. Callers write the time of a known topic without the lock, see `add`.
         self._topics: dict[str, int] = {}
         self._new_topics: set[str] = set()
@@ -176,8 +180,13 @@ class ProducerMetadata:
         error.outcome = NOT_SENT
         return error
 
-    def node_without_topic(self) -> int | None:
-        """Return the node that alone said for a while that it does not know some topic, so that another is asked."""
+    def node_to_avoid(self) -> int | None:
+        """Return a node than which another is to be asked next.
+
+        It alone said for a while that it does not know some topic, or somebody called `ask_another`. Thread: sender.
+        """
+        if self._doubted_node is not None:
+            return self._doubted_node
         if not self._unknown_topics:
             return None
         with self._lock:
@@ -373,6 +382,7 @@ class ProducerMetadata:
             self._new_topics -= merged.topics_answered
             self._topic_errors = merged.topic_errors
             self._note_unknown(merged.topics_answered, node_id, now_ms)
+            self._last_answer, self._doubted_node = (merged.topics_answered, node_id), None
             self._take(merged.cluster)
             self._nodes_to_ask = tuple(merged.cluster.nodes.values())
             self._update_version += 1
@@ -386,6 +396,15 @@ class ProducerMetadata:
                 self._last_refresh_ms = _LONG_AGO_MS
                 self._set_due()
             self._waiters.ring()
+
+    def told_by(self, topic: str) -> int | None:
+        """Return whose the last answer was, below 0 for a bootstrap address; None where it did not tell of a topic."""
+        topics, node_id = self._last_answer
+        return node_id if topic in topics else None
+
+    def ask_another(self, node_id: int) -> None:
+        """Ask another node than this one next, where one can be reached: it may lag behind."""
+        self._doubted_node = node_id
 
     def move_deadlines(self, gap_ms: int) -> None:
         """Let topics that brokers do not know have so much longer, in ms, to be known."""

@@ -82,15 +82,15 @@ class MetadataUpdater:
     def choose_node(self, now_ms: int) -> NodeChoice:
         """Return the least loaded node, and whether there is hope among the nodes that may be asked."""
         nodes = self._metadata.nodes_to_ask()
-        without_topic = self._metadata.node_without_topic()
-        if without_topic is not None:
-            second = self._second_opinion([node for node in nodes if node.node_id != without_topic], now_ms)
+        avoided = self._metadata.node_to_avoid()
+        if avoided is not None:
+            second = self._second_opinion([node for node in nodes if node.node_id != avoided], now_ms)
             if second is not None:
                 return NodeChoice(second, True)
         return choose_least_loaded(nodes, self._connections, now_ms, self._next_random)
 
     def _second_opinion(self, nodes: Sequence[Node], now_ms: int) -> Node | None:
-        """Return one that can be asked now, where one broker alone does not know a topic.
+        """Return one that can be asked now, where one broker alone does not know a topic or a partition.
 
         Beside that one, which goes on being asked, begins to connect to another that was not found dead.
         """

@@ -316,15 +316,35 @@ class WaitingRoom:
                 error = metadata.refusal(queue.topic) or metadata.absence(queue.topic, queue.opened_ms,
                                                                           UNKNOWN_TOPIC_MS)
                 if error is None and queue.partition is not None:
-                    error = no_such_partition(metadata, queue.topic, queue.partition)
+                    error = self._absence_of_partition(queue, queue.partition, now_ms)
         if error is None:
             metadata.add(queue.topic, now_ms)
             queue.metadata_version = metadata.request_update_for_topic(queue.topic, now_ms)
             return False
         # Who comes in from now on is told by the next answer.
         queue.doomed_count, queue.opened_ms, queue.metadata_version = len(queue.records), now_ms, -1
+        queue.witnesses.clear()
         queue.doom = error
         return True
+
+    def _absence_of_partition(self, queue: WaitingQueue, partition: int, now_ms: int) -> KafkaError | None:
+        """Return the error for a partition that does not exist, as far as brokers can tell; None while it may.
+
+        A broker may lag behind, and not know of a partition that was just added. So where there are two brokers, two
+        are asked; where no second can be reached, one is believed after a while.
+        """
+        metadata = self._metadata
+        error = no_such_partition(metadata, queue.topic, partition)
+        node_id = metadata.told_by(queue.topic)
+        if error is None or node_id is None:
+            return None
+        if node_id >= 0:
+            queue.witnesses.add(node_id)
+        if (len(queue.witnesses) < 2 <= len(metadata.fetch().nodes)
+                and now_ms - queue.opened_ms < UNKNOWN_TOPIC_MS):
+            metadata.ask_another(node_id)
+            return None
+        return error
 
     def _let_go_on(self, queue: WaitingQueue, share: int) -> None:
         """Move records from the head of a queue into batches of their partitions, in order."""

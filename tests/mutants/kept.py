@@ -203,7 +203,7 @@ KEPT: tuple[Kept, ...] = (
          "if not hmac.compare_digest(signature, final.server_signature):", "if False:",
          "Anybody who answers at the address is taken for the broker."),
     Kept("one-broker-asked-for-ever", "client/metadata_updater.py",
-         "if without_topic is not None:", "if False:",
+         "if avoided is not None:", "if False:",
          "The broker with a connection is asked for an unknown topic again and again, no other one is."),
     # Counters, order, time of the caller.
     Kept("errors-not-counted", "sender/completion.py",

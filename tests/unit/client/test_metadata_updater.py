@@ -111,6 +111,24 @@ def test_unknown_topic_when_the_other_broker_is_dead_then_the_first_is_asked_on_
     assert setup.metadata.absence("late", started_ms, 10_000) is None
 
 
+def test_answer_when_it_is_doubted_then_another_broker_is_asked_where_one_can_be_reached():
+    setup = up()
+    setup.selector.sleeps = True
+    for _ in range(30):
+        if {1, 2} <= asked_nodes(setup):
+            break
+        told_by = setup.metadata.told_by("t")
+        assert told_by is not None
+        setup.metadata.ask_another(told_by)
+        version = setup.metadata.request_update_for_topic("t", setup.now_ms)
+        while setup.metadata.version() == version:
+            setup.poll(1000)
+        assert setup.metadata.node_to_avoid() is None, "the answer is a new one"
+    assert {1, 2} <= asked_nodes(setup)
+    assert setup.metadata.told_by("t") != told_by
+    assert setup.metadata.told_by("other") is None
+
+
 def test_response_without_brokers_when_received_then_asked_again():
     setup = Setup(bootstrap=ONE)
     nodes, setup.cluster.nodes = setup.cluster.nodes, []

@@ -13,6 +13,7 @@ import pytest
 
 from pyproducer.accumulator.batch_state import BatchState
 from pyproducer.accumulator.buffer_pool import Place
+from pyproducer.client.metadata import MetadataRequest
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.common.errors import (
     AuthenticationError,
@@ -25,8 +26,9 @@ from pyproducer.common.errors import (
     ProducerClosedError,
     UnknownTopicOrPartitionError,
 )
+from pyproducer.hotpath import FutureRecordMetadata
 from pyproducer.producer import waiting_room
-from tests.unit.sender.stepped_producer import SteppedProducer
+from tests.unit.sender.stepped_producer import SteppedProducer, metadata_response
 
 UNKNOWN = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 NEVER_MS = 2**31 - 1
@@ -481,6 +483,71 @@ def test_topic_when_one_of_two_brokers_does_not_know_it_then_its_records_wait_on
     for _ in range(30):
         producer.turn()
         producer.tell(code=UNKNOWN, node_id=1, advance=1000)
+    producer.turn()
+    producer.turn()
+    assert not future.done()
+
+
+def waiting_for_a_partition() -> tuple[SteppedProducer, FutureRecordMetadata]:
+    """A record for partition 2 of a topic of which one broker knew two, before the record came."""
+    producer = stepped(max_block_ms=60_000)
+    producer.tell(2)
+    future = producer.enter(partition=2, max_block_ms=60_000)
+    producer.turn()
+    return producer, future
+
+
+def test_partition_when_one_of_two_brokers_does_not_know_it_then_the_other_is_asked() -> None:
+    """A broker that lags behind refused a partition that had just been added, which the others knew."""
+    producer, future = waiting_for_a_partition()
+    for _ in range(3):
+        producer.tell(2, node_id=1, advance=1000)
+        producer.turn()
+        assert not future.done()
+        assert producer.metadata.node_to_avoid() == 1
+    producer.tell(3, node_id=2)
+    producer.turn()
+    assert values_of(producer) == [b"v"]
+    assert producer.metadata.node_to_avoid() is None
+
+
+def test_partition_when_two_brokers_do_not_know_it_then_its_records_fail() -> None:
+    producer, future = waiting_for_a_partition()
+    for node_id in (-1, 1, 1, 2):  # the first may be any broker
+        assert not future.done()
+        producer.tell(2, node_id=node_id, advance=100)
+        producer.turn()
+    later = producer.enter(partition=2, max_block_ms=60_000)
+    producer.turn()
+    assert "has no partition 2: the index must be from 0 to 1" in str(future.exception(0))
+    producer.turn()
+    producer.tell(2, node_id=2, advance=100)
+    producer.turn()
+    producer.turn()
+    assert not later.done(), "two are asked anew"
+
+
+@pytest.mark.parametrize("node_id", [1, -1])
+def test_partition_when_no_second_broker_can_be_asked_then_one_is_believed_after_ten_seconds(node_id: int) -> None:
+    """-1 is a bootstrap address, which may be any broker, the other one included."""
+    producer, future = waiting_for_a_partition()
+    for _ in range(9):
+        producer.tell(2, node_id=node_id, advance=1000)
+        producer.turn()
+    assert not future.done()
+    producer.tell(2, node_id=node_id, advance=1000)
+    producer.turn()
+    producer.turn()
+    assert type(future.exception(0)) is UnknownTopicOrPartitionError
+
+
+def test_partition_when_an_answer_is_about_other_topics_then_nothing_is_said_of_it() -> None:
+    producer, future = waiting_for_a_partition()
+    producer.tell(2, node_id=1)
+    producer.turn()
+    body = {**metadata_response(), "topics": []}
+    producer.metadata.update(body, 13, producer.clock.now_ms(), node_id=2,
+                             request=MetadataRequest([], 2**31, is_partial=True, allow_auto_topic_creation=True))
     producer.turn()
     producer.turn()
     assert not future.done()
