@@ -1,6 +1,6 @@
 """What may be given as on_completion, said when it is given: called later, it would only fail in a log line.
 
-Road:    send() -> [callback] -> the record's future
+Road:    send() -> [callback] -> the record's future; serializers are looked at, too
 Thread:  any; no state.
 Source:  ours. Java's compiler sees what is looked for here.
 """
@@ -40,7 +40,7 @@ def ensure_on_completion(callback: Any, instead: str) -> bool:
     """
     ensure_callable(callback, "on_completion")
     code, given_count = _code_of(callback)
-    if _flags_of(code) & _NEVER_RUN:
+    if _is_never_run(code):
         raise TypeError(f"on_completion is a coroutine function, and nobody would await it: {instead}")
     if isinstance(code, CodeType):
         first = code.co_varnames[given_count:code.co_argcount][:1]
@@ -54,10 +54,15 @@ def ensure_on_completion(callback: Any, instead: str) -> bool:
     return isinstance(callback, (FunctionType, MethodType)) or getattr(callback, "__code__", None) is None
 
 
-def _flags_of(code: Any) -> int:
-    """Return what is known of code; that of a mock (AsyncMock's says that it is a coroutine's) is a mock itself."""
+def is_coroutine_function(function: object) -> bool:
+    """Whether a call would run nothing before somebody awaits it: through partials, methods, objects with __call__."""
+    return _is_never_run(_code_of(function)[0])
+
+
+def _is_never_run(code: Any) -> bool:
+    """Whether code is a coroutine's, as far as is known; that of a mock (AsyncMock's says so) is a mock itself."""
     flags = getattr(code, "co_flags", None)
-    return flags if isinstance(flags, int) else 0
+    return isinstance(flags, int) and bool(flags & _NEVER_RUN)
 
 
 def _code_of(callback: Any) -> tuple[Any, int]:

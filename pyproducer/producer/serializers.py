@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeVar, runtime_checkable
 from uuid import UUID
 
+from pyproducer.common.callback import is_coroutine_function
 from pyproducer.common.class_names import import_object, make_instance
 from pyproducer.common.errors import ConfigError
 from pyproducer.common.records import Header
@@ -279,7 +280,7 @@ def _by_name(key: str, name: str) -> object:
 
 def _with_three_arguments(key: str, function: Callable[..., bytes | None]) -> Serializer:
     """Return a serializer; a callable with one required argument (or that does not tell) is given only the data."""
-    if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__):
+    if is_coroutine_function(function):
         raise ConfigError(key, function, "it is a coroutine function, and a serializer is called, not awaited: give "
                                          "one that returns bytes")
     confluent = sys.modules.get("confluent_kafka.serialization")  # who has one has imported it

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import functools
 import json
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from datetime import date, datetime, timezone
 from decimal import Decimal
 from typing import Any
+from unittest import mock
 from uuid import UUID
 
 import pytest
@@ -245,8 +247,16 @@ class _NeverAwaited:
         return b""
 
 
-@pytest.mark.parametrize("given", [_never_awaited, _NeverAwaited, _NeverAwaited()])
+async def _yielding(_data: object) -> AsyncIterator[bytes]:
+    yield b""
+
+
+@pytest.mark.parametrize("given", [
+    _never_awaited, _NeverAwaited, _NeverAwaited(), _NeverAwaited().__call__, _yielding, mock.AsyncMock(),
+    functools.partial(_never_awaited), functools.partial(_NeverAwaited(), "t"),
+    functools.partial(functools.partial(_NeverAwaited(), "t"), []),
+])
 def test_serializer_when_it_is_a_coroutine_function_then_it_is_refused(given: object) -> None:
-    """Each record failed, with a coroutine that nobody awaited."""
+    """Each record failed, with a coroutine that nobody awaited; partials of objects and generators went on to do so."""
     with pytest.raises(ConfigError, match="called, not awaited"):
         resolve_serializer(given)
