@@ -62,7 +62,10 @@ _SECRET = re.compile(
     r"""
       -----BEGIN\ [A-Z0-9 ]+-----.*?(?:-----END\ [A-Z0-9 ]+-----|\Z)           # PEM
     | (?<![A-Za-z0-9+/])M[A-P][A-Za-z0-9+/]{2}[A-Za-z0-9+/=\s]{56,}            # DER in base64: PEM without its marks
-    | (?<![A-Za-z0-9])eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]*)?  # JWT
+    # JWT, with what stands before it without a space. Looked for once in a word that a dot follows, where the first
+    # beginning will do: else each beginning would be followed to the end of the word.
+    | (?<![A-Za-z0-9_-])(?=[A-Za-z0-9_-]+\.[A-Za-z0-9_-])
+      (?:[A-Za-z0-9_-]*?[_-])?eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]*)?
     | (?i:password|passwd|pwd|passphrase|secret|token|credentials?)["']?\s*[=]\s*          # JAAS
       (?!"\.\.\.")(?:"[^"]*"?|'[^']*'?|[^\s;"']+)                                        # but for a place of one
     """, re.VERBOSE | re.DOTALL)

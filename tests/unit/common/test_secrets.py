@@ -66,6 +66,21 @@ def test_text_when_it_is_long_then_it_is_looked_through_once(part):
     assert "hunter2" not in shown_text(f"{text}b:hunter2@h")
 
 
+@pytest.mark.parametrize("part", [
+    "-eyJabcdefgh", "_eyJ", "eyJabcdefgh_", "eyJ", "-eyJabcdefgh.", "eyJabc.", "-----BEGIN A", "-----END A ", "token ",
+    "token=", "password = ", "secret'", "MAAA!", "MAAA ", "M", "=", " ",
+])
+def test_text_when_it_looks_like_many_secrets_then_it_is_looked_through_once(part):
+    """Each beginning of a JWT, of which there may be one in twelve characters, was followed to the end of the text."""
+    text = part * (600_000 // len(part))
+    assert "hunter2" not in shown_text(f"{text}\n{JWT}")
+
+
+@pytest.mark.parametrize("text", [f"key-{JWT}", f"a_b-{JWT}", f"eyJ-{JWT}", f"{JWT.rpartition('.')[0]}"])
+def test_token_when_it_stands_behind_a_dash_then_it_is_hidden(text):
+    assert shown_text(f"id {text} is wrong") == "id [hidden] is wrong"
+
+
 @pytest.mark.parametrize("secret", [PEM, JAAS, "alice:hunter2@host:9092", [PEM.encode()]],
                          ids=["pem", "jaas", "user", "bytes"])
 def test_config_error_when_a_secret_is_in_it_then_no_way_shows_it(secret):
