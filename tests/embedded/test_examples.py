@@ -53,10 +53,11 @@ def test_demo_with_fewer_records_finds_every_one_in_order() -> None:
 README_BLOCKS = re.findall(r"```python\n(.*?) *```", (ROOT / "README.md").read_text(encoding="ascii"), re.DOTALL)
 
 
-@pytest.mark.parametrize(("number", "printed"), [(0, "RecordMetadata(topic='orders'"), (1, ""), (2, ""), (
-    3, "1 {'not_sent': 0, 'rejected': 0, 'unknown': 0} {'orders': TopicDeliveries(delivered=1, ")])
+@pytest.mark.parametrize(("number", "printed"), [
+    (0, "RecordMetadata(topic='orders'"), (1, "0 1\n"), (2, "2 {}\n"), (3, ""), (4, ""), (
+    5, "1 {'not_sent': 0, 'rejected': 0, 'unknown': 0} {'orders': TopicDeliveries(delivered=1, ")])
 def test_readme_blocks_run_as_they_are_printed(tmp_path: Path, number: int, printed: str) -> None:
-    assert len(README_BLOCKS) == 4
+    assert len(README_BLOCKS) == 6
     script = tmp_path / "block.py"
     script.write_text(textwrap.dedent(README_BLOCKS[number]), encoding="ascii")
     done = subprocess.run([sys.executable, "-W", "error", str(script)], cwd=ROOT, env={"PYTHONPATH": str(ROOT)},

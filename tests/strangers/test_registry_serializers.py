@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +16,7 @@ from pyproducer.testing import ConsumedRecord
 from tests.conftest import refuse
 from tests.support.schema_registry import SchemaRegistry
 
+ROOT = Path(__file__).resolve().parents[2]
 TOPIC = "users"
 USER = {"name": "Ann Example", "number": 7}
 AVRO = """{"type": "record", "name": "User", "fields": [{"name": "name", "type": "string"},
@@ -69,6 +72,18 @@ def test_avro_when_its_serializer_is_given_then_its_deserializer_reads(
     assert record.value[:5] == b"\0\0\0\0\1"
     assert list(registry.subjects) == ["users-value"]
     assert read(avro.AvroDeserializer(client), record) == USER
+
+
+def test_avro_when_it_is_given_as_the_migration_page_says_then_the_record_is_stored(registry: SchemaRegistry) -> None:
+    part_of_confluent_kafka("schema_registry.avro")
+    (program,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/migration.md").read_text(encoding="ascii"), re.DOTALL)
+    with EmbeddedBroker(topics={TOPIC: 1}) as broker:
+        for placeholder, address in (("http://registry:8081", registry.url), ("kafka:9092", broker.bootstrap_servers)):
+            assert placeholder in program
+            program = program.replace(placeholder, address)
+        exec(compile(program, "docs/migration.md", "exec"), {})
+        (record,) = broker.records(TOPIC)
+    assert (record.key, record.value) == (b"1", b"\0\0\0\0\1\6Ann")
 
 
 def test_avro_when_it_is_for_keys_then_the_subject_is_the_keys(
