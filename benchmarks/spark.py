@@ -7,6 +7,10 @@ idempotent. CPU is of all processes together: Spark's JVM, its Python workers, t
 read by Spark: it has as many rows as were written. `--routes kafka --rows 100000 --warm-up 0 --rounds 1`, and the same
 for the others, is a session's first write: what has to be started and imported is in it.
 
+`--stretches` tells where on the road the CPU goes: of Spark's JVM, of each worker's own thread, which runs the task, of
+its other threads, which send, and of the broker. The route `count` hands the same rows to Python and drops them: what
+it takes is Spark's and PySpark's share.
+
 Needs: Java, and Maven for Kafka's jars and those of Spark's connector; psutil. Source:  ours.
 """
 
@@ -18,9 +22,10 @@ import platform
 import statistics
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import psutil
 
@@ -37,6 +42,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PARTITION_COUNT = 3
 TASK_COUNT = 4
 BASE = "kafka"
+STRETCHES = ("Spark's JVM", "task's thread", "sender's threads", "broker")
 
 Route = Callable[["DataFrame", str, str], None]
 
@@ -65,8 +71,27 @@ def by_rows(df: DataFrame, servers: str, topic: str) -> None:
     df.foreachPartition(KafkaSink({"bootstrap.servers": servers}, topic=topic))
 
 
+def by_nothing(df: DataFrame, _servers: str, _topic: str) -> None:
+    """Bring the rows to Python as KafkaSink.write does, and count them there."""
+    def count(batches: Iterator[Any]) -> Iterator[Any]:
+        import pyarrow
+
+        rows = sum(batch.num_rows for batch in batches)
+        yield pyarrow.record_batch([pyarrow.array([rows])], names=["rows"])
+
+    from pyspark.sql import DataFrame
+    from pyspark.sql.udf import UserDefinedFunction
+    from pyspark.util import PythonEvalType
+
+    # As KafkaSink.write: df.mapInArrow would ask for pandas.
+    function = UserDefinedFunction(count, "rows bigint", evalType=PythonEvalType.SQL_MAP_ARROW_ITER_UDF)
+    columns = function(*(df[name] for name in df.columns))
+    DataFrame(df._jdf.mapInArrow(columns._jc, False, None), df.sparkSession).collect()
+
+
+STORES_NOTHING = "count"
 ROUTES: Mapping[str, Route] = {BASE: by_format("kafka"), "pyproducer": by_format("pyproducer"), "write": by_columns,
-                               "foreachPartition": by_rows}
+                               "foreachPartition": by_rows, STORES_NOTHING: by_nothing}
 
 
 def session() -> SparkSession:
@@ -106,6 +131,33 @@ def cpu_seconds() -> float:
     return total
 
 
+def cpu_by_stretch() -> Counter[str]:
+    """Return the CPU seconds so far of each part of the road, by its name in STRETCHES."""
+    found: Counter[str] = Counter()
+    for process in psutil.Process().children(recursive=True):
+        try:
+            if process.name() == "java":
+                times = process.cpu_times()
+                name = "Spark's JVM" if "org.apache.spark" in " ".join(process.cmdline()) else "broker"
+                found[name] += times.user + times.system
+                continue
+            for thread in process.threads():
+                name = "task's thread" if thread.id == process.pid else "sender's threads"
+                found[name] += thread.user_time + thread.system_time
+        except psutil.NoSuchProcess:
+            continue
+    return found
+
+
+def stretch_table(spent: Mapping[str, Sequence[Mapping[str, float]]], count: int) -> list[str]:
+    """Return lines: microseconds of CPU for each row and stretch, medians of the rounds."""
+    lines = ["CPU us/row".ljust(20) + "".join(f"{name:>20}" for name in STRETCHES)]
+    for route, rounds in spent.items():
+        medians = [statistics.median(each[name] / count * 1e6 for each in rounds) for name in STRETCHES]
+        lines.append(f"{route:<20}" + "".join(f"{median:>20.2f}" for median in medians))
+    return lines
+
+
 def table(turns: Mapping[str, Sequence[Turn]], count: int) -> list[str]:
     """Return lines: medians, and the median of the ratios within each round."""
     lines = [f"{'route':<20}{'rows/s':>12}{'CPU us/row':>12}{'rate, of kafka':>30}{'CPU, of kafka':>30}"]
@@ -132,10 +184,12 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--warm-up", type=int, default=1, help="rounds that do not count")
     parser.add_argument("--routes", default="kafka,pyproducer,write", help=f"of {', '.join(ROUTES)}")
+    parser.add_argument("--stretches", action="store_true", help="where on the road the CPU goes")
     parser.add_argument("--keep", action="store_true")
     arguments = parser.parse_args()
     routes = {name: ROUTES[name] for name in arguments.routes.split(",")}
     turns: dict[str, list[Turn]] = {name: [] for name in routes}
+    spent: dict[str, list[Counter[str]]] = {name: [] for name in routes}
     with real_broker() as broker:
         spark = session()
         try:
@@ -144,23 +198,26 @@ def main() -> None:
                 for name, route in routes.items():
                     topic = f"{name.lower()}-{number}"
                     broker.create_topic(topic, PARTITION_COUNT)
-                    before, began = cpu_seconds(), time.perf_counter()
+                    parts, before, began = cpu_by_stretch(), cpu_seconds(), time.perf_counter()
                     route(rows, broker.bootstrap_servers, topic)
                     turn = Turn(time.perf_counter() - began, cpu_seconds() - before)
+                    parts = cpu_by_stretch() - parts
+                    wanted = 0 if name == STORES_NOTHING else arguments.rows
                     stored = (spark.read.format("kafka").option("kafka.bootstrap.servers", broker.bootstrap_servers)
                               .option("subscribe", topic).load().count())
-                    if stored != arguments.rows:
-                        sys.exit(f"{name} stored {stored} of {arguments.rows} rows")
+                    if stored != wanted:
+                        sys.exit(f"{name} stored {stored} of {wanted} rows")
                     print(f"round {number}, {name}: {arguments.rows / turn.seconds:,.0f} rows/s", flush=True)
                     if number >= arguments.warm_up:
                         turns[name].append(turn)
+                        spent[name].append(parts)
             version = spark.version
         finally:
             spark.stop()
     lines = [f"{arguments.rows} rows in {TASK_COUNT} tasks; Spark {version}, hotpath {IMPL}, Python "
              f"{platform.python_version()}, {platform.machine()}, {os.cpu_count()} CPUs; medians of "
              f"{arguments.rounds} rounds in turns after {arguments.warm_up} that do not count", "",
-             *table(turns, arguments.rows)]
+             *table(turns, arguments.rows), *(["", *stretch_table(spent, arguments.rows)] * arguments.stretches)]
     print("\n".join(lines))
     if arguments.keep:
         keep(f"spark-{arguments.rows}", "spark", "\n".join(lines))

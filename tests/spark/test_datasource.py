@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pyproducer.spark import KafkaSink
+from pyproducer.spark import ColumnError, KafkaSink, said
 from pyproducer.spark import sink as sink_module
 from pyproducer.spark.datasource import NAME, PyProducerDataSource, StreamArrowWriter, StreamRowWriter
 from pyproducer.spark.pool import ProducerPool
@@ -163,3 +163,20 @@ def test_look_up_of_data_sources_loads_nothing_of_ours() -> None:
                                "print(p.DefaultSource.name(), 'pyproducer' in sys.modules)"],
         check=True, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(REGISTRATION)}).stdout
     assert said.split() == [NAME, "False"]
+
+
+def test_writers_when_columns_do_not_fit_refuse_in_the_planner() -> None:
+    for make in (source().writer, source().streamWriter):
+        with pytest.raises(ColumnError, match="value attribute unsupported type int"):
+            make(fake_schema(value="int"), False)
+
+
+def test_say_when_nobody_set_up_a_log_writes_to_stderr(monkeypatch: pytest.MonkeyPatch,
+                                                       capsys: pytest.CaptureFixture[str]) -> None:
+    """As in the processes that Spark starts."""
+    bare = logging.Logger("pyproducer.spark", logging.WARNING)
+    monkeypatch.setattr(said, "log", bare)
+    said.say(logging.INFO, "%d rows", 7)
+    said.say(logging.INFO, "%d rows", 8)
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.split(" ", 2)[2] for line in lines] == [f"INFO pyproducer.spark: {count} rows" for count in (7, 8)]

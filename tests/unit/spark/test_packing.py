@@ -6,7 +6,7 @@ import pickle
 import subprocess
 import sys
 import tarfile
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from types import SimpleNamespace
 from typing import Any
 
@@ -75,6 +75,23 @@ def test_pack_when_a_module_is_of_another_python_packs_it_without_byte_code(tmp_
     pack(tmp_path / "dep.tgz")
     with tarfile.open(tmp_path / "dep.tgz") as tar:
         assert tar.getnames() == ["old.py", "PACKED.txt"]
+
+
+def test_pack_leaves_scripts_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They have the path of this Python in them, and their place is outside of what is unpacked."""
+    there = tmp_path / "lib" / "there.py"
+    script = tmp_path / "bin" / "script"
+    for path in (there, script):
+        path.parent.mkdir()
+        path.touch()
+    distribution = SimpleNamespace(
+        metadata={"Name": "other"}, version="1", files=[PurePosixPath("there.py"), PurePosixPath("../bin/script")],
+        locate_file=lambda file: there.parent / file)
+    monkeypatch.setattr(packing, "_own_files", list)
+    monkeypatch.setattr(packing, "_required", lambda *_: [distribution])
+    pack(tmp_path / "dep.tgz")
+    with tarfile.open(tmp_path / "dep.tgz") as tar:
+        assert [name for name in tar.getnames() if not name.endswith(".pyc")] == ["there.py", "PACKED.txt"]
 
 
 def session(master: str, files: str) -> SimpleNamespace:
