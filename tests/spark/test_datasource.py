@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pyproducer.spark import KafkaSink
+from pyproducer.spark import ColumnError, KafkaSink, datasource
 from pyproducer.spark import sink as sink_module
 from pyproducer.spark.datasource import PyProducerDataSource, StreamArrowWriter, StreamRowWriter
 from pyproducer.spark.pool import ProducerPool
@@ -147,3 +147,20 @@ def test_writer_without_rows_opens_nothing(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(sink_module, "WORKER_POOL", ProducerPool(lambda _props: pytest.fail("a producer was made")))
     writer = source().writer(fake_schema(value="string"), False)
     assert writer.write(iter([Rows().batch()])).numbers.row_count == 0
+
+
+def test_writers_when_columns_do_not_fit_refuse_in_the_planner() -> None:
+    for make in (source().writer, source().streamWriter):
+        with pytest.raises(ColumnError, match="value attribute unsupported type int"):
+            make(fake_schema(value="int"), False)
+
+
+def test_say_when_nobody_set_up_a_log_writes_to_stderr(monkeypatch: pytest.MonkeyPatch,
+                                                       capsys: pytest.CaptureFixture[str]) -> None:
+    """As in the processes that Spark starts."""
+    bare = logging.Logger("pyproducer.spark", logging.WARNING)
+    monkeypatch.setattr(datasource, "log", bare)
+    datasource.say(logging.INFO, "%d rows", 7)
+    datasource.say(logging.INFO, "%d rows", 8)
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.split(" ", 2)[2] for line in lines] == [f"INFO pyproducer.spark: {count} rows" for count in (7, 8)]

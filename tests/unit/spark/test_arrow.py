@@ -98,6 +98,7 @@ def test_send_when_a_call_is_refused_counts_its_rows_as_not_sent() -> None:
         send_record_batches([batch(value=["0"]), batch(value=["1", "large"]), batch(value=["3"])], producer, "orders")
     assert [record.value for record in producer.records] == [b"0"]
     assert isinstance(caught.value.__cause__, RecordTooLargeError)
+    assert "more may be" not in str(caught.value)  # none of the two was sent
 
 
 def test_send_when_the_batches_themselves_raise_flushes_first() -> None:
@@ -181,3 +182,20 @@ def test_send_when_another_topics_header_has_no_key_sends_none_of_the_batch() ->
     with pytest.raises(RowsFailedError, match=r"2 of 2 rows sent were not stored.*Null header keys are not permitted"):
         send_record_batches([rows], producer, None)
     assert producer.records == []
+
+
+def test_send_when_topics_are_numbered_otherwise_than_they_come_keeps_each_row_with_its_topic() -> None:
+    producer = FakeProducer()
+    topics = pyarrow.DictionaryArray.from_arrays(pyarrow.array([2, 0, 2, 1, 0], pyarrow.int32()), ["a", "b", "c"])
+    rows = pyarrow.record_batch([topics, pyarrow.array(["c0", "a1", "c2", "b3", "a4"])], names=["topic", "value"])
+    send_record_batches([rows], producer, None)
+    assert [(record.topic, record.value) for record in producer.records] == [
+        ("a", b"a1"), ("a", b"a4"), ("b", b"b3"), ("c", b"c0"), ("c", b"c2")]
+
+
+def test_send_of_a_slice_does_not_look_at_the_headers_beside_it() -> None:
+    producer = FakeProducer()
+    rows = batch(value=["0", "1", "2"], headers=[[{"key": None, "value": b""}], [{"key": "h", "value": b"1"}],
+                                                 [{"key": None, "value": b""}]])
+    send_record_batches([rows.slice(1, 1)], producer, "orders")
+    assert [record.headers for record in producer.records] == [(Header("h", b"1"),)]

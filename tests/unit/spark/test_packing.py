@@ -6,7 +6,7 @@ import pickle
 import subprocess
 import sys
 import tarfile
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from types import SimpleNamespace
 from typing import Any
 
@@ -62,6 +62,23 @@ def test_pack_when_an_installer_made_links_packs_files(tmp_path: Path, monkeypat
     pack(tmp_path / "dep.tgz")
     with tarfile.open(tmp_path / "dep.tgz") as tar:
         assert tar.getmember("linked.py").isfile()
+
+
+def test_pack_leaves_scripts_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They have the path of this Python in them, and their place is outside of what is unpacked."""
+    there = tmp_path / "lib" / "there.py"
+    script = tmp_path / "bin" / "script"
+    for path in (there, script):
+        path.parent.mkdir()
+        path.touch()
+    distribution = SimpleNamespace(
+        metadata={"Name": "other"}, version="1", files=[PurePosixPath("there.py"), PurePosixPath("../bin/script")],
+        locate_file=lambda file: there.parent / file)
+    monkeypatch.setattr(packing, "_own_files", list)
+    monkeypatch.setattr(packing, "_required", lambda *_: [distribution])
+    pack(tmp_path / "dep.tgz")
+    with tarfile.open(tmp_path / "dep.tgz") as tar:
+        assert tar.getnames() == ["there.py", "PACKED.txt"]
 
 
 def session(master: str, files: str) -> SimpleNamespace:

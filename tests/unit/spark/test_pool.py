@@ -54,6 +54,20 @@ def test_lease_when_another_task_uses_the_failed_one_closes_it_after_both() -> N
     assert len(made[0].close_timeouts) == 1
 
 
+def test_lease_when_a_failed_ones_other_task_fails_later_leaves_the_new_one_alone() -> None:
+    pool, _, made = make_pool()
+    older = pool.lease("a", {})
+    older.__enter__()
+    with pytest.raises(ArithmeticError), pool.lease("a", {}):
+        raise ArithmeticError
+    with pool.lease("a", {}) as second:
+        assert second is made[1]
+    older.__exit__(ArithmeticError, ArithmeticError(), None)
+    with pool.lease("a", {}) as third:
+        assert third is made[1]
+    assert [len(producer.close_timeouts) for producer in made] == [1, 0]
+
+
 def test_lease_when_others_are_idle_closes_them_but_none_in_use() -> None:
     pool, clock, made = make_pool()
     with pool.lease("idle", {}):

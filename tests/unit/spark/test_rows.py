@@ -65,6 +65,16 @@ def test_send_rows_when_answers_fail_raises_the_first_with_counts() -> None:
     assert (str(again), again.failed_count, again.outcome) == (str(error), 2, "unknown")
 
 
+def test_send_rows_when_an_answer_fails_tells_the_topic_and_the_partition_that_the_row_named() -> None:
+    data = [FakeRow(value="a", topic="orders", partition=1), FakeRow(value="b", topic="other", partition=0)]
+    failing = FakeProducer(fail_when=lambda record: KafkaTimeoutError("late", phase="delivery")
+                           if record.value == b"b" else None)
+    with pytest.raises(RowsFailedError, match="the first failure for other-0: ") as caught:
+        send_rows(data, failing, ColumnContract.of(["value", "topic", "partition"], None))
+    assert (caught.value.topic, caught.value.partition) == ("other", 0)
+    assert "1 rows are in the log (orders-1: 1)" in str(caught.value)
+
+
 def test_send_rows_when_send_raises_stops_flushes_and_counts_it() -> None:
     producer = FakeProducer(raise_when=lambda record: SerializationError("bad") if record.value == b"4" else None)
     with pytest.raises(RowsFailedError, match="1 of 5 rows sent were not stored") as caught:

@@ -31,6 +31,10 @@ def test_schema_that_fits_gives_the_columns_that_are_taken_in_order() -> None:
      "headers attribute unsupported type array<struct<name:string,value:binary>>. headers must be a(n) "
      "array<struct<key:string,value:binary>>: cast(headers as array<struct<key:string,value:binary>>), where its "
      "fields are a key and a value"),
+    ({"value": "string", "headers": "array<struct<key:string,value:string>>"},
+     "headers attribute unsupported type array<struct<key:string,value:string>>. headers must be a(n) "
+     "array<struct<key:string,value:binary>>: cast(headers as array<struct<key:string,value:binary>>), where its "
+     "fields are a key and a value"),
     ({"key": "string"}, "Required attribute 'value' not found"),
 ])
 def test_schema_that_does_not_fit_says_sparks_sentence(types: dict[str, str], sentence: str) -> None:

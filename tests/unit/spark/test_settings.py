@@ -52,6 +52,18 @@ def test_pool_key_when_a_setting_differs_is_another_and_shows_none() -> None:
     assert all(len(key) == 64 for key in keys)
 
 
+class Configurable(Partitioner):
+    """Gets to see settings that nobody else knows."""
+
+    def configure(self, _configs: dict[str, Any]) -> None:
+        pass
+
+
+def test_pool_key_when_a_setting_of_the_applications_own_differs_is_another() -> None:
+    keys = {pool_key(partitioner_class=Configurable(), my_setting=value) for value in ("one", "two")}
+    assert len(keys) == 2
+
+
 def test_files_when_they_exist_on_the_workers_only_are_not_looked_at(tmp_path: Path) -> None:
     """A keystore that Spark distributes, or that Kubernetes mounts, is not on the driver."""
     there = tmp_path / "not-here.pem"

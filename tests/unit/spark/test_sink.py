@@ -71,6 +71,12 @@ def test_call_twice_with_equal_plain_props_shares_the_producer(made: list[FakePr
     assert len(made) == 1
 
 
+def test_call_gives_the_pool_its_size(made: list[FakeProducer]) -> None:
+    for number in range(3):
+        KafkaSink({**PROPS, "client.id": str(number), "pyproducer.pool.size": 2}, topic="a")([FakeRow(value="a")])
+    assert [len(producer.close_timeouts) for producer in made] == [1, 0, 0]
+
+
 def test_pickle_carries_settings_only() -> None:
     sink = KafkaSink(PROPS, topic="orders")
     sink.last_commit = WriteNumbers(())

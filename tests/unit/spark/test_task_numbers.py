@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+from types import SimpleNamespace
+
+import pytest
+
 from pyproducer.spark.task_numbers import TaskMeter, TaskNumbers, WriteNumbers, this_task
 from tests.support.clock import ManualClock
 from tests.unit.spark.doubles import FakeProducer
@@ -55,3 +60,11 @@ def test_meter_counts_what_grew_since_the_task_began() -> None:
 
 def test_this_task_outside_of_a_task_is_none() -> None:
     assert this_task() == TaskNumbers(spark_partition=-1, attempt=0)
+
+
+def test_this_task_in_a_task_tells_sparks_partition_and_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
+    context = SimpleNamespace(partitionId=lambda: 5, attemptNumber=lambda: 2, taskAttemptId=lambda: 99)
+    module = SimpleNamespace(TaskContext=SimpleNamespace(get=lambda: context))
+    monkeypatch.setitem(sys.modules, "pyspark", SimpleNamespace(taskcontext=module))  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "pyspark.taskcontext", module)  # type: ignore[arg-type]
+    assert this_task() == TaskNumbers(spark_partition=5, attempt=2)

@@ -1,0 +1,60 @@
+"""What became of a task's rows, and how it is told."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from pyproducer.common.errors import KafkaTimeoutError
+from pyproducer.common.records import RecordMetadata
+from pyproducer.spark.delivery import TaskDelivery
+from pyproducer.spark.errors import RowsFailedError
+
+
+def late(text: str = "late") -> KafkaTimeoutError:
+    return KafkaTimeoutError(text, phase="delivery", outcome="unknown")
+
+
+def failure_of(delivery: TaskDelivery) -> RowsFailedError:
+    with pytest.raises(RowsFailedError) as caught:
+        delivery.ensure_all_stored(3)
+    return caught.value
+
+
+def test_ensure_all_stored_when_every_row_has_its_answer_does_nothing() -> None:
+    delivery = TaskDelivery()
+    delivery.sent_count = 3
+    delivery.on_completion("orders", None, RecordMetadata("orders", 2, 0, 0, -1, -1), None)
+    delivery.add_stored("orders", Counter({2: 1, 0: 1}))
+    delivery.ensure_all_stored()
+    assert delivery.stored_count == 3
+
+
+def test_on_completion_when_the_row_named_partition_zero_tells_it() -> None:
+    delivery = TaskDelivery()
+    delivery.sent_count = 2
+    delivery.on_completion("orders", 0, None, late("first"))
+    delivery.on_completion("other", 1, None, late("second"))
+    error = failure_of(delivery)
+    assert (error.topic, error.partition, error.attempt) == ("orders", 0, 3)
+    assert str(error).endswith("the first failure for orders-0: KafkaTimeoutError: first. Of attempt 3 of the task no "
+                               "rows are known to be in the log, 2 more may be")
+
+
+def test_fail_of_many_rows_at_once_counts_each() -> None:
+    delivery = TaskDelivery()
+    delivery.sent_count = 10
+    delivery.fail(late(), "orders", row_count=6)
+    delivery.fail(ValueError("never sent"), "orders", row_count=4)
+    error = failure_of(delivery)
+    assert (error.sent_count, error.failed_count) == (10, 10)
+    assert str(error).endswith("no rows are known to be in the log, 6 more may be")
+
+
+def test_ensure_all_stored_when_answers_never_came_says_that_the_rows_may_be_there() -> None:
+    delivery = TaskDelivery()
+    delivery.sent_count = 5
+    delivery.add_stored("orders", Counter({0: 2}))
+    assert str(failure_of(delivery)).endswith(
+        "2 rows are in the log (orders-0: 2), 3 more may be; another attempt stores them again")
