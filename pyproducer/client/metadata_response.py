@@ -9,8 +9,7 @@ Source:  Java Metadata.handleMetadataResponse, updateLatestMetadata, MetadataSna
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from pyproducer.common.cluster import Cluster, Node, PartitionInfo, PartitionTable, TopicPartition
@@ -32,19 +31,18 @@ _NO_NODE_PORT = -1
 _NOTHING = PartitionTable(())
 
 
-@dataclass
-class Merged:
+class Merged(NamedTuple):
     """The outcome of a merge; nothing that was passed in is changed."""
 
     cluster: Cluster
-    topic_errors: dict[str, ErrorCode] = field(default_factory=dict)
+    topic_errors: dict[str, ErrorCode]
     # A topic or partition has an error that another look may cure.
-    needs_refresh: bool = False
+    needs_refresh: bool
     # Something newer than before was learned; asking again soon is worth it.
-    made_progress: bool = False
-    topics_answered: set[str] = field(default_factory=set)
+    made_progress: bool
+    topics_answered: set[str]
     # How many answers in a row told of an older epoch, by topic and partition.
-    steps_back: dict[tuple[str, int], int] = field(default_factory=dict)
+    steps_back: dict[tuple[str, int], int]
 
 
 def merge_response(response: Mapping[str, Any], api_version: int, *, previous: Cluster,

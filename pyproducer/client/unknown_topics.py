@@ -8,13 +8,11 @@ Source:  ours; Java waits for max.block.ms, whatever the brokers say.
 from __future__ import annotations
 
 from collections.abc import Container, Iterable
-from dataclasses import dataclass, field
 
 # A topic that is being created is not known to every broker yet; so long nobody else is asked on purpose.
 _SECOND_OPINION_AFTER_MS = 1000
 
 
-@dataclass
 class _Unknown:
     """Answers in a row that do not know a topic.
 
@@ -25,9 +23,11 @@ class _Unknown:
             count.
     """
 
-    first_ms: int
-    last_ms: int
-    nodes: dict[int, int] = field(default_factory=dict)
+    __slots__ = ("first_ms", "last_ms", "nodes")
+
+    def __init__(self, now_ms: int) -> None:
+        self.first_ms = self.last_ms = now_ms
+        self.nodes: dict[int, int] = {}
 
 
 class UnknownTopics:
@@ -50,7 +50,7 @@ class UnknownTopics:
         for topic in known:
             self._by_topic.pop(topic, None)
         for topic in unknown:
-            found = self._by_topic.setdefault(topic, _Unknown(now_ms, now_ms))
+            found = self._by_topic.setdefault(topic, _Unknown(now_ms))
             found.last_ms = now_ms
             if node_id >= 0:
                 found.nodes[node_id] = now_ms

@@ -8,7 +8,6 @@ Source:  Java org.apache.kafka.common.Cluster, Node, PartitionInfo, TopicPartiti
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from operator import attrgetter
 from typing import NamedTuple
 from uuid import UUID
@@ -36,8 +35,7 @@ def address_text(host: str, port: int) -> str:
     return f"[{name}]:{port}" if ":" in name else f"{name}:{port}"
 
 
-@dataclass(frozen=True)
-class Node:
+class Node(NamedTuple):
     """One broker: its id and the address of the listener that we use.
 
     Bootstrap addresses are nodes too, with ids below zero until metadata names the brokers.

@@ -7,9 +7,12 @@ Source:  ours; Java's close() returns nothing.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
 
 from pyproducer.common.errors import OUTCOMES
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 MOST_TOPICS = 10_000
 """Of so many topics failures are counted apart. An application may take names from its users, and each that is not
@@ -23,8 +26,12 @@ def no_failures() -> dict[str, int]:
     return dict.fromkeys(OUTCOMES, 0)
 
 
-@dataclass(frozen=True)
-class TopicDeliveries:
+class _TopicFields(NamedTuple):
+    delivered: int
+    failed: dict[str, int]
+
+
+class TopicDeliveries(_TopicFields):
     """What became of the records of one topic.
 
     Attributes:
@@ -32,12 +39,20 @@ class TopicDeliveries:
         failed: How many were not, by outcome; all three are there.
     """
 
-    delivered: int = 0
-    failed: dict[str, int] = field(default_factory=no_failures)
+    __slots__ = ()
+
+    def __new__(cls, delivered: int = 0, failed: dict[str, int] | None = None) -> Self:
+        """Count none where nothing is given."""
+        return super().__new__(cls, delivered, no_failures() if failed is None else failed)
 
 
-@dataclass(frozen=True)
-class DeliverySummary:
+class _SummaryFields(NamedTuple):
+    delivered: int
+    failed: dict[str, int]
+    topics: dict[str, TopicDeliveries]
+
+
+class DeliverySummary(_SummaryFields):
     """What became of the records of a producer since it was made; true where none failed.
 
         if not producer.close():
@@ -54,9 +69,13 @@ class DeliverySummary:
             others are all under "(others)".
     """
 
-    delivered: int = 0
-    failed: dict[str, int] = field(default_factory=no_failures)
-    topics: dict[str, TopicDeliveries] = field(default_factory=dict)
+    __slots__ = ()
+
+    def __new__(cls, delivered: int = 0, failed: dict[str, int] | None = None,
+                topics: dict[str, TopicDeliveries] | None = None) -> Self:
+        """Count none where nothing is given."""
+        return super().__new__(cls, delivered, no_failures() if failed is None else failed,
+                               {} if topics is None else topics)
 
     def __bool__(self) -> bool:
         return not any(self.failed.values())

@@ -49,8 +49,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from pyproducer.common.secrets import shown, shown_text
 
@@ -114,8 +113,7 @@ class SerializationError(KafkaError):
     """A serializer failed or gave something that is not bytes; `__cause__` is its exception."""
 
 
-@dataclass(frozen=True)
-class FailedRecords:
+class FailedRecords(NamedTuple):
     """Records that failed together: of one batch, or one alone.
 
     Attributes:
@@ -128,7 +126,7 @@ class FailedRecords:
 
     topic: str
     partition: int
-    count: int
+    count: int  # type: ignore[assignment]  # a tuple's own count() is of no use here
     outcome: str
     error: KafkaError
 

@@ -9,9 +9,8 @@ Source:  ours; Java has Time and KafkaClient as arguments of its constructors, f
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from random import Random
 from typing import TYPE_CHECKING, Protocol
 
 from pyproducer.client.resolver import ThreadedResolver
@@ -35,7 +34,6 @@ class MakeSelector(Protocol):
         """Return one without connections, whose poll ends when `wakeup` says so."""
 
 
-@dataclass(frozen=True)
 class Surroundings:
     """Those of one producer; unless given, the real ones.
 
@@ -49,14 +47,18 @@ class Surroundings:
         make_resolver: Makes who is asked for names, of what wakes the sender and of `start_thread`.
     """
 
-    clock: Clock = field(default_factory=SystemClock)
-    random: random.Random = field(default_factory=random.Random)
-    locks: Locks = SYSTEM_LOCKS
-    start_thread: StartThread = start_daemon
-    make_wakeup: Callable[[], Wakeup] = Wakeup
-    make_selector: MakeSelector = Selector
-    make_resolver: Callable[[Callable[[], None], StartThread], Resolver] = (
-        lambda wakeup, start_thread: ThreadedResolver(wakeup, start_thread=start_thread))
+    def __init__(self, *, clock: Clock | None = None, random: Random | None = None, locks: Locks = SYSTEM_LOCKS,
+                 start_thread: StartThread = start_daemon, make_wakeup: Callable[[], Wakeup] = Wakeup,
+                 make_selector: MakeSelector = Selector,
+                 make_resolver: Callable[[Callable[[], None], StartThread], Resolver] = (
+                     lambda wakeup, start_thread: ThreadedResolver(wakeup, start_thread=start_thread))) -> None:
+        self.clock: Clock = SystemClock() if clock is None else clock
+        self.random: Random = Random() if random is None else random
+        self.locks: Locks = locks
+        self.start_thread: StartThread = start_thread
+        self.make_wakeup: Callable[[], Wakeup] = make_wakeup
+        self.make_selector: MakeSelector = make_selector
+        self.make_resolver: Callable[[Callable[[], None], StartThread], Resolver] = make_resolver
 
     def next_random(self) -> int:
         """Return a number from 0 to 2**31 - 1. Thread: any."""

@@ -12,7 +12,6 @@ import logging
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from pyproducer import hotpath
 from pyproducer.accumulator.buffer_pool import BufferPool
@@ -56,21 +55,26 @@ log: logging.Logger = logging.getLogger(__name__)
 _MAX_RESPONSE_BYTES = 100 * 1024 * 1024
 
 
-@dataclass(frozen=True, eq=False)
 class ProducerRuntime:
     """The parts that KafkaProducer talks to."""
 
-    client_id: str
-    config: ProducerConfig
-    clock: Clock
-    life: Life
-    metadata: ProducerMetadata
-    wire: Wire
-    accumulator: RecordAccumulator
-    record_sender: RecordSender
-    batch_sender: BatchSender
-    io_thread: IoThread
-    metrics: Metrics
+    __slots__ = ("__weakref__", "accumulator", "batch_sender", "client_id", "clock", "config", "io_thread", "life",
+                 "metadata", "metrics", "record_sender", "wire")
+
+    def __init__(self, client_id: str, config: ProducerConfig, clock: Clock, life: Life, metadata: ProducerMetadata,
+                 wire: Wire, accumulator: RecordAccumulator, record_sender: RecordSender, batch_sender: BatchSender,
+                 io_thread: IoThread, metrics: Metrics) -> None:
+        self.client_id: str = client_id
+        self.config: ProducerConfig = config
+        self.clock: Clock = clock
+        self.life: Life = life
+        self.metadata: ProducerMetadata = metadata
+        self.wire: Wire = wire
+        self.accumulator: RecordAccumulator = accumulator
+        self.record_sender: RecordSender = record_sender
+        self.batch_sender: BatchSender = batch_sender
+        self.io_thread: IoThread = io_thread
+        self.metrics: Metrics = metrics
 
     def on_forked(self, successor: Callable[[], Road]) -> None:
         """In a child process: refuse what is done with it, in the middle of a call, too, and let no lock stop that.

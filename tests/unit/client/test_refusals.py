@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 
 from pyproducer.client.metadata import NO_LEADER
@@ -130,7 +128,7 @@ def test_node_when_its_address_changed_then_what_was_met_at_the_old_one_does_not
         setup.selector.end("2", ChannelPhase.NOT_CONNECTED, ConnectionRefusedError(111, "Connection refused"))
         setup.poll()
         setup.clock.advance(5_000)
-    setup.cluster.nodes[1] = dataclasses.replace(moved, host="host-3")
+    setup.cluster.nodes[1] = moved._replace(host="host-3")
     setup.selector.handshake_done = True
     setup.metadata.request_update()
     setup.poll(times=2)

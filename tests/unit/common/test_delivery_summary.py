@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import pickle
 
 import pytest
@@ -23,5 +22,5 @@ def test_summary_when_a_record_failed_then_it_is_false_and_says_how() -> None:
     assert not summary
     assert repr(summary) == "<DeliverySummary delivered=5 failed: rejected=2, unknown=1; topics=1>"
     assert pickle.loads(pickle.dumps(summary)) == summary
-    with pytest.raises(dataclasses.FrozenInstanceError):
+    with pytest.raises(AttributeError):
         summary.delivered = 6  # type: ignore[misc]
