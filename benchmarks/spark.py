@@ -1,4 +1,6 @@
-"""A DataFrame to Kafka: Spark's own sink, the data source, KafkaSink by columns and by rows, in turns on one broker.
+"""A DataFrame to Kafka: the data source, KafkaSink by columns and by rows, and others, in turns on one broker.
+
+The others are Spark's own sink and, by rows, confluent-kafka's producer.
 
 `python -m benchmarks.spark [--rows 2000000] [--rounds 3] [--warm-up 1] [--routes kafka,pyproducer,...] [--keep]`
 
@@ -89,9 +91,36 @@ def by_nothing(df: DataFrame, _servers: str, _topic: str) -> None:
     DataFrame(df._jdf.mapInArrow(columns._jc, False, None), df.sparkSession).collect()
 
 
+def by_confluent(df: DataFrame, servers: str, topic: str) -> None:
+    """Write row by row with confluent-kafka's producer, as its users do: one for each task."""
+    def write(rows: Iterator[Any]) -> None:
+        from confluent_kafka import Producer
+
+        errors: list[object] = []
+
+        def on_delivery(error: object, _message: object) -> None:
+            if error is not None:
+                errors.append(error)
+
+        producer = Producer({"bootstrap.servers": servers, "acks": "all", "enable.idempotence": True})
+        for row in rows:
+            while True:
+                try:
+                    producer.produce(topic, row.value, row.key, on_delivery=on_delivery)
+                    break
+                except BufferError:
+                    producer.poll(0.1)
+            producer.poll(0)
+        producer.flush()
+        if errors:
+            raise RuntimeError(f"{len(errors)} rows were not stored: {errors[0]}")
+
+    df.foreachPartition(write)
+
+
 STORES_NOTHING = "count"
 ROUTES: Mapping[str, Route] = {BASE: by_format("kafka"), "pyproducer": by_format("pyproducer"), "write": by_columns,
-                               "foreachPartition": by_rows, STORES_NOTHING: by_nothing}
+                               "foreachPartition": by_rows, "confluent": by_confluent, STORES_NOTHING: by_nothing}
 
 
 def session() -> SparkSession:

@@ -43,7 +43,8 @@ class TaskDelivery:
         Of a row that failed there is no metadata; its partition is told only where the row named one.
         """
         if exception is None:
-            self._stored[metadata.topic, metadata.partition] += 1
+            place = metadata.topic, metadata.partition
+            self._stored[place] = self._stored.get(place, 0) + 1  # a Counter's own += takes twice as long
         else:
             self.fail(exception, topic, -1 if partition is None else partition)
 

@@ -24,6 +24,8 @@ MAX_HELD_ROWS = 10_000
 _ROWS_PER_TICK = 4096
 """After so many, milliseconds of work, it is worth to look at the clock."""
 
+_PLACES_KNOWN = 256
+
 
 def send_rows(rows: Iterable[Any], producer: RowProducer, contract: ColumnContract) -> TaskNumbers:
     """Send the rows of one task, stop at the first failure, flush, and tell of every row that was not stored.
@@ -63,6 +65,8 @@ def row_sender(producer: RowProducer, contract: ColumnContract, delivery: TaskDe
     send, on_completion = producer.send, delivery.on_completion
     topic, value, key = contract.topic, contract.value, contract.key
     partition, headers = contract.partition, contract.headers
+    # One callback for all rows of a place: the producer looks at each that it does not know.
+    telling = functools.lru_cache(_PLACES_KNOWN)(functools.partial(functools.partial, on_completion))
 
     def send_row(row: Any) -> None:
         delivery.sent_count += 1
@@ -75,7 +79,7 @@ def row_sender(producer: RowProducer, contract: ColumnContract, delivery: TaskDe
                  key=None if key is None else column_bytes("key", row[key]),
                  partition=place,
                  headers=None if headers is None else column_headers(row[headers]),
-                 on_completion=functools.partial(on_completion, name, place))
+                 on_completion=telling(name, place))
         except (KafkaError, TypeError, ValueError) as error:
             delivery.fail(error, name)
 
