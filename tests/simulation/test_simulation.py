@@ -16,8 +16,8 @@ from tests.simulation.plan import FAULTS, LATER_FAULTS, LOGIN_FAULTS, Plan, draw
 from tests.simulation.schedule import LONGEST_HOLD_MS, Scheduler, SimLock, SimRLock, SimulationFailed
 
 ROOT = Path(__file__).resolve().parents[2]
-SEEDS = 180
-SWARM_SEEDS = 20
+SEEDS = 150
+SWARM_SEEDS = 12
 # What faults and workloads must reach, whatever else they do not: else the seeds prove less than they seem to.
 MUST_BE_REACHED = {
     "batch OPEN > QUEUED", "batch QUEUED > DRAINED", "batch DRAINED > ON_WIRE", "batch ON_WIRE > RETRY",

@@ -10,7 +10,7 @@ import pytest
 
 from pyproducer import BufferExhaustedError
 from tests.conftest import refuse
-from tests.unit.producer.facade import GIVE_UP_S, Facades
+from tests.unit.producer.facade import GIVE_UP_S, Facade, Facades
 
 NO_PYARROW = "the package pyarrow is not installed: pip install -e '.[spark,test]'"
 if importlib.util.find_spec("pyarrow") is None and not os.environ.get("PYPRODUCER_TEST_ENVIRONMENT"):
@@ -20,6 +20,12 @@ pyarrow = pytest.importorskip("pyarrow", reason=NO_PYARROW)  # other Pythons run
 INDEX_TYPES = ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"]
 
 
+def stored(facade: Facade) -> list[bytes | None]:
+    """Return the values of t-0, in their order; how many batches they go in is the clock's to say."""
+    assert {(topic, partition) for topic, partition, _ in facade.broker.sent} == {("t", 0)}
+    return [value for *_, values in facade.broker.sent for value in values]
+
+
 @pytest.mark.parametrize("index_type", INDEX_TYPES)
 def test_dictionary_when_its_indices_are_of_any_width_and_sign_then_its_values_are_sent(
         facades: Facades, index_type: str) -> None:
@@ -27,7 +33,7 @@ def test_dictionary_when_its_indices_are_of_any_width_and_sign_then_its_values_a
     column = pyarrow.DictionaryArray.from_arrays(indices, pyarrow.array([b"a", b"b", b"c"]))
     facade = facades()
     facade.producer.send_batch("t", column, partitions=[0] * 5).result(GIVE_UP_S)
-    assert facade.broker.sent == [("t", 0, [b"c", b"a", None, b"b", b"c"])]
+    assert stored(facade) == [b"c", b"a", None, b"b", b"c"]
 
 
 @pytest.mark.parametrize(("index_type", "highest"), [("uint8", 255), ("uint16", 40_000), ("int8", 127)])
@@ -38,7 +44,7 @@ def test_dictionary_when_an_index_has_the_highest_bit_then_it_is_not_taken_for_n
     facade = facades()
     column = pyarrow.DictionaryArray.from_arrays(indices, values)
     facade.producer.send_batch("t", column, partitions=[0, 0]).result(GIVE_UP_S)
-    assert facade.broker.sent == [("t", 0, [b"%d" % highest, b"0"])]
+    assert stored(facade) == [b"%d" % highest, b"0"]
 
 
 def test_chunks_when_the_first_finds_no_memory_then_all_rows_are_refused_once(facades: Facades) -> None:
