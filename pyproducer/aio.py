@@ -164,14 +164,7 @@ class AsyncKafkaProducer(AsyncProducerBase, Generic[K, V]):
         """
         sent: Any = self._send_at_once(topic, value, key, partition, timestamp, headers, on_completion)
         if sent is None:
-            if not self._is_bound():
-                self._bind()
-            value, on_completion = self._with_callbacks_in_loop(topic, value, on_completion)
-            if self._has_to_wait(topic):
-                sent = self._producer._runtime.record_sender.checked(topic, value, key, partition, timestamp, headers,
-                                                                     on_completion)
-            else:
-                sent = self._take(topic, value, key, partition, timestamp, headers, on_completion)
+            sent = self._hand_over(topic, value, key, partition, timestamp, headers, on_completion)
         if type(sent) is Postponed or type(sent) is tuple:
             future = await self._send_in_turn(sent, topic.topic if isinstance(topic, ProducerRecord) else topic)
         else:
@@ -201,31 +194,36 @@ class AsyncKafkaProducer(AsyncProducerBase, Generic[K, V]):
                         on_completion: Any) -> FutureRecordMetadata:
         """Go on with send_nowait() where it is not plain: `sent` is None, or a Postponed where there was no memory."""
         if sent is None:
-            if not self._is_bound():
-                self._bind()
-            value, on_completion = self._with_callbacks_in_loop(topic, value, on_completion)
-            if not self._has_to_wait(topic):
-                sent = self._take(topic, value, key, partition, timestamp, headers, on_completion)
-        if sent is None:
-            sender = self._producer._runtime.record_sender
-            checked = sender.checked(topic, value, key, partition, timestamp, headers, on_completion)
+            sent = self._hand_over(topic, value, key, partition, timestamp, headers, on_completion)
+        if type(sent) is tuple:
             error = BufferExhaustedError(f"{self._task_count} tasks wait for buffer.memory: await send(), which waits "
                                          "for its turn, or raise buffer.memory")
-            future = sender.turn_away(error, *checked)
-        elif type(sent) is not Postponed:
-            return sent  # type: ignore[no-any-return]
-        else:
+            future = self._producer._runtime.record_sender.turn_away(error, *sent)
+        elif type(sent) is Postponed:
             error = BufferExhaustedError(str(sent.why))
             future = sent.give_up(error)
+        else:
+            return sent  # type: ignore[no-any-return]
         future.exception()  # the caller is about to learn of it
         try:
             raise error
         finally:
             del error  # else it and this frame hold each other, and what the record was, until the collector comes
 
-    def _take(self, topic: Any, value: Any, key: Any, partition: Any, timestamp: Any, headers: Any,
-              on_completion: Any) -> Any:
-        """Have the producer take a record; return its future, or a Postponed where there is no memory for it."""
+    def _hand_over(self, topic: Any, value: Any, key: Any, partition: Any, timestamp: Any, headers: Any,
+                   on_completion: Any) -> Any:
+        """Hand over a record that is not plain, or a first one.
+
+        Returns:
+            Its future; a Postponed where there is no memory for it; the record with its callback, where it has to wait
+            behind others.
+        """
+        if not self._is_bound():
+            self._bind()
+        value, on_completion = self._with_callbacks_in_loop(topic, value, on_completion)
+        if self._has_to_wait(topic):
+            return self._producer._runtime.record_sender.checked(topic, value, key, partition, timestamp, headers,
+                                                                 on_completion)
         return self._producer.send(topic, value, key=key, partition=partition, timestamp=timestamp, headers=headers,
                                    on_completion=on_completion)
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import logging
 from array import array
 from collections.abc import Callable, Generator, Iterable, Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 from pyproducer.accumulator.delivery_tally import Failure
@@ -258,8 +257,7 @@ class BatchFuture:
             self._on_wait()
         with self._lock:
             if self._meeting is None:
-                self._meeting = Meeting(is_done=self._is_done, ensure_may_wait=partial(self._life.ensure_may_wait,
-                                                                                       "concurrent.futures.wait()"))
+                self._meeting = Meeting(is_done=self._is_done, life=self._life)
             return self._meeting
 
     def __repr__(self) -> str:

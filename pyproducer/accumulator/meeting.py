@@ -12,8 +12,9 @@ Source:  concurrent.futures._base; ours.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from typing import Any
+
+from pyproducer.accumulator.life import Life
 
 PENDING, FINISHED = "PENDING", "FINISHED"
 
@@ -23,17 +24,17 @@ class Meeting:
 
     Args:
         is_done: Whether the outcome was decided before.
-        ensure_may_wait: Raises where nobody would tell who waits.
+        life: The producer's: it knows where nobody would tell who waits.
     """
 
-    __slots__ = ("_ensure_may_wait", "_is_told", "condition", "waiters")
+    __slots__ = ("_is_told", "_life", "condition", "waiters")
 
-    def __init__(self, *, is_done: bool, ensure_may_wait: Callable[[], None]) -> None:
+    def __init__(self, *, is_done: bool, life: Life) -> None:
         # Callers hold several, in order of the futures' ids.
         self.condition: threading.Condition = threading.Condition(threading.RLock())
         self.waiters: list[Any] = []
         self._is_told = is_done
-        self._ensure_may_wait = ensure_may_wait
+        self._life = life
 
     @property
     def their_state(self) -> str:
@@ -48,7 +49,7 @@ class Meeting:
         """
         if self._is_told:
             return FINISHED
-        self._ensure_may_wait()
+        self._life.ensure_may_wait("concurrent.futures.wait()")
         return PENDING
 
     def __call__(self, future: Any) -> None:

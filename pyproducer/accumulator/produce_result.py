@@ -220,8 +220,7 @@ class ProduceRequestResult:
                 for fn in callbacks:
                     if type(fn) is Meeting:
                         return fn
-                meeting = Meeting(is_done=outcome.is_set, ensure_may_wait=partial(outcome._life.ensure_may_wait,
-                                                                                  "concurrent.futures.wait()"))
+                meeting = Meeting(is_done=outcome.is_set, life=outcome._life)
                 future._done_callbacks = [*callbacks, meeting]
                 return meeting
 

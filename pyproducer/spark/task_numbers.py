@@ -12,6 +12,7 @@ import logging
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 from pyproducer.common.clock import Clock, SystemClock
 from pyproducer.spark.row_producer import RowProducer
@@ -232,10 +233,7 @@ class TaskMeter:
     def numbers(self, row_count: int) -> TaskNumbers:
         """Return what was counted, after flush()."""
         after = self._producer.metrics()
-
-        def grown(name: str) -> int:
-            return int(after.get(name, 0) - self._before.get(name, 0))
-
+        grown = partial(self._grown, after)
         slowest_node, slowest_node_ms = -1, 0
         for name in after:
             if name.startswith(_NODE_LATENCY) and (count := grown(_NODE_REQUESTS + name[len(_NODE_LATENCY):])):
@@ -249,8 +247,11 @@ class TaskMeter:
                        slowest_node_ms=slowest_node_ms)
 
     def _buffer_wait_ms(self, after: Mapping[str, float]) -> int:
-        name = "bufferpool-wait-time-ns-total"
-        return int(after.get(name, 0) - self._before.get(name, 0)) // 1_000_000
+        return self._grown(after, "bufferpool-wait-time-ns-total") // 1_000_000
+
+    def _grown(self, after: Mapping[str, float], name: str) -> int:
+        """Return by how much a counter grew since the task began."""
+        return int(after.get(name, 0) - self._before.get(name, 0))
 
 
 _NODE_LATENCY = "request-latency-ms-total.node-"
