@@ -577,6 +577,7 @@ cdef class AsyncProducerBase:
         self.road = road
         self.line = line
         self.topics_in_line = topics_in_line
+        self.life = None  # until it enters a loop
 
     def _enter_loop(self, life, loop_runs):
         """Belong to a loop."""

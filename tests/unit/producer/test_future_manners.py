@@ -6,7 +6,7 @@ import asyncio
 import concurrent.futures
 import gc
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
@@ -22,6 +22,22 @@ def holding(facades: Facades) -> Facade:
     facade.know()
     facade.broker.holds = True
     return facade
+
+
+def answer(facade: Facade, error_code: int = 0) -> None:
+    """Have the broker answer what it holds, and all from now on."""
+    facade.broker.error_code, facade.broker.holds = error_code, False
+    facade.broker.wakeup()
+
+
+async def outcome_wrapped(facade: Facade, send: Callable[[], Any], error_code: int) -> Any:
+    """Wrap a future twice, give one up, and return what the other has when the broker answered."""
+    future = send()
+    wrapped, given_up = asyncio.wrap_future(future), asyncio.wrap_future(future)
+    given_up.cancel()
+    await asyncio.sleep(0)
+    answer(facade, error_code)
+    return await asyncio.wait_for(wrapped, GIVE_UP_S)
 
 
 def as_theirs(futures: Iterable[FutureRecordMetadata | BatchFuture]) -> list[Any]:
@@ -150,31 +166,18 @@ def test_wait_when_refused_in_a_callback_then_the_other_futures_are_not_left_loc
 @pytest.mark.parametrize("error_code", [0, REFUSED])
 def test_wrap_future_when_awaited_then_it_has_the_outcome(facades: Facades, error_code: int) -> None:
     facade = holding(facades)
-
-    async def scenario() -> Any:
-        future: Any = facade.producer.send("t", b"v", partition=0)
-        wrapped = asyncio.wrap_future(future)
-        given_up = asyncio.wrap_future(future)
-        given_up.cancel()
-        await asyncio.sleep(0)
-        facade.broker.error_code = error_code
-        facade.broker.holds = False
-        facade.broker.wakeup()
-        return await asyncio.wait_for(wrapped, GIVE_UP_S)
-
+    scenario = outcome_wrapped(facade, lambda: facade.producer.send("t", b"v", partition=0), error_code)
     if error_code:
         with pytest.raises(InvalidTopicError):
-            asyncio.run(scenario())
+            asyncio.run(scenario)
     else:
-        assert asyncio.run(scenario()).offset == 100
+        assert asyncio.run(scenario).offset == 100
 
 
 def test_wait_when_nobody_looks_at_what_failed_then_that_is_not_looking(facades: Facades) -> None:
     facade = holding(facades)
     future = as_theirs([facade.producer.send("t", b"v", partition=0)])
-    facade.broker.error_code = REFUSED
-    facade.broker.holds = False
-    facade.broker.wakeup()
+    answer(facade, REFUSED)
     concurrent.futures.wait(future, GIVE_UP_S)
     future.clear()
     facade.producer.close(GIVE_UP_S)
@@ -254,31 +257,19 @@ def test_wait_for_columns_when_called_in_a_callback_then_refused(facades: Facade
 def test_wrap_future_when_it_is_of_columns_then_it_raises_what_exception_returns(
         facades: Facades, error_code: int) -> None:
     facade = holding(facades)
-
-    async def scenario() -> Any:
-        future: Any = facade.producer.send_batch("t", [b"v"] * 2, partitions=[0, 0])
-        wrapped = asyncio.wrap_future(future)
-        given_up = asyncio.wrap_future(future)
-        given_up.cancel()
-        await asyncio.sleep(0)
-        facade.broker.error_code = error_code
-        facade.broker.holds = False
-        facade.broker.wakeup()
-        return await asyncio.wait_for(wrapped, GIVE_UP_S)
-
+    scenario = outcome_wrapped(facade, lambda: facade.producer.send_batch("t", [b"v"] * 2, partitions=[0, 0]),
+                               error_code)
     if error_code:
         with pytest.raises(InvalidTopicError):
-            asyncio.run(scenario())
+            asyncio.run(scenario)
     else:
-        assert list(asyncio.run(scenario()).offsets) == [100, 101]
+        assert list(asyncio.run(scenario).offsets) == [100, 101]
 
 
 def test_wait_when_nobody_looks_at_rows_that_failed_then_that_is_not_looking(facades: Facades) -> None:
     facade = holding(facades)
     future = as_theirs([facade.producer.send_batch("t", [b"v"] * 2, partitions=[0, 0])])
-    facade.broker.error_code = REFUSED
-    facade.broker.holds = False
-    facade.broker.wakeup()
+    answer(facade, REFUSED)
     concurrent.futures.wait(future, GIVE_UP_S)
     future.clear()
     facade.producer.close(GIVE_UP_S)
@@ -291,8 +282,7 @@ def test_snapshot_when_python_3_14_asks_for_one_then_it_is_of_the_outcome(facade
     futures = as_theirs([facade.producer.send("t", b"v", partition=0),
                          facade.producer.send_batch("t", [b"v"], partitions=[0])])
     assert [future._get_snapshot() for future in futures] == [(False, False, None, None)] * 2
-    facade.broker.error_code, facade.broker.holds = error_code, False
-    facade.broker.wakeup()
+    answer(facade, error_code)
     for future in futures:
         concurrent.futures.wait([future], GIVE_UP_S)
         is_done, is_cancelled, result, error = future._get_snapshot()
