@@ -86,6 +86,7 @@ class Life:
         role: Who takes the sender's turns; see sender/turns.py.
         take_turn: Told of an outcome that a caller begins to wait for, and until when (ms, or None): he may take a
             turn of the sender himself.
+        take_turn_in_loop: Told of an outcome that tasks of an event loop begin to wait for, by that loop: the same.
         client_id: Whose.
         locks: What was given.
         state: Where it is; written here only.
@@ -114,6 +115,7 @@ class Life:
         self.can_be_rebuilt: bool = False
         self.role: Role = Role()
         self.take_turn: Callable[[Any, int | None], None] = _take_none
+        self.take_turn_in_loop: Callable[[Any], None] = _take_none
         self._clock = clock
         self._lock = locks.rlock()  # a finalizer may close in the middle of a move
         self.loop_ident: int = _NOBODY
@@ -182,7 +184,7 @@ class Life:
             self.is_over = True
         # A future that the application keeps has this life, and shall not keep the producer's parts by it.
         self.is_inside_append = _is_never_inside
-        self.take_turn = _take_none
+        self.take_turn = self.take_turn_in_loop = _take_none
         self._over.ring()
 
     def mark_forked(self, *, rebuilds: bool = False) -> None:
@@ -335,7 +337,7 @@ def _is_never_inside() -> bool:
     return False
 
 
-def _take_none(_outcome: Any, _deadline_ms: int | None) -> None:
+def _take_none(_outcome: Any, _deadline_ms: int | None = None) -> None:
     """The sender's thread takes every turn."""
 
 

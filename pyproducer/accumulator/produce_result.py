@@ -107,6 +107,15 @@ class ProduceRequestResult:
 
     def on_wait(self) -> None:
         """Somebody begins to wait, however he does it: what he waits for does not linger for company."""
+        self._end_linger()
+        self._life.role.ring()  # where the sender's thread stands aside, it comes: nobody here takes its turn
+
+    def on_await(self) -> None:
+        """As `on_wait`, of tasks of the loop that sends; from it, which may take a turn of the sender itself."""
+        self._end_linger()
+        self._life.take_turn_in_loop(self)
+
+    def _end_linger(self) -> None:
         end_linger = self.end_linger
         if end_linger is not None:
             end_linger()
@@ -159,7 +168,7 @@ class ProduceRequestResult:
         if not outcome.is_set:
             deadline_ms = outcome._life.begin_wait("result()", timeout)
             while not outcome.is_set:
-                outcome.on_wait()
+                outcome._end_linger()
                 outcome._life.take_turn(outcome, deadline_ms)
                 if not outcome.is_set and not outcome.wait_to_look(future, deadline_ms):
                     raise KafkaTimeoutError(
@@ -182,7 +191,7 @@ class ProduceRequestResult:
         ensure_callable(fn, "a done callback")
         outcome = future._result
         inbox = outcome._life.loop_inbox
-        if inbox is not None and type(fn) is not _Wake:
+        if inbox is not None and type(fn) is not Wake:
             fn = partial(_call_in_loop, inbox, fn)
         if outcome._life.is_forked and not outcome.is_set:
             outcome._life.ensure_may_wait("a done callback")
@@ -246,10 +255,10 @@ class ProduceRequestResult:
         # In the loop that sends no signal's handler awaits in the middle of a send(): a loop does not run in another.
         if not outcome.is_set and (life.is_forked or not life.is_on_loop):
             life.ensure_may_wait("await")
-        wake = _Wake(life.loop_inbox)
+        wake = Wake(life.loop_inbox)
         self._add_done_callback(future, wake)
         # Once for all tasks of this turn of the loop: their records go together, and the sender is woken once.
-        wake.inbox.call_after_turn(outcome.on_wait)
+        wake.inbox.call_after_turn(outcome.on_await if wake.inbox is life.loop_inbox else outcome.on_wait)
         yield from wake.waiter
         return self.result_of(future, 0)
 
@@ -319,8 +328,8 @@ def failed_future(topic_partition: TopicPartition, error: KafkaError, on_complet
     return FutureRecordMetadata(result, 0, NO_TIMESTAMP, -1, -1, None)
 
 
-class _Wake:
-    """The done callback of an await: wakes the event loop.
+class Wake:
+    """The done callback of an await: wakes the event loop, and calls nothing of the application's.
 
     Args:
         likely: The loop's inbox, probably.
@@ -333,10 +342,12 @@ class _Wake:
     __slots__ = ("inbox", "waiter")
 
     def __init__(self, likely: LoopInbox | None = None) -> None:
+        self.inbox: LoopInbox
         self.inbox, loop = inbox_of_running_loop(likely)
         self.waiter: asyncio.Future[None] = loop.create_future()
 
     def __call__(self, _future: object) -> None:
+        """Have the loop go on with who awaits. Thread: any."""
         self.inbox.put(self._release)
 
     def _release(self) -> None:
@@ -346,12 +357,12 @@ class _Wake:
 
 def is_heard(fn: Callable[[Any], object]) -> bool:
     """Whether a done callback tells somebody of the outcome; that of an await that was given up does not."""
-    return type(fn) is not Meeting and (type(fn) is not _Wake or not fn.waiter.done())
+    return type(fn) is not Meeting and (type(fn) is not Wake or not fn.waiter.done())
 
 
 def wait_in_loop(add_done_callback: Callable[[Callable[[Any], None]], None]) -> Generator[Any, None, None]:
     """Wait in the running event loop until the callback that is added here was called."""
-    wake = _Wake()
+    wake = Wake()
     add_done_callback(wake)
     yield from wake.waiter
 

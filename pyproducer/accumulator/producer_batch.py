@@ -20,6 +20,7 @@ from pyproducer.accumulator.life import UNOWNED, Life, LifeState
 from pyproducer.accumulator.produce_result import (
     OnCompletion,
     ProduceRequestResult,
+    Wake,
     fail_future,
     log_raised,
     move_future,
@@ -330,8 +331,15 @@ class ProducerBatch:
 
     def has_callbacks(self) -> bool:
         """Whether telling the outcome calls anything of the application's, or may do so."""
-        return bool(self.ranges) or any(future._on_completion is not None or future._done_callbacks is not None
-                                        for future in self.open.futures)
+        if self.ranges:
+            return True
+        for future in self.open.futures:
+            if future._on_completion is not None:
+                return True
+            for fn in future._done_callbacks or ():
+                if type(fn) is not Wake:
+                    return True
+        return False
 
     def on_forked(self) -> None:
         """In a child process: its records are the parent's. No callback of theirs runs here; let who waits look."""

@@ -99,6 +99,9 @@ class Selectable(Protocol):
         Somebody may await an answer from one connection and from no other.
         """
 
+    def fileno(self) -> int:
+        """Return the descriptor that is readable while `poll` would not sleep for a socket; -1 where there is none."""
+
     def close(self, connection_id: str) -> None:
         """Close one connection without telling of it; harmless when there is none."""
 

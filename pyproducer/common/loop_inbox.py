@@ -58,21 +58,46 @@ class LoopInbox:
         elif not self._is_called:
             try:
                 self._is_called = True
-                loop.call_soon_threadsafe(self._drain)
+                loop.call_soon_threadsafe(self.drain)
             except RuntimeError:  # it is closed since
                 self._drop()
             except BaseException:  # Ctrl-C, in the loop's own thread: whoever puts next wakes it
                 self._is_called = False
                 raise
 
-    def call_after_turn(self, call: Callable[[], object]) -> None:
-        """Have the loop make a call, once, when the tasks that are ready now had their turn. From the loop alone."""
-        is_first = not self._after_turn
-        self._after_turn[call] = None
-        if is_first:
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop | None:
+        """The event loop; None where it is gone."""
+        return self._loop()
+
+    def expect(self) -> None:
+        """Have the loop look when this callback of its is over: what is put until then need not wake it. From it alone.
+
+        Raises:
+            RuntimeError: The loop is closed.
+        """
+        if not self._is_called:
             loop = self._loop()
             assert loop is not None
+            try:
+                self._is_called = True
+                loop.call_soon(self.drain)
+            except BaseException:  # see `put`
+                self._is_called = False
+                raise
+
+    def call_after_turn(self, call: Callable[[], object]) -> None:
+        """Make a call, once, when the tasks that are ready now had their turn: at once for the last. From the loop."""
+        if self._after_turn:
+            self._after_turn[call] = None
+            return
+        loop = self._loop()
+        assert loop is not None, "it runs"
+        if getattr(loop, "_ready", True):  # asyncio's own loops show who is; others tell of nobody
+            self._after_turn[call] = None
             loop.call_soon(self._end_turn)
+        else:
+            call()
 
     def _end_turn(self) -> None:
         calls, self._after_turn = self._after_turn, {}
@@ -89,7 +114,8 @@ class LoopInbox:
             self.dropped_count += 1
         log.debug("the event loop that awaited records is closed; %d calls were not made", self.dropped_count)
 
-    def _drain(self) -> None:
+    def drain(self) -> None:
+        """Make the calls that are here, as many as do not hold the loop up. From the loop alone."""
         self._is_called = False  # first: what is put from now on wakes the loop again
         items = self._items
         try:
@@ -99,7 +125,7 @@ class LoopInbox:
             loop = self._loop()
             if items and not self._is_called and loop is not None:
                 self._is_called = True
-                loop.call_soon(self._drain)
+                loop.call_soon(self.drain)
 
 
 _inboxes: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, LoopInbox] = weakref.WeakKeyDictionary()

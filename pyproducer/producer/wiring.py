@@ -43,6 +43,7 @@ from pyproducer.record.compression import Compressor, compressor_for
 from pyproducer.sender.completion import Completion
 from pyproducer.sender.freeze import Freeze, longest_pause_ms
 from pyproducer.sender.io_thread import IoThread
+from pyproducer.sender.loop_watch import LoopWatch
 from pyproducer.sender.partition_load import PartitionLoad
 from pyproducer.sender.producer_id_request import ProducerIdRequest
 from pyproducer.sender.sender import Sender
@@ -179,7 +180,7 @@ def build_runtime(config: ProducerConfig, key_serializer: object, value_serializ
         retry_backoff=retry_backoff, clock=clock, life=life,
         sends_one_at_a_time=config.max_in_flight_requests_per_connection == 1,
         # A caller who waits for a record does not wait for linger.ms too, unless it was set on purpose.
-        lingers_for_waiters=not config.is_default("linger.ms"), on_linger_ended=wire.wakeup)
+        lingers_for_waiters=not config.is_default("linger.ms"), on_linger_ended=lambda: turns.on_opened())
     transaction_manager = TransactionManager() if config.enable_idempotence else None
     completion = Completion(
         accumulator=accumulator, metadata=metadata, transaction_manager=transaction_manager, retries=config.retries,
@@ -202,9 +203,11 @@ def build_runtime(config: ProducerConfig, key_serializer: object, value_serializ
         metrics=metrics,
         partition_load=None if update_load is None else PartitionLoad(accumulator, update_load), waiting_room=room,
         tally=tally, freeze=freeze)
-    turns = SenderTurns(sender, accumulator, life, clock, wakeup, freeze)
+    watch = LoopWatch(wire)
+    turns = SenderTurns(sender, accumulator, life, clock, wakeup, freeze, watch)
     if hotpath.ROLE_IS_SAFE:
         life.take_turn = turns.take
+        life.take_turn_in_loop = turns.take_in_loop
     record_sender = RecordSender(
         metadata=metadata, routes=routes, accumulator=accumulator, room=room, partitioner=partitioner,
         key_serializer=key, value_serializer=value, interceptors=interceptors, clock=clock, life=life,
@@ -220,6 +223,7 @@ def build_runtime(config: ProducerConfig, key_serializer: object, value_serializ
         try:
             tally.end(clock.now_ms())  # every outcome is decided and told
         finally:
+            watch.end()
             _close_parts(interceptors, partitioner, key, value, credentials)
 
     io_thread = IoThread(sender, wire, accumulator, life, clock, refuse, close_parts, on_end, start_thread,

@@ -75,11 +75,9 @@ class Sender:
             now_ms: Monotonic time, in ms.
             longest_wait_ms: How long it may wait for the network at most, in ms.
         """
-        freeze, tally = self._freeze, self._tally
-        if freeze is not None and (now_ms >= freeze.due_ms
-                                   or now_ms - self._wire.client.woke_ms > freeze.longest_pause_ms) and (
-                freeze.has_thawed(now_ms)):
-            self._thaw(freeze, now_ms)
+        tally = self._tally
+        if self._has_thawed(now_ms):
+            self._thaw(now_ms)
         room_ms = NEVER_MS if self._waiting_room is None else self._waiting_room.move_on(now_ms)
         # What failed in a turn is counted and logged at the beginning of the next, which comes at once.
         tally_ms = tally.step(now_ms) if tally.is_busy else NEVER_MS
@@ -97,15 +95,23 @@ class Sender:
     def can_send_at_once(self, batch: ProducerBatch, now_ms: int) -> bool:
         """Whether a turn would send a batch: its leader is connected, and nothing else comes first."""
         manager = self._transaction_manager
-        freeze = self._freeze
-        if freeze is not None and (now_ms >= freeze.due_ms
-                                   or now_ms - self._wire.client.woke_ms > freeze.longest_pause_ms) and (
-                freeze.has_thawed(now_ms)):
+        if self._has_thawed(now_ms):
             return False  # connections are made anew first, by the thread
         if batch.attempts or (manager is not None and (manager.fatal_error is not None or manager.needs_producer_id)):
             return False
         leader = self._metadata.fetch().leader_for(batch.topic_partition)
         return leader is not None and self._wire.client.is_ready(leader.node_id, now_ms)
+
+    def hear(self, now_ms: int) -> bool:
+        """Take what the brokers have answered by now, and send nothing; False, where connections are made anew first.
+
+        Args:
+            now_ms: Monotonic time, in ms.
+        """
+        if self._has_thawed(now_ms):
+            return False
+        self._wire.client.hear(now_ms)
+        return True
 
     def recover(self, now_ms: int) -> None:
         """Go on after a turn that ended half way, whatever ended it.
@@ -117,11 +123,19 @@ class Sender:
         self._metadata.failed_update(now_ms)  # what was asked for may be lost, and a bug is not to be met without pause
         self._begin_anew(now_ms, "a turn of the sender ended half way")
 
-    def _thaw(self, freeze: Freeze, now_ms: int) -> None:
+    def _has_thawed(self, now_ms: int) -> bool:
+        """Whether nobody ran for longer than request.timeout.ms, until now."""
+        freeze = self._freeze
+        return freeze is not None and (
+            now_ms >= freeze.due_ms or now_ms - self._wire.client.woke_ms > freeze.longest_pause_ms) and (
+            freeze.has_thawed(now_ms))
+
+    def _thaw(self, now_ms: int) -> None:
         """Begin with new connections, after time in which nobody ran: those there are may be dead without a word."""
+        assert self._freeze is not None, "it said so"
         self._wire.client.hear(now_ms)  # first: what was answered meanwhile was, whatever became of the connection
         self._begin_anew(now_ms, "the process could not run for longer than request.timeout.ms")
-        freeze.acknowledge()
+        self._freeze.acknowledge()
 
     def _begin_anew(self, now_ms: int, why: str) -> None:
         self._wire.renew()

@@ -1,4 +1,4 @@
-"""A turn of a caller: who waits for the only record on its way sends it, and reads the answer, by himself.
+"""A turn of a caller: who waits for the only batch on its way sends it, and reads the answer, by himself.
 
 A caller who hands over and waits pays two hops between threads, and with a third thread busy each hop costs up to the
 interpreter's switch interval of 5 ms. So, where callers wait for their records, the sender's thread stands aside for a
@@ -13,12 +13,18 @@ foresee; below Exception it is logged and lost, or fails the record. The usual c
 An error of our own, no memory for one, is not the record's outcome: it is logged as the thread's are, and the caller
 waits on.
 
+An event loop whose tasks wait must not sleep in a step. It takes two: one that sends, and another when its own select
+says that there is something to read (loop_watch.py). Between them the role is free: where the answer takes longer than
+two looks of the thread, that takes the role back, and hears it.
+
+    event loop      await: one step, sends .... its other work .... readable: one step, to the answer -> the task
+
 What a caller's step never does: connect, look names up, run a callback (the thread tells what has one), work for
 others. Whatever ends it, an exception from outside included, the role comes back (hotpath's Role), and the thread,
 which is rung, goes on from the state that each batch is in; after an exception it recovers first.
 
 Road:    result() -> [turns] -> Sender.run_once
-Thread:  `take` and `on_opened` are the callers'; `stand_aside` is the sender thread's.
+Thread:  `take` and `on_opened` are the callers', `take_in_loop` an event loop's; `stand_aside` is the sender thread's.
 Source:  ours (Java always hands over).
 """
 
@@ -26,7 +32,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol
 
 from pyproducer.accumulator.batch_state import BatchState
 from pyproducer.accumulator.life import Life
@@ -34,8 +40,10 @@ from pyproducer.accumulator.produce_result import ProduceRequestResult
 from pyproducer.accumulator.producer_batch import ProducerBatch
 from pyproducer.accumulator.record_accumulator import RecordAccumulator
 from pyproducer.common.clock import NEVER_MS, Clock
+from pyproducer.common.loop_inbox import LoopInbox
 from pyproducer.common.threads import only_ctrl_c_comes
 from pyproducer.network.wakeup import Wakeup
+from pyproducer.sender.loop_watch import LoopWatch
 
 _LOG = logging.getLogger("pyproducer")
 # A batch that was opened while the thread stands aside waits so long for its caller to come back and take the step;
@@ -45,6 +53,8 @@ LOOK_S = 0.002
 ASIDE_MS = 20
 # Of a batch with more records somebody is more likely to have a callback than to wait alone.
 _MOST_RECORDS = 16
+# What an event loop sends itself does not hold it up: so much is compressed and written in a fraction of a ms.
+_MOST_BYTES = 16_384
 
 
 class SteppedSender(Protocol):
@@ -58,6 +68,9 @@ class SteppedSender(Protocol):
 
     def can_send_at_once(self, batch: ProducerBatch, now_ms: int) -> bool:
         """Whether a turn would send it: its leader is connected, and nothing else comes first."""
+
+    def hear(self, now_ms: int) -> bool:
+        """Take what brokers have answered, and send nothing; False where something else comes first."""
 
 
 class Resting(Protocol):
@@ -76,11 +89,13 @@ class SenderTurns:
         clock: For the time, and where the thread stands aside.
         wakeup: Ends the sleep of whoever polls.
         freeze: Told when a turn is over.
+        watch: Tells an event loop of answers.
         is_safe_here: Whether nothing from outside can be mistaken for something else in the current thread.
     """
 
     def __init__(self, sender: SteppedSender, accumulator: RecordAccumulator, life: Life, clock: Clock,
-                 wakeup: Wakeup, freeze: Resting, is_safe_here: Callable[[], bool] = only_ctrl_c_comes) -> None:
+                 wakeup: Wakeup, freeze: Resting, watch: LoopWatch,
+                 is_safe_here: Callable[[], bool] = only_ctrl_c_comes) -> None:
         self._sender = sender
         self._accumulator = accumulator
         self._life = life
@@ -88,6 +103,7 @@ class SenderTurns:
         self._clock = clock
         self._wakeup = wakeup
         self._freeze = freeze
+        self._watch = watch
         self.is_safe_here = is_safe_here
         self._somebody_waited = False
         # After a step that was not for a caller the next is none either: there are several, or they have callbacks.
@@ -122,6 +138,82 @@ class SenderTurns:
                 if self._life.is_forked and not outcome.is_set:  # by a signal's handler, and this is the child
                     self._life.ensure_may_wait("result()")
 
+    # The event loop that sends; see loop_watch.py.
+
+    def take_in_loop(self, outcome: ProduceRequestResult) -> None:
+        """Tasks of an event loop wait for a record: let it take a step if the role is free. From that loop.
+
+        Raises:
+            BaseException: Ctrl-C. The record is still on its way.
+        """
+        if outcome.is_set:
+            return
+        inbox = self._life.loop_inbox
+        if inbox is None or not self.is_safe_here():
+            self._role.ring()
+            return
+        self._somebody_waited = True
+        if self._role.is_free and self._watch.begin(inbox, self._hear_in_loop):
+            self._run_in_loop(inbox, self._send_step, outcome)
+        else:
+            self._role.ring()
+
+    def _hear_in_loop(self, inbox: LoopInbox) -> None:
+        """A broker answered: let the loop take the answer, if the sender's thread does not."""
+        if self._role.is_free and not self._role.is_called:
+            self._run_in_loop(inbox, self._hear_step, None)
+            inbox.drain()  # this is a callback of the loop's, as the one that would do it else
+        else:
+            self._watch.rest()
+
+    def _run_in_loop(self, inbox: LoopInbox, step: Callable[[Any, Any], bool], outcome: Any) -> None:
+        try:
+            inbox.expect()
+            self._role.run(step, outcome, None)
+        except Exception:
+            if not self._life.is_forked:
+                _LOG.exception("Uncaught error in a turn of an event loop whose tasks wait for records; the sender "
+                               "thread goes on with it")
+
+    def _send_step(self, outcome: ProduceRequestResult, _deadline_ms: None) -> bool:
+        """Send the batch of an outcome; whether the thread has nothing to do: an answer is heard by the loop."""
+        self._wakeup.acknowledge()
+        now_ms = self._clock.now_ms()
+        batch = self._accumulator.only_batch()
+        is_sent = (batch is not None and batch.result is outcome and batch.size_bytes <= _MOST_BYTES
+                   and self._is_for_caller(batch, now_ms))
+        if is_sent:
+            self._sender.run_once(now_ms, 0)
+            now_ms = self._freeze.rested_ms = self._clock.now_ms()
+        return self._is_in_hand(now_ms)
+
+    def _hear_step(self, _outcome: None, _deadline_ms: None) -> bool:
+        """Take an answer; whether the thread has nothing to do."""
+        self._wakeup.acknowledge()
+        now_ms = self._clock.now_ms()
+        if self._life.is_open and self._sender.hear(now_ms):
+            now_ms = self._freeze.rested_ms = self._clock.now_ms()
+        return self._is_in_hand(now_ms)
+
+    def _is_in_hand(self, now_ms: int) -> bool:
+        """Whether there is nothing, or one batch that waits for its answer, which the loop will hear."""
+        batch = self._accumulator.only_batch()
+        is_in_hand = (self._has_nothing() if batch is None else
+                      batch.state is BatchState.ON_WIRE and not batch.result.is_set) and self._life.is_open
+        if not is_in_hand:
+            self._served_until_ms = now_ms + ASIDE_MS
+        return is_in_hand
+
+    def _has_nothing(self) -> bool:
+        return not self._accumulator.batches() and not self._accumulator.waiting.has_any()
+
+    def _is_for_caller(self, batch: ProducerBatch, now_ms: int) -> bool:
+        """Whether a step of a caller may send a batch."""
+        return (self._life.is_open and batch.record_count <= _MOST_RECORDS and not batch.has_callbacks()
+                and self._sender.can_send_at_once(batch, now_ms))
+
+    # Callers.
+
     def _step(self, outcome: ProduceRequestResult, deadline_ms: int | None) -> bool:
         """Send the batch of an outcome and wait for its answer; False when that is not all, or not for a caller."""
         is_all_done = self._has_done_all(outcome, deadline_ms)
@@ -135,9 +227,7 @@ class SenderTurns:
         now_ms = clock.now_ms()
         while not outcome.is_set:
             batch = accumulator.only_batch()
-            if (batch is None or batch.result is not outcome or not self._life.is_open
-                    or batch.record_count > _MOST_RECORDS or batch.has_callbacks()
-                    or not sender.can_send_at_once(batch, now_ms)):
+            if batch is None or batch.result is not outcome or not self._is_for_caller(batch, now_ms):
                 return False
             left_ms = NEVER_MS if deadline_ms is None else deadline_ms - now_ms
             if left_ms <= 0:
@@ -147,7 +237,7 @@ class SenderTurns:
             if not outcome.is_set and batch.state is not BatchState.OPEN:  # that one lingers, on purpose
                 return False
         # Of another caller's batch, which came into this turn, the callbacks may be the thread's to call.
-        return outcome.is_told and not accumulator.batches() and not accumulator.waiting.has_any()
+        return outcome.is_told and self._has_nothing()
 
     # The sender thread.
 

@@ -101,6 +101,9 @@ class MockClient:
     def hear(self, now_ms: int) -> list[ClientResponse]:
         return []
 
+    def fileno(self) -> int:
+        return -1
+
     def move_deadlines(self, gap_ms: int) -> None:
         self.moved_ms += gap_ms
 

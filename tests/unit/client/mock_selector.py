@@ -76,6 +76,9 @@ class MockSelector:
 
     # -- what a test does --------------------------------------------------------------------------------------------
 
+    def fileno(self) -> int:
+        return -1
+
     def end(self, connection_id: str, phase: ChannelPhase = ChannelPhase.READY, error: Exception | None = None) -> None:
         """Let a connection end in the next poll."""
         self._ends[connection_id] = ChannelState(phase, error, "mock")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import threading
@@ -15,6 +16,7 @@ from pyproducer.accumulator.life import LifeState
 from pyproducer.common.errors import ForkedProducerError, IllegalStateError
 from pyproducer.common.waiting import Cell
 from pyproducer.network.wakeup import Wakeup
+from pyproducer.sender.loop_watch import LoopWatch
 from pyproducer.sender.turns import ASIDE_MS, LOOK_S, SenderTurns
 from tests.support.clock import ManualClock
 from tests.unit.sender.stepped_producer import SteppedProducer
@@ -51,7 +53,7 @@ class Stage:
         self.life = self.producer.life
         self.wakeup = Wakeup()
         self.turns = SenderTurns(self.producer.sender, self.producer.accumulator, self.life, self.clock, self.wakeup,
-                                 self.producer.freeze, is_safe_here=lambda: True)
+                                 self.producer.freeze, LoopWatch(self.producer.wire), is_safe_here=lambda: True)
         self.life.take_turn = self.turns.take
         self.answers = True
         self.producer.client.on_poll = self.answer
@@ -450,3 +452,52 @@ def test_thread_when_a_broker_takes_its_time_then_it_sleeps_long_and_looks_often
 def test_opened_batch_when_the_thread_has_the_role_then_its_sleep_ends(new_stage: Stage) -> None:
     new_stage.turns.on_opened()
     assert new_stage.wakeup.is_requested
+
+
+@pytest.mark.parametrize("wait", [
+    lambda future: future.add_done_callback(lambda _: None),
+    lambda future: future._condition,  # concurrent.futures.wait() begins so
+    lambda future: asyncio.run(_await_briefly(future)),
+], ids=["add_done_callback", "wait", "await"])
+def test_thread_when_somebody_waits_who_takes_no_turn_then_it_comes_at_once(
+        stage: Stage, wait: Callable[[Any], object]) -> None:
+    """Else the record waits for the thread's next look, or lingers."""
+    def send_and_wait() -> None:
+        future = stage.producer.append()
+        stage.turns.on_opened()
+        wait(future)
+
+    stage.clock.waits_s.clear()
+    stage.aside(send_and_wait)
+    assert len(stage.clock.waits_s) == 1, "rung in its first sleep"
+
+
+async def _await_briefly(future: Any) -> None:
+    task = asyncio.ensure_future(_await(future))
+    while task not in asyncio.all_tasks() or not future._done_callbacks:
+        await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def _await(future: Any) -> None:
+    await future
+
+
+def test_caller_when_his_wait_ends_the_linger_then_he_takes_the_turn_himself(stage: Stage) -> None:
+    """He rang the thread: with linger.ms at its default nobody ever took a turn of his own."""
+    accumulator = stage.producer.accumulator
+    accumulator._linger_ms = 1000
+    accumulator.lingers_for_waiters = False
+    accumulator._on_linger_ended = stage.turns.on_opened
+    made: list[Any] = []
+
+    def send_and_wait() -> None:
+        future = stage.producer.append()
+        stage.turns.on_opened()
+        made.append(future.result(0.5))
+
+    stage.aside(send_and_wait)
+    assert made[0].offset == 5
+    assert stage.life.role.step_count == 1
