@@ -191,8 +191,9 @@ class SenderTurns:
         """Take an answer; whether the thread has nothing to do."""
         self._wakeup.acknowledge()
         now_ms = self._clock.now_ms()
-        if self._life.is_open and self._sender.hear(now_ms):
-            now_ms = self._freeze.rested_ms = self._clock.now_ms()
+        if not self._life.is_open or not self._sender.hear(now_ms):
+            return False  # what is to be read stays: the thread must come, or the loop is told of it for ever
+        now_ms = self._freeze.rested_ms = self._clock.now_ms()
         return self._is_in_hand(now_ms)
 
     def _is_in_hand(self, now_ms: int) -> bool:

@@ -39,6 +39,7 @@ class MockClient:
         self.poll_delay = 50
         self.on_send: Callable[[], None] | None = None
         self.on_poll: Callable[[], None] | None = None
+        self.on_hear: Callable[[], None] | None = None
         self.is_ready_now = True
         self.unready_nodes: set[int] = set()
         self.closed = False
@@ -99,6 +100,8 @@ class MockClient:
         return []
 
     def hear(self, now_ms: int) -> list[ClientResponse]:
+        if self.on_hear is not None:
+            self.on_hear()
         return []
 
     def fileno(self) -> int:

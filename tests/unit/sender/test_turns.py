@@ -14,6 +14,7 @@ import pytest
 from pyproducer.accumulator.batch_state import BatchState
 from pyproducer.accumulator.life import LifeState
 from pyproducer.common.errors import ForkedProducerError, IllegalStateError
+from pyproducer.common.loop_inbox import LoopInbox
 from pyproducer.common.waiting import Cell
 from pyproducer.network.wakeup import Wakeup
 from pyproducer.sender.loop_watch import LoopWatch
@@ -501,3 +502,110 @@ def test_caller_when_his_wait_ends_the_linger_then_he_takes_the_turn_himself(sta
     stage.aside(send_and_wait)
     assert made[0].offset == 5
     assert stage.life.role.step_count == 1
+
+
+class WatchOfTest:
+    """A LoopWatch whose loop is told when the test says so."""
+
+    def __init__(self) -> None:
+        self.is_resting = True
+        self.tell: Callable[[], None] = lambda: pytest.fail("nobody watches")
+
+    def begin(self, inbox: LoopInbox, on_readable: Callable[[LoopInbox], None]) -> bool:
+        self.is_resting = False
+        self.tell = lambda: on_readable(inbox)
+        return True
+
+    def rest(self) -> None:
+        self.is_resting = True
+
+
+@pytest.fixture
+def watch(stage: Stage) -> Iterator[WatchOfTest]:
+    """Of a loop that sends with the stage's producer."""
+    loop = asyncio.new_event_loop()
+    stage.life.loop_inbox = LoopInbox(loop)
+    watch = WatchOfTest()
+    stage.turns._watch = watch  # type: ignore[assignment]
+    stage.producer.client.on_hear = stage.answer
+    yield watch
+    loop.close()
+
+
+def test_loop_when_the_thread_stands_aside_then_one_step_sends_and_one_hears(stage: Stage, watch: WatchOfTest) -> None:
+    stage.producer.client.on_poll = None
+
+    def send_and_hear() -> None:
+        future = stage.producer.append()
+        stage.turns.take_in_loop(future._result)
+        assert stage.producer.client.in_flight
+        assert not future.done()
+        assert stage.life.role.is_free
+        assert not stage.life.role.is_called
+        watch.tell()
+        assert future.result(0).offset == 5
+        assert not stage.life.role.is_called
+
+    stage.aside(send_and_hear)
+    assert stage.life.role.step_count == 2
+    assert stage.producer.client.poll_timeouts[-1] == 0, "a loop does not sleep in it"
+
+
+def test_loop_when_connections_are_to_be_made_anew_then_the_thread_is_rung_at_once(
+        stage: Stage, watch: WatchOfTest) -> None:
+    """What is to be read stays there, so the loop was told of it again and again, and the thread saw its steps."""
+    stage.producer.client.on_poll = None
+
+    def send_and_freeze() -> None:
+        stage.producer.client.woke_ms = stage.clock.now_ms()
+        stage.turns.take_in_loop(stage.producer.append()._result)
+        stage.clock.advance(60_000)
+        watch.tell()
+        assert stage.life.role.is_called
+        watch.tell()
+        assert watch.is_resting
+
+    stage.aside(send_and_freeze)
+
+
+def test_loop_when_the_answer_takes_long_then_the_thread_hears_it(stage: Stage, watch: WatchOfTest) -> None:
+    stage.producer.client.on_poll = None
+    made: list[Any] = []
+
+    def send() -> None:
+        made.append(stage.producer.append())
+        stage.turns.take_in_loop(made[0]._result)
+
+    before_ms = stage.clock.now_ms()
+    stage.aside(send)
+    assert stage.clock.now_ms() - before_ms == 2 * LOOK_S * 1000
+    assert not made[0].done()
+    watch.tell()
+    assert watch.is_resting, "it is not told of what the thread reads"
+    stage.answer()
+    assert made[0].done()
+
+
+@pytest.mark.parametrize("what", ["callback", "second batch", "closing", "many", "large", "not connected"])
+def test_loop_when_the_turn_is_not_for_it_then_the_thread_is_rung(stage: Stage, watch: WatchOfTest, what: str) -> None:
+    def send() -> None:
+        future = stage.producer.append(value=b"v" * (17_000 if what == "large" else 40),
+                                       on_completion=(lambda *_: None) if what == "callback" else None)
+        if what == "second batch":
+            stage.producer.append(partition=1)
+        elif what == "closing":
+            stage.life.begin_closing("the test", None)
+        elif what == "many":
+            batch = stage.producer.accumulator.only_batch()
+            assert batch is not None
+            batch.open.write_limit_bytes = 10_000
+            for _ in range(20):
+                stage.producer.append()
+        elif what == "not connected":
+            stage.producer.client.is_ready_now = False
+        sent = len(stage.producer.client.sent)
+        stage.turns.take_in_loop(future._result)
+        assert stage.life.role.is_called
+        assert len(stage.producer.client.sent) == sent
+
+    stage.aside(send)
