@@ -49,6 +49,8 @@ from pyproducer.producer.serializers import Serializing
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from pyproducer.producer.wiring import ProducerRuntime
+
 __all__ = ["AsyncKafkaProducer"]
 
 _log: logging.Logger = logging.getLogger(__name__)
@@ -111,6 +113,11 @@ class AsyncKafkaProducer(AsyncProducerBase, Generic[K, V]):
         assert props is not None, "these are no settings"
         props = CONFIG_TABLE.guarded(props)
         self._producer: KafkaProducer[Any, Any] = KafkaProducer[Any, Any](props, key_serializer, value_serializer)
+        self._belong_to_nobody()
+
+    def _belong_to_nobody(self) -> None:
+        """Have no loop, and no task that waits: before the first use, and before that in a child process."""
+        self._used: ProducerRuntime | None = None  # what the loop has used
         self._loop: asyncio.AbstractEventLoop | None = None
         self._inbox: LoopInbox | None = None
         # Tasks that wait for memory, the first one of each line for a pool; a topic that nobody knows, whose records
@@ -313,12 +320,14 @@ class AsyncKafkaProducer(AsyncProducerBase, Generic[K, V]):
         life = runtime.life
         if life.is_forked:
             raise life.refusal()
+        if self._used is not runtime and self._used is not None:
+            self._belong_to_nobody()  # what waits for memory is the parent's
         if self._inbox is None or get_running_loop() is not self._loop:
             inbox, loop = inbox_of_running_loop()
             if self._loop is not None:
                 raise IllegalStateError(f"{self!r} belongs to another event loop, that of its first use: make a "
                                         "producer in each loop, or one KafkaProducer for all threads")
-            self._loop, self._inbox = loop, inbox
+            self._used, self._loop, self._inbox = runtime, loop, inbox
         life.loop_ident = get_ident()  # each time: a loop may run in another thread than before
         life.loop_inbox = self._inbox
         self._pave(runtime.record_sender.road, self._line_of_whole, self._topics_of_part)

@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from pyproducer import DeliverySummary, ForkedProducerError, KafkaProducer, ProducerClosedError
+from pyproducer import DeliverySummary, ForkedProducerError, IllegalStateError, KafkaProducer, ProducerClosedError
 from pyproducer.aio import AsyncKafkaProducer
 
 TOPIC = sys.argv[3] if len(sys.argv) > 3 else ""
@@ -440,8 +440,34 @@ def event_loop() -> list[bytes]:
     return [b"child", b"child's last", b"parent", b"parent's last"]
 
 
+def event_loop_before() -> list[bytes]:
+    """What the parent's loop has used belongs to no loop in a child, whose first one may have it."""
+    producer = AsyncKafkaProducer({"bootstrap.servers": sys.argv[2], **REBUILD})
+
+    async def send(value: bytes) -> None:
+        await producer.send(TOPIC, value, partition=0)
+        assert (await producer.send_nowait(TOPIC, value + b" again", partition=0)).offset >= 0
+
+    async def in_child() -> None:
+        async with producer:
+            await send(b"child")
+
+    def child() -> None:
+        asyncio.run(in_child())
+        expect(IllegalStateError, lambda: asyncio.run(send(b"never")))
+
+    async def main() -> None:
+        async with producer:
+            await send(b"parent")
+            await asyncio.get_running_loop().run_in_executor(None, lambda: reap(fork(child)))
+            await send(b"parent at last")
+
+    asyncio.run(main())
+    return [value + end for value in (b"parent", b"child", b"parent at last") for end in (b"", b" again")]
+
+
 SCENARIOS = {run.__name__: run for run in (generations, exits, unused, callback, thread, handler, rows, closing, locks,
-                                        pool, event_loop)}
+                                        pool, event_loop, event_loop_before)}
 
 if __name__ == "__main__":
     print(json.dumps([value.decode() for value in SCENARIOS[sys.argv[1]]()]))
