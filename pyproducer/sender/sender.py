@@ -102,6 +102,17 @@ class Sender:
         leader = self._metadata.fetch().leader_for(batch.topic_partition)
         return leader is not None and self._wire.client.is_ready(leader.node_id, now_ms)
 
+    def send_at_once(self, now_ms: int) -> None:
+        """Send a batch of which `can_send_at_once` said so; its answer is for `hear`, or for a turn.
+
+        Args:
+            now_ms: Monotonic time, in ms.
+        """
+        self._step_producer_id(now_ms)
+        self._send_producer_data(now_ms)
+        if self._acks == 0 or not self._wire.client.in_flight_request_count():
+            self._wire.client.hear(now_ms)  # nobody answers: it is over as soon as it is written, or refused
+
     def hear(self, now_ms: int) -> bool:
         """Take what the brokers have answered by now, and send nothing; False, where connections are made anew first.
 

@@ -69,6 +69,9 @@ class SteppedSender(Protocol):
     def can_send_at_once(self, batch: ProducerBatch, now_ms: int) -> bool:
         """Whether a turn would send it: its leader is connected, and nothing else comes first."""
 
+    def send_at_once(self, now_ms: int) -> None:
+        """Send it, and wait for nothing."""
+
     def hear(self, now_ms: int) -> bool:
         """Take what brokers have answered, and send nothing; False where something else comes first."""
 
@@ -183,7 +186,7 @@ class SenderTurns:
         is_sent = (batch is not None and batch.result is outcome and batch.size_bytes <= _MOST_BYTES
                    and self._is_for_caller(batch, now_ms))
         if is_sent:
-            self._sender.run_once(now_ms, 0)
+            self._sender.send_at_once(now_ms)
             now_ms = self._freeze.rested_ms = self._clock.now_ms()
         return self._is_in_hand(now_ms)
 

@@ -182,7 +182,7 @@ def test_loop_when_it_ends_without_a_close_then_another_producer_sends_in_the_ne
 
 
 @only_compiled
-@pytest.mark.parametrize("place", ["hear", "run_once"])
+@pytest.mark.parametrize("place", ["hear", "send_at_once"])
 def test_loop_when_its_turn_ends_half_way_then_the_thread_recovers_and_nothing_is_lost(
         proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, place: str) -> None:
     real = getattr(Sender, place)
