@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import logging
 import weakref
+from _thread import get_ident
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -40,18 +41,34 @@ class LoopInbox:
         dropped_count: How many calls were not made, because the loop was closed before.
     """
 
-    __slots__ = ("_after_turn", "_is_called", "_items", "_loop", "dropped_count")
+    __slots__ = ("_after_turn", "_holders", "_is_called", "_items", "_loop", "dropped_count")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = weakref.ref(loop)
         self._items: deque[Callable[[], object]] = deque()
         self._is_called = False  # the loop was woken, and did not look yet
         self._after_turn: dict[Callable[[], object], None] = {}
+        self._holders: set[int] = set()  # idents of threads
         self.dropped_count: int = 0
 
     def put(self, item: Callable[[], object]) -> None:
         """Have the loop call `item`, which must not raise; where the loop is closed nobody is there to hear of it."""
         self._items.append(item)  # first: a loop that looks finds it, or is woken
+        if not self._holders or get_ident() not in self._holders:
+            self._wake()
+
+    def hold(self) -> None:
+        """Do not wake the loop for what this thread puts, until it calls `let_go`, which it must."""
+        self._holders.add(get_ident())
+
+    def let_go(self) -> None:
+        """Wake the loop for what this thread has put since `hold`; without one do nothing."""
+        if self._holders and get_ident() in self._holders:
+            self._holders.discard(get_ident())
+            if self._items:
+                self._wake()
+
+    def _wake(self) -> None:
         loop = self._loop()
         if loop is None or loop.is_closed():  # also one that was woken, and closed before it looked
             self._drop()

@@ -202,7 +202,7 @@ def build_runtime(config: ProducerConfig, key_serializer: object, value_serializ
         max_request_size_bytes=config.max_request_size, request_timeout_ms=config.request_timeout_ms,
         metrics=metrics,
         partition_load=None if update_load is None else PartitionLoad(accumulator, update_load), waiting_room=room,
-        tally=tally, freeze=freeze)
+        tally=tally, freeze=freeze, hold_loop=lambda: turns.hold_loop())
     watch = LoopWatch(wire)
     turns = SenderTurns(sender, accumulator, life, clock, wakeup, freeze, watch)
     if hotpath.ROLE_IS_SAFE:
@@ -227,7 +227,7 @@ def build_runtime(config: ProducerConfig, key_serializer: object, value_serializ
             _close_parts(interceptors, partitioner, key, value, credentials)
 
     io_thread = IoThread(sender, wire, accumulator, life, clock, refuse, close_parts, on_end, start_thread,
-                         turns.stand_aside, on_end_in_child)
+                         turns.stand_aside, on_end_in_child, turns.wake_loop)
     large_batch_bytes = (min(LARGE_BATCH_BYTES, config.max_request_size // 4) if config.is_default("batch.size")
                          else config.batch_size)
     batch_sender = BatchSender(record_sender=record_sender, metadata=metadata, accumulator=accumulator, clock=clock,

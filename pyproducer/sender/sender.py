@@ -8,7 +8,7 @@ Source:  Java Sender.runOnce, sendProducerData (4.1); seed 001.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from pyproducer.accumulator.batch_state import BatchState, move
@@ -51,7 +51,8 @@ class Sender:
                  transaction_manager: TransactionManager | None, acks: int, max_request_size_bytes: int,
                  request_timeout_ms: int, metrics: Metrics,
                  partition_load: PartitionLoad | None = None, waiting_room: WaitingRoom | None = None,
-                 tally: DeliveryTally | None = None, freeze: Freeze | None = None) -> None:
+                 tally: DeliveryTally | None = None, freeze: Freeze | None = None,
+                 hold_loop: Callable[[], None] = lambda: None) -> None:
         self._wire = wire
         self._metadata = metadata
         self._accumulator = accumulator
@@ -66,6 +67,7 @@ class Sender:
         self._waiting_room = waiting_room
         self._tally = NoTally() if tally is None else tally
         self._freeze = freeze
+        self._hold_loop = hold_loop  # before answers are told; see turns.py
         self._next_expiry_ms = NEVER_MS  # delay until a waiting batch expires, as of this turn
 
     def run_once(self, now_ms: int, longest_wait_ms: int = NEVER_MS) -> None:
@@ -86,6 +88,7 @@ class Sender:
             timeout_ms = min(timeout_ms, self._step_producer_id(now_ms), self._send_producer_data(now_ms))
         if self._accumulator.is_closed and not self._accumulator.has_incomplete():
             timeout_ms = 0  # the last batch expired just now: nothing is left to wait for
+        self._hold_loop()
         self._wire.client.poll(timeout_ms, now_ms)
 
     def has_nothing_under_way(self) -> bool:

@@ -143,6 +143,21 @@ class SenderTurns:
 
     # The event loop that sends; see loop_watch.py.
 
+    def hold_loop(self) -> None:
+        """Answers may come now. Where the thread hears them, tell it to wake the loop when its turn is over.
+
+        To wake it lets it have the interpreter, and its next record would find the thread in the middle of a turn.
+        """
+        inbox = self._life.loop_inbox
+        if inbox is not None and not self._role.caller:
+            inbox.hold()
+
+    def wake_loop(self) -> None:
+        """Wake it for what it was told since `hold_loop`. From the sender thread."""
+        inbox = self._life.loop_inbox
+        if inbox is not None:
+            inbox.let_go()
+
     def take_in_loop(self, outcome: ProduceRequestResult) -> None:
         """Tasks of an event loop wait for a record: let it take a step if the role is free. From that loop.
 
@@ -248,16 +263,19 @@ class SenderTurns:
     def stand_aside(self) -> None:
         """Let callers take their steps, while they come; return with the role."""
         if not self._somebody_waited:
+            self.wake_loop()
             return
         self._somebody_waited = False
         now_ms = self._clock.now_ms()
         if now_ms < self._served_until_ms or not self._may_stand_aside():
+            self.wake_loop()
             return
         self._freeze.rested_ms = now_ms
         role, locks = self._role, self._life.locks
         seen, alone_from_ms = role.step_count, now_ms
         bell = locks.cell()
         role.stand_aside(bell)
+        self.wake_loop()
         # What was put down before the role was free rang nobody.
         is_needed = self._wakeup.is_requested or not self._may_stand_aside()
         is_slow = False  # the caller at work was so at the last look, too: his broker takes its time

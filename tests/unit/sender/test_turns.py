@@ -611,3 +611,37 @@ def test_loop_when_the_turn_is_not_for_it_then_the_thread_is_rung(stage: Stage, 
         assert len(stage.producer.client.sent) == sent
 
     stage.aside(send)
+
+
+def test_thread_when_it_told_tasks_then_it_gives_the_role_before_it_wakes_their_loop(
+        stage: Stage, watch: WatchOfTest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loop took the interpreter at once, its next record found the thread in its turn, and so for ever."""
+    inbox = stage.life.loop_inbox
+    assert inbox is not None
+    was_free: list[bool] = []
+    monkeypatch.setattr(LoopInbox, "_wake", lambda _: was_free.append(stage.life.role.is_free))
+    stage.turns.hold_loop()
+    inbox.put(lambda: None)
+    assert was_free == []
+    stage.aside()
+    assert was_free == [True]
+    inbox.put(lambda: None)
+    assert was_free == [True, False], "it holds the loop in a turn only"
+
+
+@pytest.mark.parametrize("why", ["nobody waited", "something is on its way"])
+def test_thread_when_it_stays_then_it_wakes_the_loop_at_the_end_of_its_turn(
+        stage: Stage, watch: WatchOfTest, monkeypatch: pytest.MonkeyPatch, why: str) -> None:
+    inbox = stage.life.loop_inbox
+    assert inbox is not None
+    woken: list[int] = []
+    monkeypatch.setattr(LoopInbox, "_wake", lambda _: woken.append(1))
+    if why == "nobody waited":
+        stage.aside()
+        stage.turns._somebody_waited = False
+    else:
+        stage.producer.append()
+    stage.turns.hold_loop()
+    inbox.put(lambda: None)
+    stage.aside(lambda: pytest.fail("it sleeps"))
+    assert woken == [1]
