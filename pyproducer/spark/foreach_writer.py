@@ -7,6 +7,7 @@ Source:  Spark's ForeachWriter (4.0): open, process for each row, close, with th
 
 from __future__ import annotations
 
+import sys
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -81,6 +82,9 @@ class ForeachWriter:
         Raises:
             RowsFailedError: A row was not stored, and `error` does not say so already.
         """
+        if error is None:
+            # Spark catches an Exception only, and closes without a word where a task is interrupted.
+            error = sys.exc_info()[1]
         if error is None:
             self._let_go()  # a column that is null in all rows of the task is taken for a string
             self._end()

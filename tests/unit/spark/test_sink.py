@@ -14,6 +14,7 @@ from pyproducer.common.errors import ConfigError
 from pyproducer.producer.kafka_producer import KafkaProducer
 from pyproducer.spark import ColumnError, KafkaSink, RowsFailedError, WriteNumbers
 from pyproducer.spark import sink as sink_module
+from pyproducer.spark.foreach_writer import ForeachWriter
 from pyproducer.spark.pool import ProducerPool
 from tests.support.secret_hunt import SecretHunt
 from tests.unit.spark.doubles import FakeProducer, FakeRow, fake_schema
@@ -201,6 +202,40 @@ def test_foreach_writer_when_the_query_fails_sends_nothing_of_what_it_holds(made
     writer.process(FakeRow(key="a", value=None))
     writer.close(ArithmeticError("in the query"))
     assert made[0].records == []
+
+
+def as_spark(writer: ForeachWriter, rows: Iterator[FakeRow]) -> None:
+    """Run a task as DataStreamWriter._construct_foreach_function does (4.3)."""
+    writer.open(0, 0)
+    error = None
+    try:
+        for row in rows:
+            writer.process(row)
+    except Exception as raised:
+        error = raised
+    finally:
+        writer.close(error)
+
+
+def test_foreach_writer_when_a_task_is_interrupted_sends_nothing_of_what_it_holds(made: list[FakeProducer]) -> None:
+    """Spark calls close(None) for what is no Exception: held rows were sent as tombstones by a task that failed."""
+    def interrupted() -> Iterator[FakeRow]:
+        yield FakeRow(key="a", value=None)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        as_spark(KafkaSink(PROPS, topic="orders").foreach_writer(), interrupted())
+    assert (made[0].records, len(made[0].close_timeouts)) == ([], 1)
+
+
+def test_foreach_writer_when_a_partitioner_exits_keeps_that_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same close(None) told of an answer that never came, in the place of what had happened."""
+    producer = FakeProducer(raise_when=lambda record: SystemExit(3) if record.value == b"b" else None)
+    monkeypatch.setattr(sink_module, "WORKER_POOL", ProducerPool(lambda _props: producer))
+    sink = KafkaSink(PROPS, topic="orders")
+    with pytest.raises(SystemExit):
+        as_spark(sink.foreach_writer(), iter([FakeRow(value="a"), FakeRow(value="b")]))
+    assert (producer.flush_count, len(producer.close_timeouts), sink.delivered.task_count) == (1, 1, 0)
 
 
 def test_foreach_writer_does_not_wait_for_the_type_of_a_key(made: list[FakeProducer]) -> None:
