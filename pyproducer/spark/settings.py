@@ -88,6 +88,8 @@ class SinkSettings:
             if key in _REFUSED:
                 raise ConfigError(key, value, _REFUSED[key])
         if topic is not None:
+            if not isinstance(topic, str):
+                raise ConfigError("topic", topic, f"it must be a str, got {type(topic).__name__}")
             topic = topic.strip()
             if not topic:
                 raise ConfigError("topic", topic, "it must not be empty; leave it out to use the column 'topic'")

@@ -280,6 +280,21 @@ def test_init_with_a_wrong_setting_fails_on_the_driver() -> None:
         KafkaSink(PROPS, topic=" ")
 
 
+@pytest.mark.parametrize("topic", [5, b"orders", ["orders"]], ids=str)
+def test_init_with_a_topic_that_is_no_text_says_so_on_the_driver(topic: Any) -> None:
+    """Bytes passed, and each attempt of each task failed."""
+    with pytest.raises(ConfigError, match=r"topic: .*must be a str, got "):
+        KafkaSink(PROPS, topic=topic)
+
+
+@pytest.mark.parametrize("schema", ["value string", [("value", "string")]], ids=str)
+def test_a_schema_that_is_none_says_what_to_pass(schema: Any) -> None:
+    with pytest.raises(TypeError, match=r"pass df\.schema, a StructType, got "):
+        KafkaSink(PROPS, topic="orders", schema=schema)
+    with pytest.raises(TypeError, match=r"pass df\.schema, a StructType, got "):
+        KafkaSink(PROPS, topic="orders").foreach_writer(schema)
+
+
 def test_init_with_a_producer_says_that_workers_build_their_own() -> None:
     with KafkaProducer(PROPS) as producer:
         with pytest.raises(TypeError, match="each Spark worker process builds its own producer"):
