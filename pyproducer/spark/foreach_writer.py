@@ -82,9 +82,8 @@ class ForeachWriter:
         Raises:
             RowsFailedError: A row was not stored, and `error` does not say so already.
         """
-        if error is None:
-            # Spark catches an Exception only, and closes without a word where a task is interrupted.
-            error = sys.exc_info()[1]
+        if error is None and not isinstance(interruption := sys.exc_info()[1], Exception):
+            error = interruption  # Spark catches an Exception only, and closes without a word where a task is interrupted
         if error is None:
             self._let_go()  # a column that is null in all rows of the task is taken for a string
             self._end()

@@ -238,6 +238,21 @@ def test_foreach_writer_when_a_partitioner_exits_keeps_that_error(monkeypatch: p
     assert (producer.flush_count, len(producer.close_timeouts), sink.delivered.task_count) == (1, 1, 0)
 
 
+def test_foreach_writer_when_it_is_closed_while_an_exception_is_handled_looks_at_its_answers_all_the_same(
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who wraps the writer may close it in an except block: close(None) says that all is well, and is to be checked."""
+    producer = FakeProducer(forgets_answers=True)
+    monkeypatch.setattr(sink_module, "WORKER_POOL", ProducerPool(lambda _props: producer))
+    writer = KafkaSink(PROPS, topic="orders").foreach_writer()
+    writer.open(0, 0)
+    writer.process(FakeRow(value="a"))
+    try:
+        raise ArithmeticError
+    except ArithmeticError:
+        with pytest.raises(RowsFailedError):
+            writer.close(None)
+
+
 def test_foreach_writer_does_not_wait_for_the_type_of_a_key(made: list[FakeProducer]) -> None:
     """A null key deletes nothing, and in real-time mode a row that waits is late."""
     writer = KafkaSink(PROPS, topic="orders").foreach_writer()
