@@ -83,7 +83,7 @@ class ForeachWriter:
             RowsFailedError: A row was not stored, and `error` does not say so already.
         """
         if error is None and not isinstance(interruption := sys.exc_info()[1], Exception):
-            error = interruption  # Spark catches an Exception only, and closes without a word where a task is interrupted
+            error = interruption  # Spark catches an Exception only, and closes without a word where there is another
         if error is None:
             self._let_go()  # a column that is null in all rows of the task is taken for a string
             self._end()
