@@ -136,7 +136,8 @@ class AsyncKafkaProducer(AsyncProducerBase, Generic[K, V]):
         return cls(props, key_serializer, value_serializer)
 
     @overload
-    async def send(self, topic: ProducerRecord, value: OnCompletion | None = None, /) -> RecordMetadata: ...
+    async def send(self, topic: ProducerRecord, value: OnCompletion | None = None, /, *,
+                   on_completion: OnCompletion | None = None) -> RecordMetadata: ...
 
     @overload
     async def send(self, topic: str, value: V | None = None, *, key: K | None = None, partition: int | None = None,
@@ -185,7 +186,8 @@ class AsyncKafkaProducer(AsyncProducerBase, Generic[K, V]):
     if TYPE_CHECKING:  # it is inherited, compiled where that is possible
 
         @overload
-        def send_nowait(self, topic: ProducerRecord, value: OnCompletion | None = None, /) -> FutureRecordMetadata: ...
+        def send_nowait(self, topic: ProducerRecord, /,
+                        on_completion: OnCompletion | None = None) -> FutureRecordMetadata: ...
 
         @overload
         def send_nowait(self, topic: str, value: V | None = None, *, key: K | None = None,

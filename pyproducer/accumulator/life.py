@@ -90,7 +90,7 @@ class Life:
         client_id: Whose.
         locks: What was given.
         state: Where it is; written here only.
-        sender_ident: The ident of the sender thread, 0 before it runs.
+        sender_ident: The ident of the sender thread, 0 before it runs and when it did its last act.
         cause: Why it died, or None.
         is_over: Whether the sender thread did its last act: every outcome is decided, every part closed.
         is_inside_append: Whether the current thread is in the middle of an append, in a signal's handler for one.
@@ -147,8 +147,11 @@ class Life:
 
     @property
     def is_on_loop(self) -> bool:
-        """Whether the current thread's event loop sends with this producer: nothing may hold it up."""
-        return self.loop_ident != _NOBODY and threading.get_ident() == self.loop_ident
+        """Whether the current thread's event loop sends with this producer, and runs: nothing may hold it up."""
+        if self.loop_ident == _NOBODY or threading.get_ident() != self.loop_ident:
+            return False
+        inbox = self.loop_inbox
+        return inbox is not None and inbox.loop_runs
 
     # Moves.
 
@@ -182,6 +185,8 @@ class Life:
         with self._lock:
             self._move(LifeState.CLOSED)
             self.is_over = True
+        # Before who waits goes on: the next thread that begins may get this ident, and is in no callback.
+        self.sender_ident = _NOBODY
         # A future that the application keeps has this life, and shall not keep the producer's parts by it.
         self.is_inside_append = _is_never_inside
         self.take_turn = self.take_turn_in_loop = _take_none

@@ -51,6 +51,12 @@ class LoopInbox:
         self._holders: set[int] = set()  # idents of threads
         self.dropped_count: int = 0
 
+    @property
+    def loop_runs(self) -> bool:
+        """Whether the loop runs, in whatever thread."""
+        loop = self._loop()
+        return loop is not None and loop.is_running()
+
     def put(self, item: Callable[[], object]) -> None:
         """Have the loop call `item`, which must not raise; where the loop is closed nobody is there to hear of it."""
         self._items.append(item)  # first: a loop that looks finds it, or is woken

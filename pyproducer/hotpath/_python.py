@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from functools import lru_cache
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 HEADER_SIZE_BYTES = 61
 """Room kept free at the start of a batch; record/layout.py draws what goes there."""
@@ -261,22 +261,25 @@ class FutureRecordMetadata:
         """Call `fn(future)` once the record is done; at once when it is done already."""
         self._result.add_done_callback(self, fn)
 
-    @property
-    def get(self) -> NoReturn:
-        """Of kafka-python's futures; this one has `result`."""
-        raise AttributeError("a FutureRecordMetadata has no get(): result(timeout) waits, with the timeout in seconds")
+    if not TYPE_CHECKING:  # for people; a checker is to find these, and would take what follows for unreachable
 
-    @property
-    def add_callback(self) -> NoReturn:
-        """Of kafka-python's futures; this one has `add_done_callback`."""
-        raise AttributeError("a FutureRecordMetadata has no add_callback(): add_done_callback(fn) calls fn(future), "
-                             "and send(..., on_completion=fn) calls fn(metadata, exception)")
+        @property
+        def get(self) -> NoReturn:
+            """Of kafka-python's futures; this one has `result`."""
+            raise AttributeError("a FutureRecordMetadata has no get(): result(timeout) waits, with the timeout in "
+                                 "seconds")
 
-    @property
-    def add_errback(self) -> NoReturn:
-        """Of kafka-python's futures; this one has `add_done_callback`."""
-        raise AttributeError("a FutureRecordMetadata has no add_errback(): add_done_callback(fn) calls fn(future), "
-                             "and send(..., on_completion=fn) calls fn(metadata, exception)")
+        @property
+        def add_callback(self) -> NoReturn:
+            """Of kafka-python's futures; this one has `add_done_callback`."""
+            raise AttributeError("a FutureRecordMetadata has no add_callback(): add_done_callback(fn) calls "
+                                 "fn(future), and send(..., on_completion=fn) calls fn(metadata, exception)")
+
+        @property
+        def add_errback(self) -> NoReturn:
+            """Of kafka-python's futures; this one has `add_done_callback`."""
+            raise AttributeError("a FutureRecordMetadata has no add_errback(): add_done_callback(fn) calls fn(future), "
+                                 "and send(..., on_completion=fn) calls fn(metadata, exception)")
 
     # What concurrent.futures.wait(), as_completed() and asyncio.wrap_future() ask of a concurrent.futures.Future.
 

@@ -197,8 +197,8 @@ class KafkaProducer(ProducerBase, Generic[K, V]):
     if TYPE_CHECKING:  # it is inherited, compiled where that is possible
 
         @overload  # type: ignore[override]  # what is foreign is there to be refused
-        def send(self, record: ProducerRecord, on_completion: OnCompletion | None = None,
-                 /) -> FutureRecordMetadata: ...
+        def send(self, record: ProducerRecord, /,
+                 on_completion: OnCompletion | None = None) -> FutureRecordMetadata: ...
 
         @overload
         def send(self, topic: str, value: V | None = None, *, key: K | None = None, partition: int | None = None,

@@ -40,7 +40,7 @@ class Producer(Protocol[K_contra, V_contra]):
     """Takes records for a Kafka cluster; what its methods do is said by KafkaProducer's."""
 
     @overload
-    def send(self, record: ProducerRecord, on_completion: OnCompletion | None = None, /) -> FutureRecordMetadata: ...
+    def send(self, record: ProducerRecord, /, on_completion: OnCompletion | None = None) -> FutureRecordMetadata: ...
 
     @overload
     def send(self, topic: str, value: V_contra | None = None, *, key: K_contra | None = None,

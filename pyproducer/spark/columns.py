@@ -31,6 +31,7 @@ from pyproducer.spark.errors import ColumnError
 COLUMNS = ("key", "value", "topic", "partition", "headers")
 HEADERS_TYPE = "array<struct<key:string,value:binary>>"
 _HEADER_FIELDS = ["key", "value"]
+_NULL_HEADER = "Null header keys are not permitted"
 
 logger: logging.Logger = logging.getLogger(__name__)
 
@@ -149,6 +150,8 @@ def column_headers(value: Any) -> tuple[Header, ...]:
         raise _unsupported("headers", value, HEADERS_TYPE)
     headers: list[Header] = []
     for header in value:
+        if header is None:
+            raise ColumnError(_NULL_HEADER)
         if not isinstance(header, tuple) or len(header) != 2:
             raise _unsupported("headers", value, HEADERS_TYPE)
         names = getattr(header, "__fields__", _HEADER_FIELDS)
@@ -157,7 +160,7 @@ def column_headers(value: Any) -> tuple[Header, ...]:
                               f"a(n) {HEADERS_TYPE}")
         key, content = header
         if key is None:
-            raise ColumnError("Null header keys are not permitted")
+            raise ColumnError(_NULL_HEADER)
         if isinstance(content, bytearray):
             content = bytes(content)
         if not isinstance(key, str) or not (content is None or isinstance(content, bytes)):

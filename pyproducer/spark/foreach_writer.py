@@ -7,6 +7,7 @@ Source:  Spark's ForeachWriter (4.0): open, process for each row, close, with th
 
 from __future__ import annotations
 
+import sys
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -81,6 +82,8 @@ class ForeachWriter:
         Raises:
             RowsFailedError: A row was not stored, and `error` does not say so already.
         """
+        if error is None and not isinstance(interruption := sys.exc_info()[1], Exception):
+            error = interruption  # Spark catches an Exception only, and closes without a word where there is another
         if error is None:
             self._let_go()  # a column that is null in all rows of the task is taken for a string
             self._end()

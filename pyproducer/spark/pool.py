@@ -20,7 +20,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 from pyproducer.common.clock import Clock, SystemClock
@@ -85,15 +85,15 @@ class ProducerPool:
         self._forget_after_fork()
         now_ms = self._clock.now_ms()
         with self._lock:
-            idle = self._take_idle(key, now_ms, pool_size)
             pooled = self._pooled.get(key)
             if pooled is None:
-                # The constructor touches no network, so it may run under the lock.
+                # The constructor touches no network, so it may run under the lock. It may raise, as where a trust store
+                # is not on this worker: nothing is taken out before.
                 pooled = self._pooled[key] = _Pooled(self._make_producer(props), 0, now_ms)
             pooled.lease_count += 1
+            idle = self._take_idle(key, now_ms, pool_size)
         try:
-            for producer in idle:
-                _close(producer)
+            _close_all(idle)
             yield pooled.producer
         except BaseException:
             # A failed task may leave a producer that is fenced or out of sequence: the next task gets a new one.
@@ -121,8 +121,7 @@ class ProducerPool:
             unused = [key for key, pooled in self._pooled.items() if pooled.lease_count == 0]
             producers = [self._pooled.pop(key).producer for key in unused]
         self._closing.ring()
-        for producer in producers:
-            _close(producer)
+        _close_all(producers)
 
     def _watch(self) -> None:
         """Start the thread that closes what is idle."""
@@ -142,8 +141,7 @@ class ProducerPool:
                 idle = self._take_idle(None, now_ms, len(self._pooled))
                 last_used_ms = [pooled.last_used_ms for pooled in self._pooled.values() if pooled.lease_count == 0]
                 self._is_watched = bool(last_used_ms)
-            for producer in idle:
-                _close(producer)
+            _close_all(idle)
             if not last_used_ms:
                 return
             self._clock.wait(cell, (min(last_used_ms) + self._idle_ms - now_ms) / 1000)
@@ -152,7 +150,7 @@ class ProducerPool:
         """Take out what was not used for long, and what there is no room for; the longest unused first."""
         unused = sorted((pooled.last_used_ms, key) for key, pooled in self._pooled.items()
                         if key != wanted_key and pooled.lease_count == 0)
-        too_many = len(self._pooled) + (wanted_key is not None and wanted_key not in self._pooled) - pool_size
+        too_many = len(self._pooled) - pool_size
         return [self._pooled.pop(key).producer for place, (last_used_ms, key) in enumerate(unused)
                 if place < too_many or now_ms - last_used_ms >= self._idle_ms]
 
@@ -160,6 +158,13 @@ class ProducerPool:
         """Drop what another process made: its threads do not exist here, and its lock may never be released."""
         if self._pid != os.getpid():
             self._begin()
+
+
+def _close_all(producers: list[RowProducer]) -> None:
+    """Close producers, the first one first; each of them, also where closing another is interrupted."""
+    with ExitStack() as left:
+        for producer in reversed(producers):
+            left.callback(_close, producer)
 
 
 def _close(producer: RowProducer) -> None:

@@ -11,7 +11,6 @@ import functools
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from pyproducer.common.errors import KafkaError
 from pyproducer.spark.columns import ColumnContract, column_bytes, column_headers, column_partition, column_topic
 from pyproducer.spark.delivery import TaskDelivery
 from pyproducer.spark.errors import ColumnError
@@ -80,7 +79,7 @@ def row_sender(producer: RowProducer, contract: ColumnContract, delivery: TaskDe
                  partition=place,
                  headers=None if headers is None else column_headers(row[headers]),
                  on_completion=telling(name, place))
-        except (KafkaError, TypeError, ValueError) as error:
+        except Exception as error:  # what the application's partitioner raises may be anything
             delivery.fail(error, name)
 
     return send_row

@@ -34,7 +34,10 @@ def check_schema(schema: Any, fixed_topic: str | None) -> list[str]:
 
     Raises:
         ColumnError: A column is missing, is there twice, or has another type. No row was sent.
+        TypeError: It is no StructType. No row was sent.
     """
+    if not isinstance(getattr(schema, "fields", None), list):
+        raise TypeError(f"pass df.schema, a StructType, got {type(schema).__name__}")
     types = {field.name: field.dataType.simpleString() for field in schema.fields}
     ColumnContract.of([field.name for field in schema.fields], fixed_topic)
     taken = [name for name in _ALLOWED if name in types and not (name == "topic" and fixed_topic is not None)]

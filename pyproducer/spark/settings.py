@@ -12,7 +12,9 @@ Source:  refusals as in Spark's KafkaSourceProvider.validateBatchOptions (4.0). 
 
 from __future__ import annotations
 
+import functools
 import hashlib
+import logging
 import pickle
 import sys
 import uuid
@@ -46,6 +48,8 @@ _NOT_FOR_US = frozenset({
     "startingoffsetsbytimestamp", "startingoffsetsbytimestampstrategy", "startingtimestamp", "subscribe",
     "subscribepattern"})
 _PLAIN = (str, int, float, bool, bytes, type(None))
+
+log: logging.Logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -88,10 +92,15 @@ class SinkSettings:
             if key in _REFUSED:
                 raise ConfigError(key, value, _REFUSED[key])
         if topic is not None:
+            if not isinstance(topic, str):
+                raise ConfigError("topic", topic, f"it must be a str, got {type(topic).__name__}")
             topic = topic.strip()
             if not topic:
                 raise ConfigError("topic", topic, "it must not be empty; leave it out to use the column 'topic'")
-        return cls(producer_props, topic, pool_size, _pool_key(producer_props))
+        pool_key = _pool_key(producer_props)
+        if str(producer_props.get("acks")) == "0":
+            _say_nobody_acknowledges()
+        return cls(producer_props, topic, pool_size, pool_key)
 
     @classmethod
     def of_options(cls, options: Mapping[str, str]) -> SinkSettings:
@@ -107,6 +116,12 @@ class SinkSettings:
                                                      ".option('topic', ...)")
         topic: Any = given.pop("topic", None)
         return cls.of({key: value for key, value in given.items() if key.lower() not in _NOT_FOR_US}, topic)
+
+
+@functools.cache  # once in a process: the planner of a stream is asked for each micro-batch
+def _say_nobody_acknowledges() -> None:
+    log.warning("acks=0: no broker tells what it stored, so rows are counted as stored when they are written to a "
+                "connection, and a job that ends well may have lost some")
 
 
 def guarded(props: Mapping[str, object]) -> dict[str, object]:

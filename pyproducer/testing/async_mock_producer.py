@@ -13,17 +13,20 @@ Source:  ours; Java's MockProducer has one facade.
 from __future__ import annotations
 
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic
+from typing import TYPE_CHECKING, Any, Generic, overload
 
 from pyproducer.accumulator.batch_future import BatchMetadata
+from pyproducer.accumulator.produce_result import OnCompletion
 from pyproducer.common.cluster import PartitionInfo
 from pyproducer.common.delivery_summary import DeliverySummary
 from pyproducer.common.errors import KafkaError
 from pyproducer.common.record_future import FutureRecordMetadata
-from pyproducer.common.records import ProducerRecord, RecordMetadata
+from pyproducer.common.records import HeadersLike, ProducerRecord, RecordMetadata
 from pyproducer.producer.kafka_producer import K, V
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from pyproducer.testing.mock_producer import MockProducer
 
 
@@ -33,9 +36,26 @@ class AsyncMockProducer(Generic[K, V]):
     def __init__(self, mock: MockProducer[K, V]) -> None:
         self.mock = mock
 
+    @overload
+    async def send(self, topic: ProducerRecord, /, on_completion: OnCompletion | None = None) -> RecordMetadata: ...
+
+    @overload
+    async def send(self, topic: str, value: V | None = None, *, key: K | None = None, partition: int | None = None,
+                   timestamp: int | datetime | None = None, headers: HeadersLike | None = None,
+                   on_completion: OnCompletion | None = None) -> RecordMetadata: ...
+
     async def send(self, *arguments: Any, **named: Any) -> RecordMetadata:
         """Send one record and return where it was stored, once it is; see AsyncKafkaProducer.send."""
         return await self.mock.send(*arguments, **named)
+
+    @overload
+    def send_nowait(self, topic: ProducerRecord, /,
+                    on_completion: OnCompletion | None = None) -> FutureRecordMetadata: ...
+
+    @overload
+    def send_nowait(self, topic: str, value: V | None = None, *, key: K | None = None, partition: int | None = None,
+                    timestamp: int | datetime | None = None, headers: HeadersLike | None = None,
+                    on_completion: OnCompletion | None = None) -> FutureRecordMetadata: ...
 
     def send_nowait(self, *arguments: Any, **named: Any) -> FutureRecordMetadata:
         """Send one record and return its future, which can be awaited; see AsyncKafkaProducer.send_nowait."""

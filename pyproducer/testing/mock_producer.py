@@ -187,8 +187,8 @@ class MockProducer(ProducerBase, Generic[K, V]):
     if TYPE_CHECKING:  # as KafkaProducer's
 
         @overload  # type: ignore[override]  # what is foreign is there to be refused
-        def send(self, record: ProducerRecord, on_completion: OnCompletion | None = None,
-                 /) -> FutureRecordMetadata: ...
+        def send(self, record: ProducerRecord, /,
+                 on_completion: OnCompletion | None = None) -> FutureRecordMetadata: ...
 
         @overload
         def send(self, topic: str, value: V | None = None, *, key: K | None = None, partition: int | None = None,

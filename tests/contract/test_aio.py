@@ -360,6 +360,29 @@ def test_result_when_it_would_hold_up_the_loop_then_it_is_refused(topic: str, pr
     run(main())
 
 
+def test_result_when_the_loop_does_not_run_any_more_then_its_thread_may_wait(topic: str, proxy: FaultProxy) -> None:
+    """run_until_complete() gives the future of a record on its way; result() refused to hold up a loop that stood."""
+    async def begin() -> tuple[AsyncKafkaProducer, Fault, Any]:
+        producer = connect(proxy)
+        await producer.partitions_for(topic)
+        held = proxy.on("Produce").hold_answer()
+        return producer, held, producer.send_nowait(topic, b"v")
+
+    loop = asyncio.new_event_loop()
+    try:
+        producer, held, future = loop.run_until_complete(asyncio.wait_for(begin(), GIVE_UP_S))
+        try:
+            with pytest.raises(KafkaTimeoutError):
+                future.result(0.01)
+            held.release()
+            assert future.result(GIVE_UP_S).topic == topic
+        finally:
+            held.release()
+            loop.run_until_complete(asyncio.wait_for(producer.close(), GIVE_UP_S))
+    finally:
+        loop.close()
+
+
 class Numbering(ProducerInterceptor):
     """Counts what it is asked, and what it is told."""
 

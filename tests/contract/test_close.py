@@ -104,6 +104,28 @@ def test_close_when_done_then_nothing_more_is_accepted(cluster: Cluster, topic: 
     assert len(cluster.log(topic)) == 1
 
 
+def test_flush_when_another_thread_asks_after_close_then_it_returns(topic: str, connect: Connect) -> None:
+    """Threads that begin get the ident of one that ended: that of the producer's own thread was taken for a callback's,
+    and refused to wait for itself. In an event loop flush() and close() have a new thread for each call.
+    """
+    producer = connect()
+    producer.send(topic, b"v").result(GIVE_UP_S)
+    producer.close()
+    refused: list[Exception] = []
+
+    def ask() -> None:
+        try:
+            producer.flush()
+        except Exception as error:
+            refused.append(error)
+
+    for _ in range(20):
+        thread = threading.Thread(target=ask)
+        thread.start()
+        thread.join(GIVE_UP_S)
+    assert refused == []
+
+
 def test_close_when_called_again_then_it_is_no_error(topic: str, connect: Connect) -> None:
     producer = connect()
     future = producer.send(topic, b"v")

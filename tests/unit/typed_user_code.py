@@ -14,6 +14,7 @@ from pyproducer import (
     BatchMetadata,
     DeliverySummary,
     FutureRecordMetadata,
+    Header,
     JsonSerializer,
     KafkaError,
     KafkaProducer,
@@ -41,7 +42,7 @@ def told_the_wrong_way_round(error: KafkaError | None, message: str) -> None:
     """The order of confluent-kafka."""
 
 
-def shout(_topic: str, _headers: Sequence[Any], text: str | None) -> bytes | None:
+def shout(_topic: str, _headers: Sequence[Header], text: str | None) -> bytes | None:
     return None if text is None else text.upper().encode()
 
 
@@ -53,12 +54,17 @@ def results(producer: KafkaProducer[bytes, bytes]) -> None:
     assert_type(producer.send_batch("topic", [b"value"]).result(), BatchMetadata)
     assert_type(producer.close(), DeliverySummary)
     print(future.result().ofset)  # type: ignore[attr-defined]
+    future.get(timeout=10)  # type: ignore[attr-defined]
+    future.add_callback(told)  # type: ignore[attr-defined]
+    print(future.result().offest)  # type: ignore[attr-defined]
 
 
 def callbacks(producer: KafkaProducer[bytes, bytes]) -> None:
     producer.send("topic", b"value", on_completion=told)
     producer.send("topic", b"value", on_completion=told_of_any)
     producer.send(ProducerRecord("topic", b"value"), told)
+    producer.send(ProducerRecord("topic", b"value"), on_completion=told)
+    producer.send(ProducerRecord("topic", b"value"), b"value")  # type: ignore[call-overload]
     producer.send("topic", b"value", on_completion=told_the_wrong_way_round)  # type: ignore[arg-type]
     producer.send("topic", b"value", timestamp=datetime.now(), headers={"trace": b"1"})
     producer.send("topic", b"value", on_completion=5)  # type: ignore[call-overload]
@@ -85,6 +91,11 @@ def announce(producer: Producer[bytes, bytes]) -> None:
     producer.send("topic", "text")  # type: ignore[call-overload]
 
 
+def announce_record(producer: Producer[bytes, bytes]) -> None:
+    producer.send(ProducerRecord("topic", b"value"), on_completion=told)
+    MockProducer().send(ProducerRecord("topic", b"value"), on_completion=told)
+
+
 def announce_text(producer: Producer[str, str]) -> None:
     producer.send("topic", "text", key="key").result()
 
@@ -105,9 +116,19 @@ async def asynchronous(props: dict[str, object], plain: KafkaProducer[bytes, byt
         assert_type(await producer.send("topic", b"value"), RecordMetadata)
         assert_type(await producer.send_nowait("topic", b"value"), RecordMetadata)
         assert_type(await producer.send(ProducerRecord("topic"), told), RecordMetadata)
+        producer.send_nowait(ProducerRecord("topic"), on_completion=told)
         assert_type(await asyncio.gather(producer.send("topic", b"value")), "tuple[RecordMetadata]")
         await producer.send("topic", "text")  # type: ignore[call-overload]
         assert_type(await producer.send_batch("topic", [b"value"]), BatchMetadata)
         assert_type(await producer.close(), DeliverySummary)
     assert_type(await plain.send("topic", b"value"), RecordMetadata)
     assert_type(await plain.send_batch("topic", [b"value"]), BatchMetadata)
+
+
+async def asynchronous_in_tests() -> None:
+    mock = MockProducer().as_async()
+    assert_type(await mock.send("topic", b"value"), RecordMetadata)
+    assert_type(await mock.send_nowait(ProducerRecord("topic"), on_completion=told), RecordMetadata)
+    await mock.send("topic", "text")  # type: ignore[call-overload]
+    mock.send_nowait("topic", b"value", partition="0")  # type: ignore[call-overload]
+    await MockProducer[str, str]({}, "string", "string").as_async().send("topic", "text", key="key")

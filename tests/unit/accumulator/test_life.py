@@ -83,6 +83,15 @@ def test_end_when_somebody_waits_for_it_then_he_goes_on() -> None:
     assert life.await_end(0)
 
 
+def test_end_when_another_thread_gets_the_ident_of_the_sender_thread_then_it_may_wait() -> None:
+    """Idents are given again: flush() in a thread that began after close() was taken for one in a callback."""
+    life = life_in(LifeState.CLOSING)
+    life.sender_ident = threading.get_ident()
+    life.end()
+    life.ensure_may_wait("flush()")
+    assert not life.is_on_sender_thread
+
+
 def test_wait_when_the_sender_thread_asks_then_it_is_refused() -> None:
     life = life_in(LifeState.OPEN)
     life.sender_ident = threading.get_ident()

@@ -46,7 +46,7 @@ class FakeProducer:
     """Keeps records; answers them at flush, or at once with `fail_when`."""
 
     def __init__(self, props: Any = None, *, fail_when: Callable[[ProducerRecord], Exception | None] | None = None,
-                 raise_when: Callable[[ProducerRecord], Exception | None] | None = None,
+                 raise_when: Callable[[ProducerRecord], BaseException | None] | None = None,
                  forgets_answers: bool = False) -> None:
         self.props = props
         self.records: list[ProducerRecord] = []

@@ -107,6 +107,7 @@ def test_column_headers_with_structs_keeps_order_and_nulls() -> None:
     ([("a", "text")], "headers attribute unsupported type array<struct<key:string,value:string>>. "
                       "headers must be a(n) array<struct<key:string,value:binary>>"),
     ([(None, b"1")], "Null header keys are not permitted"),
+    ([("a", b"1"), None], "Null header keys are not permitted"),  # as by Arrow; it blamed the column's type
     ([("a",)], "headers attribute unsupported type array. headers must be a(n) array<struct<key:string,value:binary>>"),
     ([FakeRow(name="a", value=b"1")], "headers attribute unsupported type array<struct<name,value>>. "
                                       "headers must be a(n) array<struct<key:string,value:binary>>"),

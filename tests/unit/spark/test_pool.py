@@ -147,6 +147,39 @@ def test_lease_when_closing_an_idle_one_is_interrupted_gives_back_what_it_took()
     assert len(made[1].close_timeouts) == 1
 
 
+def test_lease_when_the_producer_cannot_be_made_keeps_the_others() -> None:
+    """A worker has not got the trust store: what had been taken out for the new one was nobody's any more, and stayed
+    connected until the garbage collector came upon it.
+    """
+    pool, clock, made = make_pool()
+    for key in ("first", "second"):
+        with pool.lease(key, {}):
+            clock.advance(1)
+
+    def refuse(props: Any) -> FakeProducer:
+        raise ArithmeticError
+
+    pool._make_producer = refuse
+    with pytest.raises(ArithmeticError), pool.lease("new", {}, pool_size=1):
+        pytest.fail("lent all the same")
+    pool.close()
+    assert [len(producer.close_timeouts) for producer in made] == [1, 1]
+
+
+def test_lease_when_closing_an_idle_one_is_interrupted_closes_the_other_idle_ones() -> None:
+    def interrupted(timeout: float | None = None) -> None:
+        raise KeyboardInterrupt
+
+    pool, clock, made = make_pool()
+    for key in ("first", "second"):
+        with pool.lease(key, {}):
+            clock.advance(1)
+    made[0].close = interrupted  # type: ignore[method-assign]  # a double's
+    with pytest.raises(KeyboardInterrupt), pool.lease("new", {}, pool_size=1):
+        pytest.fail("lent all the same")
+    assert len(made[1].close_timeouts) == 1
+
+
 def test_lease_when_close_tells_of_failed_records_keeps_the_tasks_own_error() -> None:
     """With pyproducer.on.unretrieved=raise close() raises, too; its error took the place of the one with the counts."""
     def telling(timeout: float | None = None) -> None:

@@ -75,6 +75,17 @@ def test_send_rows_when_an_answer_fails_tells_the_topic_and_the_partition_that_t
     assert "1 rows are in the log (orders-1: 1)" in str(caught.value)
 
 
+def test_send_rows_when_the_applications_partitioner_raises_tells_what_is_in_the_log() -> None:
+    """Only some types of errors were counted; for others the task said nothing of the rows that its next attempt
+    stores again.
+    """
+    producer = FakeProducer(raise_when=lambda record: RuntimeError("planted") if record.value == b"4" else None)
+    with pytest.raises(RowsFailedError, match=r"1 of 5 rows .* RuntimeError: planted\. Of attempt 0 of the task 4 rows "
+                                              "are in the log") as caught:
+        send_rows(rows(10), producer, CONTRACT)
+    assert isinstance(caught.value.__cause__, RuntimeError)
+
+
 def test_send_rows_when_send_raises_stops_flushes_and_counts_it() -> None:
     producer = FakeProducer(raise_when=lambda record: SerializationError("bad") if record.value == b"4" else None)
     with pytest.raises(RowsFailedError, match="1 of 5 rows sent were not stored") as caught:

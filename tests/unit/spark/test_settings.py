@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from pyproducer.common.errors import ConfigError
+from pyproducer.spark import settings as settings_module
 from pyproducer.spark.settings import DEFAULT_POOL_SIZE, SinkSettings
 from tests.support.secret_hunt import SecretHunt
 
@@ -117,6 +118,16 @@ def test_options_of_spark_and_of_its_kafka_source_are_left_aside() -> None:
 def test_options_that_nobody_knows_are_refused(options: dict[str, str], sentence: str) -> None:
     with pytest.raises(ConfigError, match=sentence):
         SinkSettings.of_options({"kafka.bootstrap.servers": "a:9092", "topic": "orders", **options})
+
+
+@pytest.mark.parametrize("acks", [0, "0", "1", "all"], ids=repr)
+def test_acks_when_no_broker_answers_then_the_log_says_what_a_count_of_rows_is(
+        acks: object, caplog: pytest.LogCaptureFixture) -> None:
+    """A job was green, its numbers said that all rows were stored, and some were not."""
+    settings_module._say_nobody_acknowledges.cache_clear()
+    for _ in range(2):
+        SinkSettings.of({"bootstrap.servers": "a:1", "kafka.acks": acks}, "orders")
+    assert caplog.text.count("may have lost some") == (str(acks) == "0")
 
 
 def test_settings_when_they_travel_then_secrets_arrive_and_are_shown_on_neither_side() -> None:

@@ -14,6 +14,7 @@ from pyproducer.common.errors import ConfigError
 from pyproducer.producer.kafka_producer import KafkaProducer
 from pyproducer.spark import ColumnError, KafkaSink, RowsFailedError, WriteNumbers
 from pyproducer.spark import sink as sink_module
+from pyproducer.spark.foreach_writer import ForeachWriter
 from pyproducer.spark.pool import ProducerPool
 from tests.support.secret_hunt import SecretHunt
 from tests.unit.spark.doubles import FakeProducer, FakeRow, fake_schema
@@ -203,6 +204,55 @@ def test_foreach_writer_when_the_query_fails_sends_nothing_of_what_it_holds(made
     assert made[0].records == []
 
 
+def as_spark(writer: ForeachWriter, rows: Iterator[FakeRow]) -> None:
+    """Run a task as DataStreamWriter._construct_foreach_function does (4.3)."""
+    writer.open(0, 0)
+    error = None
+    try:
+        for row in rows:
+            writer.process(row)
+    except Exception as raised:
+        error = raised
+    finally:
+        writer.close(error)
+
+
+def test_foreach_writer_when_a_task_is_interrupted_sends_nothing_of_what_it_holds(made: list[FakeProducer]) -> None:
+    """Spark calls close(None) for what is no Exception: held rows were sent as tombstones by a task that failed."""
+    def interrupted() -> Iterator[FakeRow]:
+        yield FakeRow(key="a", value=None)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        as_spark(KafkaSink(PROPS, topic="orders").foreach_writer(), interrupted())
+    assert (made[0].records, len(made[0].close_timeouts)) == ([], 1)
+
+
+def test_foreach_writer_when_a_partitioner_exits_keeps_that_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same close(None) told of an answer that never came, in the place of what had happened."""
+    producer = FakeProducer(raise_when=lambda record: SystemExit(3) if record.value == b"b" else None)
+    monkeypatch.setattr(sink_module, "WORKER_POOL", ProducerPool(lambda _props: producer))
+    sink = KafkaSink(PROPS, topic="orders")
+    with pytest.raises(SystemExit):
+        as_spark(sink.foreach_writer(), iter([FakeRow(value="a"), FakeRow(value="b")]))
+    assert (producer.flush_count, len(producer.close_timeouts), sink.delivered.task_count) == (1, 1, 0)
+
+
+def test_foreach_writer_when_it_is_closed_while_an_exception_is_handled_looks_at_its_answers_all_the_same(
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who wraps the writer may close it in an except block: close(None) says that all is well, and is to be checked."""
+    producer = FakeProducer(forgets_answers=True)
+    monkeypatch.setattr(sink_module, "WORKER_POOL", ProducerPool(lambda _props: producer))
+    writer = KafkaSink(PROPS, topic="orders").foreach_writer()
+    writer.open(0, 0)
+    writer.process(FakeRow(value="a"))
+    try:
+        raise ArithmeticError
+    except ArithmeticError:
+        with pytest.raises(RowsFailedError):
+            writer.close(None)
+
+
 def test_foreach_writer_does_not_wait_for_the_type_of_a_key(made: list[FakeProducer]) -> None:
     """A null key deletes nothing, and in real-time mode a row that waits is late."""
     writer = KafkaSink(PROPS, topic="orders").foreach_writer()
@@ -243,6 +293,21 @@ def test_init_with_a_wrong_setting_fails_on_the_driver() -> None:
         KafkaSink({**PROPS, "linger.msec": 5})
     with pytest.raises(ConfigError, match="topic"):
         KafkaSink(PROPS, topic=" ")
+
+
+@pytest.mark.parametrize("topic", [5, b"orders", ["orders"]], ids=str)
+def test_init_with_a_topic_that_is_no_text_says_so_on_the_driver(topic: Any) -> None:
+    """Bytes passed, and each attempt of each task failed."""
+    with pytest.raises(ConfigError, match=r"topic: .*must be a str, got "):
+        KafkaSink(PROPS, topic=topic)
+
+
+@pytest.mark.parametrize("schema", ["value string", [("value", "string")]], ids=str)
+def test_a_schema_that_is_none_says_what_to_pass(schema: Any) -> None:
+    with pytest.raises(TypeError, match=r"pass df\.schema, a StructType, got "):
+        KafkaSink(PROPS, topic="orders", schema=schema)
+    with pytest.raises(TypeError, match=r"pass df\.schema, a StructType, got "):
+        KafkaSink(PROPS, topic="orders").foreach_writer(schema)
 
 
 def test_init_with_a_producer_says_that_workers_build_their_own() -> None:
