@@ -202,7 +202,7 @@ def build_runtime(config: ProducerConfig, key_serializer: object, value_serializ
         max_request_size_bytes=config.max_request_size, request_timeout_ms=config.request_timeout_ms,
         metrics=metrics,
         partition_load=None if update_load is None else PartitionLoad(accumulator, update_load), waiting_room=room,
-        tally=tally, freeze=freeze, hold_loop=lambda: turns.hold_loop())
+        tally=tally, freeze=freeze, life=life)
     watch = LoopWatch(wire)
     turns = SenderTurns(sender, accumulator, life, clock, wakeup, freeze, watch)
     if hotpath.ROLE_IS_SAFE:

@@ -8,11 +8,12 @@ Source:  Java Sender.runOnce, sendProducerData (4.1); seed 001.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from pyproducer.accumulator.batch_state import BatchState, move
 from pyproducer.accumulator.delivery_tally import DeliveryTally, NoTally
+from pyproducer.accumulator.life import UNOWNED, Life
 from pyproducer.accumulator.producer_batch import ProducerBatch
 from pyproducer.accumulator.record_accumulator import RecordAccumulator
 from pyproducer.client.metadata import ProducerMetadata
@@ -52,7 +53,7 @@ class Sender:
                  request_timeout_ms: int, metrics: Metrics,
                  partition_load: PartitionLoad | None = None, waiting_room: WaitingRoom | None = None,
                  tally: DeliveryTally | None = None, freeze: Freeze | None = None,
-                 hold_loop: Callable[[], None] = lambda: None) -> None:
+                 life: Life = UNOWNED) -> None:
         self._wire = wire
         self._metadata = metadata
         self._accumulator = accumulator
@@ -67,7 +68,7 @@ class Sender:
         self._waiting_room = waiting_room
         self._tally = NoTally() if tally is None else tally
         self._freeze = freeze
-        self._hold_loop = hold_loop  # before answers are told; see turns.py
+        self._life = life
         self._next_expiry_ms = NEVER_MS  # delay until a waiting batch expires, as of this turn
 
     def run_once(self, now_ms: int, longest_wait_ms: int = NEVER_MS) -> None:
@@ -88,7 +89,11 @@ class Sender:
             timeout_ms = min(timeout_ms, self._step_producer_id(now_ms), self._send_producer_data(now_ms))
         if self._accumulator.is_closed and not self._accumulator.has_incomplete():
             timeout_ms = 0  # the last batch expired just now: nothing is left to wait for
-        self._hold_loop()
+        inbox = self._life.loop_inbox
+        if inbox is not None and not self._life.role.caller:
+            # To wake the event loop lets it have the interpreter, and its next record would find the thread in the
+            # middle of a turn. So it is woken when that is over; see turns.py.
+            inbox.hold()
         self._wire.client.poll(timeout_ms, now_ms)
 
     def has_nothing_under_way(self) -> bool:

@@ -143,17 +143,8 @@ class SenderTurns:
 
     # The event loop that sends; see loop_watch.py.
 
-    def hold_loop(self) -> None:
-        """Answers may come now. Where the thread hears them, tell it to wake the loop when its turn is over.
-
-        To wake it lets it have the interpreter, and its next record would find the thread in the middle of a turn.
-        """
-        inbox = self._life.loop_inbox
-        if inbox is not None and not self._role.caller:
-            inbox.hold()
-
     def wake_loop(self) -> None:
-        """Wake it for what it was told since `hold_loop`. From the sender thread."""
+        """Wake it for what the sender thread has told it in this turn. From that thread."""
         inbox = self._life.loop_inbox
         if inbox is not None:
             inbox.let_go()

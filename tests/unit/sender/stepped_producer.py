@@ -103,7 +103,7 @@ class SteppedProducer:
                              metrics=self.metrics,
                              partition_load=update_load and PartitionLoad(self.accumulator, update_load),
                              waiting_room=self.room, tally=self.life.tally,
-                             freeze=self.freeze)
+                             freeze=self.freeze, life=self.life)
 
     @property
     def client(self) -> MockClient:

@@ -620,7 +620,7 @@ def test_thread_when_it_told_tasks_then_it_gives_the_role_before_it_wakes_their_
     assert inbox is not None
     was_free: list[bool] = []
     monkeypatch.setattr(LoopInbox, "_wake", lambda _: was_free.append(stage.life.role.is_free))
-    stage.turns.hold_loop()
+    inbox.hold()
     inbox.put(lambda: None)
     assert was_free == []
     stage.aside()
@@ -641,7 +641,22 @@ def test_thread_when_it_stays_then_it_wakes_the_loop_at_the_end_of_its_turn(
         stage.turns._somebody_waited = False
     else:
         stage.producer.append()
-    stage.turns.hold_loop()
+    inbox.hold()
     inbox.put(lambda: None)
     stage.aside(lambda: pytest.fail("it sleeps"))
+    assert woken == [1]
+
+
+def test_thread_when_it_hears_an_answer_then_the_loop_is_not_woken_before_its_turn_is_over(
+        stage: Stage, watch: WatchOfTest, monkeypatch: pytest.MonkeyPatch) -> None:
+    inbox = stage.life.loop_inbox
+    assert inbox is not None
+    woken: list[int] = []
+    monkeypatch.setattr(LoopInbox, "_wake", lambda _: woken.append(1))
+    future = stage.producer.append()
+    future.add_done_callback(lambda _: inbox.put(lambda: None))
+    stage.producer.turn()
+    assert future.done()
+    assert woken == []
+    stage.turns.wake_loop()
     assert woken == [1]
