@@ -256,7 +256,7 @@ class Life:
         self.ensure_may_wait(call)
         if self.loop_ident and self.is_on_loop and timeout != 0:
             raise IllegalStateError(f"{call} would hold up the event loop of this producer: await it")
-        longest = checked_timeout(timeout)
+        longest = None if timeout is None else checked_timeout(timeout)
         return None if longest is None else self._clock.now_ms() + int(longest * 1000)
 
     def wait(self, cell: Cell, deadline_ms: int | None) -> bool:

@@ -196,7 +196,12 @@ class RecordAccumulator:
 
     def is_inside_append(self) -> bool:
         """Whether the current thread has a lock that the sender needs: it runs a signal's handler, or a finalizer."""
-        return self.waiting.is_inside or any(partition.is_inside for partition in list(self._busy))
+        if self.waiting.is_inside:
+            return True
+        for partition in list(self._busy):  # noqa: SIM110 - who waits for a record pays for each call
+            if partition.is_inside:
+                return True
+        return False
 
     def is_inside_any_append(self) -> bool:
         """Whether it has a lock that whoever closes needs."""

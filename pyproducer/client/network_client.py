@@ -301,7 +301,7 @@ class NetworkClient:
                 self._handle_late_request(responses, node_id, now_ms)
         if self._updater.needs_rebootstrap(now_ms):
             self._handle_rebootstrap(responses, now_ms)
-        return self._complete(responses)
+        return self._complete(responses) if responses or self._aborted else responses
 
     def hear(self, now_ms: int) -> list[ClientResponse]:
         """Take what the sockets have by now, and ask nobody for anything; see `poll`."""

@@ -132,7 +132,7 @@ def build_runtime(config: ProducerConfig, key_serializer: object, value_serializ
     # Of a fork the child's futures go, too: nobody is to be woken for them.
     tally = DeliveryTally(raises=config.pyproducer_on_unretrieved == "raise", locks=locks,
                           wake=lambda: None if life.is_forked or life.is_on_sender_thread else wire.wakeup())
-    life = Life(name or client_id, clock, locks, is_inside_append=lambda: accumulator.is_inside_append(), tally=tally)
+    life = Life(name or client_id, clock, locks, tally=tally)
     key = resolve_serializer(key_serializer if key_serializer is not None else config.key_serializer, "key.serializer",
                              config.originals)
     value = resolve_serializer(value_serializer if value_serializer is not None else config.value_serializer,
@@ -181,6 +181,7 @@ def build_runtime(config: ProducerConfig, key_serializer: object, value_serializ
         sends_one_at_a_time=config.max_in_flight_requests_per_connection == 1,
         # A caller who waits for a record does not wait for linger.ms too, unless it was set on purpose.
         lingers_for_waiters=not config.is_default("linger.ms"), on_linger_ended=lambda: turns.on_opened())
+    life.is_inside_append = accumulator.is_inside_append
     transaction_manager = TransactionManager() if config.enable_idempotence else None
     completion = Completion(
         accumulator=accumulator, metadata=metadata, transaction_manager=transaction_manager, retries=config.retries,

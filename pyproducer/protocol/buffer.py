@@ -41,7 +41,8 @@ class ByteReader:
 
     def __init__(self, data: Buffer, max_elements: int = _NO_LIMIT) -> None:
         view = memoryview(data)
-        self.data: memoryview = view if view.format == "B" and view.ndim == 1 else view.cast("B")
+        self.data: memoryview = view if type(data) is bytes or (view.format == "B" and view.ndim == 1) else (
+            view.cast("B"))
         self.end: int = len(self.data)
         self.position: int = 0
         self.elements_left: int = max_elements
