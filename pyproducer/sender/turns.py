@@ -266,9 +266,9 @@ class SenderTurns:
         seen, alone_from_ms = role.step_count, now_ms
         bell = locks.cell()
         role.stand_aside(bell)
-        self.wake_loop()
         # What was put down before the role was free rang nobody.
         is_needed = self._wakeup.is_requested or not self._may_stand_aside()
+        self.wake_loop()  # after that look: the loop may take a step at once, and what it sends needs nobody
         is_slow = False  # the caller at work was so at the last look, too: his broker takes its time
         while not (is_needed and role.take_back()):
             role.rings_at_end = is_slow

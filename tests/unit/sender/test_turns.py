@@ -629,6 +629,24 @@ def test_thread_when_it_told_tasks_then_it_gives_the_role_before_it_wakes_their_
     assert was_free == [True, False], "it holds the loop in a turn only"
 
 
+def test_thread_when_the_loop_takes_a_step_as_soon_as_it_is_woken_then_it_stays_aside(
+        stage: Stage, watch: WatchOfTest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The thread looked whether it was needed after it had woken the loop, and took the loop's record for a need."""
+    inbox = stage.life.loop_inbox
+    assert inbox is not None
+    stage.producer.client.on_poll = None
+
+    def send(_: LoopInbox) -> None:
+        stage.turns.take_in_loop(stage.producer.append()._result)
+
+    monkeypatch.setattr(LoopInbox, "_wake", send)
+    inbox.hold()
+    inbox.put(lambda: None)
+    stage.aside(lambda: watch.tell())
+    assert stage.life.role.step_count == 2
+    assert len(stage.clock.waits_s) > 2, "until nobody came for a while"
+
+
 @pytest.mark.parametrize("why", ["nobody waited", "something is on its way"])
 def test_thread_when_it_stays_then_it_wakes_the_loop_at_the_end_of_its_turn(
         stage: Stage, watch: WatchOfTest, monkeypatch: pytest.MonkeyPatch, why: str) -> None:
