@@ -19,7 +19,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
@@ -141,7 +141,11 @@ class ProducerPool:
                 idle = self._take_idle(None, now_ms, len(self._pooled))
                 last_used_ms = [pooled.last_used_ms for pooled in self._pooled.values() if pooled.lease_count == 0]
                 self._is_watched = bool(last_used_ms)
-            _close_all(idle)
+            try:
+                _close_all(idle)
+            except Exception:
+                # Nobody waits for this thread, and the others' time comes.
+                log.exception("a producer that was idle could not be closed")
             if not last_used_ms:
                 return
             self._clock.wait(cell, (min(last_used_ms) + self._idle_ms - now_ms) / 1000)
@@ -160,11 +164,11 @@ class ProducerPool:
             self._begin()
 
 
-def _close_all(producers: list[RowProducer]) -> None:
-    """Close producers, the first one first; each of them, also where closing another is interrupted."""
-    with ExitStack() as left:
-        for producer in reversed(producers):
-            left.callback(_close, producer)
+def _close_all(producers: Sequence[RowProducer]) -> None:
+    """Close each, also where closing one before it raises; they are in no pool any more, so nobody else would."""
+    with ExitStack() as closing:
+        for producer in reversed(producers):  # a stack: the first of them is closed first
+            closing.callback(_close, producer)
 
 
 def _close(producer: RowProducer) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -201,6 +202,58 @@ def test_lease_when_close_tells_of_failed_records_keeps_the_tasks_own_error() ->
     with pool.lease("c", {}):
         pass
     assert len(closed) == 2
+
+
+def cannot_close(producer: FakeProducer) -> None:
+    """Make close() fail as nothing that it documents does: by a bug, or an interrupt."""
+    def failing(timeout: float | None = None) -> None:
+        FakeProducer.close(producer, timeout)
+        raise ArithmeticError(f"close number {len(producer.close_timeouts)}")
+
+    producer.close = failing  # type: ignore[method-assign]  # a double's
+
+
+def test_close_when_one_producer_cannot_be_closed_then_the_others_are() -> None:
+    """They were out of the pool already, and open for good."""
+    pool, clock, made = make_pool()
+    with ExitStack() as leases:
+        for key in "abc":
+            leases.enter_context(pool.lease(key, {}))
+    cannot_close(made[0])
+    with pytest.raises(ArithmeticError):
+        pool.close()
+    assert [len(producer.close_timeouts) for producer in made] == [1, 1, 1]
+
+
+def test_lease_when_an_idle_producer_cannot_be_closed_then_the_other_idle_ones_are() -> None:
+    pool, clock, made = make_pool()
+    for key in "ab":
+        with pool.lease(key, {}):
+            pass
+    cannot_close(made[0])
+    clock.advance(1000)
+    with pytest.raises(ArithmeticError), pool.lease("new", {}):
+        pytest.fail("lent all the same")
+    assert [len(producer.close_timeouts) for producer in made] == [1, 1, 1]  # its own, too: nobody got it
+
+
+def test_pool_when_a_producer_cannot_be_closed_then_its_thread_goes_on_with_the_rest(
+        caplog: pytest.LogCaptureFixture) -> None:
+    """The thread ended, and the pool believed that it watched: what was idle stayed open."""
+    threads: list[Callable[[], None]] = []
+    pool, clock, made = make_pool(threads)
+    with pool.lease("a", {}):
+        pass
+    clock.advance(400)
+    with pool.lease("b", {}):
+        pass
+    cannot_close(made[0])
+    threads[0]()
+    assert [len(producer.close_timeouts) for producer in made] == [1, 1]
+    assert "close number 1" in caplog.text
+    with pool.lease("a", {}):
+        pass
+    assert len(threads) == 2
 
 
 def test_pool_when_nobody_asks_any_more_closes_each_producer_after_its_time() -> None:
