@@ -7,6 +7,7 @@ event_loop      the producer of an event loop beside aiokafka's, and a web app w
 memory          resident size while the broker is too slow
 startup         import time, and time until the first acknowledgement
 spark           DataFrames: the data source and KafkaSink beside Spark's own sink (not in make bench)
+spark_cold      the first write of a session, by each road and in each process (not in make bench)
 send_batch      columns handed over at once, beside send() and a raw socket
 broker_limits   what one client can do to the embedded broker: time, memory, others' round trips
 broker_accepts  how fast it takes connections and what it computes when idle, beside Apache Kafka

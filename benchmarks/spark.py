@@ -6,8 +6,7 @@ The others are Spark's own sink and, by rows, confluent-kafka's producer.
 
 Cached rows with keys of 8 to 16 bytes and values of 100, four tasks on two cores, three partitions, acks=all and
 idempotent. CPU is of all processes together: Spark's JVM, its Python workers, the broker. After each write the topic is
-read by Spark: it has as many rows as were written. `--routes kafka --rows 100000 --warm-up 0 --rounds 1`, and the same
-for the others, is a session's first write: what has to be started and imported is in it.
+read by Spark: it has as many rows as were written. A session's first write is benchmarks.spark_cold's.
 
 `--stretches` tells where on the road the CPU goes: of Spark's JVM, of each worker's own thread, which runs the task, of
 its other threads, which send, and of the broker. The route `count` hands the same rows to Python and drops them: what
@@ -123,13 +122,14 @@ ROUTES: Mapping[str, Route] = {BASE: by_format("kafka"), "pyproducer": by_format
                                "foreachPartition": by_rows, "confluent": by_confluent, STORES_NOTHING: by_nothing}
 
 
-def session() -> SparkSession:
-    """Start Spark with its connector, and our registration where the workers look."""
+def session(*folders: Path) -> SparkSession:
+    """Start Spark with its connector, and our registration where the workers look, in other folders as well."""
     from pyspark.sql import SparkSession
 
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), str(ROOT / "pyproducer" / "spark" / "registration")])
+    found_in = [ROOT, ROOT / "pyproducer" / "spark" / "registration", *folders]
+    os.environ["PYTHONPATH"] = os.pathsep.join(map(str, found_in))
     spark = (SparkSession.builder.master("local[2]").appName("benchmark").config("spark.ui.enabled", "false")
              .config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
              .config("spark.driver.memory", "2g").config("spark.jars", ",".join(map(str, spark_connector_jars())))
