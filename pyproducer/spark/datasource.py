@@ -33,6 +33,7 @@ from pyproducer.spark.schema import check_schema
 from pyproducer.spark.settings import SinkSettings
 from pyproducer.spark.sink import KafkaSink
 from pyproducer.spark.task_numbers import TaskNumbers, WriteNumbers
+from pyproducer.spark.wheels import wheel_warning
 
 if TYPE_CHECKING:
     from pyspark.sql.types import Row, StructType
@@ -173,8 +174,6 @@ def numbers_of(messages: Sequence[WriterCommitMessage | None], batch_id: int | N
 def _say_wheel_once() -> None:
     """Say what the driver's own roads refuse: a process that plans a write knows only which files Spark sends."""
     if SparkFiles._is_running_on_worker:
-        from pyproducer.spark.packing import wheel_warning  # here: what it needs would be loaded in each worker, too
-
         told = wheel_warning(os.listdir(SparkFiles.getRootDirectory()))
         if told is not None:
             say(logging.WARNING, "%s", told)

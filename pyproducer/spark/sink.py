@@ -26,6 +26,7 @@ from pyproducer.spark.rows import field_names, send_rows
 from pyproducer.spark.schema import check_schema
 from pyproducer.spark.settings import SinkSettings, guarded
 from pyproducer.spark.task_numbers import DeliveredNumbers, TaskNumbers, WriteNumbers, this_task
+from pyproducer.spark.wheels import refuse_wheel
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -213,8 +214,6 @@ class KafkaSink:
         if df.isStreaming:
             raise TypeError("this DataFrame is a stream: use df.writeStream.foreachBatch(sink.foreach_batch), or "
                             "df.writeStream.format('pyproducer')")
-        from pyproducer.spark.packing import refuse_wheel  # here: what it needs would be loaded in each worker, too
-
         self.last_commit = None
         names = check_schema(df.schema, self.topic)
         refuse_wheel(df.sparkSession)
@@ -238,8 +237,6 @@ class KafkaSink:
         Raises:
             ConfigError: The workers would not find pyproducer. Spark tells it as a PicklingError. Not sent.
         """
-        from pyproducer.spark.packing import refuse_wheel
-
         refuse_wheel()
         return {**self.__dict__, "last_commit": None}
 

@@ -215,7 +215,7 @@ def cannot_close(producer: FakeProducer) -> None:
 
 def test_close_when_one_producer_cannot_be_closed_then_the_others_are() -> None:
     """They were out of the pool already, and open for good."""
-    pool, clock, made = make_pool()
+    pool, _, made = make_pool()
     with ExitStack() as leases:
         for key in "abc":
             leases.enter_context(pool.lease(key, {}))

@@ -1,0 +1,75 @@
+"""A wheel of ours in --py-files: refused, or told of, with what to do instead."""
+
+from __future__ import annotations
+
+import pickle
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pyproducer.common.errors import ConfigError
+from pyproducer.spark import KafkaSink
+from pyproducer.spark.wheels import refuse_wheel, wheel_warning
+
+
+def session(master: str, files: str) -> SimpleNamespace:
+    conf = {"spark.master": master, "spark.submit.pyFiles": files}
+    return SimpleNamespace(conf=SimpleNamespace(get=conf.get))
+
+
+def test_a_wheel_in_py_files_is_refused_with_what_to_do_instead() -> None:
+    """It ended in each worker with "No module named 'pyproducer'"."""
+    with pytest.raises(ConfigError, match=r"Python cannot import from a wheel.*python -m pyproducer\.spark pack"):
+        refuse_wheel(session("spark://a:7077", "/x/app.zip,/x/pyproducer-0.1.0-cp311-cp311-linux_x86_64.whl"))
+    refuse_wheel(session("spark://a:7077", "/x/app.zip"))
+    refuse_wheel(session("local[2]", "/x/pyproducer-0.1.0-py3-none-any.whl"))
+    refuse_wheel(session("local", "/x/pyproducer-0.1.0-py3-none-any.whl"))
+    with pytest.raises(ConfigError, match="Python cannot import from a wheel"):
+        refuse_wheel(session("local-cluster[1,1,1024]", "/x/pyproducer-0.1.0-py3-none-any.whl"))
+
+
+class NoSession:
+    """What Connect has where nobody made a session."""
+
+    @staticmethod
+    def getActiveSession() -> None:
+        return None
+
+
+@pytest.mark.parametrize("road", ["foreachPartition", "foreach", "Connect"])
+def test_every_road_says_the_same_of_a_wheel_when_it_sends_the_sink(road: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only write() looked: by the others each worker said "No module named 'pyproducer'"."""
+    given = session("spark://a:7077", "/x/pyproducer-0.1.0-cp311-cp311-linux_x86_64.whl")
+    sink = KafkaSink({"bootstrap.servers": "a:9092"}, topic="orders")
+    active: Any = SimpleNamespace(_conf=given.conf)
+    connect = NoSession
+    if road == "Connect":
+        active, connect = None, SimpleNamespace(getActiveSession=lambda: given)  # type: ignore[assignment]  # a double
+    monkeypatch.setitem(sys.modules, "pyspark", SimpleNamespace(  # type: ignore[arg-type]  # a double
+        SparkContext=SimpleNamespace(_active_spark_context=active)))
+    monkeypatch.setitem(sys.modules, "pyspark.sql.connect.session", SimpleNamespace(  # type: ignore[arg-type]
+        SparkSession=connect))
+    with pytest.raises(ConfigError) as caught:
+        pickle.dumps(sink.foreach_writer() if road == "foreach" else sink)
+    with pytest.raises(ConfigError) as of_write:
+        refuse_wheel(given)
+    assert str(caught.value) == str(of_write.value)
+    told = wheel_warning(["app.zip", "pyproducer-0.1.0-cp311-cp311-linux_x86_64.whl"])
+    assert told is not None
+    assert told.endswith(str(caught.value).partition(": ")[2].rpartition("Python cannot import")[2])
+
+
+def test_a_sink_travels_where_there_is_no_spark_and_from_a_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    sink = KafkaSink({"bootstrap.servers": "a:9092"}, topic="orders")
+    for modules in ({}, {"pyspark": SimpleNamespace()},
+                    {"pyspark": SimpleNamespace(SparkContext=SimpleNamespace(_active_spark_context=None))},
+                    {"pyspark.sql.connect.session": SimpleNamespace(SparkSession=NoSession)}):
+        with monkeypatch.context() as patch:
+            for name in ("pyspark", "pyspark.sql.connect.session"):
+                patch.delitem(sys.modules, name, raising=False)
+            for name, module in modules.items():
+                patch.setitem(sys.modules, name, module)  # type: ignore[arg-type]  # a double
+            assert pickle.loads(pickle.dumps(sink)).topic == "orders"
+    assert wheel_warning(["app.zip", "other-1.0-py3-none-any.whl"]) is None
