@@ -70,7 +70,7 @@ class SteppedSender(Protocol):
         """Whether a turn would send it: its leader is connected, and nothing else comes first."""
 
     def hear(self, now_ms: int) -> bool:
-        """Take what brokers have answered, and send nothing; False where something else comes first."""
+        """Take what brokers have answered, and send nothing; whether that ended a request."""
 
 
 class Resting(Protocol):
@@ -188,11 +188,15 @@ class SenderTurns:
         return self._is_in_hand(now_ms)
 
     def _hear_step(self, _outcome: None, _deadline_ms: None) -> bool:
-        """Take an answer; whether the thread has nothing to do."""
+        """Take an answer; whether the thread has nothing to do.
+
+        Where none was there the thread looks: what made the descriptor readable may be no step's to take away, and would
+        have the loop told of it again and again, while steps keep the thread from coming back.
+        """
         self._wakeup.acknowledge()
-        now_ms = self._clock.now_ms()
-        if self._life.is_open and self._sender.hear(now_ms):
-            now_ms = self._freeze.rested_ms = self._clock.now_ms()
+        if not self._life.is_open or not self._sender.hear(self._clock.now_ms()):
+            return False
+        now_ms = self._freeze.rested_ms = self._clock.now_ms()
         return self._is_in_hand(now_ms)
 
     def _is_in_hand(self, now_ms: int) -> bool:
