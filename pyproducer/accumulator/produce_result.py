@@ -19,7 +19,7 @@ from pyproducer.accumulator.life import UNOWNED, Life
 from pyproducer.accumulator.meeting import Meeting
 from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.errors import KafkaError, KafkaTimeoutError, told_as_not_sent
-from pyproducer.common.loop_inbox import LoopInbox, inbox_of_running_loop
+from pyproducer.common.loop_inbox import LoopInbox, Release, inbox_of_running_loop
 from pyproducer.common.records import RecordMetadata, ensure_callable
 from pyproducer.common.waiting import Waiters
 from pyproducer.hotpath import Acknowledgement, FutureRecordMetadata
@@ -354,11 +354,7 @@ class Wake:
 
     def __call__(self, _future: object) -> None:
         """Have the loop go on with who awaits. Thread: any."""
-        self.inbox.put(self._release)
-
-    def _release(self) -> None:
-        if not self.waiter.done():
-            self.waiter.set_result(None)
+        self.inbox.put(Release(self.waiter))
 
 
 _LASTING = (Meeting, Wake)
