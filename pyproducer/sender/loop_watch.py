@@ -75,7 +75,10 @@ class LoopWatch:
             self.rest()
             if client is not self._client:
                 self._client = self._copy = None
-                descriptor = client.fileno()
+                try:
+                    descriptor = client.fileno()
+                except ValueError:  # the thread took the role back just now, and closed this client
+                    return False
                 if descriptor < 0:
                     self._is_impossible = True
                     return False
@@ -84,27 +87,29 @@ class LoopWatch:
             self._inbox = inbox
             loop = inbox.loop
             assert loop is not None, "it runs"
-            self._is_watching = True
             loop.add_reader(self._copy, on_readable, inbox)
+            self._is_watching = True  # last: after Ctrl-C in between the next `begin` does it again
         except (NotImplementedError, OSError):  # not every loop can; there may be no more descriptors
-            self._is_watching = False
             self._is_impossible = True
             return False
         return True
 
     def rest(self) -> None:
         """Watch no more, until `begin`. From the loop."""
-        inbox = self._inbox
+        inbox, copy = self._inbox, self._copy
         loop = None if inbox is None else inbox.loop
-        if self._is_watching and loop is not None and not loop.is_closed():
-            loop.remove_reader(self._copy)
         self._is_watching = False
+        if copy is not None and loop is not None and not loop.is_closed():
+            loop.remove_reader(copy)  # does nothing where it is not watched
 
     def end(self) -> None:
         """Have the loop watch no more, for good: the sockets are about to be closed. From any thread."""
         self._is_impossible = True
         inbox = self._inbox
-        if inbox is not None:
+        loop = None if inbox is None else inbox.loop
+        if inbox is None or loop is None or loop.is_closed():
+            self._forget()
+        else:
             inbox.put(self._forget)
 
     def _forget(self) -> None:
