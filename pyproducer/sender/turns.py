@@ -190,8 +190,8 @@ class SenderTurns:
     def _hear_step(self, _outcome: None, _deadline_ms: None) -> bool:
         """Take an answer; whether the thread has nothing to do.
 
-        Where none was there the thread looks: what made the descriptor readable may be no step's to take away, and would
-        have the loop told of it again and again, while steps keep the thread from coming back.
+        Where none was there the thread comes: what made the descriptor readable may be no step's to take away. The loop
+        would be told of it again and again, and its steps would keep the thread from coming back.
         """
         self._wakeup.acknowledge()
         if not self._life.is_open or not self._sender.hear(self._clock.now_ms()):
