@@ -19,7 +19,7 @@ from pyproducer.accumulator.life import UNOWNED, Life
 from pyproducer.accumulator.meeting import Meeting
 from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.errors import KafkaError, KafkaTimeoutError, told_as_not_sent
-from pyproducer.common.loop_inbox import LoopInbox, inbox_of_running_loop
+from pyproducer.common.loop_inbox import LoopInbox, Release, inbox_of_running_loop
 from pyproducer.common.records import RecordMetadata, ensure_callable
 from pyproducer.common.waiting import Waiters
 from pyproducer.hotpath import Acknowledgement, FutureRecordMetadata
@@ -236,17 +236,23 @@ class ProduceRequestResult:
     def run_done_callbacks(self, future: FutureRecordMetadata) -> None:
         """Call what was added to a record that is done now; the sender's, once."""
         with future._result._lock:  # against meeting_of
-            callbacks = future._done_callbacks
-            future._done_callbacks = [fn for fn in callbacks or () if type(fn) is Meeting] or None
-        if self.failure is not None and any(map(is_heard, callbacks or ())):
+            callbacks = future._done_callbacks or []
+            # Those of awaits stay until they were called, for they may be called again: an event loop's turn can end
+            # here by Ctrl-C, and what is lost then would never wake its task.
+            future._done_callbacks = [fn for fn in callbacks if type(fn) in _LASTING] or None
+        if self.failure is not None and any(map(is_heard, callbacks)):
             self.look(future._index)
-        for fn in callbacks or ():
+        for fn in callbacks:
             if self._life.is_forked:  # by the one before: the rest is the parent's
                 return
             try:
                 fn(future)
-            except BaseException:  # whatever a callback raises changes nothing; no signal arrives on this thread
+            except BaseException as raised:  # whatever a callback raises changes nothing; no signal arrives there
+                if type(fn) is Wake and not isinstance(raised, Exception):
+                    raise
                 log.exception("a done callback of %r raised", future)
+        with future._result._lock:
+            future._done_callbacks = [fn for fn in future._done_callbacks or () if type(fn) is Meeting] or None
 
     def await_of(self, future: FutureRecordMetadata) -> Generator[Any, None, RecordMetadata]:
         """Wait for a record in an event loop."""
@@ -348,11 +354,10 @@ class Wake:
 
     def __call__(self, _future: object) -> None:
         """Have the loop go on with who awaits. Thread: any."""
-        self.inbox.put(self._release)
+        self.inbox.put(Release(self.waiter))
 
-    def _release(self) -> None:
-        if not self.waiter.done():
-            self.waiter.set_result(None)
+
+_LASTING = (Meeting, Wake)
 
 
 def is_heard(fn: Callable[[Any], object]) -> bool:

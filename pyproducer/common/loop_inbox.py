@@ -31,6 +31,24 @@ log: logging.Logger = logging.getLogger(__name__)
 _MOST_AT_ONCE = 200
 
 
+class Release:
+    """Ends the wait of a task: a call for an inbox that may be made again, so it is kept until it was made.
+
+    Args:
+        waiter: What the task awaits.
+    """
+
+    __slots__ = ("_waiter",)
+
+    def __init__(self, waiter: asyncio.Future[None]) -> None:
+        self._waiter = waiter
+
+    def __call__(self) -> None:
+        """End it, unless it is over."""
+        if not self._waiter.done():
+            self._waiter.set_result(None)
+
+
 class LoopInbox:
     """Calls in order, on its loop, what other threads put here.
 
@@ -139,14 +157,21 @@ class LoopInbox:
 
     def drain(self) -> None:
         """Make the calls that are here, as many as do not hold the loop up. From the loop alone."""
-        self._is_called = False  # first: what is put from now on wakes the loop again
-        items = self._items
         try:
+            items = self._items
+            self._is_called = False  # first: what is put from now on wakes the loop again
             for _ in range(min(len(items), _MOST_AT_ONCE)):
-                items.popleft()()
+                if type(items[0]) is Release:
+                    items[0]()  # Ctrl-C before its end leaves it here
+                    items.popleft()
+                else:
+                    items.popleft()()
+        except BaseException:
+            self._is_called = False  # Ctrl-C may come before the line above did it: this call of the loop's is over
+            raise
         finally:  # Ctrl-C in a callback ends the loop's run, and it may run again
             loop = self._loop()
-            if items and not self._is_called and loop is not None:
+            if self._items and not self._is_called and loop is not None:
                 self._is_called = True
                 loop.call_soon(self.drain)
 

@@ -49,6 +49,9 @@ class LoopWatch:
 
     Args:
         wire: Has the client.
+
+    Attributes:
+        is_possible: Whether `begin` may be of use; written here only.
     """
 
     def __init__(self, wire: HasClient) -> None:
@@ -57,10 +60,12 @@ class LoopWatch:
         self._client: Client | None = None  # of which the copy is
         self._copy: Any = None
         self._is_watching = False
-        self._is_impossible = _COPY is None
+        self.is_possible: bool = _COPY is not None
 
     def begin(self, inbox: LoopInbox, on_readable: Callable[[LoopInbox], None]) -> bool:
         """Watch; where it does so already, go on. False where that is not possible.
+
+        The caller has the role, so that nobody closes the client meanwhile.
 
         Args:
             inbox: Of the loop that calls this.
@@ -69,7 +74,7 @@ class LoopWatch:
         client = self._wire.client
         if self._is_watching and client is self._client and inbox is self._inbox:
             return True
-        if self._is_impossible:
+        if not self.is_possible:
             return False
         try:
             self.rest()
@@ -77,34 +82,36 @@ class LoopWatch:
                 self._client = self._copy = None
                 descriptor = client.fileno()
                 if descriptor < 0:
-                    self._is_impossible = True
+                    self.is_possible = False
                     return False
                 self._copy = _COPY.fromfd(os.dup(descriptor))
                 self._client = client
             self._inbox = inbox
             loop = inbox.loop
             assert loop is not None, "it runs"
-            self._is_watching = True
             loop.add_reader(self._copy, on_readable, inbox)
+            self._is_watching = True  # last: after Ctrl-C in between the next `begin` does it again
         except (NotImplementedError, OSError):  # not every loop can; there may be no more descriptors
-            self._is_watching = False
-            self._is_impossible = True
+            self.is_possible = False
             return False
         return True
 
     def rest(self) -> None:
         """Watch no more, until `begin`. From the loop."""
-        inbox = self._inbox
+        inbox, copy = self._inbox, self._copy
         loop = None if inbox is None else inbox.loop
-        if self._is_watching and loop is not None and not loop.is_closed():
-            loop.remove_reader(self._copy)
         self._is_watching = False
+        if copy is not None and loop is not None and not loop.is_closed():
+            loop.remove_reader(copy)  # does nothing where it is not watched
 
     def end(self) -> None:
         """Have the loop watch no more, for good: the sockets are about to be closed. From any thread."""
-        self._is_impossible = True
+        self.is_possible = False
         inbox = self._inbox
-        if inbox is not None:
+        loop = None if inbox is None else inbox.loop
+        if inbox is None or loop is None or loop.is_closed():
+            self._forget()
+        else:
             inbox.put(self._forget)
 
     def _forget(self) -> None:

@@ -122,15 +122,15 @@ class Sender:
             self._wire.client.hear(now_ms)  # nobody answers: it is over as soon as it is written, or refused
 
     def hear(self, now_ms: int) -> bool:
-        """Take what the brokers have answered by now, and send nothing; False, where connections are made anew first.
+        """Take what the brokers have answered by now, and send nothing.
 
         Args:
             now_ms: Monotonic time, in ms.
+
+        Returns:
+            Whether that ended a request. It does not where connections are made anew first, by the thread.
         """
-        if self._has_thawed(now_ms):
-            return False
-        self._wire.client.hear(now_ms)
-        return True
+        return not self._has_thawed(now_ms) and bool(self._wire.client.hear(now_ms))
 
     def recover(self, now_ms: int) -> None:
         """Go on after a turn that ended half way, whatever ended it.

@@ -73,7 +73,7 @@ class SteppedSender(Protocol):
         """Send it, and wait for nothing."""
 
     def hear(self, now_ms: int) -> bool:
-        """Take what brokers have answered, and send nothing; False where something else comes first."""
+        """Take what brokers have answered, and send nothing; whether that ended a request."""
 
 
 class Resting(Protocol):
@@ -162,7 +162,7 @@ class SenderTurns:
             self._role.ring()
             return
         self._somebody_waited = True
-        if self._role.is_free and self._watch.begin(inbox, self._hear_in_loop):
+        if self._role.is_free and self._watch.is_possible:
             self._run_in_loop(inbox, self._send_step, outcome)
         else:
             self._role.ring()
@@ -189,19 +189,22 @@ class SenderTurns:
         self._wakeup.acknowledge()
         now_ms = self._clock.now_ms()
         batch = self._accumulator.only_batch()
-        is_sent = (batch is not None and batch.result is outcome and batch.size_bytes <= _MOST_BYTES
-                   and self._is_for_caller(batch, now_ms))
-        if is_sent:
+        inbox = self._life.loop_inbox
+        if (batch is not None and batch.result is outcome and batch.size_bytes <= _MOST_BYTES and inbox is not None
+                and self._is_for_caller(batch, now_ms) and self._watch.begin(inbox, self._hear_in_loop)):
             self._sender.send_at_once(now_ms)
             now_ms = self._freeze.rested_ms = self._clock.now_ms()
         return self._is_in_hand(now_ms)
 
     def _hear_step(self, _outcome: None, _deadline_ms: None) -> bool:
-        """Take an answer; whether the thread has nothing to do."""
+        """Take an answer; whether the thread has nothing to do.
+
+        Where none was there the thread comes: what made the descriptor readable may be no step's to take away. The loop
+        would be told of it again and again, and its steps would keep the thread from coming back.
+        """
         self._wakeup.acknowledge()
-        now_ms = self._clock.now_ms()
-        if not self._life.is_open or not self._sender.hear(now_ms):
-            return False  # what is to be read stays: the thread must come, or the loop is told of it for ever
+        if not self._life.is_open or not self._sender.hear(self._clock.now_ms()):
+            return False
         now_ms = self._freeze.rested_ms = self._clock.now_ms()
         return self._is_in_hand(now_ms)
 

@@ -40,6 +40,7 @@ class MockClient:
         self.on_send: Callable[[], None] | None = None
         self.on_poll: Callable[[], None] | None = None
         self.on_hear: Callable[[], None] | None = None
+        self.ended: list[ClientResponse] = []
         self.is_ready_now = True
         self.unready_nodes: set[int] = set()
         self.closed = False
@@ -100,9 +101,10 @@ class MockClient:
         return []
 
     def hear(self, now_ms: int) -> list[ClientResponse]:
+        self.ended.clear()
         if self.on_hear is not None:
             self.on_hear()
-        return []
+        return list(self.ended)
 
     def fileno(self) -> int:
         return -1
@@ -121,8 +123,9 @@ class MockClient:
         live_body = self._live_bodies[self.sent.index(request)]
         assert live_body == self.body_of(request), "somebody wrote to what was on the wire"
         assert request.on_complete is not None
-        request.on_complete(ClientResponse(request, self._version_of(request), body, received_ms=received_ms,
-                                           sent_ms=request.created_ms, **how))
+        self.ended.append(ClientResponse(request, self._version_of(request), body, received_ms=received_ms,
+                                         sent_ms=request.created_ms, **how))
+        request.on_complete(self.ended[-1])
 
     def body_of(self, request: ClientRequest) -> Mapping[str, Any]:
         """What was sent in a request, as it was then."""

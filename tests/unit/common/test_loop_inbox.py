@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from pyproducer.common.loop_inbox import LoopInbox, inbox_of_running_loop
+from pyproducer.common.loop_inbox import LoopInbox, Release, inbox_of_running_loop
 
 
 class CountedLoop(asyncio.SelectorEventLoop):
@@ -73,6 +73,29 @@ def test_inbox_when_a_call_raises_then_the_others_are_called_all_the_same() -> N
     loop.run_until_complete(asyncio.sleep(0))
     loop.run_until_complete(asyncio.sleep(0))
     assert seen == [1, 2]
+    loop.close()
+
+
+def test_inbox_when_ctrl_c_comes_before_a_task_is_released_then_it_is_when_the_loop_runs_again() -> None:
+    """What was to be called was taken out first, and the task awaited its record for ever."""
+    loop = asyncio.new_event_loop()
+
+    class Interrupted(asyncio.Future[None]):
+        left = 1
+
+        def done(self) -> bool:
+            if self.left:
+                self.left -= 1
+                raise KeyboardInterrupt
+            return super().done()
+
+    inbox, waiter = LoopInbox(loop), Interrupted(loop=loop)
+    inbox.put(Release(waiter))
+    with pytest.raises(KeyboardInterrupt):
+        loop.run_until_complete(asyncio.sleep(0.1))
+    loop.run_until_complete(asyncio.sleep(0))
+    loop.run_until_complete(asyncio.sleep(0))
+    assert waiter.done()
     loop.close()
 
 

@@ -134,3 +134,26 @@ def test_watch_when_it_is_not_possible_then_it_says_so_and_tries_no_more(
     assert not stage.begin()
     assert not stage.begin()
     assert tried == [why]
+
+
+def test_watch_when_ctrl_c_comes_before_the_loop_watches_then_it_does_after_the_next_begin(
+        stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It took itself for watching, and the loop was never told again."""
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(stage.loop, "add_reader", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            stage.begin()
+    assert stage.begin()
+    stage.client.far.send(b"1")
+    assert stage.turn() == 1
+
+
+def test_watch_when_its_loop_is_closed_before_the_end_then_the_copy_is_closed_at_once(stage: Stage) -> None:
+    """It stayed open for as long as the application kept the closed producer."""
+    stage.begin()
+    stage.loop.close()
+    stage.watch.end()
+    assert stage.watch._copy is None

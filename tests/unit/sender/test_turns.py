@@ -7,7 +7,7 @@ import contextlib
 import logging
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -507,6 +507,8 @@ def test_caller_when_his_wait_ends_the_linger_then_he_takes_the_turn_himself(sta
 class WatchOfTest:
     """A LoopWatch whose loop is told when the test says so."""
 
+    is_possible = True
+
     def __init__(self) -> None:
         self.is_resting = True
         self.tell: Callable[[], None] = lambda: pytest.fail("nobody watches")
@@ -678,3 +680,53 @@ def test_thread_when_it_hears_an_answer_then_the_loop_is_not_woken_before_its_tu
     assert woken == []
     stage.turns.wake_loop()
     assert woken == [1]
+
+
+class Watched:
+    """A LoopWatch that is always possible, and notes whether the loop looks."""
+
+    is_possible = True
+
+    def __init__(self) -> None:
+        self.is_watching = False
+
+    def begin(self, *_: object) -> bool:
+        self.is_watching = True
+        return True
+
+    def rest(self) -> None:
+        self.is_watching = False
+
+
+@pytest.fixture
+def inbox(stage: Stage) -> Iterator[LoopInbox]:
+    """That of a loop whose tasks await records of the stage's producer."""
+    loop = asyncio.new_event_loop()
+    made = stage.life.loop_inbox = LoopInbox(loop)
+    stage.turns._watch = cast(LoopWatch, Watched())
+    stage.answers = False
+    yield made
+    loop.close()
+
+
+@pytest.mark.parametrize("why", ["the process was stopped", "nothing was there"])
+def test_loop_when_it_is_told_and_hears_nothing_then_the_thread_comes_and_the_loop_looks_no_more(
+        stage: Stage, inbox: LoopInbox, why: str) -> None:
+    """A process was stopped between a record and its answer: its loop was told of that without end, and took a step of
+    nothing each time; that kept the thread away, which alone makes connections anew. All of a CPU, and no record went.
+    """
+    stage.producer.client.woke_ms = stage.clock.now_ms()
+
+    def send() -> None:
+        stage.turns.take_in_loop(stage.producer.append()._result)
+        assert not stage.life.role.is_called, "the loop hears of the answer"
+        if why == "the process was stopped":
+            stage.clock.advance(60_000)
+        for _ in range(2):
+            stage.turns._hear_in_loop(inbox)
+
+    stage.clock.waits_s.clear()
+    stage.aside(send)
+    assert len(stage.clock.waits_s) == 1, "rung in its first sleep"
+    assert stage.life.role.step_count == 2
+    assert not cast(Watched, stage.turns._watch).is_watching
