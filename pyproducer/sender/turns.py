@@ -259,11 +259,11 @@ class SenderTurns:
         if not self._somebody_waited:
             self.wake_loop()
             return
-        self._somebody_waited = False
         now_ms = self._clock.now_ms()
         if now_ms < self._served_until_ms or not self._may_stand_aside():
             self.wake_loop()
             return
+        self._somebody_waited = False  # not above: he whose record is not done waits in the next turn, too
         self._freeze.rested_ms = now_ms
         role, locks = self._role, self._life.locks
         seen, alone_from_ms = role.step_count, now_ms

@@ -152,6 +152,18 @@ def test_thread_when_callers_come_then_the_20_ms_begin_again(stage: Stage) -> No
     assert stage.clock.now_ms() - before_ms == 30 * LOOK_S * 1000 + ASIDE_MS
 
 
+def test_thread_when_its_turn_ends_before_the_record_is_sent_then_it_stands_aside_after_the_answer(
+        stage: Stage) -> None:
+    """A record's wake-up ended the turn before the one that sent it, which forgot that somebody waits for it."""
+    stage.turns.take(stage.producer.append()._result, None)
+    stage.aside(lambda: pytest.fail("it sleeps"))  # the turn that was woken
+    stage.producer.turn()
+    stage.answer()
+    stage.clock.waits_s.clear()
+    stage.aside()
+    assert stage.clock.waits_s
+
+
 def test_batch_when_its_caller_does_not_come_back_then_the_thread_goes_on_at_its_next_look(stage: Stage) -> None:
     stage.aside(stage.producer.append)
     assert stage.clock.waits_s == [LOOK_S]
