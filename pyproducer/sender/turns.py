@@ -161,6 +161,10 @@ class SenderTurns:
         if inbox is None or not self.is_safe_here():
             self._role.ring()
             return
+        batch = self._accumulator.only_batch()
+        if batch is None or batch.result is not outcome or batch.record_count > _MOST_RECORDS:
+            self._role.ring()  # many tasks wait; the thread, which does not stand aside for them, sends while they go on
+            return
         self._somebody_waited = True
         if self._role.is_free and self._watch.is_possible:
             self._run_in_loop(inbox, self._send_step, outcome)

@@ -742,3 +742,14 @@ def test_loop_when_it_is_told_and_hears_nothing_then_the_thread_comes_and_the_lo
     assert len(stage.clock.waits_s) == 1, "rung in its first sleep"
     assert stage.life.role.step_count == 2
     assert not cast(Watched, stage.turns._watch).is_watching
+
+
+def test_thread_when_many_tasks_wait_then_it_does_not_stand_aside_for_them(stage: Stage, watch: WatchOfTest) -> None:
+    """A loop sends for one task; of a thousand it would take the turns of the thread, which works beside it."""
+    for partition in (0, 1):
+        stage.turns.take_in_loop(stage.producer.append(partition=partition)._result)
+    stage.turns._somebody_waited = False
+    stage.turns.take_in_loop(stage.producer.append(partition=1)._result)
+    stage.producer.turn()
+    stage.answer()
+    stage.aside(lambda: pytest.fail("it sleeps"))
