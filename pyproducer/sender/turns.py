@@ -163,7 +163,7 @@ class SenderTurns:
             return
         batch = self._accumulator.only_batch()
         if batch is None or batch.result is not outcome or batch.record_count > _MOST_RECORDS:
-            self._role.ring()  # many tasks wait; the thread, which does not stand aside for them, sends while they go on
+            self._role.ring()  # many tasks wait: the thread, which does not stand aside for them, sends beside them
             return
         self._somebody_waited = True
         if self._role.is_free and self._watch.is_possible:
