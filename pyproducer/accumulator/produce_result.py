@@ -12,21 +12,18 @@ import copy
 import logging
 from collections.abc import Callable, Generator
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from pyproducer.accumulator.delivery_tally import Failure
 from pyproducer.accumulator.life import UNOWNED, Life
 from pyproducer.accumulator.meeting import Meeting
 from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.errors import KafkaError, KafkaTimeoutError, told_as_not_sent
-from pyproducer.common.loop_inbox import LoopInbox, Release, inbox_of_running_loop
+from pyproducer.common.loop_inbox import LoopInbox, Wake
 from pyproducer.common.records import RecordMetadata, ensure_callable
 from pyproducer.common.waiting import Waiters
 from pyproducer.hotpath import Acknowledgement, FutureRecordMetadata
 from pyproducer.record.layout import NO_TIMESTAMP
-
-if TYPE_CHECKING:
-    import asyncio
 
 log: logging.Logger = logging.getLogger(__name__)
 
@@ -239,7 +236,8 @@ class ProduceRequestResult:
             callbacks = future._done_callbacks or []
             # Those of awaits stay until they were called, for they may be called again: an event loop's turn can end
             # here by Ctrl-C, and what is lost then would never wake its task.
-            future._done_callbacks = [fn for fn in callbacks if type(fn) in _LASTING] or None
+            if len(callbacks) != 1 or type(callbacks[0]) is not Wake:
+                future._done_callbacks = [fn for fn in callbacks if type(fn) in _LASTING] or None
         if self.failure is not None and any(map(is_heard, callbacks)):
             self.look(future._index)
         for fn in callbacks:
@@ -252,7 +250,10 @@ class ProduceRequestResult:
                     raise
                 log.exception("a done callback of %r raised", future)
         with future._result._lock:
-            future._done_callbacks = [fn for fn in future._done_callbacks or () if type(fn) is Meeting] or None
+            left = future._done_callbacks
+            if left is not None:
+                future._done_callbacks = None if len(left) == 1 and type(left[0]) is Wake else [
+                    fn for fn in left if type(fn) is Meeting] or None
 
     def await_of(self, future: FutureRecordMetadata) -> Generator[Any, None, RecordMetadata]:
         """Wait for a record in an event loop."""
@@ -332,29 +333,6 @@ def failed_future(topic_partition: TopicPartition, error: KafkaError, on_complet
         except Exception as raised:  # what is no Exception may come from outside, as Ctrl-C does, and is the caller's
             log_raised(topic_partition, raised)
     return FutureRecordMetadata(result, 0, NO_TIMESTAMP, -1, -1, None)
-
-
-class Wake:
-    """The done callback of an await: wakes the event loop, and calls nothing of the application's.
-
-    Args:
-        likely: The loop's inbox, probably.
-
-    Attributes:
-        inbox: The loop's.
-        waiter: What the loop waits for; done when it waits no more, because the task was cancelled.
-    """
-
-    __slots__ = ("inbox", "waiter")
-
-    def __init__(self, likely: LoopInbox | None = None) -> None:
-        self.inbox: LoopInbox
-        self.inbox, loop = inbox_of_running_loop(likely)
-        self.waiter: asyncio.Future[None] = loop.create_future()
-
-    def __call__(self, _future: object) -> None:
-        """Have the loop go on with who awaits. Thread: any."""
-        self.inbox.put(Release(self.waiter))
 
 
 _LASTING = (Meeting, Wake)

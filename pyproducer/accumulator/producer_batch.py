@@ -20,13 +20,13 @@ from pyproducer.accumulator.life import UNOWNED, Life, LifeState
 from pyproducer.accumulator.produce_result import (
     OnCompletion,
     ProduceRequestResult,
-    Wake,
     fail_future,
     log_raised,
     move_future,
 )
 from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.errors import KafkaError
+from pyproducer.common.loop_inbox import Wake
 from pyproducer.common.records import RecordMetadata
 from pyproducer.hotpath import ColumnChunk, FutureRecordMetadata, OpenBatch, run_callbacks
 from pyproducer.record.batch_reader import read_batches

@@ -31,22 +31,35 @@ log: logging.Logger = logging.getLogger(__name__)
 _MOST_AT_ONCE = 200
 
 
-class Release:
-    """Ends the wait of a task: a call for an inbox that may be made again, so it is kept until it was made.
+class Wake:
+    """Ends the wait of a task, and calls nothing of the application's.
+
+    Called by whoever has news, on any thread, it puts itself into the loop's inbox, which releases the task. That may
+    be done again, so it stays there until it was done.
 
     Args:
-        waiter: What the task awaits.
+        likely: The running loop's inbox, probably.
+
+    Attributes:
+        inbox: The running loop's.
+        waiter: What the task awaits; done when it waits no more, because it was cancelled.
     """
 
-    __slots__ = ("_waiter",)
+    __slots__ = ("inbox", "waiter")
 
-    def __init__(self, waiter: asyncio.Future[None]) -> None:
-        self._waiter = waiter
+    def __init__(self, likely: LoopInbox | None = None) -> None:
+        self.inbox: LoopInbox
+        self.inbox, loop = inbox_of_running_loop(likely)
+        self.waiter: asyncio.Future[None] = loop.create_future()
 
-    def __call__(self) -> None:
-        """End it, unless it is over."""
-        if not self._waiter.done():
-            self._waiter.set_result(None)
+    def __call__(self, _news: object = None) -> None:
+        """Have the loop go on with the task. Thread: any."""
+        self.inbox.put(self)
+
+    def release(self) -> None:
+        """Let the task go on, unless it does. From the loop."""
+        if not self.waiter.done():
+            self.waiter.set_result(None)
 
 
 class LoopInbox:
@@ -161,8 +174,9 @@ class LoopInbox:
             items = self._items
             self._is_called = False  # first: what is put from now on wakes the loop again
             for _ in range(min(len(items), _MOST_AT_ONCE)):
-                if type(items[0]) is Release:
-                    items[0]()  # Ctrl-C before its end leaves it here
+                item = items[0]
+                if type(item) is Wake:
+                    item.release()  # Ctrl-C before its end leaves it here
                     items.popleft()
                 else:
                     items.popleft()()

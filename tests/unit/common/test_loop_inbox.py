@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from pyproducer.common.loop_inbox import LoopInbox, Release, inbox_of_running_loop
+from pyproducer.common.loop_inbox import LoopInbox, Wake, inbox_of_running_loop
 
 
 class CountedLoop(asyncio.SelectorEventLoop):
@@ -89,8 +89,12 @@ def test_inbox_when_ctrl_c_comes_before_a_task_is_released_then_it_is_when_the_l
                 raise KeyboardInterrupt
             return super().done()
 
-    inbox, waiter = LoopInbox(loop), Interrupted(loop=loop)
-    inbox.put(Release(waiter))
+    async def begin_to_wait() -> Wake:
+        return Wake()
+
+    wake = loop.run_until_complete(begin_to_wait())
+    waiter = wake.waiter = Interrupted(loop=loop)
+    wake()
     with pytest.raises(KeyboardInterrupt):
         loop.run_until_complete(asyncio.sleep(0.1))
     loop.run_until_complete(asyncio.sleep(0))
