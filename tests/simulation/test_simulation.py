@@ -44,9 +44,16 @@ def assert_all_well(lines: list[dict[str, Any]], count: int) -> None:
 
 
 def test_seeds_when_they_are_run_then_nothing_is_wrong_and_something_happened() -> None:
-    *lines, tables = seeds("--seeds", str(SEEDS))
-    assert_all_well(lines, SEEDS)
-    assert MUST_BE_REACHED - set(tables["moves"]) == set()
+    lines: list[dict[str, Any]] = []
+    missing = set(MUST_BE_REACHED)
+    for start in (0, 300, 600):  # a turn torn between two moves is one in two hundred seeds, and moves with the code
+        *more, tables = seeds("--seeds", str(SEEDS), "--from", str(start))
+        assert_all_well(more, SEEDS)
+        lines += more
+        missing -= set(tables["moves"])
+        if not missing:
+            break
+    assert missing == set()
     fired = {kind for line in lines for kind in line["fired"]}
     assert fired == {*FAULTS, *LATER_FAULTS, *LOGIN_FAULTS} - {"strike"}, "each kind of fault happened"
     fates = {fate for line in lines for fate in line["fates"]}
