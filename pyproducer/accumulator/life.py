@@ -78,7 +78,6 @@ class Life:
         client_id: Whose.
         clock: For deadlines, and where callers wait.
         locks: Makes the locks and cells of all that has this life.
-        is_inside_append: See the attribute.
         tally: See the attribute; made unless given.
 
     Attributes:
@@ -103,7 +102,7 @@ class Life:
     """
 
     def __init__(self, client_id: str, clock: Clock, locks: Locks = SYSTEM_LOCKS,
-                 is_inside_append: Callable[[], bool] = lambda: False, tally: DeliveryTally | None = None) -> None:
+                 tally: DeliveryTally | None = None) -> None:
         self.client_id = client_id
         self.locks = locks
         self.tally: DeliveryTally = DeliveryTally(locks=locks) if tally is None else tally
@@ -111,7 +110,7 @@ class Life:
         self.sender_ident: int = _NOBODY
         self.cause: BaseException | None = None
         self.is_over: bool = False
-        self.is_inside_append: Callable[[], bool] = is_inside_append
+        self.is_inside_append: Callable[[], bool] = _is_never_inside
         self.can_be_rebuilt: bool = False
         self.role: Role = Role()
         self.take_turn: Callable[[Any, int | None], None] = _take_none
@@ -338,7 +337,7 @@ class Life:
 
 
 def _is_never_inside() -> bool:
-    """Nobody appends any more."""
+    """Nobody appends, yet or any more."""
     return False
 
 

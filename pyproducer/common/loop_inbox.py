@@ -83,6 +83,11 @@ class LoopInbox:
         self.dropped_count: int = 0
 
     @property
+    def loop(self) -> asyncio.AbstractEventLoop | None:
+        """The event loop; None where it is gone."""
+        return self._loop()
+
+    @property
     def loop_runs(self) -> bool:
         """Whether the loop runs, in whatever thread."""
         loop = self._loop()
@@ -111,18 +116,17 @@ class LoopInbox:
             self._drop()
         elif not self._is_called:
             try:
-                self._is_called = True
-                loop.call_soon_threadsafe(self.drain)
+                self._have_it_look(loop.call_soon_threadsafe)
             except RuntimeError:  # it is closed since
                 self._drop()
-            except BaseException:  # Ctrl-C, in the loop's own thread: whoever puts next wakes it
-                self._is_called = False
-                raise
 
-    @property
-    def loop(self) -> asyncio.AbstractEventLoop | None:
-        """The event loop; None where it is gone."""
-        return self._loop()
+    def _have_it_look(self, call_soon: Callable[[Callable[[], object]], object]) -> None:
+        try:
+            self._is_called = True
+            call_soon(self.drain)
+        except BaseException:  # Ctrl-C, in the loop's own thread: whoever puts next wakes it
+            self._is_called = False
+            raise
 
     def expect(self) -> None:
         """Have the loop look when this callback of its is over: what is put until then need not wake it. From it alone.
@@ -132,13 +136,8 @@ class LoopInbox:
         """
         if not self._is_called:
             loop = self._loop()
-            assert loop is not None
-            try:
-                self._is_called = True
-                loop.call_soon(self.drain)
-            except BaseException:  # see `put`
-                self._is_called = False
-                raise
+            assert loop is not None, "it runs"
+            self._have_it_look(loop.call_soon)
 
     def call_after_turn(self, call: Callable[[], object]) -> None:
         """Make a call, once, when the tasks that are ready now had their turn: at once for the last. From the loop."""
@@ -186,8 +185,7 @@ class LoopInbox:
         finally:  # Ctrl-C in a callback ends the loop's run, and it may run again
             loop = self._loop()
             if self._items and not self._is_called and loop is not None:
-                self._is_called = True
-                loop.call_soon(self.drain)
+                self._have_it_look(loop.call_soon)
 
 
 _inboxes: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, LoopInbox] = weakref.WeakKeyDictionary()

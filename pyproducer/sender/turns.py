@@ -167,7 +167,7 @@ class SenderTurns:
             return
         self._somebody_waited = True
         if self._role.is_free and self._watch.is_possible:
-            self._run_in_loop(inbox, self._send_step, outcome)
+            self._run_in_loop(inbox, self._send_step, batch)
         else:
             self._role.ring()
 
@@ -179,28 +179,26 @@ class SenderTurns:
         else:
             self._watch.rest()
 
-    def _run_in_loop(self, inbox: LoopInbox, step: Callable[[Any, Any], bool], outcome: Any) -> None:
+    def _run_in_loop(self, inbox: LoopInbox, step: Callable[[Any, Any], bool], batch: ProducerBatch | None) -> None:
         try:
             inbox.expect()
-            self._role.run(step, outcome, None)
+            self._role.run(step, batch, inbox)
         except Exception:
             if not self._life.is_forked:
                 _LOG.exception("Uncaught error in a turn of an event loop whose tasks wait for records; the sender "
                                "thread goes on with it")
 
-    def _send_step(self, outcome: ProduceRequestResult, _deadline_ms: None) -> bool:
-        """Send the batch of an outcome; whether the thread has nothing to do: an answer is heard by the loop."""
+    def _send_step(self, batch: ProducerBatch, inbox: LoopInbox) -> bool:
+        """Send a batch; whether the thread has nothing to do: an answer is heard by the loop."""
         self._wakeup.acknowledge()
         now_ms = self._clock.now_ms()
-        batch = self._accumulator.only_batch()
-        inbox = self._life.loop_inbox
-        if (batch is not None and batch.result is outcome and batch.size_bytes <= _MOST_BYTES and inbox is not None
+        if (self._accumulator.only_batch() is batch and batch.size_bytes <= _MOST_BYTES
                 and self._is_for_caller(batch, now_ms) and self._watch.begin(inbox, self._hear_in_loop)):
             self._sender.send_at_once(now_ms)
             now_ms = self._freeze.rested_ms = self._clock.now_ms()
         return self._is_in_hand(now_ms)
 
-    def _hear_step(self, _outcome: None, _deadline_ms: None) -> bool:
+    def _hear_step(self, _batch: None, _inbox: LoopInbox) -> bool:
         """Take an answer; whether the thread has nothing to do.
 
         Where none was there the thread comes: what made the descriptor readable may be no step's to take away. The loop
@@ -260,11 +258,8 @@ class SenderTurns:
 
     def stand_aside(self) -> None:
         """Let callers take their steps, while they come; return with the role."""
-        if not self._somebody_waited:
-            self.wake_loop()
-            return
-        now_ms = self._clock.now_ms()
-        if now_ms < self._served_until_ms or not self._may_stand_aside():
+        if not (self._somebody_waited and (now_ms := self._clock.now_ms()) >= self._served_until_ms
+                and self._may_stand_aside()):
             self.wake_loop()
             return
         self._somebody_waited = False  # not above: he whose record is not done waits in the next turn, too

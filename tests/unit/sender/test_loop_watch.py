@@ -108,13 +108,6 @@ def test_watch_when_it_ends_then_the_loop_forgets_it_and_its_copy_is_closed(stag
     assert not stage.begin(), "it is over"
 
 
-def test_watch_when_the_loop_is_closed_before_the_end_then_nothing_happens(stage: Stage) -> None:
-    stage.begin()
-    stage.loop.close()
-    stage.watch.end()
-    stage.watch.rest()
-
-
 @pytest.mark.parametrize("why", ["no descriptor", "no readers", "none left"])
 def test_watch_when_it_is_not_possible_then_it_says_so_and_tries_no_more(
         stage: Stage, monkeypatch: pytest.MonkeyPatch, why: str) -> None:
@@ -157,3 +150,4 @@ def test_watch_when_its_loop_is_closed_before_the_end_then_the_copy_is_closed_at
     stage.loop.close()
     stage.watch.end()
     assert stage.watch._copy is None
+    stage.watch.rest()

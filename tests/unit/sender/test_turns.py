@@ -7,7 +7,7 @@ import contextlib
 import logging
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -548,7 +548,6 @@ def watch(stage: Stage) -> Iterator[WatchOfTest]:
 
 def test_loop_when_the_thread_stands_aside_then_one_step_sends_and_one_hears(stage: Stage, watch: WatchOfTest) -> None:
     stage.producer.client.on_poll = None
-
     polls = len(stage.producer.client.poll_timeouts)
 
     def send_and_hear() -> None:
@@ -565,23 +564,6 @@ def test_loop_when_the_thread_stands_aside_then_one_step_sends_and_one_hears(sta
     stage.aside(send_and_hear)
     assert stage.life.role.step_count == 2
     assert len(stage.producer.client.poll_timeouts) == polls, "a loop does not sleep in it"
-
-
-def test_loop_when_connections_are_to_be_made_anew_then_the_thread_is_rung_at_once(
-        stage: Stage, watch: WatchOfTest) -> None:
-    """What is to be read stays there, so the loop was told of it again and again, and the thread saw its steps."""
-    stage.producer.client.on_poll = None
-
-    def send_and_freeze() -> None:
-        stage.producer.client.woke_ms = stage.clock.now_ms()
-        stage.turns.take_in_loop(stage.producer.append()._result)
-        stage.clock.advance(60_000)
-        watch.tell()
-        assert stage.life.role.is_called
-        watch.tell()
-        assert watch.is_resting
-
-    stage.aside(send_and_freeze)
 
 
 def test_loop_when_the_answer_takes_long_then_the_thread_hears_it(stage: Stage, watch: WatchOfTest) -> None:
@@ -694,54 +676,29 @@ def test_thread_when_it_hears_an_answer_then_the_loop_is_not_woken_before_its_tu
     assert woken == [1]
 
 
-class Watched:
-    """A LoopWatch that is always possible, and notes whether the loop looks."""
-
-    is_possible = True
-
-    def __init__(self) -> None:
-        self.is_watching = False
-
-    def begin(self, *_: object) -> bool:
-        self.is_watching = True
-        return True
-
-    def rest(self) -> None:
-        self.is_watching = False
-
-
-@pytest.fixture
-def inbox(stage: Stage) -> Iterator[LoopInbox]:
-    """That of a loop whose tasks await records of the stage's producer."""
-    loop = asyncio.new_event_loop()
-    made = stage.life.loop_inbox = LoopInbox(loop)
-    stage.turns._watch = cast(LoopWatch, Watched())
-    stage.answers = False
-    yield made
-    loop.close()
-
-
 @pytest.mark.parametrize("why", ["the process was stopped", "nothing was there"])
 def test_loop_when_it_is_told_and_hears_nothing_then_the_thread_comes_and_the_loop_looks_no_more(
-        stage: Stage, inbox: LoopInbox, why: str) -> None:
+        stage: Stage, watch: WatchOfTest, why: str) -> None:
     """A process was stopped between a record and its answer: its loop was told of that without end, and took a step of
     nothing each time; that kept the thread away, which alone makes connections anew. All of a CPU, and no record went.
     """
     stage.producer.client.woke_ms = stage.clock.now_ms()
+    stage.producer.client.on_hear = None
 
     def send() -> None:
         stage.turns.take_in_loop(stage.producer.append()._result)
         assert not stage.life.role.is_called, "the loop hears of the answer"
         if why == "the process was stopped":
             stage.clock.advance(60_000)
-        for _ in range(2):
-            stage.turns._hear_in_loop(inbox)
+        watch.tell()
+        assert stage.life.role.is_called
+        watch.tell()
+        assert watch.is_resting
 
     stage.clock.waits_s.clear()
     stage.aside(send)
     assert len(stage.clock.waits_s) == 1, "rung in its first sleep"
     assert stage.life.role.step_count == 2
-    assert not cast(Watched, stage.turns._watch).is_watching
 
 
 def test_thread_when_many_tasks_wait_then_it_does_not_stand_aside_for_them(stage: Stage, watch: WatchOfTest) -> None:
