@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 COLOURS = {"pyproducer": "#d1495b", "pyproducer-python": "#edae49", "confluent-kafka": "#00798c",
-           "kafka-python": "#8d96a3", "aiokafka": "#5c6b73", "java": "#30638e", "franz-go": "#2e933c"}
+           "kafka-python": "#8d96a3", "aiokafka": "#5c6b73", "java": "#30638e", "franz-go": "#2e933c",
+           "nothing": "#d9d9d9", "nothing again": "#bfbfbf"}
 
 
 def draw_bars(path: Path, title: str, panels: Sequence[tuple[str, Mapping[str, Mapping[str, float]]]], *,
@@ -47,8 +48,10 @@ def draw_bars(path: Path, title: str, panels: Sequence[tuple[str, Mapping[str, M
         if logarithmic:
             axis.set_yscale("log")
         axis.spines[["top", "right"]].set_visible(False)
-    handles, labels = axes[0][0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
+    # Panels need not have the same clients; those of one name have one colour.
+    handles = {label: handle for axis in axes[0]
+               for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)}
+    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=4, frameon=False)
     figure.suptitle(title, fontsize=10, wrap=True)
     path.parent.mkdir(exist_ok=True)
     figure.savefig(path, metadata={"Date": None})

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 
 from benchmarks.clients import CLIENTS
-from benchmarks.latency_clients import LATENCY_CLIENTS
+from benchmarks.latency_clients import waits_of
 from benchmarks.stopwatch import Stopwatch, peak_memory_bytes
 from benchmarks.workload import Latency, Measurement, Workload
 
@@ -18,7 +18,7 @@ def main() -> None:
     mode, name, bootstrap_servers, topic, workload_json = sys.argv[1:]
     workload = Workload.from_json(workload_json)
     if mode != "rate":
-        waits_ns = LATENCY_CLIENTS[name](bootstrap_servers, topic, workload, mode == "busy-latency")
+        waits_ns = waits_of(name, bootstrap_servers, topic, workload, mode == "busy-latency")
         print(Latency.of(name, waits_ns).to_json())
         return
     stopwatch = Stopwatch()

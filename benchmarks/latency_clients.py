@@ -8,11 +8,11 @@ with whatever threads of the client need the interpreter.
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
+from benchmarks.busy import busy_thread
 from benchmarks.workload import Workload
 
 ANSWER_TIMEOUT_S = 60
@@ -21,51 +21,17 @@ SendAndWait = Callable[[bytes | None, bytes], object]
 
 
 @contextmanager
-def busy_thread(wanted: bool) -> Iterator[None]:
-    """Run a thread that computes in Python until the block ends."""
-    ended = threading.Event()
-
-    def compute() -> None:
-        number = 0
-        while not ended.is_set():
-            for _ in range(1000):
-                number = (number * 31 + 7) % 1_000_003
-
-    thread = threading.Thread(target=compute, name="busy")
-    if wanted:
-        thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        if wanted:
-            thread.join()
-
-
-def waits_of(send_and_wait: SendAndWait, workload: Workload, busy: bool) -> list[int]:
-    """Return the wait of each record, in nanoseconds."""
-    for key, value in workload.first_records():
-        send_and_wait(key, value)
-    waits = []
-    with busy_thread(busy):
-        for key, value in workload.records():
-            started = time.perf_counter_ns()
-            send_and_wait(key, value)
-            waits.append(time.perf_counter_ns() - started)
-    return waits
-
-
-def wait_pyproducer(bootstrap_servers: str, topic: str, workload: Workload, busy: bool) -> list[int]:
+def pyproducer(bootstrap_servers: str, topic: str) -> Iterator[SendAndWait]:
     """This project's producer."""
     from pyproducer import KafkaProducer
 
     with KafkaProducer({"bootstrap.servers": bootstrap_servers, "acks": "all", "enable.idempotence": True,
                         "linger.ms": 0}) as producer:
-        return waits_of(lambda key, value: producer.send(topic, value, key=key).result(timeout=ANSWER_TIMEOUT_S),
-                        workload, busy)
+        yield lambda key, value: producer.send(topic, value, key=key).result(timeout=ANSWER_TIMEOUT_S)
 
 
-def wait_confluent_kafka(bootstrap_servers: str, topic: str, workload: Workload, busy: bool) -> list[int]:
+@contextmanager
+def confluent_kafka(bootstrap_servers: str, topic: str) -> Iterator[SendAndWait]:
     """The Python client of librdkafka: produce and flush, as its own documentation has it for a synchronous send."""
     from confluent_kafka import Producer
 
@@ -83,26 +49,50 @@ def wait_confluent_kafka(bootstrap_servers: str, topic: str, workload: Workload,
         if producer.flush(ANSWER_TIMEOUT_S) or failures:
             raise RuntimeError(f"a record was not stored: {failures}")
 
-    return waits_of(send_and_wait, workload, busy)
+    yield send_and_wait
 
 
-def wait_kafka_python(bootstrap_servers: str, topic: str, workload: Workload, busy: bool) -> list[int]:
+@contextmanager
+def kafka_python(bootstrap_servers: str, topic: str) -> Iterator[SendAndWait]:
     """The producer of kafka-python."""
     from kafka import KafkaProducer
 
     producer = KafkaProducer(bootstrap_servers=bootstrap_servers, acks="all", enable_idempotence=True, linger_ms=0)
     try:
-        return waits_of(lambda key, value: producer.send(topic, value, key).get(ANSWER_TIMEOUT_S), workload, busy)
+        yield lambda key, value: producer.send(topic, value, key).get(ANSWER_TIMEOUT_S)
     finally:
         producer.close(30)
 
 
-def wait_aiokafka(bootstrap_servers: str, topic: str, workload: Workload, busy: bool) -> list[int]:
+CALLERS: dict[str, Callable[[str, str], AbstractContextManager[SendAndWait]]] = {
+    "pyproducer": pyproducer,
+    "confluent-kafka": confluent_kafka,
+    "kafka-python": kafka_python,
+}
+"""Clients whose caller is a thread, by name: bootstrap servers and topic in, a synchronous send out."""
+
+AIOKAFKA = "aiokafka"
+LATENCY_CLIENTS = (*CALLERS, AIOKAFKA)
+
+
+def waits_of(name: str, bootstrap_servers: str, topic: str, workload: Workload, busy: bool) -> list[int]:
+    """Return the wait of each record, in nanoseconds."""
+    if name == AIOKAFKA:
+        return asyncio.run(_waits_of_aiokafka(bootstrap_servers, topic, workload, busy))
+    with CALLERS[name](bootstrap_servers, topic) as send_and_wait:
+        for key, value in workload.first_records():
+            send_and_wait(key, value)
+        waits = []
+        with busy_thread(busy):
+            for key, value in workload.records():
+                started = time.perf_counter_ns()
+                send_and_wait(key, value)
+                waits.append(time.perf_counter_ns() - started)
+        return waits
+
+
+async def _waits_of_aiokafka(bootstrap_servers: str, topic: str, workload: Workload, busy: bool) -> list[int]:
     """The producer of aiokafka, awaited inside its loop."""
-    return asyncio.run(_wait_aiokafka(bootstrap_servers, topic, workload, busy))
-
-
-async def _wait_aiokafka(bootstrap_servers: str, topic: str, workload: Workload, busy: bool) -> list[int]:
     from aiokafka import AIOKafkaProducer
 
     producer = AIOKafkaProducer(bootstrap_servers=bootstrap_servers, acks="all", enable_idempotence=True, linger_ms=0)
@@ -119,11 +109,3 @@ async def _wait_aiokafka(bootstrap_servers: str, topic: str, workload: Workload,
         return waits
     finally:
         await producer.stop()
-
-
-LATENCY_CLIENTS: dict[str, Callable[[str, str, Workload, bool], list[int]]] = {
-    "pyproducer": wait_pyproducer,
-    "confluent-kafka": wait_confluent_kafka,
-    "kafka-python": wait_kafka_python,
-    "aiokafka": wait_aiokafka,
-}

@@ -6,12 +6,13 @@ Source:  ours.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import os
 import subprocess
 import sys
 import tempfile
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TypeVar
@@ -19,7 +20,7 @@ from typing import TypeVar
 from benchmarks.clients import CLIENTS, ENVIRONMENT, SLOW
 from benchmarks.foreign_clients import FOREIGN, foreign_arguments
 from benchmarks.latency_clients import LATENCY_CLIENTS
-from benchmarks.workload import Latency, Measurement, Workload
+from benchmarks.workload import Latency, Lateness, Measurement, Workload
 from pyproducer.hotpath import IMPL
 from tests.support.delay_proxy import DelayProxy
 from tests.support.kafka_jars import MissingTool
@@ -30,7 +31,7 @@ RUN_TIMEOUT_S = 600
 ALL_CLIENTS = (*CLIENTS, *FOREIGN)
 ALL_LATENCY_CLIENTS = (*LATENCY_CLIENTS, *FOREIGN)
 
-Result = TypeVar("Result", Measurement, Latency)
+Result = TypeVar("Result", Measurement, Latency, Lateness)
 
 
 @contextmanager
@@ -89,13 +90,30 @@ def run_latency(name: str, server: KafkaServer, partitions: int, workload: Workl
     return Latency.from_json(_run("busy-latency" if busy else "latency", name, server, partitions, workload))
 
 
-def take_turns(names: Sequence[str], rounds: int, run: Callable[[str], Result], *,
-               show: Callable[[Result], str]) -> list[dict[str, Result]]:
-    """Return what each client measured in each round; the first round warms the broker's JVM and is not counted."""
+def run_sleeper(name: str, server: KafkaServer, partitions: int, workload: Workload, wake_up_count: int) -> Lateness:
+    """Let a thread sleep beside one client's caller; beside nothing, where the name is sleeper_process.NOTHING."""
+    with fresh_topic(server, name, partitions) as topic:
+        return Lateness.from_json(_last_line(
+            [sys.executable, "-m", "benchmarks.sleeper_process", name, server.bootstrap_servers, topic,
+             workload.to_json(), str(wake_up_count)], ENVIRONMENT.get(name, {})))
+
+
+def take_turns(names: Sequence[str], rounds: int, run: Callable[[str], Result], *, show: Callable[[Result], str],
+               first: Sequence[str] = (), last: Sequence[str] = ()) -> list[dict[str, Result]]:
+    """Return what each client measured in each round; the first round warms the broker's JVM and is not counted.
+
+    Args:
+        names: Who takes turns; a round begins with another one than the round before.
+        rounds: How many are counted.
+        run: Measures one of them.
+        show: Returns a measurement for its progress line.
+        first: What every round begins with.
+        last: What every round ends with: with `first` the round's bracket.
+    """
     counted: list[dict[str, Result]] = []
     for number in range(rounds + 1):
         one: dict[str, Result] = {}
-        for name in _rotated(names, number):
+        for name in itertools.chain(first, _rotated(names, number), last):
             one[name] = run(name)
             label = f"round {number}" if number else "warm-up"
             print(f"  {label:<8} {name:<18}{show(one[name])}", flush=True)
@@ -113,16 +131,27 @@ def _rotated(names: Sequence[str], number: int) -> list[str]:
 def _run(mode: str, name: str, server: KafkaServer, partitions: int, workload: Workload) -> str:
     foreign = FOREIGN.get(name)
     command = foreign() if foreign else [sys.executable, "-m", "benchmarks.client_process", mode, name]
-    topic = server.create_topic(f"{name}-{uuid.uuid4().hex[:8]}", partitions)
     servers = server.ssl_bootstrap_servers if workload.trusted_file else server.bootstrap_servers
-    arguments = (foreign_arguments(mode, servers, topic, workload) if foreign
-                 else [servers, topic, workload.to_json()])
+    with fresh_topic(server, name, partitions) as topic:
+        arguments = (foreign_arguments(mode, servers, topic, workload) if foreign
+                     else [servers, topic, workload.to_json()])
+        return _last_line([*command, *arguments], ENVIRONMENT.get(name, {}))
+
+
+def _last_line(command: Sequence[str], environment: Mapping[str, str]) -> str:
+    answer = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=RUN_TIMEOUT_S, cwd=ROOT,
+                            env={**os.environ, **environment})
+    return answer.stdout.splitlines()[-1]
+
+
+@contextmanager
+def fresh_topic(server: KafkaServer, client: str, partitions: int) -> Iterator[str]:
+    """Make a topic for one run of a client, which is removed afterwards; yields its name."""
+    topic = server.create_topic(f"{client}-{uuid.uuid4().hex[:8]}", partitions)
     try:
-        answer = subprocess.run([*command, *arguments], stdout=subprocess.PIPE, text=True, check=True,
-                                timeout=RUN_TIMEOUT_S, cwd=ROOT, env={**os.environ, **ENVIRONMENT.get(name, {})})
+        yield topic
     finally:
         delete_topic(server, topic)
-    return answer.stdout.splitlines()[-1]
 
 
 def delete_topic(server: KafkaServer, topic: str) -> None:

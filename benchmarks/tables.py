@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.workload import Latency, Measurement
+from benchmarks.workload import Latency, Lateness, Measurement
 from pyproducer.hotpath import IMPL
 
 RESULTS = Path(__file__).resolve().parent / "results"
@@ -32,8 +32,14 @@ LATENCY_FIGURES: tuple[Figure, ...] = (
     ("p99 us", "{:,.0f}", lambda latency: latency.p99_us),
     ("p99.9 us", "{:,.0f}", lambda latency: latency.p999_us),
 )
+LATENESS_FIGURES: tuple[Figure, ...] = (
+    ("p50 us late", "{:,.0f}", lambda lateness: lateness.p50_us),
+    ("p90 us late", "{:,.0f}", lambda lateness: lateness.p90_us),
+    ("p99 us late", "{:,.0f}", lambda lateness: lateness.p99_us),
+)
+SENDS: Figure = ("sends/s", "{:,.0f}", lambda lateness: lateness.sends_per_s)
 
-Round = Mapping[str, Measurement] | Mapping[str, Latency]
+Round = Mapping[str, Measurement] | Mapping[str, Latency] | Mapping[str, Lateness]
 
 
 def medians(figure: Figure, rounds: Sequence[Round]) -> dict[str, float]:
@@ -47,12 +53,15 @@ def ratios(figure: Figure, rounds: Sequence[Round], client: str, reference: str)
 
 
 def report(title: str, rounds: Sequence[Round], figures: Sequence[Figure] = RATE_FIGURES,
-           references: Sequence[str] = REFERENCES) -> str:
-    """Return the table: medians, then ratios to the reference clients (median, lowest and highest round)."""
+           references: Sequence[str] = REFERENCES, beside: Sequence[Figure] = ()) -> str:
+    """Return the table: medians, then ratios to the reference clients (median, lowest and highest round).
+
+    Figures `beside` the others have medians only.
+    """
     names = sorted(rounds[0], key=_order)
     heads = "".join(f"{name:>20}" for name, _, _ in figures)
-    lines = [title, "", f"{'medians':<28}{heads}"]
-    columns = [(form, medians((name, form, figure), rounds)) for name, form, figure in figures]
+    lines = [title, "", f"{'medians':<28}{heads}" + "".join(f"{name:>20}" for name, _, _ in beside)]
+    columns = [(form, medians((name, form, figure), rounds)) for name, form, figure in (*figures, *beside)]
     for client in names:
         lines.append(f"{client:<28}" + "".join(f"{form.format(values[client]):>20}" for form, values in columns))
     for reference in references:
@@ -88,4 +97,5 @@ def keep(name: str, module: str, text: str) -> None:
 def _order(name: str) -> int:
     from benchmarks.rounds import ALL_CLIENTS
 
-    return ALL_CLIENTS.index(name)
+    # What is no client stays in the order of its turns, behind the clients.
+    return ALL_CLIENTS.index(name) if name in ALL_CLIENTS else len(ALL_CLIENTS)

@@ -122,6 +122,12 @@ class Measurement:
         return cls(**json.loads(text))
 
 
+def percentiles_us(times_ns: Sequence[int], shares: Sequence[float]) -> list[float]:
+    """Return these percentiles in microseconds, by nearest rank."""
+    ordered = sorted(times_ns)
+    return [ordered[min(len(ordered) - 1, int(share * len(ordered)))] / 1000 for share in shares]
+
+
 @dataclass(frozen=True)
 class Latency:
     """How long one caller waited for the acknowledgement of each of its records, in microseconds."""
@@ -135,12 +141,8 @@ class Latency:
     @classmethod
     def of(cls, client: str, waits_ns: Sequence[int]) -> Latency:
         """Return the percentiles of these waits, by nearest rank."""
-        ordered = sorted(waits_ns)
-
-        def at(share: float) -> float:
-            return ordered[min(len(ordered) - 1, int(share * len(ordered)))] / 1000
-
-        return cls(client, len(ordered), at(0.5), at(0.99), at(0.999))
+        p50_us, p99_us, p999_us = percentiles_us(waits_ns, (0.5, 0.99, 0.999))
+        return cls(client, len(waits_ns), p50_us, p99_us, p999_us)
 
     def to_json(self) -> str:
         """Return a form that travels through a pipe."""
@@ -148,5 +150,32 @@ class Latency:
 
     @classmethod
     def from_json(cls, text: str) -> Latency:
+        """Return the measurement that `to_json` wrote."""
+        return cls(**json.loads(text))
+
+
+@dataclass(frozen=True)
+class Lateness:
+    """How much later than asked for a sleeping thread woke up, in microseconds, and what was sent beside it."""
+
+    client: str
+    wake_up_count: int
+    p50_us: float
+    p90_us: float
+    p99_us: float
+    sends_per_s: float
+
+    @classmethod
+    def of(cls, client: str, late_ns: Sequence[int], sent_count: int, seconds: float) -> Lateness:
+        """Return the percentiles of these wake-ups, by nearest rank; so much was sent in so many seconds."""
+        p50_us, p90_us, p99_us = percentiles_us(late_ns, (0.5, 0.9, 0.99))
+        return cls(client, len(late_ns), p50_us, p90_us, p99_us, sent_count / seconds)
+
+    def to_json(self) -> str:
+        """Return a form that travels through a pipe."""
+        return json.dumps(dataclasses.asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Lateness:
         """Return the measurement that `to_json` wrote."""
         return cls(**json.loads(text))

@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 import importlib.util
+import os
+import signal
 import subprocess
 import sys
+import time
+from contextlib import nullcontext
 from pathlib import Path
 
+import psutil
 import pytest
 
-from benchmarks import event_loop, tables
+from benchmarks import event_loop, latency, tables
 from benchmarks.back_pressure import PRESSED
+from benchmarks.busy import busy_processes
 from benchmarks.charts import draw_bars
 from benchmarks.clients import CLIENTS, SLOW
 from benchmarks.event_loop import MEASURES
 from benchmarks.foreign_clients import FOREIGN
+from benchmarks.latency_clients import CALLERS
 from benchmarks.loop_process import LOOP_CLIENTS
 from benchmarks.matrix import AXES, every_combination, rows_of
 from benchmarks.memory import press
-from benchmarks.rounds import ALL_CLIENTS, ALL_LATENCY_CLIENTS, run_client, run_latency
+from benchmarks.rounds import ALL_CLIENTS, ALL_LATENCY_CLIENTS, run_client, run_latency, run_sleeper, take_turns
+from benchmarks.sleeper_process import NOTHING, late_wake_ups
 from benchmarks.startup import FIRST_RECORD, run_once
-from benchmarks.tables import report
-from benchmarks.workload import Latency, Measurement, Workload
+from benchmarks.tables import LATENESS_FIGURES, SENDS, report
+from benchmarks.workload import Latency, Lateness, Measurement, Workload
 from tests.support.certificates import Certificates
 from tests.support.kafka_jars import MissingTool
 from tests.support.kafka_server import KafkaServer
@@ -66,15 +74,91 @@ def test_client_over_tls_stores_the_workload(kafka: KafkaServer, certificates: C
 @pytest.mark.parametrize("name", ALL_LATENCY_CLIENTS)
 def test_waiting_caller_gets_percentiles_in_order(kafka: KafkaServer, name: str) -> None:
     require(name)
-    latency = run_latency(name, kafka, 3, Workload(record_count=50, linger_ms=0, warm_up_s=0), busy=False)
-    assert (latency.client, latency.record_count) == (name, 50)
-    assert 0 < latency.p50_us <= latency.p99_us <= latency.p999_us
+    waited = run_latency(name, kafka, 3, Workload(record_count=50, linger_ms=0, warm_up_s=0), busy=False)
+    assert (waited.client, waited.record_count) == (name, 50)
+    assert 0 < waited.p50_us <= waited.p99_us <= waited.p999_us
 
 
 @pytest.mark.soak
 def test_waiting_caller_beside_a_busy_thread_is_measured(kafka: KafkaServer) -> None:
     workload = Workload(record_count=20, linger_ms=0)
     assert run_latency("pyproducer", kafka, 3, workload, busy=True).p50_us > 0
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("name", [NOTHING, *CALLERS])
+def test_sleeper_beside_a_caller_or_beside_nothing_wakes_up_as_often_as_asked(kafka: KafkaServer, name: str) -> None:
+    late = run_sleeper(name, kafka, 3, Workload(linger_ms=0), 100)
+    assert (late.client, late.wake_up_count) == (name, 100)
+    assert 0 <= late.p50_us <= late.p90_us <= late.p99_us
+    assert (late.sends_per_s > 0) == (name != NOTHING)
+
+
+def test_sleeper_is_beside_sends_until_its_last_wake_up() -> None:
+    records = [(b"1", b"a"), (None, b"b")]
+    sent: list[tuple[bytes | None, bytes]] = []
+
+    def send_and_wait(key: bytes | None, value: bytes) -> None:
+        sent.append((key, value))
+        time.sleep(0.0001)
+
+    late = late_wake_ups("x", send_and_wait, records, 20)
+    assert late.wake_up_count == 20
+    assert late.sends_per_s > 0
+    assert sent[:4] == [*records, *records]
+    assert late_wake_ups(NOTHING, None, records, 3).sends_per_s == 0
+
+
+def test_sleeper_when_a_send_fails_then_it_ends_too() -> None:
+    """A sleeper left behind fails the test: no thread of it may be there afterwards."""
+    def send_and_wait(key: bytes | None, value: bytes) -> None:
+        raise ConnectionError
+
+    with pytest.raises(ConnectionError):
+        late_wake_ups("x", send_and_wait, [(None, b"a")], 1_000_000)
+
+
+def test_busy_processes_compute_until_the_block_ends_whatever_ends_it() -> None:
+    def fail_when_they_have_computed(pids: list[int]) -> None:
+        deadline = time.monotonic() + 60
+        while min(psutil.Process(pid).cpu_times().user for pid in pids) < 0.2:
+            assert time.monotonic() < deadline, "they do not compute"
+            time.sleep(0.05)
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError), busy_processes(2) as pids:
+        fail_when_they_have_computed(pids)
+    assert len(pids) == 2
+    assert not any(psutil.pid_exists(pid) for pid in pids)
+
+
+def test_busy_processes_when_their_parent_is_killed_then_they_end() -> None:
+    program = ("import time\nfrom benchmarks.busy import busy_processes\n"
+               "with busy_processes(2) as pids:\n    print(*pids, flush=True)\n    time.sleep(600)\n")
+    with subprocess.Popen([sys.executable, "-c", program], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          text=True) as parent:
+        assert parent.stdout is not None
+        assert parent.stderr is not None
+        busy: list[psutil.Process] = []
+        try:
+            busy = [psutil.Process(int(pid)) for pid in parent.stdout.readline().split()]
+            assert len(busy) == 2
+            parent.kill()
+            assert parent.stderr.read() == ""  # which ends when nobody has it any more: they had it from their parent
+            busy.clear()
+        finally:
+            parent.kill()
+            for process in busy:
+                process.kill()
+
+
+def test_busy_process_that_does_not_last_is_an_error() -> None:
+    def end(pid: int) -> None:
+        os.kill(pid, signal.SIGKILL)
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+
+    with pytest.raises(RuntimeError, match="ended before what it was to disturb"), busy_processes(1) as [pid]:
+        end(pid)
 
 
 @pytest.mark.parametrize(("mode", "name"), [
@@ -99,8 +183,11 @@ def test_web_app_is_asked_while_kafka_is_there_and_away(own_kafka: KafkaServer) 
 
 
 def test_percentiles_are_by_nearest_rank() -> None:
-    latency = Latency.of("x", [number * 1000 for number in range(1000, 0, -1)])
-    assert (latency.p50_us, latency.p99_us, latency.p999_us) == (501, 991, 1000)
+    times_ns = [number * 1000 for number in range(1000, 0, -1)]
+    waited = Latency.of("x", times_ns)
+    assert (waited.p50_us, waited.p99_us, waited.p999_us) == (501, 991, 1000)
+    late = Lateness.of("x", times_ns, 50, 2.0)
+    assert (late.p50_us, late.p90_us, late.p99_us, late.sends_per_s) == (501, 901, 991, 25)
 
 
 def test_matrix_has_a_row_for_each_size_codec_key_partition_default_and_distance() -> None:
@@ -112,6 +199,64 @@ def test_matrix_has_a_row_for_each_size_codec_key_partition_default_and_distance
     assert {row.delay_ms for row in rows} == {0, 1, 10, 50}
     assert len({row.name for row in rows}) == len(rows)
     assert len(every_combination(1_000_000, 5)) == 3 * 5 * 2 * 3
+
+
+def test_turns_rotate_within_the_bracket_of_their_round() -> None:
+    ran: list[str] = []
+
+    def run(name: str) -> Lateness:
+        ran.append(name)
+        return Lateness(name, 1, 1, 1, 1, 1)
+
+    rounds = take_turns(["a", "b"], 2, run, show=str, first=[NOTHING], last=["nothing again"])
+    assert ran == [NOTHING, "a", "b", "nothing again", NOTHING, "b", "a", "nothing again",
+                   NOTHING, "a", "b", "nothing again"]
+    assert [set(one) for one in rounds] == [set(ran)] * 2
+
+
+def test_report_of_sleepers_has_the_bracket_last_and_no_ratio_of_sends() -> None:
+    measured = {NOTHING: Lateness(NOTHING, 10, 40, 50, 60, 0),
+                "pyproducer": Lateness("pyproducer", 10, 80, 100, 120, 5),
+                "nothing again": Lateness(NOTHING, 10, 60, 75, 90, 0)}
+    absolute, ratios = report("title", [measured], LATENESS_FIGURES, [NOTHING], beside=[SENDS]).split("x nothing")
+    assert [line.split() for line in absolute.splitlines()[3:6]] == [
+        ["pyproducer", "80", "100", "120", "5"], ["nothing", "40", "50", "60", "0"],
+        ["nothing", "again", "60", "75", "90", "0"]]
+    assert "1.50 (1.50-1.50)" in ratios.splitlines()[-1]
+    assert "sends/s" not in ratios
+
+
+def test_latency_measures_the_tables_it_is_asked_for_and_keeps_them_apart(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[tuple[str, float, int]] = []
+
+    def run_one(name: str, server: object, partitions: int, workload: Workload, *, busy: bool) -> Latency:
+        assert not busy
+        computing = [child for child in psutil.Process().children() if "benchmarks.busy" in child.cmdline()]
+        ran.append((name, workload.warm_up_s, len(computing)))
+        return Latency(name, workload.record_count, 1, 2, 3)
+
+    def sleep_beside(name: str, server: object, partitions: int, workload: Workload, count: int) -> Lateness:
+        ran.append((name, 0, count))
+        return Lateness(name, count, 1, 2, 3, 4)
+
+    monkeypatch.setattr(latency, "real_broker", nullcontext)
+    monkeypatch.setattr(latency, "present", list)
+    monkeypatch.setattr(latency, "run_latency", run_one)
+    monkeypatch.setattr(latency, "run_sleeper", sleep_beside)
+    for module in (latency, tables):
+        monkeypatch.setattr(module, "RESULTS", tmp_path)
+    monkeypatch.setattr(sys, "argv", [
+        "latency.py", "--tables", "sleeper", "processes", "--clients", "java", "pyproducer", "aiokafka",
+        "--rounds", "1", "--busy-processes", "2", "--wake-ups", "7", "--warm-up-s", "2", "--keep"])
+    latency.main()
+    beside_processes, sleepers = ran[:4], ran[4:]
+    assert beside_processes == [(name, 2 * latency.WARM_UP_FACTOR, 2) for name in (
+        "pyproducer", "java", "java", "pyproducer")]
+    assert sleepers == [(name, 0, 7) for name in (NOTHING, "pyproducer", NOTHING)] * 2
+    text = (tmp_path / "latency-processes-sleeper.txt").read_text()
+    assert 0 < text.index("one caller beside 2 busy processes: ") < text.index("a thread that sleeps 1 ms beside one ")
+    assert not (tmp_path / "latency.txt").exists()
 
 
 def test_report_of_two_rounds_gives_medians_and_ratios_within_a_round() -> None:
