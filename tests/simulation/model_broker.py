@@ -509,7 +509,7 @@ def _read_body(api_key: ApiKeys, version: int, frame: bytes) -> Any:
         ClientBug: It is malformed, or not all of it was read.
     """
     try:
-        schema, header_version = api_key.request_format(version)
+        schema, header_version = api_key.request_formats[version]
         client_id_length = _FIXED_HEADER.unpack_from(frame)[3]
         position = _FIXED_HEADER.size + max(client_id_length, 0)
         if client_id_length < -1 or position > len(frame):
