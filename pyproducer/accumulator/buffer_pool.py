@@ -105,8 +105,9 @@ class BufferPool:
         # in the middle may ask what is available.
         self._lock = life.locks.rlock()
         self._held_bytes = 0
-        self._is_dirty = False
-        self._step_count = 0  # of writes to the two above: whoever finds another number than his was not alone
+        # The step that is in the middle, an object of its own, or was left there: the pool is dirty. None: it is clean.
+        # Who finds another than his at the end was not alone.
+        self._step: object | None = None
         self._waiters: deque[_Waiter] = deque()
         self._closed = False
         self._waited_ms = 0
@@ -114,7 +115,7 @@ class BufferPool:
     @property
     def available_bytes(self) -> int:
         """Bytes not given out; a waiting caller's share may be in it."""
-        if self._is_dirty:
+        if self._step is not None:
             with self._lock:
                 return self._available()
         return self.total_bytes - self._held_bytes
@@ -143,24 +144,27 @@ class BufferPool:
         with self._lock:
             if self._closed:
                 raise self._life.refusal()
-            if (not self._waiters or self._is_turn_of(place)) and self._available() >= batch.reserved_bytes:
-                step = self._begin_step()
+            if self._step is not None:
+                self._count()
+            if (not self._waiters or self._is_turn_of(place)) and (
+                    self._held_bytes + batch.reserved_bytes <= self.total_bytes):
+                step = self._step = object()
                 batches.append(batch)
                 self._held_bytes += batch.reserved_bytes
-                self._is_dirty = self._step_count != step
+                self._step = None if self._step is step else step
                 return True
             return False
 
     def release(self, batch: H, batches: Holders[H]) -> None:
         """Take a batch out of its list and its memory back, and wake the caller who waits longest."""
         with self._lock:
-            if self._is_dirty:
-                self._available()  # counts what an interrupted caller left, before the flag is set and cleared here
-            step = self._begin_step()
+            if self._step is not None:
+                self._count()  # before the step below, which ends clean
+            step = self._step = object()
             batches.remove(batch)
             self._held_bytes -= batch.reserved_bytes
             batch.reserved_bytes = 0
-            self._is_dirty = self._step_count != step
+            self._step = None if self._step is step else step
             if self._waiters:
                 self._ring_first()
 
@@ -174,16 +178,16 @@ class BufferPool:
         """
         with self._lock:
             self._available()
-            step = self._begin_step()
+            step = self._step = object()
             takers.append(taker)
             for giver in givers:
                 giver.reserved_bytes = 0
-            self._is_dirty = self._step_count != step
+            self._step = None if self._step is step else step
 
     def forget(self, holders: Sequence[Holder]) -> None:
         """Have holders hold nothing: another has taken over what they had, and an exception ended that half way."""
         with self._lock:
-            self._begin_step()  # dirty, and stays so: whoever asks counts, for nobody knows which were counted already
+            self._step = object()  # and stays so: whoever asks counts, for nobody knows which were counted already
             for holder in holders:
                 holder.reserved_bytes = 0
 
@@ -235,17 +239,15 @@ class BufferPool:
         """In a child process: release the lock, if another thread held it."""
         release_in_child(self._lock)
 
-    def _begin_step(self) -> int:
-        """Begin to write; return the step's number, which whoever comes into the middle of it changes."""
-        self._is_dirty = True
-        self._step_count += 1
-        return self._step_count
+    def _count(self) -> None:
+        """Count the lists, after whoever was interrupted in the middle of a step. With the lock held."""
+        step = self._step = object()
+        self._held_bytes = self._count_held()
+        self._step = None if self._step is step else step
 
     def _available(self) -> int:
-        if self._is_dirty:
-            step = self._begin_step()
-            self._held_bytes = self._count_held()
-            self._is_dirty = self._step_count != step
+        if self._step is not None:
+            self._count()
         return self.total_bytes - self._held_bytes
 
     def _first(self) -> Bell | None:

@@ -355,6 +355,11 @@ class DeliveryTally:
                     sums.add(failure, count)
         return sums.error("and nobody looked at their futures (pyproducer.on.unretrieved is \"raise\")")
 
+    @property
+    def stored_count(self) -> int:
+        """How many records are stored so far. Thread: any."""
+        return sum(count for count, _ in dict(self._stored).values())
+
     def summary(self) -> DeliverySummary:
         """Return what became of all records so far. Thread: any."""
         failed = self._failed_counts()

@@ -84,7 +84,7 @@ class Life:
         tally: Counts what becomes of the records.
         role: Who takes the sender's turns; see sender/turns.py.
         take_turn: Told of an outcome that a caller begins to wait for, and until when (ms, or None): he may take a
-            turn of the sender himself.
+            turn of the sender himself. None where the sender's thread takes every turn.
         take_turn_in_loop: Told of an outcome that tasks of an event loop begin to wait for, by that loop: the same.
         client_id: Whose.
         locks: What was given.
@@ -113,7 +113,7 @@ class Life:
         self.is_inside_append: Callable[[], bool] = _is_never_inside
         self.can_be_rebuilt: bool = False
         self.role: Role = Role()
-        self.take_turn: Callable[[Any, int | None], None] = _take_none
+        self.take_turn: Callable[[Any, int | None], None] | None = None
         self.take_turn_in_loop: Callable[[Any], None] = _take_none
         self._clock = clock
         self._lock = locks.rlock()  # a finalizer may close in the middle of a move
@@ -141,8 +141,7 @@ class Life:
     @property
     def is_on_sender_thread(self) -> bool:
         """Whether the current thread takes the sender's turns: it is in a callback, or in a signal's handler."""
-        ident = threading.get_ident()
-        return ident == self.sender_ident or ident == self.role.caller
+        return threading.get_ident() in (self.sender_ident, self.role.caller)
 
     @property
     def is_on_loop(self) -> bool:
@@ -188,7 +187,8 @@ class Life:
         self.sender_ident = _NOBODY
         # A future that the application keeps has this life, and shall not keep the producer's parts by it.
         self.is_inside_append = _is_never_inside
-        self.take_turn = self.take_turn_in_loop = _take_none
+        self.take_turn = None
+        self.take_turn_in_loop = _take_none
         self._over.ring()
 
     def mark_forked(self, *, rebuilds: bool = False) -> None:
@@ -295,7 +295,8 @@ class Life:
             IllegalStateError: It is the sender thread that calls, out of a callback.
             ForkedProducerError: This is a child process: nothing would end the wait.
         """
-        if self.state is LifeState.FORKED or self.is_on_sender_thread or self.is_inside_append():
+        if (self.state is LifeState.FORKED or threading.get_ident() in (self.sender_ident, self.role.caller)
+                or self.is_inside_append()):
             hindrance = self._hindrance(call)
             hindrance.outcome = UNKNOWN  # the records that it asks for go their way, a child's in the parent
             raise hindrance
@@ -341,7 +342,7 @@ def _is_never_inside() -> bool:
     return False
 
 
-def _take_none(_outcome: Any, _deadline_ms: int | None = None) -> None:
+def _take_none(_outcome: Any) -> None:
     """The sender's thread takes every turn."""
 
 

@@ -50,11 +50,11 @@ class PartPool(BufferPool):
         with self._lock:
             if not self.has_room(batch.reserved_bytes, place):
                 return False
-            self._is_dirty = True
+            self._step = object()
             is_charged = self.whole.charge(batch, batches, place_in_whole)
             if is_charged:
                 self._held_bytes += batch.reserved_bytes
-            self._is_dirty = False
+            self._step = None
             return is_charged
 
     def has_room(self, size_bytes: int, place: Place | None) -> bool:
@@ -65,12 +65,12 @@ class PartPool(BufferPool):
     def release(self, batch: H, batches: Holders[H]) -> None:
         """Take a holder out of its list and give its memory back."""
         with self._lock:
-            self._available()  # counts what an interrupted caller left, before the flag is set and cleared here
+            self._available()  # counts what an interrupted caller left, before the step below, which ends clean
             size_bytes = batch.reserved_bytes
-            self._is_dirty = True
+            self._step = object()
             self.whole.release(batch, batches)
             self._held_bytes -= size_bytes
-            self._is_dirty = False
+            self._step = None
             self._ring_first()
 
     def hand_over(self, givers: Sequence[Holder], taker: H, takers: Holders[H]) -> None:
@@ -78,16 +78,16 @@ class PartPool(BufferPool):
         with self._lock:
             self._available()
             size_bytes = sum(giver.reserved_bytes for giver in givers)
-            self._is_dirty = True
+            self._step = object()
             self.whole.hand_over(givers, taker, takers)
             self._held_bytes -= size_bytes
-            self._is_dirty = False
+            self._step = None
             self._ring_first()
 
     def forget(self, holders: Sequence[Holder]) -> None:
         """Have holders inside hold nothing; see BufferPool.forget."""
         with self._lock:
-            self._is_dirty = True
+            self._step = object()
             self.whole.forget(holders)
 
     def move(self, holder: H, holders: Holders[H], to: Holders[H]) -> None:

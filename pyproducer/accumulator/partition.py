@@ -29,17 +29,25 @@ FUTURE_BYTES = 88 if IMPL == "native" else 176
 class Partition:
     """A list of batches in order of their records, with its lock; the last one may be open for appends."""
 
-    __slots__ = ("_future_count", "batches", "lock", "topic_partition")
+    __slots__ = ("_sends_one_at_a_time", "batches", "is_inside", "last_future_count", "lock", "topic_partition")
 
-    def __init__(self, topic_partition: TopicPartition, make_lock: Callable[[], RLock]) -> None:
+    def __init__(self, topic_partition: TopicPartition, make_lock: Callable[[], RLock], *,
+                 sends_one_at_a_time: bool = False) -> None:
         self.topic_partition: TopicPartition = topic_partition
+        # Java's guaranteeMessageOrder: with one request in flight, one batch is on the wire.
+        self._sends_one_at_a_time = sends_one_at_a_time
         # Taken before the pool's lock. Reentrant only so that it can be asked who has it: see is_inside.
         self.lock: RLock = make_lock()
+        # Whether the current thread has the lock: it is in a signal's handler, or a finalizer, that came in the middle.
+        self.is_inside: Callable[[], bool] = self.lock._is_owned  # type: ignore[attr-defined]  # as threading.Condition
         self.batches: list[ProducerBatch] = []
-        self._future_count: int | None = None  # of the last batch that left while it was the newest
+        # Of the last batch that left while it was the newest: what the next one is charged for.
+        self.last_future_count: int | None = None
 
     def bookkeeping_bytes(self, first_future_count: int) -> int:
         """Return how much of buffer.memory a new batch takes besides its buffer: itself, and a future for each record.
+
+        With the lock held.
 
         How many records will fit is not known before they come, and asking for memory record by record would cost each
         of them. So a batch is charged for the futures of the batch before it. However the sizes of records vary, all
@@ -49,10 +57,7 @@ class Partition:
         Args:
             first_future_count: What the partition's first batch is charged for: there is none before it.
         """
-        try:
-            count: int | None = self.batches[-1].future_count
-        except IndexError:  # leave() wrote the count first, so whoever finds no batch finds the count
-            count = self._future_count
+        count = self.batches[-1].future_count if self.batches else self.last_future_count
         return BATCH_BYTES + FUTURE_BYTES * (first_future_count if count is None else count)
 
     def try_append(self, timestamp: int, key: bytes | None, value: bytes | None,
@@ -62,11 +67,11 @@ class Partition:
         last = self.open_batch()
         if last is None:
             return None
-        future = last.try_append(timestamp, key, value, headers, on_completion)
+        future = last.open.try_append(timestamp, key, value, headers, on_completion)
         if future is None:
             last.seal()
             return None
-        return AppendResult(future, last, last.is_full, False)
+        return AppendResult(future, last, last.open.is_full, False)
 
     def open_batch(self) -> ProducerBatch | None:
         """Return the batch that takes records, if there is one. With the lock held."""
@@ -76,15 +81,12 @@ class Partition:
                 return last
         return None
 
-    @property
-    def is_inside(self) -> bool:
-        """Whether the current thread has the lock: a signal's handler, or a finalizer, that came in the middle."""
-        return self.lock._is_owned()  # type: ignore[attr-defined,no-any-return]  # threading.Condition asks it, too
-
     # The sender's side.
 
     def head(self) -> ProducerBatch | None:
-        """Return the first batch that waits to be sent, or None."""
+        """Return the first batch that waits to be sent; None, too, while it has to wait for a request to end."""
+        if self._sends_one_at_a_time and any(batch.state in READ_BY_A_REQUEST for batch in self.batches):
+            return None
         for batch in self.batches:
             if batch.state in WAITING:
                 return batch
@@ -94,13 +96,3 @@ class Partition:
     def waiting_count(self) -> int:
         """How many batches wait to be sent."""
         return sum(batch.state in WAITING for batch in self.batches)
-
-    @property
-    def is_read_by_a_request(self) -> bool:
-        """Whether a request reads the bytes of any batch."""
-        return any(batch.state in READ_BY_A_REQUEST for batch in self.batches)
-
-    def note_leaving(self, batch: ProducerBatch) -> None:
-        """Keep of a batch that leaves what the next one is charged for. With the lock held."""
-        if self.batches[-1] is batch:
-            self._future_count = batch.future_count

@@ -124,18 +124,6 @@ class ProduceRequestResult:
             return True
         return self._life.wait(cell, deadline_ms)
 
-    def wait_to_look(self, future: FutureRecordMetadata, deadline_ms: int | None) -> bool:
-        """Wait for a record's future, and look at it when it failed; else as `wait`."""
-        waiting, key = self._life.tally.waiting, object()
-        try:
-            waiting[key] = future  # a producer that is closed meanwhile does not say that nobody looked
-            is_told = self.wait(deadline_ms)
-            if is_told and future._result.failure is not None:
-                future._result.look(future._index)
-            return is_told
-        finally:
-            waiting.pop(key, None)
-
     def look(self, index: int) -> None:
         """Note that somebody learns of a record; one that did not fail is nobody's concern."""
         failure = self.failure
@@ -151,9 +139,14 @@ class ProduceRequestResult:
 
     def result_of(self, future: FutureRecordMetadata, timeout: float | None) -> RecordMetadata:
         """Wait for a record and return where it was stored, or raise its error."""
-        error = self.exception_of(future, timeout)
-        if error is None:
-            return metadata_of(future)
+        outcome = self._outcome_of(future, timeout)
+        if outcome.error_for is None:
+            topic, partition = outcome.topic_partition
+            offset, append_time = outcome.base_offset, outcome.log_append_time
+            return RecordMetadata(topic, partition, offset + future._index if offset >= 0 else -1,
+                                  append_time if append_time >= 0 else future._timestamp,
+                                  future.serialized_key_size, future.serialized_value_size)
+        error = outcome._error_of(future)
         try:
             raise error
         finally:
@@ -161,21 +154,42 @@ class ProduceRequestResult:
 
     def exception_of(self, future: FutureRecordMetadata, timeout: float | None) -> KafkaError | None:
         """Wait for a record and return its error, or None when it was stored."""
+        outcome = self._outcome_of(future, timeout)
+        return None if outcome.error_for is None else outcome._error_of(future)
+
+    def _error_of(self, future: FutureRecordMetadata) -> KafkaError:
+        """Look at a record that failed, and return its error for who looks."""
+        assert self.error_for is not None, "it failed"
+        self.look(future._index)
+        return own_copy(self.error_for(future._index))
+
+    def _outcome_of(self, future: FutureRecordMetadata, timeout: float | None) -> ProduceRequestResult:
+        """Wait until a record is done, and return its outcome; where that was done already, nothing is asked."""
         outcome: ProduceRequestResult = future._result
-        if not outcome.is_set:
-            deadline_ms = outcome._life.begin_wait("result()", timeout)
-            while not outcome.is_set:
-                outcome._end_linger()
-                outcome._life.take_turn(outcome, deadline_ms)
-                if not outcome.is_set and not outcome.wait_to_look(future, deadline_ms):
+        if outcome.is_set:
+            return outcome
+        life = outcome._life
+        deadline_ms = life.begin_wait("result()", timeout)
+        waiting, key = life.tally.waiting, object()
+        try:
+            waiting[key] = future  # a producer that is closed meanwhile does not say that nobody looked
+            while True:
+                end_linger, take_turn = outcome.end_linger, life.take_turn
+                if end_linger is not None:
+                    end_linger()
+                if take_turn is not None:
+                    take_turn(outcome, deadline_ms)
+                if not outcome.is_set and not outcome.wait(deadline_ms):
                     raise KafkaTimeoutError(
                         f"The record for {outcome.topic_partition} was not done within {timeout} s; it is still on its "
                         "way (delivery.timeout.ms decides how long it is tried)", phase="future", outcome="unknown")
                 outcome = future._result  # another one when the batch was split
-        if outcome.error_for is None:
-            return None
-        outcome.look(future._index)
-        return own_copy(outcome.error_for(future._index))
+                if outcome.is_set:
+                    if outcome.failure is not None:
+                        outcome.look(future._index)
+                    return outcome
+        finally:
+            waiting.pop(key, None)
 
     def add_done_callback(self, future: FutureRecordMetadata, fn: DoneCallback) -> None:
         """Call `fn(future)` once a record is done; at once when it is done already.
@@ -274,16 +288,6 @@ class ProduceRequestResult:
         outcome: ProduceRequestResult = future._result
         state = "pending" if not outcome.is_set else "failed" if outcome.error_for is not None else "done"
         return f"<FutureRecordMetadata {outcome.topic_partition} {state}>"
-
-
-def metadata_of(future: FutureRecordMetadata) -> RecordMetadata:
-    """Return where a record was stored; its outcome is set and not an error."""
-    outcome: ProduceRequestResult = future._result
-    topic, partition = outcome.topic_partition
-    offset, append_time = outcome.base_offset, outcome.log_append_time
-    return RecordMetadata(topic, partition, offset + future._index if offset >= 0 else -1,
-                          append_time if append_time >= 0 else future._timestamp,
-                          future.serialized_key_size, future.serialized_value_size)
 
 
 def move_future(future: FutureRecordMetadata, outcome: ProduceRequestResult, index: int) -> None:

@@ -18,7 +18,6 @@ from pyproducer.accumulator.batch_state import READ_BY_A_REQUEST, BatchState, mo
 from pyproducer.accumulator.delivery_tally import Failure
 from pyproducer.accumulator.life import UNOWNED, Life, LifeState
 from pyproducer.accumulator.produce_result import (
-    OnCompletion,
     ProduceRequestResult,
     fail_future,
     log_raised,
@@ -58,11 +57,11 @@ class ProducerBatch:
 
     __slots__ = (
         "_life",
-        "_payload",
         "attempts",
         "base_sequence",
         "codec_id",
         "created_ms",
+        "encoded",
         "is_sequence_reset",
         "is_transactional",
         "last_error",
@@ -75,6 +74,7 @@ class ProducerBatch:
         "producer_epoch",
         "producer_id",
         "ranges",
+        "record_count",
         "reserved_bytes",
         "result",
         "retry_at_ms",
@@ -92,12 +92,14 @@ class ProducerBatch:
         self.reserved_bytes: int = reserved_bytes
         # Where it is; see batch_state.py, whose `move` alone writes it from here on.
         self.state = BatchState.RETRY if is_split_batch else BatchState.OPEN
-        # Slots go in the order of their names: this one before `open`, whose storage is used again when it is the last.
-        self._payload: bytearray | None = None  # the finished batch; set by close()
+        # The batch as it is sent; None before close(). Slots go in the order of their names: this one before `open`,
+        # whose storage is used again when it is the last.
+        self.encoded: bytearray | None = None
         self.codec_id: int = 0
         self.result: ProduceRequestResult = ProduceRequestResult(topic_partition, life)
         self._life = life
         self.open: OpenBatch = OpenBatch(self.result, write_limit_bytes)
+        self.record_count: int = 0  # how many records it holds; known when it is sealed
         self.ranges: list[RowRange] = []  # rows of send_batch; the other records have futures
         self.row_count: int = 0  # how many rows that is; known when the batch is done, too
         self.skips_linger: bool = False  # somebody waits for a record of it: it does not linger
@@ -116,12 +118,6 @@ class ProducerBatch:
         self.leader_epoch: int = -1
         self.leader_epoch_at_last_attempt: int = -1
 
-    def try_append(self, timestamp: int, key: bytes | None, value: bytes | None,
-                   headers: Sequence[tuple[str, bytes | None]],
-                   on_completion: OnCompletion | None) -> FutureRecordMetadata | None:
-        """Add a record, or return None when there is no room; the first record always has room."""
-        return self.open.try_append(timestamp, key, value, headers, on_completion)
-
     def append_rows(self, rows: BatchRows, start: int, end: int) -> int:
         """Add rows of a send_batch until there is no room; return how many. The first record always has room."""
         index, count = rows.chunk.append_to(self.open, rows.timestamps, rows.order, start, end)
@@ -133,6 +129,7 @@ class ProducerBatch:
     def seal(self) -> None:
         """Let no record in any more. With the partition's lock held; again is no error."""
         self.open.is_closed = True
+        self.record_count = self.open.record_count
         if self.state is BatchState.OPEN:
             move(self, BatchState.QUEUED)
 
@@ -147,46 +144,26 @@ class ProducerBatch:
         return self.state in READ_BY_A_REQUEST
 
     @property
-    def payload(self) -> bytearray | None:
-        """The finished batch, or None before `close`."""
-        return self._payload
-
-    @property
-    def record_count(self) -> int:
-        """How many records the batch holds."""
-        return self.open.record_count
-
-    @property
     def future_count(self) -> int:
         """How many records have, or had, a future."""
         return self.open.record_count - self.row_count
 
     @property
-    def is_full(self) -> bool:
-        """Whether no record fits any more."""
-        return self.open.is_full
-
-    @property
     def size_bytes(self) -> int:
         """Bytes on the wire once closed; before that, uncompressed."""
-        payload = self._payload
-        return self.open.size_bytes if payload is None else len(payload)
+        encoded = self.encoded
+        return self.open.size_bytes if encoded is None else len(encoded)
 
     @property
     def has_sequence(self) -> bool:
         """Whether sequence numbers were given; a retry keeps them."""
         return self.base_sequence != NO_SEQUENCE
 
-    @property
-    def last_sequence(self) -> int:
-        """Sequence number of the last record."""
-        return increment_sequence(self.base_sequence, self.open.record_count - 1)
-
     def close(self, compressor: Compressor) -> None:
         """Compress the records of a sealed batch. Calling it again does nothing."""
-        if self._payload is None:
-            self.codec_id = compressor.codec_id  # first: who finds a payload finds its codec
-            self._payload = close_records(self.open.buffer, compressor)
+        if self.encoded is None:
+            self.codec_id = compressor.codec_id  # first: who finds it encoded finds its codec
+            self.encoded = close_records(self.open.buffer, compressor)
 
     def set_producer_state(self, producer_id: int, producer_epoch: int, base_sequence: int, *,
                            is_transactional: bool = False) -> None:
@@ -203,10 +180,10 @@ class ProducerBatch:
 
     def write_header(self) -> None:
         """Write the batch's header with its checksum, as it now is. Only while it is not on the wire."""
-        payload, records = self._payload, self.open
-        assert payload is not None, "a batch is closed before its header is written"
+        encoded, records = self.encoded, self.open
+        assert encoded is not None, "a batch is closed before its header is written"
         self.is_sequence_reset = False
-        write_header(payload, codec_id=self.codec_id, record_count=records.record_count,
+        write_header(encoded, codec_id=self.codec_id, record_count=self.record_count,
                      base_timestamp=records.base_timestamp, max_timestamp=records.max_timestamp,
                      producer_id=self.producer_id, producer_epoch=self.producer_epoch,
                      base_sequence=self.base_sequence, is_transactional=self.is_transactional)
@@ -227,9 +204,25 @@ class ProducerBatch:
             return 0
         return max(self.retry_at_ms - now_ms, 0)
 
-    def complete(self, base_offset: int, log_append_time: int = NO_TIMESTAMP) -> bool:
-        """Tell the futures that the records are stored; False when the batch was done already."""
-        return self._finish(base_offset, log_append_time, None)
+    def complete(self, base_offset: int, log_append_time: int = NO_TIMESTAMP,
+                 error_for: Callable[[int], KafkaError] | None = None) -> bool:
+        """Decide the outcome and tell the futures: the records are stored; False when the batch was done already.
+
+        Args:
+            base_offset: Of the first record, or -1 when it is not known.
+            log_append_time: The broker's time in epoch ms, or -1 where the records' own timestamps hold.
+            error_for: Where they failed: see `fail`.
+        """
+        if self.is_done:
+            return False
+        failure = None if error_for is None else Failure(
+            *self.topic_partition, self.record_count, error_for(0), watched=self.future_count)
+        # The outcome is decided by this one call. Whatever may interrupt what follows, `resume` can do it again.
+        self.result.set(base_offset, log_append_time, error_for, failure)
+        if not self._life.role.caller or not self.has_callbacks():
+            self._tell()
+        # else a caller takes this turn: callbacks are the sender thread's, which he rings.
+        return True
 
     def fail(self, error_for: Callable[[int], KafkaError]) -> bool:
         """Tell the futures that the records failed; False when the batch was done already.
@@ -237,7 +230,7 @@ class ProducerBatch:
         Args:
             error_for: Gives the error of the record at an index of the batch.
         """
-        return self._finish(-1, NO_TIMESTAMP, error_for)
+        return self.complete(-1, NO_TIMESTAMP, error_for)
 
     def split(self, split_size_bytes: int) -> list[ProducerBatch]:
         """Build smaller batches of the records of one that the broker found too large; see `hand_over`.
@@ -250,10 +243,10 @@ class ProducerBatch:
 
         Source: Java ProducerBatch.split (4.1); KIP-126.
         """
-        assert self.payload is not None, "only a batch that was sent is split"
+        assert self.encoded is not None, "only a batch that was sent is split"
         self.write_header()
         records = [(record.timestamp, record.key, record.value, record.headers)
-                   for batch in read_batches(self.payload) for record in batch]
+                   for batch in read_batches(self.encoded) for record in batch]
         batches = self._distribute(records, split_size_bytes)
         while len(batches) == 1 and len(records) > 1:
             split_size_bytes = max(1, batches[0].open.size_bytes // 2)
@@ -308,26 +301,13 @@ class ProducerBatch:
                     split_size_bytes: int) -> list[ProducerBatch]:
         batches: list[ProducerBatch] = []
         for timestamp, key, value, headers in records:
-            if not batches or batches[-1].try_append(timestamp, key, value, headers, None) is None:
+            if not batches or batches[-1].open.try_append(timestamp, key, value, headers, None) is None:
                 batch = ProducerBatch(self.topic_partition, created_ms=self.created_ms,
                                       write_limit_bytes=split_size_bytes, reserved_bytes=0, is_split_batch=True,
                                       life=self._life)
-                batch.try_append(timestamp, key, value, headers, None)
+                batch.open.try_append(timestamp, key, value, headers, None)
                 batches.append(batch)
         return batches
-
-    def _finish(self, base_offset: int, log_append_time: int,
-                error_for: Callable[[int], KafkaError] | None) -> bool:
-        if self.is_done:
-            return False
-        failure = None if error_for is None else Failure(
-            *self.topic_partition, self.record_count, error_for(0), watched=self.future_count)
-        # The outcome is decided by this one call. Whatever may interrupt what follows, `resume` can do it again.
-        self.result.set(base_offset, log_append_time, error_for, failure)
-        if not self._life.role.caller or not self.has_callbacks():
-            self._tell()
-        # else a caller takes this turn: callbacks are the sender thread's, which he rings.
-        return True
 
     def has_callbacks(self) -> bool:
         """Whether telling the outcome calls anything of the application's, or may do so."""
@@ -363,7 +343,7 @@ class ProducerBatch:
         futures = self.open.futures  # who was told has no callback any more
         if error_for is None:
             topic, partition = self.topic_partition
-            self._life.tally.stored(outcome, topic, self.open.record_count)
+            self._life.tally.stored(outcome, topic, self.record_count)
             run_callbacks(futures, RecordMetadata, topic, partition, base_offset, log_append_time,
                           lambda raised: log_raised(self.topic_partition, raised))
         else:
@@ -385,5 +365,5 @@ class ProducerBatch:
             raise SystemExit
 
     def __repr__(self) -> str:
-        return (f"<ProducerBatch {self.topic_partition} {self.state.value} records={self.record_count} "
+        return (f"<ProducerBatch {self.topic_partition} {self.state.value} records={self.open.record_count} "
                 f"bytes={self.size_bytes} attempts={self.attempts} sequence={self.base_sequence}>")

@@ -10,26 +10,23 @@ Source:  Java RecordAccumulator (4.1). Differs from Java: a batch stays in its p
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 from pyproducer.accumulator.append_result import AppendResult, AppendRowsResult
 from pyproducer.accumulator.batch_state import BatchState, move
 from pyproducer.accumulator.buffer_pool import BufferPool, LoopWaitError, Place
-from pyproducer.accumulator.drain import SequenceKeeper, choose_batches
 from pyproducer.accumulator.life import UNOWNED, Life
 from pyproducer.accumulator.partition import Partition
 from pyproducer.accumulator.produce_result import OnCompletion
 from pyproducer.accumulator.producer_batch import BatchRows, ProducerBatch
-from pyproducer.accumulator.ready import ReadyCheckResult, ready
 from pyproducer.accumulator.waiting_records import WaitingRecord, WaitingRecords
 from pyproducer.common.backoff import ExponentialBackoff
-from pyproducer.common.clock import Clock
+from pyproducer.common.clock import NEVER_MS, Clock
 from pyproducer.common.cluster import Cluster, Node, TopicPartition
 from pyproducer.common.errors import NOT_SENT, UNKNOWN, KafkaError
 from pyproducer.common.waiting import release_in_child
-from pyproducer.hotpath import record_size_upper_bound
 from pyproducer.record.compression import Compressor
 
 _SURPLUS_BYTES = 75
@@ -40,10 +37,47 @@ _WAITING_SHARE = 4
 others."""
 
 Appended = TypeVar("Appended", AppendResult, AppendRowsResult)
+_Record = tuple[int, "bytes | None", "bytes | None", "Sequence[tuple[str, bytes | None]]", "OnCompletion | None"]
+"""The arguments of OpenBatch.try_append."""
+
+
+class SequenceKeeper(Protocol):
+    """The part of the TransactionManager that decides whether a batch may go, and gives it its sequence numbers."""
+
+    def can_send(self, batch: ProducerBatch) -> bool:
+        """Whether the first batch of a partition may be sent now."""
+
+    def on_drained(self, batch: ProducerBatch) -> None:
+        """Give the batch its place in the sequence, unless it has one, and track it as in flight."""
+
+
+class ReadyCheckResult(NamedTuple):
+    """What a look at all partitions gave.
+
+    Attributes:
+        expired: Batches whose delivery.timeout.ms passed, wherever they are; they are sealed.
+        next_expiry_delay_ms: Until the next one expires; never less than a batch opened now has.
+        ready_nodes: Those that lead a partition with something to send now.
+        partitions: For each node the partitions that it leads and that hold something to send, now or later.
+        next_ready_check_delay_ms: Until another may be ready.
+        unknown_leader_topics: Those of partitions with something to send that nobody leads.
+    """
+
+    expired: list[ProducerBatch]
+    next_expiry_delay_ms: int
+    ready_nodes: dict[int, Node]
+    partitions: dict[int, list[Partition]]
+    next_ready_check_delay_ms: int
+    unknown_leader_topics: set[str]
 
 
 class RecordAccumulator:
-    """Batches of records that wait for the sender, by partition."""
+    """Batches of records that wait for the sender, by partition.
+
+    Attributes:
+        busy: The partitions that hold batches, and for a moment one that does not any more: what the sender looks at in
+            each turn. Whoever brings one meanwhile rings the sender. Written here only, with the partition's lock held.
+    """
 
     def __init__(self, *, batch_size_bytes: int, linger_ms: int, delivery_timeout_ms: int, pool: BufferPool,
                  compressor: Compressor, retry_backoff: ExponentialBackoff, clock: Clock, life: Life = UNOWNED,
@@ -57,12 +91,9 @@ class RecordAccumulator:
         self._retry_backoff = retry_backoff
         self._clock = clock
         self._life = life
-        # Java's guaranteeMessageOrder: with one request in flight, one batch of a partition is on the wire.
         self._sends_one_at_a_time = sends_one_at_a_time
         self._partitions: dict[tuple[str, int], Partition] = {}
-        # Those that hold batches, and for a moment one that does not any more: what the sender looks at in each turn.
-        # Written with the partition's lock held.
-        self._busy: dict[Partition, None] = {}
+        self.busy: dict[Partition, None] = {}
         # The records that are in no batch yet; see producer/waiting_room.py.
         self.waiting: WaitingRecords = WaitingRecords(pool, pool.total_bytes // _WAITING_SHARE, clock, life,
                                                       self._is_in_list)
@@ -77,7 +108,7 @@ class RecordAccumulator:
     # The callers' side.
 
     def append(self, topic: str, partition: int, timestamp: int, key: bytes | None, value: bytes | None,
-               headers: Sequence[tuple[str, bytes | None]], on_completion: OnCompletion | None,
+               headers: Sequence[tuple[str, bytes | None]], on_completion: OnCompletion | None, size_bytes: int,
                max_block_ms: int) -> AppendResult:
         """Add one serialized record to the open batch of its partition.
 
@@ -91,6 +122,7 @@ class RecordAccumulator:
             value: Serialized value or None.
             headers: Pairs of str and bytes or None.
             on_completion: Called with (metadata, None) or (None, exception) on the sender thread.
+            size_bytes: Its `record_size_upper_bound`.
             max_block_ms: Longest wait for memory, in ms.
 
         Raises:
@@ -98,27 +130,32 @@ class RecordAccumulator:
             ProducerClosedError: The producer is closed. Not sent.
         """
         owner = self._partitions.get((topic, partition)) or self._create_partition(topic, partition)
-        if owner.is_inside:
+        if owner.is_inside():
             raise self._life.inside("send()")
+        record = timestamp, key, value, headers, on_completion
+        with owner.lock:
+            result = self._append_record(owner, record, size_bytes, None)
+        if isinstance(result, int):
+            result = self._append_with_memory(owner, result, max_block_ms,
+                                              partial(self._append_record, owner, record, size_bytes))
+        return result
 
-        def attempt(place: Place | None) -> AppendResult | int:
-            if self.is_closed:
-                raise self._life.refusal()
-            # Another caller may have opened a batch while this one waited for memory.
-            result = owner.try_append(timestamp, key, value, headers, on_completion)
-            if result is not None:
-                return result
-            record_bytes = record_size_upper_bound(key, value, headers)
-            # A partition's first batch is taken to become full of records like this one.
-            like_this = 1 + self._batch_size_bytes // (record_bytes - _SURPLUS_BYTES)
-            size_bytes = min(max(self._batch_size_bytes, record_bytes) + owner.bookkeeping_bytes(like_this),
-                             self._pool.total_bytes)
-            batch = self._new_batch(owner, size_bytes, self._batch_size_bytes)
-            future = batch.try_append(timestamp, key, value, headers, on_completion)
-            assert future is not None, "the first record of a batch always has room"
-            return AppendResult(future, batch, batch.is_full, True) if self._open(owner, batch, place) else size_bytes
-
-        return self._append_with_memory(owner, max_block_ms, attempt)
+    def _append_record(self, owner: Partition, record: _Record, size_bytes: int,
+                       place: Place | None) -> AppendResult | int:
+        """Append to the open batch, or to a new one; see `_append_with_memory`. With the partition's lock held."""
+        if self.is_closed:
+            raise self._life.refusal()
+        result = owner.try_append(*record) if owner.batches else None
+        if result is not None:
+            return result
+        # A partition's first batch is taken to become full of records like this one.
+        like_this = 1 + self._batch_size_bytes // (size_bytes - _SURPLUS_BYTES)
+        batch = self._new_batch(owner, max(self._batch_size_bytes, size_bytes), like_this, self._batch_size_bytes)
+        future = batch.open.try_append(*record)
+        assert future is not None, "the first record of a batch always has room"
+        if not self._pool.charge(batch, owner.batches, place):
+            return batch.reserved_bytes
+        return AppendResult(future, batch, batch.open.is_full, True)
 
     def append_rows(self, topic: str, partition: int, rows: BatchRows, start: int, end: int,
                     max_block_ms: int) -> AppendRowsResult:
@@ -142,25 +179,71 @@ class RecordAccumulator:
             ProducerClosedError: The producer is closed. Not sent.
         """
         owner = self._partitions.get((topic, partition)) or self._create_partition(topic, partition)
-        if owner.is_inside:
+        if owner.is_inside():
             raise self._life.inside("send_batch()")
+        with owner.lock:
+            result = self._append_rows(owner, rows, start, end, None)
+        if isinstance(result, int):
+            result = self._append_with_memory(owner, result, max_block_ms,
+                                              partial(self._append_rows, owner, rows, start, end))
+        return result
 
-        def attempt(place: Place | None) -> AppendRowsResult | int:
-            # Another caller may have opened a batch while this one waited for memory.
-            result = self._append_rows(owner, rows, start, end)
-            if result is not None:
-                return result
-            size_bytes = max(rows.batch_size_bytes, rows.chunk.size_upper_bound(rows.order[start]))
-            # Never more than there is: what fits alone must not wait for ever for what is kept beside it.
-            size_bytes = min(size_bytes + owner.bookkeeping_bytes(0), self._pool.total_bytes)
-            batch = self._new_batch(owner, size_bytes, rows.batch_size_bytes)
-            count = batch.append_rows(rows, start, end)
+    def _append_rows(self, owner: Partition, rows: BatchRows, start: int, end: int,
+                     place: Place | None) -> AppendRowsResult | int:
+        """Append to the open batch, or to a new one; see `_append_with_memory`. With the partition's lock held."""
+        if self.is_closed:
+            raise self._life.refusal()
+        last = owner.open_batch()
+        if last is not None:
+            count = last.append_rows(rows, start, end)
             if start + count < end:
-                batch.seal()
-            return (AppendRowsResult(count, batch, batch.is_full, True) if self._open(owner, batch, place)
-                    else size_bytes)
+                last.seal()
+            if count:
+                return AppendRowsResult(count, last, last.open.is_full, False)
+        size_bytes = max(rows.batch_size_bytes, rows.chunk.size_upper_bound(rows.order[start]))
+        batch = self._new_batch(owner, size_bytes, 0, rows.batch_size_bytes)
+        count = batch.append_rows(rows, start, end)
+        if start + count < end:
+            batch.seal()
+        if not self._pool.charge(batch, owner.batches, place):
+            return batch.reserved_bytes
+        return AppendRowsResult(count, batch, batch.open.is_full, True)
 
-        return self._append_with_memory(owner, max_block_ms, attempt)
+    def _append_with_memory(self, partition: Partition, size_bytes: int, max_block_ms: int,
+                            attempt: Callable[[Place], Appended | int]) -> Appended:
+        """Wait for memory and call `attempt` with the partition's lock held, again and again, until it appended.
+
+        Args:
+            partition: Where to.
+            size_bytes: What it said when it was called first.
+            max_block_ms: Longest wait for memory.
+            attempt: Appends to the open batch, which another caller may have opened meanwhile, or opens one from a
+                place among those who wait; without memory it says how much a new batch takes.
+        """
+        place: Place | None = None
+        try:
+            place = self._pool.enter(size_bytes, max_block_ms)
+            while True:
+                place.wait()
+                with partition.lock:
+                    result = attempt(place)
+                if not isinstance(result, int):
+                    return result
+        finally:
+            if place is not None:
+                place.leave()
+
+    def _new_batch(self, partition: Partition, size_bytes: int, first_future_count: int,
+                   limit_bytes: int) -> ProducerBatch:
+        """Make a batch that takes so many bytes; see Partition.bookkeeping_bytes. With the partition's lock held."""
+        self.busy[partition] = None  # first: a partition without batches does no harm there
+        # Never more than there is: what fits alone must not wait for ever for what is kept beside it.
+        reserved_bytes = min(size_bytes + partition.bookkeeping_bytes(first_future_count), self._pool.total_bytes)
+        batch = ProducerBatch(partition.topic_partition, created_ms=self._clock.now_ms(),
+                              write_limit_bytes=limit_bytes, reserved_bytes=reserved_bytes, life=self._life)
+        if not self.lingers_for_waiters:
+            batch.result.end_linger = partial(self._end_linger, batch)
+        return batch
 
     def hurry_all(self) -> list[ProducerBatch]:
         """Let no batch linger of those that are not done now, and return them; the futures of some may be told."""
@@ -196,29 +279,24 @@ class RecordAccumulator:
 
     def is_inside_append(self) -> bool:
         """Whether the current thread has a lock that the sender needs: it runs a signal's handler, or a finalizer."""
-        if self.waiting.is_inside:
+        if self.waiting.is_inside():
             return True
-        for partition in list(self._busy):  # noqa: SIM110 - who waits for a record pays for each call
-            if partition.is_inside:
+        for partition in list(self.busy):  # noqa: SIM110 - who waits for a record pays for each call
+            if partition.is_inside():
                 return True
         return False
 
     def is_inside_any_append(self) -> bool:
         """Whether it has a lock that whoever closes needs."""
-        return self.waiting.is_inside or any(partition.is_inside for partition in list(self._partitions.values()))
+        return self.waiting.is_inside() or any(partition.is_inside() for partition in list(self._partitions.values()))
 
     def incomplete(self) -> list[ProducerBatch]:
         """Return the batches whose outcome is not decided, in order of each partition."""
-        return [batch for partition in list(self._busy) for batch in list(partition.batches) if not batch.is_done]
-
-    @property
-    def holds_any(self) -> bool:
-        """Whether any record may be here; who brings one meanwhile rings the sender."""
-        return bool(self._busy or self.waiting.queues)
+        return [batch for partition in list(self.busy) for batch in list(partition.batches) if not batch.is_done]
 
     def has_incomplete(self) -> bool:
         """Whether any record's outcome is not known yet."""
-        for partition in list(self._busy):
+        for partition in list(self.busy):
             for batch in list(partition.batches):
                 if not batch.is_done:
                     return True
@@ -226,61 +304,131 @@ class RecordAccumulator:
 
     def incomplete_record_count(self) -> int:
         """How many records' outcomes are not known yet."""
-        return len(self.waiting.incomplete()) + sum(batch.record_count for batch in self.incomplete())
+        return len(self.waiting.incomplete()) + sum(batch.open.record_count for batch in self.incomplete())
 
     # The sender's side.
 
     def ready(self, cluster: Cluster, now_ms: int) -> ReadyCheckResult:
-        """Find the nodes that can be drained; see ready.py."""
-        return ready(list(self._busy), cluster, now_ms, linger_ms=self._linger_ms,
-                     is_exhausted=self._pool.queued_count > 0, is_closing=self.is_closed,
-                     one_at_a_time=self._sends_one_at_a_time)
+        """Look at all partitions that hold batches: what has expired, which nodes can be drained, when to look again.
 
-    def drain(self, cluster: Cluster, nodes: Iterable[Node], max_size_bytes: int, now_ms: int,
+        A partition is ready when its first waiting batch is full, lingered long enough or finished its backoff, when
+        somebody waits for a record of it, or when memory is exhausted, a flush waits for it or the producer closes.
+
+        Source: Java RecordAccumulator.ready, partitionReady, batchReady (4.1).
+        """
+        expired: list[ProducerBatch] = []
+        ready_nodes: dict[int, Node] = {}
+        partitions: dict[int, list[Partition]] = {}
+        unknown_leader_topics: set[str] = set()
+        next_check_delay_ms = NEVER_MS
+        next_expiry_ms = now_ms + self._delivery_timeout_ms
+        is_hurried = self.is_closed or (self._linger_ms > 0 and self._pool.queued_count > 0)
+        for partition in list(self.busy):
+            batches = partition.batches
+            if not batches:  # a caller got no memory for its first batch
+                with partition.lock:
+                    if not batches:
+                        self.busy.pop(partition, None)
+                continue
+            expiry_ms = batches[0].created_ms + self._delivery_timeout_ms
+            if expiry_ms <= now_ms:
+                expiry_ms = self._seal_expired(partition, now_ms, expired)
+            next_expiry_ms = min(next_expiry_ms, expiry_ms)
+            first = partition.head()
+            if first is None:
+                continue
+            topic, index = partition.topic_partition
+            table = cluster.tables.get(topic)
+            info = None if table is None else table.by_index.get(index)
+            if info is None or info.leader is None:
+                unknown_leader_topics.add(topic)
+                continue
+            first.leader_epoch = info.leader_epoch
+            node_id = info.leader.node_id
+            partitions.setdefault(node_id, []).append(partition)
+            if first.attempts:
+                wait_ms = first.backoff_left_ms(now_ms)
+                is_due = wait_ms == 0
+            else:
+                wait_ms = first.created_ms + self._linger_ms - now_ms
+                is_due = (wait_ms <= 0 or is_hurried or first.skips_linger or batches[-1] is not first
+                          or first.open.is_full)
+            if is_due:
+                ready_nodes[node_id] = info.leader
+            else:
+                # The delay is a guess, as in Java: another record may make the batch ready earlier, and wakes the
+                # sender.
+                next_check_delay_ms = min(next_check_delay_ms, wait_ms)
+        return ReadyCheckResult(expired, next_expiry_ms - now_ms, ready_nodes, partitions, next_check_delay_ms,
+                                unknown_leader_topics)
+
+    def _seal_expired(self, partition: Partition, now_ms: int, expired: list[ProducerBatch]) -> int:
+        """Seal the batches of a partition whose delivery.timeout.ms passed, wherever they are, and note them.
+
+        Returns:
+            When the next one expires, in monotonic ms.
+        """
+        for batch in list(partition.batches):
+            if batch.is_done:
+                continue
+            if not batch.has_reached_delivery_timeout(self._delivery_timeout_ms, now_ms):
+                return batch.created_ms + self._delivery_timeout_ms  # behind it are only younger ones
+            with partition.lock:
+                batch.seal()
+            expired.append(batch)
+        return NEVER_MS
+
+    def drain(self, node_id: int, partitions: list[Partition], max_size_bytes: int, now_ms: int,
               sequences: SequenceKeeper | None,
-              on_unsendable: Callable[[ProducerBatch, Exception], None]) -> dict[int, list[ProducerBatch]]:
-        """Make one request's worth of batches ready for each node: compressed, numbered, with headers.
+              on_unsendable: Callable[[ProducerBatch, Exception], None]) -> tuple[list[ProducerBatch], bool]:
+        """Make one request's worth of batches ready for a node: sealed, compressed, numbered, with headers.
 
         Args:
-            cluster: Who leads what.
-            nodes: Those that take a request.
-            max_size_bytes: max.request.size.
+            node_id: A node that takes a request.
+            partitions: What waits for it, as `ready` found it; one or more.
+            max_size_bytes: max.request.size; a single batch above it goes alone.
             now_ms: Monotonic time, in ms.
             sequences: Who keeps order and sequence numbers; None when idempotence is off.
             on_unsendable: Told of a batch that cannot be compressed, and why; it used no number.
 
         Returns:
-            The batches of each node for which any was chosen: none where all of them were unsendable.
-        """
-        led: dict[int, list[Partition]] = {node.node_id: [] for node in nodes}
-        for partition in list(self._busy):
-            leader = cluster.leader_for(partition.topic_partition)
-            if leader is not None and leader.node_id in led and not (
-                    self._sends_one_at_a_time and partition.is_read_by_a_request):
-                led[leader.node_id].append(partition)
-        drained: dict[int, list[ProducerBatch]] = {}
-        for node_id, partitions in led.items():
-            if not partitions:
-                continue
-            start = self._drain_start.get(node_id, 0) % len(partitions)
-            chosen, self._drain_start[node_id] = choose_batches(partitions, start, max_size_bytes, now_ms, sequences)
-            if chosen:
-                drained[node_id] = [batch for batch in chosen
-                                    if self._is_made_ready(batch, sequences, on_unsendable)]
-        return drained
+            At most one batch of each partition; and whether there is more for another request.
 
-    def _is_made_ready(self, batch: ProducerBatch, sequences: SequenceKeeper | None,
-                       on_unsendable: Callable[[ProducerBatch, Exception], None]) -> bool:
-        try:
-            batch.close(self._compressor)
-        except Exception as cause:  # a codec's, without memory for one
-            on_unsendable(batch, cause)
-            return False
-        if sequences is not None:
-            sequences.on_drained(batch)
-        batch.write_header()
-        move(batch, BatchState.DRAINED)
-        return True
+        Source: Java RecordAccumulator.drain, drainBatchesForOneNode (4.1).
+        """
+        drained: list[ProducerBatch] = []
+        size_bytes = 0
+        has_more = False
+        count = len(partitions)
+        start = self._drain_start.get(node_id, 0) % count
+        self._drain_start[node_id] = (start + 1) % count  # so that no partition starves while requests are full
+        for step in range(count):
+            index = (start + step) % count
+            partition = partitions[index]
+            first = partition.head()
+            if first is None or (first.attempts and first.backoff_left_ms(now_ms)):
+                continue
+            batch_bytes = first.size_bytes if count > 1 else 0  # alone it goes, whatever its size
+            if drained and size_bytes + batch_bytes > max_size_bytes:
+                self._drain_start[node_id] = index  # it is the first next time
+                return drained, True
+            if sequences is not None and not sequences.can_send(first):
+                continue
+            with partition.lock:
+                first.seal()
+            has_more = has_more or partition.batches[-1] is not first
+            try:
+                first.close(self._compressor)
+            except Exception as cause:  # a codec's, without memory for one
+                on_unsendable(first, cause)
+                continue
+            if sequences is not None:
+                sequences.on_drained(first)
+            first.write_header()
+            move(first, BatchState.DRAINED)
+            size_bytes += batch_bytes
+            drained.append(first)
+        return drained, has_more
 
     def reenqueue(self, batch: ProducerBatch, now_ms: int) -> None:
         """Let a batch wait for another attempt, in its place."""
@@ -328,7 +476,7 @@ class RecordAccumulator:
             last = partition.open_batch()
             if last is not None:  # of a time when the topic was known; what it takes now would overtake these
                 last.seal()
-            self._busy[partition] = None
+            self.busy[partition] = None
             self.waiting.memory.hand_over(records, batch, partition.batches)
 
     def move_deadlines(self, gap_ms: int, now_ms: int) -> None:
@@ -339,36 +487,6 @@ class RecordAccumulator:
         for batch in self.batches():
             batch.created_ms = max(batch.created_ms, min(batch.created_ms + gap_ms, now_ms))
         self.waiting.move_deadlines(gap_ms, now_ms)
-
-    def expired_batches(self, now_ms: int) -> tuple[list[ProducerBatch], int]:
-        """Find the batches whose delivery.timeout.ms passed, wherever they are; they are sealed.
-
-        Returns:
-            The batches, and how long until the next one expires, in ms; never less than a batch opened now has.
-        """
-        expired: list[ProducerBatch] = []
-        next_expiry_ms = now_ms + self._delivery_timeout_ms
-        for partition in list(self._busy):
-            batches = partition.batches
-            if not batches:  # a caller got no memory for its first batch
-                with partition.lock:
-                    self._rest(partition)
-                continue
-            expiry_ms = batches[0].created_ms + self._delivery_timeout_ms
-            if expiry_ms > now_ms:  # most turns: behind the oldest are only younger ones
-                next_expiry_ms = min(next_expiry_ms, expiry_ms)
-                continue
-            for batch in list(batches):
-                if batch.is_done:
-                    continue
-                if not batch.has_reached_delivery_timeout(self._delivery_timeout_ms, now_ms):
-                    # Behind it are only younger ones.
-                    next_expiry_ms = min(next_expiry_ms, batch.created_ms + self._delivery_timeout_ms)
-                    break
-                with partition.lock:
-                    batch.seal()
-                expired.append(batch)
-        return expired, next_expiry_ms - now_ms
 
     def seal(self, batch: ProducerBatch) -> None:
         """Let no record into a batch any more."""
@@ -381,16 +499,13 @@ class RecordAccumulator:
             move(batch, BatchState.DONE)
         partition = self._partitions[batch.topic_partition]
         with partition.lock:
-            if batch in partition.batches:
-                partition.note_leaving(batch)
-                self._pool.release(batch, partition.batches)
-            if not partition.batches:
-                self._rest(partition)
-
-    def _rest(self, partition: Partition) -> None:
-        """Look at a partition no more, if it holds nothing. With its lock held."""
-        if not partition.batches:
-            self._busy.pop(partition, None)
+            batches = partition.batches
+            if batch in batches:
+                if batches[-1] is batch:
+                    partition.last_future_count = batch.record_count - batch.row_count
+                self._pool.release(batch, batches)
+            if not batches:
+                self.busy.pop(partition, None)  # it is looked at no more
 
     def abort_batches(self, error: KafkaError, *, only_undrained: bool = False) -> int:
         """Fail what is incomplete: batches, and the records that wait for metadata.
@@ -408,7 +523,7 @@ class RecordAccumulator:
         for batch in self.batches():
             if not (only_undrained and batch.is_in_flight):
                 self.take_up(batch)
-        for partition in list(self._busy):
+        for partition in list(self.busy):
             for batch in list(partition.batches):
                 if only_undrained and batch.is_in_flight:
                     continue
@@ -441,19 +556,19 @@ class RecordAccumulator:
 
     def batches(self) -> list[ProducerBatch]:
         """Return every batch that is not done, in order of each partition; a LATE one, too."""
-        return [batch for partition in list(self._busy) for batch in list(partition.batches)]
+        return [batch for partition in list(self.busy) for batch in list(partition.batches)]
 
     def only_batch(self) -> ProducerBatch | None:
         """Return the batch that is not done, where there is one alone, and no record that waits for metadata."""
-        if len(self._busy) == 1 and not self.waiting.queues:
-            for partition in list(self._busy):
+        if len(self.busy) == 1 and not self.waiting.queues:
+            for partition in list(self.busy):
                 if len(partition.batches) == 1:
                     return partition.batches[0]
         return None
 
     def has_undrained(self) -> bool:
         """Whether any partition holds a batch that waits to be sent."""
-        return any(map(Partition.head, list(self._busy)))
+        return any(partition.waiting_count for partition in list(self.busy))
 
     def batch_count(self, topic_partition: TopicPartition) -> int:
         """How many batches of a partition wait to be sent."""
@@ -471,7 +586,7 @@ class RecordAccumulator:
     def count_held(self) -> int:
         """Count what the batches in all lists, and the records that wait, reserve of buffer.memory, in bytes."""
         return self.waiting.held_bytes() + sum(
-            batch.reserved_bytes for partition in list(self._busy) for batch in partition.batches)
+            batch.reserved_bytes for partition in list(self.busy) for batch in partition.batches)
 
     def _is_in_list(self, batch: ProducerBatch) -> bool:
         partition = self._partitions.get(batch.topic_partition)
@@ -485,54 +600,8 @@ class RecordAccumulator:
     def _create_partition(self, topic: str, partition: int) -> Partition:
         topic_partition = TopicPartition(topic, partition)
         # One step: the first one stays.
-        return self._partitions.setdefault(topic_partition, Partition(topic_partition, self._life.locks.rlock))
-
-    def _append_with_memory(self, partition: Partition, max_block_ms: int,
-                            attempt: Callable[[Place | None], Appended | int]) -> Appended:
-        """Call `attempt` with the partition's lock held, and again whenever memory may have come, until it appended.
-
-        Args:
-            partition: Where to.
-            max_block_ms: Longest wait for memory.
-            attempt: Appends to the open batch, or opens one from a place among those who wait; without memory it says
-                how much a new batch takes.
-        """
-        place: Place | None = None
-        try:
-            while True:
-                with partition.lock:
-                    result = attempt(place)
-                if not isinstance(result, int):
-                    return result
-                place = place or self._pool.enter(result, max_block_ms)
-                place.wait()
-        finally:
-            if place is not None:
-                place.leave()
-
-    def _open(self, partition: Partition, batch: ProducerBatch, place: Place | None) -> bool:
-        """Put a batch with its first records into a partition's list, if there is memory. With the lock held."""
-        self._busy[partition] = None  # first: a partition without batches does no harm there
-        return self._pool.charge(batch, partition.batches, place)
-
-    def _append_rows(self, partition: Partition, rows: BatchRows, start: int, end: int) -> AppendRowsResult | None:
-        """Add rows to the open batch, or return None where no row has room. With the partition's lock held."""
-        if self.is_closed:
-            raise self._life.refusal()
-        last = partition.open_batch()
-        if last is None:
-            return None
-        count = last.append_rows(rows, start, end)
-        if start + count < end:
-            last.seal()
-        return AppendRowsResult(count, last, last.is_full, False) if count else None
-
-    def _new_batch(self, partition: Partition, size_bytes: int, limit_bytes: int) -> ProducerBatch:
-        batch = ProducerBatch(partition.topic_partition, created_ms=self._clock.now_ms(),
-                              write_limit_bytes=limit_bytes, reserved_bytes=size_bytes, life=self._life)
-        if not self.lingers_for_waiters:
-            batch.result.end_linger = partial(self._end_linger, batch)
-        return batch
+        return self._partitions.setdefault(topic_partition, Partition(
+            topic_partition, self._life.locks.rlock, sends_one_at_a_time=self._sends_one_at_a_time))
 
 
 def _with_outcome(error: KafkaError, outcome: str, _index: int) -> KafkaError:

@@ -164,12 +164,9 @@ class WaitingRecords:
         self._life = life
         self._is_in_list = is_in_list
         self.lock: RLock = life.locks.rlock()  # reentrant only so that it can be asked who has it: see is_inside
+        # Whether the current thread has the lock: it is in a signal's handler, or a finalizer, that came in the middle.
+        self.is_inside: Callable[[], bool] = self.lock._is_owned  # type: ignore[attr-defined]  # as threading.Condition
         self.queues: dict[Key, WaitingQueue] = {}
-
-    @property
-    def is_inside(self) -> bool:
-        """Whether the current thread has the lock: a signal's handler, or a finalizer, that came in the middle."""
-        return self.lock._is_owned()  # type: ignore[attr-defined,no-any-return]  # threading.Condition asks it, too
 
     def has_any(self) -> bool:
         """Whether a record is here."""

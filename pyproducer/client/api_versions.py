@@ -49,6 +49,9 @@ class NodeApiVersions:
         supported_features: Version ranges by feature name.
         finalized_features: Feature levels with their epoch.
         name: The node, for messages.
+
+    Attributes:
+        usable: What `latest_usable_version` has found so far, by its arguments. Written here only.
     """
 
     def __init__(self, ranges: Mapping[int, VersionRange], *,
@@ -58,7 +61,7 @@ class NodeApiVersions:
         self.supported_features: dict[str, VersionRange] = dict(supported_features or {})
         self.finalized_features = finalized_features
         self.name = name
-        self._usable: dict[tuple[int, int | None], int] = {}
+        self.usable: dict[tuple[int, int | None], int] = {}
 
     @classmethod
     def from_response(cls, body: Mapping[str, Any], *, name: str = "the broker") -> NodeApiVersions:
@@ -83,9 +86,9 @@ class NodeApiVersions:
         Raises:
             UnsupportedVersionError: There is none; the message names both ranges. Not sent.
         """
-        version = self._usable.get((api_key, max_version))
+        version = self.usable.get((api_key, max_version))
         if version is None:
-            version = self._usable[api_key, max_version] = self._negotiate(api_key, max_version)
+            version = self.usable[api_key, max_version] = self._negotiate(api_key, max_version)
         return version
 
     def _negotiate(self, api_key: ApiKeys, max_version: int | None) -> int:
@@ -135,7 +138,9 @@ class ApiVersions:
             UnsupportedVersionError: The node and we have no version in common. Not sent.
         """
         versions = self._nodes.get(node_id)
-        return None if versions is None else versions.latest_usable_version(api_key, max_version)
+        if versions is None:
+            return None
+        return versions.usable.get((api_key, max_version)) or versions.latest_usable_version(api_key, max_version)
 
     def feature_level(self, name: str) -> int:
         """Return the finalized level of a feature, 0 when it is not finalized ("transaction.version" >= 2 is TV2)."""

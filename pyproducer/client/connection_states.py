@@ -57,6 +57,10 @@ class ConnectionState(Enum):
     AUTHENTICATION_FAILED = auto()   # no socket; as DISCONNECTED, but callers that wait are told
 
 
+ENDED = (ConnectionState.DISCONNECTED, ConnectionState.AUTHENTICATION_FAILED)
+"""The states without a socket."""
+
+
 class ConnectionEvent(Enum):
     """What happens to a connection."""
 
@@ -123,7 +127,7 @@ class NodeConnectionState:
     @property
     def is_disconnected(self) -> bool:
         """Whether there is no socket."""
-        return self.state in (ConnectionState.DISCONNECTED, ConnectionState.AUTHENTICATION_FAILED)
+        return self.state in ENDED
 
     @property
     def is_preparing(self) -> bool:

@@ -33,7 +33,7 @@ from pyproducer.client.connection_states import (
     NodeConnectionState,
 )
 from pyproducer.client.failures import REQUEST, Failure, connect_failure, dns_failure, explain_end
-from pyproducer.client.in_flight import InFlightRequest, InFlightRequests
+from pyproducer.client.in_flight import InFlightRequests
 from pyproducer.client.refusals import Refusals
 from pyproducer.client.request import ClientRequest, ClientResponse
 from pyproducer.common.clock import NEVER_MS
@@ -90,13 +90,11 @@ class Selectable(Protocol):
     def send(self, send: NetworkSend) -> None:
         """Hand a frame to its connection."""
 
-    def take_completed_sends(self) -> Sequence[NetworkSend]:
-        """Return and forget the frames that `send` wrote at once; else the next poll does not sleep but tells them."""
-
-    def poll(self, timeout_ms: int, now_ms: int) -> None:
+    def poll(self, timeout_ms: int, now_ms: int, *, tells_sends: bool = True) -> None:
         """Wait for something to happen, at most timeout_ms, and do all that can be done without waiting.
 
-        Somebody may await an answer from one connection and from no other.
+        Somebody may await an answer from one connection and from no other. Frames that `send` wrote at once are
+        something that happened only where `tells_sends`.
         """
 
     def fileno(self) -> int:
@@ -180,24 +178,26 @@ class Connections:
     def can_send_request(self, node_id: int, now_ms: int) -> bool:
         """Whether the connection is ready, not throttled, its session not to be renewed, and has room in flight."""
         state = self.states.by_node.get(node_id)
-        return (state is not None and state.state is _READY
+        return (state is not None and state.state is _READY  # so is the channel: no poll ends with only one of them so
                 and state.throttle_until_ms <= now_ms < state.session_due_ms
-                and self.in_flight.can_send_more(node_id) and self._selector.is_channel_ready(state.connection_id))
+                and self.in_flight.can_send_more(node_id))
 
-    def send(self, request: ClientRequest, version: int, body: Mapping[str, Any], now_ms: int, *,
-             internal: bool) -> None:
+    def send(self, request: ClientRequest, version: int, now_ms: int) -> None:
         """Encode a request and hand it to its connection, which the caller has checked.
 
         Raises:
             UnsupportedVersionError: The body says something that this version cannot say. Not sent.
             SchemaError: A value does not fit. Not sent.
         """
-        connection_id = self.states.by_node[request.destination].connection_id
         correlation_id = self._correlation_id
-        send = NetworkSend(connection_id,
-                           build_request(request.api_key, version, correlation_id, self._client_id, body))
+        chunks = build_request(request.api_key, version, correlation_id, self._client_id, request.build(version))
         self._correlation_id = 0 if correlation_id == _MAX_CORRELATION_ID else correlation_id + 1
-        self.in_flight.add(InFlightRequest(request, version, correlation_id, send, sent_ms=now_ms, internal=internal))
+        request.api_version = version
+        request.correlation_id = correlation_id
+        request.sent_ms = now_ms
+        request.deadline_ms = now_ms + request.timeout_ms
+        request.send = send = NetworkSend(self.states.by_node[request.destination].connection_id, chunks)
+        self.in_flight.add(request)
         self.requests_sent += 1
         self._selector.send(send)
 
@@ -292,10 +292,10 @@ class Connections:
     def _request_versions(self, responses: list[ClientResponse], state: NodeConnectionState, version: int,
                           now_ms: int) -> None:
         request = ClientRequest(state.node.node_id, ApiKeys.API_VERSIONS, api_versions_body,
-                                timeout_ms=self._request_timeout_ms, created_ms=now_ms)
+                                timeout_ms=self._request_timeout_ms, created_ms=now_ms, internal=True)
         self.states.versions_requested(state)
         try:
-            self.send(request, version, api_versions_body(version), now_ms, internal=True)
+            self.send(request, version, now_ms)
         except LocalProtocolError as error:
             self.break_off(responses, state, now_ms, cause=error)
 
@@ -325,8 +325,7 @@ class Connections:
             return False
         body = {"mechanism": "NONE"}  # there is no such mechanism, so nothing is begun
         self.send(ClientRequest(state.node.node_id, ApiKeys.SASL_HANDSHAKE, lambda _: body,
-                                timeout_ms=self._request_timeout_ms, created_ms=now_ms), version, body, now_ms,
-                  internal=True)
+                                timeout_ms=self._request_timeout_ms, created_ms=now_ms, internal=True), version, now_ms)
         return True
 
     def handle_sasl_answer(self, responses: list[ClientResponse], state: NodeConnectionState,
@@ -396,7 +395,7 @@ class Connections:
         for request in self.in_flight.clear_all(node_id):
             if not request.internal:
                 responses.append(request.disconnected(now_ms, timed_out=timed_out, error=error))
-            elif request.request.api_key is ApiKeys.METADATA:
+            elif request.api_key is ApiKeys.METADATA:
                 self._on_failed_metadata(now_ms)
 
     def _note(self, state: NodeConnectionState, failure: Failure) -> None:

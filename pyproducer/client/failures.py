@@ -28,7 +28,7 @@ from pyproducer.network.channel import ChannelPhase
 from pyproducer.protocol.apis import ApiKeys
 
 if TYPE_CHECKING:
-    from pyproducer.client.in_flight import InFlightRequest
+    from pyproducer.client.request import ClientRequest
     from pyproducer.client.resolver import ResolvedAddress
 
 DNS = "DNS"
@@ -225,7 +225,7 @@ def _is_plain_end(cause: BaseException | None) -> bool:
     return cause is None or isinstance(cause, (DisconnectedError, OSError, EOFError))
 
 
-def explain_end(connection: NodeConnectionState, *, in_flight: Sequence[InFlightRequest], now_ms: int,
+def explain_end(connection: NodeConnectionState, *, in_flight: Sequence[ClientRequest], now_ms: int,
                 phase: ChannelPhase | None = None, cause: BaseException | None = None,
                 waited_ms: int | None = None) -> Failure:
     """Return why a connection ended.
@@ -255,6 +255,6 @@ def explain_end(connection: NodeConnectionState, *, in_flight: Sequence[InFlight
             return authentication_failure(where, cause, waited_ms=waited_ms)
         return negotiation_failure(where, cause, waited_ms=waited_ms)
     first_metadata = not connection.answered and any(
-        request.internal and request.request.api_key is ApiKeys.METADATA for request in in_flight)
+        request.internal and request.api_key is ApiKeys.METADATA for request in in_flight)
     return request_failure(where, cause, in_flight=", ".join(request.describe(now_ms) for request in in_flight),
                            first_metadata=first_metadata, waited_ms=waited_ms)

@@ -1,7 +1,7 @@
 """What the producer knows of the cluster, which topics it wants to know, and when to ask next.
 
 Callers add topics, read the snapshot and wait for a newer one; the sender thread asks and updates. The snapshot is
-immutable: `fetch` reads one reference and takes no lock.
+immutable: who reads `cluster` reads one reference and takes no lock.
 
 Road:    callers, sender <-> [ProducerMetadata] <-> metadata_updater
 Thread:  any; one lock guards all fields that are not said to be otherwise.
@@ -72,6 +72,10 @@ class ProducerMetadata:
         allow_auto_topic_creation: Whether asking for an unknown topic may create it, if the broker does so.
         on_snapshot: Given each snapshot that is new, in order; called with the lock held.
         take_used: Gives the topics that records were sent to since it was called last.
+
+    Attributes:
+        cluster: The newest snapshot. Written here only.
+        due_ms: When brokers should be asked next, or since when. Written here only.
     """
 
     def __init__(self, *, refresh_backoff: ExponentialBackoff, metadata_max_age_ms: int, metadata_max_idle_ms: int,
@@ -111,7 +115,7 @@ class ProducerMetadata:
         self._failed_attempts = 0
         self._answers_without_news = 0
         self._backoff_ms = 0
-        self._due_ms = _LONG_AGO_MS                         # written under the lock; read without
+        self.due_ms: int = _LONG_AGO_MS                    # written under the lock; read without
         self._fatal: KafkaError | None = None
         self._fatal_count = 0
         self._fatal_told = 0
@@ -120,10 +124,6 @@ class ProducerMetadata:
         self._last_errors: dict[str, str] = {}
 
     # -- read by any thread ------------------------------------------------------------------------------------------
-
-    def fetch(self) -> Cluster:
-        """Return the newest snapshot. Never blocks."""
-        return self._cluster
 
     def version(self) -> int:
         """Return the number of updates so far; `await_update` waits for a higher one."""
@@ -173,7 +173,7 @@ class ProducerMetadata:
         """
         with self._lock:
             asked = self._unknown_topics.witnesses(topic, since_ms, longest_ms)
-            if asked is None or len(asked) < min(2, len(self._cluster.nodes)):
+            if asked is None or len(asked) < min(2, len(self.cluster.nodes)):
                 return None
         error = error_for_code(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, api="METADATA", message=(
             f"Topic {topic!r} was not known to {len(asked)} broker(s) for {longest_ms} ms:"))
@@ -218,7 +218,7 @@ class ProducerMetadata:
 
     def time_to_next_update(self, now_ms: int) -> int:
         """Return how long until metadata should be asked for, in ms; 0 when it is due."""
-        due_ms = self._due_ms
+        due_ms = self.due_ms
         return due_ms - now_ms if due_ms > now_ms else 0
 
     def last_errors(self) -> dict[str, str]:
@@ -232,7 +232,7 @@ class ProducerMetadata:
         with self._lock:
             code, version, errors = self._topic_errors.get(topic), self._update_version, dict(self._last_errors)
             answered = self._last_success_ms != _LONG_AGO_MS
-            count = len(self._cluster.partitions_for_topic(topic))
+            count = len(self.cluster.partitions_for_topic(topic))
         if code is not None:
             parts.append(f"the broker answered {code.name} ({int(code)}) for topic {topic!r}: {ERRORS[code].sentence}")
         elif not answered:
@@ -368,7 +368,7 @@ class ProducerMetadata:
         with self._lock:
             is_partial = request is not None and request.is_partial
             merged = merge_response(
-                response, api_version, previous=self._cluster, topic_errors=self._topic_errors,
+                response, api_version, previous=self.cluster, topic_errors=self._topic_errors,
                 retain=self._topics.__contains__, is_partial=is_partial, is_new_start=self._is_new_start,
                 steps_back=self._steps_back)
             self._steps_back = merged.steps_back
@@ -455,11 +455,11 @@ class ProducerMetadata:
             The partitions whose leader is newer now: they may be sent again without a backoff.
         """
         with self._lock:
-            cluster, updated = with_leaders(self._cluster, leaders, nodes)
-            if cluster is not self._cluster:
+            cluster, updated = with_leaders(self.cluster, leaders, nodes)
+            if cluster is not self.cluster:
                 self._take(cluster)
             if updated and not self.is_bootstrap:
-                self._nodes_to_ask = tuple(self._cluster.nodes.values())
+                self._nodes_to_ask = tuple(self.cluster.nodes.values())
             return updated
 
     def rebootstrap(self, *, forget_leaders: bool) -> None:
@@ -475,9 +475,9 @@ class ProducerMetadata:
         with self._lock:
             self._set_bootstrap(self.bootstrap_addresses)
             if forget_leaders:
-                self._take(without_leaders(self._cluster, self._nodes_to_ask))
+                self._take(without_leaders(self.cluster, self._nodes_to_ask))
             else:
-                known = tuple(node for node_id, node in self._cluster.nodes.items() if node_id >= 0)
+                known = tuple(node for node_id, node in self.cluster.nodes.items() if node_id >= 0)
                 self._nodes_to_ask += known
             self._is_new_start = True
             self._request_full(True)
@@ -512,7 +512,7 @@ class ProducerMetadata:
             self._take(Cluster(nodes=self._nodes_to_ask))
 
     def _take(self, cluster: Cluster) -> None:
-        self._cluster = cluster  # replaced as a whole; read without the lock
+        self.cluster: Cluster = cluster  # replaced as a whole; read without the lock
         self._on_snapshot(cluster)
 
     def _note_unknown(self, answered: Iterable[str], node_id: int, now_ms: int) -> None:
@@ -553,7 +553,7 @@ class ProducerMetadata:
     def _set_due(self) -> None:
         is_requested = self._need_full_update or self._need_partial_update
         expires_ms = _LONG_AGO_MS if is_requested else self._last_success_ms + self._max_age_ms
-        self._due_ms = max(expires_ms, self._last_refresh_ms + self._backoff_ms)
+        self.due_ms = max(expires_ms, self._last_refresh_ms + self._backoff_ms)
 
 
 def bootstrap_nodes(addresses: Iterable[tuple[str, int]]) -> tuple[Node, ...]:

@@ -55,6 +55,10 @@ class MetadataUpdater:
         rebootstrap_trigger_ms: Longest time without an answer before starting over from the bootstrap addresses.
         dns_lookup: client.dns.lookup.
         next_random: Gives a number from 0 to 2**31 - 1: where the search for a node begins.
+
+    Attributes:
+        rebootstrap_ms: After that all connections must be closed and the bootstrap addresses asked (KIP-1102). Written
+            here only.
     """
 
     def __init__(self, metadata: ProducerMetadata, connections: Connections, *, resolver: Resolver,
@@ -76,8 +80,7 @@ class MetadataUpdater:
         self._canonical_lookups: dict[tuple[str, int], Lookup[str]] = {}  # by bootstrap address, while they are awaited
         self._canonical_deadline_ms = 0
         self._in_progress: MetadataRequest | None = None
-        self._attempt_started_ms: int | None = None
-        self._rebootstrap_demanded = False
+        self.rebootstrap_ms: int = NEVER_MS
 
     def choose_node(self, now_ms: int) -> NodeChoice:
         """Return the least loaded node, and whether there is hope among the nodes that may be asked."""
@@ -107,7 +110,7 @@ class MetadataUpdater:
 
     def is_update_due(self, now_ms: int) -> bool:
         """Whether a request should be sent before anything else."""
-        return self._in_progress is None and self._metadata.time_to_next_update(now_ms) == 0
+        return self._in_progress is None and now_ms >= self._metadata.due_ms
 
     def maybe_update(self, now_ms: int) -> int:
         """Ask for metadata, or do the next step towards it, if it is due.
@@ -117,11 +120,11 @@ class MetadataUpdater:
         """
         if self._in_progress is not None:
             return self._request_timeout_ms
-        wait_ms = self._metadata.time_to_next_update(now_ms)
+        wait_ms = self._metadata.due_ms - now_ms
         if wait_ms > 0:
             return wait_ms
-        if self._attempt_started_ms is None:
-            self._attempt_started_ms = now_ms
+        if self._recovers and self.rebootstrap_ms == NEVER_MS:  # an attempt begins
+            self.rebootstrap_ms = now_ms + self._rebootstrap_trigger_ms
         if self._needs_canonical_names and not self._find_canonical_names(now_ms):
             return self._reconnect_backoff_ms
         choice = self.choose_node(now_ms)
@@ -166,7 +169,7 @@ class MetadataUpdater:
             version = versions.latest_usable_version(ApiKeys.METADATA)
             self._connections.send(
                 ClientRequest(node.node_id, ApiKeys.METADATA, lambda _: body, timeout_ms=self._request_timeout_ms,
-                              created_ms=now_ms), version, body, now_ms, internal=True)
+                              created_ms=now_ms, internal=True), version, now_ms)
         except UnsupportedVersionError as error:
             self._metadata.note_failure(address_text(node.host, node.port), f"{VERSION_NEGOTIATION}: {error}")
             return error
@@ -212,7 +215,8 @@ class MetadataUpdater:
         code = body.get("error_code", 0)
         if code == ErrorCode.REBOOTSTRAP_REQUIRED:
             _LOG.info("%s asks for a rebootstrap", node)
-            self._rebootstrap_demanded = self._recovers
+            if self._recovers:
+                self.rebootstrap_ms = -NEVER_MS
             self._metadata.failed_update(now_ms)  # Backs off, should recovery be switched off.
             return
         if code != ErrorCode.NONE or not body["brokers"]:
@@ -227,7 +231,7 @@ class MetadataUpdater:
             # Only this answer is refused. Its bytes were in order, so the connection and the requests on it go on.
             self._give_up_attempt(node, "the answer was refused", error, now_ms)
             return
-        self._attempt_started_ms = None
+        self.rebootstrap_ms = NEVER_MS
         self._metadata.forget_failure(address_text(node.host, node.port))
 
     def _give_up_attempt(self, node: Node, what: str, error: ProtocolError, now_ms: int) -> None:
@@ -252,23 +256,16 @@ class MetadataUpdater:
     def move_deadlines(self, gap_ms: int) -> None:
         """Let what is under way have so much longer, in ms."""
         self._canonical_deadline_ms += gap_ms
-        if self._attempt_started_ms is not None:
-            self._attempt_started_ms += gap_ms
-
-    def needs_rebootstrap(self, now_ms: int) -> bool:
-        """Whether all connections must be closed and the bootstrap addresses asked (KIP-1102)."""
-        return self._rebootstrap_demanded or (
-            self._recovers and self._attempt_started_ms is not None
-            and now_ms - self._attempt_started_ms > self._rebootstrap_trigger_ms)
+        if self.rebootstrap_ms != NEVER_MS:
+            self.rebootstrap_ms += gap_ms
 
     def rebootstrap(self, now_ms: int) -> None:
         """Forget nodes and leaders and start over; the caller has closed the connections."""
         self._start_over(now_ms, forget_leaders=True)
 
     def _start_over(self, now_ms: int, *, forget_leaders: bool) -> None:
-        self._rebootstrap_demanded = False
         self._needs_canonical_names = self._uses_canonical_names
         self._next_canonical_ms = 0
         self._canonical_lookups = {}
-        self._attempt_started_ms = now_ms
+        self.rebootstrap_ms = now_ms + self._rebootstrap_trigger_ms
         self._metadata.rebootstrap(forget_leaders=forget_leaders)

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from pyproducer.client.api_versions import ApiVersions
-from pyproducer.client.connection_states import ClusterConnectionStates, ConnectionState
+from pyproducer.client.connection_states import ENDED, ClusterConnectionStates, ConnectionState
 from pyproducer.client.connections import Connections
 from pyproducer.client.metadata_updater import REBOOTSTRAP, MetadataUpdater
 from pyproducer.client.request import ClientRequest, ClientResponse
@@ -32,7 +32,7 @@ from pyproducer.common.errors import (
     UnsupportedVersionError,
 )
 from pyproducer.protocol.apis import ApiKeys
-from pyproducer.protocol.header import parse_response, parse_response_correlation_id
+from pyproducer.protocol.header import parse_response_correlation_id, read_response
 
 if TYPE_CHECKING:
     from pyproducer.client.connections import Selectable
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from pyproducer.common.cluster import Node
 
 _LOG = logging.getLogger("pyproducer.client")
+_READY = ConnectionState.READY  # a look-up in an Enum costs a call
 # The operating system's calls take no more than 2**31 - 1 ms; a look around once a minute costs nothing.
 LONGEST_SLEEP_MS = 60_000
 # The sleep ends so often within `longest_pause_ms`, also of an idle client: of a long sleep that was meant nobody could
@@ -124,7 +125,8 @@ class NetworkClient:
 
     def ready(self, node: Node, now_ms: int) -> bool:
         """Whether a request may be sent to the node; begins to connect when there is no connection."""
-        if self.is_ready(node.node_id, now_ms):
+        if self._connections.can_send_request(node.node_id, now_ms) and (
+                now_ms < self._metadata.due_ms or not self._updater.is_update_due(now_ms)):
             return True
         if self._states.can_connect(node, now_ms):
             self._connections.initiate_connect(node, now_ms)
@@ -136,7 +138,7 @@ class NetworkClient:
 
     def has_nothing_under_way(self) -> bool:
         """Whether no answer, no connection and no name is awaited."""
-        return not self._aborted and self._in_flight.count() == 0 and not self._states.preparing
+        return not self._aborted and not self._in_flight.total and not self._states.preparing
 
     def has_ready_nodes(self, now_ms: int) -> bool:
         """Whether any connection is ready and not throttled."""
@@ -158,7 +160,7 @@ class NetworkClient:
     def connection_error(self, node: Node) -> Exception | None:
         """Return why the node is not connected, or None when it is, or was never tried."""
         state = self._states.get(node.node_id)
-        return state.error if state is not None and state.state is not ConnectionState.READY else None
+        return state.error if state is not None and state.state is not _READY else None
 
     def api_version(self, node_id: int, api_key: ApiKeys, max_version: int | None = None) -> int | None:
         """Return the version that a request would use, or None while the node's versions are not known.
@@ -225,7 +227,8 @@ class NetworkClient:
         if self._is_closed:
             raise IllegalStateError("The network client is closed")
         node_id = request.destination
-        if not self._connections.can_send_request(node_id, now_ms):
+        state = self._states.by_node.get(node_id)
+        if state is None or state.state is not _READY or not state.throttle_until_ms <= now_ms < state.session_due_ms:
             raise IllegalStateError(f"Attempt to send a request to node {node_id} which is not ready.")
         version = -1
         try:
@@ -233,7 +236,7 @@ class NetworkClient:
             if usable is None:
                 raise IllegalStateError(f"Attempt to send a request to node {node_id} whose versions are not known.")
             version = usable
-            self._connections.send(request, version, request.build(version), now_ms, internal=False)
+            self._connections.send(request, version, now_ms)
         except UnsupportedVersionError as mismatch:
             self._abort(request, version, now_ms, mismatch=mismatch, error=mismatch)
         except LocalProtocolError as error:
@@ -268,24 +271,27 @@ class NetworkClient:
         if self._aborted:
             return self._complete([])
         selector, connections, in_flight, states = self._selector, self._connections, self._in_flight, self._states
-        wait_ms = 0 if not asks else min(timeout_ms, self._longest_sleep_ms, self._updater.maybe_update(now_ms),
-                                         in_flight.ms_to_next_deadline(now_ms))
+        wait_ms = 0
+        if asks:
+            due_ms = self._metadata.due_ms
+            update_ms = due_ms - now_ms if now_ms < due_ms else self._updater.maybe_update(now_ms)
+            wait_ms = min(timeout_ms, self._longest_sleep_ms, update_ms)
+        if in_flight.total:
+            wait_ms = min(wait_ms, in_flight.earliest_deadline_ms + 1 - now_ms)
         if now_ms >= states.session_due_ms:
             wait_ms = min(wait_ms, connections.handle_sessions_due(now_ms))
         if states.preparing:
             wait_ms = min(wait_ms, states.ms_to_next_setup_deadline(now_ms))
         wait_ms = max(wait_ms, 0)
-        if not in_flight.unanswerable_count:
-            # Nobody waits for the end of a write, so it is no reason for the selector not to sleep.
-            selector.take_completed_sends()
         sleeps_from_ms = self._clock.now_ms()
-        selector.poll(wait_ms, now_ms)
+        # Where nobody waits for the end of a write, it is no reason for the selector not to sleep.
+        selector.poll(wait_ms, now_ms, tells_sends=in_flight.unanswerable_count > 0)
         began_ms, now_ms = now_ms, self._clock.now_ms()
         self.woke_ms = now_ms
         if now_ms - began_ms > self._longest_pause_ms:
             self._handle_pause(sleeps_from_ms - began_ms, now_ms - sleeps_from_ms - wait_ms, now_ms)
         responses: list[ClientResponse] = []
-        if selector.completed_sends and in_flight.unanswerable_count:
+        if in_flight.unanswerable_count and selector.completed_sends:
             self._handle_completed_sends(responses, now_ms)
         if selector.completed_receives:
             self._handle_completed_receives(responses, now_ms)
@@ -299,7 +305,7 @@ class NetworkClient:
         if now_ms > in_flight.earliest_deadline_ms:
             for node_id in in_flight.nodes_with_timed_out_requests(now_ms):
                 self._handle_late_request(responses, node_id, now_ms)
-        if self._updater.needs_rebootstrap(now_ms):
+        if now_ms > self._updater.rebootstrap_ms:
             self._handle_rebootstrap(responses, now_ms)
         return self._complete(responses) if responses or self._aborted else responses
 
@@ -332,7 +338,8 @@ class NetworkClient:
         for send in self._selector.completed_sends:
             request = self._in_flight.complete_unanswerable(int(send.destination), send)
             if request is not None:
-                responses.append(request.completed(None, now_ms))
+                responses.append(ClientResponse(request, request.api_version, None, received_ms=now_ms,
+                                                sent_ms=request.sent_ms))
 
     def _handle_completed_receives(self, responses: list[ClientResponse], now_ms: int) -> None:
         broken: dict[int, ProtocolError] = {}
@@ -351,18 +358,19 @@ class NetworkClient:
 
     def _handle_receive(self, responses: list[ClientResponse], node_id: int, payload: Any, now_ms: int) -> None:
         state = self._states.by_node.get(node_id)
-        request = self._in_flight.next_to_complete(node_id)
-        if state is None or state.is_disconnected:
+        if state is None or state.state in ENDED:
             return
-        if request is None:
+        queue = self._in_flight.by_node.get(node_id)
+        if not queue:
             raise RemoteProtocolError(f"{state.node} sent a response of {len(payload)} bytes that nobody asked for")
-        api_key = request.request.api_key
+        request = queue[0]
+        api_key = request.api_key
         correlation_id = parse_response_correlation_id(payload)
         if correlation_id != request.correlation_id:
             raise CorrelationIdMismatchError(
                 f"Correlation id for response ({correlation_id}) of {state.node} does not match request "
                 f"({request.correlation_id}), request: {request.describe(now_ms)}")
-        _, body = parse_response(api_key, request.api_version, payload)
+        body = read_response(api_key, request.api_version, payload)
         self._in_flight.complete_next(node_id)
         throttle_ms = body.get("throttle_time_ms", 0)
         if throttle_ms:
@@ -381,13 +389,15 @@ class NetworkClient:
         if request.internal:
             self._updater.handle_response(state.node, body, request.api_version, now_ms)
         else:
-            responses.append(request.completed(body, now_ms))
+            responses.append(ClientResponse(request, request.api_version, body, received_ms=now_ms,
+                                            sent_ms=request.sent_ms))
 
     def _handle_late_request(self, responses: list[ClientResponse], node_id: int, now_ms: int) -> None:
         """An answer is late: the connection ends, and with it everything that waits behind it."""
         state = self._states.get(node_id)
-        late = self._in_flight.next_to_complete(node_id)
-        if state is not None and late is not None:
+        queue = self._in_flight.by_node.get(node_id)
+        if state is not None and queue:
+            late = queue[0]
             self._connections.break_off(responses, state, now_ms, waited_ms=now_ms - late.sent_ms)
 
     def _handle_rebootstrap(self, responses: list[ClientResponse], now_ms: int) -> None:

@@ -29,7 +29,7 @@ def no_such_partition(metadata: ProducerMetadata, topic: str, partition: int) ->
 
     Its topic has to be asked for after the partition was wanted. Not sent.
     """
-    count = metadata.fetch().table(topic).count
+    count = metadata.cluster.table(topic).count
     if partition < count or not count:
         return None
     error = UnknownTopicOrPartitionError(
@@ -47,7 +47,7 @@ def no_answer(metadata: ProducerMetadata, waited_ms: int) -> KafkaTimeoutError:
 
 
 def _explain(metadata: ProducerMetadata, topic: str, partition: int | None, limit: str) -> str:
-    table = metadata.fetch().table(topic)
+    table = metadata.cluster.table(topic)
     if not table.count:
         return f"Topic {topic!r} was not known within {limit}: {metadata.describe_failure(topic)}"
     if partition is None or partition in table.by_index:

@@ -2,7 +2,7 @@
 
 Road:    sender -> [ClientRequest] -> NetworkClient -> [ClientResponse] -> sender
 Thread:  sender thread only.
-Source:  Java ClientRequest, ClientResponse, RequestCompletionHandler (4.1).
+Source:  Java ClientRequest, NetworkClient.InFlightRequest, ClientResponse, RequestCompletionHandler (4.1).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pyproducer.common.errors import UnsupportedVersionError
+    from pyproducer.network.send import NetworkSend
     from pyproducer.protocol.apis import ApiKeys
 
 OnComplete = Callable[["ClientResponse"], None]
@@ -31,16 +32,30 @@ class ClientRequest:
         max_version: Highest version to use, where the caller must not use all that both ends know (Produce without
             topic ids, transactions before version 2).
         created_ms: When the request was made, monotonic ms.
+        internal: Whether the client itself asks, for metadata or to build a connection.
 
-    Source: Java ClientRequest (4.1); `build` is AbstractRequest.Builder.build.
+    Attributes:
+        api_version: What was negotiated. This and what follows is written when it is handed to its connection.
+        correlation_id: Says which answer is its.
+        send: Its frame.
+        sent_ms: When it was handed over.
+        deadline_ms: Until when an answer is waited for.
+
+    Source: Java ClientRequest, InFlightRequest (4.1); `build` is AbstractRequest.Builder.build.
     """
 
-    __slots__ = ("api_key", "build", "created_ms", "destination", "expect_response", "max_version", "on_complete",
-                 "timeout_ms")
+    __slots__ = ("api_key", "api_version", "build", "correlation_id", "created_ms", "deadline_ms", "destination",
+                 "expect_response", "internal", "max_version", "on_complete", "send", "sent_ms", "timeout_ms")
+
+    api_version: int
+    correlation_id: int
+    send: NetworkSend
+    sent_ms: int
+    deadline_ms: int
 
     def __init__(self, destination: int, api_key: ApiKeys, build: Callable[[int], Mapping[str, Any]], *,
                  expect_response: bool = True, timeout_ms: int, on_complete: OnComplete | None = None,
-                 max_version: int | None = None, created_ms: int = 0) -> None:
+                 max_version: int | None = None, created_ms: int = 0, internal: bool = False) -> None:
         self.destination: int = destination
         self.api_key: ApiKeys = api_key
         self.build: Callable[[int], Mapping[str, Any]] = build
@@ -49,6 +64,17 @@ class ClientRequest:
         self.on_complete: OnComplete | None = on_complete
         self.max_version: int | None = max_version
         self.created_ms: int = created_ms
+        self.internal: bool = internal
+
+    def disconnected(self, now_ms: int, *, timed_out: bool, error: Exception | None) -> ClientResponse:
+        """Return the response of a request whose connection ended before the answer."""
+        return ClientResponse(self, self.api_version, None, disconnected=True, timed_out=timed_out, error=error,
+                              received_ms=now_ms, was_sent=bool(self.send.completed), sent_ms=self.sent_ms)
+
+    def describe(self, now_ms: int) -> str:
+        """Return api, version, correlation id and age, for logs: a client bug shows up only as a disconnect."""
+        return (f"{self.api_key.name} v{self.api_version} (correlation id {self.correlation_id}, "
+                f"sent {now_ms - self.sent_ms} ms ago)")
 
     def __repr__(self) -> str:
         return f"ClientRequest({self.api_key.name} to node {self.destination}, created_ms={self.created_ms})"
@@ -65,17 +91,21 @@ class ClientResponse:
     `error` explains in words why there is no body: the broken connection, the failed authentication, the bytes that
     made no sense. It is None for an answered request.
 
+    Attributes:
+        destination: Id of the node that the request went to.
+        latency_ms: Time from handing the request to the connection until its end, in ms.
+
     Source: Java ClientResponse (4.1).
     """
 
-    __slots__ = ("api_version", "body", "correlation_id", "disconnected", "error", "received_ms", "request", "sent_ms",
+    __slots__ = ("api_version", "body", "destination", "disconnected", "error", "latency_ms", "received_ms", "request",
                  "timed_out", "version_mismatch", "was_sent")
 
     def __init__(self, request: ClientRequest, api_version: int, body: Any, *, disconnected: bool = False,
                  timed_out: bool = False, version_mismatch: UnsupportedVersionError | None = None,
-                 error: Exception | None = None, received_ms: int, was_sent: bool = True, sent_ms: int = 0,
-                 correlation_id: int = -1) -> None:
+                 error: Exception | None = None, received_ms: int, was_sent: bool = True, sent_ms: int = 0) -> None:
         self.request: ClientRequest = request
+        self.destination: int = request.destination
         self.api_version: int = api_version
         self.body: Any = body
         self.disconnected: bool = disconnected
@@ -84,13 +114,7 @@ class ClientResponse:
         self.error: Exception | None = error
         self.received_ms: int = received_ms
         self.was_sent: bool = was_sent
-        self.sent_ms: int = sent_ms
-        self.correlation_id: int = correlation_id
-
-    @property
-    def destination(self) -> int:
-        """Id of the node that the request went to."""
-        return self.request.destination
+        self.latency_ms: int = received_ms - sent_ms
 
     @property
     def was_sent_and_unanswered(self) -> bool:
@@ -100,11 +124,6 @@ class ClientResponse:
         last bytes were never written cannot be parsed by the broker, so it was certainly not acted on.
         """
         return self.was_sent and self.body is None and (self.disconnected or self.error is not None)
-
-    @property
-    def latency_ms(self) -> int:
-        """Time from handing the request to the connection until its end, in ms."""
-        return self.received_ms - self.sent_ms
 
     def __repr__(self) -> str:
         how = "answered" if self.body is not None else "timed out" if self.timed_out else (

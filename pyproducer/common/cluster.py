@@ -117,6 +117,10 @@ class Cluster:
         invalid_topics: Whose names brokers refuse.
         unauthorized_topics: That we may not describe.
         tables: The partitions of further topics, as another snapshot has them.
+
+    Attributes:
+        tables: The partitions of each topic that is known.
+        topic_ids: The id of each topic of which a broker told one (Metadata from v10 on).
     """
 
     def __init__(self, *, cluster_id: str | None = None, nodes: Iterable[Node] = (),
@@ -130,30 +134,30 @@ class Cluster:
         self.internal_topics: frozenset[str] = frozenset(internal_topics)
         self.invalid_topics: frozenset[str] = frozenset(invalid_topics)
         self.unauthorized_topics: frozenset[str] = frozenset(unauthorized_topics)
-        self._topic_ids = dict(topic_ids or {})
-        self._topic_names = {topic_id: topic for topic, topic_id in self._topic_ids.items()}
-        self._tables = dict(tables or {})
+        self.topic_ids: dict[str, UUID] = dict(topic_ids or {})
+        self._topic_names = {topic_id: topic for topic, topic_id in self.topic_ids.items()}
+        self.tables: dict[str, PartitionTable] = dict(tables or {})
         by_topic: dict[str, list[PartitionInfo]] = {}
         for info in partitions:
             by_topic.setdefault(info.topic, []).append(info)
-        self._tables.update((topic, PartitionTable(infos)) for topic, infos in by_topic.items())
+        self.tables.update((topic, PartitionTable(infos)) for topic, infos in by_topic.items())
 
     @property
     def topics(self) -> set[str]:
         """Names of the topics whose partitions are known."""
-        return set(self._tables)
+        return set(self.tables)
 
     def table(self, topic: str) -> PartitionTable:
         """Return the partitions of a topic in all views; an empty one when the topic is not known."""
-        return self._tables.get(topic, _NO_PARTITIONS)
+        return self.tables.get(topic, _NO_PARTITIONS)
 
     def partitions_for_topic(self, topic: str) -> tuple[PartitionInfo, ...]:
         """Return all partitions of a topic by index; empty when the topic is not known."""
-        return self._tables.get(topic, _NO_PARTITIONS).in_order
+        return self.tables.get(topic, _NO_PARTITIONS).in_order
 
     def available_partitions_for_topic(self, topic: str) -> tuple[PartitionInfo, ...]:
         """Return the partitions of a topic that have a leader, by index."""
-        return self._tables.get(topic, _NO_PARTITIONS).available
+        return self.tables.get(topic, _NO_PARTITIONS).available
 
     def partition_count_for_topic(self, topic: str) -> int | None:
         """Return the number of partitions, or None when the topic is not known.
@@ -161,13 +165,13 @@ class Cluster:
         Differs from Java: it is the highest index and one more, also where a partition between is missing from the
         snapshot. Keys are hashed over this number, and a key must not move because an answer had a gap.
         """
-        table = self._tables.get(topic)
+        table = self.tables.get(topic)
         return None if table is None else table.count
 
     def partition(self, topic_partition: tuple[str, int]) -> PartitionInfo | None:
         """Return one partition, or None when it is not known."""
         topic, partition = topic_partition
-        return self._tables.get(topic, _NO_PARTITIONS).by_index.get(partition)
+        return self.tables.get(topic, _NO_PARTITIONS).by_index.get(partition)
 
     def leader_for(self, topic_partition: tuple[str, int]) -> Node | None:
         """Return the node that leads a partition, or None when nobody does or it is not known."""
@@ -180,15 +184,11 @@ class Cluster:
 
     def topic_id(self, topic: str) -> UUID | None:
         """Return a topic's id, or None when the broker told none (Metadata below v10)."""
-        return self._topic_ids.get(topic)
+        return self.topic_ids.get(topic)
 
     def topic_name(self, topic_id: UUID) -> str | None:
         """Return the name that belongs to a topic id, or None when it is not known."""
         return self._topic_names.get(topic_id)
 
-    def topic_ids(self) -> dict[str, UUID]:
-        """Return a copy of the table from topic to topic id."""
-        return dict(self._topic_ids)
-
     def __repr__(self) -> str:
-        return f"Cluster(id={self.cluster_id!r}, nodes={sorted(self.nodes)}, topics={sorted(self._tables)})"
+        return f"Cluster(id={self.cluster_id!r}, nodes={sorted(self.nodes)}, topics={sorted(self.tables)})"

@@ -160,6 +160,8 @@ cdef inline object route_in(RouteTable table, topic):
 cdef class RouteTable:
     """The routes of the present snapshot; see _python_road.py."""
 
+    keeps_batches = True
+
     cdef object snapshot  # cluster, and
     cdef dict by_topic  # routes: both are replaced while others read them
     cdef set used

@@ -169,8 +169,8 @@ class BatchBuffer:
             value: Serialized value or None.
             headers: Pairs of str and bytes or None.
         """
-        buffer = self.buffer
-        _, count, max_timestamp = self.end
+        size_bytes, count, max_timestamp = self.end
+        buffer = self._bytes if len(self._bytes) == size_bytes else self.buffer
         if count:
             delta = timestamp - self.base_timestamp
             if timestamp > max_timestamp:
@@ -343,7 +343,7 @@ class OpenBatch(BatchBuffer):
         """Add a record and return its future, or None when the batch is closed or has no room."""
         if self.is_closed:
             return None
-        index = self.record_count
+        used, index, _ = self.end
         key_size = -1 if key is None else len(key)
         value_size = -1 if value is None else len(value)
         if index:
@@ -351,7 +351,7 @@ class OpenBatch(BatchBuffer):
             if headers:
                 for header_key, header_value in headers:
                     needed_bytes += 10 + 4 * len(header_key) + (0 if header_value is None else len(header_value))
-            if self.end[0] + needed_bytes > self.write_limit_bytes:
+            if used + needed_bytes > self.write_limit_bytes:
                 return None
         self.append(timestamp, key, value, headers)
         future = FutureRecordMetadata(self.result, index, timestamp, key_size, value_size, on_completion)

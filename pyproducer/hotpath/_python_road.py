@@ -119,9 +119,15 @@ class Route:
 
 
 class RouteTable:
-    """The routes of the present snapshot; a new snapshot has none, and the next record of each topic makes its own."""
+    """The routes of the present snapshot; a new snapshot has none, and the next record of each topic makes its own.
+
+    Attributes:
+        keeps_batches: Whether a road appends to what `open_batch` told. The Python text asks the accumulator each time.
+    """
 
     __slots__ = ("_used", "cluster", "routes")
+
+    keeps_batches = False
 
     def __init__(self) -> None:
         self.cluster: Any = None
@@ -152,7 +158,7 @@ class RouteTable:
     def open_batch(self, cluster: Any, topic: str, partition: int, batch: OpenBatch) -> None:
         """Say which batch takes a partition's next records, if the snapshot that it was chosen by is the present one.
 
-        Since another came, records may wait for that partition. The Python text asks the accumulator each time.
+        Since another came, records may wait for that partition. Nothing is done where no batch is kept.
         """
 
     def take_used(self) -> set[str]:
@@ -215,7 +221,7 @@ class Road:
         self._key_form = key_form
         self._value_form = value_form
         self._is_intercepted = is_intercepted
-        self._timestamp_ms = _now_ms if timestamp_ms is None else timestamp_ms
+        self._timestamp_ms = timestamp_ms
         # Of callbacks: what `upcalls` had nothing against, by its address, and how many arguments come before ours.
         self._known: dict[tuple[int, int], object] = {}
 
@@ -276,7 +282,7 @@ class Road:
                    value: Any, value_bytes: bytes | None, headers: tuple[Any, ...], on_completion: Any) -> Any:
         upcalls = self._upcalls
         if timestamp is None:
-            timestamp = self._timestamp_ms()
+            timestamp = time.time_ns() // 1_000_000 if self._timestamp_ms is None else self._timestamp_ms()
         size_bytes = record_size_upper_bound(key_bytes, value_bytes, headers)
         if size_bytes > self._max_record_bytes:
             raise upcalls.too_large(topic, size_bytes)
@@ -316,10 +322,6 @@ def _owner_of(callback: Any) -> tuple[object, int]:
         given_count += 1
         callback = callback.__func__
     return callback.__code__ if type(callback) is FunctionType else None, given_count
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 class ProducerBase:

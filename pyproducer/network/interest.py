@@ -64,18 +64,23 @@ class Interest:
     def select(self, timeout_ms: int) -> list[tuple[KafkaChannel, int]]:
         """Sleep until a channel is ready, somebody wakes us, or the time is over; return what is ready."""
         self.select_count += 1
-        if not self._waker.begin_sleep():
+        waker = self._waker  # in the order that wakeup.py proves
+        waker.is_sleeping = True
+        if waker.is_requested:
             timeout_ms = 0
         ready = []
-        drain = False
+        is_rung = False
         try:
             for key, mask in self._selector.select(timeout_ms / 1000):
                 if key.data is None:
-                    drain = True
+                    is_rung = True
                 else:
                     ready.append((key.data, mask))
         finally:
-            self._waker.end_sleep(drain=drain)
+            waker.is_sleeping = False
+            if is_rung:
+                waker.drain()
+            waker.is_requested = False
         return ready
 
     def fileno(self) -> int:

@@ -39,7 +39,9 @@ class IdleExpiry:
         connections_max_idle_ms: How long is too long; negative for never.
 
     Attributes:
-        touched: Channels that did something since `stamp`; the selector appends to it.
+        touched: Channels that did something since the last poll began, as the selector says. It knows of no time:
+            a poll knows when it began, and may have slept for long before something happened. So the next one stamps
+            them with its own time.
         next_check_ms: When to look next.
     """
 
@@ -53,16 +55,6 @@ class IdleExpiry:
         channel.last_active_ms = now_ms
         if self._max_idle_ms >= 0:
             self.next_check_ms = min(self.next_check_ms, now_ms + self._max_idle_ms)
-
-    def stamp(self, now_ms: int) -> None:
-        """Take what was touched as active now.
-
-        What happened in a poll is stamped with the time of the next one: a poll knows when it began, and it may have
-        slept for long before something happened.
-        """
-        for channel in self.touched:
-            channel.last_active_ms = now_ms
-        self.touched.clear()
 
     def take_expired(self, channels: Iterable[KafkaChannel], now_ms: int) -> list[KafkaChannel]:
         """Return the channels that are idle for too long; one that waits for somebody here is not idle."""
@@ -283,26 +275,28 @@ class Selector:
     def take_completed_sends(self) -> list[NetworkSend]:
         """Return the frames that were completed inside send() since the last poll, and forget them.
 
-        Frames that are not taken make the next poll return at once with them in `completed_sends`. Who deals with
-        them before poll saves that turn.
+        Frames that are not taken are in `completed_sends` of the next poll. Who deals with them before poll saves that
+        turn.
         """
         taken, self._early_sends = self._early_sends, []
         return taken
 
     # ---- the poll
 
-    def poll(self, timeout_ms: int, now_ms: int) -> None:
+    def poll(self, timeout_ms: int, now_ms: int, *, tells_sends: bool = True) -> None:
         """Do what can be done, sleeping for at most `timeout_ms` when there is nothing; never raises for a channel.
 
         Args:
             timeout_ms: Longest sleep; 0 for none.
             now_ms: Monotonic time of the call.
+            tells_sends: Whether frames that were completed inside send() are told at once: then it does not sleep.
 
         Thread: one at a time, the owner.
         """
         self._begin_poll(now_ms)
         timeout_ms = min(timeout_ms, self._idle.next_check_ms - now_ms)
-        if timeout_ms < 0 or self.completed_sends or self.completed_receives or self.disconnected or self._buffered:
+        if (timeout_ms < 0 or self.completed_receives or self.disconnected or self._buffered
+                or (tells_sends and self.completed_sends)):
             timeout_ms = 0
         ready = self.interest.select(timeout_ms)
         # Two dicts, always: what this poll leaves buffered is for the next one, or a channel is read twice in one poll.
@@ -324,7 +318,11 @@ class Selector:
         self.completed_receives = []
         self.connected = []
         self.disconnected = {}
-        self._idle.stamp(now_ms)
+        touched = self._idle.touched
+        if touched:
+            for channel in touched:
+                channel.last_active_ms = now_ms
+            touched.clear()
         if self._failed_connects:
             self.disconnected.update(self._failed_connects)
             self._failed_connects.clear()
@@ -354,7 +352,7 @@ class Selector:
                     return
                 if reader.held or channel.transport.has_pending_reads:
                     self._buffered[channel] = None
-            if mask & WRITE or channel.wants_write:
+            if mask & WRITE or channel.transport.has_pending_writes:
                 is_sending = True
                 done = channel.write()
                 if done is not None:

@@ -35,10 +35,11 @@ class Wakeup:
 
     Attributes:
         receiver: To be watched for reading while the thread sleeps.
-        is_requested: Whether somebody wants the next poll not to sleep.
+        is_sleeping: Whether the polling thread is about to sleep, or sleeps. Written by that thread only.
+        is_requested: Whether somebody wants the next poll not to sleep. Taken back by the polling thread.
     """
 
-    __slots__ = ("_is_sleeping", "_sender", "is_requested", "receiver")
+    __slots__ = ("_sender", "is_requested", "is_sleeping", "receiver")
 
     def __init__(self) -> None:
         self.receiver: socket.socket
@@ -46,14 +47,14 @@ class Wakeup:
         self.receiver.setblocking(False)
         self._sender.setblocking(False)
         self.is_requested: bool = False
-        self._is_sleeping = False
+        self.is_sleeping: bool = False
 
     def wakeup(self) -> None:
         """End the sleep of the polling thread, or its next one. Thread: any."""
         if self.is_requested:
             return
         self.is_requested = True
-        if self._is_sleeping:
+        if self.is_sleeping:
             try:
                 self._sender.send(b"\0")
             except OSError:
@@ -63,20 +64,12 @@ class Wakeup:
         """Take back what was requested so far: who polls looks at all work before it polls. Thread: the polling one."""
         self.is_requested = False
 
-    def begin_sleep(self) -> bool:
-        """Say that a select comes; return False when it must not wait."""
-        self._is_sleeping = True
-        return not self.is_requested
-
-    def end_sleep(self, *, drain: bool) -> None:
-        """Say that the select has returned; `drain` when the receiver was readable."""
-        self._is_sleeping = False
-        if drain:
-            try:
-                self.receiver.recv(4096)
-            except BlockingIOError:
-                pass  # announced and not there: nothing to drain
-        self.is_requested = False
+    def drain(self) -> None:
+        """Read the bytes, when the receiver was readable. Thread: the polling one."""
+        try:
+            self.receiver.recv(4096)
+        except BlockingIOError:
+            pass  # announced and not there: nothing to drain
 
     def close(self) -> None:
         """Close both ends."""

@@ -63,7 +63,7 @@ class Postponed:
     Args:
         sender: Whose it is.
         why: There is no memory.
-        record: The arguments of `hand_over_now`.
+        record: The arguments of `hand_over`, the first ten.
 
     Attributes:
         why: Why the last try failed.
@@ -83,7 +83,7 @@ class Postponed:
             Exception: It cannot be handed over, whatever there is. Not sent.
         """
         try:
-            return self._sender.hand_over_now(*self._record)
+            return self._sender.hand_over(*self._record)
         except LoopWaitError as why:
             self.why = why
             return None
@@ -143,7 +143,8 @@ class RecordSender:
         self._partition = partitioner.partition
         self._on_append: Callable[..., None] | None = getattr(partitioner, "on_append", None)
         # A partitioner of the application's that wants to hear of each record does.
-        self._is_open_batch_told = self._on_append is None or type(partitioner) is UniformStickyPartitioner
+        self._is_open_batch_told = routes.keeps_batches and (
+            self._on_append is None or type(partitioner) is UniformStickyPartitioner)
         self.key_serializer = key_serializer
         self.value_serializer = value_serializer
         self.interceptors = interceptors
@@ -251,8 +252,8 @@ class RecordSender:
                     on_completion: OnCompletion | None, size_bytes: int) -> FutureRecordMetadata:
         """Hand a record over whose topic, or partition, the road does not know."""
         try:
-            return self.hand_over_now(topic, partition, timestamp, key, key_bytes, value, value_bytes, headers,
-                                      on_completion, size_bytes)
+            return self.hand_over(topic, partition, timestamp, key, key_bytes, value, value_bytes, headers,
+                                  on_completion, size_bytes)
         except LoopWaitError as error:
             return self._postponed(error, topic, partition, timestamp, key, key_bytes, value, value_bytes, headers,
                                    on_completion, size_bytes)
@@ -269,8 +270,8 @@ class RecordSender:
                headers: tuple[Any, ...], on_completion: OnCompletion | None, size_bytes: int) -> FutureRecordMetadata:
         """Append a record, and tell the road which batch takes the next ones."""
         try:
-            return self.hand_over_now(topic, partition, timestamp, key_bytes, key_bytes, value_bytes, value_bytes,
-                                      headers, on_completion, size_bytes)
+            return self.hand_over(topic, partition, timestamp, key_bytes, key_bytes, value_bytes, value_bytes, headers,
+                                  on_completion, size_bytes)
         except LoopWaitError as error:
             return self._postponed(error, topic, partition, timestamp, key_bytes, key_bytes, value_bytes, value_bytes,
                                    headers, on_completion, size_bytes)
@@ -332,15 +333,9 @@ class RecordSender:
         # A future is what the road promises; who sends from a loop, aio.py, knows of this, too.
         return cast(FutureRecordMetadata, Postponed(self, why, record))
 
-    def hand_over_now(self, topic: str, partition: int | None, timestamp: int, key: Any, key_bytes: bytes | None,
-                      value: Any, value_bytes: bytes | None, headers: tuple[Any, ...],
-                      on_completion: OnCompletion | None, size_bytes: int) -> FutureRecordMetadata:
-        """Hand one record over, see `hand_over`, that may wait for max.block.ms; less what its task waited before."""
-        max_block_ms, deadline_ms = self._max_block_ms, self._life.loop_deadline_ms
-        if deadline_ms is not None and self._life.is_on_loop:
-            max_block_ms = max(0, deadline_ms - self._clock.now_ms())
-        return self.hand_over(topic, partition, timestamp, key, key_bytes, value, value_bytes, headers, on_completion,
-                              size_bytes, max_block_ms, self.choose_partition)
+    def _left_ms(self, deadline_ms: int) -> int:
+        """Return how long a record may wait: of an event loop's, what its task waited before is gone."""
+        return max(0, deadline_ms - self._clock.now_ms()) if self._life.is_on_loop else self._max_block_ms
 
     def too_large(self, topic: str, size_bytes: int, where: str = "") -> RecordTooLargeError:
         """Return the error for a record above `max_record_bytes`; `where` says which one it is, if not the only one."""
@@ -360,7 +355,8 @@ class RecordSender:
 
     def hand_over(self, topic: str, partition: int | None, timestamp: int, key: Any, key_bytes: bytes | None,
                   value: Any, value_bytes: bytes | None, headers: tuple[Any, ...], on_completion: OnCompletion | None,
-                  size_bytes: int, max_block_ms: int, choose: Choose) -> FutureRecordMetadata:
+                  size_bytes: int, max_block_ms: int | None = None,
+                  choose: Choose | None = None) -> FutureRecordMetadata:
         """Put one serialized record into a batch, or into the waiting room where its partition is not known.
 
         Args:
@@ -374,19 +370,23 @@ class RecordSender:
             headers: The headers.
             on_completion: The callback.
             size_bytes: Its `record_size_upper_bound`.
-            max_block_ms: Longest wait, for memory here and for metadata in the room.
-            choose: `choose_partition`, or what does more.
+            max_block_ms: Longest wait, for memory here and for metadata in the room; None for max.block.ms.
+            choose: What does more than `choose_partition`.
         """
         room = self.room
+        if max_block_ms is None:
+            deadline_ms = self._life.loop_deadline_ms
+            max_block_ms = self._max_block_ms if deadline_ms is None else self._left_ms(deadline_ms)
         while True:
-            cluster = self._metadata.fetch()
-            table = cluster.table(topic)
-            if table.count and not room.is_waiting(topic):  # in this order: see waiting_room.py
+            cluster = self._metadata.cluster
+            table = cluster.tables.get(topic)
+            # In this order: see waiting_room.py.
+            if table is not None and table.count and not (room.queues and room.is_waiting(topic)):
                 if partition is None:
-                    partition = choose(topic, key, key_bytes, value, value_bytes, cluster, table.count)
-                if partition in table.by_index and not room.is_waiting(topic, partition):
-                    return self._append(topic, partition, timestamp, key_bytes, value_bytes, headers, on_completion,
-                                        size_bytes, cluster, max_block_ms)
+                    partition = (choose or self.choose_partition)(topic, key, key_bytes, value, value_bytes, cluster,
+                                                                  table.count)
+                if partition in table.by_index and not (room.queues and room.is_waiting(topic, partition)):
+                    break
             began_ms = self._clock.now_ms()
             future = self.enter_room(topic, partition, timestamp, key, key_bytes, value, value_bytes, headers,
                                      on_completion, size_bytes, max_block_ms)
@@ -394,24 +394,9 @@ class RecordSender:
                 return future
             # What was waited for memory there is not there any more for the wait for memory here.
             max_block_ms = max(0, max_block_ms - (self._clock.now_ms() - began_ms))
-
-    def enter_room(self, topic: str, partition: int | None, timestamp: int, key: Any, key_bytes: bytes | None,
-                   value: Any, value_bytes: bytes | None, headers: tuple[Any, ...],
-                   on_completion: OnCompletion | None, size_bytes: int,
-                   max_block_ms: int) -> FutureRecordMetadata | None:
-        """Let a record wait, see WaitingRoom.enter; later ones of its topic find no route, and go behind it."""
-        future = self.room.enter(topic, partition, timestamp, key, key_bytes, value, value_bytes, headers,
-                                 on_completion, size_bytes, max_block_ms)
-        if future is not None:
-            self._routes.forget(topic)
-        return future
-
-    def _append(self, topic: str, partition: int, timestamp: int, key_bytes: bytes | None, value_bytes: bytes | None,
-                headers: tuple[Any, ...], on_completion: OnCompletion | None, size_bytes: int, cluster: Cluster,
-                max_block_ms: int) -> FutureRecordMetadata:
         try:
             result = self._accumulator.append(topic, partition, timestamp, key_bytes, value_bytes, headers,
-                                              on_completion, max_block_ms)
+                                              on_completion, size_bytes, max_block_ms)
             if self._is_open_batch_told:
                 self._routes.open_batch(cluster, topic, partition, result.batch.open)
             if self._on_append is not None:
@@ -425,6 +410,17 @@ class RecordSender:
             self.wakeup()
             raise
         return result.future
+
+    def enter_room(self, topic: str, partition: int | None, timestamp: int, key: Any, key_bytes: bytes | None,
+                   value: Any, value_bytes: bytes | None, headers: tuple[Any, ...],
+                   on_completion: OnCompletion | None, size_bytes: int,
+                   max_block_ms: int) -> FutureRecordMetadata | None:
+        """Let a record wait, see WaitingRoom.enter; later ones of its topic find no route, and go behind it."""
+        future = self.room.enter(topic, partition, timestamp, key, key_bytes, value, value_bytes, headers,
+                                 on_completion, size_bytes, max_block_ms)
+        if future is not None:
+            self._routes.forget(topic)
+        return future
 
     def choose_partition(self, topic: str, key: Any, key_bytes: bytes | None, value: Any, value_bytes: bytes | None,
                          cluster: Cluster, count: int) -> int:

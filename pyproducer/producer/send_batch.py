@@ -109,7 +109,7 @@ class BatchSender:
         for chunk in columns.chunks:
             row, end = chunk.first_row, chunk.first_row + chunk.row_count
             while row < end:
-                cluster = self._metadata.fetch()
+                cluster = self._metadata.cluster
                 if not cluster.table(topic).count or self._record_sender.room.is_waiting(topic):
                     row = self._enter_room(topic, chunk, columns, row, future, deadline_ms)
                     if row < 0:
@@ -155,7 +155,7 @@ class BatchSender:
         self._metadata.add(topic, self._clock.now_ms())
         self._choose_partitions(topic, chunk, places, partitioner, table)
         absent: set[int] = set()  # partitions that are not known, or whose earlier records still wait
-        if has_partitions or table.has_gaps or room.is_occupied:
+        if has_partitions or table.has_gaps or room.queues:
             absent = {partition for partition in set(places[first:end])
                       if partition not in table.by_index or room.is_waiting(topic, partition)}
         waiting = [row for row in range(first, end) if places[row] in absent] if absent else []

@@ -34,13 +34,13 @@ def wait_on_metadata(metadata: ProducerMetadata, wakeup_sender: Callable[[], Non
         AuthenticationError: TLS or SASL failed.
         IllegalStateError: The producer was closed meanwhile, or died.
     """
-    if metadata.fetch().partition_count_for_topic(topic) is None:
+    if metadata.cluster.partition_count_for_topic(topic) is None:
         ensure_topic_name(topic)
     now_ms = clock.now_ms()
     deadline_ms = now_ms + max_block_ms
     metadata.add(topic, now_ms)
     while True:
-        cluster = metadata.fetch()
+        cluster = metadata.cluster
         if cluster.table(topic).count:
             return cluster
         version = metadata.request_update_for_topic(topic, now_ms)

@@ -14,7 +14,7 @@ and comes in behind him. The sender takes a queue away when it is empty, in one 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -23,7 +23,7 @@ from pyproducer.accumulator.life import Life
 from pyproducer.accumulator.produce_result import OnCompletion
 from pyproducer.accumulator.producer_batch import ProducerBatch
 from pyproducer.accumulator.record_accumulator import RecordAccumulator
-from pyproducer.accumulator.waiting_records import WaitingQueue, WaitingRecord
+from pyproducer.accumulator.waiting_records import Key, WaitingQueue, WaitingRecord
 from pyproducer.client.metadata import ProducerMetadata
 from pyproducer.client.not_known import no_such_partition, not_known
 from pyproducer.common.clock import NEVER_MS, Clock
@@ -64,6 +64,9 @@ class WaitingRoom:
         delivery_timeout_ms: delivery.timeout.ms.
         max_block_ms: max.block.ms.
         count_failed: Told how many records failed.
+
+    Attributes:
+        queues: Who waits, for what; where nobody does, nobody need ask `is_waiting`. Only for reading.
     """
 
     def __init__(self, *, metadata: ProducerMetadata, accumulator: RecordAccumulator, clock: Clock, life: Life,
@@ -73,6 +76,7 @@ class WaitingRoom:
         self._metadata = metadata
         self._accumulator = accumulator
         self._waiting = accumulator.waiting
+        self.queues: Mapping[Key, WaitingQueue] = accumulator.waiting.queues
         self._clock = clock
         self._life = life
         self._wakeup_sender = wakeup_sender
@@ -95,13 +99,7 @@ class WaitingRoom:
 
         To be asked after metadata was read; see the order above.
         """
-        queues = self._waiting.queues
-        return bool(queues) and (topic if partition is None else (topic, partition)) in queues
-
-    @property
-    def is_occupied(self) -> bool:
-        """Whether anybody waits."""
-        return bool(self._waiting.queues)
+        return (topic if partition is None else (topic, partition)) in self.queues
 
     def enter(self, topic: str, partition: int | None, timestamp: int, key: Any, key_bytes: bytes | None, value: Any,
               value_bytes: bytes | None, headers: tuple[Header, ...], on_completion: OnCompletion | None,
@@ -132,9 +130,9 @@ class WaitingRoom:
             InvalidTopicError: The name is not allowed. Not sent.
             ProducerClosedError: The producer is closed. Not sent.
         """
-        if self._waiting.is_inside:
+        if self._waiting.is_inside():
             raise self._life.inside("send()")
-        if not self._metadata.fetch().table(topic).count:
+        if not self._metadata.cluster.table(topic).count:
             ensure_topic_name(topic)
         now_ms = self._clock.now_ms()
         if max_block_ms <= 0:
@@ -186,7 +184,7 @@ class WaitingRoom:
         self._wakeup_sender()
 
     def _must_wait(self, topic: str, partition: int | None) -> bool:
-        table = self._metadata.fetch().table(topic)
+        table = self._metadata.cluster.table(topic)
         return self.is_waiting(topic) or not table.count or (
             partition is not None and (partition not in table.by_index or self.is_waiting(topic, partition)))
 
@@ -196,7 +194,7 @@ class WaitingRoom:
         queue = queues.get(topic)
         if queue is None:
             queue = queues[topic] = WaitingQueue(topic, None, now_ms)  # first; then the look, see the order above
-        if queue.records or not self._metadata.fetch().table(topic).count:
+        if queue.records or not self._metadata.cluster.table(topic).count:
             return queue
         del queues[topic]
         if partition is None:
@@ -205,7 +203,7 @@ class WaitingRoom:
         queue = queues.get(key)
         if queue is None:
             queue = queues[key] = WaitingQueue(topic, partition, now_ms)
-        if queue.records or partition not in self._metadata.fetch().table(topic).by_index:
+        if queue.records or partition not in self._metadata.cluster.table(topic).by_index:
             return queue
         del queues[key]
         return None
@@ -243,7 +241,7 @@ class WaitingRoom:
         metadata = self._metadata
         # To look at a thousand topics takes some ms, which known topics would pay in each of their turns. What may make
         # a difference is read before the queues are: whatever comes later is seen the next time.
-        seen = metadata.fetch(), metadata.version(), metadata.fatal_count
+        seen = metadata.cluster, metadata.version(), metadata.fatal_count
         if self._has_news or seen != self._seen or now_ms >= self._next_look_ms:
             self._seen = None  # a look that ends half way is no look
             self._has_news = False
@@ -274,7 +272,7 @@ class WaitingRoom:
         return queue.first_deadline_ms - now_ms
 
     def _is_known(self, queue: WaitingQueue) -> bool:
-        table = self._metadata.fetch().table(queue.topic)
+        table = self._metadata.cluster.table(queue.topic)
         return bool(table.count) if queue.partition is None else queue.partition in table.by_index
 
     def _expire(self, queue: WaitingQueue, now_ms: int, share: int) -> None:
@@ -340,7 +338,7 @@ class WaitingRoom:
             return None
         if node_id >= 0:
             queue.witnesses.add(node_id)
-        if (len(queue.witnesses) < 2 <= len(metadata.fetch().nodes)
+        if (len(queue.witnesses) < 2 <= len(metadata.cluster.nodes)
                 and now_ms - queue.opened_ms < UNKNOWN_TOPIC_MS):
             metadata.ask_another(node_id)
             return None
@@ -348,7 +346,7 @@ class WaitingRoom:
 
     def _let_go_on(self, queue: WaitingQueue, share: int) -> None:
         """Move records from the head of a queue into batches of their partitions, in order."""
-        cluster = self._metadata.fetch()
+        cluster = self._metadata.cluster
         table = cluster.table(queue.topic)
         cargo = _Cargo(self._batch_size_bytes, self._delivery_timeout_ms // _SPREAD_DIVISOR)
         for record in list(islice(queue.records, share)):
@@ -409,7 +407,7 @@ class WaitingRoom:
             write_limit_bytes=HEADER_SIZE_BYTES + sum(record.size_bytes for record in records),
             reserved_bytes=sum(record.reserved_bytes for record in records), life=self._life)
         for index, record in enumerate(records):
-            future = batch.try_append(record.timestamp, record.key_bytes, record.value_bytes, record.headers, None)
+            future = batch.open.try_append(record.timestamp, record.key_bytes, record.value_bytes, record.headers, None)
             assert future is not None, "the batch is made as large as its records"
             record.batch, record.index = batch, index
         batch.open.futures = [record.future for record in records]

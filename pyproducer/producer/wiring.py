@@ -194,7 +194,7 @@ def build_runtime(config: ProducerConfig, key_serializer: object, value_serializ
         choose_partition=lambda *record: record_sender.choose_partition(*record),
         on_append=getattr(partitioner, "on_append", None), batch_size_bytes=config.batch_size,
         delivery_timeout_ms=config.delivery_timeout_ms, max_block_ms=config.max_block_ms,
-        count_failed=lambda count: metrics.add("record-error-total", count))
+        count_failed=completion.count_failed)
     freeze: Freeze = Freeze(wire, metadata, accumulator, clock, config.request_timeout_ms)
     update_load = getattr(partitioner, "update_load", None)
     sender = Sender(
@@ -242,6 +242,7 @@ def build_runtime(config: ProducerConfig, key_serializer: object, value_serializ
     metrics.gauge("waiting-threads", lambda: pool.queued_count + accumulator.waiting.memory.queued_count)
     metrics.gauge("bufferpool-wait-time-ns-total",
                   lambda: 1_000_000 * (pool.waited_ms + accumulator.waiting.memory.waited_ms))
+    metrics.gauge("record-send-total", lambda: tally.stored_count)
     metrics.gauge("record-unretrieved-error-total", lambda: tally.unretrieved_count)
     metrics.gauge("requests-in-flight", lambda: wire.client.in_flight_request_count())
     return ProducerRuntime(client_id, config, clock, life, metadata, wire, accumulator, record_sender, batch_sender,

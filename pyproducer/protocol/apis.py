@@ -11,7 +11,7 @@ Source:  Java ApiKeys (4.3); client maxima as in Kafka 4.1's clients, advertised
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from importlib import import_module
@@ -105,8 +105,32 @@ def _api(
     )
 
 
+Format = tuple[Schema, int]
+"""The schema of a body, and the version of the header before it."""
+
+
+class Formats(dict[int, Format]):
+    """The requests or the responses of an API by version, each made when it is looked up first: formats[version].
+
+    Raises:
+        UnsupportedVersionError: There is no such version, or no longer. Not sent.
+    """
+
+    def __init__(self, make: Callable[[int], Format]) -> None:
+        super().__init__()
+        self._make = make
+
+    def __missing__(self, version: int) -> Format:
+        return self.setdefault(version, self._make(version))
+
+
 class ApiKeys(IntEnum):
-    """The APIs by their number on the wire, with everything the table says about them."""
+    """The APIs by their number on the wire, with everything the table says about them.
+
+    Attributes:
+        request_formats: How requests look; see Formats.
+        response_formats: How responses look.
+    """
 
     row: ApiRow
     title: str
@@ -114,8 +138,8 @@ class ApiKeys(IntEnum):
     broker_range: VersionRange
     advertised_range: VersionRange | None
     throttle_from_version: int | None
-    _request_formats: dict[int, tuple[Schema, int]]
-    _response_formats: dict[int, tuple[Schema, int]]
+    request_formats: Formats
+    response_formats: Formats
 
     def __new__(cls, row: Any) -> ApiKeys:
         """Make the member for an ApiRow; its value is the API's number, so that ApiKeys(0) finds it."""
@@ -127,8 +151,8 @@ class ApiKeys(IntEnum):
         member.broker_range = row.broker
         member.advertised_range = row.advertised
         member.throttle_from_version = row.throttle_from
-        member._request_formats = {}
-        member._response_formats = {}
+        member.request_formats = Formats(member._request_format)
+        member.response_formats = Formats(member._response_format)
         return member
 
     # Produce 0 is advertised although 0-2 are refused, as Kafka does: KAFKA-18659, older librdkafka stop compressing
@@ -239,7 +263,7 @@ class ApiKeys(IntEnum):
         Raises:
             UnsupportedVersionError: There is no such version, or no longer. Not sent.
         """
-        return self.request_format(version)[0]
+        return self.request_formats[version][0]
 
     def response_schema(self, version: int) -> Schema:
         """Return the schema of the response's body.
@@ -247,27 +271,13 @@ class ApiKeys(IntEnum):
         Raises:
             UnsupportedVersionError: There is no such version, or no longer. Not sent.
         """
-        return self.response_format(version)[0]
+        return self.response_formats[version][0]
 
-    def request_format(self, version: int) -> tuple[Schema, int]:
-        """Return the schema of the request's body and the version of its header: one look-up for each request.
+    def _request_format(self, version: int) -> Format:
+        return self._schema(self.row.request, version), self.request_header_version(version)
 
-        Raises:
-            UnsupportedVersionError: There is no such version, or no longer. Not sent.
-        """
-        formats = self._request_formats
-        return formats.get(version) or formats.setdefault(
-            version, (self._schema(self.row.request, version), self.request_header_version(version)))
-
-    def response_format(self, version: int) -> tuple[Schema, int]:
-        """Return the schema of the response's body and the version of its header.
-
-        Raises:
-            UnsupportedVersionError: There is no such version, or no longer. Not sent.
-        """
-        formats = self._response_formats
-        return formats.get(version) or formats.setdefault(
-            version, (self._schema(self.row.response, version), self.response_header_version(version)))
+    def _response_format(self, version: int) -> Format:
+        return self._schema(self.row.response, version), self.response_header_version(version)
 
     def _schema(self, message: Message, version: int) -> Schema:
         if version < 0 or version > self.latest_version:

@@ -105,7 +105,7 @@ def build_request(
 
     Shape: chunks in order, without the frame's size; large record payloads are the objects in `body`.
     """
-    schema, header_version = api_key.request_format(api_version)
+    schema, header_version = api_key.request_formats[api_version]
     writer = ByteWriter()
     writer.tail += _FIXED_PART.pack(api_key, api_version, correlation_id)
     writer.tail += _client_id_bytes(client_id, header_version)
@@ -126,14 +126,21 @@ def parse_response_correlation_id(payload: Buffer) -> int:
 
 
 def parse_response(api_key: ApiKeys, api_version: int, payload: Buffer) -> tuple[int, Struct]:
-    """Read a response to a request of ours.
+    """Read a response to a request of ours; return its correlation id and its body, see `read_response`.
+
+    Raises:
+        RemoteProtocolError: The bytes are not such a response; `__cause__` names the field. Unknown.
+        UnsupportedVersionError: We have no such version. Unknown.
+    """
+    return parse_response_correlation_id(payload), read_response(api_key, api_version, payload)
+
+
+def read_response(api_key: ApiKeys, api_version: int, payload: Buffer) -> Struct:
+    """Read the body of a response to a request of ours, whose correlation id was looked at.
 
     An ApiVersions response with error 35 has the layout of version 0, whatever was asked: a broker that does not know
     the version can not answer in it. Its `api_keys` then holds at most the range of ApiVersions itself; none when what
     follows the code is in some other layout (brokers below 2.4 end there, librdkafka's mock cluster writes its own).
-
-    Returns:
-        The correlation id and the body.
 
     Raises:
         RemoteProtocolError: The bytes are not such a response; `__cause__` names the field. Unknown.
@@ -141,9 +148,8 @@ def parse_response(api_key: ApiKeys, api_version: int, payload: Buffer) -> tuple
 
     Shape: bytes and records in the body are views of `payload`.
     """
-    schema, header_version = api_key.response_format(api_version)
+    schema, header_version = api_key.response_formats[api_version]
     reader = ByteReader(payload)
-    correlation_id = parse_response_correlation_id(reader.data)
     reader.position = _INT32.size
     try:
         if header_version:
@@ -154,8 +160,8 @@ def parse_response(api_key: ApiKeys, api_version: int, payload: Buffer) -> tuple
         if api_key is _API_VERSIONS and reader.remaining >= _INT16.size:
             error_code: int = _INT16.unpack_from(reader.data, reader.position)[0]
             if error_code == UNSUPPORTED_VERSION_CODE:
-                return correlation_id, _read_unsupported_version(reader)
-        return correlation_id, schema.read(reader)
+                return _read_unsupported_version(reader)
+        return schema.read(reader)
     except SchemaError as error:
         raise RemoteProtocolError(
             f"Error parsing response for apiKey: {api_key.name} and apiVersion: {api_version}: {error}"
@@ -216,7 +222,7 @@ def build_response(api_key: ApiKeys, api_version: int, correlation_id: int, body
 
     Shape: chunks in order, without the frame's size; large record payloads are the objects in `body`.
     """
-    schema, header_version = api_key.response_format(api_version)
+    schema, header_version = api_key.response_formats[api_version]
     writer = ByteWriter()
     writer.tail += _INT32.pack(correlation_id)
     if header_version:

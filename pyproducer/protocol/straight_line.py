@@ -25,6 +25,7 @@ Source:  ours; the idea is Kafka's generated message classes (4.3, MessageDataGe
 from __future__ import annotations
 
 import struct
+import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
@@ -316,7 +317,9 @@ class _WriteCode(_Code):
         if code is not None:
             self.fixed(code, self._checked(type_, value))
         elif type_ is UUID:
-            self.fixed(_UUID_CODE, f"{self.constant('check', type_.validate)}({value}).int.to_bytes(16, 'big')")
+            is_one = f"type({value}) is {self.constant('uuid', uuid.UUID)}"
+            checked = f"{value} if {is_one} else {self.constant('check', type_.validate)}({value})"
+            self.fixed(_UUID_CODE, f"({checked}).int.to_bytes(16, 'big')")
         elif isinstance(type_, Schema):
             self._struct(type_, value)
         elif isinstance(type_, NullableStruct):

@@ -20,6 +20,7 @@ from pyproducer.record.control import ControlRecordType, encode_control_key, enc
 from pyproducer.record.layout import (
     ATTRIBUTES_OFFSET,
     BASE_OFFSET_OFFSET,
+    CONTROL_MASK,
     CRC_OFFSET,
     CREATE_TIME,
     HEADER,
@@ -33,7 +34,7 @@ from pyproducer.record.layout import (
     NO_SEQUENCE,
     PARTITION_LEADER_EPOCH_OFFSET,
     TIMESTAMP_TYPE_MASK,
-    attributes_of,
+    TRANSACTIONAL_MASK,
 )
 
 RecordFields = tuple[int, "bytes | None", "bytes | None", Sequence[tuple[str, "bytes | None"]]]
@@ -82,8 +83,8 @@ def write_header(batch: bytearray, *, codec_id: int, record_count: int, base_tim
     Raises:
         LocalProtocolError: A number does not fit its field. Not sent.
     """
-    attributes = attributes_of(codec_id=codec_id, timestamp_type=timestamp_type, is_transactional=is_transactional,
-                               is_control=is_control)
+    attributes = (codec_id | (TIMESTAMP_TYPE_MASK if timestamp_type else 0)
+                  | (TRANSACTIONAL_MASK if is_transactional else 0) | (CONTROL_MASK if is_control else 0))
     try:
         HEADER.pack_into(batch, 0, base_offset, len(batch) - LOG_OVERHEAD_BYTES, partition_leader_epoch, MAGIC, 0,
                          attributes, record_count - 1, base_timestamp, max_timestamp, producer_id, producer_epoch,

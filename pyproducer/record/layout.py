@@ -103,10 +103,3 @@ def decrement_sequence(sequence: int, decrement: int) -> int:
     if sequence < decrement:
         return MAX_SEQUENCE - (decrement - sequence) + 1
     return sequence - decrement
-
-
-def attributes_of(*, codec_id: int, timestamp_type: int = CREATE_TIME, is_transactional: bool = False,
-                  is_control: bool = False) -> int:
-    """Return the attributes field of a batch."""
-    return (codec_id | (TIMESTAMP_TYPE_MASK if timestamp_type else 0)
-            | (TRANSACTIONAL_MASK if is_transactional else 0) | (CONTROL_MASK if is_control else 0))

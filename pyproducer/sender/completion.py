@@ -71,9 +71,9 @@ class Completion:
         """
         if response.body is not None or response.timed_out:
             # Differs from Java: totals, of which the reader makes the mean. Its node metrics are avg and max.
-            node_id = response.destination
-            self._metrics.add_all({f"request-total.node-{node_id}": 1,
-                                   f"request-latency-ms-total.node-{node_id}": response.latency_ms})
+            totals, node_id = self._metrics.totals, response.destination
+            totals[f"request-total.node-{node_id}"] += 1
+            totals[f"request-latency-ms-total.node-{node_id}"] += response.latency_ms
         if response.body is not None:
             self._on_answer(response, batches, topic_names)
         elif response.version_mismatch is not None:
@@ -111,7 +111,7 @@ class Completion:
             phase="delivery", outcome=UNKNOWN if maybe_in_log else NOT_SENT)
         error.__cause__ = batch.last_error
         self._settle_sequence(batch, error, may_be_in_log=maybe_in_log or batch.attempts > 0)
-        self._count_failed(batch.record_count)
+        self.count_failed(batch.record_count)
         if batch.state is BatchState.ON_WIRE:
             # The socket may still read the batch's bytes: memory is given back when the request ends.
             batch.fail(lambda _index: error)
@@ -125,7 +125,7 @@ class Completion:
 
         Whatever is on its way to another node goes on. Differs from Java, where it waits for delivery.timeout.ms.
         """
-        cluster = self._metadata.fetch()
+        cluster = self._metadata.cluster
         for batch in self._accumulator.batches():
             if batch.is_done or batch.is_in_flight:
                 continue
@@ -139,7 +139,7 @@ class Completion:
     def abort(self, error: KafkaError, *, only_undrained: bool = False) -> int:
         """Fail what is left; see RecordAccumulator.abort_batches."""
         aborted = self._accumulator.abort_batches(error, only_undrained=only_undrained)
-        self._count_failed(aborted)
+        self.count_failed(aborted)
         return aborted
 
     def on_unsendable(self, batch: ProducerBatch, cause: Exception) -> None:
@@ -149,6 +149,10 @@ class Completion:
         error.__cause__ = cause
         self._fail(batch, error, None)
         self._accumulator.finish(batch)
+
+    def count_failed(self, record_count: int) -> None:
+        """Count records that failed."""
+        self._metrics.totals["record-error-total"] += record_count
 
     def _on_answer(self, response: ClientResponse, batches: BatchesByPartition,
                    topic_names: Mapping[UUID, str]) -> None:
@@ -188,8 +192,8 @@ class Completion:
         version = response.api_version
         error_message = partition.get("error_message") if version >= 8 else None
         place = str(batch.topic_partition)
-        if known is ErrorCode.MESSAGE_TOO_LARGE and batch.payload is not None:
-            place += f": {len(batch.payload)} bytes were sent for {batch.record_count} record(s)"
+        if known is ErrorCode.MESSAGE_TOO_LARGE and batch.encoded is not None:
+            place += f": {len(batch.encoded)} bytes were sent for {batch.record_count} record(s)"
         error = error_for_code(code, message=f"{place}: {error_message}" if error_message else f"{place}:",
                                api="Produce", node_id=response.destination)
         if known is ErrorCode.MESSAGE_TOO_LARGE and batch.record_count > 1 and not batch.is_done:
@@ -241,7 +245,7 @@ class Completion:
         batch.last_error = error
         if self._can_retry(batch, error, code, now_ms, log_start_offset):
             log.debug("Attempt %d for %s failed and is repeated: %s", batch.attempts + 1, batch.topic_partition, error)
-            self._metrics.add("record-retry-total", batch.record_count)
+            self._metrics.totals["record-retry-total"] += batch.record_count
             self._accumulator.reenqueue(batch, now_ms)
         else:
             self._fail(batch, error, error_for)
@@ -285,20 +289,18 @@ class Completion:
         batches = self._accumulator.split(batch)
         if self._transaction_manager is not None:
             self._transaction_manager.on_split(batch, list(batches))
-        self._metrics.add("batch-split-total")
+        self._metrics.totals["batch-split-total"] += 1
 
     def _complete(self, batch: ProducerBatch, base_offset: int, log_append_time: int) -> None:
         if self._transaction_manager is not None:
             self._transaction_manager.on_completed(batch, base_offset)
-        if not batch.is_done:  # else it expired while its answer was on its way, and was counted then
-            self._metrics.add("record-send-total", batch.record_count)
         if batch.parts_in_doubt:
             batch.parts_in_doubt.clear()  # the whole was not stored: the broker took its numbers for a part
         if batch.attempts and log_append_time == batch.open.max_timestamp:
             # Kafka 4.1 answers a batch that it has already with the batch's own timestamp, whatever the topic's
             # timestamp type. Differs from Java, which then reports that one for every record of the batch.
             log_append_time = NO_TIMESTAMP
-        batch.complete(base_offset, log_append_time)
+        batch.complete(base_offset, log_append_time)  # nothing, where it expired while its answer was on its way
 
     def _fail(self, batch: ProducerBatch, error: KafkaError, error_for: Callable[[int], KafkaError] | None, *,
               has_its_numbers: bool = False) -> None:
@@ -307,7 +309,7 @@ class Completion:
         if not batch.is_done:
             self._settle_sequence(batch, error, may_be_in_log=batch.may_be_in_log or error.outcome == UNKNOWN,
                                   has_its_numbers=has_its_numbers)
-            self._count_failed(batch.record_count)
+            self.count_failed(batch.record_count)
         batch.fail(error_for or (lambda _index: error))
 
     def _settle_sequence(self, batch: ProducerBatch, error: KafkaError, *, may_be_in_log: bool,
@@ -315,9 +317,6 @@ class Completion:
         if self._transaction_manager is not None:
             self._transaction_manager.on_failed(batch, error, may_be_in_log=may_be_in_log,
                                                 has_its_numbers=has_its_numbers)
-
-    def _count_failed(self, record_count: int) -> None:
-        self._metrics.add("record-error-total", record_count)
 
 
 def _error_by_record(error: ApiError, messages: dict[int, str | None],

@@ -128,7 +128,8 @@ class IoThread:
         self._life.sender_ident = threading.get_ident()
         try:
             while self.take_turn():
-                self._stand_aside()
+                if self._life.take_turn is not None or self._life.loop_inbox is not None:
+                    self._stand_aside()
         except BaseException as cause:  # nothing ends this thread in silence
             if not self._life.is_forked:
                 self._life.die(cause)  # first: a handler of the application's log may raise, too

@@ -47,22 +47,21 @@ def produce_request(batches: Sequence[ProducerBatch], cluster: Cluster, *, acks:
         highest_version: The highest version that is allowed; None leaves that to the topics' ids. A transaction of
             the first version of that protocol goes no higher than 11 (KIP-890).
     """
-    by_topic: dict[str, list[ProducerBatch]] = {}
+    by_topic: dict[str, list[dict[str, Any]]] = {}
     for batch in batches:
-        by_topic.setdefault(batch.topic_partition.topic, []).append(batch)
+        topic, partition = batch.topic_partition
+        by_topic.setdefault(topic, []).append({"index": partition, "records": batch.encoded})
     topic_ids: dict[str, UUID] = {}
     topic_names: dict[UUID, str] = {}
     for topic in by_topic:
-        topic_id = cluster.topic_id(topic)
+        topic_id = cluster.topic_ids.get(topic)
         if topic_id is not None:
             topic_ids[topic] = topic_id
             topic_names[topic_id] = topic
 
     def build(version: int) -> Mapping[str, Any]:
-        topic_data = []
-        for topic, topic_batches in by_topic.items():
-            partition_data = [{"index": batch.topic_partition.partition, "records": batch.payload}
-                              for batch in topic_batches]
+        topic_data: list[dict[str, Any]] = []
+        for topic, partition_data in by_topic.items():
             if version >= FIRST_VERSION_WITH_TOPIC_IDS:
                 topic_data.append({"topic_id": topic_ids[topic], "partition_data": partition_data})
             else:

@@ -19,7 +19,7 @@ from pyproducer.common.cluster import address_text
 from pyproducer.common.error_codes import error_for_code
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.record.layout import MAX_EPOCH
-from pyproducer.transaction.producer_id import ProducerIdAndEpoch
+from pyproducer.transaction.partition_sequences import ProducerIdAndEpoch
 from pyproducer.transaction.transaction_manager import TransactionManager
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class ProducerIdRequest:
             self._transaction_manager.on_fatal_error(error)
 
     def _on_success(self, response: ClientResponse, answer: ProducerIdAndEpoch) -> None:
-        node = self._metadata.fetch().node_by_id(response.destination)
+        node = self._metadata.cluster.node_by_id(response.destination)
         where = f"node {response.destination}" if node is None else address_text(node.host, node.port)
         # After the last epoch only another id helps: whoever is given it would ask again before the first batch.
         if answer.is_valid and 0 <= answer.epoch < MAX_EPOCH:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from pyproducer.accumulator.batch_state import BatchState, move
@@ -69,7 +70,6 @@ class Sender:
         self._tally = NoTally() if tally is None else tally
         self._freeze = freeze
         self._life = life
-        self._next_expiry_ms = NEVER_MS  # delay until a waiting batch expires, as of this turn
 
     def run_once(self, now_ms: int, longest_wait_ms: int = NEVER_MS) -> None:
         """Take one turn: send what is ready, then wait for the network until something is due.
@@ -79,14 +79,17 @@ class Sender:
             longest_wait_ms: How long it may wait for the network at most, in ms.
         """
         tally = self._tally
-        if self._has_thawed(now_ms):
+        freeze = self._freeze
+        if freeze is not None and (now_ms >= freeze.due_ms or now_ms - self._wire.client.woke_ms
+                                   > freeze.longest_pause_ms) and freeze.has_thawed(now_ms):
             self._thaw(now_ms)
-        room_ms = NEVER_MS if self._waiting_room is None else self._waiting_room.move_on(now_ms)
+        room, queues = self._waiting_room, self._accumulator.waiting.queues
+        room_ms = room.move_on(now_ms) if room is not None and queues else NEVER_MS
         # What failed in a turn is counted and logged at the beginning of the next, which comes at once.
         tally_ms = tally.step(now_ms) if tally.is_busy else NEVER_MS
         timeout_ms = min(longest_wait_ms, room_ms, tally_ms)
-        if self._accumulator.holds_any or self._metadata.refusals or self._partition_load is not None:
-            timeout_ms = min(timeout_ms, self._step_producer_id(now_ms), self._send_producer_data(now_ms))
+        if self._accumulator.busy or queues or self._metadata.refusals or self._partition_load is not None:
+            timeout_ms = min(timeout_ms, self._send_producer_data(now_ms))
         if self._accumulator.is_closed and not self._accumulator.has_incomplete():
             timeout_ms = 0  # the last batch expired just now: nothing is left to wait for
         inbox = self._life.loop_inbox
@@ -107,7 +110,7 @@ class Sender:
             return False  # connections are made anew first, by the thread
         if batch.attempts or (manager is not None and (manager.fatal_error is not None or manager.needs_producer_id)):
             return False
-        leader = self._metadata.fetch().leader_for(batch.topic_partition)
+        leader = self._metadata.cluster.leader_for(batch.topic_partition)
         return leader is not None and self._wire.client.is_ready(leader.node_id, now_ms)
 
     def send_at_once(self, now_ms: int) -> None:
@@ -116,7 +119,6 @@ class Sender:
         Args:
             now_ms: Monotonic time, in ms.
         """
-        self._step_producer_id(now_ms)
         self._send_producer_data(now_ms)
         if self._acks == 0 or not self._wire.client.in_flight_request_count():
             self._wire.client.hear(now_ms)  # nobody answers: it is over as soon as it is written, or refused
@@ -144,10 +146,7 @@ class Sender:
 
     def _has_thawed(self, now_ms: int) -> bool:
         """Whether nobody ran for longer than request.timeout.ms, until now."""
-        freeze = self._freeze
-        return freeze is not None and (
-            now_ms >= freeze.due_ms or now_ms - self._wire.client.woke_ms > freeze.longest_pause_ms) and (
-            freeze.has_thawed(now_ms))
+        return self._freeze is not None and self._freeze.has_thawed(now_ms)
 
     def _thaw(self, now_ms: int) -> None:
         """Begin with new connections, after time in which nobody ran: those there are may be dead without a word."""
@@ -168,10 +167,8 @@ class Sender:
         """Fail what is left, when the connections are closed; return how many records that were."""
         return self._completion.abort(error)
 
-    def _step_producer_id(self, now_ms: int) -> int:
-        manager = self._transaction_manager
-        if manager is None or self._producer_id_request is None:
-            return NEVER_MS
+    def _step_producer_id(self, manager: TransactionManager, now_ms: int) -> int:
+        """See to what keeps batches from being numbered as they come; return how long the poll may wait, in ms."""
         if manager.fatal_error is not None:
             if self._accumulator.has_undrained():
                 self._completion.abort(manager.fatal_error, only_undrained=True)
@@ -180,20 +177,24 @@ class Sender:
         # Without any record the producer stays silent: making one touches no network.
         if not manager.needs_producer_id or not self._accumulator.has_incomplete():
             return NEVER_MS
+        assert self._producer_id_request is not None, "made with the manager"
         return self._producer_id_request.step(now_ms)
 
     def _send_producer_data(self, now_ms: int) -> int:
         """Send what is ready; return how long the poll may wait, in ms."""
+        manager = self._transaction_manager
+        timeout_ms = NEVER_MS if manager is None or manager.is_undisturbed else self._step_producer_id(manager, now_ms)
         if self._metadata.refusals:
             for refusal in self._metadata.take_refusals():
                 self._completion.refuse(refusal)
-        expired, self._next_expiry_ms = self._accumulator.expired_batches(now_ms)
-        for batch in expired:
-            self._completion.expire(batch, now_ms)
-        if expired and self._transaction_manager is not None and self._accumulator.has_undrained():
-            self._transaction_manager.settle()  # what waited for their fate goes now: nothing else would end the poll
-        cluster = self._metadata.fetch()
+        cluster = self._metadata.cluster
         check = self._accumulator.ready(cluster, now_ms)
+        if check.expired:
+            for batch in check.expired:
+                self._completion.expire(batch, now_ms)
+            if manager is not None and self._accumulator.has_undrained():
+                manager.settle()  # what waited for their fate goes now: nothing else ends the poll
+            check = self._accumulator.ready(cluster, now_ms)
         if self._partition_load is not None:
             self._partition_load.report(cluster)
         if check.unknown_leader_topics:
@@ -203,7 +204,6 @@ class Sender:
             self._metadata.request_update()
         client = self._wire.client
         nodes: list[Node] = []
-        connect_delay_ms = NEVER_MS
         for node in check.ready_nodes.values():
             can_drain = client.ready(node, now_ms)
             if self._partition_load is not None:
@@ -211,25 +211,28 @@ class Sender:
             if can_drain:
                 nodes.append(node)
             else:
-                connect_delay_ms = min(connect_delay_ms, client.poll_delay_ms(node, now_ms))
+                timeout_ms = min(timeout_ms, client.poll_delay_ms(node, now_ms))
         next_check_ms = check.next_ready_check_delay_ms
-        has_sent = has_more = False
+        is_changed = bool(nodes) and next_check_ms != NEVER_MS  # what was to linger or to back off may be gone
         while nodes:
             # One request holds one batch of a partition. Several rounds fill the connection up to its limit in one
             # turn; what stays behind waits for an answer, and the answer ends the poll.
-            drained = self._accumulator.drain(cluster, nodes, self._max_request_size_bytes, now_ms,
-                                              self._transaction_manager, self._completion.on_unsendable)
-            for node_id, batches in drained.items():
+            drained = []
+            for node in nodes:
+                batches, has_more = self._accumulator.drain(
+                    node.node_id, check.partitions[node.node_id], self._max_request_size_bytes, now_ms, manager,
+                    self._completion.on_unsendable)
+                drained.append((node, batches, has_more))
+            nodes = []
+            for node, batches, has_more in drained:
                 if batches:
-                    self._send(node_id, batches, cluster, now_ms)
-                    has_sent = True
-            has_more = self._accumulator.has_undrained()
-            nodes = [node for node in nodes if node.node_id in drained and client.ready(node, now_ms)
-                     ] if has_more else []
-        if has_sent:
-            next_check_ms = (self._accumulator.ready(cluster, now_ms).next_ready_check_delay_ms if has_more
-                             else NEVER_MS)
-        return min(next_check_ms, connect_delay_ms, self._next_expiry_ms)
+                    self._send(node.node_id, batches, cluster, now_ms)
+                is_changed |= has_more
+                if has_more and client.ready(node, now_ms):
+                    nodes.append(node)
+        if is_changed:
+            next_check_ms = self._accumulator.ready(cluster, now_ms).next_ready_check_delay_ms
+        return min(timeout_ms, next_check_ms, check.next_expiry_delay_ms)
 
     def _send(self, node_id: int, batches: Sequence[ProducerBatch], cluster: Cluster, now_ms: int) -> None:
         by_partition: BatchesByPartition = {}
@@ -238,10 +241,13 @@ class Sender:
             move(batch, BatchState.ON_WIRE)
             size_bytes += batch.size_bytes
             by_partition[batch.topic_partition] = batch
-        self._metrics.add_all({"request-total": 1, "batch-total": len(batches), "batch-bytes-total": size_bytes})
+        totals = self._metrics.totals
+        totals["request-total"] += 1
+        totals["batch-total"] += len(batches)
+        totals["batch-bytes-total"] += size_bytes
         request = produce_request(batches, cluster, acks=self._acks, timeout_ms=self._request_timeout_ms)
         self._wire.client.send(ClientRequest(
             node_id, ApiKeys.PRODUCE, request.build, expect_response=self._acks != 0,
             timeout_ms=self._request_timeout_ms,
-            on_complete=lambda response: self._completion.on_response(response, by_partition, request.topic_names),
+            on_complete=partial(self._completion.on_response, batches=by_partition, topic_names=request.topic_names),
             max_version=request.max_version, created_ms=now_ms), now_ms)

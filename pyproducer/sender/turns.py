@@ -117,7 +117,7 @@ class SenderTurns:
     def on_opened(self) -> None:
         """A batch was opened: have the sender look, unless its caller is likely to take the step himself."""
         self._wakeup.wakeup()
-        if not self._role.is_free:
+        if self._role.bell is not None and not self._role.is_free:
             self._role.ring()  # the thread is on its way back, or a caller at work, who leaves it this
 
     def take(self, outcome: ProduceRequestResult, deadline_ms: int | None) -> None:
@@ -162,7 +162,7 @@ class SenderTurns:
             self._role.ring()
             return
         batch = self._accumulator.only_batch()
-        if batch is None or batch.result is not outcome or batch.record_count > _MOST_RECORDS:
+        if batch is None or batch.result is not outcome or batch.open.record_count > _MOST_RECORDS:
             self._role.ring()  # many tasks wait: the thread, which does not stand aside for them, sends beside them
             return
         self._somebody_waited = True
@@ -224,7 +224,7 @@ class SenderTurns:
 
     def _is_for_caller(self, batch: ProducerBatch, now_ms: int) -> bool:
         """Whether a step of a caller may send a batch."""
-        return (self._life.is_open and batch.record_count <= _MOST_RECORDS and not batch.has_callbacks()
+        return (self._life.is_open and batch.open.record_count <= _MOST_RECORDS and not batch.has_callbacks()
                 and self._sender.can_send_at_once(batch, now_ms))
 
     # Callers.
@@ -260,7 +260,8 @@ class SenderTurns:
         """Let callers take their steps, while they come; return with the role."""
         if not (self._somebody_waited and (now_ms := self._clock.now_ms()) >= self._served_until_ms
                 and self._may_stand_aside()):
-            self.wake_loop()
+            if self._life.loop_inbox is not None:
+                self.wake_loop()
             return
         self._somebody_waited = False  # not above: he whose record is not done waits in the next turn, too
         self._freeze.rested_ms = now_ms

@@ -98,10 +98,10 @@ class _Sender(RecordSender):
 
     def hand_over(self, topic: str, partition: int | None, timestamp: int, key: Any, key_bytes: bytes | None,
                   value: Any, value_bytes: bytes | None, headers: tuple[Any, ...], on_completion: OnCompletion | None,
-                  size_bytes: int, max_block_ms: int, choose: Any) -> FutureRecordMetadata:
+                  size_bytes: int, max_block_ms: int | None = None, choose: Any = None) -> FutureRecordMetadata:
         """Keep a record where a batch would take it."""
         if self._on_append is not None and partition is not None:
-            self._on_append(topic, partition, size_bytes - HEADER_SIZE_BYTES, self._metadata.fetch(), False)
+            self._on_append(topic, partition, size_bytes - HEADER_SIZE_BYTES, self._metadata.cluster, False)
         return self.take(topic, partition, timestamp, key_bytes, value_bytes, headers, on_completion)
 
 
@@ -110,9 +110,7 @@ class _Metadata:
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
-
-    def fetch(self) -> Cluster:
-        return self.cluster
+        self.queues: dict[object, object] = {}  # of a waiting room: nobody waits
 
     def add(self, topic: str, now_ms: int) -> None:
         """Nobody is asked."""

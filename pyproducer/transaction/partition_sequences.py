@@ -1,21 +1,41 @@
-"""The sequence numbers of one partition: the next to give, the last acknowledged, the batches on their way.
+"""The sequence numbers of one partition: whose, the next to give, the last acknowledged, the batches on their way.
 
 Road:    drain -> [sequences] -> completion
 Thread:  sender thread only.
-Source:  Java TxnPartitionEntry, TxnPartitionMap (4.1).
+Source:  Java ProducerIdAndEpoch, TxnPartitionEntry, TxnPartitionMap (4.1). The arithmetic of sequence numbers is
+         record/layout.py's.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from pyproducer.common.cluster import TopicPartition
-from pyproducer.record.layout import NO_SEQUENCE, increment_sequence
-from pyproducer.transaction.producer_id import NONE, ProducerIdAndEpoch, is_earlier
+from pyproducer.record.layout import MAX_SEQUENCE, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, increment_sequence
 
 # Java ProducerStateEntry.NUM_BATCHES_TO_RETAIN: of how many batches a broker knows that it has them already.
 BATCHES_THAT_BROKERS_KNOW = 5
+
+
+class ProducerIdAndEpoch(NamedTuple):
+    """Who a batch comes from; the broker refuses older epochs of the same id."""
+
+    producer_id: int
+    epoch: int
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether a broker gave this id."""
+        return self.producer_id > NO_PRODUCER_ID
+
+
+NONE = ProducerIdAndEpoch(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
+
+
+def is_earlier(first: int, second: int) -> bool:
+    """Whether a sequence number comes before another on the ring; a distance of half the ring is out of reach."""
+    return 0 < ((second - first) & MAX_SEQUENCE) < 2**30
 
 
 class SequencedBatch(Protocol):
@@ -44,13 +64,6 @@ class SequencedBatch(Protocol):
     def has_sequence(self) -> bool:
         """Whether the batch has its place already."""
 
-    @property
-    def last_sequence(self) -> int:
-        """Sequence number of the last record."""
-
-    def set_producer_state(self, producer_id: int, producer_epoch: int, base_sequence: int) -> None:
-        """Give the batch its place."""
-
     def reset_producer_state(self, producer_id: int, producer_epoch: int, base_sequence: int) -> None:
         """Give the batch another place after an epoch bump."""
 
@@ -71,9 +84,9 @@ class PartitionSequences:
 
     def number(self, batch: SequencedBatch) -> None:
         """Give the next numbers to a new batch, and track it."""
-        producer_id, epoch = self.owner
         sequence = self.next_sequence
-        batch.set_producer_state(producer_id, epoch, sequence)
+        batch.producer_id, batch.producer_epoch = self.owner
+        batch.base_sequence = sequence  # last: a batch that has it has its place
         self._newest.append(sequence)
         self.next_sequence = increment_sequence(sequence, batch.record_count)
         self.in_flight.append(batch)  # the highest number of all

@@ -15,8 +15,13 @@ from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.common.errors import ApiError, KafkaError
 from pyproducer.record.layout import MAX_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, decrement_sequence, increment_sequence
-from pyproducer.transaction.partition_sequences import PartitionSequences, SequencedBatch
-from pyproducer.transaction.producer_id import NONE, ProducerIdAndEpoch, is_earlier
+from pyproducer.transaction.partition_sequences import (
+    NONE,
+    PartitionSequences,
+    ProducerIdAndEpoch,
+    SequencedBatch,
+    is_earlier,
+)
 
 log: logging.Logger = logging.getLogger(__name__)
 
@@ -37,6 +42,12 @@ class TransactionManager:
     # The producer id.
 
     @property
+    def is_undisturbed(self) -> bool:
+        """Whether there is an id, and no batch's fate that others wait for."""
+        return (self.producer_id_and_epoch.producer_id > NO_PRODUCER_ID and self.fatal_error is None
+                and not self._unresolved and not self._bump_requested_for)
+
+    @property
     def needs_producer_id(self) -> bool:
         """Whether InitProducerId must be sent before any batch."""
         return self.producer_id_and_epoch.producer_id <= NO_PRODUCER_ID and self.fatal_error is None
@@ -51,7 +62,7 @@ class TransactionManager:
         self.fatal_error = error
 
     def settle(self) -> None:
-        """Look at what waits for the fate of batches; once per turn, before anything is drained."""
+        """Look at what waits for the fate of batches, before anything is drained."""
         if self._unresolved:
             self.resolve_sequences()
         if self._bump_requested_for:
@@ -141,7 +152,7 @@ class TransactionManager:
             if batch.has_sequence and not batch.is_done:
                 partition = self._partitions[batch.topic_partition]
                 partition.add_in_flight(batch)
-                following = increment_sequence(batch.last_sequence, 1)
+                following = increment_sequence(batch.base_sequence, batch.record_count)
                 if self._is_current(batch, partition) and is_earlier(partition.next_sequence, following):
                     partition.next_sequence = following
 
@@ -151,7 +162,7 @@ class TransactionManager:
         """The batch is in the log."""
         partition = self._partitions[batch.topic_partition]
         if partition.owner == (batch.producer_id, batch.producer_epoch):
-            last_sequence = batch.last_sequence
+            last_sequence = increment_sequence(batch.base_sequence, batch.record_count - 1)
             if (partition.last_acked_sequence == NO_SEQUENCE
                     or is_earlier(partition.last_acked_sequence, last_sequence)):
                 partition.last_acked_sequence = last_sequence
@@ -188,7 +199,7 @@ class TransactionManager:
         code = error.code if isinstance(error, ApiError) else None
         if has_its_numbers or (may_be_in_log and code not in (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
                                                               ErrorCode.UNKNOWN_PRODUCER_ID)):
-            self._unresolved[batch.topic_partition] = increment_sequence(batch.last_sequence, 1)
+            self._unresolved[batch.topic_partition] = increment_sequence(batch.base_sequence, batch.record_count)
         else:
             self._request_bump(batch)
 

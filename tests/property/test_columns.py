@@ -117,11 +117,8 @@ class FixedMetadata:
 
     def __init__(self) -> None:
         nodes = [Node(0, "127.0.0.1", 1)]
-        self._cluster = Cluster(nodes=nodes, partitions=[
+        self.cluster = Cluster(nodes=nodes, partitions=[
             PartitionInfo("t", index, None if index == 1 else nodes[0]) for index in range(4)])
-
-    def fetch(self) -> Cluster:
-        return self._cluster
 
     def add(self, topic: str, now_ms: int) -> bool:
         return False
@@ -141,7 +138,7 @@ class Road:
         serializer = BytesSerializer() if serialized else None  # does nothing, but sends the rows one by one
         metadata: Any = FixedMetadata()  # what send() uses of it
         routes = RouteTable()
-        routes.renew(metadata.fetch())
+        routes.renew(metadata.cluster)
         self.sender = RecordSender(
             metadata=metadata, routes=routes, accumulator=self.accumulator, room=make_room(metadata, self.accumulator),
             partitioner=partitioner, key_serializer=serializer, value_serializer=serializer,
@@ -158,12 +155,13 @@ class Road:
         """The records of each batch, by batch; timestamps of now are 0."""
         found = []
         for batch in self.batches():
+            batch.seal()
             batch.close(compressor_for("none", None))
             batch.write_header()
             found.append((batch.topic_partition, [
                 (record.key, record.value, record.headers,
                  record.timestamp if record.timestamp < 1_700_000_200_000 else 0)
-                for read in read_batches(batch.payload) for record in read]))
+                for read in read_batches(batch.encoded) for record in read]))
         return found
 
     def end(self) -> None:

@@ -145,11 +145,8 @@ class FixedMetadata:
 
     def __init__(self) -> None:
         nodes = [Node(0, "127.0.0.1", 1)]
-        self._cluster = Cluster(nodes=nodes, partitions=[
+        self.cluster = Cluster(nodes=nodes, partitions=[
             PartitionInfo("t", index, None if index == 1 else nodes[0]) for index in range(4)])
-
-    def fetch(self) -> Cluster:
-        return self._cluster
 
     def add(self, topic: str, now_ms: int) -> bool:
         return False
@@ -173,7 +170,7 @@ def make_sender(*, compiled: bool = IMPL == "native", life: Life = UNOWNED,
     partitioner._counters["t"] = itertools.count(-3)
     metadata: Any = FixedMetadata()  # what send() uses of it
     routes = RouteTable()
-    routes.renew(metadata.fetch())
+    routes.renew(metadata.cluster)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(do_send, "Road", importlib.import_module(
             f"pyproducer.hotpath._{'native' if compiled else 'python'}_road").Road)
@@ -191,11 +188,12 @@ def stored(accumulator: RecordAccumulator) -> Any:
     for partition, queue in sorted(accumulator._partitions.items()):
         found[partition] = []
         for batch in queue.batches:
+            batch.seal()
             batch.close(compressor_for("none", None))
             batch.write_header()
-            assert batch.payload is not None
+            assert batch.encoded is not None
             found[partition] += [[(record.key, record.value, record.headers) for record in read]
-                                 for read in read_batches(batch.payload)]
+                                 for read in read_batches(batch.encoded)]
     return found
 
 

@@ -156,8 +156,8 @@ class WatchedSelector(Selector):
         self._has_done = True
         return True
 
-    def poll(self, timeout_ms: int, now_ms: int) -> None:
-        super().poll(timeout_ms, now_ms)
+    def poll(self, timeout_ms: int, now_ms: int, *, tells_sends: bool = True) -> None:
+        super().poll(timeout_ms, now_ms, tells_sends=tells_sends)
         manners = self._manners
         for receive in self.completed_receives:
             unanswered = self._unanswered[receive.source]

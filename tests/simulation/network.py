@@ -84,7 +84,7 @@ class SimWakeup(Wakeup):
         pipe: Any = SimPipe(scheduler)
         self.receiver, self._sender = pipe, pipe
         self.is_requested = False
-        self._is_sleeping = False
+        self.is_sleeping = False
 
 
 class SimPoller:

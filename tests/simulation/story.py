@@ -19,7 +19,7 @@ def request(frame: bytes) -> str:
     reader = ByteReader(frame)
     header = read_request_header(reader)
     api_key = ApiKeys(header.api_key)
-    body = api_key.request_format(header.api_version)[0].read(reader)
+    body = api_key.request_formats[header.api_version][0].read(reader)
     if api_key is not ApiKeys.PRODUCE:
         return f"{api_key.title} v{header.api_version} #{header.correlation_id}"
     rows = []

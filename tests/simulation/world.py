@@ -21,8 +21,7 @@ from pyproducer.producer import process_life
 from pyproducer.producer.surroundings import Surroundings
 from pyproducer.record.compression import Compressor
 from pyproducer.record.layout import MAX_SEQUENCE, Buffer
-from pyproducer.transaction.partition_sequences import PartitionSequences
-from pyproducer.transaction.producer_id import ProducerIdAndEpoch
+from pyproducer.transaction.partition_sequences import PartitionSequences, ProducerIdAndEpoch
 from tests.simulation import lines
 from tests.simulation.broker_faults import BrokerFaults
 from tests.simulation.checker import check
@@ -335,6 +334,9 @@ class World:
         if self._manager_is_dead() or self.parameters.props["acks"] == "0":  # nobody says where a leader is, or was
             return
         parameters = self.parameters
+        if parameters.listener is not None and parameters.listener.session_lifetime_ms and (
+                parameters.authenticate_version == 0):  # nobody tells when a session ends, and each may do so just now
+            return
         linger_ms, latency_ms = parameters.props["linger.ms"], parameters.latency_ms
         topic = next(iter(parameters.topics))
         self.scheduler.stop_ticks()

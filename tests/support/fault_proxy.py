@@ -164,7 +164,7 @@ class Seen:
     def body(self) -> Mapping[str, Any]:
         reader = ByteReader(self._frame)
         read_request_header(reader)
-        fields: Mapping[str, Any] = self.api_key.request_format(self.api_version)[0].read(reader)
+        fields: Mapping[str, Any] = self.api_key.request_formats[self.api_version][0].read(reader)
         return fields
 
 

@@ -195,12 +195,12 @@ class ServerSelector(Selector):
 
     # ---- the poll
 
-    def poll(self, timeout_ms: int, now_ms: int) -> None:
+    def poll(self, timeout_ms: int, now_ms: int, *, tells_sends: bool = True) -> None:
         """Do what can be done; see Selector."""
         self._poll_ms = now_ms
         if self._refused:
             timeout_ms = max(0, min(timeout_ms, self._refused[0][0] - now_ms))
-        super().poll(timeout_ms, now_ms)
+        super().poll(timeout_ms, now_ms, tells_sends=tells_sends)
 
     def _begin_poll(self, now_ms: int) -> None:
         receives, ended = self._read_closing() if self._closing else ([], [])

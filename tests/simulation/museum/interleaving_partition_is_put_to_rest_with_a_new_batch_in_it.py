@@ -11,14 +11,14 @@ from tests.simulation.museum import Edit
 
 PATCH = (
     Edit("accumulator/record_accumulator.py", """
-                self._pool.release(batch, partition.batches)
-            if not partition.batches:
-                self._rest(partition)
+                self._pool.release(batch, batches)
+            if not batches:
+                self.busy.pop(partition, None)  # it is looked at no more
 """, """
-                self._pool.release(batch, partition.batches)
-            is_empty = not partition.batches
+                self._pool.release(batch, batches)
+            is_empty = not batches
         if is_empty:
             with partition.lock:
-                self._busy.pop(partition, None)
+                self.busy.pop(partition, None)
 """),
 )

@@ -24,8 +24,8 @@ PATCH = (
 """, """
 """),
     Edit("producer/do_send.py", """
-            if table.count and not room.is_waiting(topic):  # in this order: see waiting_room.py
+            if table is not None and table.count and not (room.queues and room.is_waiting(topic)):
 """, """
-            if table.count:
+            if table is not None and table.count:
 """),
 )

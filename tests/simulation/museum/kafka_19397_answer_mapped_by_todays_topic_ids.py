@@ -14,7 +14,7 @@ PATCH = (
     Edit("sender/completion.py", """
             name = topic_names.get(topic["topic_id"]) if has_topic_ids else topic["name"]
 """, """
-            name = self._metadata.fetch().topic_name(topic["topic_id"]) if has_topic_ids else topic["name"]
+            name = self._metadata.cluster.topic_name(topic["topic_id"]) if has_topic_ids else topic["name"]
 """),
     Edit("sender/completion.py", """
                 batch = None if name is None else left.pop((name, partition["index"]), None)

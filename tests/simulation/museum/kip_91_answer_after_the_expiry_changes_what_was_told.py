@@ -12,10 +12,10 @@ from tests.simulation.museum import Edit
 
 PATCH = (
     Edit("accumulator/producer_batch.py", """
-                error_for: Callable[[int], KafkaError] | None) -> bool:
         if self.is_done:
-""", """
-                error_for: Callable[[int], KafkaError] | None) -> bool:
+            return False
+        failure = None if error_for""", """
         if self.state in (BatchState.SPLIT, BatchState.DONE):
-"""),
+            return False
+        failure = None if error_for"""),
 )

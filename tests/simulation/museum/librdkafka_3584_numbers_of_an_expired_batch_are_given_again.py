@@ -12,10 +12,10 @@ from tests.simulation.museum import Edit
 
 PATCH = (
     Edit("transaction/transaction_manager.py", """
-            self._unresolved[batch.topic_partition] = increment_sequence(batch.last_sequence, 1)
+            self._unresolved[batch.topic_partition] = increment_sequence(batch.base_sequence, batch.record_count)
 """, """
             if partition.in_flight:
-                self._unresolved[batch.topic_partition] = increment_sequence(batch.last_sequence, 1)
+                self._unresolved[batch.topic_partition] = increment_sequence(batch.base_sequence, batch.record_count)
             else:
                 partition.next_sequence = batch.base_sequence
 """),

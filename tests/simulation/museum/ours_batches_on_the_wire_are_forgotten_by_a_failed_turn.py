@@ -18,10 +18,10 @@ PATCH = (
             batch.may_be_in_log = True
 """),
     Edit("accumulator/record_accumulator.py", """
-                if batch.is_done:
-                    continue
+            if batch.is_done:
+                continue
 """, """
-                if batch.is_done or batch.is_in_flight:
-                    continue
+            if batch.is_done or batch.is_in_flight:
+                continue
 """),
 )

@@ -64,7 +64,7 @@ def test_sealing_when_a_batch_takes_no_records_any_more_then_nothing_changes() -
         batch = batch_in(state)
         batch.seal()
         assert batch.state is (QUEUED if state is OPEN else state)
-        assert batch.try_append(0, None, b"", (), None) is None
+        assert batch.open.try_append(0, None, b"", (), None) is None
 
 
 def test_state_when_the_sources_are_read_then_one_function_writes_it() -> None:

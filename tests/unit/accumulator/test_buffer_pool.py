@@ -381,7 +381,7 @@ def test_memory_when_a_signals_handler_comes_in_the_middle_of_a_step_then_none_i
         assert pool.available_bytes == 100 - 30 - 20 - left
     elif step == "release":
         list.append(other, held := Held(20))
-        pool._is_dirty = True
+        pool._step = object()
         pool.release(held, other)
         assert pool.available_bytes == 100 - 30 - left
     else:

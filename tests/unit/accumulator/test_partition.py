@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import random
-from typing import Any
 
 import pytest
 
-from pyproducer.accumulator.partition import BATCH_BYTES, FUTURE_BYTES, Partition
-from pyproducer.common.cluster import Cluster, TopicPartition
+from pyproducer.accumulator.partition import BATCH_BYTES, FUTURE_BYTES
+from pyproducer.common.cluster import Cluster
 from pyproducer.common.errors import BufferExhaustedError
-from pyproducer.common.waiting import SYSTEM_LOCKS
 from tests.unit.accumulator.test_record_accumulator import Setup, cluster, rows_of
 
 MIB = 2**20
@@ -126,25 +124,21 @@ def test_batch_that_was_answered_or_split_or_aborted_then_is_not_kept():
     assert taken_bytes(setup) == 0
 
 
-def test_reservation_when_a_caller_asks_while_the_batch_before_leaves_then_it_is_charged_for_its_futures():
+def test_reservation_when_a_caller_asks_while_the_batch_before_leaves_then_it_is_charged_for_its_futures(monkeypatch):
     """Callers ask without the lock: between two lines of a leaving they must find the batch or its count."""
+    setup = Setup()
+    setup.append()
+    setup.append()
+    (batch,) = setup.drain()[0]
+    batch.complete(0)
+    partition, release = setup.accumulator._partitions["t", 0], setup.pool.release
     seen: list[int] = []
 
-    class Batch:
-        def __init__(self, partition: Partition) -> None:
-            self.partition = partition
-            self.is_asked = False
+    def release_while_asked(*arguments):
+        seen.append(partition.bookkeeping_bytes(1000))
+        release(*arguments)
+        seen.append(partition.bookkeeping_bytes(1000))
 
-        @property
-        def future_count(self) -> int:
-            if not self.is_asked:  # note_leaving() asks: just then a caller wants to open the next batch
-                self.is_asked = True
-                seen.append(self.partition.bookkeeping_bytes(1000))
-            return 3
-
-    partition = Partition(TopicPartition("t", 0), SYSTEM_LOCKS.rlock)
-    batch: Any = Batch(partition)
-    partition.batches.append(batch)
-    partition.note_leaving(batch)
-    partition.batches.remove(batch)
-    assert seen == [partition.bookkeeping_bytes(1000)] == [BATCH_BYTES + 3 * FUTURE_BYTES]
+    monkeypatch.setattr(setup.pool, "release", release_while_asked)
+    setup.accumulator.finish(batch)
+    assert seen == [BATCH_BYTES + 2 * FUTURE_BYTES] * 2

@@ -19,7 +19,7 @@ TP = TopicPartition("orders", 2)
 
 def make_batch(count=3, callbacks=None):
     batch = ProducerBatch(TP, created_ms=0, write_limit_bytes=10_000, reserved_bytes=10_000)
-    futures = [batch.try_append(1000 + i, b"k%d" % i, b"value%d" % i, (), callbacks[i] if callbacks else None)
+    futures = [batch.open.try_append(1000 + i, b"k%d" % i, b"value%d" % i, (), callbacks[i] if callbacks else None)
                for i in range(count)]
     return batch, futures
 
@@ -161,7 +161,8 @@ def test_failed_future_is_done_and_its_callback_ran():
 
 def test_split_moves_the_futures_and_a_waiter_sees_the_new_outcome():
     batch = ProducerBatch(TP, created_ms=0, write_limit_bytes=10_000, reserved_bytes=999)
-    futures = [batch.try_append(i, None, b"x" * 50, (("h", b"1"), ("h", None)), None) for i in range(20)]
+    futures = [batch.open.try_append(i, None, b"x" * 50, (("h", b"1"), ("h", None)), None) for i in range(20)]
+    batch.seal()
     batch.close(compressor_for("gzip", None))
     batch.set_producer_state(5, 1, 100)
     waiter_result = []
@@ -194,7 +195,7 @@ def test_batch_when_it_is_done_then_takes_no_record_any_more(how):
         batch.complete(1)
     else:
         batch.fail(lambda index: DisconnectedError("gone"))
-    assert batch.try_append(1, None, b"late", (), None) is None
+    assert batch.open.try_append(1, None, b"late", (), None) is None
 
 
 @pytest.mark.parametrize("how", ["stored", "failed"])
@@ -214,7 +215,8 @@ def test_batch_when_it_is_done_then_it_lets_go_of_its_futures(how):
 def test_split_when_the_new_size_changes_nothing_halves_instead():
     batch = ProducerBatch(TP, created_ms=0, write_limit_bytes=10_000, reserved_bytes=0)
     for i in range(4):
-        batch.try_append(i, None, b"x" * 50, (), None)
+        batch.open.try_append(i, None, b"x" * 50, (), None)
+    batch.seal()
     batch.close(compressor_for("none", None))
     batch.write_header()
     parts = batch.split(100_000)

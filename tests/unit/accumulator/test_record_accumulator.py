@@ -16,7 +16,7 @@ from pyproducer.accumulator.record_accumulator import RecordAccumulator
 from pyproducer.common.backoff import ExponentialBackoff
 from pyproducer.common.cluster import Cluster, Node, PartitionInfo, TopicPartition
 from pyproducer.common.errors import BufferExhaustedError, KafkaTimeoutError, ProducerClosedError
-from pyproducer.hotpath import ColumnChunk, items_column, sort_rows
+from pyproducer.hotpath import ColumnChunk, items_column, record_size_upper_bound, sort_rows
 from pyproducer.record.batch_reader import read_batches
 from pyproducer.record.compression import compressor_for
 from tests.support.clock import ManualClock
@@ -34,6 +34,12 @@ def cluster(leaders=(0, 1, 0), epoch=1):
         for index, leader in enumerate(leaders)])
 
 
+def expiry(setup):
+    """Return the batches that have expired now, and how long until the next one does, in ms."""
+    check = setup.accumulator.ready(cluster(), setup.clock.now_ms())
+    return check.expired, check.next_expiry_delay_ms
+
+
 def unsendable(batch, cause):
     raise AssertionError(f"{batch} cannot be compressed") from cause
 
@@ -49,11 +55,20 @@ class Setup:
             clock=self.clock, **how)
 
     def append(self, partition=0, value=b"v" * 50, key=None, callback=None):
-        return self.accumulator.append("t", partition, 1234, key, value, (), callback, 0)
+        return self.accumulator.append("t", partition, 1234, key, value, (), callback,
+                                       record_size_upper_bound(key, value, ()), 0)
 
     def drain(self, leaders=(0, 1, 0), nodes=NODES, size=100_000, where=None):
         """What the sender does: drain, and hand over to the client."""
-        drained = self.accumulator.drain(where or cluster(leaders), nodes, size, self.clock.now_ms(), None, unsendable)
+        now_ms = self.clock.now_ms()
+        partitions = self.accumulator.ready(where or cluster(leaders), now_ms).partitions
+        drained = {}
+        for node in nodes:
+            if node.node_id in partitions:
+                batches, _ = self.accumulator.drain(
+                    node.node_id, partitions[node.node_id], size, now_ms, None, unsendable)
+                if batches:
+                    drained[node.node_id] = batches
         for batches in drained.values():
             for batch in batches:
                 move(batch, BatchState.ON_WIRE)
@@ -76,7 +91,7 @@ def test_append_when_a_record_is_larger_than_batch_size_gets_a_batch_of_its_own_
     assert setup.pool.available_bytes < 100_000 - 1000
     drained = setup.drain()
     batch = drained[0][0]
-    assert [record.value for one in read_batches(batch.payload) for record in one] == [b"x" * 1000]
+    assert [record.value for one in read_batches(batch.encoded) for record in one] == [b"x" * 1000]
 
 
 def test_append_when_memory_is_exhausted_raises_and_what_was_accepted_stays():
@@ -130,7 +145,7 @@ def test_drain_takes_one_batch_of_each_partition_of_the_node():
     drained = setup.drain()
     assert {node: [batch.topic_partition.partition for batch in batches] for node, batches in drained.items()} == {
         0: [0, 2], 1: [1]}
-    assert all(batch.payload is not None for batches in drained.values() for batch in batches)
+    assert all(batch.encoded is not None for batches in drained.values() for batch in batches)
 
 
 def test_drain_when_the_request_is_full_goes_on_with_the_next_partition_next_time():
@@ -196,15 +211,15 @@ def test_finish_gives_memory_back_once():
     assert not setup.accumulator.has_incomplete()
 
 
-def test_expired_batches_are_taken_out_and_the_next_expiry_is_told():
+def test_ready_when_batches_have_expired_then_names_them_and_the_next_expiry_is_told():
     setup = Setup()
     setup.append()
     setup.clock.advance(400)
     setup.append(partition=1)
     setup.clock.advance(599)
-    assert setup.accumulator.expired_batches(setup.clock.now_ms()) == ([], 1)
+    assert expiry(setup) == ([], 1)
     setup.clock.advance(1)
-    expired, next_ms = setup.accumulator.expired_batches(setup.clock.now_ms())
+    expired, next_ms = expiry(setup)
     assert [batch.topic_partition.partition for batch in expired] == [0]
     assert next_ms == 400
 
@@ -269,7 +284,7 @@ def test_append_when_another_caller_opened_a_batch_meanwhile_then_the_record_joi
     assert result.batch is opened[0].batch
     assert (result.batch_is_full, result.new_batch_created) == (False, False)
     assert setup.pool.available_bytes == 100_000 - result.batch.reserved_bytes
-    assert result.batch.record_count == 2
+    assert result.batch.open.record_count == 2
 
 
 def test_append_when_the_batch_that_another_caller_opened_has_no_room_then_its_own_is_opened(other_caller):
@@ -332,8 +347,10 @@ def test_append_when_it_waited_for_memory_then_the_new_batch_is_as_old_as_its_op
     monkeypatch.setattr(setup.pool, "enter", lambda *_: PlaceOfOneWhoWaits())
     append_one(setup, kind)
     assert setup.accumulator.ready(cluster(), 900).next_ready_check_delay_ms == 10
-    assert setup.accumulator.expired_batches(1899) == ([], 1)
-    assert len(setup.accumulator.expired_batches(1900)[0]) == 1
+    setup.clock.advance(999)
+    assert expiry(setup) == ([], 1)
+    setup.clock.advance(1)
+    assert len(expiry(setup)[0]) == 1
 
 
 def test_append_rows_when_they_need_several_batches_then_says_how_many_each_took_and_when_it_is_full():
@@ -365,7 +382,7 @@ def test_close_when_a_caller_waits_for_memory_then_it_raises_there():
 
     def wait():
         try:
-            setup.accumulator.append("t", 1, 1234, None, b"v" * 50, (), None, 3_600_000)
+            setup.accumulator.append("t", 1, 1234, None, b"v" * 50, (), None, 132, 3_600_000)
         except ProducerClosedError as error:
             errors.append(error)
 
@@ -458,7 +475,7 @@ def test_split_keeps_order_memory_and_outcomes():
     offset = 0
     while drained := setup.drain():
         for one in drained[0]:
-            values += [record.value[:1] for read in read_batches(one.payload) for record in read]
+            values += [record.value[:1] for read in read_batches(one.encoded) for record in read]
             one.complete(offset)
             offset += one.record_count
             setup.accumulator.finish(one)
@@ -497,5 +514,5 @@ def test_partition_when_its_first_record_found_no_memory_then_it_is_looked_at_no
     setup.append(0)
     with pytest.raises(BufferExhaustedError):
         setup.append(1)
-    setup.accumulator.expired_batches(0)
-    assert [partition.topic_partition.partition for partition in setup.accumulator._busy] == [0]
+    setup.accumulator.ready(cluster(), 0)
+    assert [partition.topic_partition.partition for partition in setup.accumulator.busy] == [0]

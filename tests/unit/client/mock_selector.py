@@ -63,6 +63,7 @@ class MockSelector:
         self.sends: list[NetworkSend] = []
         self.timeouts: list[int] = []
         self.open: set[str] = set()
+        self._shaken: set[str] = set()  # those of them that were ready once
         self.closed: list[str] = []
         self.is_closed = False
         self.lifetime_ms = 0                    # of each session
@@ -130,13 +131,10 @@ class MockSelector:
         elif answer is not None:
             self.respond(request, answer)
 
-    def take_completed_sends(self) -> list[NetworkSend]:
-        taken, self._early_sends = self._early_sends, []
-        return taken
-
-    def poll(self, timeout_ms: int, now_ms: int) -> None:
+    def poll(self, timeout_ms: int, now_ms: int, *, tells_sends: bool = True) -> None:
         assert timeout_ms >= 0
         self.timeouts.append(timeout_ms)
+        self.tells_sends = tells_sends
         self.completed_sends, self._early_sends = self._early_sends, []
         self.completed_receives = [receive for receive in self._receives if receive.source in self.open]
         self._receives = []
@@ -156,7 +154,8 @@ class MockSelector:
                 self.open.discard(connection_id)
                 self.disconnected[connection_id] = state
         self._ends = {}
-        quiet = not (self.completed_sends or self.completed_receives or self.connected or self.disconnected)
+        quiet = not ((tells_sends and self.completed_sends) or self.completed_receives or self.connected
+                     or self.disconnected)
         if self.sleeps and quiet:
             self.clock.advance(timeout_ms)
 
@@ -175,7 +174,10 @@ class MockSelector:
         self.is_closed = True
 
     def is_channel_ready(self, connection_id: str) -> bool:
-        return (connection_id in self.open and connection_id not in self._connecting and self.handshake_done
+        self._shaken &= self.open
+        if self.handshake_done:  # else of those that come up from now on
+            self._shaken |= self.open - set(self._connecting)
+        return (connection_id in self._shaken
                 and connection_id not in self.reauthenticating)
 
     def session_lifetime_ms(self, connection_id: str) -> int:

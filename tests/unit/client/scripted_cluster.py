@@ -125,14 +125,14 @@ class Setup:
             self.metadata.add(topic, self.now_ms)
         for _ in range(12):
             self.poll()
-            if self.metadata.version() and all(topic in self.metadata.fetch().topics for topic in topics):
+            if self.metadata.version() and all(topic in self.metadata.cluster.topics for topic in topics):
                 return
             self.clock.advance(100)
         raise AssertionError(f"not up: {self.metadata.last_errors()}")
 
     def make_ready(self, node_id: int) -> Node:
         """Connect to a node of the cluster."""
-        node = self.metadata.fetch().nodes[node_id]
+        node = self.metadata.cluster.nodes[node_id]
         for _ in range(6):
             if self.client.ready(node, self.now_ms):
                 return node

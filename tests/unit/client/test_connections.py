@@ -74,7 +74,7 @@ def with_slow_node(**options: Any) -> Setup:
     setup.bring_up("t")
     setup.make_ready(1)
     setup.threads.held_hosts.add("host-2")
-    assert not setup.client.ready(setup.metadata.fetch().nodes[2], setup.now_ms)
+    assert not setup.client.ready(setup.metadata.cluster.nodes[2], setup.now_ms)
     assert setup.threads.waiting_hosts() == ["host-2"]
     return setup
 
@@ -82,7 +82,7 @@ def with_slow_node(**options: Any) -> Setup:
 def test_dns_when_a_name_is_being_resolved_then_all_others_are_served_and_its_end_connects_it():
     """A name that took 8 s to resolve stopped the sender, and with it every broker, for these 8 s."""
     setup = with_slow_node()
-    slow = setup.metadata.fetch().nodes[2]
+    slow = setup.metadata.cluster.nodes[2]
     ended = []
     for _ in range(3):
         setup.client.send(ClientRequest(1, ApiKeys.FIND_COORDINATOR, lambda version: {
@@ -125,7 +125,7 @@ def test_dns_when_the_name_is_resolved_then_the_connection_has_its_full_setup_ti
 
 def test_dns_when_the_lookup_takes_longer_than_the_setup_timeout_then_a_failed_attempt_that_says_so():
     setup = with_slow_node()
-    slow = setup.metadata.fetch().nodes[2]
+    slow = setup.metadata.cluster.nodes[2]
     setup.clock.advance(10_001)
     setup.poll()
     words = ("DNS: the host name was not resolved within 10000 ms (socket.connection.setup.timeout.ms); the name "
@@ -194,7 +194,7 @@ def test_dns_when_the_wire_is_renewed_or_the_client_disconnects_then_the_end_of_
 def test_dns_when_the_wire_is_renewed_during_a_lookup_then_the_next_client_joins_it():
     setup = with_slow_node()
     setup.wire.renew()
-    assert not setup.client.ready(setup.metadata.fetch().nodes[2], setup.now_ms)
+    assert not setup.client.ready(setup.metadata.cluster.nodes[2], setup.now_ms)
     setup.threads.end_lookup("host-2")
     setup.poll()
     assert "2" in {connect.connection_id for connect in setup.selector.connects}
@@ -452,7 +452,7 @@ def test_poll_when_the_connect_is_under_way_then_it_sleeps_no_longer_than_the_se
     setup = Setup(bootstrap=ONE)
     setup.bring_up()
     setup.selector.accepts = lambda connection_id: None
-    setup.client.ready(setup.metadata.fetch().nodes[1], setup.now_ms)
+    setup.client.ready(setup.metadata.cluster.nodes[1], setup.now_ms)
     setup.poll(60_000)
     assert setup.selector.timeouts[-1] == 10_001
 

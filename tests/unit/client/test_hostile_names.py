@@ -39,7 +39,7 @@ def setup_with(host: str) -> Setup:
 
 def everything_said(setup: Setup, caplog: pytest.LogCaptureFixture) -> list[str]:
     """What the client says of its nodes: log lines, errors, and the explanation for a timeout."""
-    nodes = setup.metadata.fetch().nodes.values()
+    nodes = setup.metadata.cluster.nodes.values()
     errors = [setup.client.connection_error(node) for node in nodes]
     return [*(record.getMessage() for record in caplog.records), *map(str, errors), *map(str, nodes),
             *setup.metadata.last_errors(), *setup.metadata.last_errors().values(),
@@ -47,7 +47,7 @@ def everything_said(setup: Setup, caplog: pytest.LogCaptureFixture) -> list[str]
 
 
 def ends_by_dns(setup: Setup) -> None:
-    assert not setup.client.ready(setup.metadata.fetch().nodes[1], setup.now_ms)
+    assert not setup.client.ready(setup.metadata.cluster.nodes[1], setup.now_ms)
 
 
 def ends_by_no_answer(setup: Setup) -> None:

@@ -1,6 +1,6 @@
 import pytest
 
-from pyproducer.client.in_flight import InFlightRequest, InFlightRequests
+from pyproducer.client.in_flight import InFlightRequests
 from pyproducer.client.request import ClientRequest
 from pyproducer.common.clock import NEVER_MS
 from pyproducer.common.errors import IllegalStateError
@@ -9,12 +9,14 @@ from pyproducer.protocol.apis import ApiKeys
 
 
 def in_flight(node_id: int = 1, *, sent_ms: int = 0, timeout_ms: int = 100, written: bool = True,
-              expect_response: bool = True, correlation_id: int = 0) -> InFlightRequest:
+              expect_response: bool = True, correlation_id: int = 0) -> ClientRequest:
     request = ClientRequest(node_id, ApiKeys.PRODUCE, lambda version: {}, expect_response=expect_response,
                             timeout_ms=timeout_ms)
-    send = NetworkSend(str(node_id), [b"x"])
-    send.completed = written
-    return InFlightRequest(request, 9, correlation_id, send, sent_ms=sent_ms, internal=False)
+    request.send = NetworkSend(str(node_id), [b"x"])
+    request.send.completed = written
+    request.api_version, request.correlation_id = 9, correlation_id
+    request.sent_ms, request.deadline_ms = sent_ms, sent_ms + timeout_ms
+    return request
 
 
 def test_can_send_more_when_nothing_is_in_flight():
@@ -84,10 +86,10 @@ def test_timed_out_nodes_when_the_answer_is_one_ms_late():
     requests.add(in_flight(1, sent_ms=0, timeout_ms=100))
     requests.add(in_flight(2, sent_ms=50, timeout_ms=100))
     assert requests.nodes_with_timed_out_requests(100) == []
-    assert requests.ms_to_next_deadline(100) == 1
+    assert requests.earliest_deadline_ms == 100
     assert requests.nodes_with_timed_out_requests(101) == [1]
     requests.clear_all(1)
-    assert requests.ms_to_next_deadline(101) == 50
+    assert requests.earliest_deadline_ms == 150
     assert requests.nodes_with_timed_out_requests(151) == [2]
 
 
@@ -114,16 +116,23 @@ def test_deadlines_when_they_are_moved_then_nothing_is_late_before():
     requests.add(in_flight(1, sent_ms=0, timeout_ms=100))
     requests.add(in_flight(2, sent_ms=0, timeout_ms=200))
     requests.move_deadlines(1000)
-    assert requests.ms_to_next_deadline(0) == 1101
+    assert requests.earliest_deadline_ms == 1100
     assert requests.nodes_with_timed_out_requests(1100) == []
     assert requests.nodes_with_timed_out_requests(1101) == [1]
 
 
-def test_ms_to_next_deadline_when_nothing_is_in_flight():
+def test_total_when_requests_end_in_any_way_then_what_is_left():
     requests = InFlightRequests(5)
-    requests.add(in_flight())
+    silent = in_flight(expect_response=False)
+    for request in (in_flight(), silent, in_flight(2), in_flight(2)):
+        requests.add(request)
+    assert requests.total == 4
     requests.complete_next(1)
-    assert requests.ms_to_next_deadline(0) == NEVER_MS
+    assert requests.total == 3
+    requests.complete_unanswerable(1, silent.send)
+    assert requests.total == 2
+    requests.clear_all(2)
+    assert requests.total == 0
 
 
 def test_disconnected_when_the_frame_was_not_written_completely_then_the_broker_cannot_have_acted():

@@ -56,7 +56,7 @@ class Loopback:
         return responses
 
     def make_ready(self, node_id: int) -> Node:
-        node = self.metadata.fetch().nodes[node_id]
+        node = self.metadata.cluster.nodes[node_id]
         self.poll_until(lambda: self.client.ready(node, CLOCK.now_ms()))
         return node
 
@@ -93,7 +93,7 @@ def find_coordinator(ended: list[ClientResponse]) -> ClientRequest:
 def test_round_when_a_broker_answers_then_metadata_and_pipelined_responses_arrive_in_order():
     with cluster_server() as (server, _), loopback(("127.0.0.1", server.port)) as running:
         running.metadata.add("t", CLOCK.now_ms())
-        running.poll_until(lambda: "t" in running.metadata.fetch().topics)
+        running.poll_until(lambda: "t" in running.metadata.cluster.topics)
         node = running.make_ready(1)
         assert node.host == "localhost"
         ended: list[ClientResponse] = []
@@ -102,8 +102,8 @@ def test_round_when_a_broker_answers_then_metadata_and_pipelined_responses_arriv
             running.poll_until(lambda count=count: running.client.is_ready(1, CLOCK.now_ms())
                                or len(ended) == count)
         running.poll_until(lambda: len(ended) == 200)
-        first = ended[0].correlation_id
-        assert [response.correlation_id for response in ended] == list(range(first, first + 200))
+        first = ended[0].request.correlation_id
+        assert [response.request.correlation_id for response in ended] == list(range(first, first + 200))
         assert running.metadata.last_errors() == {}
 
 
@@ -113,11 +113,11 @@ def test_await_when_another_thread_waits_for_a_topic_then_it_is_woken_by_the_pol
 
         def wait() -> None:
             running.metadata.add("t", CLOCK.now_ms())
-            while not running.metadata.fetch().partitions_for_topic("t"):
+            while not running.metadata.cluster.partitions_for_topic("t"):
                 version = running.metadata.request_update_for_topic("t", CLOCK.now_ms())
                 running.selector.wakeup()
                 assert running.metadata.await_update(version, 10_000)
-            found.append(running.metadata.fetch())
+            found.append(running.metadata.cluster)
 
         caller = threading.Thread(target=wait)
         caller.start()

@@ -41,7 +41,7 @@ def test_start_when_nothing_was_asked_then_due_at_once_from_the_bootstrap_nodes(
     assert md.time_to_next_update(0) == 0
     assert md.nodes_to_ask() == (Node(-1, "boot-1", 9092), Node(-2, "boot-2", 9093))
     assert md.is_bootstrap
-    assert set(md.fetch().nodes) == {-1, -2}
+    assert set(md.cluster.nodes) == {-1, -2}
     assert md.next_request(0).body() == {"topics": [], "allow_auto_topic_creation": True}
 
 
@@ -93,7 +93,7 @@ def test_add_when_a_topic_is_new_then_asked_alone_and_without_backoff():
     request = md.next_request(1000)
     assert (request.topics, request.is_partial) == (["new"], True)
     answer(md, 1000, topic_row("new", 1))
-    assert md.fetch().topics == {"new"}
+    assert md.cluster.topics == {"new"}
     assert md.time_to_next_update(1000) == 299_900 + 100
 
 
@@ -105,7 +105,7 @@ def test_add_when_a_request_is_under_way_then_asked_again():
     cluster = ScriptedCluster()
     cluster.topics = {"a": topic_row("a", 1)}
     md.update(cluster.metadata(request.body()), 13, 5, request=request)
-    assert md.fetch().topics == {"a"}
+    assert md.cluster.topics == {"a"}
     assert md.time_to_next_update(5) == 0
     following = md.next_request(5)
     assert (following.topics, following.is_partial) == (["b"], True)
@@ -148,7 +148,7 @@ def test_idle_topics_when_not_used_for_the_maximum_idle_time_then_forgotten():
     md.request_update()
     answer(md, 10_000, topic_row("idle", 1), topic_row("used", 1))
     assert md.topics() == {"used"}
-    assert md.fetch().topics == {"used"}
+    assert md.cluster.topics == {"used"}
     assert md.add("idle", 20_000)
     assert md.next_request(20_000).topics == ["idle"]
 
@@ -286,16 +286,16 @@ def test_update_leaders_when_newer_then_the_snapshot_has_them():
     md = metadata()
     md.add("t", 0)
     answer(md, 0, topic_row("t", 1, 2, epoch=4))
-    before = md.fetch()
+    before = md.cluster
     updated = md.update_leaders({TopicPartition("t", 0): (3, 5), TopicPartition("t", 1): (1, 4)},
                                 [Node(3, "host-3", 9092)])
     assert updated == {TopicPartition("t", 0)}
-    assert md.fetch().leader_for(TopicPartition("t", 0)) == Node(3, "host-3", 9092)
+    assert md.cluster.leader_for(TopicPartition("t", 0)) == Node(3, "host-3", 9092)
     assert before.leader_for(TopicPartition("t", 0)).node_id == 1
     assert Node(3, "host-3", 9092) in md.nodes_to_ask()
     md.request_update()
     answer(md, 1000, topic_row("t", 1, 2, epoch=4))
-    assert md.fetch().partition(TopicPartition("t", 0)).leader_epoch == 5
+    assert md.cluster.partition(TopicPartition("t", 0)).leader_epoch == 5
 
 
 def test_update_when_an_older_answer_comes_late_then_the_newer_leader_stays():
@@ -305,7 +305,7 @@ def test_update_when_an_older_answer_comes_late_then_the_newer_leader_stays():
     for epoch, leader in ((6, 2), (5, 1)):
         md.request_update()
         answer(md, 1000, topic_row("t", leader, epoch=epoch))
-        assert md.fetch().leader_for(TopicPartition("t", 0)).node_id == 2
+        assert md.cluster.leader_for(TopicPartition("t", 0)).node_id == 2
         assert md.update_leaders({TopicPartition("t", 0): (1, 6)}) == set()
 
 
@@ -350,7 +350,7 @@ def test_rebootstrap_when_soft_then_partitions_and_leaders_stay():
     md.rebootstrap(forget_leaders=False)
     assert md.is_bootstrap
     assert [node.node_id for node in md.nodes_to_ask()] == [-1, -2, 1, 2]
-    assert md.fetch().leader_for(TopicPartition("t", 0)) is not None
+    assert md.cluster.leader_for(TopicPartition("t", 0)) is not None
     assert md.time_to_next_update(200) == 0
 
 
@@ -388,11 +388,11 @@ def test_update_when_answers_without_ids_tell_of_an_older_epoch_again_and_again_
     answer(md, 0, rows(1, epoch=4))
     for _ in range(4):
         again(md, rows(2, epoch=0, other_epoch=1))
-        assert md.fetch().leader_for(TopicPartition("t", 0)).node_id == 1
+        assert md.cluster.leader_for(TopicPartition("t", 0)).node_id == 1
     again(md, rows(2, epoch=0, other_epoch=1))
-    assert md.fetch().leader_for(TopicPartition("t", 0)).node_id == 2
+    assert md.cluster.leader_for(TopicPartition("t", 0)).node_id == 2
     again(md, rows(1, epoch=1, other_epoch=1))
-    assert md.fetch().leader_for(TopicPartition("t", 0)).node_id == 1
+    assert md.cluster.leader_for(TopicPartition("t", 0)).node_id == 1
 
 
 def test_update_when_a_broker_that_lags_is_contradicted_meanwhile_then_it_is_not_believed():
@@ -403,7 +403,7 @@ def test_update_when_a_broker_that_lags_is_contradicted_meanwhile_then_it_is_not
         for _ in range(4):
             again(md, rows(2, epoch=3))
         again(md, rows(1, epoch=4))
-        assert md.fetch().leader_for(TopicPartition("t", 0)).node_id == 1
+        assert md.cluster.leader_for(TopicPartition("t", 0)).node_id == 1
 
 
 def test_update_when_the_topic_has_the_same_id_then_an_older_epoch_is_never_believed():
@@ -412,7 +412,7 @@ def test_update_when_the_topic_has_the_same_id_then_an_older_epoch_is_never_beli
     answer(md, 0, topic_row("t", 1, epoch=4))
     for _ in range(20):
         again(md, topic_row("t", 2, epoch=3))
-    assert md.fetch().leader_for(TopicPartition("t", 0)).node_id == 1
+    assert md.cluster.leader_for(TopicPartition("t", 0)).node_id == 1
 
 
 def test_rebootstrap_when_hard_then_partitions_stay_without_leaders_and_lower_epochs_count():
@@ -420,11 +420,11 @@ def test_rebootstrap_when_hard_then_partitions_stay_without_leaders_and_lower_ep
     md.add("t", 0)
     answer(md, 0, topic_row("t", 1, epoch=9))
     md.rebootstrap(forget_leaders=True)
-    assert md.fetch().partition_count_for_topic("t") == 1
-    assert md.fetch().leader_for(TopicPartition("t", 0)) is None
-    assert set(md.fetch().nodes) == {-1, -2}
+    assert md.cluster.partition_count_for_topic("t") == 1
+    assert md.cluster.leader_for(TopicPartition("t", 0)) is None
+    assert set(md.cluster.nodes) == {-1, -2}
     answer(md, 500, topic_row("t", 2, epoch=1))
-    assert md.fetch().leader_for(TopicPartition("t", 0)).node_id == 2
+    assert md.cluster.leader_for(TopicPartition("t", 0)).node_id == 2
 
 
 def test_describe_failure_when_no_broker_answered_then_each_address_says_why():
@@ -472,7 +472,7 @@ def test_settings_when_they_are_the_longest_time_then_a_new_topic_is_asked_for_a
     md.add("t", 1001)
     assert md.time_to_next_update(1001) == 0
     answer(md, 1002, topic_row("t", 1))
-    assert md.fetch().partition_count_for_topic("t") == 1
+    assert md.cluster.partition_count_for_topic("t") == 1
     assert md.time_to_next_update(1002) > 0
 
 

@@ -41,7 +41,7 @@ def test_refresh_when_the_age_is_reached_then_asked_again_and_idle_topics_are_go
     setup.poll(times=6)
     assert len(setup.selector.asked(ApiKeys.METADATA)) == 2
     assert setup.selector.asked(ApiKeys.METADATA)[1].body["topics"] == []
-    assert setup.metadata.fetch().topics == set()
+    assert setup.metadata.cluster.topics == set()
 
 
 def test_poll_when_nothing_is_due_then_sleeps_as_long_as_asked():
@@ -64,7 +64,7 @@ def test_unknown_topic_when_it_appears_then_learned_with_growing_pauses():
     setup.cluster.topics["late"] = topic_row("late", 2)
     for _ in range(6):
         setup.poll(60_000)
-    assert "late" in setup.metadata.fetch().topics
+    assert "late" in setup.metadata.cluster.topics
     assert all(request.body["allow_auto_topic_creation"] for request in setup.selector.asked(ApiKeys.METADATA))
 
 
@@ -148,7 +148,7 @@ def test_nobody_left_when_all_brokers_are_gone_then_the_bootstrap_servers_are_as
         setup.clock.advance(30)
         setup.poll(times=2)
     assert setup.metadata.is_bootstrap
-    assert setup.metadata.fetch().partition_count_for_topic("t") == 2
+    assert setup.metadata.cluster.partition_count_for_topic("t") == 2
     setup.cluster.nodes = [Node(7, "host-7", 9092)]
     setup.cluster.topics["t"] = topic_row("t", 7)
     setup.selector.accepts = lambda connection_id: True if connection_id == "-1" else REFUSED
@@ -157,7 +157,7 @@ def test_nobody_left_when_all_brokers_are_gone_then_the_bootstrap_servers_are_as
         setup.clock.advance(200)
         setup.poll(times=3)
     assert setup.metadata.version() > version
-    assert setup.metadata.fetch().leader_for(TopicPartition("t", 0)) == Node(7, "host-7", 9092)
+    assert setup.metadata.cluster.leader_for(TopicPartition("t", 0)) == Node(7, "host-7", 9092)
 
 
 def test_nobody_left_when_recovery_is_off_then_the_known_brokers_are_tried_for_ever():
@@ -209,13 +209,13 @@ def test_no_answer_for_too_long_when_the_trigger_passes_then_all_connections_clo
     setup.poll()
     assert {"1", "2"} <= set(setup.selector.closed)
     assert setup.metadata.is_bootstrap
-    assert setup.metadata.fetch().partition_count_for_topic("t") == 2
-    assert setup.metadata.fetch().leader_for(TopicPartition("t", 0)) is None
+    assert setup.metadata.cluster.partition_count_for_topic("t") == 2
+    assert setup.metadata.cluster.leader_for(TopicPartition("t", 0)) is None
     setup.cluster.answers_metadata = True
     for _ in range(10):
         setup.clock.advance(100)
         setup.poll()
-    assert setup.metadata.fetch().leader_for(TopicPartition("t", 0)).node_id == 1
+    assert setup.metadata.cluster.leader_for(TopicPartition("t", 0)).node_id == 1
 
 
 def test_rebootstrap_required_when_a_broker_says_so_then_it_starts_over():
@@ -227,12 +227,12 @@ def test_rebootstrap_required_when_a_broker_says_so_then_it_starts_over():
     setup.poll(times=2)
     assert "1" in setup.selector.closed
     assert setup.metadata.is_bootstrap
-    assert setup.metadata.fetch().leader_for(TopicPartition("t", 0)) is None
+    assert setup.metadata.cluster.leader_for(TopicPartition("t", 0)) is None
     setup.cluster.metadata_error = 0
     for _ in range(10):
         setup.clock.advance(100)
         setup.poll()
-    assert setup.metadata.fetch().leader_for(TopicPartition("t", 0)).node_id == 1
+    assert setup.metadata.cluster.leader_for(TopicPartition("t", 0)).node_id == 1
 
 
 def test_rebootstrap_required_when_recovery_is_off_then_only_a_backoff():
@@ -392,12 +392,12 @@ def test_request_when_a_value_does_not_fit_then_the_error_is_told_and_logged_onc
 def test_answer_when_a_partition_has_an_impossible_index_then_it_is_refused_and_the_old_snapshot_stays(index, caplog):
     setup = up()
     setup.make_ready(1)
-    before = setup.metadata.fetch()
+    before = setup.metadata.cluster
     setup.cluster.topics["t"]["partitions"][1]["partition_index"] = index
     setup.metadata.request_update()
     setup.clock.advance(1_000)
     setup.poll(times=2)
-    assert setup.metadata.fetch() is before
+    assert setup.metadata.cluster is before
     (told,) = setup.metadata.last_errors().values()
     assert f"partition {index} of topic 't'" in told
     assert "from 0 to 999999" in told

@@ -193,8 +193,11 @@ def test_poll_when_frames_were_written_at_once_then_it_sleeps_all_the_same():
     setup = ready_setup()
     setup.client.send(find_coordinator(setup), setup.now_ms)
     setup.poll(500)
-    assert setup.selector.completed_sends == []
     assert setup.selector.timeouts[-1] == 500
+    assert not setup.selector.tells_sends
+    setup.client.send(produce(setup, acks=0), setup.now_ms)
+    setup.poll(500)
+    assert setup.selector.tells_sends, "its end is all that will be known of it"
 
 
 def test_answers_when_the_correlation_id_is_wrong_then_closed_and_all_disconnected():
@@ -249,14 +252,14 @@ def test_disconnect_when_requests_are_in_flight_then_all_complete_oldest_first_a
     setup.selector.end("1", error=ConnectionResetError(104, "Connection reset by peer"))
     responses = setup.poll()
     assert responses == ended
-    assert [response.correlation_id for response in ended] == [
+    assert [response.request.correlation_id for response in ended] == [
         request.correlation_id for request in setup.selector.requests[-3:]]
     assert all(response.disconnected and not response.timed_out for response in ended)
     assert "FIND_COORDINATOR v6 (correlation id" in str(ended[0].error)
     assert "Connection reset by peer" in setup.metadata.last_errors()["host-1:9092"]
     assert setup.metadata.time_to_next_update(setup.now_ms + 1000) == 0
-    assert isinstance(setup.client.connection_error(setup.metadata.fetch().nodes[1]), DisconnectedError)
-    assert setup.client.connection_failed(setup.metadata.fetch().nodes[1])
+    assert isinstance(setup.client.connection_error(setup.metadata.cluster.nodes[1]), DisconnectedError)
+    assert setup.client.connection_failed(setup.metadata.cluster.nodes[1])
 
 
 def test_disconnect_when_a_response_came_in_the_same_poll_then_it_counts():
@@ -309,7 +312,7 @@ def test_throttle_when_the_version_has_client_side_throttling_then_no_sends_for_
     setup.client.send(find_coordinator(setup), setup.now_ms)
     setup.selector.respond(setup.selector.requests[-1], {"throttle_time_ms": 400, "coordinators": []})
     setup.poll()
-    node = setup.metadata.fetch().nodes[1]
+    node = setup.metadata.cluster.nodes[1]
     assert not setup.client.is_ready(1, setup.now_ms)
     assert setup.client.throttle_delay_ms(1, setup.now_ms) == 400
     assert setup.client.poll_delay_ms(node, setup.now_ms) == 400
@@ -372,7 +375,7 @@ def test_least_loaded_node_when_none_is_connected_then_the_one_not_tried_for_the
     setup.client.disconnect(1)
     setup.clock.advance(5000)
     assert {setup.client.least_loaded_node(setup.now_ms).node_id for _ in range(20)} == {2}
-    setup.client.ready(setup.metadata.fetch().nodes[2], setup.now_ms)
+    setup.client.ready(setup.metadata.cluster.nodes[2], setup.now_ms)
     assert {setup.client.least_loaded_node(setup.now_ms).node_id for _ in range(20)} == {2}, "being connected"
 
 
@@ -403,7 +406,7 @@ def test_disconnect_when_the_peer_spoke_nonsense_and_hung_up_in_the_same_turn_th
     assert len(ended) == 1
     assert isinstance(ended[0].error, RemoteProtocolError)
     assert "reset" not in setup.metadata.last_errors()["host-1:9092"], "what came first is the reason"
-    assert setup.client.poll_delay_ms(setup.metadata.fetch().nodes[1], setup.now_ms) == 50, "one failure, not two"
+    assert setup.client.poll_delay_ms(setup.metadata.cluster.nodes[1], setup.now_ms) == 50, "one failure, not two"
 
 
 def test_disconnect_when_metadata_was_answered_before_then_the_failure_is_an_ended_request():

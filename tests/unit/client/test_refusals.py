@@ -85,7 +85,7 @@ def test_node_when_it_takes_us_after_another_refused_then_the_round_begins_anew(
     setup = new_setup()
     setup.selector.handshake_done = True
     setup.bring_up("t")
-    first, second = setup.metadata.fetch().nodes[1], setup.metadata.fetch().nodes[2]
+    first, second = setup.metadata.cluster.nodes[1], setup.metadata.cluster.nodes[2]
     setup.selector.handshake_done = False
     setup.client.ready(second, setup.now_ms)
     refuse(setup, "2")
@@ -108,7 +108,7 @@ def test_leader_when_it_refuses_then_its_batches_are_told_and_who_waits_for_meta
     setup.bring_up("t")
     setup.make_ready(2)
     setup.selector.handshake_done = False
-    setup.client.ready(setup.metadata.fetch().nodes[1], setup.now_ms)
+    setup.client.ready(setup.metadata.cluster.nodes[1], setup.now_ms)
     refuse(setup, "1")
     assert [(refusal.node_id, "refuses us" in str(refusal.error)) for refusal in setup.metadata.take_refusals()] == [
         (1, True)]
@@ -122,7 +122,7 @@ def test_node_when_its_address_changed_then_what_was_met_at_the_old_one_does_not
     setup.bring_up("t")
     setup.make_ready(1)
     setup.selector.handshake_done = False
-    moved = setup.metadata.fetch().nodes[2]
+    moved = setup.metadata.cluster.nodes[2]
     for _ in range(2):
         setup.client.ready(moved, setup.now_ms)
         setup.selector.end("2", ChannelPhase.NOT_CONNECTED, ConnectionRefusedError(111, "Connection refused"))
@@ -132,10 +132,10 @@ def test_node_when_its_address_changed_then_what_was_met_at_the_old_one_does_not
     setup.selector.handshake_done = True
     setup.metadata.request_update()
     setup.poll(times=2)
-    assert setup.metadata.fetch().nodes[2].host == "host-3"
+    assert setup.metadata.cluster.nodes[2].host == "host-3"
     setup.selector.handshake_done = False
     refuse(setup, "1")
     assert setup.metadata.fatal_count == 0
-    setup.client.ready(setup.metadata.fetch().nodes[2], setup.now_ms)
+    setup.client.ready(setup.metadata.cluster.nodes[2], setup.now_ms)
     refuse(setup, "2")
     assert setup.metadata.fatal_count == 1, "now it has been asked"

@@ -74,7 +74,7 @@ def test_renew_when_metadata_was_being_asked_for_then_the_next_client_asks_for_t
 def test_renew_when_an_address_does_not_work_then_its_last_error_stays() -> None:
     setup = ready_setup()
     setup.selector.accepts = lambda _connection_id: ConnectionRefusedError(111, "Connection refused")
-    node = setup.metadata.fetch().nodes[2]
+    node = setup.metadata.cluster.nodes[2]
     assert not setup.client.ready(node, setup.now_ms)
     setup.poll()
     errors = setup.metadata.last_errors()
@@ -146,7 +146,7 @@ def test_renew_when_a_caller_rings_meanwhile_then_the_next_clients_poll_does_not
 
 def ring_when_it_sleeps(wakeup: Wakeup, ring: Callable[[], None]) -> None:
     """Ring when a poll has said that it will sleep; before that nothing has to be sent."""
-    while not wakeup._is_sleeping:
+    while not wakeup.is_sleeping:
         time.sleep(0.001)
     ring()
 

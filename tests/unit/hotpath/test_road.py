@@ -82,7 +82,7 @@ def test_send_when_the_batch_was_drained_goes_to_the_next_one():
     late = sender.road.send("t", b"v", key=b"k")
     assert first.record_count == 3
     assert late._result is not futures[0]._result
-    assert queue.batches[1].record_count == 1
+    assert queue.batches[1].open.record_count == 1
 
 
 def test_a_keyless_record_takes_one_turn_even_when_the_slow_road_finishes_it():
@@ -240,8 +240,8 @@ def test_send_when_the_topic_is_gone_at_the_switch_then_the_record_that_is_in_it
 
     monkeypatch.setattr(sender, "switch", renew_and_switch)
     for sent in range(1, 20):
-        if sender._routes.cluster is not sender._metadata.fetch():
-            sender._routes.renew(sender._metadata.fetch())
+        if sender._routes.cluster is not sender._metadata.cluster:
+            sender._routes.renew(sender._metadata.cluster)
         sender.road.send("t", b"v" * 70)
         assert accumulator.incomplete_record_count() == sent
     assert (len(switched) > 0) == (hotpath.IMPL == "native")  # the Python text has the snapshot in its hand
@@ -272,10 +272,10 @@ def test_send_when_the_topic_is_gone_before_the_partitioner_is_asked_then_it_is_
     sender, accumulator = make_sender(partitioner=CallablePartitioner(partition))
     sender.road.send("t", b"v")
     monkeypatch.setattr(sender, "find_route", lambda _topic: hotpath.Route(4, False))
-    known, sender._metadata._cluster = sender._metadata._cluster, snapshot(0, topic="other")
-    sender._routes.renew(sender._metadata._cluster)
+    known, sender._metadata.cluster = sender._metadata.cluster, snapshot(0, topic="other")
+    sender._routes.renew(sender._metadata.cluster)
     assert isinstance(sender.road.send("t", b"v").exception(0), KafkaTimeoutError)
-    sender._metadata._cluster = known
+    sender._metadata.cluster = known
     sender.road.send("t", b"v")
     assert asked == [4, 4]
     assert accumulator.incomplete_record_count() == 2

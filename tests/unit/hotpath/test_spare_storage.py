@@ -29,9 +29,9 @@ def test_storage_when_its_batch_is_gone_then_the_next_batch_gets_it():
     del others
     batch = ProducerBatch(TopicPartition("t", 0), created_ms=0, write_limit_bytes=SIZE, reserved_bytes=SIZE)
     for _ in range(6):
-        batch.try_append(1, None, b"a" * 10_000, (), None)
+        batch.open.try_append(1, None, b"a" * 10_000, (), None)
     batch.close(compressor_for("none"))
-    where = id(batch.payload)
+    where = id(batch.encoded)
     del batch
     assert id(filled(b"b").buffer) == where
 

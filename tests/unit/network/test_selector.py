@@ -136,6 +136,17 @@ def test_send_when_the_socket_takes_all_then_it_is_with_the_kernel_at_once() -> 
         assert pair.client.completed_sends == []
 
 
+def test_poll_when_a_frame_was_written_at_once_and_nobody_wants_to_know_then_it_sleeps(
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    with SelectorPair() as pair:
+        sleeps = watch_sleeps(monkeypatch)
+        pair.client.send(NetworkSend(CLIENT, [b"question"]))
+        pair.client.poll(5, 0, tells_sends=False)
+        pair.client.send(NetworkSend(CLIENT, [b"question"]))
+        pair.client.poll(5, 0)
+        assert [sleep.timeout_s for sleep in sleeps] == [0.005, 0]
+
+
 def test_send_when_the_caller_takes_the_completed_ones_then_the_poll_does_not_tell_them() -> None:
     with SelectorPair() as pair:
         send = NetworkSend(CLIENT, [b"question"])

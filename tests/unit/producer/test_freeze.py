@@ -43,10 +43,10 @@ class FreezingWorld(World):
         selector = self.selectors[-1]
         poll = selector.poll
 
-        def frozen(timeout_ms: int, now_ms: int) -> None:
+        def frozen(timeout_ms: int, now_ms: int, **how: bool) -> None:
             selector.poll = poll  # type: ignore[method-assign]
             just_before()
-            poll(timeout_ms, now_ms)
+            poll(timeout_ms, now_ms, **how)
             self.clock.advance(ms)
 
         selector.poll = frozen  # type: ignore[method-assign]

@@ -356,7 +356,7 @@ def test_batch_when_a_callback_raises_what_is_no_exception_then_everybody_is_tol
 
     futures: list[Any] = []
     for number in range(2):
-        future: Any = batch.try_append(0, None, b"v", (), lambda *_, number=number: on_completion(number))
+        future: Any = batch.open.try_append(0, None, b"v", (), lambda *_, number=number: on_completion(number))
         future.add_done_callback(lambda _, number=number: told.append(f"done {number}"))
         futures.append(future)
     assert not batch.resume(), "nothing is decided yet"

@@ -60,7 +60,7 @@ def test_record_when_its_topic_becomes_known_then_it_is_sent_and_its_future_done
     assert future.result(0).offset == 7
     assert (future.result(0).topic, future.result(0).partition, future.result(0).timestamp) == ("u", 1, 1000)
     assert producer.held_bytes == 0
-    assert not producer.room.is_occupied
+    assert not producer.room.queues
 
 
 def test_records_when_the_topic_becomes_known_then_each_partition_has_its_own_in_order() -> None:
@@ -92,7 +92,7 @@ def test_record_when_an_earlier_one_of_its_topic_waits_then_it_goes_behind_it_th
     assert values_of(producer) == [b"first", b"second"]
     assert not producer.room.is_waiting("u")
     assert producer.room.enter("u", 0, 0, None, None, None, b"v", (), None, 100, 1000) is None, "it goes by the road"
-    assert not producer.room.is_occupied
+    assert not producer.room.queues
 
 
 def test_record_when_a_partition_is_missing_then_it_waits_alone_and_the_others_of_the_topic_go_on() -> None:
@@ -327,7 +327,7 @@ def test_record_when_the_topic_stays_unknown_then_it_fails_after_max_block_ms() 
     assert "Topic 'u' was not known within max.block.ms = 1000 ms" in str(error)
     assert [(metadata, type(exception)) for metadata, exception in told] == [(None, KafkaTimeoutError)]
     assert producer.held_bytes == 0
-    assert not producer.room.is_occupied
+    assert not producer.room.queues
     assert producer.total("record-error-total") == 0
 
 
@@ -402,7 +402,7 @@ def test_enter_when_max_block_is_0_then_it_fails_at_once_and_asks() -> None:
     with pytest.raises(KafkaTimeoutError, match="Partition 5 of topic 'u' was not known"):
         producer.enter(partition=5, max_block_ms=0)
     assert producer.room.enter("u", 1, 0, None, None, None, b"v", (), None, 100, 0) is None
-    assert not producer.room.is_occupied
+    assert not producer.room.queues
 
 
 def test_enter_when_max_block_is_0_and_others_still_wait_for_its_partition_then_it_does_not_overtake_them() -> None:
@@ -571,7 +571,7 @@ def test_enter_when_the_name_is_not_allowed_then_invalid_topic_error() -> None:
     producer = stepped()
     with pytest.raises(InvalidTopicError):
         producer.enter(topic="a b")
-    assert not producer.room.is_occupied
+    assert not producer.room.queues
 
 
 # Memory --------------------------------------------------------------------------------------------------------------
@@ -769,7 +769,7 @@ def test_turn_when_many_topics_are_unknown_then_they_are_looked_at_only_with_new
     producer.metadata.fatal_error(AuthenticationError("who are you"))
     assert topics_of_a_turn() == ["u", "v", "w"], "nobody can be asked"
     topics_of_a_turn()
-    assert not producer.room.is_occupied
+    assert not producer.room.queues
 
 
 def test_turn_when_one_ended_half_way_then_the_next_looks_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -798,7 +798,7 @@ def test_record_when_only_its_partition_is_missing_then_it_still_ends_after_max_
     assert producer.metadata.time_to_next_update(producer.clock.now_ms()) <= 1000, "it is asked for"
     producer.turn(advance=1000)
     assert future.exception(0).phase == "metadata"
-    assert not producer.room.is_occupied
+    assert not producer.room.queues
 
 
 # Exceptions in a turn ------------------------------------------------------------------------------------------------
@@ -862,7 +862,7 @@ def test_turn_when_it_ends_half_way_then_every_record_is_stored_or_told_once_and
     assert futures[5].exception(0).phase == "metadata"
     assert producer.held_bytes == 0
     assert producer.accumulator.waiting.memory.available_bytes == producer.accumulator.waiting.memory.total_bytes
-    assert not producer.room.is_occupied
+    assert not producer.room.queues
 
 
 def test_turn_when_it_ends_between_the_list_and_the_charges_then_records_are_stored_once_and_memory_comes_back(
@@ -876,7 +876,7 @@ def test_turn_when_it_ends_between_the_list_and_the_charges_then_records_are_sto
 
     def ended_half_way(givers: Any, taker: Any, takers: Any) -> None:
         monkeypatch.setattr(whole, "hand_over", hand_over)
-        whole._is_dirty = True
+        whole._step = object()
         takers.append(taker)
         givers[0].reserved_bytes = 0
         raise MemoryError
@@ -893,7 +893,7 @@ def test_turn_when_it_ends_between_the_list_and_the_charges_then_records_are_sto
     assert [future.result(0).offset for future in futures] == [4, 5, 6]
     assert producer.pool.available_bytes == producer.pool.total_bytes
     assert producer.accumulator.waiting.memory.available_bytes == producer.accumulator.waiting.memory.total_bytes
-    assert not producer.room.is_occupied
+    assert not producer.room.queues
 
 
 def test_abort_when_records_wait_then_they_fail_and_their_memory_is_back() -> None:
@@ -995,5 +995,5 @@ def test_enter_when_interrupted_at_any_line_then_nothing_is_stuck() -> None:
         producer.turn(advance=1000)
         assert producer.held_bytes == 0
         assert waiting.memory.queued_count == producer.pool.queued_count == 0
-        assert not producer.room.is_occupied
+        assert not producer.room.queues
     assert at > 40, "the lines of enter() were traced"

@@ -44,6 +44,11 @@ def test_close_records_compresses_into_a_new_buffer_and_keeps_the_old(name: str)
     closed += b"x"
 
 
+def test_attribute_bits() -> None:
+    assert build_batch(FIELDS, compression="zstd")[21:23] == b"\0\x04"
+    assert build_batch(FIELDS, timestamp_type=1, is_transactional=True, is_control=True)[21:23] == b"\0\x38"
+
+
 def test_the_crc_covers_attributes_to_end() -> None:
     batch = build_batch(FIELDS, compression="zstd")
     assert int.from_bytes(batch[17:21], "big") == crc32c(batch[21:])

@@ -21,8 +21,3 @@ def test_the_header_is_61_bytes_and_its_fields_are_where_they_are_drawn() -> Non
 def test_sequence_wraps_to_zero(sequence: int, increment: int, expected: int) -> None:
     assert layout.increment_sequence(sequence, increment) == expected
     assert layout.decrement_sequence(expected, increment) == sequence
-
-
-def test_attribute_bits() -> None:
-    assert layout.attributes_of(codec_id=4) == 4
-    assert layout.attributes_of(codec_id=0, timestamp_type=1, is_transactional=True, is_control=True) == 0x38

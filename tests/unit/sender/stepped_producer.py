@@ -61,6 +61,7 @@ class SteppedProducer:
                  clock: ManualClock | None = None, **room: Any) -> None:
         self.clock = clock or ManualClock()
         self.metrics = Metrics()
+        self.metrics.gauge("record-send-total", lambda: self.life.tally.stored_count)
         self.told: list[tuple[Any, int | None, BaseException | None]] = []
         backoff = ExponentialBackoff(100, 1000, jitter=0)
         self.clients: list[MockClient] = []  # the present one is the last
@@ -114,7 +115,8 @@ class SteppedProducer:
 
     def append(self, partition: int = 0, value: bytes = b"v" * 40,
                on_completion: Callable[[Any, BaseException | None], object] | None = None) -> FutureRecordMetadata:
-        return self.accumulator.append("t", partition, 1000, None, value, (), on_completion, 0).future
+        return self.accumulator.append("t", partition, 1000, None, value, (), on_completion,
+                                       record_size_upper_bound(None, value, ()), 0).future
 
     def enter(self, value: bytes = b"v", topic: str = "u", partition: int | None = None, *, key: bytes | None = None,
               on_completion: Callable[[Any, BaseException | None], object] | None = None, max_block_ms: int = 1000

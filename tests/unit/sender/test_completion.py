@@ -96,7 +96,7 @@ def test_success_when_a_retry_is_answered_with_the_batchs_own_time_then_that_is_
     """Kafka 4.1 answers a batch that it has already with the batch's largest timestamp; each record keeps its own."""
     producer = started()
     future = producer.append()
-    producer.accumulator.append("t", 0, 2000, None, b"later", (), None, 0)
+    producer.accumulator.append("t", 0, 2000, None, b"later", (), None, 87, 0)
     producer.turn()
     producer.lose()
     producer.turn(advance=100)
@@ -838,7 +838,7 @@ def test_topic_ids_when_metadata_has_others_by_now_then_those_of_the_request_say
     producer = plain(version=13)
     producer.metadata.add("u", 0)
     producer.metadata.update(two_topics(1, 2), 13, 0)
-    futures = [producer.accumulator.append(topic, 0, 1000, None, b"v", (), None, 0).future for topic in "tu"]
+    futures = [producer.accumulator.append(topic, 0, 1000, None, b"v", (), None, 83, 0).future for topic in "tu"]
     producer.turn()
     (request,) = producer.client.in_flight
     body = producer.produce_body(base_offset=3)
@@ -874,7 +874,7 @@ def test_new_leader_when_the_answer_names_a_node_that_metadata_does_not_know_the
     producer.turn()
     producer.answer_all(code=ErrorCode.NOT_LEADER_OR_FOLLOWER, current_leader={"leader_id": 3, "leader_epoch": 9},
                         node_endpoints=[{"node_id": 3, "host": "10.1.1.3", "port": 9099, "rack": "r"}])
-    node = producer.metadata.fetch().leader_for(("t", 0))
+    node = producer.metadata.cluster.leader_for(("t", 0))
     assert node is not None
     assert (node.node_id, node.host, node.port, node.rack) == (3, "10.1.1.3", 9099, "r")
     producer.turn()
@@ -882,7 +882,7 @@ def test_new_leader_when_the_answer_names_a_node_that_metadata_does_not_know_the
     assert (request.destination, request.api_key) == (3, ApiKeys.PRODUCE)
     producer.answer_all(base_offset=5)
     assert [future.result(0).offset for future in futures] == [5, 6]
-    other = producer.metadata.fetch().leader_for(("t", 1))
+    other = producer.metadata.cluster.leader_for(("t", 1))
     assert other is not None
     assert other.node_id == 1
 

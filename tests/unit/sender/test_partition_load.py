@@ -19,7 +19,7 @@ class Reports:
 
     def report(self) -> tuple[Any, ...] | None:
         self.made.clear()
-        self.load.report(self.producer.metadata.fetch())
+        self.load.report(self.producer.metadata.cluster)
         return self.made[0] if self.made else None
 
 
@@ -42,7 +42,7 @@ def test_report_when_queues_differ_then_tells_the_batches_of_each() -> None:
 
 def test_report_when_a_topic_is_not_known_or_not_used_up_then_the_others_are_still_told_of() -> None:
     reports = Reports()
-    reports.producer.accumulator.append("unknown", 0, 1000, None, b"v", (), None, 0)
+    reports.producer.accumulator.append("unknown", 0, 1000, None, b"v", (), None, 83, 0)
     reports.producer.append(0)
     reports.producer.append(1)
     assert reports.report() == ("t", [1, 1], [0, 1], 2, [0, 0])

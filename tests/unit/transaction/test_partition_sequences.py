@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from pyproducer.record.layout import MAX_SEQUENCE
-from pyproducer.transaction.partition_sequences import PartitionSequences
-from pyproducer.transaction.producer_id import NONE, ProducerIdAndEpoch
+from pyproducer.transaction.partition_sequences import NONE, PartitionSequences, ProducerIdAndEpoch
 from tests.unit.transaction.test_transaction_manager import Batch
 
 

@@ -8,7 +8,7 @@ from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.error_codes import ErrorCode, error_for_code
 from pyproducer.common.errors import KafkaTimeoutError
 from pyproducer.record.layout import MAX_SEQUENCE, decrement_sequence, increment_sequence
-from pyproducer.transaction.producer_id import is_earlier
+from pyproducer.transaction.partition_sequences import is_earlier
 from pyproducer.transaction.transaction_manager import TransactionManager
 
 TP = TopicPartition("t", 0)
@@ -27,10 +27,6 @@ class Batch:
     @property
     def has_sequence(self):
         return self.base_sequence != -1
-
-    @property
-    def last_sequence(self):
-        return increment_sequence(self.base_sequence, self.record_count - 1)
 
     def set_producer_state(self, producer_id, producer_epoch, base_sequence):
         self.producer_id, self.producer_epoch, self.base_sequence = producer_id, producer_epoch, base_sequence
