@@ -302,8 +302,9 @@ class Selector:
         # Two dicts, always: what this poll leaves buffered is for the next one, or a channel is read twice in one poll.
         buffered, self._buffered = self._buffered, {}
         for channel, mask in ready:
-            if buffered:
-                buffered.pop(channel, None)  # so that no channel is polled twice
+            if channel in buffered:
+                del buffered[channel]  # so that no channel is polled twice
+                mask |= READ  # its socket may have turned writable only
             self._poll_channel(channel, mask)
         for channel in buffered:
             self._poll_channel(channel, READ)

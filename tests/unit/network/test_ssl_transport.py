@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import random
+import select
 import socket
 import ssl
 import struct
@@ -36,13 +37,14 @@ def trusting(certificates: Certificates, **more: str) -> dict[str, Any]:
 
 
 def tls_pair(certificates: Certificates, settings: dict[str, Any] | None = None, *, server: Identity | None = None,
-             client_auth: str = "none", host: str = "localhost", wait: bool = True) -> SelectorPair:
+             client_auth: str = "none", host: str = "localhost", wait: bool = True,
+             receive_buffer_bytes: int = -1) -> SelectorPair:
     context = build_server_ssl_context(
         keystore_location=str((server or certificates.server).keystore), client_auth=client_auth,
         truststore_location=str(certificates.ca))
     broker = make_server_selector(channel_builder=SslChannelBuilder(context))
     return SelectorPair(client=client_selector(settings or trusting(certificates)), broker=broker,
-                        server_hostname=host, wait=wait)
+                        server_hostname=host, wait=wait, receive_buffer_bytes=receive_buffer_bytes)
 
 
 def how_it_ended(pair: SelectorPair) -> tuple[ChannelState, ChannelState]:
@@ -136,6 +138,32 @@ def test_poll_when_tls_holds_more_frames_than_the_socket_tells_then_each_poll_gi
         pair.broker.poll(100, 0)  # and when nothing is left it sleeps
         assert time.monotonic() - begin >= 0.09
         assert pair.broker.interest.select_count == before + 1
+
+
+def test_poll_when_the_socket_turns_writable_then_what_tls_holds_is_read(certificates: Certificates) -> None:
+    """An answer stood still beside a request that was half written.
+
+    TLS had it whole, more than one poll reads. The socket had nothing to read any more and turned writable, for the
+    request; so the channel counted as polled, and its bytes were forgotten until the peer sent others.
+    """
+    answer = bytes(300 * 1024)
+    with tls_pair(certificates, receive_buffer_bytes=1 << 20) as pair:
+        client_sock, broker_sock = pair.client_channel.transport.sock, pair.broker_channel.transport.sock
+        pair.request(bytes(32 << 20))
+        assert pair.client_channel.has_send
+        pair.broker.mute(BROKER)
+        pair.respond(answer)
+        poll_until(pair.broker, lambda: not pair.broker_channel.has_send)
+        await_delivery(broker_sock)
+        pair.client.poll(0, 0)
+        assert pair.client.completed_receives == []
+        assert pair.client_channel.has_buffered
+        pair.broker.unmute(BROKER)
+        poll_until(pair.broker, lambda: select.select([], [client_sock], [], 0)[1])
+        assert not select.select([client_sock], [], [], 0)[0]
+        pair.client.poll(0, 0)
+        assert [bytes(receive.payload) for receive in pair.client.completed_receives] == [answer]
+        assert pair.client_channel.has_send
 
 
 def test_poll_when_half_a_record_is_there_then_it_sleeps(certificates: Certificates) -> None:

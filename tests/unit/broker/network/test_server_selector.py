@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import socket
 import struct
 import time
@@ -144,6 +145,20 @@ def test_poll_when_one_receive_at_a_time_then_pipelined_frames_come_one_per_poll
             assert [receive.payload for receive in pair.broker.completed_receives] == [b"%d" % index]
         pair.broker.poll(0, 0)
         assert pair.broker.completed_receives == []
+
+
+def test_poll_when_the_socket_turns_writable_then_the_next_pipelined_frame_comes() -> None:
+    """Frames that were read ahead were forgotten where the socket had nothing but room: for an answer, half written."""
+    with SelectorPair(receive_buffer_bytes=65_536) as pair:
+        client_sock, broker_sock = send_three(pair), pair.broker_channel.transport.sock
+        await_delivery(client_sock)
+        assert pair.next_at_broker().payload == b"1"
+        pair.respond(bytes(32 << 20))
+        assert pair.broker_channel.registered_events & WRITE
+        poll_until(pair.client, lambda: select.select([], [broker_sock], [], 0)[1])
+        for payload in (b"2", b"3"):
+            pair.broker.poll(0, 0)
+            assert [receive.payload for receive in pair.broker.completed_receives] == [payload]
 
 
 def test_mute_when_set_then_no_read_interest_and_the_bytes_stay() -> None:
