@@ -301,16 +301,20 @@ class Connections:
 
     def handle_api_versions(self, responses: list[ClientResponse], state: NodeConnectionState,
                             body: Mapping[str, Any], sent_version: int, now_ms: int) -> None:
-        """ApiVersions was answered: ready, once more with a lower version, or hopeless."""
+        """ApiVersions was answered: ready, once more with a lower version, or hopeless.
+
+        The peer may have hung up behind its answer, in the same poll. Then there is nobody to ask anything more, and
+        `handle_disconnected`, which comes next, ends the attempt.
+        """
         result = read_api_versions(body, sent_version, str(state.node))
         if result.versions is not None:
             self.api_versions.update(state.node.node_id, result.versions)
             if not (state.suspects_sasl and self._asks_for_sasl(state, result.versions, now_ms)):
                 self._ready(state)
-        elif result.retry_version is not None:
-            self._request_versions(responses, state, result.retry_version, now_ms)
-        else:
+        elif result.retry_version is None:
             self.break_off(responses, state, now_ms, cause=result.error)
+        elif state.connection_id not in self._selector.disconnected:
+            self._request_versions(responses, state, result.retry_version, now_ms)
 
     def _ready(self, state: NodeConnectionState) -> None:
         self.states.ready(state.node.node_id)
@@ -323,6 +327,8 @@ class Connections:
             version = versions.latest_usable_version(ApiKeys.SASL_HANDSHAKE)
         except UnsupportedVersionError:
             return False
+        if state.connection_id in self._selector.disconnected:
+            return True  # it would have been
         body = {"mechanism": "NONE"}  # there is no such mechanism, so nothing is begun
         self.send(ClientRequest(state.node.node_id, ApiKeys.SASL_HANDSHAKE, lambda _: body,
                                 timeout_ms=self._request_timeout_ms, created_ms=now_ms, internal=True), version, now_ms)

@@ -371,6 +371,50 @@ def test_connect_when_the_peer_accepts_and_closes_at_once_then_said():
     assert last_error(setup).startswith("version negotiation: the peer accepted the connection and closed it at once")
 
 
+def end_with_the_first_answer(setup: Setup) -> None:
+    """Let each connection end in the poll in which ApiVersions is answered on it."""
+    answer = setup.selector.answer
+
+    def answer_and_end(request: Any) -> Any:
+        if request.api_key is ApiKeys.API_VERSIONS:
+            setup.selector.end(request.connection_id, error=HANG_UP)
+        return answer(request)
+
+    setup.selector.answer = answer_and_end
+
+
+def test_version_negotiation_when_the_peer_hangs_up_behind_its_refusal_then_only_that_connection_ends():
+    """The lower version was asked for on a connection that was gone, and all others were made anew with it."""
+    setup = Setup(bootstrap=ONE)
+    setup.cluster.topics["t"] = topic_row("t", 1, 2)
+    setup.bring_up("t")
+    setup.make_ready(1)
+    setup.cluster.versions[ApiKeys.API_VERSIONS] = (0, 3)
+    end_with_the_first_answer(setup)
+    node = setup.metadata.cluster.nodes[2]
+    setup.client.ready(node, setup.now_ms)
+    setup.poll(times=3)
+    assert [(request.connection_id, request.version) for request in setup.selector.asked(ApiKeys.API_VERSIONS)][-1] == (
+        "2", 4), "and nothing lower"
+    assert setup.client.connection_failed(node)
+    assert "version negotiation: the peer closed the connection" in setup.metadata.last_errors()["host-2:9092"]
+    assert setup.client.is_ready(1, setup.now_ms) or setup.client.in_flight_request_count(1)
+    setup.selector.answer = setup.cluster
+    setup.clock.advance(1_000)
+    setup.make_ready(2)
+
+
+def test_version_negotiation_when_the_peer_hangs_up_behind_its_versions_then_the_next_connection_is_asked():
+    setup = Setup(bootstrap=ONE)
+    end_with_the_first_answer(setup)
+    setup.poll(times=3)
+    assert [request.api_key for request in setup.selector.requests] == [ApiKeys.API_VERSIONS]
+    assert setup.client.api_version(-1, ApiKeys.PRODUCE) is None
+    setup.selector.answer = setup.cluster
+    setup.clock.advance(1_000)
+    setup.bring_up()
+
+
 def test_version_negotiation_when_there_is_no_answer_then_ended_after_the_request_timeout():
     setup = Setup(bootstrap=ONE, request_timeout_ms=2000)
     setup.selector.answer = lambda request: None
@@ -533,6 +577,20 @@ def test_listener_when_it_has_no_sasl_then_the_connection_goes_on():
     assert setup.metadata.fatal_count == 0
     setup.make_ready(1)
     assert len(asked_for_sasl(setup)) == 1
+
+
+def test_listener_when_it_hangs_up_before_it_can_be_asked_then_only_that_connection_ends():
+    setup = with_sasl_listener(33, ["PLAIN"])
+    setup.poll(times=6)
+    answer = setup.selector.answer
+    end_with_the_first_answer(setup)
+    connect_again(setup)
+    assert asked_for_sasl(setup) == []
+    setup.selector.answer = answer
+    connect_again(setup)
+    connect_again(setup)
+    assert len(asked_for_sasl(setup)) == 1
+    assert setup.metadata.fatal_count == 1
 
 
 def test_listener_when_it_cannot_be_asked_or_we_have_sasl_then_it_is_not_asked():
