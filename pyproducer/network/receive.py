@@ -205,7 +205,8 @@ class FrameReader:
         scratch: Memory to read into; shared, nothing in it survives a call.
 
     Attributes:
-        ended: Why nothing more will come: the end of the stream or a size that makes no sense; None while it may.
+        ended: Why nothing more will come: the end of the stream, a broken connection or a size that makes no sense;
+            None while it may.
         held: Bytes that were read ahead, and that no frame was cut from yet.
         bytes_read: All bytes so far, sizes included.
     """
@@ -234,38 +235,44 @@ class FrameReader:
     def read(self, transport: TransportLayer) -> list[NetworkReceive]:
         """Read what is there, within a bound, and return the frames that are complete.
 
-        Sets `ended` at the end of the stream and at an invalid size; the frames before it are still returned.
+        Sets `ended` at the end of the stream, at an invalid size, and where the connection broke behind frames; the
+        frames before it are still returned.
 
         Raises:
-            OSError: The connection is broken. Unknown.
+            OSError: The connection is broken, and no frame came before. Unknown.
             AuthenticationError: TLS only: the peer's refusal came after the handshake. Not sent.
         """
         receives: list[NetworkReceive] = []
         if self.held:
             self.held = self._cut(self.held, receives)
         scratch = self._scratch
-        for _ in range(MAX_READS_PER_POLL):
-            if self.ended is not None or (receives and self._one_at_a_time):
-                return receives
-            current = self._current
-            if current is not None and (wanted := current.missing_bytes) > 0:
-                count = current.read_payload_from(transport)
-                if current.complete:
-                    receives.append(current)
-                    self._current = None
-            else:
-                wanted = len(scratch)
-                count = transport.read_into(scratch)
-                if count > 0 and (rest := self._cut(scratch[:count], receives)):
-                    self.held = memoryview(bytes(rest))
-            if count < 0:
-                self.ended = DisconnectedError(f"{self._peer} closed the connection")
-                return receives
-            self.bytes_read += count
-            # Fewer than asked for: the socket is empty, so do not pay for a call that says so. (TLS gives a record at
-            # a time, and says itself whether there may be another.)
-            if count < wanted and not transport.has_pending_reads:
-                return receives
+        try:
+            for _ in range(MAX_READS_PER_POLL):
+                if self.ended is not None or (receives and self._one_at_a_time):
+                    return receives
+                current = self._current
+                if current is not None and (wanted := current.missing_bytes) > 0:
+                    count = current.read_payload_from(transport)
+                    if current.complete:
+                        receives.append(current)
+                        self._current = None
+                else:
+                    wanted = len(scratch)
+                    count = transport.read_into(scratch)
+                    if count > 0 and (rest := self._cut(scratch[:count], receives)):
+                        self.held = memoryview(bytes(rest))
+                if count < 0:
+                    self.ended = DisconnectedError(f"{self._peer} closed the connection")
+                    return receives
+                self.bytes_read += count
+                # Fewer than asked for: the socket is empty, so do not pay for a call that says so. (TLS gives a record
+                # at a time, and says itself whether there may be another.)
+                if count < wanted and not transport.has_pending_reads:
+                    return receives
+        except OSError as error:
+            if not receives:
+                raise
+            self.ended = error  # it came behind frames that were there whole
         return receives
 
     def _cut(self, data: memoryview, receives: list[NetworkReceive]) -> memoryview:

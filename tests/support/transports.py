@@ -10,9 +10,10 @@ from pyproducer.network.transport import Buffer
 
 
 class ScriptedTransport:
-    """Delivers pieces one per read, then nothing, or the end; takes as many bytes per write as told."""
+    """Delivers pieces one per read, then nothing, the end or an error; takes as many bytes per write as told."""
 
-    def __init__(self, pieces: Sequence[bytes] = (), *, at_end: bool = False, write_sizes: Sequence[int] = ()) -> None:
+    def __init__(self, pieces: Sequence[bytes] = (), *, at_end: bool = False, write_sizes: Sequence[int] = (),
+                 error: OSError | None = None) -> None:
         self.sock = cast(socket.socket, None)
         self.ready = True
         self.has_pending_reads = False
@@ -21,6 +22,7 @@ class ScriptedTransport:
         self.principal_name: str | None = None
         self.pieces = list(pieces)
         self.at_end = at_end
+        self.error = error
         self.write_sizes = list(write_sizes)  # of the next writes; when used up, everything is taken
         self.written = bytearray()
         self.read_sizes: list[int] = []
@@ -34,6 +36,8 @@ class ScriptedTransport:
     def read_into(self, view: memoryview) -> int:
         self.read_sizes.append(len(view))
         if not self.pieces:
+            if self.error is not None:
+                raise self.error
             return -1 if self.at_end else 0
         piece = self.pieces[0][:len(view)]
         self.pieces[0] = self.pieces[0][len(piece):]

@@ -215,6 +215,21 @@ def test_read_when_the_stream_ends_then_it_is_ended_whatever_is_half_there(data:
     assert "localhost:9092" in str(reader.ended)
 
 
+@pytest.mark.parametrize("frames", [0, 1, 3])
+def test_read_when_the_connection_breaks_then_the_frames_before_it_are_still_given(frames: int) -> None:
+    """Whatever a broken connection had brought in the same poll was lost where it took more than one read."""
+    transport = ScriptedTransport([frame(b"payload")] * frames, error=ConnectionResetError("reset"))
+    transport.has_pending_reads = True  # so that it goes on to read
+    reader = make_reader()
+    if not frames:
+        with pytest.raises(ConnectionResetError):
+            reader.read(transport)
+        return
+    assert [bytes(receive.payload) for receive in reader.read(transport)] == [b"payload"] * frames
+    assert isinstance(reader.ended, ConnectionResetError)
+    assert reader.read(transport) == []
+
+
 @pytest.mark.parametrize("size", [0, -1, 2001])
 def test_read_when_a_size_is_invalid_then_the_frames_before_it_are_still_given(size: int) -> None:
     reader = make_reader()

@@ -17,7 +17,7 @@ from pyproducer.common.errors import (
 from pyproducer.network.channel import ChannelPhase, KafkaChannel
 from pyproducer.network.channel_builder import PlaintextChannelBuilder
 from pyproducer.network.interest import READ, WRITE
-from pyproducer.network.receive import FrameReader
+from pyproducer.network.receive import SCRATCH_BYTES, FrameReader
 from pyproducer.network.selector import Selector
 from pyproducer.network.send import NetworkSend
 from tests.support.clock import ManualClock
@@ -260,6 +260,28 @@ def test_receive_when_the_peer_resets_then_disconnected_with_the_systems_error()
     with SelectorPair() as pair:
         reset(pair.broker_channel.transport.sock)
         poll_until(pair.client, lambda: pair.client.disconnected)
+        assert isinstance(pair.client.disconnected[CLIENT].error, ConnectionResetError)
+
+
+@pytest.mark.parametrize("size", [70_000, SCRATCH_BYTES - 4])
+def test_receive_when_the_peer_resets_behind_a_frame_that_fills_a_read_then_the_frame_counts(size: int) -> None:
+    """An answer that was there whole was lost: it filled a read, so another one was tried, and that raised."""
+    answer = bytes(size)
+    with SelectorPair() as pair:
+        pair.respond(answer)
+        poll_until(pair.broker, lambda: not pair.broker_channel.has_send)
+        broker_sock = pair.broker_channel.transport.sock
+        await_delivery(broker_sock)
+        reset(broker_sock)
+        await_end(pair.client_channel.transport.sock)
+        answers: list[bytes] = []
+
+        def has_ended() -> bool:
+            answers.extend(bytes(receive.payload) for receive in pair.client.completed_receives)
+            return CLIENT in pair.client.disconnected
+
+        poll_until(pair.client, has_ended)
+        assert answers == [answer]
         assert isinstance(pair.client.disconnected[CLIENT].error, ConnectionResetError)
 
 
