@@ -370,6 +370,9 @@ class NetworkClient:
             raise CorrelationIdMismatchError(
                 f"Correlation id for response ({correlation_id}) of {state.node} does not match request "
                 f"({request.correlation_id}), request: {request.describe(now_ms)}")
+        if not request.send.completed:  # else the next request would be handed to a channel that still writes this one
+            raise RemoteProtocolError(f"{state.node} answered a request before it was written: "
+                                      f"{request.describe(now_ms)}")
         body = read_response(api_key, request.api_version, payload)
         self._in_flight.complete_next(node_id)
         throttle_ms = body.get("throttle_time_ms", 0)

@@ -217,8 +217,10 @@ class SslTransportLayer:
                 count = cast(int, self._object.read(len(view), view))
             except ssl.SSLWantReadError:
                 self.has_pending_reads = False
-                if self._outgoing.pending:
-                    self.flush()  # the answer to a new key
+                # The answer to a new key. Behind a frame's bytes it waits for the frame's writer, who must see the end
+                # of it before the peer can answer.
+                if self._outgoing.pending and not self._pending:
+                    self.flush()
                 try:
                     data = self.sock.recv(READ_BYTES)
                 except BlockingIOError:

@@ -222,6 +222,21 @@ def test_answers_when_nobody_asked_then_closed():
     assert setup.selector.closed == ["1"]
 
 
+def test_answers_when_the_request_is_not_written_yet_then_closed_and_not_sent():
+    """The next request was handed to a channel that still wrote; that raised, and all connections were made anew."""
+    setup, ended = ready_setup(), []
+    setup.selector.writes_at_once = False
+    setup.client.send(find_coordinator(setup, ended), setup.now_ms)
+    setup.selector.respond(setup.selector.requests[-1], COORDINATOR)
+    setup.poll()
+    assert setup.selector.closed == ["1"]
+    assert isinstance(ended[0].error, RemoteProtocolError)
+    assert str(ended[0].error).startswith("host-1:9092")
+    assert ended[0].disconnected
+    assert not ended[0].was_sent_and_unanswered
+    assert not setup.client.is_ready(1, setup.now_ms)
+
+
 @pytest.mark.parametrize("payload", [b"", b"\0\0", b"\xff" * 40])
 def test_answers_when_the_bytes_make_no_sense_then_closed_and_disconnected(payload):
     setup, ended = ready_setup(), []
