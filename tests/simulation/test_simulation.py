@@ -40,7 +40,8 @@ def seeds(*arguments: str) -> list[dict[str, Any]]:
 def assert_all_well(lines: list[dict[str, Any]], count: int) -> None:
     assert len(lines) == count
     assert [line for line in lines if "wrong" in line] == []
-    # One in twenty is empty, another one whenever a line of the producer changes: three more of twelve in one of 500 draws.
+    # One in twenty is empty, another one whenever a line of the producer changes: three more of twelve in one of 500
+    # draws.
     assert sum(line["empty"] for line in lines) <= count * 0.05 + 3
 
 
