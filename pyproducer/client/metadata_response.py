@@ -273,5 +273,5 @@ def _copy(cluster: Cluster, nodes: Iterable[Node], changed: Mapping[str, Partiti
     return Cluster(
         cluster_id=cluster.cluster_id, nodes=nodes, controller=cluster.controller,
         tables={topic: changed.get(topic) or cluster.table(topic) for topic in cluster.topics},
-        topic_ids=cluster.topic_ids, internal_topics=cluster.internal_topics,
+        topic_ids=cluster.ids_by_topic, internal_topics=cluster.internal_topics,
         invalid_topics=cluster.invalid_topics, unauthorized_topics=cluster.unauthorized_topics)

@@ -120,7 +120,7 @@ class Cluster:
 
     Attributes:
         tables: The partitions of each topic that is known.
-        topic_ids: The id of each topic of which a broker told one (Metadata from v10 on).
+        ids_by_topic: The id of each topic of which a broker told one (Metadata from v10 on).
     """
 
     def __init__(self, *, cluster_id: str | None = None, nodes: Iterable[Node] = (),
@@ -134,8 +134,8 @@ class Cluster:
         self.internal_topics: frozenset[str] = frozenset(internal_topics)
         self.invalid_topics: frozenset[str] = frozenset(invalid_topics)
         self.unauthorized_topics: frozenset[str] = frozenset(unauthorized_topics)
-        self.topic_ids: dict[str, UUID] = dict(topic_ids or {})
-        self._topic_names = {topic_id: topic for topic, topic_id in self.topic_ids.items()}
+        self.ids_by_topic: dict[str, UUID] = dict(topic_ids or {})
+        self._topic_names = {topic_id: topic for topic, topic_id in self.ids_by_topic.items()}
         self.tables: dict[str, PartitionTable] = dict(tables or {})
         by_topic: dict[str, list[PartitionInfo]] = {}
         for info in partitions:
@@ -184,11 +184,15 @@ class Cluster:
 
     def topic_id(self, topic: str) -> UUID | None:
         """Return a topic's id, or None when the broker told none (Metadata below v10)."""
-        return self.topic_ids.get(topic)
+        return self.ids_by_topic.get(topic)
 
     def topic_name(self, topic_id: UUID) -> str | None:
         """Return the name that belongs to a topic id, or None when it is not known."""
         return self._topic_names.get(topic_id)
+
+    def topic_ids(self) -> dict[str, UUID]:
+        """Return a copy of the table from topic to topic id."""
+        return dict(self.ids_by_topic)
 
     def __repr__(self) -> str:
         return f"Cluster(id={self.cluster_id!r}, nodes={sorted(self.nodes)}, topics={sorted(self.tables)})"

@@ -54,7 +54,7 @@ def produce_request(batches: Sequence[ProducerBatch], cluster: Cluster, *, acks:
     topic_ids: dict[str, UUID] = {}
     topic_names: dict[UUID, str] = {}
     for topic in by_topic:
-        topic_id = cluster.topic_ids.get(topic)
+        topic_id = cluster.ids_by_topic.get(topic)
         if topic_id is not None:
             topic_ids[topic] = topic_id
             topic_names[topic_id] = topic

@@ -38,3 +38,16 @@ def test_node_prints_its_address_with_brackets_for_ipv6():
     assert str(NODE) == "127.0.0.1:9092 (node 1)"
     assert str(Node(2, "::1", 9)) == "[::1]:9 (node 2)"
     assert str(TopicPartition("t", 3)) == "t-3"
+
+
+def test_topic_ids_when_the_table_is_changed_then_the_snapshot_is_not():
+    """It had become the snapshot's own table: who called it, as before, got a TypeError."""
+    topic_id = uuid.uuid4()
+    cluster = Cluster(topic_ids={"t": topic_id})
+    table = cluster.topic_ids()
+    assert table == {"t": topic_id}
+    table.clear()
+    assert cluster.topic_ids() == {"t": topic_id}
+    assert cluster.topic_id("t") == topic_id
+    assert cluster.topic_id("u") is None
+    assert Cluster().topic_ids() == {}
