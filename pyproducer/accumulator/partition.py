@@ -9,6 +9,7 @@ Source:  Java RecordAccumulator.TopicInfo (4.1). Differs from Java: a batch stay
 
 from __future__ import annotations
 
+import itertools
 from _thread import RLock
 from collections.abc import Callable, Sequence
 
@@ -25,11 +26,14 @@ BATCH_BYTES = 1200
 FUTURE_BYTES = 88 if IMPL == "native" else 176
 """What a future is with its place in the batch's list (resident size measured); the compiled one has no ints beside."""
 
+_numbers = itertools.count(1)
+
 
 class Partition:
     """A list of batches in order of their records, with its lock; the last one may be open for appends."""
 
-    __slots__ = ("_sends_one_at_a_time", "batches", "is_inside", "last_future_count", "lock", "topic_partition")
+    __slots__ = ("_sends_one_at_a_time", "batches", "is_inside", "last_future_count", "lock", "number",
+                 "topic_partition")
 
     def __init__(self, topic_partition: TopicPartition, make_lock: Callable[[], RLock], *,
                  sends_one_at_a_time: bool = False) -> None:
@@ -40,6 +44,8 @@ class Partition:
         self.lock: RLock = make_lock()
         # Whether the current thread has the lock: it is in a signal's handler, or a finalizer, that came in the middle.
         self.is_inside: Callable[[], bool] = self.lock._is_owned  # type: ignore[attr-defined]  # as threading.Condition
+        # Its place among all partitions, by their first records: requests are filled in this order.
+        self.number: int = next(_numbers)
         self.batches: list[ProducerBatch] = []
         # Of the last batch that left while it was the newest: what the next one is charged for.
         self.last_future_count: int | None = None

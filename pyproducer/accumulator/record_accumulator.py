@@ -10,8 +10,10 @@ Source:  Java RecordAccumulator (4.1). Differs from Java: a batch stays in its p
 from __future__ import annotations
 
 import copy
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from functools import partial
+from operator import attrgetter
 from typing import NamedTuple, Protocol, TypeVar
 
 from pyproducer.accumulator.append_result import AppendResult, AppendRowsResult
@@ -35,6 +37,8 @@ _SURPLUS_BYTES = 75
 _WAITING_SHARE = 4
 """A quarter of buffer.memory at most is for records that wait for metadata, so that a misspelt topic does not stop the
 others."""
+
+_NUMBER = attrgetter("number")
 
 Appended = TypeVar("Appended", AppendResult, AppendRowsResult)
 _Record = tuple[int, "bytes | None", "bytes | None", "Sequence[tuple[str, bytes | None]]", "OnCompletion | None"]
@@ -102,7 +106,8 @@ class RecordAccumulator:
         self._on_linger_ended = on_linger_ended
         self.lingers_for_waiters = lingers_for_waiters  # a batch that somebody waits for lingers all the same
         self.has_split: bool = False  # a broker found a batch too large; written by the sender thread
-        # Sender thread only: per node, where the next drain begins.
+        # Sender thread only: per node, the number of the partition where the next drain begins, or of one that is not
+        # waiting then: each time others are.
         self._drain_start: dict[int, int] = {}
 
     # The callers' side.
@@ -385,7 +390,7 @@ class RecordAccumulator:
 
         Args:
             node_id: A node that takes a request.
-            partitions: What waits for it, as `ready` found it; one or more.
+            partitions: What waits for it, as `ready` found it; one or more. They are put in order.
             max_size_bytes: max.request.size; a single batch above it goes alone.
             now_ms: Monotonic time, in ms.
             sequences: Who keeps order and sequence numbers; None when idempotence is off.
@@ -400,22 +405,27 @@ class RecordAccumulator:
         size_bytes = 0
         has_more = False
         count = len(partitions)
-        start = self._drain_start.get(node_id, 0) % count
-        self._drain_start[node_id] = (start + 1) % count  # so that no partition starves while requests are full
+        start = 0
+        if count > 1:  # so that no partition starves while requests are full
+            partitions.sort(key=_NUMBER)
+            start = bisect_left(partitions, self._drain_start.get(node_id, 0), key=_NUMBER) % count
+            self._drain_start[node_id] = partitions[start].number + 1
         for step in range(count):
-            index = (start + step) % count
-            partition = partitions[index]
+            partition = partitions[(start + step) % count]
             first = partition.head()
             if first is None or (first.attempts and first.backoff_left_ms(now_ms)):
                 continue
-            batch_bytes = first.size_bytes if count > 1 else 0  # alone it goes, whatever its size
-            if drained and size_bytes + batch_bytes > max_size_bytes:
-                self._drain_start[node_id] = index  # it is the first next time
+            if drained and size_bytes + first.size_bytes > max_size_bytes:
+                self._drain_start[node_id] = partition.number  # it is the first next time
                 return drained, True
             if sequences is not None and not sequences.can_send(first):
                 continue
             with partition.lock:
                 first.seal()
+            batch_bytes = first.size_bytes if count > 1 else 0  # alone it goes, whatever its size
+            if drained and size_bytes + batch_bytes > max_size_bytes:  # callers appended until it was sealed
+                self._drain_start[node_id] = partition.number
+                return drained, True
             has_more = has_more or partition.batches[-1] is not first
             try:
                 first.close(self._compressor)

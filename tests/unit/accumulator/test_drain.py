@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
 from pyproducer.accumulator.batch_state import BatchState, move
@@ -95,6 +99,77 @@ def test_partitions_when_requests_are_small_then_none_starves() -> None:
     node, queues = Node(), queues_of(3, 3, 3)
     seen = [node.drained_partitions(queues, SIZE_BYTES) for _ in range(9)]
     assert seen == [[0], [1], [2]] * 3
+
+
+def longest_wait(queues: list[Partition], batches_a_request: int, seed: int) -> int:
+    """Return how many requests the longest batch waited at the head of its partition, while new ones come."""
+    node, draw, open_count = Node(), random.Random(seed), 0
+    since = dict.fromkeys(queues, 0)
+    busy: dict[Partition, None] = {}
+    longest = 0
+    for request in range(2000):
+        while open_count < 2 * len(queues) // 3:  # as many wait as are not waited for; which ones, chance says
+            queue = draw.choice(queues)
+            if queue.head() is None:
+                since[queue] = request
+            busy.setdefault(queue)
+            queue.batches.extend(queue_of(queue.topic_partition.partition, 1).batches)
+            open_count += 1
+        for batch in node.drain([queue for queue in busy if queue.head() is not None], batches_a_request * SIZE_BYTES):
+            queue = queues[batch.topic_partition.partition]
+            longest = max(longest, request - since[queue])
+            since[queue] = request + 1
+            open_count -= 1
+            queue.batches.remove(batch)  # it is answered at once
+            if not queue.batches:
+                del busy[queue]  # who comes again is the last that is looked at
+    return longest
+
+
+@pytest.mark.parametrize("batches_a_request", [1, 2, 3])
+@pytest.mark.parametrize("seed", range(3))
+def test_partition_when_others_come_and_go_then_each_goes_once_before_it_goes(
+        batches_a_request: int, seed: int) -> None:
+    """Where to begin was an index of a list, and the list is another in each request: of 50 partitions some waited for
+    more than 200 requests while others went again and again."""
+    partition_count = 50
+    others = partition_count - 1
+    assert longest_wait(queues_of(*[0] * partition_count), batches_a_request, seed) <= others // batches_a_request
+
+
+def test_start_when_the_list_is_shorter_meanwhile_then_it_is_behind_those_that_went() -> None:
+    node, queues = Node(), queues_of(3, 3, 3, 3, 3)
+    assert node.drained_partitions(queues, 2 * SIZE_BYTES) == [0, 1]
+    assert node.drained_partitions(queues[1:], 2 * SIZE_BYTES) == [2, 3]
+    assert node.drained_partitions(queues[:2], 2 * SIZE_BYTES) == [0, 1], "the last one is not there: from the first"
+    assert node.drained_partitions(queues[::-1], 2 * SIZE_BYTES) == [1, 2], "the order is that of their first records"
+
+
+class Joined:
+    """A partition's lock: before somebody takes it, another caller appends, whose append needs no lock."""
+
+    def __init__(self, join: Callable[[], object]) -> None:
+        self._join = join
+
+    def __enter__(self) -> None:
+        self._join()
+
+    def __exit__(self, *_: Any) -> None:
+        pass
+
+
+def test_request_when_a_batch_grows_until_it_is_sealed_then_it_does_not_get_too_large() -> None:
+    """What came between the look at a batch's size and its seal was not counted: the broker refused the request."""
+    queues = queues_of(1, 1, 1)
+    grown = ProducerBatch(queues[1].topic_partition, created_ms=0, write_limit_bytes=200, reserved_bytes=0)
+    grown.open.try_append(0, None, bytes(40), (), None)
+    queues[1].batches[:] = [grown]
+    queues[1].lock = Joined(lambda: grown.open.try_append(0, None, b"more", (), None))  # type: ignore[assignment]
+    node = Node()
+    assert node.drained_partitions(queues, 2 * SIZE_BYTES) == [0]
+    assert node.has_more
+    assert node.drained_partitions(queues, grown.size_bytes + SIZE_BYTES) == [1, 2]
+    assert grown.record_count == 2
 
 
 def test_partition_when_it_is_empty_or_in_backoff_then_the_others_go() -> None:

@@ -555,7 +555,7 @@ def test_epoch_bump_when_batches_of_another_partition_are_on_the_wire_then_these
     producer.append_told("e", 1)
     producer.turn(advance=100)
     # Partition 0 goes on in the new epoch. In partition 1, "a" waits for nothing, and "b" is on the wire still.
-    assert producer.batches_on_wire() == [(1, 2, 0, [b"b" * 40]), (1, 1, 0, [b"a" * 40]), (0, 0, 1, [b"d" * 40])]
+    assert producer.batches_on_wire() == [(1, 2, 0, [b"b" * 40]), (0, 0, 1, [b"d" * 40]), (1, 1, 0, [b"a" * 40])]
     producer.lose(request=second)
     producer.answer_all(base_offset=7)
     producer.turn(advance=100)
@@ -564,7 +564,7 @@ def test_epoch_bump_when_batches_of_another_partition_are_on_the_wire_then_these
     producer.turn()
     assert producer.batches_on_wire() == [(1, 0, 1, [b"e" * 40])]
     producer.answer_all(base_offset=9)
-    assert producer.told_names() == ["c", "a", "d", "b", "e"]
+    assert producer.told_names() == ["c", "d", "a", "b", "e"]
 
 
 def test_epoch_bump_when_a_batch_of_the_partition_is_on_the_wire_then_its_bytes_stay_and_its_retry_has_the_new_place(
