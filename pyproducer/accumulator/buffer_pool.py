@@ -92,6 +92,10 @@ class BufferPool:
         life: The producer's: its sender thread does not wait for memory that only it can give back.
         count_held: Counts what all lists hold, in bytes.
         on_exhausted: Told when a caller begins to wait: what lingers should go now.
+
+    Attributes:
+        is_inside: Whether the current thread has the lock: it is in a signal's handler, or a finalizer, that came in
+            the middle.
     """
 
     def __init__(self, total_bytes: int, clock: Clock, life: Life = UNOWNED, *,
@@ -104,6 +108,7 @@ class BufferPool:
         # Guards all fields below; taken after a partition's lock, never before. Reentrant: a signal's handler that came
         # in the middle may ask what is available.
         self._lock = life.locks.rlock()
+        self.is_inside: Callable[[], bool] = self._lock._is_owned  # type: ignore[attr-defined]  # as threading.Condition
         self._held_bytes = 0
         # The step that is in the middle, an object of its own, or was left there: the pool is dirty. None: it is clean.
         # Who finds another than his at the end was not alone.
@@ -201,6 +206,22 @@ class BufferPool:
         with self._lock:
             to.append(holder)
             holders.remove(holder)
+
+    def ensure_not_inside(self, size_bytes: int) -> None:
+        """Do nothing, unless the caller interrupted another call of his own thread: to be asked before `enter`.
+
+        Args:
+            size_bytes: How much is wanted.
+
+        Raises:
+            BufferExhaustedError: A signal's handler, or a finalizer, cannot wait there. Not sent.
+        """
+        life = self._life
+        if life.is_inside_call() and not life.is_on_loop and not life.is_on_sender_thread:  # `enter` refuses these
+            raise BufferExhaustedError(
+                f"No {size_bytes} bytes of buffer.memory are free, and a signal's handler, or a finalizer, that came in "
+                "the middle of a call of the same thread cannot wait for them, for that call has its place among those "
+                f"who wait, or a lock: {self.describe()}. Set a flag there, and send from the main program")
 
     def enter(self, size_bytes: int, max_block_ms: int, since_ms: int | None = None,
               cell: Bell | None = None) -> Place:

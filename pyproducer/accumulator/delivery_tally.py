@@ -170,6 +170,8 @@ class DeliveryTally:
         self._has_ended = False
         # Guards _left, and the change of _period. An RLock: a signal's handler may flush in the middle of a flush.
         self._lock = locks.rlock()
+        # Whether the current thread has it: it is in a signal's handler, or a finalizer, that came in the middle.
+        self.is_inside: Callable[[], bool] = self._lock._is_owned  # type: ignore[attr-defined]  # as threading.Condition
         self._left = _Sums()  # unretrieved ones that the next flush() or close() raises for
         self._failures_log = LimitedLog(log, "%d more failures, of %d records, were left out here")
         self._unseen_log = LimitedLog(log, "%d more failures that nobody looked at, of %d records, were left out here")

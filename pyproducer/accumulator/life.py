@@ -21,7 +21,8 @@ table says of FORKED then goes for the records that were handed over before the 
                           waits 10 s
 
 In a callback close() moves the life and returns; what would have to wait for the sender thread, on the sender thread,
-raises IllegalStateError. The same holds for a signal's handler that came in the middle of a send().
+raises IllegalStateError. The same holds for a signal's handler, or a finalizer, that came in the middle of a send() or
+of a close(): there send() without memory fails its future at once, as in a callback.
 
 Road:    beside it; KafkaProducer, the accumulator's waits and the sender's thread ask it.
 Thread:  any; `_lock` guards every move and the deadline. Innermost.
@@ -32,6 +33,7 @@ from __future__ import annotations
 
 import enum
 import threading
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -71,6 +73,23 @@ _MOVES: dict[LifeState, tuple[LifeState, ...]] = {
 }
 
 
+class Presence:
+    """That a thread is in the middle of a call that waits. It is gone with the call's frame, however that ends.
+
+    Attributes:
+        thread: The thread's ident; 0 before and after.
+    """
+
+    __slots__ = ("__weakref__", "thread")
+
+    def __init__(self) -> None:
+        self.thread: int = _NOBODY
+
+    def leave(self) -> None:
+        """End it; again, or before it began, is no error."""
+        self.thread = _NOBODY
+
+
 class Life:
     """One producer's life.
 
@@ -92,7 +111,9 @@ class Life:
         sender_ident: The ident of the sender thread, 0 before it runs and when it did its last act.
         cause: Why it died, or None.
         is_over: Whether the sender thread did its last act: every outcome is decided, every part closed.
-        is_inside_append: Whether the current thread is in the middle of an append, in a signal's handler for one.
+        is_inside_append: Whether the current thread has a lock that the sender needs, in a signal's handler for one.
+        is_inside_any_append: Whether it has a lock that anybody needs.
+        is_inside: Whether it has that of this life.
         can_be_rebuilt: In a child process: whether the producer's next use there gives it another life.
         loop_ident: The ident of the thread whose event loop sends with this producer, and must not be held up; or 0.
         loop_inbox: What brings calls into that loop, or None: there done callbacks run.
@@ -111,12 +132,14 @@ class Life:
         self.cause: BaseException | None = None
         self.is_over: bool = False
         self.is_inside_append: Callable[[], bool] = _is_never_inside
+        self.is_inside_any_append: Callable[[], bool] = _is_never_inside
         self.can_be_rebuilt: bool = False
         self.role: Role = Role()
         self.take_turn: Callable[[Any, int | None], None] | None = None
         self.take_turn_in_loop: Callable[[Any], None] = _take_none
         self._clock = clock
         self._lock = locks.rlock()  # a finalizer may close in the middle of a move
+        self.is_inside: Callable[[], bool] = self._lock._is_owned  # type: ignore[attr-defined]  # as threading.Condition
         self.loop_ident: int = _NOBODY
         self.loop_inbox: LoopInbox | None = None
         self.loop_bell: object | None = None
@@ -127,6 +150,7 @@ class Life:
         self._is_closed_in_child = False
         self._over = Waiters(locks.cell)
         self._asleep: set[Cell] = set()  # what `wait` sleeps in; changed in single steps
+        self._present: set[weakref.ref[Presence]] = set()  # of who waits for memory or the end; in single steps
 
     @property
     def is_open(self) -> bool:
@@ -186,7 +210,7 @@ class Life:
         # Before who waits goes on: the next thread that begins may get this ident, and is in no callback.
         self.sender_ident = _NOBODY
         # A future that the application keeps has this life, and shall not keep the producer's parts by it.
-        self.is_inside_append = _is_never_inside
+        self.is_inside_append = self.is_inside_any_append = _is_never_inside
         self.take_turn = None
         self.take_turn_in_loop = _take_none
         self._over.ring()
@@ -273,6 +297,26 @@ class Life:
         if self.state is LifeState.FORKED:
             raise self._forked()
         return has_opened
+
+    # Calls in the middle of others.
+
+    def enter(self, presence: Presence) -> None:
+        """Note that the current thread begins to wait for memory, or for the end; `presence.leave` ends that."""
+        self._present.add(weakref.ref(presence, self._present.discard))
+        presence.thread = threading.get_ident()
+
+    def is_inside_call(self) -> bool:
+        """Whether the current thread is in a signal's handler, or a finalizer, that came in the middle of a call of ours.
+
+        What would wait there may wait for the call that it interrupted, which does not go on before it returns; and
+        everybody waits for both.
+        """
+        thread = threading.get_ident()
+        for reference in list(self._present):
+            presence = reference()
+            if presence is not None and presence.thread == thread:
+                return True
+        return self.is_inside_any_append()
 
     # What is allowed.
 

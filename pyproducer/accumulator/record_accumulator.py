@@ -19,7 +19,7 @@ from typing import NamedTuple, Protocol, TypeVar
 from pyproducer.accumulator.append_result import AppendResult, AppendRowsResult
 from pyproducer.accumulator.batch_state import BatchState, move
 from pyproducer.accumulator.buffer_pool import BufferPool, LoopWaitError, Place
-from pyproducer.accumulator.life import UNOWNED, Life
+from pyproducer.accumulator.life import UNOWNED, Life, Presence
 from pyproducer.accumulator.partition import Partition
 from pyproducer.accumulator.produce_result import OnCompletion
 from pyproducer.accumulator.producer_batch import BatchRows, ProducerBatch
@@ -78,6 +78,21 @@ class ReadyCheckResult(NamedTuple):
 class RecordAccumulator:
     """Batches of records that wait for the sender, by partition.
 
+    Args:
+        batch_size_bytes: batch.size.
+        linger_ms: linger.ms.
+        delivery_timeout_ms: delivery.timeout.ms.
+        pool: buffer.memory.
+        compressor: Of closed batches.
+        retry_backoff: How long a batch waits before another attempt.
+        clock: For the time a batch was opened.
+        life: The producer's.
+        sends_one_at_a_time: Whether one batch of a partition is on the wire at most.
+        lingers_for_waiters: Whether a batch that somebody waits for lingers all the same.
+        on_linger_ended: Told when a batch stops to linger, because a caller waits for it.
+        are_inside: Tell whether the current thread has a lock that is taken elsewhere, and that the sender needs.
+        are_inside_partitioner: The same of locks that it needs for records that wait for metadata.
+
     Attributes:
         busy: The partitions that hold batches, and for a moment one that does not any more: what the sender looks at in
             each turn. Whoever brings one meanwhile rings the sender. Written here only, with the partition's lock held.
@@ -86,7 +101,8 @@ class RecordAccumulator:
     def __init__(self, *, batch_size_bytes: int, linger_ms: int, delivery_timeout_ms: int, pool: BufferPool,
                  compressor: Compressor, retry_backoff: ExponentialBackoff, clock: Clock, life: Life = UNOWNED,
                  sends_one_at_a_time: bool = False, lingers_for_waiters: bool = True,
-                 on_linger_ended: Callable[[], None] = lambda: None) -> None:
+                 on_linger_ended: Callable[[], None] = lambda: None, are_inside: Sequence[Callable[[], bool]] = (),
+                 are_inside_partitioner: Sequence[Callable[[], bool]] = ()) -> None:
         self._batch_size_bytes = batch_size_bytes
         self._linger_ms = linger_ms
         self._delivery_timeout_ms = delivery_timeout_ms
@@ -101,6 +117,10 @@ class RecordAccumulator:
         # The records that are in no batch yet; see producer/waiting_room.py.
         self.waiting: WaitingRecords = WaitingRecords(pool, pool.total_bytes // _WAITING_SHARE, clock, life,
                                                       self._is_in_list)
+        # Who tells whether the current thread has a lock: see is_inside_append.
+        self._are_inside: tuple[Callable[[], bool], ...] = (
+            self.waiting.is_inside, self.waiting.memory.is_inside, pool.is_inside, life.is_inside, *are_inside)
+        self._are_inside_partitioner = are_inside_partitioner
         self.is_closed: bool = False
         # Told when a batch stops to linger, because a caller waits for it.
         self._on_linger_ended = on_linger_ended
@@ -226,7 +246,10 @@ class RecordAccumulator:
                 place among those who wait; without memory it says how much a new batch takes.
         """
         place: Place | None = None
+        presence = Presence()
         try:
+            self._pool.ensure_not_inside(size_bytes)
+            self._life.enter(presence)
             place = self._pool.enter(size_bytes, max_block_ms)
             while True:
                 place.wait()
@@ -237,6 +260,7 @@ class RecordAccumulator:
         finally:
             if place is not None:
                 place.leave()
+            presence.leave()
 
     def _new_batch(self, partition: Partition, size_bytes: int, first_future_count: int,
                    limit_bytes: int) -> ProducerBatch:
@@ -284,16 +308,20 @@ class RecordAccumulator:
 
     def is_inside_append(self) -> bool:
         """Whether the current thread has a lock that the sender needs: it runs a signal's handler, or a finalizer."""
-        if self.waiting.is_inside():
-            return True
+        if self.waiting.queues:  # from there records may come to any partition
+            return self.is_inside_any_append()
+        for is_inside in self._are_inside:
+            if is_inside():
+                return True
         for partition in list(self.busy):  # noqa: SIM110 - who waits for a record pays for each call
             if partition.is_inside():
                 return True
         return False
 
     def is_inside_any_append(self) -> bool:
-        """Whether it has a lock that whoever closes needs."""
-        return self.waiting.is_inside() or any(partition.is_inside() for partition in list(self._partitions.values()))
+        """Whether it has a lock that anybody needs: of who closes, who sends, or the sender."""
+        return (any(is_inside() for is_inside in (*self._are_inside, *self._are_inside_partitioner))
+                or any(partition.is_inside() for partition in list(self._partitions.values())))
 
     def incomplete(self) -> list[ProducerBatch]:
         """Return the batches whose outcome is not decided, in order of each partition."""

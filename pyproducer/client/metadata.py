@@ -75,6 +75,8 @@ class ProducerMetadata:
 
     Attributes:
         cluster: The newest snapshot. Written here only.
+        is_inside: Whether the current thread has the lock: it is in a signal's handler, or a finalizer, that came in
+            the middle.
         due_ms: When brokers should be asked next, or since when. Written here only.
     """
 
@@ -90,6 +92,7 @@ class ProducerMetadata:
         self._allow_auto_topic_creation = allow_auto_topic_creation
         self.bootstrap_addresses: tuple[tuple[str, int], ...] = tuple(bootstrap)   # constant
         self._lock = locks.rlock()  # guards all fields below; taken last, never around another lock
+        self.is_inside: Callable[[], bool] = self._lock._is_owned  # type: ignore[attr-defined]  # as threading.Condition
         self._waiters = Waiters(locks.cell)  # callers who wait for news
         self._nodes_to_ask = bootstrap_nodes(bootstrap)
         self._on_snapshot = on_snapshot

@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, overload
 
 from pyproducer.accumulator.batch_future import BatchFuture
-from pyproducer.accumulator.life import Life, LifeState
+from pyproducer.accumulator.life import Life, LifeState, Presence
 from pyproducer.accumulator.produce_result import OnCompletion
 from pyproducer.common.clock import NEVER_MS
 from pyproducer.common.cluster import PartitionInfo, address_text
@@ -347,7 +347,8 @@ class KafkaProducer(ProducerBase, Generic[K, V]):
 
         Any number of calls, from any thread: each waits for the end, and the earliest deadline of all holds. Called
         from a callback it does not wait: it only begins to close. So it does in a signal's handler that came in the
-        middle of a send(); call it again from the main program, or leave the wait to the interpreter's exit.
+        middle of a send() or of another close(); call it again from the main program, or leave the wait to the
+        interpreter's exit.
 
         Args:
             timeout: Longest wait in seconds; then records that are not done fail with ProducerClosedError. None waits
@@ -372,13 +373,18 @@ class KafkaProducer(ProducerBase, Generic[K, V]):
             life.close_in_child(f"close() was called in thread {threading.current_thread().name!r}")
             # Written first, then looked at; _rebuild does it the other way round, so one of them sees.
             return DeliverySummary() if self._runtime.life is life else self.close(timeout)
-        if life.is_on_sender_thread or self._runtime.accumulator.is_inside_any_append():
+        if life.is_on_sender_thread or life.is_inside_call():
             where = ("a callback" if life.is_on_sender_thread and not life.role.caller
-                     else "a signal's handler, or a finalizer, during send() or result()")
+                     else "a signal's handler, or a finalizer, during another call of the same thread")
             self._runtime.begin_close(f"close() was called in {where}", longest)
             return tally.summary()
-        self._runtime.io_thread.close(f"close() was called in thread {threading.current_thread().name!r}", longest)
-        process_life.await_end(self._runtime, longest)
+        presence = Presence()
+        try:
+            life.enter(presence)
+            self._runtime.io_thread.close(f"close() was called in thread {threading.current_thread().name!r}", longest)
+            process_life.await_end(self._runtime, longest)
+        finally:
+            presence.leave()
         failed = tally.take_unseen() if tally.raises else None
         if failed is not None:
             try:

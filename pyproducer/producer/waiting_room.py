@@ -19,7 +19,7 @@ from itertools import islice
 from typing import Any
 
 from pyproducer.accumulator.buffer_pool import Place
-from pyproducer.accumulator.life import Life
+from pyproducer.accumulator.life import Life, Presence
 from pyproducer.accumulator.produce_result import OnCompletion
 from pyproducer.accumulator.producer_batch import ProducerBatch
 from pyproducer.accumulator.record_accumulator import RecordAccumulator
@@ -149,6 +149,7 @@ class WaitingRoom:
         record.reserved_bytes = min(record.reserved_bytes, memory.whole.total_bytes)
         place: Place | None = None
         place_in_whole: Place | None = None
+        presence = Presence()
         try:
             while True:
                 with self._waiting.lock:
@@ -164,6 +165,8 @@ class WaitingRoom:
                 if is_in:
                     break
                 if place is None:
+                    memory.ensure_not_inside(record.reserved_bytes)
+                    self._life.enter(presence)
                     place = memory.enter(record.reserved_bytes, max_block_ms, record.sent_ms)
                 elif place_in_whole is None and memory.has_room(record.reserved_bytes, place):
                     place_in_whole = memory.whole.enter(record.reserved_bytes, max_block_ms, record.sent_ms)
@@ -177,6 +180,7 @@ class WaitingRoom:
                 place_in_whole.leave()
             if place is not None:
                 place.leave()
+            presence.leave()
         return record.future
 
     def _tell_sender(self) -> None:
@@ -214,7 +218,8 @@ class WaitingRoom:
         The wait is short, and happens once for a record: the sender may run a callback that waits for this caller.
         """
         queue = self._waiting.queues.get(topic)
-        if queue is None or not queue.is_leaving or self._life.is_on_sender_thread or self._life.is_on_loop:
+        if queue is None or not queue.is_leaving or (
+                self._life.is_on_sender_thread or self._life.is_on_loop or self._life.is_inside_call()):
             return
         cell = self._door.enter()
         if queue.is_leaving and self._waiting.queues.get(topic) is queue:

@@ -11,6 +11,7 @@ import functools
 import logging
 import os
 import sys
+from _thread import RLock
 from collections.abc import Callable
 
 from pyproducer import hotpath
@@ -138,8 +139,15 @@ def build_runtime(config: ProducerConfig, key_serializer: object, value_serializ
     value = resolve_serializer(value_serializer if value_serializer is not None else config.value_serializer,
                                "value.serializer", config.originals)
     interceptors = resolve_interceptors(config.interceptor_classes, config.originals)
+    are_inside_partitioner: list[Callable[[], bool]] = []
+
+    def make_partitioners_lock() -> RLock:
+        lock = locks.rlock()
+        are_inside_partitioner.append(lock._is_owned)  # type: ignore[attr-defined]  # as threading.Condition
+        return lock
+
     partitioner = resolve_partitioner(config.partitioner_class, config, next_random=surroundings.next_random,
-                                      make_lock=locks.rlock)
+                                      make_lock=make_partitioners_lock)
     compressor = _compressor(config, locks)
     login = login_for(config)
     channel_builder = client_channel_builder(config, login)
@@ -180,8 +188,10 @@ def build_runtime(config: ProducerConfig, key_serializer: object, value_serializ
         retry_backoff=retry_backoff, clock=clock, life=life,
         sends_one_at_a_time=config.max_in_flight_requests_per_connection == 1,
         # A caller who waits for a record does not wait for linger.ms too, unless it was set on purpose.
-        lingers_for_waiters=not config.is_default("linger.ms"), on_linger_ended=lambda: turns.on_opened())
+        lingers_for_waiters=not config.is_default("linger.ms"), on_linger_ended=lambda: turns.on_opened(),
+        are_inside=(metadata.is_inside, tally.is_inside), are_inside_partitioner=are_inside_partitioner)
     life.is_inside_append = accumulator.is_inside_append
+    life.is_inside_any_append = accumulator.is_inside_any_append
     transaction_manager = TransactionManager() if config.enable_idempotence else None
     completion = Completion(
         accumulator=accumulator, metadata=metadata, transaction_manager=transaction_manager, retries=config.retries,

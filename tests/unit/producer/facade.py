@@ -334,7 +334,7 @@ class CallerWaits:
                 break
             at_ms, action = self._events.pop(0)
             self._move_to(at_ms)
-            action()
+            _run_elsewhere(action)
         if timeout is None:
             assert cell.acquire(timeout=GIVE_UP_S), "a wait without end"
             return True
@@ -345,6 +345,24 @@ class CallerWaits:
         if now_ms > self._clock.now_ms():
             self._clock.advance(now_ms - self._clock.now_ms())
             self._on_time()
+
+
+def _run_elsewhere(action: Callable[[], None]) -> None:
+    """Run something on a thread of its own: on the one that waits it would be a signal's handler."""
+    raised: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            action()
+        except BaseException as error:  # the test's own thread raises it
+            raised.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join(GIVE_UP_S)
+    assert not thread.is_alive(), "what was to happen in a wait does not end"
+    if raised:
+        raise raised[0]
 
 
 class Facade:
