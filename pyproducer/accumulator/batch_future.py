@@ -122,7 +122,7 @@ class BatchFuture:
 
     def __init__(self, topic: str, partitions: array[int], timestamps: array[int], life: Life = UNOWNED) -> None:
         count = len(partitions)
-        self._lock = life.locks.lock()  # guards _left, _told, _errors, _is_done, _callbacks, _meeting; innermost
+        self._lock = life.futures_lock  # guards _left, _told, _errors, _is_done, _callbacks, _meeting
         self._left = count + 1  # the call itself is the one more, so that no future is done while rows are handed over
         # By a range's first row: how many rows it told of. Who failed half way in telling tells again, and its rows
         # count once. `_untold` is what is left for ranges to tell.
@@ -358,7 +358,6 @@ class BatchFuture:
 
     def on_forked(self) -> None:
         """In a child process: what becomes of the rows is the parent's to tell; let who waits look."""
-        self._lock = self._life.locks.lock()  # another thread may have held the one before
         self._callbacks.clear()
         self._meeting = None  # its condition, too
         self._cells.ring()

@@ -219,9 +219,9 @@ class BufferPool:
         life = self._life
         if life.is_inside_call() and not life.is_on_loop and not life.is_on_sender_thread:  # `enter` refuses these
             raise BufferExhaustedError(
-                f"No {size_bytes} bytes of buffer.memory are free, and a signal's handler, or a finalizer, that came in "
-                "the middle of a call of the same thread cannot wait for them, for that call has its place among those "
-                f"who wait, or a lock: {self.describe()}. Set a flag there, and send from the main program")
+                f"No {size_bytes} bytes of buffer.memory are free, and a signal's handler, or a finalizer, that came "
+                "in the middle of a call of the same thread cannot wait for them, for that call has its place among "
+                f"those who wait, or a lock: {self.describe()}. Set a flag there, and send from the main program")
 
     def enter(self, size_bytes: int, max_block_ms: int, since_ms: int | None = None,
               cell: Bell | None = None) -> Place:

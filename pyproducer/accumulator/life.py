@@ -34,6 +34,7 @@ from __future__ import annotations
 import enum
 import threading
 import weakref
+from _thread import RLock
 from collections.abc import Callable
 from typing import Any
 
@@ -113,7 +114,8 @@ class Life:
         is_over: Whether the sender thread did its last act: every outcome is decided, every part closed.
         is_inside_append: Whether the current thread has a lock that the sender needs, in a signal's handler for one.
         is_inside_any_append: Whether it has a lock that anybody needs.
-        is_inside: Whether it has that of this life.
+        are_inside: Tell whether it has a lock of this life.
+        futures_lock: Guards what callers add to futures, and what these count, against the sender; innermost.
         can_be_rebuilt: In a child process: whether the producer's next use there gives it another life.
         loop_ident: The ident of the thread whose event loop sends with this producer, and must not be held up; or 0.
         loop_inbox: What brings calls into that loop, or None: there done callbacks run.
@@ -139,7 +141,10 @@ class Life:
         self.take_turn_in_loop: Callable[[Any], None] = _take_none
         self._clock = clock
         self._lock = locks.rlock()  # a finalizer may close in the middle of a move
-        self.is_inside: Callable[[], bool] = self._lock._is_owned  # type: ignore[attr-defined]  # as threading.Condition
+        # One for all: it is held for a moment, and can be asked for, whichever future it is about.
+        self.futures_lock: RLock = locks.rlock()
+        self.are_inside: tuple[Callable[[], bool], ...] = tuple(
+            lock._is_owned for lock in (self._lock, self.futures_lock))  # type: ignore[attr-defined]  # as threading
         self.loop_ident: int = _NOBODY
         self.loop_inbox: LoopInbox | None = None
         self.loop_bell: object | None = None
@@ -222,6 +227,7 @@ class Life:
             rebuilds: Whether a producer that is open gets another life here.
         """
         release_in_child(self._lock)
+        release_in_child(self.futures_lock)
         self._is_rebuilding = rebuilds
         self.can_be_rebuilt = rebuilds and self.is_open
         self._is_closed_in_child = rebuilds and not self.is_open
@@ -306,7 +312,7 @@ class Life:
         presence.thread = threading.get_ident()
 
     def is_inside_call(self) -> bool:
-        """Whether the current thread is in a signal's handler, or a finalizer, that came in the middle of a call of ours.
+        """Whether the current thread is in a signal's handler, or a finalizer, that came in the middle of a call.
 
         What would wait there may wait for the call that it interrupted, which does not go on before it returns; and
         everybody waits for both.

@@ -75,8 +75,8 @@ class ProduceRequestResult:
         self.end_linger: Callable[[], None] | None = None
         self._life = life
         self.is_told: bool = False
-        # Guards the adding of done callbacks against `set` and `split`; innermost, never held while calling out.
-        self._lock = life.locks.lock()
+        # Guards the adding of done callbacks against `set` and `split`; never held while calling out.
+        self._lock = life.futures_lock
         self._waiters = Waiters(life.locks.cell)
 
     def set(self, base_offset: int, log_append_time: int, error_for: Callable[[int], KafkaError] | None,
@@ -132,7 +132,6 @@ class ProduceRequestResult:
 
     def on_forked(self) -> None:
         """In a child process: it is the parent's to decide; let who waits look."""
-        self._lock = self._life.locks.lock()  # another thread may have held the one before
         self._waiters.ring()
 
     # What the futures of the batch's records do; hotpath's FutureRecordMetadata calls these.
@@ -217,9 +216,8 @@ class ProduceRequestResult:
                 if outcome is not future._result:
                     continue
                 if not outcome.is_set:
-                    if future._done_callbacks is None:
-                        future._done_callbacks = []
-                    future._done_callbacks.append(fn)
+                    # One write: a signal's handler that comes in the middle may add one, too.
+                    future._done_callbacks = [*(future._done_callbacks or ()), fn]
                     return
             break
         if is_heard(fn):

@@ -119,7 +119,8 @@ class RecordAccumulator:
                                                       self._is_in_list)
         # Who tells whether the current thread has a lock: see is_inside_append.
         self._are_inside: tuple[Callable[[], bool], ...] = (
-            self.waiting.is_inside, self.waiting.memory.is_inside, pool.is_inside, life.is_inside, *are_inside)
+            self.waiting.is_inside, self.waiting.memory.is_inside, pool.is_inside, *life.are_inside,
+            *are_inside)
         self._are_inside_partitioner = are_inside_partitioner
         self.is_closed: bool = False
         # Told when a batch stops to linger, because a caller waits for it.

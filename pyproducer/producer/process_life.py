@@ -17,7 +17,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 
-from pyproducer.accumulator.life import Life
+from pyproducer.accumulator.life import UNOWNED, Life
+from pyproducer.common.waiting import release_in_child
 from pyproducer.hotpath import Road
 from pyproducer.producer.config import ProducerConfig
 from pyproducer.producer.surroundings import Surroundings
@@ -118,6 +119,7 @@ def mark_forked() -> None:
     global _fork_count, rebuilding
     _fork_count += 1
     rebuilding = threading.RLock()
+    release_in_child(UNOWNED.futures_lock)
     left, left_owners = dict(runtimes), dict(owners)
     runtimes.clear()
     owners.clear()
