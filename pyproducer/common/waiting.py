@@ -53,6 +53,13 @@ class Locks(NamedTuple):
 SYSTEM_LOCKS = Locks()
 
 
+def lock_to_ask(make: Callable[[], RLock], are_inside: list[Callable[[], bool]]) -> RLock:
+    """Return a new lock, and add to a list what tells whether the current thread has it."""
+    made = make()
+    are_inside.append(made._is_owned)  # type: ignore[attr-defined]  # threading.Condition asks it, too
+    return made
+
+
 def release_in_child(lock: RLock) -> None:
     """In a child process: release a lock that another thread held at the fork, for none of the others is here.
 

@@ -11,7 +11,6 @@ import functools
 import logging
 import os
 import sys
-from _thread import RLock
 from collections.abc import Callable
 
 from pyproducer import hotpath
@@ -27,7 +26,7 @@ from pyproducer.common.backoff import ExponentialBackoff
 from pyproducer.common.clock import Clock
 from pyproducer.common.errors import ConfigError
 from pyproducer.common.metrics import Metrics
-from pyproducer.common.waiting import Locks
+from pyproducer.common.waiting import Locks, lock_to_ask
 from pyproducer.hotpath import Road, RouteTable
 from pyproducer.network.channel_builder import client_channel_builder
 from pyproducer.network.sasl.login import login_for
@@ -140,14 +139,8 @@ def build_runtime(config: ProducerConfig, key_serializer: object, value_serializ
                                "value.serializer", config.originals)
     interceptors = resolve_interceptors(config.interceptor_classes, config.originals)
     are_inside_partitioner: list[Callable[[], bool]] = []
-
-    def make_partitioners_lock() -> RLock:
-        lock = locks.rlock()
-        are_inside_partitioner.append(lock._is_owned)  # type: ignore[attr-defined]  # as threading.Condition
-        return lock
-
     partitioner = resolve_partitioner(config.partitioner_class, config, next_random=surroundings.next_random,
-                                      make_lock=make_partitioners_lock)
+                                      make_lock=functools.partial(lock_to_ask, locks.rlock, are_inside_partitioner))
     compressor = _compressor(config, locks)
     login = login_for(config)
     channel_builder = client_channel_builder(config, login)
