@@ -9,8 +9,8 @@ Source:  Java BufferPool (4.1). Differs from Java: counts bytes and keeps no fre
 
 Held is what the batches in the partitions' lists have reserved: entering a list and being charged is one step, so a
 caller who is interrupted anywhere (Ctrl-C) has charged nothing that is in no list. Between the two writes of that step
-the pool is dirty, and whoever finds it so counts the lists. Where that is a signal's handler in the middle of the step,
-the step's own sum is wrong, so it leaves the pool dirty.
+the pool is dirty, and whoever finds it so counts the lists, again and again until nobody came in between. Where that is
+a signal's handler in the middle of the step, the step's own sum is wrong, so it leaves the pool dirty.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from __future__ import annotations
 import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import NamedTuple, Protocol, TypeVar
 
 from pyproducer.accumulator.life import UNOWNED, Life
@@ -149,7 +150,7 @@ class BufferPool:
         with self._lock:
             if self._closed:
                 raise self._life.refusal()
-            if self._step is not None:
+            while self._step is not None:
                 self._count()
             if (not self._waiters or self._is_turn_of(place)) and (
                     self._held_bytes + batch.reserved_bytes <= self.total_bytes):
@@ -163,7 +164,7 @@ class BufferPool:
     def release(self, batch: H, batches: Holders[H]) -> None:
         """Take a batch out of its list and its memory back, and wake the caller who waits longest."""
         with self._lock:
-            if self._step is not None:
+            while self._step is not None:
                 self._count()  # before the step below, which ends clean
             step = self._step = object()
             batches.remove(batch)
@@ -192,9 +193,26 @@ class BufferPool:
     def forget(self, holders: Sequence[Holder]) -> None:
         """Have holders hold nothing: another has taken over what they had, and an exception ended that half way."""
         with self._lock:
-            self._step = object()  # and stays so: whoever asks counts, for nobody knows which were counted already
+            self._step = object()  # whoever asks counts, for nobody knows which were counted already
             for holder in holders:
                 holder.reserved_bytes = 0
+            self._step = object()  # again: a handler that came in the middle has counted some of them
+
+    def hand_down(self, giver: H, takers: Sequence[H], holders: list[H]) -> None:
+        """Put holders behind one that gives them what it has reserved, in its list; again is no error.
+
+        Args:
+            giver: It stays, with nothing; what it has is the sum of what they reserve.
+            takers: One or more.
+            holders: The list.
+        """
+        with self._lock:
+            self._step = object()  # and stays so, as above
+            if takers[0] not in holders:
+                place = holders.index(giver) + 1
+                holders[place:place] = takers
+            giver.reserved_bytes = 0
+            self._step = object()
 
     def take_out(self, holder: H, holders: Holders[H]) -> None:
         """Take a holder that has nothing any more out of its list, while nobody counts the lists."""
@@ -204,8 +222,11 @@ class BufferPool:
     def move(self, holder: H, holders: Holders[H], to: Holders[H]) -> None:
         """Take a holder out of one list into another, while nobody counts the lists."""
         with self._lock:
+            self._available()
+            step = self._step = object()  # a handler may count them in the middle
             to.append(holder)
             holders.remove(holder)
+            self._step = None if self._step is step else step
 
     def ensure_not_inside(self, size_bytes: int) -> None:
         """Do nothing, unless the caller interrupted another call of his own thread: to be asked before `enter`.
@@ -261,13 +282,17 @@ class BufferPool:
         release_in_child(self._lock)
 
     def _count(self) -> None:
-        """Count the lists, after whoever was interrupted in the middle of a step. With the lock held."""
+        """Count the lists, after whoever was interrupted in the middle of a step. With the lock held.
+
+        Whoever comes in the middle counts, too, and the count here may be older than what he did: it is to be done
+        again then.
+        """
         step = self._step = object()
         self._held_bytes = self._count_held()
         self._step = None if self._step is step else step
 
     def _available(self) -> int:
-        if self._step is not None:
+        while self._step is not None:
             self._count()
         return self.total_bytes - self._held_bytes
 
@@ -278,7 +303,8 @@ class BufferPool:
             cell = waiter.cell()
             if cell is not None and (cell.locked() or self._clock.now_ms() < waiter.gone_ms):
                 return cell  # who was rung comes to look, or is gone
-            self._waiters.popleft()
+            with suppress(ValueError):  # a handler that came in the middle took him out, and the next is another
+                self._waiters.remove(waiter)
         return None
 
     def _is_turn_of(self, place: Place | None) -> bool:
@@ -335,7 +361,7 @@ class Place:
         pool = self._pool
         waited_ms = pool._clock.now_ms() - self._deadline_ms + self._max_block_ms
         with pool._lock:
-            if self._waiter in pool._waiters:
+            with suppress(ValueError):  # taken out as one who is gone
                 pool._waiters.remove(self._waiter)
             if not self._has_left:
                 self._has_left = True

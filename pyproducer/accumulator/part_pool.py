@@ -50,11 +50,11 @@ class PartPool(BufferPool):
         with self._lock:
             if not self.has_room(batch.reserved_bytes, place):
                 return False
-            self._step = object()
+            step = self._step = object()
             is_charged = self.whole.charge(batch, batches, place_in_whole)
             if is_charged:
                 self._held_bytes += batch.reserved_bytes
-            self._step = None
+            self._step = None if self._step is step else step
             return is_charged
 
     def has_room(self, size_bytes: int, place: Place | None) -> bool:
@@ -67,10 +67,10 @@ class PartPool(BufferPool):
         with self._lock:
             self._available()  # counts what an interrupted caller left, before the step below, which ends clean
             size_bytes = batch.reserved_bytes
-            self._step = object()
+            step = self._step = object()
             self.whole.release(batch, batches)
             self._held_bytes -= size_bytes
-            self._step = None
+            self._step = None if self._step is step else step
             self._ring_first()
 
     def hand_over(self, givers: Sequence[Holder], taker: H, takers: Holders[H]) -> None:
@@ -78,10 +78,10 @@ class PartPool(BufferPool):
         with self._lock:
             self._available()
             size_bytes = sum(giver.reserved_bytes for giver in givers)
-            self._step = object()
+            step = self._step = object()
             self.whole.hand_over(givers, taker, takers)
             self._held_bytes -= size_bytes
-            self._step = None
+            self._step = None if self._step is step else step
             self._ring_first()
 
     def forget(self, holders: Sequence[Holder]) -> None:
@@ -89,11 +89,15 @@ class PartPool(BufferPool):
         with self._lock:
             self._step = object()
             self.whole.forget(holders)
+            self._step = object()
 
     def move(self, holder: H, holders: Holders[H], to: Holders[H]) -> None:
         """Take a holder out of one list of the part into another."""
         with self._lock:
+            self._available()
+            step = self._step = object()
             self.whole.move(holder, holders, to)
+            self._step = None if self._step is step else step
 
     def describe(self) -> str:
         """Say how much is held and who waits, for errors."""

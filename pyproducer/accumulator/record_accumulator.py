@@ -500,10 +500,7 @@ class RecordAccumulator:
         """Put the parts of a batch behind it, let the futures look there, let it go; each step may be done again."""
         partition = self._partitions[batch.topic_partition]
         with partition.lock:
-            if batch.parts[0] not in partition.batches:
-                place = partition.batches.index(batch) + 1
-                partition.batches[place:place] = batch.parts
-        batch.reserved_bytes = 0  # the shares of its parts sum to it
+            self._pool.hand_down(batch, batch.parts, partition.batches)  # the shares of its parts sum to what it had
         batch.hand_over()
         self.finish(batch)
 

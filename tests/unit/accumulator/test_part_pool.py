@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections import deque
+from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -22,11 +25,12 @@ class Pools:
     def __init__(self, total: int = 1000, part: int = 250) -> None:
         clock = ManualClock()
         self.inside: deque[Holder] = deque()
+        self.inside_too: deque[Holder] = deque()
         self.outside: list[Holder] = []
         self.whole = BufferPool(total, clock, count_held=lambda: sum(
-            holder.reserved_bytes for holder in (*self.inside, *self.outside)))
+            holder.reserved_bytes for holder in (*self.inside, *self.inside_too, *self.outside)))
         self.part = PartPool(self.whole, part, clock, count_held=lambda: sum(
-            holder.reserved_bytes for holder in self.inside))
+            holder.reserved_bytes for holder in (*self.inside, *self.inside_too)))
 
     def charge(self, size_bytes: int) -> Holder | None:
         holder = Holder(size_bytes)
@@ -148,3 +152,101 @@ def test_step_when_interrupted_then_both_count_what_the_lists_hold(step: str, *,
         steps[step]()
     inside = sum(one.reserved_bytes for one in torn)
     assert pools.available == (250 - inside, 1000 - inside - sum(one.reserved_bytes for one in outside))
+
+
+class Handler:
+    """Comes before one of the pools' lines, counted as they run, as a signal's handler or a finalizer does."""
+
+    def __init__(self, act: Callable[[], object], at: int) -> None:
+        self.left = at
+        self._act = act
+
+    def __enter__(self) -> Handler:
+        sys.settrace(self._trace)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        sys.settrace(None)
+
+    def _trace(self, frame: FrameType, event: str, _argument: object) -> Any:
+        if event == "line":
+            self.left -= 1
+            if self.left == 0:
+                self._act()
+        return self._trace
+
+
+def make_dirty(pools: Pools) -> None:
+    """As a caller does who was interrupted in the middle of a charge."""
+    for pool in (pools.whole, pools.part):
+        pool._step = object()
+
+
+STEPS: dict[str, Callable[[Pools, list[Holder]], object]] = {
+    "charge": lambda pools, _: pools.charge(60),
+    "charge of the whole": lambda pools, _: pools.whole.charge(Holder(60), pools.outside),
+    "release": lambda pools, holders: pools.part.release(holders[0], pools.inside),
+    "release of the whole": lambda pools, _: pools.whole.release(pools.outside[0], pools.outside),
+    "hand_over": lambda pools, holders: pools.part.hand_over(holders, Holder(50), pools.outside),
+    "hand_down": lambda pools, _: pools.whole.hand_down(pools.outside[0], [Holder(30), Holder(10)], pools.outside),
+    "forget": lambda pools, holders: pools.part.forget(holders),
+    "take_out": lambda pools, holders: pools.whole.take_out(holders[0], pools.inside),
+    "move": lambda pools, holders: pools.part.move(holders[0], pools.inside, pools.inside_too),
+    "look": lambda pools, _: pools.available,
+}
+
+
+@pytest.mark.parametrize("does", ["looks", "charges", "charges the whole", "charges and gives back"])
+@pytest.mark.parametrize("is_dirty", [False, True])
+@pytest.mark.parametrize("step", STEPS)
+def test_memory_when_a_handler_comes_before_any_line_of_a_step_then_it_is_right_to_the_byte(
+        step: str, *, is_dirty: bool, does: str) -> None:
+    """A handler's send() in the middle of a recount, or between two writes, left the pool clean with a wrong sum: so
+    many bytes were lost, or given twice, until the producer was closed."""
+    at = 0
+    while True:
+        at += 1
+        assert at < 1000
+        pools = Pools()
+        holders = [holder for holder in (pools.charge(20), pools.charge(30)) if holder is not None]
+        assert pools.whole.charge(Holder(40), pools.outside)
+        if step == "take_out":  # of one that has nothing any more
+            pools.part.forget(holders[:1])
+        if is_dirty:
+            make_dirty(pools)
+
+        def handle(pools: Pools = pools) -> None:
+            if does == "looks":
+                assert pools.part.available_bytes <= 250
+                assert pools.whole.available_bytes <= 1000
+            elif does == "charges the whole":
+                assert pools.whole.charge(Holder(7), pools.outside)
+            else:
+                holder = pools.charge(7)
+                if does != "charges":
+                    pools.part.release(holder, pools.inside)
+
+        with Handler(handle, at) as handler:
+            STEPS[step](pools, holders)
+        inside = sum(holder.reserved_bytes for holder in (*pools.inside, *pools.inside_too))
+        outside = sum(holder.reserved_bytes for holder in pools.outside)
+        assert pools.available == (250 - inside, 1000 - inside - outside), at
+        if handler.left > 0:
+            break
+    assert at > 3
+
+
+def test_line_when_a_handler_takes_one_who_is_gone_out_of_it_then_the_next_keeps_his_place() -> None:
+    """The look at who is first took the next one out, too: he was never rung."""
+    for at in range(1, 60):
+        pools = Pools()
+        holder = pools.charge(250)
+        del_place = pools.part.enter(100, 1000)  # and never left: who was interrupted
+        del_place.cell = None  # type: ignore[assignment]
+        waiting = pools.part.enter(100, 1000)
+        with Handler(lambda pools=pools: pools.part.has_room(1, None), at):  # type: ignore[misc]
+            pools.part.release(holder, pools.inside)
+        assert not waiting.cell.locked(), at
+        assert pools.part.charge(Holder(100), pools.inside, waiting), at
+        waiting.leave()
+        assert pools.part.queued_count == 0
