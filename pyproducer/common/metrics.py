@@ -20,15 +20,17 @@ class Metrics:
 
     def __init__(self) -> None:
         self.totals: defaultdict[str, float] = defaultdict(int)
-        self._gauges: dict[str, Callable[[], float]] = {}
+        self._gauges: dict[str, Callable[[], float | None]] = {}
 
-    def gauge(self, name: str, read: Callable[[], float]) -> None:
-        """Register a value that is computed when it is read."""
+    def gauge(self, name: str, read: Callable[[], float | None]) -> None:
+        """Register a value that is computed when it is read; None while there is none."""
         self._gauges[name] = read
 
     def snapshot(self) -> dict[str, float]:
         """Return all values by name."""
         values = dict(self.totals)
         for name, read in self._gauges.items():
-            values[name] = read()
+            value = read()
+            if value is not None:
+                values[name] = value
         return values

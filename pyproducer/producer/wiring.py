@@ -245,7 +245,7 @@ def build_runtime(config: ProducerConfig, key_serializer: object, value_serializ
     metrics.gauge("waiting-threads", lambda: pool.queued_count + accumulator.waiting.memory.queued_count)
     metrics.gauge("bufferpool-wait-time-ns-total",
                   lambda: 1_000_000 * (pool.waited_ms + accumulator.waiting.memory.waited_ms))
-    metrics.gauge("record-send-total", lambda: tally.stored_count)
+    metrics.gauge("record-send-total", lambda: tally.stored_count or None)  # as the totals, from the first one on
     metrics.gauge("record-unretrieved-error-total", lambda: tally.unretrieved_count)
     metrics.gauge("requests-in-flight", lambda: wire.client.in_flight_request_count())
     return ProducerRuntime(client_id, config, clock, life, metadata, wire, accumulator, record_sender, batch_sender,

@@ -296,6 +296,13 @@ def test_future_when_shown_then_it_says_whether_it_is_done(facades: Facades) -> 
     assert repr(failing) == "<FutureRecordMetadata t-0 failed>"
 
 
+def test_metrics_when_nothing_happened_yet_then_the_totals_are_absent(facades: Facades) -> None:
+    facade = facades()
+    assert not {"record-send-total", "record-error-total", "record-retry-total"} & set(facade.producer.metrics())
+    facade.producer.send("t", b"v", partition=0).result(GIVE_UP_S)
+    assert facade.producer.metrics()["record-send-total"] == 1
+
+
 def test_metrics_when_records_end_then_each_is_counted_once(facades: Facades) -> None:
     facade = facades()
     facade.producer.send_batch("t", [b"a", b"b"], partitions=[0, 0]).result(GIVE_UP_S)
