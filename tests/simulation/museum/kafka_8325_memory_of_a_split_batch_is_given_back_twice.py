@@ -10,8 +10,13 @@ from __future__ import annotations
 from tests.simulation.museum import Edit
 
 PATCH = (
-    Edit("accumulator/record_accumulator.py", """
-        batch.reserved_bytes = 0  # the shares of its parts sum to it
+    Edit("accumulator/buffer_pool.py", """
+            self._step = object()  # and stays so, as above
+""", """
+"""),
+    Edit("accumulator/buffer_pool.py", """
+            giver.reserved_bytes = 0
+            self._step = object()
 """, """
 """),
 )

@@ -10,9 +10,9 @@ from __future__ import annotations
 from tests.simulation.museum import Edit
 
 PATCH = (
-    Edit("accumulator/record_accumulator.py", """
-                partition.batches[place:place] = batch.parts
+    Edit("accumulator/buffer_pool.py", """
+                holders[place:place] = takers
 """, """
-                partition.batches[place:place] = batch.parts[:1]
+                holders[place:place] = takers[:1]
 """),
 )
