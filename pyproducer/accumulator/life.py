@@ -32,6 +32,7 @@ Source:  ours; Java KafkaProducer.close, Sender.initiateClose, forceClose (4.1) 
 from __future__ import annotations
 
 import enum
+import sys
 import threading
 import weakref
 from _thread import RLock
@@ -75,20 +76,23 @@ _MOVES: dict[LifeState, tuple[LifeState, ...]] = {
 
 
 class Presence:
-    """That a thread is in the middle of a call that waits. It is gone with the call's frame, however that ends.
+    """That a thread is in the middle of a call that waits; it ends with the call, however that ends.
+
+    Who is interrupted twice may not come to `leave`, and the traceback of that may keep his frame, as an interactive
+    interpreter does. So what counts is whether the frame is among those that run.
 
     Attributes:
-        thread: The thread's ident; 0 before and after.
+        frame_id: The id of the call's frame, which lives at least as long as this; 0 before and after.
     """
 
-    __slots__ = ("__weakref__", "thread")
+    __slots__ = ("__weakref__", "frame_id")
 
     def __init__(self) -> None:
-        self.thread: int = _NOBODY
+        self.frame_id: int = _NOBODY
 
     def leave(self) -> None:
         """End it; again, or before it began, is no error."""
-        self.thread = _NOBODY
+        self.frame_id = _NOBODY
 
 
 class Life:
@@ -307,9 +311,13 @@ class Life:
     # Calls in the middle of others.
 
     def enter(self, presence: Presence) -> None:
-        """Note that the current thread begins to wait for memory, or for the end; `presence.leave` ends that."""
+        """Note that the caller begins to wait for memory, or for the end; `presence.leave` ends that.
+
+        Args:
+            presence: Nobody has it but the caller's frame.
+        """
         self._present.add(weakref.ref(presence, self._present.discard))
-        presence.thread = threading.get_ident()
+        presence.frame_id = id(sys._getframe(1))
 
     def is_inside_call(self) -> bool:
         """Whether the current thread is in a signal's handler, or a finalizer, that came in the middle of a call.
@@ -317,11 +325,12 @@ class Life:
         What would wait there may wait for the call that it interrupted, which does not go on before it returns; and
         everybody waits for both.
         """
-        thread = threading.get_ident()
-        for reference in list(self._present):
-            presence = reference()
-            if presence is not None and presence.thread == thread:
+        present = {presence.frame_id for reference in list(self._present) if (presence := reference()) is not None}
+        frame = sys._getframe() if present else None
+        while frame is not None:
+            if id(frame) in present:
                 return True
+            frame = frame.f_back
         return self.is_inside_any_append()
 
     # What is allowed.

@@ -200,3 +200,58 @@ def interrupt_wait(facade: Facade, monkeypatch: pytest.MonkeyPatch, call: Callab
         call()
     (one,) = told
     return one
+
+
+@pytest.mark.parametrize("call", ["send", "send to an unknown topic", "close"])
+def test_close_when_a_wait_was_interrupted_twice_and_its_traceback_is_kept_then_it_waits(
+        facades: Facades, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
+    """The second Ctrl-C came while the first one's call was left. As long as the traceback was there, as an interactive
+    interpreter keeps it, the thread counted as inside that call: its close() did not wait, its send() did not either.
+    """
+    kept = []
+    for at in range(1, 40):
+        facade, both = waiting_for_memory(facades)
+        interrupt = InterruptTwice(facade, monkeypatch, at)
+        try:
+            both[call]()
+        except KeyboardInterrupt as error:
+            kept.append(error)
+        finally:
+            sys.settrace(None)
+        facade.broker.holds = False
+        facade.broker.wakeup()
+        assert not facade.life.is_inside_call()
+        facade.producer.close(GIVE_UP_S)
+        assert "closed" in repr(facade.producer)
+        if interrupt.calls_left:
+            break
+    assert len(kept) > 1
+
+
+class InterruptTwice:
+    """Interrupts the test's thread in its first wait, and again at the so-manieth of the calls that follow,
+    where a signal may come; before a line that releases a lock it does not."""
+
+    def __init__(self, facade: Facade, monkeypatch: pytest.MonkeyPatch, at: int) -> None:
+        self.calls_left = at
+        self._has_come = False
+        self._thread = threading.get_ident()
+        clock = facade.producer._runtime.clock
+        self._wait = clock.wait
+        monkeypatch.setattr(clock, "wait", self._interrupted_wait)
+        sys.settrace(self._trace)
+
+    def _interrupted_wait(self, cell: Any, timeout_s: float | None) -> bool:
+        if threading.get_ident() == self._thread and not self._has_come:
+            self._has_come = True
+            raise KeyboardInterrupt
+        return self._wait(cell, timeout_s)
+
+    def _trace(self, frame: FrameType, event: str, _argument: object) -> Any:
+        if "/pyproducer/" not in frame.f_code.co_filename.replace(os.sep, "/"):
+            return None
+        if self._has_come and event == "call":
+            self.calls_left -= 1
+            if not self.calls_left:
+                raise KeyboardInterrupt
+        return None
