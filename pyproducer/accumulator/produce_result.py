@@ -234,13 +234,17 @@ class ProduceRequestResult:
             with outcome._lock:
                 if outcome is not future._result:
                     continue
-                callbacks: list[DoneCallback] = future._done_callbacks or []
-                for fn in callbacks:
+                callbacks: list[DoneCallback] | None = future._done_callbacks
+                for fn in callbacks or ():
                     if type(fn) is Meeting:
                         return fn
                 meeting = Meeting(is_done=outcome.is_set, life=outcome._life)
-                future._done_callbacks = [*callbacks, meeting]
-                return meeting
+                added = [*(callbacks or ()), meeting]
+                # A signal's handler that came in the middle may have added one, a meeting perhaps; none comes between
+                # this look and the write.
+                if future._done_callbacks is callbacks:
+                    future._done_callbacks = added
+                    return meeting
 
     def run_done_callbacks(self, future: FutureRecordMetadata) -> None:
         """Call what was added to a record that is done now; the sender's, once."""

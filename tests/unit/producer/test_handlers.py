@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
 import os
 import sys
@@ -13,6 +14,8 @@ from typing import Any
 import pytest
 
 from pyproducer import BufferExhaustedError, IllegalStateError, ProducerClosedError
+from pyproducer.accumulator.life import Life
+from pyproducer.accumulator.meeting import Meeting
 from tests.unit.producer.facade import GIVE_UP_S, Facade, Facades
 
 LARGE = b"v" * 15_000  # of two of them one waits for memory
@@ -226,6 +229,39 @@ def test_close_when_a_wait_was_interrupted_twice_and_its_traceback_is_kept_then_
         if interrupt.calls_left:
             break
     assert len(kept) > 1
+
+
+@pytest.mark.parametrize("kind", ["record", "columns"])
+def test_add_done_callback_when_called_while_a_wait_for_several_begins_then_it_is_called(
+        facades: Facades, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    """A handler's done callback was forgotten: wait() wrote back what it had read before, with its own meeting."""
+    facade = facades(**{"linger.ms": 0})
+    facade.know()
+    facade.broker.holds = True
+    future: Any = (facade.producer.send("t", b"v", partition=0) if kind == "record"
+                   else facade.producer.send_batch("t", [b"v"], partitions=[0]))
+    told: list[Any] = []
+    make = Meeting.__init__
+
+    def handler() -> None:
+        future.add_done_callback(told.append)
+        with pytest.raises(IllegalStateError, match="in the middle"):
+            concurrent.futures.wait([future], 0)
+
+    handlers = [handler]
+
+    def make_interrupted(self: Meeting, *, is_done: bool, life: Life) -> None:
+        if handlers:
+            handlers.pop()()
+        make(self, is_done=is_done, life=life)
+
+    monkeypatch.setattr(Meeting, "__init__", make_interrupted)
+    assert concurrent.futures.wait([future], 0).not_done == {future}
+    facade.broker.holds = False
+    facade.broker.wakeup()
+    assert concurrent.futures.wait([future], GIVE_UP_S).done == {future}
+    facade.producer.flush(GIVE_UP_S)
+    assert told == [future]
 
 
 class InterruptTwice:
