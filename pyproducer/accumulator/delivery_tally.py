@@ -40,7 +40,7 @@ from pyproducer.common.errors import NOT_SENT, OUTCOMES, DeliveryFailedError, Fa
 from pyproducer.common.limited_log import LimitedLog
 from pyproducer.common.printable import LONGEST_NAME, printable
 from pyproducer.common.secrets import shown_text
-from pyproducer.common.waiting import SYSTEM_LOCKS, Locks
+from pyproducer.common.waiting import SYSTEM_LOCKS, Locks, release_in_child
 
 log: logging.Logger = logging.getLogger(__name__)
 
@@ -304,6 +304,10 @@ class DeliveryTally:
         self._unseen_log.warning(
             now_ms, count, "%d record(s) for %s failed, outcome %s, and nobody looked at their futures "
             "(result(), exception(), await, a callback): %s", count, place(failure), failure.outcome, failure.words)
+
+    def on_forked(self) -> None:
+        """In a child process: release the lock, if another thread held it."""
+        release_in_child(self._lock)
 
     # flush() and close().
 

@@ -230,14 +230,19 @@ class Life:
         Args:
             rebuilds: Whether a producer that is open gets another life here.
         """
-        release_in_child(self._lock)
-        release_in_child(self.futures_lock)
+        self.release_locks_in_child()
         self._is_rebuilding = rebuilds
         self.can_be_rebuilt = rebuilds and self.is_open
         self._is_closed_in_child = rebuilds and not self.is_open
         self.state = LifeState.FORKED
         self.sender_ident = self.loop_ident = _NOBODY
         self._over.ring()
+
+    def release_locks_in_child(self) -> None:
+        """In a child process: release what another thread held; of a life that is over, too, whose futures are left."""
+        release_in_child(self._lock)
+        release_in_child(self.futures_lock)
+        self.tally.on_forked()
 
     def wake_in_child(self) -> None:
         """Let whoever waits look, whatever for: in a child process nobody else will ring him.

@@ -18,7 +18,6 @@ from functools import partial
 from typing import Protocol
 
 from pyproducer.accumulator.life import UNOWNED, Life
-from pyproducer.common.waiting import release_in_child
 from pyproducer.hotpath import Road
 from pyproducer.producer.config import ProducerConfig
 from pyproducer.producer.surroundings import Surroundings
@@ -46,6 +45,8 @@ _FORCED_CLOSE_SECONDS = 5.0
 runtimes: dict[Life, ProducerRuntime] = {}
 # The producers themselves, by the same lives, as long as somebody has them.
 owners: dict[Life, weakref.ref[Rebuilt]] = {}
+# All lives that anybody has, those that are over, too: futures ask for their locks. Changed in single steps.
+_lives: set[weakref.ref[Life]] = {weakref.ref(UNOWNED)}
 _fork_count = 0  # of this process and its parents, as far as they had this module
 # Held while a producer of the parent is made anew; a child has its own. Reentrant only so that it can be asked who has
 # it: a signal's handler may send in the middle.
@@ -59,6 +60,7 @@ def build(config: ProducerConfig, key_serializer: object, value_serializer: obje
         fork_count = _fork_count
         runtime = build_runtime(config, key_serializer, value_serializer, forget, surroundings, name=name,
                                 on_end_in_child=close_all_at_exit)
+        _lives.add(weakref.ref(runtime.life, _lives.discard))
         runtimes[runtime.life] = runtime
         if _fork_count == fork_count:
             return runtime
@@ -119,10 +121,13 @@ def mark_forked() -> None:
     global _fork_count, rebuilding
     _fork_count += 1
     rebuilding = threading.RLock()
-    release_in_child(UNOWNED.futures_lock)
     left, left_owners = dict(runtimes), dict(owners)
     runtimes.clear()
     owners.clear()
+    for reference in list(_lives):
+        over = reference()
+        if over is not None and over not in left:
+            over.release_locks_in_child()
     for life, runtime in left.items():
         runtime.on_forked(partial(_successor, left_owners.get(life, _nobody), life))
 

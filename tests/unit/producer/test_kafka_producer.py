@@ -481,6 +481,28 @@ def test_producer_when_the_process_was_forked_then_the_child_is_refused_at_once_
     assert len(forked.broker.requests) == 1
 
 
+@pytest.mark.parametrize("which", ["futures", "life", "tally"])
+def test_fork_when_a_thread_held_a_lock_of_a_closed_producer_then_that_does_not_stop_the_child(
+        facades: Facades, which: str) -> None:
+    """Its futures, close() and flush() waited for ever in the child: only open producers' locks were released there."""
+    facade = facades()
+    producer, life = facade.producer, facade.life
+    future = producer.send("t", b"v")
+    producer.close(GIVE_UP_S)
+    lock: Any = {"futures": life.futures_lock, "life": life._lock, "tally": life.tally._lock}[which]
+    other = threading.Thread(target=lock.acquire)
+    other.start()
+    other.join()
+    process_life.mark_forked()
+    assert lock.acquire(blocking=False)
+    told: list[object] = []
+    future.add_done_callback(told.append)
+    producer.flush()
+    producer.close()
+    assert told == [future]
+    assert "closed" in repr(producer)
+
+
 def test_close_when_leaving_a_with_block_then_everything_is_delivered(facades: Facades) -> None:
     facade = facades(**{"linger.ms": LONG_MS, "delivery.timeout.ms": 2 * LONG_MS})
     with facade.producer as producer:
