@@ -10,7 +10,8 @@ Source:  Java BufferPool (4.1). Differs from Java: counts bytes and keeps no fre
 Held is what the batches in the partitions' lists have reserved: entering a list and being charged is one step, so a
 caller who is interrupted anywhere (Ctrl-C) has charged nothing that is in no list. Between the two writes of that step
 the pool is dirty, and whoever finds it so counts the lists, again and again until nobody came in between. Where that is
-a signal's handler in the middle of the step, the step's own sum is wrong, so it leaves the pool dirty.
+a signal's handler in the middle of the step, the step's own sum is wrong, so it leaves the pool dirty. So does a step
+that finds the pool dirty as it begins: a handler came right before it, and was itself interrupted in the middle of one.
 """
 
 from __future__ import annotations
@@ -154,10 +155,12 @@ class BufferPool:
                 self._count()
             if (not self._waiters or self._is_turn_of(place)) and (
                     self._held_bytes + batch.reserved_bytes <= self.total_bytes):
-                step = self._step = object()
+                step = object()
+                was_clean = self._step is None
+                self._step = step
                 batches.append(batch)
                 self._held_bytes += batch.reserved_bytes
-                self._step = None if self._step is step else step
+                self._step = None if was_clean and self._step is step else step
                 return True
             return False
 
@@ -166,11 +169,13 @@ class BufferPool:
         with self._lock:
             while self._step is not None:
                 self._count()  # before the step below, which ends clean
-            step = self._step = object()
+            step = object()
+            was_clean = self._step is None
+            self._step = step
             batches.remove(batch)
             self._held_bytes -= batch.reserved_bytes
             batch.reserved_bytes = 0
-            self._step = None if self._step is step else step
+            self._step = None if was_clean and self._step is step else step
             if self._waiters:
                 self._ring_first()
 
@@ -184,11 +189,13 @@ class BufferPool:
         """
         with self._lock:
             self._available()
-            step = self._step = object()
+            step = object()
+            was_clean = self._step is None
+            self._step = step
             takers.append(taker)
             for giver in givers:
                 giver.reserved_bytes = 0
-            self._step = None if self._step is step else step
+            self._step = None if was_clean and self._step is step else step
 
     def forget(self, holders: Sequence[Holder]) -> None:
         """Have holders hold nothing: another has taken over what they had, and an exception ended that half way."""
@@ -223,10 +230,12 @@ class BufferPool:
         """Take a holder out of one list into another, while nobody counts the lists."""
         with self._lock:
             self._available()
-            step = self._step = object()  # a handler may count them in the middle
+            step = object()
+            was_clean = self._step is None
+            self._step = step  # a handler may count them in the middle
             to.append(holder)
             holders.remove(holder)
-            self._step = None if self._step is step else step
+            self._step = None if was_clean and self._step is step else step
 
     def ensure_not_inside(self, size_bytes: int) -> None:
         """Do nothing, unless the caller interrupted another call of his own thread: to be asked before `enter`.

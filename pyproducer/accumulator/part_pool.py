@@ -50,11 +50,13 @@ class PartPool(BufferPool):
         with self._lock:
             if not self.has_room(batch.reserved_bytes, place):
                 return False
-            step = self._step = object()
+            step = object()
+            was_clean = self._step is None
+            self._step = step
             is_charged = self.whole.charge(batch, batches, place_in_whole)
             if is_charged:
                 self._held_bytes += batch.reserved_bytes
-            self._step = None if self._step is step else step
+            self._step = None if was_clean and self._step is step else step
             return is_charged
 
     def has_room(self, size_bytes: int, place: Place | None) -> bool:
@@ -67,10 +69,12 @@ class PartPool(BufferPool):
         with self._lock:
             self._available()  # counts what an interrupted caller left, before the step below, which ends clean
             size_bytes = batch.reserved_bytes
-            step = self._step = object()
+            step = object()
+            was_clean = self._step is None
+            self._step = step
             self.whole.release(batch, batches)
             self._held_bytes -= size_bytes
-            self._step = None if self._step is step else step
+            self._step = None if was_clean and self._step is step else step
             self._ring_first()
 
     def hand_over(self, givers: Sequence[Holder], taker: H, takers: Holders[H]) -> None:
@@ -78,10 +82,12 @@ class PartPool(BufferPool):
         with self._lock:
             self._available()
             size_bytes = sum(giver.reserved_bytes for giver in givers)
-            step = self._step = object()
+            step = object()
+            was_clean = self._step is None
+            self._step = step
             self.whole.hand_over(givers, taker, takers)
             self._held_bytes -= size_bytes
-            self._step = None if self._step is step else step
+            self._step = None if was_clean and self._step is step else step
             self._ring_first()
 
     def forget(self, holders: Sequence[Holder]) -> None:
@@ -95,9 +101,11 @@ class PartPool(BufferPool):
         """Take a holder out of one list of the part into another."""
         with self._lock:
             self._available()
-            step = self._step = object()
+            step = object()
+            was_clean = self._step is None
+            self._step = step
             self.whole.move(holder, holders, to)
-            self._step = None if self._step is step else step
+            self._step = None if was_clean and self._step is step else step
 
     def describe(self) -> str:
         """Say how much is held and who waits, for errors."""

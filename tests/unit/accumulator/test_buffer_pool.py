@@ -438,3 +438,30 @@ def test_pool_tells_how_long_callers_waited_also_those_who_got_nothing() -> None
     assert pool.charge(Held(50), pool.held, served)
     served.leave()
     assert pool.waited_ms == 300 + 1000
+
+
+def test_charge_when_a_handler_right_before_it_was_itself_interrupted_then_both_are_counted() -> None:
+    """What a finalizer raises is swallowed: its send() was interrupted between list and sum, and the pool was dirty.
+
+    The step that it came before began without a look, and ended clean: the finalizer's batch was never charged.
+    """
+
+    class Interrupting(list[Held]):
+        def append(self, held: Held) -> None:
+            super().append(held)
+            raise KeyboardInterrupt
+
+    class InterruptedClock(ManualClock):
+        def now_ms(self) -> int:
+            if pool.lists[1:] and not pool.lists[1]:
+                pool._waiters.clear()  # the finalizer's send() is the first in line
+                with pytest.raises(KeyboardInterrupt):
+                    pool.charge(Held(100), pool.lists[1])
+            return super().now_ms()
+
+    clock = InterruptedClock()
+    pool = Pool(1000, clock)
+    place = pool.enter(50, 10)  # and is rung, so whether he who has it is gone is asked of the clock
+    pool.lists.append(Interrupting())
+    assert pool.charge(Held(50), pool.held, place)
+    assert pool.available_bytes == 850
