@@ -156,11 +156,10 @@ class BufferPool:
             if (not self._waiters or self._is_turn_of(place)) and (
                     self._held_bytes + batch.reserved_bytes <= self.total_bytes):
                 step = object()
-                was_clean = self._step is None
-                self._step = step
+                self._step = step if self._step is None else object()
                 batches.append(batch)
                 self._held_bytes += batch.reserved_bytes
-                self._step = None if was_clean and self._step is step else step
+                self._step = None if self._step is step else step
                 return True
             return False
 
@@ -170,12 +169,11 @@ class BufferPool:
             while self._step is not None:
                 self._count()  # before the step below, which ends clean
             step = object()
-            was_clean = self._step is None
-            self._step = step
+            self._step = step if self._step is None else object()
             batches.remove(batch)
             self._held_bytes -= batch.reserved_bytes
             batch.reserved_bytes = 0
-            self._step = None if was_clean and self._step is step else step
+            self._step = None if self._step is step else step
             if self._waiters:
                 self._ring_first()
 
@@ -190,12 +188,11 @@ class BufferPool:
         with self._lock:
             self._available()
             step = object()
-            was_clean = self._step is None
-            self._step = step
+            self._step = step if self._step is None else object()
             takers.append(taker)
             for giver in givers:
                 giver.reserved_bytes = 0
-            self._step = None if was_clean and self._step is step else step
+            self._step = None if self._step is step else step
 
     def forget(self, holders: Sequence[Holder]) -> None:
         """Have holders hold nothing: another has taken over what they had, and an exception ended that half way."""
@@ -231,11 +228,10 @@ class BufferPool:
         with self._lock:
             self._available()
             step = object()
-            was_clean = self._step is None
-            self._step = step  # a handler may count them in the middle
+            self._step = step if self._step is None else object()  # a handler may count them in the middle
             to.append(holder)
             holders.remove(holder)
-            self._step = None if was_clean and self._step is step else step
+            self._step = None if self._step is step else step
 
     def ensure_not_inside(self, size_bytes: int) -> None:
         """Do nothing, unless the caller interrupted another call of his own thread: to be asked before `enter`.

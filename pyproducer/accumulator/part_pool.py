@@ -51,12 +51,11 @@ class PartPool(BufferPool):
             if not self.has_room(batch.reserved_bytes, place):
                 return False
             step = object()
-            was_clean = self._step is None
-            self._step = step
+            self._step = step if self._step is None else object()
             is_charged = self.whole.charge(batch, batches, place_in_whole)
             if is_charged:
                 self._held_bytes += batch.reserved_bytes
-            self._step = None if was_clean and self._step is step else step
+            self._step = None if self._step is step else step
             return is_charged
 
     def has_room(self, size_bytes: int, place: Place | None) -> bool:
@@ -70,11 +69,10 @@ class PartPool(BufferPool):
             self._available()  # counts what an interrupted caller left, before the step below, which ends clean
             size_bytes = batch.reserved_bytes
             step = object()
-            was_clean = self._step is None
-            self._step = step
+            self._step = step if self._step is None else object()
             self.whole.release(batch, batches)
             self._held_bytes -= size_bytes
-            self._step = None if was_clean and self._step is step else step
+            self._step = None if self._step is step else step
             self._ring_first()
 
     def hand_over(self, givers: Sequence[Holder], taker: H, takers: Holders[H]) -> None:
@@ -83,11 +81,10 @@ class PartPool(BufferPool):
             self._available()
             size_bytes = sum(giver.reserved_bytes for giver in givers)
             step = object()
-            was_clean = self._step is None
-            self._step = step
+            self._step = step if self._step is None else object()
             self.whole.hand_over(givers, taker, takers)
             self._held_bytes -= size_bytes
-            self._step = None if was_clean and self._step is step else step
+            self._step = None if self._step is step else step
             self._ring_first()
 
     def forget(self, holders: Sequence[Holder]) -> None:
@@ -102,10 +99,9 @@ class PartPool(BufferPool):
         with self._lock:
             self._available()
             step = object()
-            was_clean = self._step is None
-            self._step = step
+            self._step = step if self._step is None else object()
             self.whole.move(holder, holders, to)
-            self._step = None if was_clean and self._step is step else step
+            self._step = None if self._step is step else step
 
     def describe(self) -> str:
         """Say how much is held and who waits, for errors."""
