@@ -25,7 +25,7 @@ from typing import NamedTuple, Protocol, TypeVar
 from pyproducer.accumulator.life import UNOWNED, Life
 from pyproducer.common.clock import Clock
 from pyproducer.common.errors import BufferExhaustedError
-from pyproducer.common.waiting import release_in_child
+from pyproducer.common.waiting import asker, release_in_child
 
 # A caller who was rung in time may come to look so much later, on a machine that is busy; after that he is gone.
 _LATEST_MS = 1000
@@ -110,7 +110,7 @@ class BufferPool:
         # Guards all fields below; taken after a partition's lock, never before. Reentrant: a signal's handler that came
         # in the middle may ask what is available.
         self._lock = life.locks.rlock()
-        self.is_inside: Callable[[], bool] = self._lock._is_owned  # type: ignore[attr-defined]  # as threading.Condition
+        self.is_inside: Callable[[], bool] = asker(self._lock)
         self._held_bytes = 0
         # The step that is in the middle, an object of its own, or was left there: the pool is dirty. None: it is clean.
         # Who finds another than his at the end was not alone.

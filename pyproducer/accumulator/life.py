@@ -50,7 +50,7 @@ from pyproducer.common.errors import (
 )
 from pyproducer.common.loop_inbox import LoopInbox
 from pyproducer.common.timeouts import checked_timeout
-from pyproducer.common.waiting import SYSTEM_LOCKS, Cell, Locks, Waiters, release_in_child
+from pyproducer.common.waiting import SYSTEM_LOCKS, Cell, Locks, Waiters, asker, release_in_child
 from pyproducer.hotpath import Role
 
 _NOBODY = 0
@@ -147,8 +147,7 @@ class Life:
         self._lock = locks.rlock()  # a finalizer may close in the middle of a move
         # One for all: it is held for a moment, and can be asked for, whichever future it is about.
         self.futures_lock: RLock = locks.rlock()
-        self.are_inside: tuple[Callable[[], bool], ...] = tuple(
-            lock._is_owned for lock in (self._lock, self.futures_lock))  # type: ignore[attr-defined]  # as threading
+        self.are_inside: tuple[Callable[[], bool], ...] = tuple(map(asker, (self._lock, self.futures_lock)))
         self.loop_ident: int = _NOBODY
         self.loop_inbox: LoopInbox | None = None
         self.loop_bell: object | None = None

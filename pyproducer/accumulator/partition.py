@@ -18,6 +18,7 @@ from pyproducer.accumulator.batch_state import READ_BY_A_REQUEST, WAITING, Batch
 from pyproducer.accumulator.produce_result import OnCompletion
 from pyproducer.accumulator.producer_batch import ProducerBatch
 from pyproducer.common.cluster import TopicPartition
+from pyproducer.common.waiting import asker
 from pyproducer.hotpath import IMPL
 
 BATCH_BYTES = 1200
@@ -43,7 +44,7 @@ class Partition:
         # Taken before the pool's lock. Reentrant only so that it can be asked who has it: see is_inside.
         self.lock: RLock = make_lock()
         # Whether the current thread has the lock: it is in a signal's handler, or a finalizer, that came in the middle.
-        self.is_inside: Callable[[], bool] = self.lock._is_owned  # type: ignore[attr-defined]  # as threading.Condition
+        self.is_inside: Callable[[], bool] = asker(self.lock)
         # Its place among all partitions, by their first records: requests are filled in this order.
         self.number: int = next(_numbers)
         self.batches: list[ProducerBatch] = []

@@ -28,6 +28,7 @@ from pyproducer.common.record_future import FutureRecordMetadata
 from pyproducer.common.records import HeadersLike, ProducerRecord, to_topic
 from pyproducer.common.secrets import shown
 from pyproducer.common.timeouts import checked_timeout
+from pyproducer.common.waiting import asker
 from pyproducer.hotpath import ProducerBase
 from pyproducer.producer import process_life
 from pyproducer.producer.config import CONFIG_TABLE, ProducerConfig
@@ -150,7 +151,7 @@ class KafkaProducer(ProducerBase, Generic[K, V]):
 
     def _rebuild(self) -> ProducerRuntime:
         lock = process_life.rebuilding
-        if lock._is_owned():  # type: ignore[attr-defined]  # threading.Condition asks it, too
+        if asker(lock)():
             raise Life.inside("a method")
         with lock:
             before = self._runtime
