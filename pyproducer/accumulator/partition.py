@@ -12,9 +12,11 @@ from __future__ import annotations
 import itertools
 from _thread import RLock
 from collections.abc import Callable, Sequence
+from uuid import UUID
 
 from pyproducer.accumulator.append_result import AppendResult
 from pyproducer.accumulator.batch_state import READ_BY_A_REQUEST, WAITING, BatchState
+from pyproducer.accumulator.partition_sequence import PartitionSequence
 from pyproducer.accumulator.produce_result import OnCompletion
 from pyproducer.accumulator.producer_batch import ProducerBatch
 from pyproducer.common.cluster import TopicPartition
@@ -33,11 +35,12 @@ _numbers = itertools.count(1)
 class Partition:
     """A list of batches in order of their records, with its lock; the last one may be open for appends."""
 
-    __slots__ = ("_sends_one_at_a_time", "batches", "is_inside", "last_future_count", "lock", "number",
-                 "topic_partition")
+    __slots__ = ("_sends_one_at_a_time", "batches", "is_inside", "last_future_count", "leader_epoch", "lock", "number",
+                 "sequence", "topic_id", "topic_partition")
 
     def __init__(self, topic_partition: TopicPartition, make_lock: Callable[[], RLock], *,
-                 sends_one_at_a_time: bool = False) -> None:
+                 sends_one_at_a_time: bool = False,
+                 make_sequence: Callable[[list[ProducerBatch]], PartitionSequence] | None = None) -> None:
         self.topic_partition: TopicPartition = topic_partition
         # Java's guaranteeMessageOrder: with one request in flight, one batch is on the wire.
         self._sends_one_at_a_time = sends_one_at_a_time
@@ -48,6 +51,11 @@ class Partition:
         # Its place among all partitions, by their first records: requests are filled in this order.
         self.number: int = next(_numbers)
         self.batches: list[ProducerBatch] = []
+        # The numbers of its batches; None without idempotence.
+        self.sequence: PartitionSequence | None = None if make_sequence is None else make_sequence(self.batches)
+        # As metadata had them when the sender looked last.
+        self.topic_id: UUID | None = None
+        self.leader_epoch: int = -1
         # Of the last batch that left while it was the newest: what the next one is charged for.
         self.last_future_count: int | None = None
 
@@ -94,6 +102,9 @@ class Partition:
         """Return the first batch that waits to be sent; None, too, while it has to wait for a request to end."""
         if self._sends_one_at_a_time and any(batch.state in READ_BY_A_REQUEST for batch in self.batches):
             return None
+        sequence = self.sequence
+        if sequence is not None and sequence.is_disturbed:
+            return sequence.head()
         for batch in self.batches:
             if batch.state in WAITING:
                 return batch

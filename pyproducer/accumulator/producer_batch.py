@@ -12,6 +12,7 @@ from array import array
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
+from uuid import UUID
 
 from pyproducer.accumulator.batch_future import BatchFuture, RowRange
 from pyproducer.accumulator.batch_state import READ_BY_A_REQUEST, BatchState, move
@@ -62,7 +63,7 @@ class ProducerBatch:
         "codec_id",
         "created_ms",
         "encoded",
-        "is_sequence_reset",
+        "first_sent_ms",
         "is_transactional",
         "last_error",
         "leader_epoch",
@@ -81,6 +82,7 @@ class ProducerBatch:
         "row_count",
         "skips_linger",
         "state",
+        "topic_id",
         "topic_partition",
     )
 
@@ -106,7 +108,8 @@ class ProducerBatch:
         self.is_transactional: bool = False
         self.attempts: int = 0
         self.last_error: KafkaError | None = None  # of the last failed attempt; told when the delivery times out
-        self.may_be_in_log: bool = False  # an attempt ended without an answer
+        # An attempt ended without an answer, and nothing since has proved that it stored nothing.
+        self.may_be_in_log: bool = False
         self.parts: list[ProducerBatch] = []  # that take its place when it is split
         # All parts of a batch that was split and whose whole may be in the log; empty again once one of them is stored.
         self.parts_in_doubt: list[ProducerBatch] = []
@@ -114,7 +117,9 @@ class ProducerBatch:
         self.producer_id: int = NO_PRODUCER_ID
         self.producer_epoch: int = NO_PRODUCER_EPOCH
         self.base_sequence: int = NO_SEQUENCE
-        self.is_sequence_reset: bool = False
+        self.first_sent_ms: int | None = None  # when it was drained first with the numbers that it has
+        # The partition that it is sent to next, or was sent to last, as metadata has it.
+        self.topic_id: UUID | None = None
         self.leader_epoch: int = -1
         self.leader_epoch_at_last_attempt: int = -1
 
@@ -160,29 +165,27 @@ class ProducerBatch:
         return self.base_sequence != NO_SEQUENCE
 
     def close(self, compressor: Compressor) -> None:
-        """Compress the records of a sealed batch. Calling it again does nothing."""
+        """Compress the records of a sealed batch. Calling it again does nothing.
+
+        Raises:
+            Exception: The codec's own, or MemoryError; the batch is as it was.
+        """
         if self.encoded is None:
             self.codec_id = compressor.codec_id  # first: who finds it encoded finds its codec
             self.encoded = close_records(self.open.buffer, compressor)
 
     def set_producer_state(self, producer_id: int, producer_epoch: int, base_sequence: int, *,
                            is_transactional: bool = False) -> None:
-        """Give the batch its place in the producer's sequence; before it is drained first, or at an epoch bump."""
+        """Give the batch its place in the producer's sequence."""
         self.producer_id = producer_id
         self.producer_epoch = producer_epoch
         self.base_sequence = base_sequence
         self.is_transactional = is_transactional
 
-    def reset_producer_state(self, producer_id: int, producer_epoch: int, base_sequence: int) -> None:
-        """Give the batch another place, because the producer's epoch was bumped while it was on its way."""
-        self.set_producer_state(producer_id, producer_epoch, base_sequence, is_transactional=self.is_transactional)
-        self.is_sequence_reset = True
-
     def write_header(self) -> None:
         """Write the batch's header with its checksum, as it now is. Only while it is not on the wire."""
         encoded, records = self.encoded, self.open
         assert encoded is not None, "a batch is closed before its header is written"
-        self.is_sequence_reset = False
         write_header(encoded, codec_id=self.codec_id, record_count=self.record_count,
                      base_timestamp=records.base_timestamp, max_timestamp=records.max_timestamp,
                      producer_id=self.producer_id, producer_epoch=self.producer_epoch,

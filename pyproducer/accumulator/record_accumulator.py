@@ -10,17 +10,19 @@ Source:  Java RecordAccumulator (4.1). Differs from Java: a batch stays in its p
 from __future__ import annotations
 
 import copy
+import logging
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from functools import partial
 from operator import attrgetter
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, TypeVar
 
 from pyproducer.accumulator.append_result import AppendResult, AppendRowsResult
 from pyproducer.accumulator.batch_state import BatchState, move
 from pyproducer.accumulator.buffer_pool import BufferPool, LoopWaitError, Place
 from pyproducer.accumulator.life import UNOWNED, Life, Presence
 from pyproducer.accumulator.partition import Partition
+from pyproducer.accumulator.partition_sequence import BatchEnd, PartitionSequence
 from pyproducer.accumulator.produce_result import OnCompletion
 from pyproducer.accumulator.producer_batch import BatchRows, ProducerBatch
 from pyproducer.accumulator.waiting_records import WaitingRecord, WaitingRecords
@@ -28,8 +30,12 @@ from pyproducer.common.backoff import ExponentialBackoff
 from pyproducer.common.clock import NEVER_MS, Clock
 from pyproducer.common.cluster import Cluster, Node, TopicPartition
 from pyproducer.common.errors import NOT_SENT, UNKNOWN, KafkaError
+from pyproducer.common.limited_log import LimitedLog
 from pyproducer.common.waiting import release_in_child
-from pyproducer.record.compression import Compressor
+from pyproducer.record.compression import Compressor, NoCompressor
+from pyproducer.transaction.transaction_manager import TransactionManager
+
+log: logging.Logger = logging.getLogger(__name__)
 
 _SURPLUS_BYTES = 75
 """What record_size_upper_bound has above the smallest record: a batch's header of 61 and 14 for longer varints."""
@@ -40,19 +46,11 @@ others."""
 
 _NUMBER = attrgetter("number")
 
+_UNCOMPRESSED = NoCompressor()
+
 Appended = TypeVar("Appended", AppendResult, AppendRowsResult)
 _Record = tuple[int, "bytes | None", "bytes | None", "Sequence[tuple[str, bytes | None]]", "OnCompletion | None"]
 """The arguments of OpenBatch.try_append."""
-
-
-class SequenceKeeper(Protocol):
-    """The part of the TransactionManager that decides whether a batch may go, and gives it its sequence numbers."""
-
-    def can_send(self, batch: ProducerBatch) -> bool:
-        """Whether the first batch of a partition may be sent now."""
-
-    def on_drained(self, batch: ProducerBatch) -> None:
-        """Give the batch its place in the sequence, unless it has one, and track it as in flight."""
 
 
 class ReadyCheckResult(NamedTuple):
@@ -92,6 +90,7 @@ class RecordAccumulator:
         on_linger_ended: Told when a batch stops to linger, because a caller waits for it.
         are_inside: Tell whether the current thread has a lock that is taken elsewhere, and that the sender needs.
         are_inside_partitioner: The same of locks that it needs for records that wait for metadata.
+        transaction_manager: Whose sequence numbers batches get; None without idempotence.
 
     Attributes:
         busy: The partitions that hold batches, and for a moment one that does not any more: what the sender looks at in
@@ -102,7 +101,8 @@ class RecordAccumulator:
                  compressor: Compressor, retry_backoff: ExponentialBackoff, clock: Clock, life: Life = UNOWNED,
                  sends_one_at_a_time: bool = False, lingers_for_waiters: bool = True,
                  on_linger_ended: Callable[[], None] = lambda: None, are_inside: Sequence[Callable[[], bool]] = (),
-                 are_inside_partitioner: Sequence[Callable[[], bool]] = ()) -> None:
+                 are_inside_partitioner: Sequence[Callable[[], bool]] = (),
+                 transaction_manager: TransactionManager | None = None) -> None:
         self._batch_size_bytes = batch_size_bytes
         self._linger_ms = linger_ms
         self._delivery_timeout_ms = delivery_timeout_ms
@@ -113,6 +113,9 @@ class RecordAccumulator:
         self._life = life
         self._sends_one_at_a_time = sends_one_at_a_time
         self._partitions: dict[tuple[str, int], Partition] = {}
+        self._make_sequence: Callable[[list[ProducerBatch]], PartitionSequence] | None = (
+            None if transaction_manager is None else partial(PartitionSequence, manager=transaction_manager))
+        self._codec_log = LimitedLog(log, "%d more batches, of %d records, went out uncompressed")
         self.busy: dict[Partition, None] = {}
         # The records that are in no batch yet; see producer/waiting_room.py.
         self.waiting: WaitingRecords = WaitingRecords(pool, pool.total_bytes // _WAITING_SHARE, clock, life,
@@ -374,10 +377,11 @@ class RecordAccumulator:
             topic, index = partition.topic_partition
             table = cluster.tables.get(topic)
             info = None if table is None else table.by_index.get(index)
-            if info is None or info.leader is None:
+            if table is None or info is None or info.leader is None:
                 unknown_leader_topics.add(topic)
                 continue
-            first.leader_epoch = info.leader_epoch
+            partition.leader_epoch = first.leader_epoch = info.leader_epoch
+            partition.topic_id = table.topic_id
             node_id = info.leader.node_id
             partitions.setdefault(node_id, []).append(partition)
             if first.attempts:
@@ -412,9 +416,8 @@ class RecordAccumulator:
             expired.append(batch)
         return NEVER_MS
 
-    def drain(self, node_id: int, partitions: list[Partition], max_size_bytes: int, now_ms: int,
-              sequences: SequenceKeeper | None,
-              on_unsendable: Callable[[ProducerBatch, Exception], None]) -> tuple[list[ProducerBatch], bool]:
+    def drain(self, node_id: int, partitions: list[Partition], max_size_bytes: int,
+              now_ms: int) -> tuple[list[ProducerBatch], bool]:
         """Make one request's worth of batches ready for a node: sealed, compressed, numbered, with headers.
 
         Args:
@@ -422,14 +425,13 @@ class RecordAccumulator:
             partitions: What waits for it, as `ready` found it; one or more. They are put in order.
             max_size_bytes: max.request.size; a single batch above it goes alone.
             now_ms: Monotonic time, in ms.
-            sequences: Who keeps order and sequence numbers; None when idempotence is off.
-            on_unsendable: Told of a batch that cannot be compressed, and why; it used no number.
 
         Returns:
             At most one batch of each partition; and whether there is more for another request.
 
         Source: Java RecordAccumulator.drain, drainBatchesForOneNode (4.1).
         """
+        compressor = self._compressor
         drained: list[ProducerBatch] = []
         size_bytes = 0
         has_more = False
@@ -444,10 +446,12 @@ class RecordAccumulator:
             first = partition.head()
             if first is None or (first.attempts and first.backoff_left_ms(now_ms)):
                 continue
+            first.leader_epoch, first.topic_id = partition.leader_epoch, partition.topic_id
             if drained and size_bytes + first.size_bytes > max_size_bytes:
                 self._drain_start[node_id] = partition.number  # it is the first next time
                 return drained, True
-            if sequences is not None and not sequences.can_send(first):
+            sequence = partition.sequence
+            if sequence is not None and not sequence.can_send(first, now_ms):
                 continue
             with partition.lock:
                 first.seal()
@@ -457,12 +461,16 @@ class RecordAccumulator:
                 return drained, True
             has_more = has_more or partition.batches[-1] is not first
             try:
-                first.close(self._compressor)
+                first.close(compressor)
             except Exception as cause:  # a codec's, without memory for one
-                on_unsendable(first, cause)
-                continue
-            if sequences is not None:
-                sequences.on_drained(first)
+                self._codec_log.warning(
+                    now_ms, first.record_count, "%s could not compress %d record(s) for %s, which go out "
+                    "uncompressed: %r", compressor.name, first.record_count, partition.topic_partition, cause)
+                first.close(_UNCOMPRESSED)
+                if sequence is not None:
+                    sequence.on_end(first, BatchEnd.CODEC_FAILED)
+            if sequence is not None:
+                sequence.on_drained(first, now_ms)
             first.write_header()
             move(first, BatchState.DRAINED)
             size_bytes += batch_bytes
@@ -515,6 +523,16 @@ class RecordAccumulator:
             self.busy[partition] = None
             self.waiting.memory.hand_over(records, batch, partition.batches)
 
+    def sequence_of(self, batch: ProducerBatch) -> PartitionSequence | None:
+        """Return the numbers of a batch's partition; None without idempotence."""
+        return self._partitions[batch.topic_partition].sequence
+
+    def on_recovered(self) -> None:
+        """Believe nothing of what was known of brokers, also where nothing is on its way."""
+        for partition in list(self._partitions.values()):
+            if partition.sequence is not None:
+                partition.sequence.on_recovered()
+
     def move_deadlines(self, gap_ms: int, now_ms: int) -> None:
         """Let every record have so much longer, in ms, for nobody could send it; what came meanwhile counts from now.
 
@@ -566,6 +584,8 @@ class RecordAccumulator:
                 with partition.lock:
                     batch.seal()
                 aborted += batch.record_count
+                if partition.sequence is not None:
+                    partition.sequence.on_end(batch, BatchEnd.ABORTED)
                 if batch.may_be_in_log or batch.state is BatchState.ON_WIRE:
                     batch.fail(partial(_with_outcome, error, UNKNOWN))
                 elif batch.attempts:
@@ -637,7 +657,8 @@ class RecordAccumulator:
         topic_partition = TopicPartition(topic, partition)
         # One step: the first one stays.
         return self._partitions.setdefault(topic_partition, Partition(
-            topic_partition, self._life.locks.rlock, sends_one_at_a_time=self._sends_one_at_a_time))
+            topic_partition, self._life.locks.rlock, sends_one_at_a_time=self._sends_one_at_a_time,
+            make_sequence=self._make_sequence))
 
 
 def _with_outcome(error: KafkaError, outcome: str, _index: int) -> KafkaError:

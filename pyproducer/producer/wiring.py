@@ -175,6 +175,7 @@ def build_runtime(config: ProducerConfig, key_serializer: object, value_serializ
     wire = Wire(lambda: make_client(make_selector()), wakeup, life.role.ring)
     pool = BufferPool(config.buffer_memory, clock, life, count_held=lambda: accumulator.count_held(),
                       on_exhausted=wire.wakeup)
+    transaction_manager = TransactionManager() if config.enable_idempotence else None
     accumulator = RecordAccumulator(
         batch_size_bytes=config.batch_size, linger_ms=config.linger_ms,
         delivery_timeout_ms=config.delivery_timeout_ms, pool=pool, compressor=compressor,
@@ -182,13 +183,13 @@ def build_runtime(config: ProducerConfig, key_serializer: object, value_serializ
         sends_one_at_a_time=config.max_in_flight_requests_per_connection == 1,
         # A caller who waits for a record does not wait for linger.ms too, unless it was set on purpose.
         lingers_for_waiters=not config.is_default("linger.ms"), on_linger_ended=lambda: turns.on_opened(),
-        are_inside=(metadata.is_inside, tally.is_inside), are_inside_partitioner=are_inside_partitioner)
+        are_inside=(metadata.is_inside, tally.is_inside), are_inside_partitioner=are_inside_partitioner,
+        transaction_manager=transaction_manager)
     life.is_inside_append = accumulator.is_inside_append
     life.is_inside_any_append = accumulator.is_inside_any_append
-    transaction_manager = TransactionManager() if config.enable_idempotence else None
     completion = Completion(
         accumulator=accumulator, metadata=metadata, transaction_manager=transaction_manager, retries=config.retries,
-        delivery_timeout_ms=config.delivery_timeout_ms, metrics=metrics)
+        delivery_timeout_ms=config.delivery_timeout_ms, metrics=metrics, clock=clock)
     producer_id_request = None if transaction_manager is None else ProducerIdRequest(
         wire=wire, metadata=metadata, transaction_manager=transaction_manager,
         request_timeout_ms=config.request_timeout_ms, retry_backoff=retry_backoff)

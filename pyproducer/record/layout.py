@@ -95,6 +95,11 @@ def increment_sequence(sequence: int, increment: int) -> int:
     return sequence + increment
 
 
+def is_earlier(first: int, second: int) -> bool:
+    """Whether a sequence number comes before another on the ring; a distance of half the ring is out of reach."""
+    return 0 < ((second - first) & MAX_SEQUENCE) < 2**30
+
+
 def decrement_sequence(sequence: int, decrement: int) -> int:
     """Return the sequence number `decrement` records earlier: 0 follows 2147483647.
 

@@ -13,15 +13,18 @@ from typing import Any
 from uuid import UUID
 
 from pyproducer.accumulator.batch_state import BatchState, move
+from pyproducer.accumulator.partition_sequence import REFUSALS, BatchEnd
 from pyproducer.accumulator.produce_result import own_copy
 from pyproducer.accumulator.producer_batch import ProducerBatch
 from pyproducer.accumulator.record_accumulator import RecordAccumulator
 from pyproducer.client.metadata import NO_LEADER, ProducerMetadata, Refusal
 from pyproducer.client.request import ClientResponse
+from pyproducer.common.clock import Clock
 from pyproducer.common.cluster import Node, TopicPartition
 from pyproducer.common.error_codes import ErrorCode, error_for_code
 from pyproducer.common.errors import (
     NOT_SENT,
+    REJECTED,
     UNKNOWN,
     ApiError,
     DisconnectedError,
@@ -32,16 +35,13 @@ from pyproducer.common.errors import (
 )
 from pyproducer.common.metrics import Metrics
 from pyproducer.common.printable import LONGEST_NAME, printable
-from pyproducer.record.layout import NO_TIMESTAMP
+from pyproducer.record.layout import NO_TIMESTAMP, increment_sequence
 from pyproducer.sender.produce_request import FIRST_VERSION_WITH_TOPIC_IDS, BatchesByPartition
 from pyproducer.transaction.transaction_manager import TransactionManager
 
 log: logging.Logger = logging.getLogger(__name__)
 
 NO_OFFSET = -1
-# Refused before anything was appended. Their outcome is unknown because of attempts that were not answered, and those
-# are known here.
-_REFUSED_BY_SEQUENCE = (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID)
 
 
 class Completion:
@@ -49,13 +49,14 @@ class Completion:
 
     def __init__(self, *, accumulator: RecordAccumulator, metadata: ProducerMetadata,
                  transaction_manager: TransactionManager | None, retries: int, delivery_timeout_ms: int,
-                 metrics: Metrics) -> None:
+                 metrics: Metrics, clock: Clock) -> None:
         self._accumulator = accumulator
         self._metadata = metadata
         self._transaction_manager = transaction_manager
         self._retries = retries
         self._delivery_timeout_ms = delivery_timeout_ms
         self._metrics = metrics
+        self._clock = clock
 
     def on_response(self, response: ClientResponse, batches: BatchesByPartition,
                     topic_names: Mapping[UUID, str]) -> None:
@@ -92,7 +93,7 @@ class Completion:
         else:
             # acks=0: the bytes are written, and nobody will ever tell more.
             for batch in batches.values():
-                self._complete(batch, NO_OFFSET, -1)
+                self._complete(batch, NO_OFFSET, -1, response.received_ms)
         for batch in batches.values():
             if batch.result.is_told:
                 self._accumulator.finish(batch)
@@ -110,7 +111,10 @@ class Completion:
             f"{last_error}{'. ' + why if why else ''}",
             phase="delivery", outcome=UNKNOWN if maybe_in_log else NOT_SENT)
         error.__cause__ = batch.last_error
-        self._settle_sequence(batch, error, may_be_in_log=maybe_in_log or batch.attempts > 0)
+        sequence = self._accumulator.sequence_of(batch)
+        if sequence is not None:
+            sequence.on_end(batch, BatchEnd.EXPIRED_ON_THE_WIRE if batch.is_in_flight else (
+                BatchEnd.EXPIRED_IN_DOUBT if maybe_in_log else BatchEnd.EXPIRED))
         self.count_failed(batch.record_count)
         if batch.state is BatchState.ON_WIRE:
             # The socket may still read the batch's bytes: memory is given back when the request ends.
@@ -142,14 +146,6 @@ class Completion:
         self.count_failed(aborted)
         return aborted
 
-    def on_unsendable(self, batch: ProducerBatch, cause: Exception) -> None:
-        """Fail a batch that cannot be compressed."""
-        error = KafkaError(f"{batch.record_count} record(s) for {batch.topic_partition} could not be compressed: "
-                           f"{cause!r}")
-        error.__cause__ = cause
-        self._fail(batch, error, None)
-        self._accumulator.finish(batch)
-
     def count_failed(self, record_count: int) -> None:
         """Count records that failed."""
         self._metrics.totals["record-error-total"] += record_count
@@ -171,7 +167,8 @@ class Completion:
                                 partition["index"])
                     continue
                 if partition["error_code"] == 0:
-                    self._complete(batch, partition["base_offset"], partition["log_append_time_ms"])
+                    self._complete(batch, partition["base_offset"], partition["log_append_time_ms"],
+                                   response.received_ms)
                 else:
                     leader = partition.get("current_leader") if response.api_version >= 10 else None
                     if leader is not None and leader["leader_id"] >= 0 and leader["leader_epoch"] >= 0:
@@ -199,26 +196,25 @@ class Completion:
         if known is ErrorCode.MESSAGE_TOO_LARGE and batch.record_count > 1 and not batch.is_done:
             self._split(batch, error)
             return
-        if known is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and batch in batch.parts_in_doubt:
-            # The whole was stored by an attempt whose answer was lost, before the limit was lowered: the broker knows
-            # its numbers as the whole's. In a new epoch the parts would be stored a second time.
-            for part in list(batch.parts_in_doubt):
-                self._fail(part, error, None, has_its_numbers=True)
-                if part is not batch:
-                    self._accumulator.finish(part)
-            return
         if known is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
             # It is in the log from an earlier attempt; where, the broker does not say.
-            self._complete(batch, NO_OFFSET, -1)
+            self._complete(batch, NO_OFFSET, -1, response.received_ms)
             return
-        if error.outcome == UNKNOWN and known not in _REFUSED_BY_SEQUENCE:
+        sequence = self._accumulator.sequence_of(batch)
+        if known in REFUSALS and sequence is not None:
+            doubt = None if batch.is_done else sequence.doubt_left(batch, known)
+            if doubt is not None:
+                self._fail_undecided(batch, error, doubt)
+                return
+            batch.may_be_in_log = False  # no attempt has stored it
+            error.outcome = REJECTED
+        elif error.outcome == UNKNOWN:
             # The leader may have appended it before it answered with the error, whatever becomes of the next attempts.
             batch.may_be_in_log = True
         record_errors = {row["batch_index"]: row["batch_index_error_message"]
                          for row in (partition.get("record_errors") or ())} if version >= 8 else {}
         self._retry_or_fail(batch, error, known, response.received_ms,
-                            error_for=_error_by_record(error, record_errors, batch) if record_errors else None,
-                            log_start_offset=partition.get("log_start_offset", -1))
+                            error_for=_error_by_record(error, record_errors, batch) if record_errors else None)
         if error.refresh_metadata:
             log.debug("Metadata is refreshed: %s", error)
             self._metadata.request_update()
@@ -241,31 +237,28 @@ class Completion:
         self._metadata.request_update()
 
     def _retry_or_fail(self, batch: ProducerBatch, error: KafkaError, code: ErrorCode | None, now_ms: int, *,
-                       error_for: Callable[[int], KafkaError] | None = None, log_start_offset: int = -1) -> None:
+                       error_for: Callable[[int], KafkaError] | None = None) -> None:
         batch.last_error = error
-        if self._can_retry(batch, error, code, now_ms, log_start_offset):
+        sequence = self._accumulator.sequence_of(batch)
+        if self._can_retry(batch, error, code, now_ms):
             log.debug("Attempt %d for %s failed and is repeated: %s", batch.attempts + 1, batch.topic_partition, error)
             self._metrics.totals["record-retry-total"] += batch.record_count
             self._accumulator.reenqueue(batch, now_ms)
+            if sequence is not None:
+                sequence.on_retry(batch, code)
         else:
             self._fail(batch, error, error_for)
 
-    def _can_retry(self, batch: ProducerBatch, error: KafkaError, code: ErrorCode | None, now_ms: int,
-                   log_start_offset: int) -> bool:
+    def _can_retry(self, batch: ProducerBatch, error: KafkaError, code: ErrorCode | None, now_ms: int) -> bool:
         if (batch.is_done or batch.attempts >= self._retries
                 or batch.has_reached_delivery_timeout(self._delivery_timeout_ms, now_ms)):
-            return False
-        if code is ErrorCode.INVALID_PRODUCER_EPOCH and batch.may_be_in_log:
-            # Only in a newer epoch would the broker take it, where it could not see that it has it. Differs from Java,
-            # which takes that chance.
             return False
         manager = self._transaction_manager
         if manager is not None and code is not None:
             if manager.fatal_error is not None:
                 return False
-            decided = manager.can_retry(batch, code, log_start_offset)
-            if decided is not None:
-                return decided
+            if code in REFUSALS:
+                return True
         return error.retriable or isinstance(error, RemoteProtocolError)
 
     def recover(self, batch: ProducerBatch, now_ms: int, why: str = "a turn of the sender ended half way") -> None:
@@ -286,37 +279,59 @@ class Completion:
         log.warning("The broker found a batch of %d records and %d bytes for %s too large; it is split and sent again. "
                     "A batch.size below the topic's max.message.bytes avoids that: %s", batch.record_count,
                     batch.size_bytes, batch.topic_partition, error)
-        batches = self._accumulator.split(batch)
-        if self._transaction_manager is not None:
-            self._transaction_manager.on_split(batch, list(batches))
+        self._accumulator.split(batch)
+        sequence = self._accumulator.sequence_of(batch)
+        if sequence is not None:
+            sequence.on_end(batch, BatchEnd.SPLIT)
         self._metrics.totals["batch-split-total"] += 1
 
-    def _complete(self, batch: ProducerBatch, base_offset: int, log_append_time: int) -> None:
-        if self._transaction_manager is not None:
-            self._transaction_manager.on_completed(batch, base_offset)
+    def _complete(self, batch: ProducerBatch, base_offset: int, log_append_time: int, now_ms: int) -> None:
+        sequence = self._accumulator.sequence_of(batch)
         if batch.parts_in_doubt:
-            batch.parts_in_doubt.clear()  # the whole was not stored: the broker took its numbers for a part
+            # The whole was not stored, for the broker took its numbers for a part.
+            if sequence is not None and sequence.is_known_to(batch):
+                for part in batch.parts_in_doubt:
+                    if part.first_sent_ms is None:
+                        part.may_be_in_log = False
+            batch.parts_in_doubt.clear()
+        if sequence is not None:
+            newest = log_append_time if log_append_time >= 0 else batch.open.max_timestamp
+            sequence.on_stored(batch, now_ms, self._clock.timestamp_ms() - newest)
         if batch.attempts and log_append_time == batch.open.max_timestamp:
             # Kafka 4.1 answers a batch that it has already with the batch's own timestamp, whatever the topic's
             # timestamp type. Differs from Java, which then reports that one for every record of the batch.
             log_append_time = NO_TIMESTAMP
         batch.complete(base_offset, log_append_time)  # nothing, where it expired while its answer was on its way
 
-    def _fail(self, batch: ProducerBatch, error: KafkaError, error_for: Callable[[int], KafkaError] | None, *,
-              has_its_numbers: bool = False) -> None:
-        if batch.may_be_in_log and not batch.is_done:
+    def _fail_undecided(self, batch: ProducerBatch, refusal: ApiError, doubt: str) -> None:
+        """Fail a batch that may be in the log, and whose numbers cannot tell: the broker refused them.
+
+        In a new epoch the broker could not know it again, and would store it a second time. Differs from Java, which
+        takes that chance. Where the whole that it was split from is in doubt, all its parts fail.
+        """
+        for part in list(batch.parts_in_doubt) or [batch]:
+            last = increment_sequence(part.base_sequence, part.record_count - 1)
+            error = error_for_code(refusal.code, api=refusal.api, node_id=refusal.node_id, message=(
+                f"{part.topic_partition}: {part.record_count} record(s) may be in the log. An attempt was not "
+                f"answered, and by the sequence numbers {part.base_sequence} to {last} of producer id "
+                f"{part.producer_id}, epoch {part.producer_epoch}, the broker cannot tell any more: {doubt}. It said:"))
             error.outcome = UNKNOWN
+            error.__cause__ = batch.last_error
+            self._fail(part, error, None, BatchEnd.UNDECIDED)
+            if part is not batch:
+                self._accumulator.finish(part)
+
+    def _fail(self, batch: ProducerBatch, error: KafkaError, error_for: Callable[[int], KafkaError] | None,
+              end: BatchEnd | None = None) -> None:
         if not batch.is_done:
-            self._settle_sequence(batch, error, may_be_in_log=batch.may_be_in_log or error.outcome == UNKNOWN,
-                                  has_its_numbers=has_its_numbers)
+            if batch.may_be_in_log:
+                error.outcome = UNKNOWN
+            sequence = self._accumulator.sequence_of(batch)
+            if sequence is not None:
+                sequence.on_end(batch, end or (
+                    BatchEnd.UNKNOWN if error.outcome == UNKNOWN else BatchEnd.REJECTED))
             self.count_failed(batch.record_count)
         batch.fail(error_for or (lambda _index: error))
-
-    def _settle_sequence(self, batch: ProducerBatch, error: KafkaError, *, may_be_in_log: bool,
-                         has_its_numbers: bool = False) -> None:
-        if self._transaction_manager is not None:
-            self._transaction_manager.on_failed(batch, error, may_be_in_log=may_be_in_log,
-                                                has_its_numbers=has_its_numbers)
 
 
 def _error_by_record(error: ApiError, messages: dict[int, str | None],

@@ -19,8 +19,7 @@ from pyproducer.common.cluster import address_text
 from pyproducer.common.error_codes import error_for_code
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.record.layout import MAX_EPOCH
-from pyproducer.transaction.partition_sequences import ProducerIdAndEpoch
-from pyproducer.transaction.transaction_manager import TransactionManager
+from pyproducer.transaction.transaction_manager import ProducerIdAndEpoch, TransactionManager
 
 if TYPE_CHECKING:
     from pyproducer.client.wire import KafkaClient, Wire

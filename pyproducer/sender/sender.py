@@ -160,8 +160,7 @@ class Sender:
         self._metadata.request_update()
         for batch in self._accumulator.batches():
             self._completion.recover(batch, now_ms, why)
-        if self._transaction_manager is not None:
-            self._transaction_manager.restore(self._accumulator.incomplete())
+        self._accumulator.on_recovered()
 
     def abort(self, error: KafkaError) -> int:
         """Fail what is left, when the connections are closed; return how many records that were."""
@@ -183,17 +182,18 @@ class Sender:
     def _send_producer_data(self, now_ms: int) -> int:
         """Send what is ready; return how long the poll may wait, in ms."""
         manager = self._transaction_manager
-        timeout_ms = NEVER_MS if manager is None or manager.is_undisturbed else self._step_producer_id(manager, now_ms)
         if self._metadata.refusals:
             for refusal in self._metadata.take_refusals():
                 self._completion.refuse(refusal)
+        timeout_ms = NEVER_MS if manager is None or manager.is_undisturbed else self._step_producer_id(manager, now_ms)
         cluster = self._metadata.cluster
         check = self._accumulator.ready(cluster, now_ms)
         if check.expired:
             for batch in check.expired:
                 self._completion.expire(batch, now_ms)
-            if manager is not None and self._accumulator.has_undrained():
-                manager.settle()  # what waited for their fate goes now: nothing else ends the poll
+            if manager is not None and not manager.is_undisturbed:
+                # What waited for their fate goes now: nothing else ends the poll.
+                timeout_ms = min(timeout_ms, self._step_producer_id(manager, now_ms))
             check = self._accumulator.ready(cluster, now_ms)
         if self._partition_load is not None:
             self._partition_load.report(cluster)
@@ -220,8 +220,7 @@ class Sender:
             drained = []
             for node in nodes:
                 batches, has_more = self._accumulator.drain(
-                    node.node_id, check.partitions[node.node_id], self._max_request_size_bytes, now_ms, manager,
-                    self._completion.on_unsendable)
+                    node.node_id, check.partitions[node.node_id], self._max_request_size_bytes, now_ms)
                 drained.append((node, batches, has_more))
             nodes = []
             for node, batches, has_more in drained:

@@ -25,16 +25,20 @@ class Kept(NamedTuple):
 
 KEPT: tuple[Kept, ...] = (
     # Sequence numbers.
-    Kept("old-epoch-renumbered", "transaction/transaction_manager.py",
-         "return not partition.in_flight or (partition.owner == self.producer_id_and_epoch\n"
-         "                                               and partition.last_acked_sequence",
-         "return not partition.in_flight or (True\n"
-         "                                               and partition.last_acked_sequence",
-         "Batches of an older epoch that are on the wire are renumbered: the next batch does not wait for them."),
-    Kept("second-out-of-order-never-bumps", "accumulator/producer_batch.py",
-         "        self.is_sequence_reset = False\n        write_header(", "        write_header(",
-         "After one epoch bump a second OUT_OF_ORDER_SEQUENCE_NUMBER is retried with the same numbers until the "
-         "delivery times out."),
+    Kept("old-epoch-overtaken", "accumulator/partition_sequence.py",
+         "return (state is _FLOWING and self.owner == manager.producer_id_and_epoch\n", "return (state is _FLOWING\n",
+         "A batch of the new epoch does not wait for those of the old one that are on the wire."),
+    Kept("in-doubt-behind-a-hole-numbered-anew", "accumulator/partition_sequence.py",
+         "if batch.state in WAITING and not batch.may_be_in_log:", "if batch.state in WAITING:",
+         "What may be in the log is numbered anew behind a hole: a broker that forgot us stores it a second time."),
+    Kept("epoch-while-late", "accumulator/partition_sequence.py",
+         "            elif not batch.is_done or batch.state is BatchState.LATE:\n                return batch",
+         "            elif not batch.is_done:\n                return batch",
+         "An epoch begins while a request of the partition is on the wire."),
+    Kept("refusal-proves-always", "accumulator/partition_sequence.py",
+         "and batch.first_sent_ms is not None and batch.first_sent_ms < self.known_until_ms)",
+         "and batch.first_sent_ms is not None)",
+         "A broker that may have forgotten us is believed that a batch is not there."),
     # What became of a record.
     Kept("expired-after-lost-answer-is-not-sent", "sender/completion.py",
          "maybe_in_log = batch.may_be_in_log or batch.is_in_flight", "maybe_in_log = batch.is_in_flight",
@@ -49,7 +53,7 @@ KEPT: tuple[Kept, ...] = (
          "            else:  # not whole",
          "An attempt without an answer is forgotten: a later error of the record says that it is not in the log."),
     Kept("refused-after-lost-answer-is-rejected", "sender/completion.py",
-         "        if batch.may_be_in_log and not batch.is_done:\n            error.outcome = UNKNOWN\n", "",
+         "            if batch.may_be_in_log:\n                error.outcome = UNKNOWN\n", "",
          "A record that is refused after an attempt without an answer says rejected; it may be in the log."),
     Kept("closed-in-time-is-not-sent", "accumulator/record_accumulator.py",
          "if batch.may_be_in_log or batch.state is BatchState.ON_WIRE:", "if batch.may_be_in_log:",

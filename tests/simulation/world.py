@@ -5,6 +5,7 @@ Source:  ours.
 
 from __future__ import annotations
 
+import functools
 import gc
 import logging
 import time
@@ -14,6 +15,8 @@ from typing import Any
 
 from pyproducer import DeliverySummary, KafkaProducer, ProducerDeadError
 from pyproducer.accumulator.life import Life, LifeState
+from pyproducer.accumulator.partition_sequence import PartitionSequence
+from pyproducer.accumulator.producer_batch import ProducerBatch
 from pyproducer.common.errors import KafkaError
 from pyproducer.common.waiting import Locks
 from pyproducer.hotpath import _python
@@ -21,7 +24,7 @@ from pyproducer.producer import process_life
 from pyproducer.producer.surroundings import Surroundings
 from pyproducer.record.compression import Compressor
 from pyproducer.record.layout import MAX_SEQUENCE, Buffer
-from pyproducer.transaction.partition_sequences import PartitionSequences, ProducerIdAndEpoch
+from pyproducer.transaction.transaction_manager import ProducerIdAndEpoch, TransactionManager
 from tests.simulation import lines
 from tests.simulation.broker_faults import BrokerFaults
 from tests.simulation.checker import check
@@ -119,18 +122,18 @@ def run(plan: Plan) -> Report:
     return report
 
 
-class LateSequences(PartitionSequences):
+class LateSequence(PartitionSequence):
     """The numbers of a partition that are nearly used up when it begins."""
 
     __slots__ = ("_has_begun",)
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, batches: list[ProducerBatch], manager: TransactionManager) -> None:
+        super().__init__(batches, manager)
         self._has_begun = False
 
-    def start_at_beginning(self, owner: ProducerIdAndEpoch) -> None:
-        super().start_at_beginning(owner)
-        if not self._has_begun and not self.in_flight:
+    def begin(self, owner: ProducerIdAndEpoch) -> None:
+        super().begin(owner)
+        if not self._has_begun:
             self.next_sequence = MAX_SEQUENCE - 7
         self._has_begun = True
 
@@ -216,7 +219,7 @@ class World:
         accumulator._compressor = ForgetfulCompressor(accumulator._compressor, self.faults)
         sender: Any = producer._runtime.io_thread._sender
         if self.parameters.first_sequence_near_end and sender._transaction_manager is not None:
-            sender._transaction_manager._partitions.default_factory = LateSequences
+            accumulator._make_sequence = functools.partial(LateSequence, manager=sender._transaction_manager)
         return producer
 
     # -- the run, on the main thread

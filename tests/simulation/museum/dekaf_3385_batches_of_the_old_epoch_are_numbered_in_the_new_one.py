@@ -2,7 +2,8 @@
 
 Reference: Dekaf #3385, and its check of producer ids that was taken back once.
 Seen:      Records twice in the log, when an epoch bump of one partition met lost answers of another.
-Planted:   A partition does not wait for its batches of the old epoch before it begins the new one.
+Planted:   A partition does not wait for its batches of the old epoch before it begins the new one, and
+           numbers them in it.
 """
 
 from __future__ import annotations
@@ -10,8 +11,16 @@ from __future__ import annotations
 from tests.simulation.museum import Edit
 
 PATCH = (
-    Edit("transaction/transaction_manager.py", """
-            return not partition.in_flight or (partition.owner == self.producer_id_and_epoch
-                                               and partition.last_acked""", """
-            return not partition.in_flight or (partition.last_acked"""),
+    Edit("accumulator/partition_sequence.py", """
+        return (state is _FLOWING and self.owner == manager.producer_id_and_epoch
+                and oldest""", """
+        return (state is _FLOWING
+                and oldest"""),
+    Edit("accumulator/partition_sequence.py", """
+        self._newest.clear()
+        self._last_in_doubt""", """
+        for batch in self.undecided():
+            batch.base_sequence = NO_SEQUENCE
+        self._newest.clear()
+        self._last_in_doubt"""),
 )

@@ -11,11 +11,10 @@ from tests.simulation.museum import Edit
 
 PATCH = (
     Edit("sender/completion.py", """
-            self._accumulator.reenqueue(batch, now_ms)
+            if sequence is not None:
+                sequence.on_retry(batch, code)
 """, """
-            self._accumulator.reenqueue(batch, now_ms)
-            if self._transaction_manager is not None and batch.has_sequence:
-                self._transaction_manager.on_split(batch, [])
-                batch.reset_producer_state(-1, -1, -1)
+            if sequence is not None:
+                batch.base_sequence = -1
 """),
 )

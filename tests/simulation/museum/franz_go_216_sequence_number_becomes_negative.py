@@ -10,14 +10,12 @@ from __future__ import annotations
 from tests.simulation.museum import Edit
 
 PATCH = (
-    Edit("transaction/transaction_manager.py", """
-            partition.start_at_beginning(self.producer_id_and_epoch)
-        partition.number(batch)
+    Edit("accumulator/partition_sequence.py", """
+        self._last_in_doubt = NO_SEQUENCE
+        self.next_sequence = 0
 """, """
-            partition.start_at_beginning(self.producer_id_and_epoch)
-            if not self.producer_id_and_epoch.epoch:
-                partition.next_sequence = 2**31 - 8
-        partition.number(batch)
+        self._last_in_doubt = NO_SEQUENCE
+        self.next_sequence = 0 if owner.epoch else 2**31 - 8
 """),
     Edit("record/layout.py", """
         return increment - (MAX_SEQUENCE - sequence) - 1

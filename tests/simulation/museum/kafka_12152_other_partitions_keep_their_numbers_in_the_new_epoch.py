@@ -2,9 +2,8 @@
 
 Reference: KAFKA-12152 (apache/kafka#9832); Dekaf #3342 again, five years later.
 Seen:      OutOfOrderSequenceException for partitions that nothing had happened to.
-Planted:   A partition that meets a new epoch takes it, and does not begin at 0; as nothing of it was acknowledged in
-           this epoch, a refusal does not begin another. Nobody is lied to by it: it shows to who looks whether a
-           healthy cluster gets its records.
+Planted:   A partition that meets a new epoch takes it, and does not begin at 0. Nobody is lied to by it:
+           it shows to who looks whether a healthy cluster gets its records.
 """
 
 from __future__ import annotations
@@ -12,14 +11,10 @@ from __future__ import annotations
 from tests.simulation.museum import Edit
 
 PATCH = (
-    Edit("transaction/transaction_manager.py", """
-        if partition.owner != self.producer_id_and_epoch:
-            partition.start_at_beginning(self.producer_id_and_epoch)
-        partition.number(batch)
+    Edit("accumulator/partition_sequence.py", """
+        self._last_in_doubt = NO_SEQUENCE
+        self.next_sequence = 0
 """, """
-        if partition.owner != self.producer_id_and_epoch:
-            partition.owner = self.producer_id_and_epoch
-            partition.last_acked_sequence = NO_SEQUENCE
-        partition.number(batch)
+        self._last_in_doubt = NO_SEQUENCE
 """),
 )

@@ -2,7 +2,7 @@
 
 Reference: KAFKA-14034 (apache/kafka#13796, closed).
 Seen:      Records twice in the log, where timeouts met errors that no retry heals.
-Planted:   An epoch bump does not ask whether a batch before the refused one may be in the log.
+Planted:   What may be in the log steps aside with the refused one, and is numbered anew.
 """
 
 from __future__ import annotations
@@ -10,10 +10,9 @@ from __future__ import annotations
 from tests.simulation.museum import Edit
 
 PATCH = (
-    Edit("transaction/transaction_manager.py", """
-        ready = [topic_partition for topic_partition, refused in self._bump_requested_for.items()
-                 if not self._partitions[topic_partition].is_in_doubt_before(refused)]
+    Edit("accumulator/partition_sequence.py", """
+                if batch.state in WAITING and not batch.may_be_in_log:
 """, """
-        ready = list(self._bump_requested_for)
+                if batch.state in WAITING:
 """),
 )

@@ -3,7 +3,7 @@
 Reference: KAFKA-14397, found by a simulation that was never merged (apache/kafka#12873).
 Seen:      Records twice in the log, after a broker had been away for about delivery.timeout.ms.
 Planted:   A partition whose failed batch may be in the log does not wait for the batches behind it before it starts a
-           new epoch.
+           new epoch, in which they are numbered anew.
 """
 
 from __future__ import annotations
@@ -11,9 +11,13 @@ from __future__ import annotations
 from tests.simulation.museum import Edit
 
 PATCH = (
-    Edit("transaction/transaction_manager.py", """
-            if partition.in_flight:
-                continue
-            if partition.last_acked_sequence == decrement""", """
-            if partition.last_acked_sequence == decrement"""),
+    Edit("accumulator/partition_sequence.py", """
+        if self._oldest() is None and self.state is not _BUMP_DUE:
+""", """
+        if self.state is _IN_DOUBT:
+            for batch in self.undecided():
+                if batch.state in WAITING:
+                    self._step_aside(batch)
+        if self._oldest() is None and self.state is not _BUMP_DUE:
+"""),
 )

@@ -15,13 +15,9 @@ PATCH = (
                 batch.set_producer_state(""", """
             if self.has_sequence and self.is_transactional:
                 batch.set_producer_state("""),
-    Edit("transaction/transaction_manager.py", """
-        partition.remove_in_flight(batch)
-        for new_batch in new_batches:
-            partition.add_in_flight(new_batch)
+    Edit("sender/completion.py", """
+            sequence.on_end(batch, BatchEnd.SPLIT)
 """, """
-        partition.remove_in_flight(batch)
-        if batch.has_sequence and self._is_current(batch, partition):
-            partition.next_sequence = batch.base_sequence
+            sequence.next_sequence = batch.base_sequence
 """),
 )

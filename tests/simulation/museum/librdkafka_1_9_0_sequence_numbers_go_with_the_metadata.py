@@ -16,9 +16,8 @@ PATCH = (
 """, """
             for topic in check.unknown_leader_topics:
                 self._metadata.add(topic, now_ms)
-                if self._transaction_manager is not None:
-                    numbers = self._transaction_manager._partitions
-                    for key in [key for key in numbers if key[0] == topic]:
-                        del numbers[key]
+                for partition in self._accumulator.busy:
+                    if partition.topic_partition[0] == topic and partition.sequence is not None:
+                        partition.sequence.next_sequence = 0
 """),
 )

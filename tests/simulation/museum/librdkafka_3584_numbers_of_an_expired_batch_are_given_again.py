@@ -11,12 +11,14 @@ from __future__ import annotations
 from tests.simulation.museum import Edit
 
 PATCH = (
-    Edit("transaction/transaction_manager.py", """
-            self._unresolved[batch.topic_partition] = increment_sequence(batch.base_sequence, batch.record_count)
+    Edit("accumulator/partition_sequence.py", """
+        if event is None or batch.base_sequence == NO_SEQUENCE:
+            return
 """, """
-            if partition.in_flight:
-                self._unresolved[batch.topic_partition] = increment_sequence(batch.base_sequence, batch.record_count)
-            else:
-                partition.next_sequence = batch.base_sequence
+        if event is None or batch.base_sequence == NO_SEQUENCE:
+            return
+        if event is SequenceEvent.UNKNOWN and self.undecided()[-1:] == [batch]:
+            self.next_sequence = batch.base_sequence
+            return
 """),
 )

@@ -2,7 +2,7 @@
 
 Reference: Librdkafka #4953.
 Seen:      Values written twice during changes of leaders, though the producer was idempotent.
-Planted:   An epoch bump starts every partition at 0, with whatever is on its way.
+Planted:   What waits for its retry when another partition began an epoch is numbered in that.
 """
 
 from __future__ import annotations
@@ -10,15 +10,13 @@ from __future__ import annotations
 from tests.simulation.museum import Edit
 
 PATCH = (
-    Edit("transaction/transaction_manager.py", """
-        for topic_partition in ready:
-            self._partitions[topic_partition].start_at_beginning(self.producer_id_and_epoch)
-            self._unresolved.pop(topic_partition, None)
-            del self._bump_requested_for[topic_partition]
+    Edit("accumulator/partition_sequence.py", """
+        if batch.base_sequence == NO_SEQUENCE or batch.may_be_in_log or code not in REFUSALS:
+            return
 """, """
-        for partition in self._partitions.values():
-            partition.start_at_beginning(self.producer_id_and_epoch)
-        self._unresolved.clear()
-        self._bump_requested_for.clear()
+        if self.owner != self._manager.producer_id_and_epoch:
+            batch.base_sequence = NO_SEQUENCE
+        if batch.base_sequence == NO_SEQUENCE or batch.may_be_in_log or code not in REFUSALS:
+            return
 """),
 )

@@ -11,8 +11,8 @@ from tests.simulation.museum import Edit
 
 PATCH = (
     Edit("sender/completion.py", """
-        if error.outcome == UNKNOWN and known not in _REFUSED_BY_SEQUENCE:
+        elif error.outcome == UNKNOWN:
 """, """
-        if error.outcome == UNKNOWN and known is None:
+        elif error.outcome == UNKNOWN and known is None:
 """),
 )

@@ -11,12 +11,14 @@ import pytest
 from pyproducer.accumulator.batch_state import BatchState, move
 from pyproducer.accumulator.buffer_pool import BufferPool
 from pyproducer.accumulator.partition import Partition
+from pyproducer.accumulator.partition_sequence import PartitionSequence
 from pyproducer.accumulator.producer_batch import ProducerBatch
-from pyproducer.accumulator.record_accumulator import RecordAccumulator, SequenceKeeper
+from pyproducer.accumulator.record_accumulator import RecordAccumulator
 from pyproducer.common.backoff import ExponentialBackoff
 from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.waiting import SYSTEM_LOCKS
 from pyproducer.record.compression import compressor_for
+from pyproducer.transaction.transaction_manager import TransactionManager
 from tests.support.clock import ManualClock
 
 SIZE_BYTES = 61 + 47  # a batch of one record of 40 bytes
@@ -46,31 +48,22 @@ class Node:
             retry_backoff=ExponentialBackoff(100, 1000, jitter=0), clock=clock)
         self.has_more = False
 
-    def drain(self, queues: list[Partition], max_size_bytes: int = 10_000, now_ms: int = 0,
-              sequences: SequenceKeeper | None = None) -> list[ProducerBatch]:
-        drained, self.has_more = self.accumulator.drain(0, queues, max_size_bytes, now_ms, sequences, unsendable)
+    def drain(self, queues: list[Partition], max_size_bytes: int = 10_000, now_ms: int = 0) -> list[ProducerBatch]:
+        drained, self.has_more = self.accumulator.drain(0, queues, max_size_bytes, now_ms)
         return drained
 
-    def drained_partitions(self, queues: list[Partition], max_size_bytes: int = 10_000, now_ms: int = 0,
-                           sequences: SequenceKeeper | None = None) -> list[int]:
-        return [batch.topic_partition.partition for batch in self.drain(queues, max_size_bytes, now_ms, sequences)]
+    def drained_partitions(self, queues: list[Partition], max_size_bytes: int = 10_000, now_ms: int = 0) -> list[int]:
+        return [batch.topic_partition.partition for batch in self.drain(queues, max_size_bytes, now_ms)]
 
 
-def unsendable(batch: ProducerBatch, cause: Exception) -> None:
-    raise AssertionError(f"{batch} cannot be compressed") from cause
+class Refusing(PartitionSequence):
+    """Lets no batch of its partition go."""
 
+    def __init__(self) -> None:
+        super().__init__([], TransactionManager())
 
-class Refusing:
-    """SequenceKeeper that lets no batch of some partitions go."""
-
-    def __init__(self, *partitions: int) -> None:
-        self.partitions = partitions
-
-    def can_send(self, batch: ProducerBatch) -> bool:
-        return batch.topic_partition.partition not in self.partitions
-
-    def on_drained(self, batch: ProducerBatch) -> None:
-        assert batch.encoded is not None, "it is compressed first: what cannot be uses no number"
+    def can_send(self, batch: ProducerBatch, now_ms: int) -> bool:
+        return False
 
 
 def test_size_when_it_is_as_the_test_says() -> None:
@@ -185,7 +178,8 @@ def test_partition_when_it_is_empty_or_in_backoff_then_the_others_go() -> None:
 
 def test_partition_when_its_sequence_must_wait_then_the_others_go() -> None:
     queues = queues_of(1, 1, 1)
-    assert Node().drained_partitions(queues, now_ms=7, sequences=Refusing(1)) == [0, 2]
+    queues[1].sequence = Refusing()
+    assert Node().drained_partitions(queues, now_ms=7) == [0, 2]
     assert [batch.state for batch in queues[1].batches] == [BatchState.OPEN]
 
 

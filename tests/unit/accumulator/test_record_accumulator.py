@@ -40,10 +40,6 @@ def expiry(setup):
     return check.expired, check.next_expiry_delay_ms
 
 
-def unsendable(batch, cause):
-    raise AssertionError(f"{batch} cannot be compressed") from cause
-
-
 class Setup:
     def __init__(self, batch_size=200, linger=10, memory=100_000, delivery_timeout=1000, codec="none", clock=None,
                  **how):
@@ -65,8 +61,7 @@ class Setup:
         drained = {}
         for node in nodes:
             if node.node_id in partitions:
-                batches, _ = self.accumulator.drain(
-                    node.node_id, partitions[node.node_id], size, now_ms, None, unsendable)
+                batches, _ = self.accumulator.drain(node.node_id, partitions[node.node_id], size, now_ms)
                 if batches:
                     drained[node.node_id] = batches
         for batches in drained.values():

@@ -33,6 +33,7 @@ from tests.support.rooms import make_room
 NODE = Node(1, "127.0.0.1", 9092)
 TOPIC_ID = uuid.UUID(int=77)
 MEMORY = 1_000_000
+RECORD_TIMESTAMP = ManualClock().timestamp_ms()
 
 
 def metadata_response(partitions: int = 2, leader: int = 1, epoch: int = 1,
@@ -82,14 +83,14 @@ class SteppedProducer:
         self.metadata.update(metadata_response(partitions), 13, 0)
         self.life = Life("c", self.clock)
         self.pool = BufferPool(memory, self.clock, self.life, count_held=lambda: self.accumulator.count_held())
+        self.manager = TransactionManager() if idempotent else None
         self.accumulator = RecordAccumulator(
             batch_size_bytes=batch_size, linger_ms=linger, delivery_timeout_ms=delivery_timeout, pool=self.pool,
             compressor=compressor_for("none", None), retry_backoff=backoff, clock=self.clock,
-            life=self.life, sends_one_at_a_time=max_in_flight == 1)
-        self.manager = TransactionManager() if idempotent else None
+            life=self.life, sends_one_at_a_time=max_in_flight == 1, transaction_manager=self.manager)
         self.completion = Completion(accumulator=self.accumulator, metadata=self.metadata,
                                      transaction_manager=self.manager, retries=retries,
-                                     delivery_timeout_ms=delivery_timeout, metrics=self.metrics)
+                                     delivery_timeout_ms=delivery_timeout, metrics=self.metrics, clock=self.clock)
         producer_id_request = None if self.manager is None else ProducerIdRequest(
             wire=self.wire, metadata=self.metadata, transaction_manager=self.manager, request_timeout_ms=500,
             retry_backoff=backoff)
@@ -115,7 +116,7 @@ class SteppedProducer:
 
     def append(self, partition: int = 0, value: bytes = b"v" * 40,
                on_completion: Callable[[Any, BaseException | None], object] | None = None) -> FutureRecordMetadata:
-        return self.accumulator.append("t", partition, 1000, None, value, (), on_completion,
+        return self.accumulator.append("t", partition, RECORD_TIMESTAMP, None, value, (), on_completion,
                                        record_size_upper_bound(None, value, ()), 0).future
 
     def enter(self, value: bytes = b"v", topic: str = "u", partition: int | None = None, *, key: bytes | None = None,

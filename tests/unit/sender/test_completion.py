@@ -26,7 +26,7 @@ from pyproducer.common.errors import (
     UnsupportedVersionError,
 )
 from pyproducer.protocol.apis import ApiKeys
-from tests.unit.sender.stepped_producer import TOPIC_ID, SteppedProducer, metadata_response
+from tests.unit.sender.stepped_producer import RECORD_TIMESTAMP, TOPIC_ID, SteppedProducer, metadata_response
 
 LARGE = 1000  # a batch of this size takes all records of a test
 
@@ -63,7 +63,7 @@ def test_success_when_answered_then_records_are_told_in_order_and_memory_is_back
     producer.answer_all(base_offset=40)
     assert producer.told == [("a", 40, None), ("b", 41, None), ("c", 42, None)]
     assert [future.result(0).offset for future in futures] == [40, 41, 42]
-    assert [future.result(0).timestamp for future in futures] == [1000] * 3
+    assert [future.result(0).timestamp for future in futures] == [RECORD_TIMESTAMP] * 3
     assert producer.held_bytes == 0
     assert producer.total("record-send-total") == 1 + 3
     assert producer.total("record-error-total") == producer.total("record-retry-total") == 0
@@ -96,12 +96,13 @@ def test_success_when_a_retry_is_answered_with_the_batchs_own_time_then_that_is_
     """Kafka 4.1 answers a batch that it has already with the batch's largest timestamp; each record keeps its own."""
     producer = started()
     future = producer.append()
-    producer.accumulator.append("t", 0, 2000, None, b"later", (), None, 87, 0)
+    later = RECORD_TIMESTAMP + 1000
+    producer.accumulator.append("t", 0, later, None, b"later", (), None, 87, 0)
     producer.turn()
     producer.lose()
     producer.turn(advance=100)
-    producer.answer_all(base_offset=1, log_append_time_ms=2000)
-    assert future.result(0).timestamp == 1000
+    producer.answer_all(base_offset=1, log_append_time_ms=later)
+    assert future.result(0).timestamp == RECORD_TIMESTAMP
 
 
 def test_success_when_two_partitions_share_a_request_then_each_gets_its_own_answer() -> None:
@@ -503,24 +504,29 @@ def test_invalid_epoch_when_the_batch_may_be_in_the_log_then_it_is_not_sent_in_a
     assert producer.sequences_on_wire() == [(1, 0)], "what follows begins another epoch"
 
 
-def test_unknown_producer_id_when_retention_removed_all_then_it_starts_again_in_the_same_epoch() -> None:
+@pytest.mark.parametrize("log_start_offset", [-1, 0, 1])
+def test_unknown_producer_id_when_the_batch_is_in_no_log_then_it_goes_in_a_new_epoch(log_start_offset: int) -> None:
+    """Where retention had removed all, it began at 0 in the same epoch: a replica that still knew us took it for
+    another record that it had, and what was told as stored was nowhere."""
     producer = started()
     future = producer.append()
     producer.turn()
-    producer.answer_all(code=ErrorCode.UNKNOWN_PRODUCER_ID, log_start_offset=1)
+    producer.answer_all(code=ErrorCode.UNKNOWN_PRODUCER_ID, log_start_offset=log_start_offset)
     producer.turn(advance=100)
-    assert producer.sequences_on_wire() == [(0, 0)]
+    assert producer.sequences_on_wire() == [(1, 0)]
     producer.answer_all(base_offset=1)
     assert future.result(0).offset == 1
 
 
-def test_unknown_producer_id_when_the_broker_does_not_tell_where_its_log_starts_then_the_record_fails_as_unknown(
-        ) -> None:
+def test_unknown_producer_id_when_the_batch_may_be_in_the_log_then_it_fails_as_unknown_and_says_why() -> None:
     producer = started()
     producer.append_told("a")
     producer.turn()
-    producer.answer_all(code=ErrorCode.UNKNOWN_PRODUCER_ID, log_start_offset=-1)
+    producer.lose()
+    producer.turn(advance=100)
+    producer.answer_all(code=ErrorCode.UNKNOWN_PRODUCER_ID)
     assert_failed(producer, "a", type(producer.error_of("a")), "unknown")
+    assert "the broker has forgotten producer id 7" in str(producer.error_of("a"))
     producer.append_told("b")
     producer.turn()
     assert producer.sequences_on_wire() == [(1, 0)]
@@ -577,11 +583,11 @@ def test_epoch_bump_when_a_batch_of_the_partition_is_on_the_wire_then_its_bytes_
     producer.answer_all(code=ErrorCode.INVALID_RECORD)
     producer.turn()
     assert producer.manager is not None
-    assert producer.manager.producer_id_and_epoch == (7, 1)
+    assert producer.manager.producer_id_and_epoch == (7, 0), "no epoch begins while a batch is on the wire"
     producer.answer_all(code=ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)  # MockClient looks whether the bytes stayed
     producer.turn(advance=100)
     assert producer.batches_on_wire() == [(0, 0, 1, [b"b" * 40])]
-    assert producer.manager.producer_id_and_epoch == (7, 1), "what was refused were the old numbers"
+    assert producer.manager.producer_id_and_epoch == (7, 1)
     producer.answer_all(base_offset=1)
     assert producer.told[1:] == [("b", 1, None)]
 
@@ -1136,7 +1142,7 @@ def test_too_large_when_the_whole_was_stored_then_what_was_stored_behind_it_keep
     producer.answer_all(base_offset=3)
     producer.append_told("e")
     producer.turn()
-    assert producer.sequences_on_wire() == [(1, 0)]
+    assert producer.sequences_on_wire() == [(0, 5)], "the sequence is whole: no epoch is spent"
     assert [offset for name, offset, _ in producer.told if name in "cd"] == [3, 4]
 
 
@@ -1173,7 +1179,8 @@ def test_expiry_when_parts_of_a_split_batch_were_never_sent_then_what_follows_th
     assert producer.batches_on_wire() == [(0, 0, 1, [b"c" * 40])]
 
 
-def test_expiry_when_it_is_not_known_whether_a_batch_is_stored_then_a_new_epoch_begins_after_what_follows() -> None:
+def test_expiry_when_it_is_not_known_whether_a_batch_is_stored_then_what_follows_decides_whether_an_epoch_begins(
+        ) -> None:
     producer = SteppedProducer()
     producer.start()
     producer.append_told("a")
@@ -1188,7 +1195,7 @@ def test_expiry_when_it_is_not_known_whether_a_batch_is_stored_then_a_new_epoch_
     producer.lose()
     producer.answer_all(base_offset=2)
     producer.turn()
-    assert producer.sequences_on_wire() == [(1, 0)]
+    assert producer.sequences_on_wire() == [(0, 3)], "the broker took the one behind it, so it expects the next number"
     producer.answer_all(base_offset=3)
     assert producer.told[1:] == [("b", 2, None), ("c", 3, None)]
 

@@ -13,13 +13,13 @@ import pytest
 
 from pyproducer.accumulator import producer_batch as producer_batch_module
 from pyproducer.accumulator import record_accumulator as accumulator_module
+from pyproducer.accumulator.partition_sequence import PartitionSequence
 from pyproducer.accumulator.producer_batch import ProducerBatch
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.common.errors import DisconnectedError, KafkaTimeoutError, ProducerDeadError
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.sender import completion as completion_module
 from pyproducer.sender import sender as sender_module
-from pyproducer.transaction.transaction_manager import TransactionManager
 from tests.unit.sender.stepped_producer import SteppedProducer
 
 # The two ways to have order. Without idempotence and with more than one batch in flight it is not promised.
@@ -137,7 +137,7 @@ def test_recover_when_a_batch_was_being_numbered_then_no_number_is_lost_or_given
     producer = started()
     for name in "abcd":
         producer.append_told(name)
-    stop_turn_at(producer, producer.manager, method, call=call, after=after)
+    stop_turn_at(producer, PartitionSequence, method, call=call, after=after)
     recover(producer)
     assert_stored_once(producer, "abcd")
 
@@ -230,8 +230,8 @@ def test_recover_when_a_batch_expired_on_the_wire_then_its_memory_does_not_come_
 
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize(("is_sent", "part", "method"), [
-    (True, "batch", "fail"), (True, "manager", "on_failed"), (True, "states", "move"),
-    (False, "batch", "fail"), (False, "manager", "on_failed"), (False, "accumulator", "finish")])
+    (True, "batch", "fail"), (True, "sequence", "on_end"), (True, "states", "move"),
+    (False, "batch", "fail"), (False, "sequence", "on_end"), (False, "accumulator", "finish")])
 def test_recover_when_the_turn_ended_while_a_batch_expired_then_it_is_told_once_and_in_time(
         is_sent: bool, part: str, method: str, after: bool) -> None:
     producer = started()
@@ -239,7 +239,8 @@ def test_recover_when_the_turn_ended_while_a_batch_expired_then_it_is_told_once_
     producer.append_told("a")
     producer.turn()
     producer.clock.advance(2000)
-    where = {"batch": ProducerBatch, "states": completion_module}.get(part) or getattr(producer, part)
+    where = {"batch": ProducerBatch, "states": completion_module, "sequence": PartitionSequence}.get(part) or getattr(
+        producer, part)
     stop_turn_at(producer, where, method, after=after)
     recover(producer)
     producer.client.is_ready_now = False
@@ -372,9 +373,9 @@ def test_recover_when_several_partitions_are_on_their_way_then_each_keeps_its_ow
 
 @pytest.mark.parametrize("how", [{}, {"idempotent": False}], ids=["sequences", "none"])
 @pytest.mark.parametrize("raised", [MemoryError(), ValueError("the codec's bug")])
-def test_codec_when_it_fails_once_then_its_batch_fails_as_not_sent_and_the_partition_goes_on(
-        how: dict[str, Any], raised: Exception) -> None:
-    """The batch was in no table between queue and wire: it was lost for ever, and its partition blocked."""
+def test_codec_when_it_fails_once_then_its_batch_goes_out_uncompressed_and_one_warning_names_the_codec(
+        how: dict[str, Any], raised: Exception, caplog: pytest.LogCaptureFixture) -> None:
+    """Its records failed; a part of a split batch left a hole among the numbers, and what followed was stored twice."""
     producer = started(**how)
     for name in "abc":
         producer.append_told(name)
@@ -382,42 +383,56 @@ def test_codec_when_it_fails_once_then_its_batch_fails_as_not_sent_and_the_parti
 
     class FailingOnce:
         codec_id = 1
+        name = "gzip"
 
-        def __getattr__(self, name: str) -> Any:
+        def compress(self, data: object) -> bytes:
             producer.accumulator._compressor = compressor
             raise raised
 
-    producer.accumulator._compressor = FailingOnce()  # type: ignore[assignment]
-    assert store_all(producer) == [b"b" * 40, b"c" * 40]
-    error = producer.error_of("a")
-    assert error.outcome == "not_sent"
-    assert error.__cause__ is raised or error.__cause__.__class__ is type(raised)
-    assert "could not be compressed" in str(error)
-    assert [told[:2] for told in producer.told if told[0] != "a"] == [("b", 1), ("c", 2)]
+    producer.accumulator._compressor = FailingOnce()
+    assert store_all(producer) == [b"a" * 40, b"b" * 40, b"c" * 40]
+    assert [told[:2] for told in producer.told] == [("a", 1), ("b", 2), ("c", 3)]
     assert producer.held_bytes == 0
+    (line,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert line == f"gzip could not compress 1 record(s) for t-0, which go out uncompressed: {raised!r}"
 
 
-def test_codec_when_it_fails_for_a_batch_then_what_waits_behind_it_goes_in_the_same_turn(
-        monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing was sent in that turn, so nothing woke the next one: what was ready slept until it expired."""
-    producer = started()
-    for name in "ab":
+def test_codec_when_it_fails_for_a_part_of_a_split_batch_then_that_goes_by_its_numbers() -> None:
+    """The part failed, and left a hole among the numbers; the part behind it went all the same. (Seed 901688)"""
+    producer = started(batch_size=1000)
+    for name in "abcdefgh":
         producer.append_told(name)
-    real = ProducerBatch.close
-
-    def failing_once(*arguments: Any) -> None:
-        monkeypatch.setattr(ProducerBatch, "close", real)
-        raise MemoryError
-
-    monkeypatch.setattr(ProducerBatch, "close", failing_once)
     producer.turn()
-    assert producer.told_names() == ["a"]
-    assert [values for _, _, _, values in producer.batches_on_wire()] == [[b"b" * 40]]
+    producer.answer_all(code=ErrorCode.MESSAGE_TOO_LARGE)
+
+    class Failing:
+        codec_id = 1
+        name = "gzip"
+
+        def compress(self, data: object) -> bytes:
+            raise MemoryError
+
+    producer.accumulator._compressor = Failing()
+    producer.turn(advance=100)
+    ((_, sequence, epoch, values),) = producer.batches_on_wire()
+    assert (sequence, epoch) == (1, 0)
+    assert len(values) < 8
+    producer.answer_all(code=ErrorCode.MESSAGE_TOO_LARGE)  # uncompressed: it is split again, by its numbers
+    seen: list[tuple[int, bytes | None]] = []
+    for _ in range(20):
+        producer.turn(advance=100)
+        for _, sequence, epoch, values in producer.batches_on_wire():
+            assert epoch == 0
+            seen += list(enumerate(values, sequence))
+        while producer.client.in_flight:
+            producer.answer_all(base_offset=seen[-1][0])
+    assert seen == [(number, name.encode() * 40) for number, name in enumerate("abcdefgh", 1)]
+    assert [told[2] for told in producer.told] == [None] * 8
 
 
 SPLITTING = pytest.mark.parametrize(("part", "method", "call"), [
     (ProducerBatch, "split", 1), (accumulator_module, "move", 1), (accumulator_module, "move", 2),
-    (ProducerBatch, "hand_over", 1), (producer_batch_module, "move_future", 4), (TransactionManager, "on_split", 1)])
+    (ProducerBatch, "hand_over", 1), (producer_batch_module, "move_future", 4), (PartitionSequence, "on_end", 1)])
 
 
 @SPLITTING
@@ -562,7 +577,7 @@ def test_recover_when_one_of_several_answers_raises_then_none_of_the_others_is_l
     def answer() -> None:  # as a poll hands out what came in it, one by one
         for index, request in enumerate(requests):
             if index == raising:
-                monkeypatch.setattr(producer.manager, "on_completed", lambda *_: 1 / 0)
+                monkeypatch.setattr(PartitionSequence, "on_stored", lambda *_: 1 / 0)
             producer.answer_all(base_offset=1, request=request)
 
     producer.client.on_poll = answer

@@ -75,10 +75,10 @@ def test_batch_when_it_was_sent_before_and_may_be_in_the_log_then_unknown_and_a_
     producer.turn()
     unsent = producer.append()
     producer.lose()
+    before = producer.manager.producer_id_and_epoch
     refuse(producer, 1)
     assert [future.exception(0).outcome for future in (sent, unsent)] == ["unknown", "not_sent"]
     assert type(sent.exception(0)) is AuthenticationError
-    before = producer.manager.producer_id_and_epoch
     producer.client.is_ready_now = True
     later = producer.append()
     producer.turn()

@@ -13,7 +13,7 @@ from pyproducer.common.errors import (
     RecordRejectedError,
 )
 from pyproducer.protocol.apis import ApiKeys
-from tests.unit.sender.stepped_producer import TOPIC_ID, SteppedProducer, metadata_response
+from tests.unit.sender.stepped_producer import RECORD_TIMESTAMP, TOPIC_ID, SteppedProducer, metadata_response
 
 
 def test_a_record_goes_out_after_the_producer_id_and_comes_back_as_metadata():
@@ -25,7 +25,7 @@ def test_a_record_goes_out_after_the_producer_id_and_comes_back_as_metadata():
     assert (body["acks"], body["timeout_ms"], body["transactional_id"]) == (-1, 500, None)
     assert producer.batches_on_wire() == [(1, 0, 0, [b"v" * 40])]
     producer.answer_all(base_offset=33)
-    assert future.result(0) == ("t", 1, 33, 1000, -1, 40)
+    assert future.result(0) == ("t", 1, 33, RECORD_TIMESTAMP, -1, 40)
     assert producer.pool.available_bytes == 1_000_000
     assert producer.metrics.snapshot()["record-send-total"] == 2
 
@@ -158,7 +158,8 @@ def test_expired_batch_in_flight_when_it_is_acknowledged_then_it_counts_once_as_
     assert producer.total("record-send-total") == 0
 
 
-def test_expired_batch_in_flight_when_a_turn_comes_before_its_answer_then_a_new_epoch_begins():
+@pytest.mark.parametrize(("is_stored", "place"), [(True, (0, 2)), (False, (1, 0))])
+def test_expired_batch_in_flight_when_a_turn_comes_before_its_answer_then_what_follows_waits_for_that(is_stored, place):
     producer = SteppedProducer()
     producer.start()
     producer.append()
@@ -166,8 +167,13 @@ def test_expired_batch_in_flight_when_a_turn_comes_before_its_answer_then_a_new_
     producer.turn(advance=2000)
     follower = producer.append()
     producer.turn()
-    assert producer.sequences_on_wire() == [(0, 1), (1, 0)]
-    producer.answer_all(base_offset=4)
+    assert producer.sequences_on_wire() == [(0, 1)], "no epoch begins while a request is on the wire"
+    if is_stored:
+        producer.answer_all(base_offset=4)
+    else:
+        producer.lose()
+    producer.turn()
+    assert producer.sequences_on_wire() == [place]
     producer.answer_all(base_offset=5)
     assert follower.result(0).offset == 5
     assert producer.held_bytes == 0

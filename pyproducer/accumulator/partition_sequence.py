@@ -1,0 +1,405 @@
+"""The sequence numbers of one partition: the one table of their states, and what the end of a batch does to them.
+
+A broker stores a batch once because it knows its producer id, epoch and numbers again, and in order because it takes
+no number but the next. It may forget a producer id (producer.id.expiration.ms without a record, a topic made anew, an
+unclean election), and then it takes any number as the first one. Hence the rule: **what may be in the log keeps its
+numbers until they decide it, whether it stands before or behind a batch that was refused; a new epoch begins when
+nothing of the partition is on the wire or in doubt.**
+
+    FRESH      nothing of this epoch was numbered: the next batch goes
+    ALONE      nobody can say whether the broker knows us: one batch at a time, until one is stored
+    FLOWING    it knows us: up to five batches are on their way
+    IN_DOUBT   a batch failed that may be in the log: those behind it go by their numbers, and tell
+    HOLE       a batch failed that is in no log: what may be in the log goes by its numbers, the others step aside
+    REFUSED    a batch stepped aside: it has no number any more, and waits in its place for the next epoch
+    BUMP_DUE   nothing is on the wire or in doubt: the next epoch begins, in the order of the list
+
+In the last four nothing new is numbered. Nobody who waits is favoured: a batch that stepped aside keeps its memory and
+its own delivery.timeout.ms, and so does the one in doubt that it waits for; the older one gives up first.
+
+Which batches have numbers is not written down a second time: they are those in the partition's list whose
+base_sequence is one, as long as they are not decided, or are LATE (told as expired, and still on the wire).
+
+Road:    drain -> [sequence] -> completion
+Thread:  sender thread only.
+Source:  Java TransactionManager, TxnPartitionEntry, TxnPartitionMap (4.1), idempotent half. The rows below say where
+         Java does otherwise. A transactional producer raises no epoch by itself: for it each move into IN_DOUBT, HOLE
+         or REFUSED is an abortable error.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, ClassVar, Final
+from uuid import UUID
+
+from pyproducer.accumulator.batch_state import WAITING, BatchState
+from pyproducer.common.error_codes import ErrorCode
+from pyproducer.common.errors import LocalProtocolError
+from pyproducer.record.layout import NO_SEQUENCE, increment_sequence, is_earlier
+from pyproducer.transaction.transaction_manager import NONE, ProducerIdAndEpoch, TransactionManager
+
+if TYPE_CHECKING:
+    from pyproducer.accumulator.producer_batch import ProducerBatch
+
+# Java ProducerStateEntry.NUM_BATCHES_TO_RETAIN: of how many batches a broker knows that it has them already.
+BATCHES_THAT_BROKERS_KNOW = 5
+
+REFUSALS: Final = frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID,
+                             ErrorCode.INVALID_PRODUCER_EPOCH})
+"""A broker refuses a batch for its numbers, id or epoch: this attempt stored nothing."""
+
+_NOT_NUMBERED_YET = frozenset({BatchState.OPEN, BatchState.QUEUED})
+
+
+class SequenceState(enum.Enum):
+    """See the table above."""
+
+    FRESH = "fresh"
+    ALONE = "alone"
+    FLOWING = "flowing"
+    IN_DOUBT = "in doubt"
+    HOLE = "hole"
+    REFUSED = "refused"
+    BUMP_DUE = "bump due"
+
+    __hash__: ClassVar[Callable[[object], int]] = object.__hash__  # by identity, in C; see BatchState
+
+
+class SequenceEvent(enum.Enum):
+    """What happens to a partition's numbers."""
+
+    NUMBERED = "a batch gets numbers"
+    LOST_SIGHT = "the broker may not know us any more"
+    STORED = "a batch was stored"
+    REFUSED = "a batch was refused by its numbers, and is in no log"
+    FAILED = "a batch with numbers failed, and is in no log"
+    UNKNOWN = "a batch with numbers failed, and may be in the log"
+    WHOLE = "nothing is undecided, and what was stored last has the last number"
+    BROKEN = "nothing is undecided, and numbers are missing in the log"
+    BEGUN = "an epoch begins"
+
+    __hash__: ClassVar[Callable[[object], int]] = object.__hash__
+
+
+class BatchEnd(enum.Enum):
+    """How a batch, or an attempt to send it, ended."""
+
+    STORED = "stored"
+    REFUSED = "refused by its numbers, and in no log"
+    UNDECIDED = "refused by its numbers, and may be in the log"
+    REJECTED = "failed for good, and in no log"
+    UNKNOWN = "failed for good, and may be in the log"
+    EXPIRED_ON_THE_WIRE = "expired while a request read it"
+    EXPIRED_IN_DOUBT = "expired off the wire, and may be in the log"
+    EXPIRED = "expired off the wire, and in no log"
+    SPLIT = "found too large, and split"
+    CODEC_FAILED = "could not be compressed"
+    ABORTED = "given up with the whole producer"
+    RECOVERED = "its connection was thrown away"
+
+
+_FRESH, _ALONE, _FLOWING, _IN_DOUBT, _HOLE, _REFUSED, _BUMP_DUE = SequenceState
+_NEVER = None
+
+_TABLE: Mapping[SequenceEvent, tuple[SequenceState | None, ...]] = {
+    # In order of the states:  FRESH    ALONE      FLOWING    IN_DOUBT   HOLE       REFUSED    BUMP_DUE
+    # Java numbers in each state but its unresolved one, in which it also drains nothing new.
+    SequenceEvent.NUMBERED: (_ALONE, _ALONE, _FLOWING, _NEVER, _NEVER, _NEVER, _NEVER),
+    # Java has no such event: it pipelines the first batch with the second, always.
+    SequenceEvent.LOST_SIGHT: (_FRESH, _ALONE, _ALONE, _IN_DOUBT, _HOLE, _REFUSED, _BUMP_DUE),
+    SequenceEvent.STORED: (_NEVER, _FLOWING, _FLOWING, _IN_DOUBT, _HOLE, _REFUSED, _NEVER),
+    # Java begins the epoch at once, and numbers all that is on its way anew, in doubt or not.
+    SequenceEvent.REFUSED: (_NEVER, _REFUSED, _REFUSED, _REFUSED, _REFUSED, _REFUSED, _NEVER),
+    # The same: Java begins the epoch at once.
+    SequenceEvent.FAILED: (_NEVER, _HOLE, _HOLE, _HOLE, _HOLE, _REFUSED, _NEVER),
+    # Java's partitionsWithUnresolvedSequences.
+    SequenceEvent.UNKNOWN: (_NEVER, _IN_DOUBT, _IN_DOUBT, _IN_DOUBT, _HOLE, _REFUSED, _NEVER),
+    # Java maybeResolveSequences, isNextSequence. What stepped aside has to be numbered all the same.
+    SequenceEvent.WHOLE: (_NEVER, _NEVER, _NEVER, _FLOWING, _FLOWING, _BUMP_DUE, _NEVER),
+    SequenceEvent.BROKEN: (_NEVER, _NEVER, _NEVER, _BUMP_DUE, _BUMP_DUE, _BUMP_DUE, _NEVER),
+    # Another partition's epoch is this one's, too, as soon as nothing of it is undecided.
+    SequenceEvent.BEGUN: (_FRESH, _FRESH, _FRESH, _NEVER, _NEVER, _NEVER, _FRESH),
+}
+_MOVES: Mapping[tuple[SequenceState, SequenceEvent], SequenceState] = {
+    (state, event): to for event, row in _TABLE.items() for state, to in zip(SequenceState, row, strict=True)
+    if to is not None}
+
+DISTURBED: Final = frozenset({_IN_DOUBT, _HOLE, _REFUSED, _BUMP_DUE})
+"""Nothing new is numbered."""
+
+EVENT_OF: Mapping[BatchEnd, SequenceEvent | None] = {
+    BatchEnd.STORED: SequenceEvent.STORED,
+    # It steps aside: its numbers are void. Java: a new epoch, in which it has its place among all that is on its way.
+    BatchEnd.REFUSED: SequenceEvent.REFUSED,
+    # Java numbers it anew in a new epoch, and it is stored a second time if it is in the log.
+    BatchEnd.UNDECIDED: SequenceEvent.UNKNOWN,
+    BatchEnd.REJECTED: SequenceEvent.FAILED,
+    BatchEnd.UNKNOWN: SequenceEvent.UNKNOWN,
+    # Its numbers count until the request ended; an answer may still say that it was stored.
+    BatchEnd.EXPIRED_ON_THE_WIRE: SequenceEvent.UNKNOWN,
+    BatchEnd.EXPIRED_IN_DOUBT: SequenceEvent.UNKNOWN,
+    # Java takes each that was sent for one in doubt.
+    BatchEnd.EXPIRED: SequenceEvent.FAILED,
+    # The parts have its numbers. As Java, which forgets in the split whether the whole may be in the log.
+    BatchEnd.SPLIT: None,
+    # It goes out uncompressed, by the numbers that it has. Java compresses while records are appended.
+    BatchEnd.CODEC_FAILED: None,
+    # Nothing is numbered behind it.
+    BatchEnd.ABORTED: None,
+    # It keeps them. `on_recovered` does the same to partitions without batches.
+    BatchEnd.RECOVERED: SequenceEvent.LOST_SIGHT,
+}
+"""What each end of a batch that has numbers is for its partition; None changes nothing."""
+
+
+class PartitionSequence:
+    """The numbers of one partition: whose they are, the next one, and what the broker is known to know.
+
+    Args:
+        batches: The partition's list, which is read here and never written.
+        manager: Whose producer id and epoch the numbers belong to.
+
+    Attributes:
+        state: See the table; written by `_move` alone.
+        is_disturbed: Whether nothing new is numbered.
+        owner: The id and epoch that the numbers below belong to.
+        next_sequence: The next one to give.
+        last_acked_sequence: The highest one of this epoch that was stored; -1 before.
+        known_until_ms: Until when the broker knows us for certain, in monotonic ms.
+    """
+
+    __slots__ = ("_batches", "_known_leader_epoch", "_known_topic_id", "_last_in_doubt", "_manager", "_newest",
+                 "is_disturbed", "known_until_ms", "last_acked_sequence", "next_sequence", "owner", "state")
+
+    def __init__(self, batches: list[ProducerBatch], manager: TransactionManager) -> None:
+        self._batches = batches
+        self._manager = manager
+        self.state: SequenceState = SequenceState.FRESH
+        self.is_disturbed: bool = False
+        self.owner: ProducerIdAndEpoch = NONE
+        self.next_sequence: int = 0
+        self.last_acked_sequence: int = NO_SEQUENCE
+        self.known_until_ms: int = 0
+        # What the batch that was stored last was sent to.
+        self._known_topic_id: UUID | None = None
+        self._known_leader_epoch: int = -1
+        # Where the last batch of this epoch begins that failed and may be in the log.
+        self._last_in_doubt: int = NO_SEQUENCE
+        # Where the batches begin that were numbered last: with one more, they are those that a broker knows.
+        self._newest: deque[int] = deque(maxlen=BATCHES_THAT_BROKERS_KNOW - 1)
+
+    def _move(self, event: SequenceEvent) -> SequenceState:
+        """Move to another state.
+
+        Raises:
+            LocalProtocolError: The table has no such move; nothing was changed.
+        """
+        to = _MOVES.get((self.state, event))
+        if to is None:
+            raise LocalProtocolError(f"{self!r}: {event.value}, which cannot be")
+        self.state = to  # first: what follows is derived, and done once more in a recovery
+        self.is_disturbed = to in DISTURBED
+        if self.is_disturbed:
+            self._manager.disturbed[self] = None
+        return to
+
+    # Who may go.
+
+    def head(self) -> ProducerBatch | None:
+        """Return the batch that is to be sent next while the numbers are disturbed; None where an answer comes first.
+
+        It is the oldest one with numbers. What stepped aside stands before it perhaps, and waits.
+        """
+        oldest = self._oldest()
+        return oldest if oldest is not None and oldest.state in WAITING else None
+
+    def can_send(self, batch: ProducerBatch, now_ms: int) -> bool:
+        """Whether the batch that is its partition's head may be sent now.
+
+        Source: Java RecordAccumulator.shouldStopDrainBatchesForPartition (4.1).
+        """
+        manager = self._manager
+        if not manager.has_producer_id:
+            return False
+        oldest = self._oldest()
+        if batch.base_sequence != NO_SEQUENCE:
+            # A retry goes only when it is the oldest on its way, so the broker never sees a gap because of us; and
+            # behind a hole only to learn whether it is in the log.
+            return oldest is batch and (batch.may_be_in_log or self.state not in (_HOLE, _REFUSED))
+        state = self.state
+        if state is _FLOWING and (now_ms >= self.known_until_ms or batch.leader_epoch != self._known_leader_epoch
+                                  or batch.topic_id != self._known_topic_id):
+            # Silence, or another leader, or another topic of that name; brokers before 2.8 tell no topic ids, and those
+            # before 2.1 no leader epochs: there silence alone is seen.
+            # Differs from Java, which pipelines. A broker that has forgotten us takes any number as its first: if it
+            # refuses the first batch for a moment, the second is stored before it. One round trip buys certain order.
+            state = self._move(SequenceEvent.LOST_SIGHT)
+        if oldest is None:
+            return not self.is_disturbed
+        # Behind another one it goes, if that is of this epoch: the broker must see the epochs in order. And while the
+        # oldest one is among the last four, for with five behind it the broker would not know its retry again, and
+        # refuse it as out of order. Differs from Java, which bounds the requests of a connection only.
+        return (state is _FLOWING and self.owner == manager.producer_id_and_epoch
+                and oldest.base_sequence in self._newest)
+
+    def _oldest(self) -> ProducerBatch | None:
+        for batch in self._batches:
+            if batch.base_sequence == NO_SEQUENCE:
+                if batch.state in _NOT_NUMBERED_YET:
+                    return None
+            elif not batch.is_done or batch.state is BatchState.LATE:
+                return batch
+        return None
+
+    def undecided(self) -> list[ProducerBatch]:
+        """Return the batches that have numbers and are not decided, or not answered yet, in order."""
+        found: list[ProducerBatch] = []
+        for batch in self._batches:
+            if batch.base_sequence == NO_SEQUENCE:
+                if batch.state in _NOT_NUMBERED_YET:
+                    break
+            elif not batch.is_done or batch.state is BatchState.LATE:
+                found.append(batch)
+        return found
+
+    # What happens to batches.
+
+    def on_drained(self, batch: ProducerBatch, now_ms: int) -> None:
+        """Give a batch its numbers, unless it has some, before it is sent."""
+        if batch.first_sent_ms is None:
+            batch.first_sent_ms = now_ms
+        if batch.base_sequence != NO_SEQUENCE:
+            return
+        if self.owner != self._manager.producer_id_and_epoch:
+            self.begin(self._manager.producer_id_and_epoch)
+        self._move(SequenceEvent.NUMBERED)
+        sequence = self.next_sequence
+        self._newest.append(sequence)
+        self.next_sequence = increment_sequence(sequence, batch.record_count)
+        batch.producer_id, batch.producer_epoch = self.owner
+        batch.base_sequence = sequence  # last: a batch that has it has its place
+
+    def on_stored(self, batch: ProducerBatch, now_ms: int, newest_timestamp_age_ms: int) -> None:
+        """The batch is in the log.
+
+        Args:
+            batch: The batch, told as expired perhaps.
+            now_ms: When that was heard, in monotonic ms.
+            newest_timestamp_age_ms: How old the newest timestamp in it is, as the log has it: by that a broker knows
+                when it may forget a producer.
+        """
+        last = increment_sequence(batch.base_sequence, batch.record_count - 1)
+        if self.last_acked_sequence == NO_SEQUENCE or is_earlier(self.last_acked_sequence, last):
+            self.last_acked_sequence = last
+            self._known_topic_id, self._known_leader_epoch = batch.topic_id, batch.leader_epoch
+            self.known_until_ms = now_ms + self._manager.known_for_ms(newest_timestamp_age_ms)
+        self.on_end(batch, BatchEnd.STORED)
+
+    def on_end(self, batch: ProducerBatch, end: BatchEnd) -> None:
+        """A batch, or an attempt, ended; see EVENT_OF."""
+        event = EVENT_OF[end]
+        if event is None or batch.base_sequence == NO_SEQUENCE:
+            return
+        if event is SequenceEvent.UNKNOWN and (self._last_in_doubt == NO_SEQUENCE
+                                               or is_earlier(self._last_in_doubt, batch.base_sequence)):
+            self._last_in_doubt = batch.base_sequence
+        self._move(event)
+
+    def on_retry(self, batch: ProducerBatch, code: ErrorCode | None) -> None:
+        """A batch that was answered, or was not, waits for its next attempt: with its numbers, or without.
+
+        What may be in the log keeps them. What is not there does so, too, unless the broker will not take them.
+        """
+        if batch.base_sequence == NO_SEQUENCE or batch.may_be_in_log or code not in REFUSALS:
+            return
+        if code is not ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER or self._oldest() is batch:
+            self._step_aside(batch)
+        # else one before it is missing there, and comes first.
+
+    def _step_aside(self, batch: ProducerBatch) -> None:
+        self.on_end(batch, BatchEnd.REFUSED)  # first: nothing new overtakes it
+        batch.base_sequence = NO_SEQUENCE
+        batch.first_sent_ms = None
+
+    def doubt_left(self, batch: ProducerBatch, code: ErrorCode) -> str | None:
+        """Say why a batch may be in the log although its numbers were refused; None where it is certainly not.
+
+        Each attempt that was answered by a refusal stored nothing. After one that was not answered, a broker that must
+        still know us would know the batch again, and call it stored: if it was the last one that it stored, for after a
+        restart a broker knows no more than that one (docs/decisions/producer_ids.md).
+
+        Args:
+            batch: The batch, not decided.
+            code: One of REFUSALS.
+        """
+        if not batch.may_be_in_log:
+            return None
+        me = f"producer id {batch.producer_id}"
+        if code is ErrorCode.INVALID_PRODUCER_EPOCH:
+            return f"the broker knows a later epoch of {me} than {batch.producer_epoch}, and looks at no numbers then"
+        if code is ErrorCode.UNKNOWN_PRODUCER_ID:
+            return f"the broker has forgotten {me}"
+        if batch in batch.parts_in_doubt:
+            return "the larger batch that these records were split from may be in the log"
+        if not self.is_known_to(batch):
+            if self.last_acked_sequence != NO_SEQUENCE and is_earlier(batch.base_sequence, self.last_acked_sequence):
+                return f"the broker had forgotten {me}, for it has stored later numbers"
+            return f"the broker may have forgotten {me}, of which it had not stored anything lately"
+        undecided = self.undecided()
+        if (self._last_in_doubt != NO_SEQUENCE and is_earlier(batch.base_sequence, self._last_in_doubt)) or any(
+                other.may_be_in_log or other.is_in_flight for other in undecided[undecided.index(batch) + 1:]):
+            return ("batches behind it may be in the log, too, and a broker that was restarted knows only the last one "
+                    f"of {me}")
+        return None
+
+    def is_known_to(self, batch: ProducerBatch) -> bool:
+        """Whether the broker certainly knew us when a batch was sent first: what stands before that was stored lately.
+
+        The batch has numbers, and was not stored by what was heard so far.
+        """
+        return (self.last_acked_sequence != NO_SEQUENCE and is_earlier(self.last_acked_sequence, batch.base_sequence)
+                and batch.topic_id == self._known_topic_id
+                and batch.first_sent_ms is not None and batch.first_sent_ms < self.known_until_ms)
+
+    # Epochs.
+
+    @property
+    def is_bump_due(self) -> bool:
+        """Whether only a new epoch helps, and may begin."""
+        return self.state is _BUMP_DUE
+
+    def settle(self) -> None:
+        """Look whether a disturbed partition has been decided, before anything is drained."""
+        if self.state in (_HOLE, _REFUSED):
+            for batch in self.undecided():
+                if batch.state in WAITING and not batch.may_be_in_log:
+                    self._step_aside(batch)  # nothing leaves behind a hole
+        if self._oldest() is None and self.state is not _BUMP_DUE:
+            is_whole = (self.last_acked_sequence != NO_SEQUENCE
+                        and increment_sequence(self.last_acked_sequence, 1) == self.next_sequence)
+            self._move(SequenceEvent.WHOLE if is_whole else SequenceEvent.BROKEN)
+
+    def begin(self, owner: ProducerIdAndEpoch) -> None:
+        """Begin at 0 for a new id or epoch; no batch has numbers."""
+        self._newest.clear()
+        self._last_in_doubt = NO_SEQUENCE
+        self.next_sequence = 0
+        self.last_acked_sequence = NO_SEQUENCE
+        self._move(SequenceEvent.BEGUN)
+        self.owner = owner
+
+    def on_recovered(self) -> None:
+        """Go on after a turn that ended anywhere, or after time in which nobody ran: only the batches are believed."""
+        for batch in self.undecided():
+            following = increment_sequence(batch.base_sequence, batch.record_count)
+            if is_earlier(self.next_sequence, following):
+                self.next_sequence = following
+        self.known_until_ms = 0
+        self._move(SequenceEvent.LOST_SIGHT)
+
+    def __repr__(self) -> str:
+        return (f"<PartitionSequence {self.state.value} of {tuple(self.owner)}: next {self.next_sequence}, "
+                f"acknowledged {self.last_acked_sequence}>")
