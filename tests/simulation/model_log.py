@@ -84,12 +84,14 @@ class Appended(NamedTuple):
         base_offset: Where the log has it, else -1.
         is_duplicate: It was there before.
         duplicate_timestamp: Its max timestamp if it was there before, else -1.
+        duplicate_at_ms: When it was stored if it was there before, else -1.
     """
 
     error_code: int
     base_offset: int = -1
     is_duplicate: bool = False
     duplicate_timestamp: int = -1
+    duplicate_at_ms: int = -1
 
 
 class ProducerState:
@@ -157,7 +159,7 @@ class ModelPartition:
             if state is not None:
                 known = self._find(state, batch)
                 if known is not None:
-                    return Appended(NONE, known.base_offset, True, known.max_timestamp)
+                    return Appended(NONE, known.base_offset, True, known.max_timestamp, known.now_ms)
             error_code = self._check(state, batch, idempotence)
             if error_code:
                 return Appended(error_code)
@@ -185,6 +187,14 @@ class ModelPartition:
         if state is not None and epoch <= state.epoch:
             raise ValueError(f"producer {producer_id} has epoch {state.epoch}, which {epoch} does not fence")
         self.producers[producer_id] = ProducerState(epoch)
+
+    def restart(self) -> None:
+        """Let every replica restart: of each producer the last batch alone is remembered, the snapshots have no more.
+
+        What was stored before it and is sent again is 45, although the log has it.
+        """
+        for state in self.producers.values():
+            state.batches = deque(list(state.batches)[-1:], BATCHES_REMEMBERED)
 
     def _find(self, state: ProducerState, batch: ProducedBatch) -> StoredBatch | None:
         """Return the batch that this one repeats, if it is among those remembered.

@@ -186,6 +186,13 @@ class ClusterState:
         self.amnesia.add(((topic, partition.topic_id, index), producer_id))
         return True
 
+    def restart_replicas(self, topic: str, index: int) -> None:
+        """Let all replicas of a partition have restarted: they remember the last batch of each producer, not five.
+
+        After a clean stop and after a crash alike. Who leads does not change here.
+        """
+        self.partition(topic, index).restart()
+
     def fence_producer(self, topic: str, index: int, producer_id: int) -> int:
         """Let a producer's next epoch begin in one partition without it: what it sends in its own is 47 from now on.
 

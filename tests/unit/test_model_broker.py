@@ -74,12 +74,13 @@ class Client:
 
     def __init__(self, cluster: ModelCluster) -> None:
         self.cluster = cluster
+        self.now_ms = NOW_MS
         self._correlation_ids = itertools.count(1)
 
     def answer(self, api_key: ApiKeys, version: int, body: Mapping[str, Any], *, node_id: int = 0) -> Struct:
         correlation_id = next(self._correlation_ids)
         frame = request_bytes(api_key, version, body, correlation_id=correlation_id)
-        payload = self.cluster.handle(node_id, frame, NOW_MS)
+        payload = self.cluster.handle(node_id, frame, self.now_ms)
         assert payload is not None
         answered, response = parse_response(api_key, version, payload)
         assert answered == correlation_id
@@ -336,6 +337,38 @@ def test_sequence_when_a_batch_is_repeated_then_its_first_offset_is_told(client:
 def test_sequence_when_a_batch_is_repeated_then_the_answer_has_its_timestamp(client: Client, writer: Writer) -> None:
     records = batch(b"a", b"b", producer_id=writer.producer_id, epoch=0, sequence=0)
     assert [client.produce(records)["log_append_time_ms"] for _ in range(2)] == [-1, TIMESTAMP_MS + 1]
+
+
+def test_sequence_when_the_topic_keeps_the_brokers_time_then_a_repeated_batch_is_told_when_it_was_stored(
+        client: Client, writer: Writer) -> None:
+    client.cluster.parameters.log_append_time_topics = frozenset({"t"})
+    records = batch(b"a", producer_id=writer.producer_id, epoch=0, sequence=0)
+    assert client.produce(records)["log_append_time_ms"] == NOW_MS
+    client.now_ms += 7
+    assert client.produce(records)["log_append_time_ms"] == NOW_MS
+
+
+def test_sequence_when_it_is_refused_then_the_answer_tells_where_the_log_starts(client: Client, writer: Writer) -> None:
+    """By it a producer knows whether its records were deleted; other refusals have -1."""
+    writer.send(0, epoch=1)
+    for code, records in ((45, batch(b"a", producer_id=writer.producer_id, epoch=1, sequence=9)),
+                          (47, batch(b"a", producer_id=writer.producer_id, epoch=0, sequence=0))):
+        row = client.produce(records)
+        assert (row["error_code"], row["log_start_offset"]) == (code, 0)
+    client.cluster.parameters.max_message_bytes = 70
+    assert client.produce(batch(b"a" * 70))["log_start_offset"] == -1
+
+
+def test_sequence_when_the_replicas_restarted_then_only_the_last_batch_is_known(client: Client, writer: Writer) -> None:
+    for number in range(3):
+        assert writer.send(number * 3) == (0, number * 3)
+    client.cluster.restart_replicas("t", 0)
+    assert writer.send(0) == (45, -1)
+    assert writer.send(3) == (45, -1), "it is in the log, and yet it is 45"
+    assert writer.send(6) == (0, 6)
+    assert writer.send(9) == (0, 9)
+    assert writer.send(6) == (0, 6), "from the restart on there are up to five again"
+    assert client.cluster.amnesia == set()
 
 
 def test_sequence_when_it_does_not_continue_then_45(writer: Writer) -> None:
