@@ -34,16 +34,7 @@ from tests.simulation.model_faults import (
     MetadataVerdict,
     Verdict,
 )
-from tests.simulation.model_log import (
-    DUPLICATE_SEQUENCE_NUMBER,
-    INVALID_PRODUCER_EPOCH,
-    NO_LEADER,
-    NONE,
-    OUT_OF_ORDER_SEQUENCE_NUMBER,
-    UNKNOWN_PRODUCER_ID,
-    ModelPartition,
-    StoredBatch,
-)
+from tests.simulation.model_log import NO_LEADER, ModelPartition, StoredBatch
 from tests.simulation.model_parameters import ModelParameters
 from tests.simulation.model_sasl import ModelSession
 from tests.simulation.model_topics import ZERO_ID, ClusterState, ClusterView, LogKey, TopicView
@@ -71,9 +62,6 @@ _MAX_CORRELATION_ID = 2**31 - 1
 _TOPIC_NAME = re.compile(r"(?!\.\.?\Z)[A-Za-z0-9._-]{1,249}")
 _SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 _NOTHING: tuple[()] = ()
-# A refusal for the numbers tells where the log starts, others do not: by it a producer knows that it was forgotten.
-_TELL_LOG_START = frozenset({NONE, OUT_OF_ORDER_SEQUENCE_NUMBER, DUPLICATE_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH,
-                             UNKNOWN_PRODUCER_ID})
 
 
 class _Request(NamedTuple):
@@ -433,7 +421,7 @@ class ModelCluster(ClusterState):
     def _batch_of(self, records: memoryview | None, version: int, acks: int) -> ProducedBatch:
         if records is None:
             bug("a partition of a Produce request has no records")
-        batch = ProducedBatch(bytes(records), version)
+        batch = ProducedBatch(bytes(records), version, may_name_leader_epoch=self.parameters.takes_leader_epochs)
         if batch.producer_id != NO_PRODUCER_ID:
             self._check_producer_id(batch.producer_id)
             if acks != -1:
@@ -461,12 +449,14 @@ class ModelCluster(ClusterState):
         else:
             parameters = self.parameters
             appended = partition.append(batch, node_id=node_id, now_ms=request.now_ms, idempotence=(
-                parameters.idempotence), max_message_bytes=parameters.max_message_bytes)
+                parameters.idempotence), max_message_bytes=parameters.max_message_bytes, blames_reuse=(
+                parameters.blames_reused_numbers))
             if not appended.error_code and verdict is not None and verdict.error_code:
                 self._overrule(verdict, partition, answer, rows, appended.base_offset)
                 return
             row = _row(index, appended.error_code, appended.base_offset)
             has_log_time = partition.topic in parameters.log_append_time_topics
+            row["log_start_offset"] = appended.log_start_offset if appended.error_code else partition.start_offset
             if appended.is_duplicate:
                 row["log_append_time_ms"] = (
                     appended.duplicate_at_ms if has_log_time else appended.duplicate_timestamp)
@@ -513,8 +503,7 @@ class _ProduceAnswer:
 
 def _row(index: int, error_code: int, base_offset: int = -1) -> dict[str, Any]:
     return {"index": index, "error_code": error_code, "base_offset": base_offset, "log_append_time_ms": -1,
-            "log_start_offset": 0 if error_code in _TELL_LOG_START else -1, "record_errors": _NOTHING,
-            "error_message": None}
+            "log_start_offset": -1 if error_code else 0, "record_errors": _NOTHING, "error_message": None}
 
 
 def _read_body(api_key: ApiKeys, version: int, frame: bytes) -> Any:

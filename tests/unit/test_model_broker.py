@@ -943,3 +943,73 @@ def test_request_that_authenticates_when_a_network_repeats_it_then_nothing_happe
     for api_key, version, body in (HANDSHAKE, PROOF):
         assert visitor.cluster.handle(0, request_bytes(api_key, version, body, correlation_id=2**31 - 3),
                                       NOW_MS) is None
+
+
+def test_producer_when_one_replica_forgets_it_then_the_others_know_it_and_it_learns_what_comes(
+        client: Client, writer: Writer) -> None:
+    for sequence in (0, 3, 6):
+        assert writer.send(sequence)[0] == 0
+    partition = client.cluster.partition("t", 0)
+    assert client.cluster.forget_producer("t", 0, writer.producer_id, 1)
+    assert not client.cluster.forget_producer("t", 0, writer.producer_id, 1)
+    assert len(client.cluster.amnesia) == 1
+    assert writer.send(6) == (0, 6), "node 0 leads and knows it"
+    client.cluster.move_leader("t", 0, 1)
+    assert writer.send(6)[0] == 0
+    assert partition.end_offset == 12, "node 1 does not, and stores it again"
+    assert list(partition.known_to(1)) == list(partition.known_to(0)) == [writer.producer_id]
+    client.cluster.move_leader("t", 0, 2)
+    assert writer.send(9) == (0, 12), "both learned what was stored"
+    client.cluster.move_leader("t", 0, 1)
+    assert writer.send(9) == (0, 12)
+    assert client.cluster.forget_producer("t", 0, writer.producer_id)
+    assert [list(partition.known_to(node_id)) for node_id in range(3)] == [[], [], []]
+
+
+def test_sequence_when_it_is_used_twice_and_nobody_blames_it_then_the_old_records_are_told(client: Client) -> None:
+    """What Kafka does: acknowledged, and in no log."""
+    client.cluster.parameters.blames_reused_numbers = False
+    producer_id = client.producer_id()
+    for value in (b"a", b"b"):
+        row = client.produce(batch(value, producer_id=producer_id, epoch=0, sequence=0))
+        assert (row["error_code"], row["base_offset"]) == (0, 0)
+    assert [stored.values for stored in client.cluster.log("t", 0)] == [[b"a"]]
+
+
+def test_refusal_when_it_is_about_numbers_then_it_says_where_the_log_begins(client: Client, writer: Writer) -> None:
+    writer.send(0)
+    client.cluster.delete_records("t", 0, 3)
+    row = client.produce(batch(b"v", producer_id=writer.producer_id, epoch=0, sequence=9))
+    assert (row["error_code"], row["log_start_offset"]) == (45, 3)
+    assert client.produce(batch(b"v" * 2_000_000))["log_start_offset"] == -1
+    assert client.produce(batch(b"v"))["log_start_offset"] == 3
+    for before_offset in (3, 9):
+        with pytest.raises(ValueError, match="cannot begin"):
+            client.cluster.delete_records("t", 0, before_offset)
+
+
+def test_producers_when_they_are_old_by_their_timestamps_then_they_are_forgotten(
+        client: Client, writer: Writer) -> None:
+    writer.send(0)
+    newest = TIMESTAMP_MS + 2
+    assert client.cluster.expire_producers(newest + 999, 1000) == 0
+    assert writer.send(0) == (0, 0)
+    assert client.cluster.expire_producers(newest + 1000, 1000) == 1
+    assert client.cluster.expire_producers(newest + 1000, 1000) == 0
+    assert writer.send(3) == (0, 3), "any number begins"
+    assert len(client.cluster.amnesia) == 1
+
+
+def test_batch_when_it_names_a_leader_epoch_then_it_is_a_bug_or_taken(client: Client) -> None:
+    records = bytearray(batch(b"v"))
+    records[12:16] = bytes(4)
+    with pytest.raises(ClientBug, match="leader epoch 0"):
+        client.produce(bytes(records))
+    client.cluster.parameters.takes_leader_epochs = True
+    assert client.produce(bytes(records))["error_code"] == 0
+
+
+def test_stored_batch_when_it_is_compressed_then_its_codec_is_told(client: Client) -> None:
+    for codec in ("none", "gzip", "zstd"):
+        client.produce(batch(b"v" * 100, compression=codec))
+    assert [stored.codec for stored in client.cluster.log("t", 0)] == [0, 1, 4]
