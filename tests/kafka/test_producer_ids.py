@@ -40,7 +40,7 @@ class Batch(NamedTuple):
 
     writer: int
     sequence: int
-    count: int = 1
+    record_count: int = 1
     epoch: int = 0
     is_old: bool = False
 
@@ -176,7 +176,7 @@ def await_that(is_so: Callable[[], bool], why: str) -> None:
         time.sleep(0.02)
 
 
-def new_id(target: Kafka | Model) -> int:
+def new_id(target: Target) -> int:
     deadline = time.monotonic() + GIVE_UP_S
     while True:
         answer = target.request(ApiKeys.INIT_PRODUCER_ID, 4, dict(INIT_BODY))
@@ -190,7 +190,7 @@ def new_id(target: Kafka | Model) -> int:
 class Side:
     """One of the two brokers with its producer ids, which the script knows by number."""
 
-    def __init__(self, target: Kafka | Model, topic: str, version: int, date_ms: int) -> None:
+    def __init__(self, target: Target, topic: str, version: int, date_ms: int) -> None:
         self.target = target
         self._topic = topic
         self._version = version
@@ -207,8 +207,8 @@ class Side:
     def produce(self, batch: Batch) -> Answer:
         date_ms = OLD_MS if batch.is_old else self._date_ms
         # The latest one in the middle: it is the batch's, and is told of a batch that was there before.
-        records = build_batch([(date_ms + (number == batch.count // 2), b"%d" % batch.writer, b"%d" % number, ())
-                               for number in range(batch.count)], producer_id=self.id_of(batch.writer),
+        records = build_batch([(date_ms + (number == batch.record_count // 2), b"%d" % batch.writer, b"%d" % number, ())
+                               for number in range(batch.record_count)], producer_id=self.id_of(batch.writer),
                               producer_epoch=batch.epoch, base_sequence=batch.sequence)
         topic = {"topic_id": self.target.topic_id(self._topic)} if self._version >= WITH_TOPIC_IDS else {
             "name": self._topic}
@@ -369,7 +369,7 @@ class Random:
         answer = self.both.produce(batch)
         if answer.error_code == 0 and answer.base_offset >= self.end_offset:
             self.stored[batch.writer].append(batch)
-            self.end_offset = answer.base_offset + batch.count
+            self.end_offset = answer.base_offset + batch.record_count
         return answer
 
     def step(self) -> None:
@@ -381,11 +381,11 @@ class Random:
             self.produce(Batch(writer, drawn.choice([0, 0, 5, MAX_SEQUENCE - 1]), count, drawn.randrange(3)))
             return
         last = stored[-1]
-        following = last._replace(sequence=(last.sequence + last.count) & MAX_SEQUENCE, count=count, is_old=False)
+        following = last._replace(sequence=(last.sequence + last.record_count) & MAX_SEQUENCE, record_count=count, is_old=False)
         some = drawn.choice(stored[-8:])._replace(is_old=False)  # an old one would be forgotten at any time
         last = last._replace(is_old=False)
         batch = drawn.choices([
-            following, some, last, some._replace(count=some.count % 4 + 1),
+            following, some, last, some._replace(record_count=some.record_count % 4 + 1),
             following._replace(sequence=(following.sequence + drawn.randint(1, 9)) & MAX_SEQUENCE),
             some._replace(sequence=(some.sequence + 1) & MAX_SEQUENCE),
             Batch(writer, 0, count, last.epoch + 1), Batch(writer, drawn.randint(1, 5), count, last.epoch + 1),
@@ -396,7 +396,7 @@ class Random:
         """Let a writer's last batch be old, and its id be forgotten; its numbers go on anywhere."""
         writer = self.random.choice([number for number, stored in enumerate(self.stored) if stored])
         last = self.stored[writer][-1]  # known or not: what follows it is taken
-        batch = last._replace(sequence=(last.sequence + last.count) & MAX_SEQUENCE, count=1, is_old=True)
+        batch = last._replace(sequence=(last.sequence + last.record_count) & MAX_SEQUENCE, record_count=1, is_old=True)
         assert self.produce(batch).error_code == 0
         self.both.forget(writer)
 
