@@ -26,7 +26,7 @@ ZSTD_FROM_VERSION = 7  # of Produce; below it Kafka answers 76
 _HEADER = Struct(">qiibIhiqqqhii")
 _SIZE_AND_LEADER_EPOCH = 12  # bytes before the part that the batch's length counts
 _CRC_COVERS_FROM = 21
-_CODEC_MASK = 0x07
+CODEC_MASK = 0x07
 _XERIAL = b"\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01"
 _LZ4_MAGIC = b"\x04\x22\x4d\x18"
 _LZ4_INDEPENDENT_BLOCKS = 0x20
@@ -51,6 +51,7 @@ class ProducedBatch:
 
     Attributes:
         data: All bytes of the batch.
+        attributes: As in its header.
         crc: As in its header; equal for equal records with equal headers.
         count: How many records it has, 1 or more.
         values: The records' values in order; None is a null value.
@@ -61,10 +62,10 @@ class ProducedBatch:
         max_timestamp: Epoch ms.
     """
 
-    __slots__ = ("base_sequence", "count", "crc", "data", "headers", "keys", "max_timestamp", "producer_epoch",
-                 "producer_id", "timestamps", "values")
+    __slots__ = ("attributes", "base_sequence", "count", "crc", "data", "headers", "keys", "max_timestamp",
+                 "producer_epoch", "producer_id", "timestamps", "values")
 
-    def __init__(self, data: bytes, produce_version: int) -> None:
+    def __init__(self, data: bytes, produce_version: int, *, may_name_leader_epoch: bool = False) -> None:
         size = len(data)
         if size < HEADER_SIZE_BYTES:
             bug(f"a batch of {size} bytes has no header")
@@ -80,9 +81,9 @@ class ProducedBatch:
             bug(f"a batch has the CRC {crc:#x}, its bytes have {computed:#x}")
         if base_offset != 0:
             bug(f"a producer sent the base offset {base_offset}")
-        if leader_epoch != -1:
+        if leader_epoch != -1 and not may_name_leader_epoch:
             bug(f"a producer sent the partition leader epoch {leader_epoch}")
-        if attributes & ~_CODEC_MASK:
+        if attributes & ~CODEC_MASK:
             bug(f"a batch has the attributes {attributes:#x}: no transaction, control batch, time of the log or bit "
                 "without a meaning is a producer's here")
         if count < 1:
@@ -96,8 +97,9 @@ class ProducedBatch:
             bug(f"a batch has producer id {producer_id}, epoch {producer_epoch} and sequence {base_sequence}")
         if base_timestamp < 0:
             bug(f"a batch has the base timestamp {base_timestamp}")
-        codec = attributes & _CODEC_MASK
+        codec = attributes & CODEC_MASK
         self.data = data
+        self.attributes: int = attributes
         self.crc: int = crc
         self.count: int = count
         self.producer_id: int = producer_id
@@ -117,7 +119,7 @@ class ProducedBatch:
 
 def records_as_written(data: bytes) -> bytes:
     """Return the records of a batch as their encoder wrote them, expanded; without those that name a time."""
-    codec = _HEADER.unpack_from(data)[5] & _CODEC_MASK
+    codec = _HEADER.unpack_from(data)[5] & CODEC_MASK
     return data[HEADER_SIZE_BYTES:] if codec == CODEC_NONE else _expand(codec, data[HEADER_SIZE_BYTES:])
 
 

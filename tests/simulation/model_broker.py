@@ -421,7 +421,7 @@ class ModelCluster(ClusterState):
     def _batch_of(self, records: memoryview | None, version: int, acks: int) -> ProducedBatch:
         if records is None:
             bug("a partition of a Produce request has no records")
-        batch = ProducedBatch(bytes(records), version)
+        batch = ProducedBatch(bytes(records), version, may_name_leader_epoch=self.parameters.takes_leader_epochs)
         if batch.producer_id != NO_PRODUCER_ID:
             self._check_producer_id(batch.producer_id)
             if acks != -1:
@@ -449,14 +449,18 @@ class ModelCluster(ClusterState):
         else:
             parameters = self.parameters
             appended = partition.append(batch, node_id=node_id, now_ms=request.now_ms, idempotence=(
-                parameters.idempotence), max_message_bytes=parameters.max_message_bytes)
+                parameters.idempotence), max_message_bytes=parameters.max_message_bytes, blames_reuse=(
+                parameters.blames_reused_numbers))
             if not appended.error_code and verdict is not None and verdict.error_code:
                 self._overrule(verdict, partition, answer, rows, appended.base_offset)
                 return
             row = _row(index, appended.error_code, appended.base_offset)
+            has_log_time = partition.topic in parameters.log_append_time_topics
+            row["log_start_offset"] = appended.log_start_offset if appended.error_code else partition.start_offset
             if appended.is_duplicate:
-                row["log_append_time_ms"] = appended.duplicate_timestamp
-            elif not appended.error_code and partition.topic in parameters.log_append_time_topics:
+                row["log_append_time_ms"] = (
+                    appended.duplicate_at_ms if has_log_time else appended.duplicate_timestamp)
+            elif not appended.error_code and has_log_time:
                 row["log_append_time_ms"] = request.now_ms
         if verdict is None or not verdict.unlawful_omitted:
             rows.append(row)

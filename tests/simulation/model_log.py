@@ -1,6 +1,7 @@
 """One partition of the model: who leads it, its log, and what it remembers of each producer.
 
-Replicas do not appear: whoever leads has the whole log and knows every producer, as after a clean election.
+Whoever leads has the whole log and knows every producer, as after a clean election; but a replica may have forgotten
+some, as one whose snapshot of producers was lost, and remembers from then on what it gets from the leader.
 
 Thread:  pure; whoever steps the model.
 Source:  Kafka's answers to repeated, missing and old batches as measured on 4.1; KIP-98, KIP-360, KIP-679.
@@ -13,6 +14,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from tests.simulation.model_batch import (
+    CODEC_MASK,
     MAX_SEQUENCE,
     NO_PRODUCER_ID,
     ProducedBatch,
@@ -40,11 +42,12 @@ class StoredBatch:
         producer_id, producer_epoch, base_sequence: -1 each without idempotence.
         node_id: Who led the partition and stored it.
         now_ms: When.
+        codec: The number of its codec, 0 for none.
         data: The bytes as they were sent: base offset 0, whatever the log gave.
     """
 
-    __slots__ = ("base_offset", "base_sequence", "crc", "data", "headers", "keys", "max_timestamp", "node_id", "now_ms",
-                 "producer_epoch", "producer_id", "timestamps", "values")
+    __slots__ = ("base_offset", "base_sequence", "codec", "crc", "data", "headers", "keys", "max_timestamp", "node_id",
+                 "now_ms", "producer_epoch", "producer_id", "timestamps", "values")
 
     def __init__(self, batch: ProducedBatch, base_offset: int, node_id: int, now_ms: int) -> None:
         self.base_offset = base_offset
@@ -58,6 +61,7 @@ class StoredBatch:
         self.max_timestamp = batch.max_timestamp
         self.node_id = node_id
         self.now_ms = now_ms
+        self.codec = batch.attributes & CODEC_MASK
         self.data = batch.data
         self.crc = batch.crc
 
@@ -84,12 +88,16 @@ class Appended(NamedTuple):
         base_offset: Where the log has it, else -1.
         is_duplicate: It was there before.
         duplicate_timestamp: Its max timestamp if it was there before, else -1.
+        duplicate_at_ms: When it was stored if it was there before, else -1.
+        log_start_offset: Told with a refusal that is about numbers, else -1.
     """
 
     error_code: int
     base_offset: int = -1
     is_duplicate: bool = False
     duplicate_timestamp: int = -1
+    duplicate_at_ms: int = -1
+    log_start_offset: int = -1
 
 
 class ProducerState:
@@ -107,6 +115,27 @@ class ProducerState:
         self.epoch = epoch
         self.batches: deque[StoredBatch] = deque(maxlen=BATCHES_REMEMBERED)
         self.record_count = 0
+
+    def add(self, stored: StoredBatch) -> None:
+        """Remember a batch, whatever its number: a replica takes what the leader took."""
+        if self.epoch != stored.producer_epoch:
+            self.epoch = stored.producer_epoch
+            self.batches.clear()
+            self.record_count = 0
+        self.batches.append(stored)
+        self.record_count += len(stored.values)
+
+    def copy(self) -> ProducerState:
+        """Return what another replica remembers."""
+        other = ProducerState(self.epoch)
+        other.batches.extend(self.batches)
+        other.record_count = self.record_count
+        return other
+
+    @property
+    def last_timestamp(self) -> int:
+        """By which a broker sees how old it is: the last batch's, as the producer gave it; -1 without a batch."""
+        return self.batches[-1].max_timestamp if self.batches else -1
 
 
 class Idempotence(NamedTuple):
@@ -127,9 +156,15 @@ KAFKA_BEFORE_2_4 = Idempotence(refuses_unknown_producer=True, knows_old_duplicat
 
 
 class ModelPartition:
-    """A partition: its leader, its log, its producers."""
+    """A partition: its leader, its log, its producers.
 
-    __slots__ = ("batches", "end_offset", "index", "leader_epoch", "leader_id", "producers", "topic", "topic_id")
+    Attributes:
+        producers: What the replicas remember, but those that have a memory of their own.
+        start_offset: Where the log begins; `batches` has what was deleted before it, too.
+    """
+
+    __slots__ = ("_apart", "batches", "end_offset", "index", "leader_epoch", "leader_id", "producers", "start_offset",
+                 "topic", "topic_id")
 
     def __init__(self, topic: str, topic_id: UUID, index: int, leader_id: int) -> None:
         self.topic = topic
@@ -139,11 +174,33 @@ class ModelPartition:
         self.leader_epoch = 0
         self.batches: list[StoredBatch] = []
         self.end_offset = 0
+        self.start_offset = 0
         self.producers: dict[int, ProducerState] = {}
+        self._apart: dict[int, dict[int, ProducerState]] = {}  # by node
+
+    def known_to(self, node_id: int) -> dict[int, ProducerState]:
+        """Return what one replica remembers, by producer id."""
+        return self._apart.get(node_id, self.producers)
+
+    def forget(self, producer_id: int, node_id: int | None = None) -> bool:
+        """Let all replicas forget a producer, or one of them alone; return whether it was known there."""
+        if node_id is not None and node_id not in self._apart:
+            self._apart[node_id] = {known_id: state.copy() for known_id, state in self.producers.items()}
+        memories = [self.producers, *self._apart.values()] if node_id is None else [self._apart[node_id]]
+        return sum(memory.pop(producer_id, None) is not None for memory in memories) > 0
 
     def append(self, batch: ProducedBatch, *, node_id: int, now_ms: int, max_message_bytes: int,
-               idempotence: Idempotence) -> Appended:
+               idempotence: Idempotence, blames_reuse: bool = True) -> Appended:
         """Store a batch, find it stored already, or refuse it; a batch that is refused changes nothing.
+
+        Args:
+            batch: The batch.
+            node_id: Who leads.
+            now_ms: When.
+            max_message_bytes: The largest batch.
+            idempotence: How repeated and missing batches are answered.
+            blames_reuse: Whether numbers that were given to other records are a bug; else they are answered as Kafka
+                answers them, which is that the records are stored.
 
         Raises:
             ClientBug: Numbers that stand for stored records were given to others.
@@ -153,26 +210,23 @@ class ModelPartition:
         producer_id = batch.producer_id
         state: ProducerState | None = None
         if producer_id != NO_PRODUCER_ID:
-            state = self.producers.get(producer_id)
+            state = self.known_to(node_id).get(producer_id)
             if state is not None:
-                known = self._find(state, batch)
+                known = self._find(state, batch, blames_reuse=blames_reuse)
                 if known is not None:
-                    return Appended(NONE, known.base_offset, True, known.max_timestamp)
+                    return Appended(NONE, known.base_offset, True, known.max_timestamp, known.now_ms)
             error_code = self._check(state, batch, idempotence)
             if error_code:
-                return Appended(error_code)
-            if state is None:
-                state = self.producers[producer_id] = ProducerState(batch.producer_epoch)
-            elif state.epoch != batch.producer_epoch:
-                state.epoch = batch.producer_epoch
-                state.batches.clear()
-                state.record_count = 0
+                return Appended(error_code, log_start_offset=self.start_offset)
         stored = StoredBatch(batch, self.end_offset, node_id, now_ms)
         self.batches.append(stored)
         self.end_offset += batch.count
-        if state is not None:
-            state.batches.append(stored)
-            state.record_count += batch.count
+        if producer_id != NO_PRODUCER_ID:
+            for memory in (self.producers, *self._apart.values()):
+                state = memory.get(producer_id)
+                if state is None:
+                    state = memory[producer_id] = ProducerState(batch.producer_epoch)
+                state.add(stored)
         return Appended(NONE, stored.base_offset)
 
     def fence(self, producer_id: int, epoch: int) -> None:
@@ -184,9 +238,19 @@ class ModelPartition:
         state = self.producers.get(producer_id)
         if state is not None and epoch <= state.epoch:
             raise ValueError(f"producer {producer_id} has epoch {state.epoch}, which {epoch} does not fence")
-        self.producers[producer_id] = ProducerState(epoch)
+        for memory in (self.producers, *self._apart.values()):
+            memory[producer_id] = ProducerState(epoch)
 
-    def _find(self, state: ProducerState, batch: ProducedBatch) -> StoredBatch | None:
+    def restart(self) -> None:
+        """Let every replica restart: of each producer the last batch alone is remembered, the snapshots have no more.
+
+        What was stored before it and is sent again is 45, although the log has it.
+        """
+        for memory in (self.producers, *self._apart.values()):
+            for state in memory.values():
+                state.batches = deque(list(state.batches)[-1:], BATCHES_REMEMBERED)
+
+    def _find(self, state: ProducerState, batch: ProducedBatch, *, blames_reuse: bool) -> StoredBatch | None:
         """Return the batch that this one repeats, if it is among those remembered.
 
         Raises:
@@ -196,7 +260,8 @@ class ModelPartition:
             return None
         for stored in state.batches:
             if stored.base_sequence == batch.base_sequence and len(stored.values) == batch.count:
-                if stored.crc != batch.crc and records_as_written(stored.data) != records_as_written(batch.data):
+                if blames_reuse and stored.crc != batch.crc and (
+                        records_as_written(stored.data) != records_as_written(batch.data)):
                     bug(f"{self.topic}-{self.index}: {stored!r} was sent again with other records: the broker would "
                         "call them stored, and they are not")
                 return stored

@@ -31,6 +31,9 @@ class ModelParameters:
         first_producer_id: The next ones follow.
         first_producer_epoch: Of every new id. Kafka's is 0; a high one brings the end of the epochs near.
         knows_all_producers: Whether an id that this cluster did not give is a bug of the client.
+        blames_reused_numbers: Whether numbers that stand for stored records and were given to others are a bug of the
+            client. Without it the answer is Kafka's: stored, and they are not.
+        takes_leader_epochs: Whether a batch may name a leader epoch, which the leader overwrites: librdkafka sends 0.
         addresses: (host, port) by node; by default ("node-0", 9092), ("node-1", 9093), ...
         interference: Who is asked before each answer.
         required_acks: What every Produce request must ask for; None if any will do.
@@ -51,6 +54,8 @@ class ModelParameters:
     first_producer_id: int = 1000
     first_producer_epoch: int = 0
     knows_all_producers: bool = True
+    blames_reused_numbers: bool = True
+    takes_leader_epochs: bool = False
     addresses: Mapping[int, tuple[str, int]] = field(default_factory=dict)
     interference: Interference = field(default_factory=Interference)
     required_acks: int | None = None

@@ -176,15 +176,54 @@ class ClusterState:
             raise ValueError(f"topic {name} has {len(partitions)} partitions, {partition_count} are not more")
         self._grow(name, partitions[0].topic_id, partitions, partition_count, 0)
 
+    def delete_records(self, topic: str, index: int, before_offset: int) -> None:
+        """Let the log of a partition begin later, as retention does; who wrote what is gone stays known, as since 2.4.
+
+        Raises:
+            ValueError: It begins there or later already, or ends before.
+        """
+        partition = self.partition(topic, index)
+        if not partition.start_offset < before_offset <= partition.end_offset:
+            raise ValueError(f"{topic}-{index} has {partition.start_offset} to {partition.end_offset}, and cannot "
+                             f"begin at {before_offset}")
+        partition.start_offset = before_offset
+
     # ---- producers
 
-    def forget_producer(self, topic: str, index: int, producer_id: int) -> bool:
-        """Forget a producer in one partition, as after producer.id.expiration.ms; return whether it was known."""
+    def forget_producer(self, topic: str, index: int, producer_id: int, node_id: int | None = None) -> bool:
+        """Forget a producer in one partition; return whether it was known.
+
+        Args:
+            topic: The topic.
+            index: The partition.
+            producer_id: Whom.
+            node_id: Which replica alone forgets; None lets all of them, as after producer.id.expiration.ms.
+        """
         partition = self.partition(topic, index)
-        if partition.producers.pop(producer_id, None) is None:
+        if not partition.forget(producer_id, node_id):
             return False
         self.amnesia.add(((topic, partition.topic_id, index), producer_id))
         return True
+
+    def restart_replicas(self, topic: str, index: int) -> None:
+        """Let all replicas of a partition have restarted: they remember the last batch of each producer, not five.
+
+        After a clean stop and after a crash alike. Who leads does not change here.
+        """
+        self.partition(topic, index).restart()
+
+    def expire_producers(self, now_ms: int, expiration_ms: int) -> int:
+        """Forget every producer whose last batch in a partition is so old; return how many.
+
+        Old by the batch's newest timestamp, which is the producer's and not the broker's clock: who writes the past is
+        forgotten at once.
+
+        Source: Kafka ProducerStateManager.isProducerExpired (4.1), with producer.id.expiration.ms.
+        """
+        return sum(self.forget_producer(topic, partition.index, producer_id)
+                   for topic, partitions in self.topics.items() for partition in partitions
+                   for producer_id, state in list(partition.known_to(partition.leader_id).items())
+                   if now_ms - state.last_timestamp >= expiration_ms)
 
     def fence_producer(self, topic: str, index: int, producer_id: int) -> int:
         """Let a producer's next epoch begin in one partition without it: what it sends in its own is 47 from now on.

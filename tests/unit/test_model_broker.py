@@ -74,12 +74,13 @@ class Client:
 
     def __init__(self, cluster: ModelCluster) -> None:
         self.cluster = cluster
+        self.now_ms = NOW_MS
         self._correlation_ids = itertools.count(1)
 
     def answer(self, api_key: ApiKeys, version: int, body: Mapping[str, Any], *, node_id: int = 0) -> Struct:
         correlation_id = next(self._correlation_ids)
         frame = request_bytes(api_key, version, body, correlation_id=correlation_id)
-        payload = self.cluster.handle(node_id, frame, NOW_MS)
+        payload = self.cluster.handle(node_id, frame, self.now_ms)
         assert payload is not None
         answered, response = parse_response(api_key, version, payload)
         assert answered == correlation_id
@@ -336,6 +337,38 @@ def test_sequence_when_a_batch_is_repeated_then_its_first_offset_is_told(client:
 def test_sequence_when_a_batch_is_repeated_then_the_answer_has_its_timestamp(client: Client, writer: Writer) -> None:
     records = batch(b"a", b"b", producer_id=writer.producer_id, epoch=0, sequence=0)
     assert [client.produce(records)["log_append_time_ms"] for _ in range(2)] == [-1, TIMESTAMP_MS + 1]
+
+
+def test_sequence_when_the_topic_keeps_the_brokers_time_then_a_repeated_batch_is_told_when_it_was_stored(
+        client: Client, writer: Writer) -> None:
+    client.cluster.parameters.log_append_time_topics = frozenset({"t"})
+    records = batch(b"a", producer_id=writer.producer_id, epoch=0, sequence=0)
+    assert client.produce(records)["log_append_time_ms"] == NOW_MS
+    client.now_ms += 7
+    assert client.produce(records)["log_append_time_ms"] == NOW_MS
+
+
+def test_sequence_when_it_is_refused_then_the_answer_tells_where_the_log_starts(client: Client, writer: Writer) -> None:
+    """By it a producer knows whether its records were deleted; other refusals have -1."""
+    writer.send(0, epoch=1)
+    for code, records in ((45, batch(b"a", producer_id=writer.producer_id, epoch=1, sequence=9)),
+                          (47, batch(b"a", producer_id=writer.producer_id, epoch=0, sequence=0))):
+        row = client.produce(records)
+        assert (row["error_code"], row["log_start_offset"]) == (code, 0)
+    client.cluster.parameters.max_message_bytes = 70
+    assert client.produce(batch(b"a" * 70))["log_start_offset"] == -1
+
+
+def test_sequence_when_the_replicas_restarted_then_only_the_last_batch_is_known(client: Client, writer: Writer) -> None:
+    for number in range(3):
+        assert writer.send(number * 3) == (0, number * 3)
+    client.cluster.restart_replicas("t", 0)
+    assert writer.send(0) == (45, -1)
+    assert writer.send(3) == (45, -1), "it is in the log, and yet it is 45"
+    assert writer.send(6) == (0, 6)
+    assert writer.send(9) == (0, 9)
+    assert writer.send(6) == (0, 6), "from the restart on there are up to five again"
+    assert client.cluster.amnesia == set()
 
 
 def test_sequence_when_it_does_not_continue_then_45(writer: Writer) -> None:
@@ -910,3 +943,73 @@ def test_request_that_authenticates_when_a_network_repeats_it_then_nothing_happe
     for api_key, version, body in (HANDSHAKE, PROOF):
         assert visitor.cluster.handle(0, request_bytes(api_key, version, body, correlation_id=2**31 - 3),
                                       NOW_MS) is None
+
+
+def test_producer_when_one_replica_forgets_it_then_the_others_know_it_and_it_learns_what_comes(
+        client: Client, writer: Writer) -> None:
+    for sequence in (0, 3, 6):
+        assert writer.send(sequence)[0] == 0
+    partition = client.cluster.partition("t", 0)
+    assert client.cluster.forget_producer("t", 0, writer.producer_id, 1)
+    assert not client.cluster.forget_producer("t", 0, writer.producer_id, 1)
+    assert len(client.cluster.amnesia) == 1
+    assert writer.send(6) == (0, 6), "node 0 leads and knows it"
+    client.cluster.move_leader("t", 0, 1)
+    assert writer.send(6)[0] == 0
+    assert partition.end_offset == 12, "node 1 does not, and stores it again"
+    assert list(partition.known_to(1)) == list(partition.known_to(0)) == [writer.producer_id]
+    client.cluster.move_leader("t", 0, 2)
+    assert writer.send(9) == (0, 12), "both learned what was stored"
+    client.cluster.move_leader("t", 0, 1)
+    assert writer.send(9) == (0, 12)
+    assert client.cluster.forget_producer("t", 0, writer.producer_id)
+    assert [list(partition.known_to(node_id)) for node_id in range(3)] == [[], [], []]
+
+
+def test_sequence_when_it_is_used_twice_and_nobody_blames_it_then_the_old_records_are_told(client: Client) -> None:
+    """What Kafka does: acknowledged, and in no log."""
+    client.cluster.parameters.blames_reused_numbers = False
+    producer_id = client.producer_id()
+    for value in (b"a", b"b"):
+        row = client.produce(batch(value, producer_id=producer_id, epoch=0, sequence=0))
+        assert (row["error_code"], row["base_offset"]) == (0, 0)
+    assert [stored.values for stored in client.cluster.log("t", 0)] == [[b"a"]]
+
+
+def test_refusal_when_it_is_about_numbers_then_it_says_where_the_log_begins(client: Client, writer: Writer) -> None:
+    writer.send(0)
+    client.cluster.delete_records("t", 0, 3)
+    row = client.produce(batch(b"v", producer_id=writer.producer_id, epoch=0, sequence=9))
+    assert (row["error_code"], row["log_start_offset"]) == (45, 3)
+    assert client.produce(batch(b"v" * 2_000_000))["log_start_offset"] == -1
+    assert client.produce(batch(b"v"))["log_start_offset"] == 3
+    for before_offset in (3, 9):
+        with pytest.raises(ValueError, match="cannot begin"):
+            client.cluster.delete_records("t", 0, before_offset)
+
+
+def test_producers_when_they_are_old_by_their_timestamps_then_they_are_forgotten(
+        client: Client, writer: Writer) -> None:
+    writer.send(0)
+    newest = TIMESTAMP_MS + 2
+    assert client.cluster.expire_producers(newest + 999, 1000) == 0
+    assert writer.send(0) == (0, 0)
+    assert client.cluster.expire_producers(newest + 1000, 1000) == 1
+    assert client.cluster.expire_producers(newest + 1000, 1000) == 0
+    assert writer.send(3) == (0, 3), "any number begins"
+    assert len(client.cluster.amnesia) == 1
+
+
+def test_batch_when_it_names_a_leader_epoch_then_it_is_a_bug_or_taken(client: Client) -> None:
+    records = bytearray(batch(b"v"))
+    records[12:16] = bytes(4)
+    with pytest.raises(ClientBug, match="leader epoch 0"):
+        client.produce(bytes(records))
+    client.cluster.parameters.takes_leader_epochs = True
+    assert client.produce(bytes(records))["error_code"] == 0
+
+
+def test_stored_batch_when_it_is_compressed_then_its_codec_is_told(client: Client) -> None:
+    for codec in ("none", "gzip", "zstd"):
+        client.produce(batch(b"v" * 100, compression=codec))
+    assert [stored.codec for stored in client.cluster.log("t", 0)] == [0, 1, 4]
