@@ -23,9 +23,9 @@ from pyproducer.sender import turns
 from pyproducer.sender.sender import Sender
 from pyproducer.testing import read_topic
 from tests.support.fault_proxy import FaultProxy
+from tests.support.patience import GIVE_UP_S
 
 COUNT = 60
-GIVE_UP_S = 30
 only_compiled = pytest.mark.skipif(not hotpath.ROLE_IS_SAFE, reason="the thread never stands aside on the text")
 
 

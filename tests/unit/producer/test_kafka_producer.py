@@ -26,14 +26,8 @@ from pyproducer.accumulator.life import Life
 from pyproducer.common.waiting import Waiters
 from pyproducer.producer import process_life
 from tests.support.clock import ManualClock
-from tests.unit.producer.facade import (
-    GIVE_UP_S,
-    MESSAGE_TOO_LARGE,
-    NOT_ENOUGH_REPLICAS,
-    CallerWaits,
-    Facade,
-    Facades,
-)
+from tests.support.patience import GIVE_UP_S
+from tests.unit.producer.facade import MESSAGE_TOO_LARGE, NOT_ENOUGH_REPLICAS, CallerWaits, Facade, Facades
 
 LONG_MS = 10_000_000
 

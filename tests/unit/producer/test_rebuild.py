@@ -24,8 +24,7 @@ from pyproducer.accumulator.life import Life
 from pyproducer.producer import process_life
 from pyproducer.producer.wiring import ProducerRuntime, build_runtime
 from pyproducer.sender.io_thread import IoThread
-
-GIVE_UP_S = 30.0
+from tests.support.patience import GIVE_UP_S
 
 
 class Part:
