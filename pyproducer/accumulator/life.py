@@ -211,7 +211,7 @@ class Life:
             self._move(LifeState.DEAD)
 
     def end(self) -> None:
-        """The sender thread did its last act: whoever waits for the end may go on."""
+        """The sender thread did its last act: whoever waits for the end may go on. Again is no error."""
         with self._lock:
             self._move(LifeState.CLOSED)
             self.is_over = True

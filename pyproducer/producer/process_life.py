@@ -117,17 +117,25 @@ def _warn_unclosed(runtime: ProducerRuntime, count: int) -> None:
 
 
 def mark_forked() -> None:
-    """In a child process: what every producer of the parent consists of is unusable, whatever its state."""
+    """In a child process: what the parent's producers consist of is unusable; those that were over stay what they were.
+
+    The sender thread ends the life first, and then has it forgotten; close() may return, and its caller fork, between.
+    The other way round a child that is forked between would neither know of the life nor find it over, and wait for it.
+    """
     global _fork_count, rebuilding
     _fork_count += 1
     rebuilding = threading.RLock()
-    left, left_owners = dict(runtimes), dict(owners)
+    left = {life: runtime for life, runtime in dict(runtimes).items() if not life.is_over}
+    left_owners = dict(owners)
     runtimes.clear()
     owners.clear()
     for reference in list(_lives):
-        over = reference()
-        if over is not None and over not in left:
-            over.release_locks_in_child()
+        life = reference()
+        if life is None or life in left:
+            continue
+        life.release_locks_in_child()
+        if life.is_over:
+            life.end()  # whole: the thread that did so may have come to the middle
     for life, runtime in left.items():
         runtime.on_forked(partial(_successor, left_owners.get(life, _nobody), life))
 

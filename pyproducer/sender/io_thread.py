@@ -181,7 +181,7 @@ class IoThread:
         """Decide what is left, close every part, tell those who wait. Whatever one step raises, the next is done."""
         try:
             with contextlib.ExitStack() as steps:  # the last that is named is the first that is done
-                # In this order: a child that is forked in between knows of it by one or the other, and does not wait.
+                # In this order: a child that is forked in between finds it over, or marks it, and does not wait.
                 steps.callback(self._on_end, self._life)
                 steps.callback(self._life.end)
                 for step in (self._close_parts, self._give_up, self._wire.close, self._refuse, self._wake_loop):

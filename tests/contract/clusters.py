@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 from pyproducer.broker import EmbeddedBroker
 from pyproducer.testing import ConsumedRecord, read_topic
+from tests.support.patience import GIVE_UP_S
 
 if TYPE_CHECKING:
     from tests.support.kafka_server import KafkaServer
 
 PARTITIONS = 4  # of every topic: the mock's topics have four, whatever is asked for
-GIVE_UP_S = 60.0
 POLL_S = 0.01
 TOPICS_AT_ONCE = 25
 
@@ -77,7 +77,7 @@ class Cluster:
         """Wait until a topic has so many records, for senders that are not told; return all that it has then."""
         deadline = time.monotonic() + GIVE_UP_S
         while len(records := self.log(topic)) < count:
-            assert time.monotonic() < deadline, f"{topic} has {len(records)} records after a minute, not {count}"
+            assert time.monotonic() < deadline, f"{topic} has {len(records)} records, not {count}"
             time.sleep(POLL_S)
         return records
 
@@ -141,7 +141,7 @@ class KafkaCluster(Cluster):
                     answer.result(timeout=GIVE_UP_S)
                 return names
             except KafkaException:
-                assert time.monotonic() < deadline, "the new topics have no leaders after a minute"
+                assert time.monotonic() < deadline, "the new topics have no leaders"
                 time.sleep(POLL_S)
 
 

@@ -27,10 +27,11 @@ from pyproducer import (
     SerializationError,
 )
 from pyproducer.aio import AsyncKafkaProducer
-from tests.contract.clusters import GIVE_UP_S, Can, Cluster
+from tests.contract.clusters import Can, Cluster
 from tests.contract.conftest import SETTINGS
 from tests.contract.witness import numbers_of
 from tests.support.fault_proxy import Fault, FaultProxy
+from tests.support.patience import GIVE_UP_S
 
 T = TypeVar("T")
 MEMORY = 100_000

@@ -7,10 +7,11 @@ import asyncio
 import pytest
 
 from pyproducer import ErrorCode, RecordRejectedError
-from tests.contract.clusters import GIVE_UP_S, Cluster
+from tests.contract.clusters import Cluster
 from tests.contract.conftest import Connect
 from tests.contract.witness import numbers_of
 from tests.support.fault_proxy import FaultProxy
+from tests.support.patience import GIVE_UP_S
 
 
 def test_await_when_the_record_is_stored_then_it_gives_the_metadata(topic: str, connect: Connect) -> None:

@@ -8,10 +8,11 @@ import time
 import pytest
 
 from pyproducer import BufferExhaustedError, KafkaProducer, RecordTooLargeError
-from tests.contract.clusters import GIVE_UP_S, Cluster
+from tests.contract.clusters import Cluster
 from tests.contract.conftest import Connect
 from tests.contract.witness import Witness, await_known, await_memory_back, free_bytes, numbers_of, wait_until
 from tests.support.fault_proxy import FaultProxy
+from tests.support.patience import GIVE_UP_S
 
 MEMORY = 100_000
 RECORD = 15_000

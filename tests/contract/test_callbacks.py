@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from pyproducer import ErrorCode, IllegalStateError, KafkaProducer, ProducerRecord, RecordMetadata
-from tests.contract.clusters import GIVE_UP_S, PARTITIONS, Cluster
+from tests.contract.clusters import PARTITIONS, Cluster
 from tests.contract.conftest import Connect
 from tests.contract.witness import Witness, await_known, numbers_of, wait_until
 from tests.support.fault_proxy import FaultProxy
+from tests.support.patience import GIVE_UP_S
 
 ONE_BATCH = {"linger_ms": 20_000, "batch_size": 100_000}  # flush() ends the wait
 

@@ -9,12 +9,13 @@ import pytest
 from pyproducer import KafkaProducer, KafkaTimeoutError
 from tests.contract.conftest import Connect
 from tests.support.bad_servers import closed_port
+from tests.support.patience import GIVE_UP_S
 
 
 def test_check_when_a_broker_answers_then_it_returns_each_time(connect: Connect) -> None:
     producer = connect()
     for _ in range(3):
-        producer.check(30)
+        producer.check(GIVE_UP_S)
     producer.check()
 
 

@@ -7,10 +7,11 @@ import threading
 import pytest
 
 from pyproducer import ErrorCode, IllegalStateError, KafkaError, KafkaProducer, ProducerClosedError, ProducerRecord
-from tests.contract.clusters import GIVE_UP_S, PARTITIONS, Can, Cluster
+from tests.contract.clusters import PARTITIONS, Can, Cluster
 from tests.contract.conftest import Connect
 from tests.contract.witness import Witness, await_known, await_memory_back, free_bytes, wait_until
 from tests.support.fault_proxy import FaultProxy
+from tests.support.patience import GIVE_UP_S
 
 
 def test_close_when_records_linger_then_it_delivers_them(cluster: Cluster, topic: str, connect: Connect) -> None:

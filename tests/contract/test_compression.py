@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from pyproducer import ConfigError
-from tests.contract.clusters import GIVE_UP_S, Cluster
+from tests.contract.clusters import Cluster
 from tests.contract.conftest import Connect
 from tests.contract.witness import await_known, await_memory_back
 from tests.support.fault_proxy import FaultProxy
+from tests.support.patience import GIVE_UP_S
 
 CODECS = ("gzip", "lz4", "zstd", "snappy")
 

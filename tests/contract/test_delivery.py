@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 
 from pyproducer import DeliveryFailedError, DeliverySummary, ErrorCode, KafkaProducer
-from tests.contract.clusters import GIVE_UP_S, Can, Cluster
+from tests.contract.clusters import Can, Cluster
 from tests.contract.conftest import Connect
 from tests.contract.witness import Witness, await_known, numbers_of, wait_until
 from tests.support.fault_proxy import FaultProxy
+from tests.support.patience import GIVE_UP_S
 
 UNRETRIEVED = "record-unretrieved-error-total"
 SHORT: dict[str, Any] = {"delivery_timeout_ms": 400, "request_timeout_ms": 150}

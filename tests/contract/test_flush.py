@@ -8,10 +8,11 @@ import time
 import pytest
 
 from pyproducer import ErrorCode, KafkaTimeoutError
-from tests.contract.clusters import GIVE_UP_S, PARTITIONS, Cluster
+from tests.contract.clusters import PARTITIONS, Cluster
 from tests.contract.conftest import Connect
 from tests.contract.witness import Witness, await_known
 from tests.support.fault_proxy import FaultProxy
+from tests.support.patience import GIVE_UP_S
 
 
 def test_flush_when_it_returns_then_everything_before_is_stored_and_told(

@@ -8,10 +8,11 @@ import time
 import pytest
 
 from pyproducer import ErrorCode, FutureRecordMetadata, KafkaError, KafkaTimeoutError, RecordRejectedError
-from tests.contract.clusters import GIVE_UP_S, Cluster
+from tests.contract.clusters import Cluster
 from tests.contract.conftest import Connect
 from tests.contract.witness import await_known, wait_until
 from tests.support.fault_proxy import FaultProxy
+from tests.support.patience import GIVE_UP_S
 
 
 def test_future_when_the_record_is_stored_then_every_method_says_so(topic: str, connect: Connect) -> None:

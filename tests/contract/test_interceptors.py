@@ -7,10 +7,11 @@ from collections.abc import Mapping
 import pytest
 
 from pyproducer import ErrorCode, ProducerInterceptor, ProducerRecord, RecordMetadata, SerializationError
-from tests.contract.clusters import GIVE_UP_S, Can, Cluster
+from tests.contract.clusters import Can, Cluster
 from tests.contract.conftest import Connect
 from tests.contract.witness import await_known, wait_until
 from tests.support.fault_proxy import FaultProxy
+from tests.support.patience import GIVE_UP_S
 
 Events = list[tuple[str, str]]
 

@@ -23,10 +23,11 @@ from pyproducer import (
     ProducerClosedError,
     ProducerRecord,
 )
-from tests.contract.clusters import GIVE_UP_S, PARTITIONS, Cluster
+from tests.contract.clusters import PARTITIONS, Cluster
 from tests.contract.conftest import Connect
 from tests.contract.witness import Witness, await_known, await_memory_back, wait_until
 from tests.support.fault_proxy import FaultProxy
+from tests.support.patience import GIVE_UP_S
 
 
 class Outcry(BaseException):

@@ -7,10 +7,11 @@ from collections.abc import Callable
 import pytest
 
 from pyproducer import ErrorCode, KafkaProducer, RecordTooLargeError, SerializationError
-from tests.contract.clusters import GIVE_UP_S, PARTITIONS, Can, Cluster
+from tests.contract.clusters import PARTITIONS, Can, Cluster
 from tests.contract.conftest import Connect
 from tests.contract.witness import Witness, await_known, await_memory_back, free_bytes
 from tests.support.fault_proxy import FaultProxy
+from tests.support.patience import GIVE_UP_S
 
 MEMORY = 1_000_000
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from pyproducer import ErrorCode, KafkaProducer
-from tests.contract.clusters import GIVE_UP_S
 from tests.contract.conftest import Connect
 from tests.contract.witness import Witness, await_known, wait_until
 from tests.support.fault_proxy import FaultProxy
+from tests.support.patience import GIVE_UP_S
 
 NAMES = ("record-send-total", "record-error-total", "record-retry-total")
 

@@ -7,10 +7,11 @@ import threading
 import pytest
 
 from pyproducer import ErrorCode
-from tests.contract.clusters import GIVE_UP_S, PARTITIONS, Can, Cluster
+from tests.contract.clusters import PARTITIONS, Can, Cluster
 from tests.contract.conftest import Connect
 from tests.contract.witness import Witness, await_memory_back, number_of, numbers_of
 from tests.support.fault_proxy import Fault, FaultProxy
+from tests.support.patience import GIVE_UP_S
 
 COUNT = 60
 

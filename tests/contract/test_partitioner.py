@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.contract.clusters import GIVE_UP_S, PARTITIONS, Cluster
+from tests.contract.clusters import PARTITIONS, Cluster
 from tests.contract.conftest import Connect
 from tests.contract.witness import Witness, await_known, free_bytes
+from tests.support.patience import GIVE_UP_S
 
 
 class Fixed:

@@ -16,9 +16,10 @@ import pytest
 
 from pyproducer import ErrorCode, KafkaProducer
 from pyproducer.testing import ConsumedRecord
-from tests.contract.clusters import GIVE_UP_S, Can, Cluster, EmbeddedCluster
+from tests.contract.clusters import Can, Cluster, EmbeddedCluster
 from tests.contract.conftest import Connect
 from tests.contract.witness import NEVER_IN_THE_LOG, Witness, await_memory_back, number_of, numbers_of
+from tests.support.patience import GIVE_UP_S
 
 pytestmark = pytest.mark.needs(Can.SAY_ANYTHING)
 

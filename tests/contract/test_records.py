@@ -7,9 +7,10 @@ from collections.abc import Callable
 import pytest
 
 from pyproducer import Header, KafkaProducer, ProducerRecord
-from tests.contract.clusters import GIVE_UP_S, Cluster
+from tests.contract.clusters import Cluster
 from tests.contract.conftest import Connect
 from tests.contract.witness import await_known, free_bytes
+from tests.support.patience import GIVE_UP_S
 
 
 @pytest.mark.parametrize(("key", "value"), [

@@ -15,10 +15,11 @@ from pyproducer import (
     RecordTooLargeError,
     TransportError,
 )
-from tests.contract.clusters import GIVE_UP_S, Can, Cluster
+from tests.contract.clusters import Can, Cluster
 from tests.contract.conftest import Connect
 from tests.contract.witness import Witness, await_known, await_memory_back, numbers_of
 from tests.support.fault_proxy import Fault, FaultProxy
+from tests.support.patience import GIVE_UP_S
 
 RETRIABLE = [
     ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,

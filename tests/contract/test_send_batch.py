@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from pyproducer import ErrorCode, KafkaTimeoutError, RecordRejectedError, RecordTooLargeError
-from tests.contract.clusters import GIVE_UP_S, Cluster
+from tests.contract.clusters import Cluster
 from tests.contract.conftest import Connect
 from tests.contract.witness import await_known, await_memory_back, numbers_of
 from tests.support.fault_proxy import FaultProxy
+from tests.support.patience import GIVE_UP_S
 
 
 def test_rows_when_they_are_stored_then_each_has_its_place_in_the_log(

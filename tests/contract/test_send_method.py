@@ -11,9 +11,10 @@ from unittest import mock
 import pytest
 
 from pyproducer import KafkaProducer, ProducerRecord
-from tests.contract.clusters import GIVE_UP_S, Cluster
+from tests.contract.clusters import Cluster
 from tests.contract.conftest import Connect
 from tests.contract.witness import await_known, wait_until
+from tests.support.patience import GIVE_UP_S
 
 
 def test_send_when_only_the_method_is_kept_then_its_producer_lives(cluster: Cluster, topic: str) -> None:

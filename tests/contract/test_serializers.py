@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from pyproducer import Header, IntegerSerializer, ProducerRecord, SerializationError
-from tests.contract.clusters import GIVE_UP_S, Cluster
+from tests.contract.clusters import Cluster
 from tests.contract.conftest import Connect
 from tests.contract.witness import await_memory_back
+from tests.support.patience import GIVE_UP_S
 
 
 def test_serializers_when_given_then_their_bytes_are_stored(cluster: Cluster, topic: str, connect: Connect) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from pyproducer import RecordTooLargeError
-from tests.contract.clusters import GIVE_UP_S, Can, Cluster
+from tests.contract.clusters import Can, Cluster
 from tests.contract.conftest import Connect
 from tests.contract.witness import Witness, await_known, await_memory_back, number_of
+from tests.support.patience import GIVE_UP_S
 
 pytestmark = pytest.mark.needs(Can.CONFIGURE_TOPICS)
 

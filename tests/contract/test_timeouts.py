@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from pyproducer import KafkaProducer, KafkaTimeoutError
-from tests.contract.clusters import GIVE_UP_S, Cluster
+from tests.contract.clusters import Cluster
 from tests.contract.conftest import Connect
 from tests.support.fault_proxy import FaultProxy
+from tests.support.patience import GIVE_UP_S
 
 LONGEST_MS = 2**63 - 1  # Java's Long.MAX_VALUE, with which its users say "for ever"
 LONGEST_INT_MS = 2**31 - 1

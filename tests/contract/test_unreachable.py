@@ -8,10 +8,11 @@ import time
 import pytest
 
 from pyproducer import InvalidTopicError, KafkaProducer, KafkaTimeoutError, UnknownTopicOrPartitionError
-from tests.contract.clusters import GIVE_UP_S, PARTITIONS, Can, Cluster
+from tests.contract.clusters import PARTITIONS, Can, Cluster
 from tests.contract.conftest import Connect
 from tests.contract.witness import Witness, await_known, await_memory_back
 from tests.support.fault_proxy import FaultProxy
+from tests.support.patience import GIVE_UP_S
 
 UNRESOLVABLE = "no-such-host.invalid:9092"  # .invalid never resolves (RFC 2606)
 

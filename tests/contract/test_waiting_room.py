@@ -18,7 +18,7 @@ from pyproducer import (
     RecordTooLargeError,
     SerializationError,
 )
-from tests.contract.clusters import GIVE_UP_S, PARTITIONS, Can, Cluster
+from tests.contract.clusters import PARTITIONS, Can, Cluster
 from tests.contract.conftest import Connect
 from tests.contract.witness import (
     Witness,
@@ -29,6 +29,7 @@ from tests.contract.witness import (
     wait_until,
 )
 from tests.support.fault_proxy import Fault, FaultProxy
+from tests.support.patience import GIVE_UP_S
 
 
 def hold_metadata(proxy: FaultProxy) -> Fault:

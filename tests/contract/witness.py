@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 from pyproducer import FutureRecordMetadata, KafkaError, KafkaProducer, KafkaTimeoutError, RecordMetadata
 from pyproducer.testing import ConsumedRecord
-from tests.contract.clusters import GIVE_UP_S, POLL_S, Cluster
+from tests.contract.clusters import POLL_S, Cluster
+from tests.support.patience import GIVE_UP_S
 
 NEVER_IN_THE_LOG = ("not_sent", "rejected")
 
@@ -69,11 +70,11 @@ class Witness:
 
     @staticmethod
     def await_decided(future: FutureRecordMetadata, what: str = "a record") -> BaseException | None:
-        """Return the error of a record, or None; fail when it is not decided for a minute."""
+        """Return the error of a record, or None; fail when it is not decided."""
         try:
             error: BaseException | None = future.exception(GIVE_UP_S)
         except KafkaError as undecided:
-            raise AssertionError(f"{what} is not decided after a minute") from undecided
+            raise AssertionError(f"{what} is not decided") from undecided
         return error
 
     @property
@@ -155,12 +156,12 @@ def await_known(producer: KafkaProducer, topic: str) -> None:
             producer.partitions_for(topic)
             return
         except KafkaTimeoutError:
-            assert time.monotonic() < deadline, f"{topic} is not known after a minute"
+            assert time.monotonic() < deadline, f"{topic} is not known"
 
 
 def wait_until(condition: Callable[[], object], what: str | Callable[[], str]) -> None:
-    """Wait for something that happens on another thread; fail when it does not for a minute."""
+    """Wait for something that happens on another thread; fail when it does not."""
     deadline = time.monotonic() + GIVE_UP_S
     while not condition():
-        assert time.monotonic() < deadline, f"after a minute, not yet: {what if isinstance(what, str) else what()}"
+        assert time.monotonic() < deadline, f"not yet: {what if isinstance(what, str) else what()}"
         time.sleep(POLL_S / 10)

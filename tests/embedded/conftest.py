@@ -11,6 +11,7 @@ import pytest
 
 from pyproducer.broker import EmbeddedBroker
 from pyproducer.protocol.apis import ApiKeys
+from tests.support.patience import GIVE_UP_S
 from tests.support.raw_client import RawClient, list_offsets_body, metadata_body
 from tests.support.raw_transactions import RawTransactions
 
@@ -22,7 +23,7 @@ class WireTarget:
         self.address = address
         self.is_reference = is_reference
 
-    def connect(self, *, timeout_s: float = 30.0) -> RawClient:
+    def connect(self, *, timeout_s: float = GIVE_UP_S) -> RawClient:
         return RawClient(self.address, timeout_s=timeout_s)
 
     def create_topic(self, name: str, partitions: int = 1, configs: dict[str, str] | None = None) -> str:
@@ -32,7 +33,7 @@ class WireTarget:
                 {"name": name, "num_partitions": partitions, "replication_factor": 1, "assignments": [],
                  "configs": [{"name": key, "value": value} for key, value in (configs or {}).items()]}]})
             assert created["topics"][0]["error_code"] == 0, created
-            deadline = time.monotonic() + 30
+            deadline = time.monotonic() + GIVE_UP_S
             while not self._is_served(client, name, partitions):
                 assert time.monotonic() < deadline, f"{name} has no leaders"
                 time.sleep(0.02)
@@ -53,7 +54,7 @@ class WireTarget:
         offset: int = answer["topics"][0]["partitions"][0]["offset"]
         return offset
 
-    def await_end_offset(self, expected: int, topic: str, partition: int = 0, *, within_s: float = 30.0) -> None:
+    def await_end_offset(self, expected: int, topic: str, partition: int = 0, *, within_s: float = GIVE_UP_S) -> None:
         deadline = time.monotonic() + within_s
         while (found := self.end_offset(topic, partition)) != expected:
             assert time.monotonic() < deadline, f"end offset {found}, expected {expected}"

@@ -9,6 +9,7 @@ import pytest
 from pyproducer import KafkaProducer
 from pyproducer.broker import EmbeddedBroker
 from pyproducer.protocol.apis import ApiKeys
+from tests.support.patience import GIVE_UP_S
 from tests.support.raw_client import RawClient, metadata_body
 
 
@@ -19,7 +20,7 @@ def test_broker_when_it_listens_on_all_addresses_then_a_producer_can_use_it(
     assert broker.bootstrap_servers.startswith("127.0.0.1:")
     with KafkaProducer({"bootstrap.servers": broker.bootstrap_servers}) as producer:
         for partition in (0, 1):
-            assert producer.send("orders", b"paid", partition=partition).result(30).offset == 0
+            assert producer.send("orders", b"paid", partition=partition).result(GIVE_UP_S).offset == 0
 
 
 @pytest.mark.parametrize("separate_process", [False, True], ids=["in process", "child"])

@@ -15,6 +15,7 @@ from pyproducer.broker import EmbeddedBroker
 from pyproducer.producer.do_send import Postponed
 from pyproducer.producer.waiting_room import WaitingRoom
 from tests.support.fault_proxy import FaultProxy
+from tests.support.patience import GIVE_UP_S
 
 RECORD = b"." * 15_000
 
@@ -134,5 +135,5 @@ def test_tasks_when_memory_is_short_and_they_are_cancelled_then_each_record_has_
             await asyncio.sleep(0.01)
 
     with EmbeddedBroker(topics={"orders": 3, "users": 1}) as broker:
-        asyncio.run(asyncio.wait_for(main(broker.bootstrap_servers), 60))
+        asyncio.run(asyncio.wait_for(main(broker.bootstrap_servers), GIVE_UP_S))
     assert called == sent == [interceptor.sent_count] == [interceptor.told_count]

@@ -24,6 +24,7 @@ from pyproducer.broker import EmbeddedBroker
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.record.batch_writer import build_batch
 from pyproducer.testing import read_topic
+from tests.support.patience import GIVE_UP_S, PROGRAM_S
 from tests.support.raw_client import RawClient, metadata_body
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -72,7 +73,7 @@ def test_a_topic_of_each_codec_recompresses_what_comes(broker: EmbeddedBroker, t
 
 def test_columns_go_as_lists_without_pyarrow(broker: EmbeddedBroker, topic_name: str) -> None:
     with KafkaProducer({"bootstrap.servers": broker.bootstrap_servers}) as producer:
-        metadata = producer.send_batch(topic_name, [b"a", b"b", None], keys=[b"1", b"2", b"3"]).result(30)
+        metadata = producer.send_batch(topic_name, [b"a", b"b", None], keys=[b"1", b"2", b"3"]).result(GIVE_UP_S)
     assert not metadata.errors
     stored = {record.key: record.value for record in read_topic(broker.bootstrap_servers, topic_name)}
     assert stored == {b"1": b"a", b"2": b"b", b"3": None}
@@ -87,10 +88,10 @@ def test_the_command_starts_a_broker() -> None:
         address = re.search(r"127\.0\.0\.1:\d+", told)
         assert address, told
         with KafkaProducer({"bootstrap.servers": address.group()}) as producer:
-            assert producer.send("orders", b"paid").result(30).topic == "orders"
+            assert producer.send("orders", b"paid").result(GIVE_UP_S).topic == "orders"
     finally:
         process.terminate()
-        process.communicate(timeout=60)
+        process.communicate(timeout=PROGRAM_S)
 
 
 @contextmanager
@@ -106,7 +107,7 @@ def command(*arguments: str) -> Iterator[dict[str, int]]:
         yield {host: int(port) for host, port in found}
     finally:
         process.terminate()  # what `docker stop` does
-        rest, _ = process.communicate(timeout=60)
+        rest, _ = process.communicate(timeout=PROGRAM_S)
     assert (process.returncode, rest) == (0, "")
 
 
@@ -134,7 +135,7 @@ def test_the_image_of_the_documents_serves_whoever_knows_its_name_alone(path: st
         assert {node["host"] for node in (*brokers, *coordinator["coordinators"])} == {ELSEWHERE}
         with KafkaProducer({"bootstrap.servers": f"{ELSEWHERE}:{ports[ELSEWHERE]}"}) as producer:
             for partition in (0, 1):  # one on each broker
-                assert producer.send("orders", b"paid", partition=partition).result(30).offset == 0
+                assert producer.send("orders", b"paid", partition=partition).result(GIVE_UP_S).offset == 0
 
 
 def test_the_two_listeners_of_the_documents_tell_each_side_its_own_address(tmp_path: Path) -> None:
@@ -148,13 +149,13 @@ def test_the_two_listeners_of_the_documents_tell_each_side_its_own_address(tmp_p
                 brokers = client.request(ApiKeys.METADATA, 9, metadata_body())["brokers"]
             assert [(node["host"], node["port"]) for node in brokers] == [(host, port)]
             with KafkaProducer({"bootstrap.servers": f"{host}:{port}"}) as producer:
-                producer.send("orders", b"paid").result(30)
+                producer.send("orders", b"paid").result(GIVE_UP_S)
     assert (tmp_path / "data" / "orders-0").is_dir()
 
 
 def test_the_quickstart_runs_from_the_installation() -> None:
     done = subprocess.run([sys.executable, "-W", "error", "-m", "examples.quickstart"], cwd=ROOT, capture_output=True,
-                          text=True, timeout=120, check=False)
+                          text=True, timeout=PROGRAM_S, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "stored in orders-" in done.stdout
 
@@ -177,5 +178,6 @@ if IS_DEFAULT_INSTALL:
         code = ("import sys; from importlib.metadata import entry_points; "
                 "[found] = entry_points(group='pytest11', name='pyproducer'); found.load(); "
                 "print([name for name in sys.modules if name.partition('.')[0] == 'pyproducer'])")
-        told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+        told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PROGRAM_S,
+                              check=True)
         assert told.stdout.strip() == "[]"

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from pyproducer.common.error_codes import ErrorCode
+from tests.support.patience import PROGRAM_S
 
 resource = pytest.importorskip("resource", reason="there are no such limits on Windows")
 ROOT = Path(__file__).resolve().parents[2]
@@ -30,7 +31,7 @@ with EmbeddedBroker() as broker, RawClient(("127.0.0.1", broker.port)) as client
 
 def create_topics(limit: str) -> tuple[list[str], str]:
     done = subprocess.run([sys.executable, "-c", PROGRAM, limit], cwd=ROOT, capture_output=True, text=True,
-                          timeout=240, check=False)
+                          timeout=PROGRAM_S, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines(), done.stderr
 

@@ -23,6 +23,7 @@ from pyproducer.common.errors import ConfigError, IllegalStateError
 from pyproducer.common.records import Header
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.record.batch_writer import build_batch
+from tests.support.patience import GIVE_UP_S, PROGRAM_S
 from tests.support.raw_client import RawClient, metadata_body, produce_body, produced
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -201,7 +202,7 @@ def pid_of(broker: EmbeddedBroker) -> int:
 
 
 def await_gone(pid: int) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + GIVE_UP_S
     while psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
         assert time.monotonic() < deadline, "the process is still there"
         time.sleep(0.02)
@@ -267,7 +268,7 @@ def test_command_line_serves_until_it_is_told_to_stop(tmp_path: Path, number: si
     with RawClient(("127.0.0.1", port)) as client:
         assert produce(client, "orders", 2, b"v") == 0
     command.send_signal(number)
-    printed, complaints = command.communicate(timeout=60)
+    printed, complaints = command.communicate(timeout=PROGRAM_S)
     assert (command.returncode, printed, complaints) == (0, "", "")
     with EmbeddedBroker(data_dir=tmp_path) as broker:
         assert [record.value for record in broker.records("orders")] == [b"v"]
@@ -290,9 +291,9 @@ def test_command_line_runs_three_brokers_with_the_settings_of_a_file(tmp_path: P
     assert [len(topic["partitions"]) for topic in told["topics"]] == [3, 4]
     with KafkaProducer({"bootstrap.servers": f"localhost:{ports[0]}"}) as producer:
         for partition in range(3):
-            assert producer.send("orders", b"v", partition=partition).result(30).offset == 0
+            assert producer.send("orders", b"v", partition=partition).result(GIVE_UP_S).offset == 0
     command.send_signal(signal.SIGINT)
-    printed, complaints = command.communicate(timeout=60)
+    printed, complaints = command.communicate(timeout=PROGRAM_S)
     assert (command.returncode, printed) == (0, "")
     assert complaints.count("have no effect") == 1
     assert "inter.broker.listener.name, node.id, process.roles" in complaints
@@ -307,7 +308,7 @@ def test_command_line_runs_three_brokers_with_the_settings_of_a_file(tmp_path: P
 ])
 def test_command_line_says_what_is_wrong(arguments: tuple[str, ...], why: str) -> None:
     command = start_command("--port", "0", *arguments)
-    _, complaints = command.communicate(timeout=60)
+    _, complaints = command.communicate(timeout=PROGRAM_S)
     assert command.returncode == 2
     assert why in complaints
     assert "Traceback" not in complaints

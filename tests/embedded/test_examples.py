@@ -10,15 +10,16 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.patience import PROGRAM_S
+
 ROOT = Path(__file__).resolve().parents[2]
-TIMEOUT_S = 120
 
 
 def run_example(*arguments: str, warnings_are_errors: bool = True) -> str:
     """Run `python -m ...` and return what it printed."""
     strict = ["-W", "error"] if warnings_are_errors else []
     done = subprocess.run([sys.executable, *strict, "-m", *arguments], cwd=ROOT, capture_output=True, text=True,
-                          timeout=TIMEOUT_S, check=False)
+                          timeout=PROGRAM_S, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -61,6 +62,6 @@ def test_readme_blocks_run_as_they_are_printed(tmp_path: Path, number: int, prin
     script = tmp_path / "block.py"
     script.write_text(textwrap.dedent(README_BLOCKS[number]), encoding="ascii")
     done = subprocess.run([sys.executable, "-W", "error", str(script)], cwd=ROOT, env={"PYTHONPATH": str(ROOT)},
-                          capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+                          capture_output=True, text=True, timeout=PROGRAM_S, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert printed in done.stdout

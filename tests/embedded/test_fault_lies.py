@@ -12,6 +12,7 @@ from pyproducer.common.errors import ConfigError
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.record.batch_writer import build_batch
 from tests.support.log_checker import LogProblem, check_log, check_order
+from tests.support.patience import GIVE_UP_S
 from tests.support.raw_client import RawClient, fetch_body, fetched, produce_body, produced
 
 StartBroker = Callable[..., EmbeddedBroker]
@@ -91,7 +92,7 @@ def test_swapped_batch_when_a_consumer_waits_then_it_is_told_of_both(broker: Emb
     broker.faults.on("Produce").swap()
     with RawClient(("127.0.0.1", broker.port)) as client, RawClient(("127.0.0.1", broker.port)) as reader:
         produce(client, b"a")
-        reader.send_request(ApiKeys.FETCH, 12, fetch_body(12, "orders", 0, 0, max_wait_ms=30_000))
+        reader.send_request(ApiKeys.FETCH, 12, fetch_body(12, "orders", 0, 0, max_wait_ms=3_600_000))
         produce(client, b"b")
         _, answer = reader.receive_response(ApiKeys.FETCH, 12)
     assert fetched(answer)["high_watermark"] == 2
@@ -103,7 +104,7 @@ def test_checker_of_deliveries_when_the_broker_lies_then_it_notices(broker: Embe
     LIES[lie](broker.faults.on("Produce", times=3, probability=0.3))
     with KafkaProducer({"bootstrap.servers": broker.bootstrap_servers, "batch.size": 100, "linger.ms": 0}) as producer:
         for number in range(200):
-            producer.send("orders", b"%d" % number, partition=0).result(30)
+            producer.send("orders", b"%d" % number, partition=0).result(GIVE_UP_S)
     numbers = [int(value or b"") for value in stored(broker)]
     with pytest.raises(LogProblem):
         check(numbers)

@@ -15,6 +15,7 @@ from pyproducer.common.errors import ConfigError, IllegalStateError
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.header import parse_response_correlation_id
 from pyproducer.record.batch_writer import build_batch
+from tests.support.patience import GIVE_UP_S
 from tests.support.raw_client import (
     ConnectionEnded,
     RawClient,
@@ -326,7 +327,7 @@ def test_single_versions_are_told_as_they_are_given(start_broker: StartBroker) -
 # ---- what was seen
 
 def await_connections(broker: EmbeddedBroker, is_as_expected: Callable[[ConnectionInfo], bool]) -> list[ConnectionInfo]:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + GIVE_UP_S
     while not all(map(is_as_expected, found := broker.connections())):
         assert time.monotonic() < deadline, found
         time.sleep(0.01)

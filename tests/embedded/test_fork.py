@@ -15,10 +15,10 @@ from pyproducer.broker import EmbeddedBroker
 from pyproducer.testing import read_topic
 from tests.support.certificates import Certificates
 from tests.support.forking import SCENARIOS
+from tests.support.patience import PROGRAM_S
 
 ROOT = Path(__file__).resolve().parents[2]
 TOPIC = "orders"
-TIMEOUT_S = 200
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes do not fork here")
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes do no
 def run(scenario: str, *arguments: str) -> list[str]:
     """Run a scenario; return what must be in the log."""
     done = subprocess.run([sys.executable, "-m", "tests.support.forking", scenario, *arguments], cwd=ROOT,
-                          capture_output=True, text=True, check=False, timeout=TIMEOUT_S)
+                          capture_output=True, text=True, check=False, timeout=PROGRAM_S)
     assert done.returncode == 0, done.stderr[-4000:]
     told: list[str] = json.loads(done.stdout.splitlines()[-1])
     return told
@@ -68,7 +68,7 @@ loaded = []
 sys.meta_path.insert(0, Finder())
 with KafkaProducer(json.loads(sys.argv[1])) as producer:
     for _ in range(3):
-        producer.send(sys.argv[2], b"value", key=b"key").result(60)
+        producer.send(sys.argv[2], b"value", key=b"key").result(600)
 print(*loaded)
 """
 
@@ -91,6 +91,6 @@ def test_sender_when_it_works_then_its_thread_loads_no_module(certificates: Cert
         # Port 1 refuses: why that is so is told in words, which is work for the same thread.
         settings["bootstrap.servers"] = f"127.0.0.1:1,{broker.bootstrap_servers_of(listener)}"
         done = subprocess.run([sys.executable, "-c", LOADED_BESIDE, json.dumps(settings), TOPIC], cwd=ROOT,
-                              capture_output=True, text=True, check=False, timeout=TIMEOUT_S)
+                              capture_output=True, text=True, check=False, timeout=PROGRAM_S)
     assert done.returncode == 0, done.stderr[-4000:]
     assert done.stdout.split() == []

@@ -52,7 +52,7 @@ def stop_for(program: Program, freeze_s: float) -> None:
 @pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="processes cannot be stopped here")
 @pytest.mark.parametrize("way", ["pipelines", "waits"])
 @pytest.mark.parametrize(("request_timeout_ms", "freezes_s"), [
-    (1000, [2.5]), pytest.param(30_000, [60.0], marks=[pytest.mark.soak, pytest.mark.timeout(400)])])
+    (1000, [2.5]), pytest.param(30_000, [60.0], marks=pytest.mark.soak)])
 def test_client_when_its_process_is_stopped_under_load_then_no_record_is_lost_doubled_or_expires(
         way: str, request_timeout_ms: int, freezes_s: list[float]) -> None:
     """All that was on its way expired at the thaw, with outcome unknown, though its answer lay in the socket."""

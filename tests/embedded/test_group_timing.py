@@ -14,6 +14,7 @@ from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.protocol.apis import ApiKeys
 from tests.support.group_member import GroupMember, fetched_offsets, offset_fetch_body
+from tests.support.patience import GIVE_UP_S
 from tests.support.raw_client import RawClient, metadata_body
 
 SHORT_SESSIONS = {"group.min.session.timeout.ms": 100}
@@ -100,7 +101,7 @@ def test_an_id_that_is_not_used_expires(start_broker: StartBroker) -> None:
         member.receive_join()
         group = state_of(broker).state.group_coordinator._groups["g"]
         assert list(group.pending_members) == [member.member_id]
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + GIVE_UP_S
         while group.pending_members:
             assert time.monotonic() < deadline
             time.sleep(0.01)

@@ -19,11 +19,11 @@ from pyproducer.broker import EmbeddedBroker
 from pyproducer.sender import io_thread
 from pyproducer.testing import read_topic
 from tests.contract.witness import await_memory_back
+from tests.support.patience import GIVE_UP_S
 
 PACKAGE = Path(pyproducer.__file__).parent
 FOLDERS = tuple(str(PACKAGE / folder) for folder in ("accumulator", "client", "network", "sender", "transaction"))
 LOOP = str(PACKAGE / "sender" / "io_thread.py")
-GIVE_UP_S = 30
 MOST_ROUNDS = 1000  # some 60 are needed
 
 

@@ -15,6 +15,7 @@ import pytest
 from pyproducer import KafkaProducer, ProducerRecord, RecordMetadata
 from pyproducer.broker import EmbeddedBroker, StoredRecord
 from pyproducer.broker.control.child_process import ChildProcessCluster
+from tests.support.patience import GIVE_UP_S
 from tests.support.ports import reserved_port
 from tests.support.sending import Outcomes
 
@@ -23,7 +24,6 @@ PARTITIONS = 3
 ACKNOWLEDGED_BEFORE_A_KILL = 100
 BURST = 50
 # One kill and restart takes about a second; after this the test gives up.
-WAIT_S = 60.0
 
 
 class Load:
@@ -92,7 +92,7 @@ def test_broker_when_killed_again_and_again_under_load_then_every_acknowledged_r
     try:
         for _ in range(kills):
             enough = len(load.outcomes.metadata) + ACKNOWLEDGED_BEFORE_A_KILL
-            deadline = time.monotonic() + WAIT_S
+            deadline = time.monotonic() + GIVE_UP_S
             while len(load.outcomes.metadata) < enough:
                 assert time.monotonic() < deadline, f"no answers after a restart: {load.outcomes.errors}"
                 time.sleep(0.005)

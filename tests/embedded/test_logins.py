@@ -19,12 +19,12 @@ from pyproducer import AuthenticationError, KafkaProducer
 from pyproducer.broker import EmbeddedBroker
 from pyproducer.protocol.apis import ApiKeys
 from tests.support.issuer import AUDIENCE, Issuer, json_answer
+from tests.support.patience import GIVE_UP_S, PROGRAM_S
 
 ROOT = Path(__file__).resolve().parents[2]
 OAUTH = "org.apache.kafka.common.security.oauthbearer"
 SECRET = "hunter2hunter2"
 # How long something may take before a test says that it did not come.
-PATIENCE_S = 60
 
 
 @pytest.fixture(scope="module")
@@ -72,8 +72,8 @@ def principal_of_last_produce(broker: EmbeddedBroker) -> str:
 
 def test_client_credentials_when_the_token_is_good_then_the_broker_knows_its_subject(broker, issuer):
     with KafkaProducer(issuer_props(broker, issuer)) as producer:
-        producer.check(PATIENCE_S)
-        producer.send("orders", b"value").result(PATIENCE_S)
+        producer.check(GIVE_UP_S)
+        producer.send("orders", b"value").result(GIVE_UP_S)
     assert principal_of_last_produce(broker) == "User:ada"
     assert len(issuer.asked) == 1
 
@@ -99,8 +99,8 @@ def aws(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 ], ids=["AWS_MSK_IAM", "OAUTHBEARER"])
 def test_keys_of_aws_when_a_broker_of_msk_is_asked_then_they_are_who_logs_in(broker, props):
     with KafkaProducer(props_for(broker, "MSK", **props)) as producer:
-        producer.check(PATIENCE_S)
-        producer.send("orders", b"value").result(PATIENCE_S)
+        producer.check(GIVE_UP_S)
+        producer.send("orders", b"value").result(GIVE_UP_S)
     assert principal_of_last_produce(broker) == "User:AKIDEXAMPLE"
 
 
@@ -111,12 +111,12 @@ def test_close_when_the_callback_hangs_then_it_does_not_wait_for_it(broker):
 
     def token() -> str:
         hanging.set()
-        let_go.wait(PATIENCE_S)
+        let_go.wait(GIVE_UP_S)
         return "late"
 
     producer = KafkaProducer(props_for(broker, "UNSIGNED", **{"pyproducer.oauth.token.provider": token}))
     future = producer.send("orders", b"value")
-    assert hanging.wait(PATIENCE_S)
+    assert hanging.wait(GIVE_UP_S)
     producer.close(0)
     assert not let_go.is_set()
     assert future.exception(0).outcome == "not_sent"
@@ -144,12 +144,12 @@ if mode == "hangs":
     producer.send("orders", b"never")
     producer.close(0)
     sys.exit(0)
-producer.send("orders", b"parent").result(60)
+producer.send("orders", b"parent").result(600)
 child = os.fork()
 if not child:
     code = 1
     try:
-        producer.send("orders", b"child").result(60)
+        producer.send("orders", b"child").result(600)
         producer.close()
         assert asked_in == [os.getppid(), os.getpid()], asked_in
         code = 0
@@ -158,7 +158,7 @@ if not child:
         os._exit(code)
 _, status = os.waitpid(child, 0)
 assert status == 0, status
-producer.send("orders", b"parent again").result(60)
+producer.send("orders", b"parent again").result(600)
 producer.close()
 assert asked_in == [os.getpid()], asked_in
 """
@@ -172,7 +172,7 @@ def test_program_when_its_callback_hangs_or_it_forks_then_it_ends_well(broker, i
     ended = subprocess.run(
         [sys.executable, "-W", "error", "-W", "ignore:This process:DeprecationWarning", "-c", PROGRAM, mode,
          broker.bootstrap_servers, broker.bootstrap_servers_of("SIGNED"), issuer.token()],
-        cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+        cwd=ROOT, capture_output=True, text=True, timeout=PROGRAM_S, check=False)
     assert ended.returncode == 0, ended.stderr
     assert "Traceback" not in ended.stderr
     assert ("closed before the record was acknowledged" in ended.stderr) == (mode == "hangs")
@@ -213,10 +213,10 @@ def test_secrets_when_all_goes_well_or_nothing_does_then_they_are_in_no_output(b
             issuer.answer = answer
             with KafkaProducer(issuer_props(broker, issuer)) as producer:
                 try:
-                    producer.check(PATIENCE_S)
+                    producer.check(GIVE_UP_S)
                 except AuthenticationError as error:
                     said += frames_of(error)
-                error = producer.send("orders", b"value").exception(PATIENCE_S)
+                error = producer.send("orders", b"value").exception(GIVE_UP_S)
                 assert (error is None) == (answer is good)
                 if error is not None:
                     said += frames_of(error)
@@ -245,4 +245,4 @@ def test_tokens_when_they_live_for_seconds_and_the_issuer_goes_away_for_30_then_
             futures.append(producer.send("orders", b"value"))
             time.sleep(0.001)
         for future in futures:
-            future.result(120)
+            future.result(GIVE_UP_S)

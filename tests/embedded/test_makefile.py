@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.patience import PROGRAM_S
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -28,8 +30,8 @@ def checkout(home: Path) -> None:
 def make(home: Path, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
     # As from a shell, also when these tests are run by make: it tells its children of itself.
     outer = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS", "PIP_"))}
-    return subprocess.run(["make", *arguments], cwd=home, capture_output=True, text=True, timeout=120, check=False,
-                          env={**outer, **more})
+    return subprocess.run(["make", *arguments], cwd=home, capture_output=True, text=True, timeout=PROGRAM_S,
+                          check=False, env={**outer, **more})
 
 
 @NEEDS_MAKE
@@ -105,7 +107,7 @@ def test_install_when_it_is_interrupted_then_one_line_says_so_and_no_traceback(t
             assert process.stdout is not None
             assert process.stdout.readline() == "  Downloading x.whl (1 MB)\n"
             os.killpg(process.pid, signal.SIGINT)
-            _, told = process.communicate(timeout=60)
+            _, told = process.communicate(timeout=PROGRAM_S)
         finally:
             process.kill()
     assert (process.returncode, told) == (130, "make: interrupted; the next run goes on\n")

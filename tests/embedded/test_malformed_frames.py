@@ -21,6 +21,7 @@ from pyproducer.broker import EmbeddedBroker
 from pyproducer.broker.control.child_process import ChildProcessCluster
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.record.batch_writer import build_batch
+from tests.support.patience import GIVE_UP_S
 from tests.support.random_messages import random_value
 from tests.support.raw_client import (
     ConnectionEnded,
@@ -62,7 +63,7 @@ class Attack:
         self.witnesses = [RawClient(self._address) for _ in range(5)]
 
     def send(self, frame: bytes) -> None:
-        connection = socket.create_connection(self._address, timeout=60)
+        connection = socket.create_connection(self._address, timeout=GIVE_UP_S)
         try:
             connection.sendall(frame)
             connection.shutdown(socket.SHUT_WR)

@@ -10,6 +10,7 @@ import threading
 from pyproducer import KafkaProducer
 from pyproducer.broker import EmbeddedBroker
 from pyproducer.testing import read_topic
+from tests.support.patience import GIVE_UP_S
 
 THREADS = 6
 RECORDS = 1_500
@@ -33,8 +34,8 @@ def test_send_when_many_threads_do_it_then_each_record_is_stored_once_and_in_ord
                 if number % 500 == 0:
                     producer.flush()
             rows = [b"%d" % number for number in range(RECORDS, RECORDS + BATCH_ROWS)]
-            producer.send_batch("t", rows, keys=[key] * BATCH_ROWS).result(60).raise_on_error()
-            producer.send("t", b"%d" % (RECORDS + BATCH_ROWS), key=key).result(60)
+            producer.send_batch("t", rows, keys=[key] * BATCH_ROWS).result(GIVE_UP_S).raise_on_error()
+            producer.send("t", b"%d" % (RECORDS + BATCH_ROWS), key=key).result(GIVE_UP_S)
         except BaseException as error:
             raised.append(error)
 

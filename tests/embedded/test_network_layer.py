@@ -27,6 +27,7 @@ from pyproducer.common.errors import ConfigError
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.header import parse_response_correlation_id
 from pyproducer.record.batch_writer import build_batch
+from tests.support.patience import GIVE_UP_S
 from tests.support.raw_client import (
     RawClient,
     fetch_body,
@@ -62,7 +63,7 @@ def connect(broker: EmbeddedBroker) -> RawClient:
     return RawClient(("127.0.0.1", broker.port))
 
 
-def await_true(condition: Callable[[], bool], *, within_s: float = 30.0) -> None:
+def await_true(condition: Callable[[], bool], *, within_s: float = GIVE_UP_S) -> None:
     deadline = time.monotonic() + within_s
     while not condition():
         assert time.monotonic() < deadline, "it did not happen in time"
@@ -254,8 +255,8 @@ def test_c22_60_connections_of_40_pipelined_requests_keep_their_order_and_the_bo
 
 def test_c25_a_response_wakes_the_processor(
         start_broker: StartBroker, metadata_handler: Handler, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a selector that sleeps for a minute, only the wakeup lets the response out before the client gives up."""
-    monkeypatch.setattr(processor_module, "POLL_TIMEOUT_MS", 60_000)
+    """With a selector that sleeps for an hour, only the wakeup lets the response out before the client gives up."""
+    monkeypatch.setattr(processor_module, "POLL_TIMEOUT_MS", 3_600_000)
     broker = start_broker(config={"num.network.threads": 1})
     metadata_handler.gate.clear()
     with connect(broker) as client:
@@ -308,15 +309,15 @@ def test_c26_resizing_by_more_than_a_factor_of_two_is_refused(start_broker: Star
 
 def test_c27_stop_with_idle_handlers_and_connections_wakes_whoever_sleeps(
         start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Selectors and handlers that would sleep for a minute: without being woken, nobody would end in half of it."""
-    monkeypatch.setattr(processor_module, "POLL_TIMEOUT_MS", 60_000)
-    monkeypatch.setattr(handler_pool, "RECEIVE_TIMEOUT_MS", 60_000)
+    """Selectors and handlers that would sleep for an hour: without being woken, nobody would end in half of it."""
+    monkeypatch.setattr(processor_module, "POLL_TIMEOUT_MS", 3_600_000)
+    monkeypatch.setattr(handler_pool, "RECEIVE_TIMEOUT_MS", 3_600_000)
     broker = start_broker()
     clients = [connect(broker) for _ in range(5)]
     await_true(lambda: server_of(broker).socket_server.connection_count == 5)
     stopping = threading.Thread(target=broker.stop)
     stopping.start()
-    stopping.join(30)
+    stopping.join(GIVE_UP_S)
     assert not stopping.is_alive(), "somebody was not woken"
     for client in clients:
         assert client.is_closed()

@@ -11,6 +11,7 @@ from pyproducer import KafkaProducer
 from pyproducer.broker import EmbeddedBroker
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.protocol.apis import ApiKeys
+from tests.support.patience import GIVE_UP_S
 from tests.support.raw_client import RawClient
 
 PREFERRED, UNCLEAN = 0, 1
@@ -52,10 +53,10 @@ def placed(broker: EmbeddedBroker, node_id: int) -> list[int]:
 def test_partition_when_it_is_reassigned_then_the_new_broker_leads_it_and_has_it(broker: EmbeddedBroker) -> None:
     assert [placed(broker, node_id) for node_id in (1, 2, 3)] == [[0], [1], [2]]
     with KafkaProducer({"bootstrap.servers": broker.bootstrap_servers}) as producer:
-        assert producer.send("orders", b"before", partition=0).result(30).offset == 0
+        assert producer.send("orders", b"before", partition=0).result(GIVE_UP_S).offset == 0
         assert reassign(broker, [3]) == (0, None)
         assert broker.leader_of("orders", 0) == (3, 1)
-        assert producer.send("orders", b"after", partition=0).result(30).offset == 1
+        assert producer.send("orders", b"after", partition=0).result(GIVE_UP_S).offset == 1
     assert [placed(broker, node_id) for node_id in (1, 2, 3)] == [[], [1], [0, 2]]
     assert [record.value for record in broker.records("orders")] == [b"before", b"after"]
 

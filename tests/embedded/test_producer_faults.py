@@ -19,6 +19,7 @@ from pyproducer.broker import EmbeddedBroker, Fault
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.protocol.apis import ApiKeys
 from tests.support.log_checker import LogProblem, check_log, check_order
+from tests.support.patience import GIVE_UP_S
 from tests.support.sending import Outcomes
 
 TOPIC = "orders"
@@ -47,7 +48,7 @@ class Load:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        self.producer.close(60)
+        self.producer.close(GIVE_UP_S)
 
     def send(self, count: int, *, value_bytes: int = 20, pause_every: int = 0) -> None:
         for number in range(self.count, self.count + count):
@@ -60,7 +61,7 @@ class Load:
 
     def check(self) -> None:
         """Wait for every record, then compare what the producer was told with what the log has."""
-        self.producer.flush(120)
+        self.producer.flush(GIVE_UP_S)
         self.outcomes.ensure_all_acknowledged(self.count)
         stored = self.broker.records(self.topic)
         numbers = [number_of(record.value) for record in stored]
@@ -216,7 +217,7 @@ def test_batches_that_are_too_large_are_split_in_order(start_broker: StartBroker
         broker.faults.on("Produce", times=3, probability=0.3).close("after_apply")
         load.send(COUNT)
         load.check()
-        error = load.producer.send(TOPIC, random.Random(1).randbytes(5000), partition=0).exception(60)
+        error = load.producer.send(TOPIC, random.Random(1).randbytes(5000), partition=0).exception(GIVE_UP_S)
         assert isinstance(error, RecordTooLargeError)
         load.send(30)
         load.check()
@@ -357,7 +358,7 @@ class Background:
     def __exit__(self, *exc: object) -> None:
         self._stop.set()
         self._thread.join()
-        self._load.producer.flush(120)
+        self._load.producer.flush(GIVE_UP_S)
 
 
 # ---- releases

@@ -19,11 +19,11 @@ import pytest
 from pyproducer import KafkaError, KafkaProducer, RecordMetadata
 from pyproducer.broker import EmbeddedBroker
 from tests.embedded.programs import of_aiokafka, of_confluent_kafka, of_kafka_python
+from tests.support.patience import GIVE_UP_S
 from tests.support.process_life import Program
 
 ROOT = Path(__file__).resolve().parents[2]
 TOPIC = "orders"
-GIVE_UP_S = 60.0
 
 
 @pytest.fixture

@@ -8,6 +8,8 @@ import sys
 from configparser import ConfigParser
 from pathlib import Path
 
+from tests.support.patience import PROGRAM_S
+
 ROOT = Path(__file__).resolve().parents[2]
 SETUP = ConfigParser()
 SETUP.read(ROOT / "setup.cfg", encoding="utf-8")
@@ -18,7 +20,7 @@ from pyproducer import KafkaProducer
 
 def send(broker, topic):
     with KafkaProducer({"bootstrap.servers": broker.bootstrap_servers}) as producer:
-        producer.send(topic, b"paid", key=b"42").result(60)
+        producer.send(topic, b"paid", key=b"42").result(600)
 
 def test_own_broker(kafka_broker):
     send(kafka_broker, "orders")
@@ -66,7 +68,8 @@ def pytest_of_users(folder: Path, tests: str) -> subprocess.CompletedProcess[str
     return subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:pyproducer", "-p", PLUGIN, "-p", "no:randomly",
          "-p", "no:cacheprovider", "test_users.py"],
-        cwd=folder, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, timeout=120, check=False)
+        cwd=folder, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, timeout=PROGRAM_S,
+        check=False)
 
 
 def test_fixtures_give_an_own_broker_and_a_shared_one(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from pyproducer import KafkaProducer
 from pyproducer.broker import EmbeddedBroker
+from tests.support.patience import GIVE_UP_S
 
 
 @pytest.fixture(scope="module")
@@ -27,8 +28,8 @@ def test_records_when_rack_aware_then_they_go_to_leaders_of_the_rack(
     with KafkaProducer(props) as producer:
         producer.partitions_for("orders")
         one_by_one = [producer.send("orders", b"v" * 100) for _ in range(200)]
-        columns = producer.send_batch("orders", [b"v" * 100] * 200).result(timeout=30)
-        assert {future.result(timeout=30).partition for future in one_by_one} == expected
+        columns = producer.send_batch("orders", [b"v" * 100] * 200).result(timeout=GIVE_UP_S)
+        assert {future.result(timeout=GIVE_UP_S).partition for future in one_by_one} == expected
         assert set(columns.partitions) == expected
         keyed = [producer.send("orders", b"v", key=b"%d" % number) for number in range(50)]
-        assert {future.result(timeout=30).partition for future in keyed} == {0, 1, 2, 3}
+        assert {future.result(timeout=GIVE_UP_S).partition for future in keyed} == {0, 1, 2, 3}

@@ -46,7 +46,6 @@ def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("python", find_pythons(), ids=lambda python: python.version)
 @pytest.mark.parametrize("kind", ["", "--pure"])
 def test_wheel_when_it_is_installed_without_a_compiler_then_it_works_and_goes_without_a_trace(
@@ -55,7 +54,6 @@ def test_wheel_when_it_is_installed_without_a_compiler_then_it_works_and_goes_wi
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(3600)
 def test_sdist_when_it_is_unpacked_then_its_tests_run(dist: Path, tmp_path: Path) -> None:
     (sdist,) = dist.glob("*.tar.gz")
     shutil.unpack_archive(sdist, tmp_path, filter="data")

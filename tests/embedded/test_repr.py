@@ -9,6 +9,7 @@ import pytest
 from pyproducer import KafkaProducer
 from pyproducer.broker import EmbeddedBroker
 from pyproducer.broker.control.broker_view import size_text
+from tests.support.patience import GIVE_UP_S
 
 
 @pytest.mark.parametrize("separate_process", [False, True], ids=["in process", "child"])
@@ -61,7 +62,7 @@ def test_producer_when_shown_then_it_says_where_it_sends_and_what_became_of_reco
     broker = start_broker(topics={"t": 2})
     with KafkaProducer({"bootstrap.servers": broker.bootstrap_servers, "client.id": "<i>me</i>"}) as producer:
         assert repr(producer) == "<KafkaProducer <i>me</i> open>"
-        producer.send("t", b"v").result(60)
+        producer.send("t", b"v").result(GIVE_UP_S)
         html = producer._repr_html_()
         for row in ("state</td><td>open", f"bootstrap.servers</td><td>{broker.bootstrap_servers}", "stored</td><td>1",
                     "failed</td><td>0", "on their way</td><td>0"):
@@ -74,7 +75,7 @@ def test_batch_metadata_when_shown_then_it_says_where_rows_are_and_why_others_ar
         start_broker: Callable[..., EmbeddedBroker]) -> None:
     broker = start_broker(topics={"t": 2})
     with KafkaProducer({"bootstrap.servers": broker.bootstrap_servers}) as producer:
-        metadata = producer.send_batch("t", [b"v"] * 20, partitions=[0, 1, 1, *[7] * 17]).result(60)
+        metadata = producer.send_batch("t", [b"v"] * 20, partitions=[0, 1, 1, *[7] * 17]).result(GIVE_UP_S)
     html = metadata._repr_html_()
     assert "<b>20 rows for t</b>" in html
     assert "<td>partition 0</td><td>1 rows, offsets 0 to 0</td>" in html

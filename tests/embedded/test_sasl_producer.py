@@ -17,6 +17,7 @@ from pyproducer.client import connection_states
 from pyproducer.network.channel import KafkaChannel
 from pyproducer.network.sasl.client_authenticator import SaslClientAuthenticator
 from pyproducer.testing import read_topic
+from tests.support.patience import GIVE_UP_S
 from tests.support.sending import Outcomes, error_of_send
 
 SESSION_MS = 10_000
@@ -85,7 +86,7 @@ def test_session_when_it_is_renewed_with_five_requests_in_flight_then_none_is_di
             time.sleep(0.02)
         if delayed is not None:
             delayed.remove()
-        producer.flush(60)
+        producer.flush(GIVE_UP_S)
         assert "record-retry-total" not in producer.metrics()
     outcomes.ensure_all_acknowledged(count)
     assert acks == "0" or most_in_flight >= 5
@@ -106,7 +107,7 @@ def test_session_when_it_is_not_renewed_then_the_connection_ends_and_nothing_is_
             producer.send("orders", b"%d" % count, on_completion=outcomes.callback(count))
             count += 1
             time.sleep(0.01)
-        producer.flush(60)
+        producer.flush(GIVE_UP_S)
     outcomes.ensure_all_acknowledged(count)
     assert [record.value for record in broker.records("orders")] == [b"%d" % number for number in range(count)]
 
@@ -116,7 +117,7 @@ def test_session_when_it_is_shorter_than_brokers_let_it_be_renewed_then_records_
     """Nothing was ever sent with connections.max.reauth.ms below 1,180: it was due when it might go."""
     with KafkaProducer(props_for(broker, "SHORTEST", "PLAIN", **{"linger.ms": 0})) as producer:
         for number in range(30):
-            producer.send("orders", b"%d" % number).result(60)
+            producer.send("orders", b"%d" % number).result(GIVE_UP_S)
             time.sleep(0.05)
     assert [record.value for record in broker.records("orders")] == [b"%d" % number for number in range(30)]
 
@@ -124,17 +125,17 @@ def test_session_when_it_is_shorter_than_brokers_let_it_be_renewed_then_records_
 def test_password_when_it_changes_then_the_renewal_is_refused_and_records_fail_until_it_is_as_before(
         broker: EmbeddedBroker, renewals: list[int]) -> None:
     with KafkaProducer(props_for(broker, "SHORT", "SCRAM-SHA-256", **{"linger.ms": 0})) as producer:
-        producer.send("orders", b"before").result(30)
+        producer.send("orders", b"before").result(GIVE_UP_S)
         broker.add_scram_user("alice", "another")
         error: BaseException | None = None
         while error is None:
-            error = producer.send("orders", b"meanwhile").exception(30)
+            error = producer.send("orders", b"meanwhile").exception(GIVE_UP_S)
         assert isinstance(error, AuthenticationError)
         assert error.outcome == "not_sent"
         with pytest.raises(AuthenticationError, match="check username and password"):
-            producer.check(30)
+            producer.check(GIVE_UP_S)
         broker.add_scram_user("alice", "secret")
-        while producer.send("orders", b"after").exception(30) is not None:
+        while producer.send("orders", b"after").exception(GIVE_UP_S) is not None:
             pass  # a refusal that came before the change may be told once more
     assert broker.records("orders")[-1].value == b"after"
 
@@ -170,8 +171,8 @@ def test_bootstrap_server_when_it_refuses_and_another_does_not_then_the_first_re
         props = props_for(broker, "SASL_PLAINTEXT", "PLAIN")
         for servers in (f"{good},{bad}", f"{bad},{good}") * 4:
             with KafkaProducer({**props, "bootstrap.servers": servers}) as producer:
-                assert producer.send("orders", b"v").result(30).offset >= 0
-                producer.check(30)
+                assert producer.send("orders", b"v").result(GIVE_UP_S).offset >= 0
+                producer.check(GIVE_UP_S)
         with KafkaProducer(props_for(broker, "SASL_PLAINTEXT", "PLAIN", "wrong") | {
                 "bootstrap.servers": f"{good},{bad}"}) as producer:
             error = error_of_send(producer, "orders", b"v")
@@ -181,7 +182,7 @@ def test_bootstrap_server_when_it_refuses_and_another_does_not_then_the_first_re
 def test_reader_when_it_has_the_producers_settings_then_it_logs_in_too(broker: EmbeddedBroker) -> None:
     props = props_for(broker, "SASL_PLAINTEXT", "SCRAM-SHA-256")
     with KafkaProducer(props) as producer:
-        producer.send("orders", b"v").result(30)
+        producer.send("orders", b"v").result(GIVE_UP_S)
     found = read_topic(props["bootstrap.servers"], "orders", settings=props)
     assert [record.value for record in found] == [b"v"]
     wrong = props_for(broker, "SASL_PLAINTEXT", "SCRAM-SHA-256", "wrong")

@@ -17,8 +17,8 @@ def test_send_when_it_is_in_a_second_interpreter_then_records_are_stored_and_one
         from pyproducer import KafkaProducer
         for value in (b"1", b"2"):
             with KafkaProducer({{"bootstrap.servers": {broker.bootstrap_servers!r}}}) as producer:
-                assert producer.send("t", value, headers=[("h", b"x")]).result(60).offset >= 0
-                producer.send_batch("t", [value] * 3).result(60).raise_on_error()
+                assert producer.send("t", value, headers=[("h", b"x")]).result(600).offset >= 0
+                producer.send_batch("t", [value] * 3).result(600).raise_on_error()
         ''')
             print(*[record.value.decode() for record in read_topic(broker.bootstrap_servers, "t")])
         """)

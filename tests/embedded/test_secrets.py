@@ -9,6 +9,7 @@ import pytest
 
 from pyproducer import AuthenticationError, KafkaProducer, KafkaTimeoutError
 from pyproducer.broker import EmbeddedBroker
+from tests.support.patience import GIVE_UP_S
 from tests.support.ports import reserved_port
 from tests.support.secret_hunt import SecretHunt
 
@@ -29,7 +30,7 @@ def test_producer_when_nobody_listens_then_its_errors_show_no_secret(monkeypatch
             producer.partitions_for("orders")
         future = producer.send("orders", b"v")
         with hunt.errors(KafkaTimeoutError):
-            future.result(timeout=30)
+            future.result(timeout=GIVE_UP_S)
         hunt.look("producer", producer)
         hunt.look("future", future)
         hunt.look("metrics", producer.metrics())
@@ -40,7 +41,7 @@ def test_producer_when_it_works_then_logs_metrics_and_results_show_no_secret(mon
     monkeypatch.setenv("KAFKA_SECRET", "an ordinary name")
     with EmbeddedBroker(topics={"orders": 1}) as broker, SecretHunt(PASSWORD, KEY_PASSWORD) as hunt, KafkaProducer(
             {**PROPS, "bootstrap.servers": broker.bootstrap_servers, "max.block.ms": 60000}) as producer:
-        hunt.look("metadata", producer.send("orders", b"v").result(timeout=30))
+        hunt.look("metadata", producer.send("orders", b"v").result(timeout=GIVE_UP_S))
         hunt.look("producer", producer)
         hunt.look("metrics", producer.metrics())
     assert hunt.looked_at > {"metadata", "producer", "metrics"}
@@ -76,7 +77,7 @@ def test_login_when_it_succeeds_then_neither_side_shows_the_password(sasl_broker
                                                                     mechanism: str) -> None:
     with SecretHunt(PASSWORD, BROKER_PASSWORD) as hunt:
         with KafkaProducer(sasl_props(sasl_broker, mechanism, PASSWORD)) as producer:
-            hunt.look("metadata", producer.send("orders", b"v").result(timeout=30))
+            hunt.look("metadata", producer.send("orders", b"v").result(timeout=GIVE_UP_S))
             hunt.look("producer", producer)
             hunt.look("metrics", producer.metrics())
         hunt.look("broker", sasl_broker)
@@ -92,7 +93,7 @@ def test_login_when_it_is_refused_then_no_error_of_either_side_shows_a_password(
         with hunt.errors(AuthenticationError):
             producer.partitions_for("orders")
         with hunt.errors(AuthenticationError):
-            future.result(timeout=30)
+            future.result(timeout=GIVE_UP_S)
         hunt.look("producer", producer)
         hunt.look("future", future)
         hunt.look("metrics", producer.metrics())

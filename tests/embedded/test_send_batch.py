@@ -26,6 +26,7 @@ from pyproducer.broker import EmbeddedBroker
 from pyproducer.testing import read_topic
 from tests.embedded.conftest import WireTarget
 from tests.support.kafka_jars import MissingTool
+from tests.support.patience import GIVE_UP_S
 
 TOO_LARGE = b"x" * 2_000_000
 
@@ -70,7 +71,7 @@ def test_200_000_arrow_rows_are_stored_where_the_result_says(wire: WireTarget, t
                         "buffer.memory": 1 << 20}) as producer:
         future = producer.send_batch(topic, arrow.array(values, arrow.large_binary()),
                                      keys=arrow.array(keys).dictionary_encode())
-        metadata = future.result(60)
+        metadata = future.result(GIVE_UP_S)
     ensure_stored(wire, topic, metadata, keys, values)
     for partition in range(3):
         offsets = [offset for place, offset in zip(metadata.partitions, metadata.offsets, strict=True)
@@ -81,10 +82,10 @@ def test_200_000_arrow_rows_are_stored_where_the_result_says(wire: WireTarget, t
 def test_lists_slices_and_chunks_are_stored(wire: WireTarget, topic: str, producer: KafkaProducer, arrow: Any) -> None:
     values: list[bytes | None] = [b"v%d" % number for number in range(3000)]
     keys: list[bytes | None] = [b"k%d" % (number % 9) for number in range(3000)]
-    first = producer.send_batch(topic, values[:1000], keys=keys[:1000]).result(60)
+    first = producer.send_batch(topic, values[:1000], keys=keys[:1000]).result(GIVE_UP_S)
     second = producer.send_batch(topic, arrow.array(values).slice(1000, 1000),
-                                 keys=arrow.chunked_array([keys[1000:1001], [], keys[1001:2000]])).result(60)
-    third = producer.send_batch(topic, tuple(values[2000:]), keys=arrow.array(keys)[2000:]).result(60)
+                                 keys=arrow.chunked_array([keys[1000:1001], [], keys[1001:2000]])).result(GIVE_UP_S)
+    third = producer.send_batch(topic, tuple(values[2000:]), keys=arrow.array(keys)[2000:]).result(GIVE_UP_S)
     joined = BatchMetadata(topic, first.offsets + second.offsets + third.offsets,
                            first.partitions + second.partitions + third.partitions,
                            first.timestamps + second.timestamps + third.timestamps, {})
@@ -104,7 +105,7 @@ def test_no_rows_are_done_at_once_and_need_no_broker(arrow: Any) -> None:
 
 def test_rows_with_an_unknown_partition_fail_and_the_others_are_stored(wire: WireTarget, topic: str) -> None:
     with KafkaProducer({"bootstrap.servers": bootstrap(wire), "max.block.ms": 600_000}) as producer:
-        metadata = producer.send_batch(topic, [b"a", b"b", b"c"], partitions=[1, 7, None]).result(60)
+        metadata = producer.send_batch(topic, [b"a", b"b", b"c"], partitions=[1, 7, None]).result(GIVE_UP_S)
     assert list(metadata.errors) == [1]
     assert isinstance(metadata.errors[1], UnknownTopicOrPartitionError)
     assert [record.value for record in read_topic(bootstrap(wire), topic)] in ([b"a", b"c"], [b"c", b"a"])
@@ -115,7 +116,7 @@ def test_rows_with_an_unknown_partition_fail_and_the_others_are_stored(wire: Wir
 def test_an_unreachable_broker_fails_every_row() -> None:
     with KafkaProducer({"bootstrap.servers": "127.0.0.1:1", "max.block.ms": 100}) as producer:
         future = producer.send_batch("t", [b"a", b"b"])
-        assert list(future.result(60).errors) == [0, 1]
+        assert list(future.result(GIVE_UP_S).errors) == [0, 1]
         assert isinstance(future.exception(0), KafkaTimeoutError)
 
 
@@ -179,7 +180,7 @@ def test_memory_that_runs_out_keeps_what_was_accepted_and_fails_the_rest(start_b
         with pytest.raises(KafkaTimeoutError, match="of 1000 rows for t were not done within 0"):
             future.result(0)
         producer.close(timeout=0)
-        errors = future.result(60).errors
+        errors = future.result(GIVE_UP_S).errors
     kinds = [type(errors[row]) for row in range(1000)]
     refused = kinds.index(BufferExhaustedError)
     assert 300 < refused < 400  # ten batches of 4000 bytes, each with 1200 for itself
@@ -194,8 +195,8 @@ def test_a_batch_too_large_for_the_topic_is_split_and_rows_keep_their_places(wir
     with KafkaProducer({"bootstrap.servers": bootstrap(wire), "batch.size": 20_000, "linger.ms": 50}) as producer:
         batches = [producer.send_batch(topic, arrow.array(values[start:start + 100])) for start in range(0, 400, 100)]
         futures = [producer.send(topic, value) for value in values[400:]]
-        offsets = [offset for batch in batches for offset in batch.result(60).offsets]
-        offsets += [future.result(60).offset for future in futures]
+        offsets = [offset for batch in batches for offset in batch.result(GIVE_UP_S).offsets]
+        offsets += [future.result(GIVE_UP_S).offset for future in futures]
         assert producer.metrics()["batch-split-total"] >= 1
     assert offsets == list(range(500))
     assert [record.value for record in read_topic(bootstrap(wire), topic)] == values
@@ -204,7 +205,7 @@ def test_a_batch_too_large_for_the_topic_is_split_and_rows_keep_their_places(wir
 def test_a_row_that_no_topic_takes_fails_alone(wire: WireTarget, topic_name: str) -> None:
     topic = wire.create_topic(topic_name, 1, {"max.message.bytes": "2000"})
     with KafkaProducer({"bootstrap.servers": bootstrap(wire)}) as producer:
-        metadata = producer.send_batch(topic, [b"a", b"x" * 5000, b"b"]).result(60)
+        metadata = producer.send_batch(topic, [b"a", b"x" * 5000, b"b"]).result(GIVE_UP_S)
     assert list(metadata.errors) == [1]
     assert isinstance(metadata.errors[1], RecordTooLargeError)
     assert metadata.offsets[1] == -1
@@ -221,7 +222,7 @@ def test_done_callbacks_and_await(topic: str, producer: KafkaProducer) -> None:
 
     future = producer.send_batch(topic, [b"a"] * 10)
     future.add_done_callback(on_done)
-    assert called.wait(60)
+    assert called.wait(GIVE_UP_S)
     assert seen == [future]
     future.add_done_callback(on_done)
     assert seen == [future, future]
@@ -249,7 +250,8 @@ def test_serializers_interceptors_and_partitioners_see_every_row(wire: WireTarge
     with KafkaProducer({"bootstrap.servers": bootstrap(wire), "interceptor.classes": [interceptor],
                         "partitioner.class": lambda topic, key, *_: key % 3},
                        key_serializer="int", value_serializer="json") as producer:
-        metadata = producer.send_batch(topic, [{"n": number} for number in range(30)], keys=list(range(30))).result(60)
+        metadata = producer.send_batch(topic, [{"n": number} for number in range(30)],
+                                       keys=list(range(30))).result(GIVE_UP_S)
     assert list(metadata.partitions) == [number % 3 for number in range(30)]
     assert interceptor.acknowledged == 30
     assert sorted(record.value for record in read_topic(bootstrap(wire), topic))[0] == b'{"n":0}'
@@ -268,7 +270,7 @@ def test_concurrent_calls_and_sends_lose_nothing(topic: str, producer: KafkaProd
 
     def send_columns(name: bytes) -> None:
         rows = arrow.array([b"%s-%d" % (name, number) for number in range(20_000)])
-        metadata.append(producer.send_batch(topic, rows).result(30))
+        metadata.append(producer.send_batch(topic, rows).result(GIVE_UP_S))
 
     threads = [threading.Thread(target=send_columns, args=(b"thread%d" % number,)) for number in range(3)]
     for thread in threads:
@@ -276,7 +278,7 @@ def test_concurrent_calls_and_sends_lose_nothing(topic: str, producer: KafkaProd
     futures = [producer.send(topic, b"single-%d" % number) for number in range(20_000)]
     for thread in threads:
         thread.join()
-    places = {(future.result(30).partition, future.result(0).offset) for future in futures}
+    places = {(future.result(GIVE_UP_S).partition, future.result(0).offset) for future in futures}
     for one in metadata:
         assert one.errors == {}
         places.update(zip(one.partitions, one.offsets, strict=True))
@@ -289,7 +291,7 @@ def test_the_separate_process_broker_takes_a_call(arrow: Any) -> None:
         headers = arrow.array([[{"key": "h", "value": b"1"}], None],
                               arrow.list_(arrow.struct([("key", arrow.string()), ("value", arrow.binary())])))
         producer.send_batch("t", arrow.array(["a", "b"]), headers=headers, timestamps=arrow.array([5, 6]),
-                            partitions=arrow.array([0, 2])).result(60).raise_on_error()
+                            partitions=arrow.array([0, 2])).result(GIVE_UP_S).raise_on_error()
         found = [(record.value, record.partition, record.timestamp, [tuple(header) for header in record.headers])
                  for record in read_topic(broker.bootstrap_servers, "t")]
     assert sorted(found) == [(b"a", 0, 5, [("h", b"1")]), (b"b", 2, 6, [])]

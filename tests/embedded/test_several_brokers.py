@@ -17,6 +17,7 @@ from pyproducer.common.errors import ConfigError, IllegalStateError
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.schema import Struct
 from pyproducer.record.batch_writer import build_batch
+from tests.support.patience import GIVE_UP_S
 from tests.support.raw_client import RawClient, fetch_body, fetched, metadata_body, produce_body, produced
 
 StartBroker = Callable[..., EmbeddedBroker]
@@ -120,7 +121,7 @@ def test_a_node_that_stops_is_refused_and_comes_back_where_it_was(
         assert client.is_closed()
     assert broker.nodes() == [1, 3]
     with pytest.raises(ConnectionRefusedError):
-        socket.create_connection(second, timeout=60)
+        socket.create_connection(second, timeout=GIVE_UP_S)
     answer = metadata(first, "orders")
     assert [node["node_id"] for node in answer["brokers"]] == [1, 3]
     assert leaders(first, "orders") == {0: (1, 0), 1: (-1, 1), 2: (3, 0)}

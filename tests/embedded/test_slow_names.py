@@ -21,10 +21,10 @@ from pyproducer import KafkaProducer, KafkaTimeoutError
 from pyproducer.broker import EmbeddedBroker
 from pyproducer.broker.apis.services import Services
 from pyproducer.broker.cluster.listener import EndPoint
+from tests.support.patience import GIVE_UP_S
 
 SLOW = "slow.example"
 SLOW_NODE = 2
-GIVE_UP_S = 30
 
 
 class SlowName:

@@ -23,6 +23,7 @@ from pyproducer.broker.cluster.config import BrokerConfig
 from pyproducer.common.clock import SystemClock
 from pyproducer.common.errors import ConfigError
 from pyproducer.record.batch_reader import read_batches
+from tests.support.patience import PROGRAM_S
 from tests.support.storage_worker import PARTITIONS, SETTINGS, TOPIC, value_of
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -31,7 +32,6 @@ ENDS = ("stop", "torn", "torn", "killed")
 DAMAGES = ("none", "index missing", "index truncated", "index damaged", "byte", "byte", "byte")
 ROUNDS_IN_A_DIRECTORY = 12
 SMALL_DISK_BYTES = 1_500_000
-WAIT_S = 120.0
 
 
 class Acknowledged:
@@ -69,7 +69,7 @@ def run_worker(data_dir: Path, seed: int, disk: str, end: str, acknowledged: Ack
                     lines += 1
                 if end == "killed" and lines == stop_after:
                     worker.send_signal(signal.SIGKILL)
-            code = worker.wait(WAIT_S)
+            code = worker.wait(PROGRAM_S)
             assert code == (0 if end == "stop" else -signal.SIGKILL), worker.stderr.read()
         finally:
             worker.kill()
@@ -178,7 +178,6 @@ def copy_of(data_dir: Path, folder: Path) -> Path:
     return folder
 
 
-@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("rounds", [8, pytest.param(300, marks=pytest.mark.soak)])
 def test_acknowledged_records_when_disks_fail_and_brokers_die_and_files_are_damaged_then_none_is_gone_without_a_word(
         tmp_path: Path, small_disk: Path, rounds: int) -> None:

@@ -10,6 +10,7 @@ import pytest
 from pyproducer.broker import EmbeddedBroker
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.record.batch_writer import build_batch
+from tests.support.patience import GIVE_UP_S
 from tests.support.raw_client import RawClient, metadata_body, produce_body, request_bytes
 
 StartBroker = Callable[..., EmbeddedBroker]
@@ -123,7 +124,7 @@ def test_c41_connections_of_one_address_are_limited(start_broker: StartBroker) -
     with connect(broker) as third:
         assert third.is_closed()
     first.close()
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + GIVE_UP_S
     while len(broker.connections()) > 1:
         assert time.monotonic() < deadline
         time.sleep(0.01)

@@ -12,6 +12,7 @@ import pytest
 from pyproducer import AuthenticationError, KafkaProducer
 from pyproducer.broker import EmbeddedBroker
 from tests.support.certificates import Certificates
+from tests.support.patience import GIVE_UP_S
 from tests.support.sending import error_of_send
 
 # For what must not wait: a test that waits after all ends by the suite's own timeout.
@@ -108,7 +109,7 @@ def test_certificate_when_it_is_renewed_in_its_file_then_the_same_producer_sends
         new = tmp_path / "new.pem"
         new.write_bytes(certificates.client.keystore.read_bytes())
         new.replace(file)
-        deadline = time.monotonic() + 60
-        while isinstance(producer.send("orders", b"secret").exception(60), AuthenticationError):
+        deadline = time.monotonic() + GIVE_UP_S
+        while isinstance(producer.send("orders", b"secret").exception(GIVE_UP_S), AuthenticationError):
             assert time.monotonic() < deadline, "the new certificate was not used"
-        producer.send("orders", b"secret").result(60)
+        producer.send("orders", b"secret").result(GIVE_UP_S)

@@ -11,6 +11,7 @@ from pyproducer.broker import EmbeddedBroker
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.record.batch_writer import build_batch
 from tests.support.certificates import Certificates
+from tests.support.patience import GIVE_UP_S
 from tests.support.raw_client import RawClient, metadata_body, produce_body, produced
 
 StartBroker = Callable[..., EmbeddedBroker]
@@ -86,6 +87,6 @@ def test_plain_bytes_on_the_tls_listener_close_only_their_connection(
     broker = tls_broker(start_broker, certificates)
     with RawClient(("127.0.0.1", int(broker.bootstrap_servers_of("SSL").rpartition(":")[2]))) as plain:
         plain.send_request(ApiKeys.METADATA, 1, metadata_body())
-        assert not plain.is_silent(for_s=30)
+        assert not plain.is_silent(for_s=GIVE_UP_S)
     with tls_client(broker, certificates) as client:
         assert client.request(ApiKeys.METADATA, 12, metadata_body("orders"))["topics"][0]["error_code"] == 0

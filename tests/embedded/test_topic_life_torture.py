@@ -22,6 +22,7 @@ from pyproducer.broker.cluster.cluster_state import ClusterState
 from pyproducer.broker.control.in_process import InProcessCluster
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.record.batch_writer import build_batch
+from tests.support.patience import GIVE_UP_S
 from tests.support.raw_client import RawClient, metadata_body, produce_body, produced
 
 NAMES = ("orders", "payments")
@@ -136,7 +137,6 @@ def ensure_files_agree(state: ClusterState) -> None:
     assert {name: len(entry.leader_epochs) for name, entry in state.store.content.topics.items()} == entries
 
 
-@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("rounds", [25, pytest.param(200, marks=pytest.mark.soak)])
 def test_topics_when_three_clients_make_and_delete_them_under_load_then_files_and_metadata_agree(
         broker: EmbeddedBroker, rounds: int) -> None:
@@ -151,9 +151,9 @@ def test_topics_when_three_clients_make_and_delete_them_under_load_then_files_an
             for _ in range(rounds):
                 running = [pool.submit(lambda admin=admin, own=own: [admin.act(own) for _ in range(4)])
                            for admin, own in zip(admins, may, strict=True)]
-                told.update(code for one in running for code in one.result(60))
+                told.update(code for one in running for code in one.result(GIVE_UP_S))
                 ensure_files_agree(state_of(broker))
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + GIVE_UP_S
         before = load.acknowledged
         admins[0]._create(NAMES[0])
         while load.acknowledged < before + 20:

@@ -15,6 +15,7 @@ from pyproducer.record.batch_reader import read_batches
 from pyproducer.record.batch_writer import build_batch
 from pyproducer.record.decompression import CODEC_IDS
 from tests.embedded.conftest import WireTarget
+from tests.support.patience import GIVE_UP_S
 from tests.support.raw_client import (
     RawClient,
     fetch_body,
@@ -43,7 +44,7 @@ def partition_count(client: RawClient, topic: str) -> int:
     return len(client.request(ApiKeys.METADATA, 12, metadata_body(topic))["topics"][0]["partitions"])
 
 
-def eventually(check: Callable[[], bool], *, within_s: float = 30.0) -> None:
+def eventually(check: Callable[[], bool], *, within_s: float = GIVE_UP_S) -> None:
     """Kafka's brokers learn of a change a moment after the controller said yes."""
     deadline = time.monotonic() + within_s
     while not check():

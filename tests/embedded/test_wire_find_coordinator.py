@@ -26,6 +26,7 @@ from pyproducer.protocol.request_context import RequestContext
 from pyproducer.protocol.schema import Struct
 from pyproducer.record.batch_writer import build_batch
 from tests.embedded.conftest import WireTarget
+from tests.support.patience import GIVE_UP_S
 from tests.support.raw_client import RawClient, list_offsets_body, metadata_body, produce_body, produced
 
 GROUP, TRANSACTION = 0, 1
@@ -58,7 +59,7 @@ def code_of(client: RawClient, key: str, key_type: int = GROUP) -> int:
 
 def await_coordinator(client: RawClient, key: str, key_type: int) -> None:
     """Kafka makes the topic behind its first answer, which is 15."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + GIVE_UP_S
     while code_of(client, key, key_type):
         assert time.monotonic() < deadline, f"no coordinator of {key}"
         time.sleep(0.05)
@@ -156,7 +157,7 @@ def test_c32_a_group_lives_where_its_hash_says(wire: WireTarget, topic: str, gro
         await_coordinator(client, group_id, GROUP)
         (metadata,) = client.request(ApiKeys.METADATA, 12, metadata_body(CONSUMER_OFFSETS))["topics"]
         count = len(metadata["partitions"])
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + GIVE_UP_S
         while commit(client, group_id, topic) in (14, 15, 16):  # Kafka loads the partition first
             assert time.monotonic() < deadline
             time.sleep(0.05)

@@ -14,6 +14,7 @@ from pyproducer.protocol.schema import Struct
 from tests.embedded.conftest import WireTarget
 from tests.embedded.test_wire_groups import NewMember, group_id, member, stable_pair
 from tests.support.group_member import fetched_offsets, offset_fetch_body
+from tests.support.patience import GIVE_UP_S
 
 __all__ = ["group_id", "member"]
 UNKNOWN_PARTITION, METADATA_TOO_LARGE, NON_EMPTY, NOT_FOUND = 3, 12, 68, 69
@@ -137,7 +138,7 @@ def test_a_stable_group_shows_its_members(wire: WireTarget, member: NewMember, v
 def test_a_group_on_its_way_shows_no_metadata(wire: WireTarget, member: NewMember) -> None:
     one = member()
     one.join()
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + GIVE_UP_S
     while (found := describe(wire, one.group_id))["error_code"]:  # Kafka shows a new group a moment later
         assert time.monotonic() < deadline
     assert (found["group_state"], found["protocol_data"]) == ("CompletingRebalance", "")

@@ -16,6 +16,7 @@ from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.schema import Struct
 from tests.embedded.conftest import WireTarget
 from tests.support.group_member import GroupMember
+from tests.support.patience import GIVE_UP_S
 
 INCONSISTENT_PROTOCOL, INVALID_GROUP, UNKNOWN_MEMBER, INVALID_SESSION, REBALANCING = 23, 24, 25, 26, 27
 ILLEGAL_GENERATION, MEMBER_ID_REQUIRED, FENCED_INSTANCE = 22, 79, 82
@@ -28,7 +29,7 @@ def group_id(wire: WireTarget, topic_name: str) -> str:
     """A group that no other test uses, with a coordinator that is ready for it."""
     group_id = f"{topic_name}-{uuid.uuid4().hex[:8]}"
     with wire.connect() as client:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + GIVE_UP_S
         while client.request(ApiKeys.FIND_COORDINATOR, 3, {"key": group_id})["error_code"] or client.request(
                 ApiKeys.DESCRIBE_GROUPS, 2, {"groups": [group_id]})["groups"][0]["error_code"]:
             assert time.monotonic() < deadline

@@ -16,6 +16,7 @@ from pyproducer.protocol.schema import Struct
 from pyproducer.record.batch_reader import read_batches
 from pyproducer.record.batch_writer import build_batch
 from tests.embedded.conftest import WireTarget
+from tests.support.patience import GIVE_UP_S
 from tests.support.raw_client import (
     RawClient,
     fetch_body,
@@ -75,7 +76,7 @@ def test_metadata_of_an_unknown_topic_creates_it_only_when_asked_to(wire: WireTa
         body = metadata_body(topic_name, allow_auto_topic_creation=False)
         (found,) = client.request(ApiKeys.METADATA, 12, body)["topics"]
         assert (found["error_code"], found["topic_id"].int) == (3, 0)
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + GIVE_UP_S
         while True:
             (found,) = client.request(ApiKeys.METADATA, 12, metadata_body(topic_name))["topics"]
             if found["error_code"] == 0 and found["partitions"]:
@@ -523,7 +524,7 @@ def test_delete_topics_in_every_version(wire: WireTarget, topic: str, version: i
     with wire.connect() as client:
         assert client.request(ApiKeys.DELETE_TOPICS, version, body(topic))["responses"][0]["error_code"] == 0
         # Apache Kafka answers before its own metadata have heard of it, which is a moment on a busy machine.
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + GIVE_UP_S
         while client.request(ApiKeys.METADATA, 12, metadata_body(topic, allow_auto_topic_creation=False)
                              )["topics"][0]["error_code"] != 3:
             assert time.monotonic() < deadline

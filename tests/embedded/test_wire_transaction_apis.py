@@ -15,6 +15,7 @@ from pyproducer.protocol.schema import Struct
 from pyproducer.record.batch_reader import read_batches
 from pyproducer.record.batch_writer import build_batch
 from tests.embedded.conftest import WireTarget
+from tests.support.patience import GIVE_UP_S
 from tests.support.raw_client import RawClient, fetch_body, fetched, list_offsets_body, produced
 from tests.support.raw_transactions import (
     READ_COMMITTED,
@@ -124,7 +125,7 @@ def test_offsets_count_when_the_transaction_is_committed(
         assert committed_offset(wire_client, group, topic, stable=False) == (0, -1)
         assert transactions.end(commit=commit, version=end_version) == 0
         transactions.await_state("CompleteCommit" if commit else "CompleteAbort")
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + GIVE_UP_S
         while (found := committed_offset(wire_client, group, topic))[0] == 88 and time.monotonic() < deadline:
             time.sleep(0.02)
         assert found == (0, expected)

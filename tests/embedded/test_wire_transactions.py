@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.support.patience import GIVE_UP_S
 from tests.support.raw_transactions import RawTransactions
 
 OUT_OF_ORDER = 45
@@ -234,7 +235,7 @@ def test_a_transaction_that_is_open_too_long_is_aborted_and_its_producer_fenced(
     transactions = begin(timeout_ms=2000)
     assert transactions.produce(topic, 0, 0) == (0, 0)
     producer_id, epoch = transactions.identity
-    deadline = time.monotonic() + 60  # Kafka looks every 10 s
+    deadline = time.monotonic() + GIVE_UP_S  # Kafka looks every 10 s
     while (state := transactions.describe())["transaction_state"] != "CompleteAbort":
         assert time.monotonic() < deadline
         time.sleep(0.05)

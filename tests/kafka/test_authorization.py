@@ -14,12 +14,12 @@ import pytest
 
 from pyproducer.protocol.apis import ApiKeys
 from tests.support.kafka_server import KafkaServer
+from tests.support.patience import GIVE_UP_S
 from tests.support.raw_client import RawClient
 from tests.unit.broker.apis.test_authorization import ASKED, IN_CLUSTER, Case, error_codes
 
 admin_api = pytest.importorskip("confluent_kafka.admin")
 
-DEADLINE_S = 60
 AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 # Kafka asks whether there could be any topic that the client may write to, and ours which of those that there are.
 OTHERWISE = {(ApiKeys.INIT_PRODUCER_ID, 1)}
@@ -46,11 +46,11 @@ class Target:
 
     def prepare(self) -> None:
         """Make the topic and the coordinators that the table speaks of, and remove what it made."""
-        topics = self.admin.list_topics(timeout=DEADLINE_S).topics
+        topics = self.admin.list_topics(timeout=GIVE_UP_S).topics
         for name in {"new", "nowhere"} & set(topics):
-            self.admin.delete_topics([name])[name].result(DEADLINE_S)
+            self.admin.delete_topics([name])[name].result(GIVE_UP_S)
         if "orders" not in topics:
-            self.admin.create_topics([admin_api.NewTopic("orders", 1)])["orders"].result(DEADLINE_S)
+            self.admin.create_topics([admin_api.NewTopic("orders", 1)])["orders"].result(GIVE_UP_S)
         for key_type, key in ((0, "g"), (1, "t")):
             self.eventually(lambda key_type=key_type, key=key: not any(error_codes(self.ask(
                 ApiKeys.FIND_COORDINATOR, 4, {"key_type": key_type, "coordinator_keys": [key]}))))
@@ -67,18 +67,18 @@ class Target:
                     admin_api.AclPermissionType[answer])
                 bindings[str(binding)] = binding
         for future in self.admin.create_acls(list(bindings.values())).values():
-            future.result(DEADLINE_S)
-        self.eventually(lambda: len(self.admin.describe_acls(EVERYTHING).result(DEADLINE_S)) == len(bindings))
+            future.result(GIVE_UP_S)
+        self.eventually(lambda: len(self.admin.describe_acls(EVERYTHING).result(GIVE_UP_S)) == len(bindings))
 
     def allow(self) -> None:
         """Take all denials back."""
         for future in self.admin.delete_acls([EVERYTHING]).values():
-            future.result(DEADLINE_S)
-        self.eventually(lambda: not self.admin.describe_acls(EVERYTHING).result(DEADLINE_S))
+            future.result(GIVE_UP_S)
+        self.eventually(lambda: not self.admin.describe_acls(EVERYTHING).result(GIVE_UP_S))
 
     def eventually(self, is_so: Callable[[], bool]) -> None:
         """Wait for something that Kafka does behind its answers."""
-        deadline = time.monotonic() + DEADLINE_S
+        deadline = time.monotonic() + GIVE_UP_S
         while not is_so():
             assert time.monotonic() < deadline, "it did not happen"
             time.sleep(0.05)

@@ -33,6 +33,7 @@ from benchmarks.workload import Latency, Lateness, Measurement, Workload
 from tests.support.certificates import Certificates
 from tests.support.kafka_jars import MissingTool
 from tests.support.kafka_server import KafkaServer
+from tests.support.patience import GIVE_UP_S, PROGRAM_S
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -120,7 +121,7 @@ def test_sleeper_when_a_send_fails_then_it_ends_too() -> None:
 
 def test_busy_processes_compute_until_the_block_ends_whatever_ends_it() -> None:
     def fail_when_they_have_computed(pids: list[int]) -> None:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + GIVE_UP_S
         while min(psutil.Process(pid).cpu_times().user for pid in pids) < 0.2:
             assert time.monotonic() < deadline, "they do not compute"
             time.sleep(0.05)
@@ -274,7 +275,7 @@ def test_report_of_two_rounds_gives_medians_and_ratios_within_a_round() -> None:
 @pytest.mark.soak
 def test_batch_writer_benchmark_reads_back_every_codec() -> None:
     done = subprocess.run([sys.executable, "-m", "benchmarks.batch_writer", "--rounds", "1"], cwd=ROOT,
-                          capture_output=True, text=True, timeout=120, check=True)
+                          capture_output=True, text=True, timeout=PROGRAM_S, check=True)
     for codec in ("none", "gzip", "snappy", "lz4", "zstd"):
         assert f"\n{codec} " in done.stdout
 

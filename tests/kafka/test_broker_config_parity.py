@@ -22,9 +22,9 @@ from pyproducer.common.settings.definition import (
 from pyproducer.common.settings.parse import parse_value, value_text
 from pyproducer.common.settings.table import SettingTable
 from tests.support.kafka_jars import compile_java, java, kafka_classpath
+from tests.support.patience import PROGRAM_S
 
 SOURCE = Path(__file__).resolve().parents[1] / "support" / "java" / "BrokerConfigParity.java"
-TIMEOUT_S = 60
 TABLES = {"broker": BROKER_CONFIG, "topic": TOPIC_CONFIG}
 OF_OLDER_KAFKAS = {"quota.producer.default", "quota.consumer.default"}
 OF_THE_AUTHORIZER = {"super.users", "allow.everyone.if.no.acl.found"}  # read by its class, which is not in the table
@@ -58,7 +58,7 @@ OTHER_BOUNDS = {
 def ask_java(*arguments: str, stdin: str = "") -> list[list[str]]:
     classpath = os.pathsep.join([str(compile_java(SOURCE)), kafka_classpath()])
     answer = subprocess.run([java(), "-cp", classpath, SOURCE.stem, *arguments], input=stdin, capture_output=True,
-                            text=True, timeout=TIMEOUT_S, check=True)
+                            text=True, timeout=PROGRAM_S, check=True)
     return [line.split("\t") for line in answer.stdout.splitlines()]
 
 

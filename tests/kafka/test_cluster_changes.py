@@ -10,6 +10,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 from pyproducer import KafkaProducer
 from tests.support.kafka_server import KafkaServer
 from tests.support.log_checker import check_log, read_topic
+from tests.support.patience import GIVE_UP_S
 from tests.support.sending import Outcomes
 
 
@@ -22,13 +23,13 @@ def test_topic_when_deleted_and_created_again_then_records_arrive(
         kafka: KafkaServer, admin: AdminClient, topic_name: str) -> None:
     topic = kafka.create_topic(topic_name, 1)
     with KafkaProducer({"bootstrap.servers": kafka.bootstrap_servers}) as producer:
-        assert producer.send(topic, b"old").result(60).offset == 0
+        assert producer.send(topic, b"old").result(GIVE_UP_S).offset == 0
         admin = admin  # kept: librdkafka fails what is under way when its handle goes
-        admin.delete_topics([topic])[topic].result(60)
+        admin.delete_topics([topic])[topic].result(GIVE_UP_S)
         _create_again(kafka, topic)
         # The producer still knows the old topic's id; the broker's refusal makes it ask again.
-        assert producer.send(topic, b"new").result(60).offset == 0
-        assert producer.send(topic, b"newer").result(60).offset == 1
+        assert producer.send(topic, b"new").result(GIVE_UP_S).offset == 0
+        assert producer.send(topic, b"newer").result(GIVE_UP_S).offset == 1
     assert [record.value for record in read_topic(kafka.bootstrap_servers, topic)] == [b"new", b"newer"]
 
 
@@ -36,7 +37,7 @@ def _create_again(kafka: KafkaServer, topic: str) -> None:
     """Deletion takes effect a moment after it is answered."""
     from confluent_kafka import KafkaException
 
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + GIVE_UP_S
     while True:
         try:
             kafka.create_topic(topic, 1)
@@ -52,13 +53,13 @@ def test_topic_when_it_grows_then_the_new_partitions_are_found(
         kafka: KafkaServer, admin: AdminClient, topic_name: str) -> None:
     topic = kafka.create_topic(topic_name, 1)
     with KafkaProducer({"bootstrap.servers": kafka.bootstrap_servers, "metadata.max.age.ms": 300}) as producer:
-        assert producer.send(topic, b"v").result(60).partition == 0
+        assert producer.send(topic, b"v").result(GIVE_UP_S).partition == 0
         admin = admin
-        admin.create_partitions([NewPartitions(topic, 3)])[topic].result(60)
+        admin.create_partitions([NewPartitions(topic, 3)])[topic].result(GIVE_UP_S)
         # An explicit partition that is not known yet is waited for.
-        assert producer.send(topic, b"v", partition=2).result(60).partition == 2
-        deadline = time.monotonic() + 60
-        while producer.send(topic, b"v").result(60).partition == 0:
+        assert producer.send(topic, b"v", partition=2).result(GIVE_UP_S).partition == 2
+        deadline = time.monotonic() + GIVE_UP_S
+        while producer.send(topic, b"v").result(GIVE_UP_S).partition == 0:
             assert time.monotonic() < deadline, "the new partitions were never chosen"
 
 

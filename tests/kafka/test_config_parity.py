@@ -13,9 +13,9 @@ from pyproducer.common.jaas import parse_jaas
 from pyproducer.common.settings.definition import NonEmpty, OneOf, Range, Setting, Support
 from pyproducer.producer.config import CONFIG_TABLE, ProducerConfig
 from tests.support.kafka_jars import compile_java, java, kafka_classpath
+from tests.support.patience import PROGRAM_S
 
 SOURCE = Path(__file__).resolve().parents[1] / "support" / "java" / "ConfigParity.java"
-TIMEOUT_S = 60
 # Java has no default here; bytes pass through without a serializer, so ours is None.
 OPTIONAL_HERE = {"key.serializer", "value.serializer"}
 JAVA_TABLE = {key: setting for key, setting in CONFIG_TABLE.items()
@@ -25,7 +25,7 @@ JAVA_TABLE = {key: setting for key, setting in CONFIG_TABLE.items()
 def ask_java(*arguments: str, stdin: str = "") -> list[list[str]]:
     classpath = os.pathsep.join([str(compile_java(SOURCE)), kafka_classpath()])
     answer = subprocess.run([java(), "-cp", classpath, SOURCE.stem, *arguments], input=stdin, capture_output=True,
-                            text=True, timeout=TIMEOUT_S, check=True)
+                            text=True, timeout=PROGRAM_S, check=True)
     return [line.split("\t") for line in answer.stdout.splitlines()]
 
 

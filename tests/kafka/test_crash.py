@@ -14,11 +14,11 @@ from pyproducer import KafkaProducer, KafkaTimeoutError, ProducerClosedError
 from tests.support.delay_proxy import DelayProxy
 from tests.support.kafka_server import KafkaServer
 from tests.support.log_checker import check_log, check_order, read_topic
+from tests.support.patience import GIVE_UP_S
 from tests.support.sending import Outcomes
 
 PARTITION_COUNT = 3
 CUT_COUNT = 6
-GIVE_UP_S = 60
 
 
 class Line(NamedTuple):
@@ -82,8 +82,8 @@ def test_broker_when_killed_and_restarted_under_load_then_nothing_lost_or_double
                 crash = beside(kill_and_restart)
             producer.send(topic, b"%d" % number, on_completion=outcomes.callback(number), key=b"%d" % (number % 1000))
         assert crash is not None, "the producer was never answered while it sent"
-        crash.result(180)
-        producer.flush(180)
+        crash.result(GIVE_UP_S)
+        producer.flush(GIVE_UP_S)
     outcomes.ensure_all_acknowledged(count)
     check_everything_once(server.bootstrap_servers, topic, outcomes, count)
 

@@ -13,6 +13,7 @@ import pytest
 from pyproducer import KafkaProducer, ProducerInterceptor, ProducerRecord, RecordMetadata
 from tests.support.kafka_server import KafkaServer
 from tests.support.log_checker import check_log, check_order, read_topic
+from tests.support.patience import GIVE_UP_S
 from tests.support.sending import Outcomes
 
 # Nobody waits so long: what is sent before it is up was sent for another reason.
@@ -29,7 +30,7 @@ def test_records_when_sent_with_each_acks_then_all_arrive_in_order(
     with KafkaProducer(props) as producer:
         for number in range(count):
             producer.send(topic, b"%d" % number, on_completion=outcomes.callback(number), partition=number % 3)
-        producer.flush(30)
+        producer.flush(GIVE_UP_S)
         outcomes.ensure_all_acknowledged(count)
     offsets = {metadata.offset for metadata in outcomes.metadata.values()}
     assert offsets == ({-1} if acks == "0" else set(range((count + 2) // 3)))
@@ -40,7 +41,7 @@ def test_records_when_sent_with_each_acks_then_all_arrive_in_order(
 
 def _read_at_least(kafka: KafkaServer, topic: str, count: int) -> list[Any]:
     """With acks=0 a record is answered for when its bytes are written: the broker may be some ms behind."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + GIVE_UP_S
     while len(stored := read_topic(kafka.bootstrap_servers, topic)) < count and time.monotonic() < deadline:
         time.sleep(0.1)
     return stored
@@ -51,16 +52,16 @@ def test_metadata_when_a_record_is_stored_then_it_tells_where_and_how_large(
     topic = kafka.create_topic(topic_name, 3)
     with KafkaProducer({"bootstrap.servers": kafka.bootstrap_servers}) as producer:
         record = ProducerRecord(topic, b"value", b"key", partition=1, timestamp=1_600_000_000_000)
-        assert producer.send(record).result(60) == RecordMetadata(topic, 1, 0, 1_600_000_000_000, 3, 5)
-        assert producer.send(topic, None, partition=2).result(60)[4:] == (-1, -1)
-        assert producer.send(record).result(60).offset == 1
+        assert producer.send(record).result(GIVE_UP_S) == RecordMetadata(topic, 1, 0, 1_600_000_000_000, 3, 5)
+        assert producer.send(topic, None, partition=2).result(GIVE_UP_S)[4:] == (-1, -1)
+        assert producer.send(record).result(GIVE_UP_S).offset == 1
 
 
 def test_metadata_when_the_topic_stamps_records_then_it_has_the_brokers_time(
         kafka: KafkaServer, topic_name: str) -> None:
     topic = kafka.create_topic(topic_name, 1, {"message.timestamp.type": "LogAppendTime"})
     with KafkaProducer({"bootstrap.servers": kafka.bootstrap_servers}) as producer:
-        metadata = producer.send(topic, b"v", timestamp=5).result(60)
+        metadata = producer.send(topic, b"v", timestamp=5).result(GIVE_UP_S)
     assert metadata.timestamp > 1_600_000_000_000
     assert [record.timestamp for record in read_topic(kafka.bootstrap_servers, topic)] == [metadata.timestamp]
 
@@ -84,7 +85,7 @@ def test_callbacks_when_records_are_answered_then_in_order_within_a_partition_on
     with KafkaProducer({"bootstrap.servers": kafka.bootstrap_servers}) as producer:
         futures = [producer.send(topic, b"v", partition=number % 3, on_completion=callback(number))
                    for number in range(3000)]
-        producer.flush(30)
+        producer.flush(GIVE_UP_S)
         assert len(heard) == 3000
         assert all(future.done() for future in futures)
     check_order(heard, "partition")
@@ -99,14 +100,14 @@ def test_futures_when_awaited_or_asked_then_they_agree(kafka: KafkaServer, topic
         async def send_some() -> list[int]:
             return [(await producer.send(topic, b"v")).offset for _ in range(5)]
 
-        assert asyncio.run(asyncio.wait_for(send_some(), 30)) == [0, 1, 2, 3, 4]
+        assert asyncio.run(asyncio.wait_for(send_some(), GIVE_UP_S)) == [0, 1, 2, 3, 4]
         future = producer.send(topic, b"v")
         called: list[object] = []
         future.add_done_callback(called.append)
-        assert future.exception(60) is None
+        assert future.exception(GIVE_UP_S) is None
         assert future.done()
         future.add_done_callback(called.append)
-        producer.flush(60)
+        producer.flush(GIVE_UP_S)
         assert called == [future, future]
 
 
@@ -131,8 +132,8 @@ def test_interceptors_when_configured_then_they_change_records_and_hear_of_each(
 
     props = {"bootstrap.servers": kafka.bootstrap_servers, "interceptor.classes": [Tagging(), Failing()]}
     with KafkaProducer(props) as producer:
-        producer.send(topic, b"v").result(60)
-        producer.flush(60)
+        producer.send(topic, b"v").result(GIVE_UP_S)
+        producer.flush(GIVE_UP_S)
     stored = read_topic(kafka.bootstrap_servers, topic)
     assert [(record.value, record.headers) for record in stored] == [(b"v!", (("tag", b"1"),))]
     assert heard == [("acknowledged", None), ("closed", None)]
@@ -144,7 +145,7 @@ def test_flush_when_records_linger_then_it_sends_them_at_once(kafka: KafkaServer
                         "delivery.timeout.ms": 2 * LONG_LINGER_MS}) as producer:
         futures = [producer.send(topic, b"v") for _ in range(10)]
         assert not any(future.done() for future in futures)
-        producer.flush(60)  # raises when its time is up
+        producer.flush(GIVE_UP_S)  # raises when its time is up
         assert all(future.done() for future in futures)
 
 
@@ -189,7 +190,7 @@ def test_threads_when_they_share_a_producer_then_each_keeps_its_order(kafka: Kaf
                 for number in range(count):
                     producer.send(topic, b"%d" % number, key=b"thread %d" % thread_number)
                     if number % 1000 == 999:
-                        producer.flush(30)
+                        producer.flush(GIVE_UP_S)
             except BaseException as error:
                 errors.append(error)
 
@@ -210,7 +211,7 @@ def test_idempotent_batches_when_stored_then_they_have_producer_ids_and_sequence
     topic = kafka.create_topic(topic_name)
     with KafkaProducer({"bootstrap.servers": kafka.bootstrap_servers, "linger.ms": 0}) as producer:
         for _ in range(3):
-            producer.send(topic, b"v").result(60)
+            producer.send(topic, b"v").result(GIVE_UP_S)
     batches = [line for line in kafka.dump_log(topic).splitlines() if line.startswith("baseOffset:")]
     assert [line.split("baseSequence: ")[1].split(" ")[0] for line in batches] == ["0", "1", "2"]
     assert len({line.split("producerId: ")[1].split(" ")[0] for line in batches} - {"-1"}) == 1
@@ -222,7 +223,7 @@ def test_unknown_topic_when_auto_created_then_records_arrive(topic_name: str) ->
     with KafkaServer(settings=settings) as server, \
             KafkaProducer({"bootstrap.servers": server.bootstrap_servers, "max.block.ms": 60_000}) as producer:
         futures = [producer.send(topic_name, b"v") for _ in range(9)]
-        places = [future.result(60)[1:3] for future in futures]
+        places = [future.result(GIVE_UP_S)[1:3] for future in futures]
         # In turn, and in the order they were sent within each partition.
         assert [offset for _, offset in places] == [0, 0, 0, 1, 1, 1, 2, 2, 2]
         assert {frozenset(partition for partition, _ in places[turn:turn + 3]) for turn in (0, 3, 6)} == {
@@ -236,6 +237,6 @@ def test_properties_file_when_given_then_it_configures_the_producer(
     path.write_text(f"bootstrap.servers={kafka.bootstrap_servers}\ncompression.type=zstd\n"
                     "value.serializer=org.apache.kafka.common.serialization.StringSerializer\n")
     with KafkaProducer.from_file(str(path)) as producer:
-        producer.send(topic, "a text " * 100).result(60)
+        producer.send(topic, "a text " * 100).result(GIVE_UP_S)
     assert [record.value for record in read_topic(kafka.bootstrap_servers, topic)] == [b"a text " * 100]
     assert "compresscodec: zstd" in kafka.dump_log(topic)

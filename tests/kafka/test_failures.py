@@ -22,6 +22,7 @@ from pyproducer import (
 from tests.support.bad_servers import black_hole, closed_port, hanging_up_server, http_server, silent_server
 from tests.support.kafka_server import KafkaServer
 from tests.support.log_checker import check_log, check_order, read_topic
+from tests.support.patience import GIVE_UP_S
 from tests.support.sending import Outcomes, error_of_send
 
 MAX_BLOCK_MS = 2500
@@ -72,7 +73,7 @@ def test_several_bootstrap_servers_when_only_the_last_is_a_broker_then_it_is_fou
         props = {"bootstrap.servers": servers, "request.timeout.ms": 1000, "delivery.timeout.ms": 60_000,
                  "max.block.ms": 60_000}
         with KafkaProducer(props) as producer:
-            assert producer.send(topic, b"v").result(60).offset == 0
+            assert producer.send(topic, b"v").result(GIVE_UP_S).offset == 0
 
 
 @pytest.fixture
@@ -109,7 +110,7 @@ def test_partition_when_it_does_not_exist_then_the_error_names_it(
     assert isinstance(error, UnknownTopicOrPartitionError), repr(error)
     assert "99" in str(error)
     assert topic in str(error)
-    assert producer.send(topic, b"v", partition=2).result(60).partition == 2
+    assert producer.send(topic, b"v", partition=2).result(GIVE_UP_S).partition == 2
 
 
 def test_record_when_larger_than_max_request_size_then_it_is_refused_before_it_is_sent(
@@ -119,15 +120,15 @@ def test_record_when_larger_than_max_request_size_then_it_is_refused_before_it_i
     assert isinstance(error, RecordTooLargeError)
     assert error.outcome == "not_sent"
     assert "max.request.size" in str(error)
-    assert producer.send(topic, b"small").result(60).offset == 0
+    assert producer.send(topic, b"small").result(GIVE_UP_S).offset == 0
 
 
 def test_record_when_larger_than_the_topic_allows_then_only_it_is_rejected(
         producer: KafkaProducer, kafka: KafkaServer, topic_name: str) -> None:
     topic = kafka.create_topic(topic_name, 1, {"max.message.bytes": "2000"})
     futures = [producer.send(topic, b"a" * 100), producer.send(topic, b"b" * 5000), producer.send(topic, b"c" * 100)]
-    producer.flush(60)
-    errors = [future.exception(60) for future in futures]
+    producer.flush(GIVE_UP_S)
+    errors = [future.exception(GIVE_UP_S) for future in futures]
     assert errors[0] is None
     assert errors[2] is None
     assert isinstance(errors[1], RecordTooLargeError)
@@ -157,7 +158,7 @@ def test_record_when_a_compacted_topic_needs_its_key_then_only_its_batch_fails(
     error = error_of_send(producer, topic, b"no key")
     assert getattr(error, "outcome", None) == "rejected", repr(error)
     assert "INVALID_RECORD" in f"{error} {getattr(error, 'code', '')}" or getattr(error, "code", None) == 87
-    assert producer.send(topic, b"with key", key=b"k").result(60).offset == 0
+    assert producer.send(topic, b"with key", key=b"k").result(GIVE_UP_S).offset == 0
 
 
 def test_serializer_when_it_fails_then_the_error_keeps_the_cause(kafka: KafkaServer, topic_name: str) -> None:
@@ -177,7 +178,7 @@ def test_producer_when_closed_then_send_is_refused_and_close_again_is_no_error(
     topic = kafka.create_topic(topic_name)
     producer = KafkaProducer({"bootstrap.servers": kafka.bootstrap_servers})
     future = producer.send(ProducerRecord(topic, b"v"))
-    producer.close(60)
+    producer.close(GIVE_UP_S)
     assert future.result(0).offset == 0
     producer.close()
     with pytest.raises(IllegalStateError, match="closed"):
@@ -190,7 +191,7 @@ def test_buffer_when_it_is_full_and_the_broker_is_gone_then_send_gives_up_after_
     props = {"bootstrap.servers": own_kafka.bootstrap_servers, "buffer.memory": 200_000, "max.block.ms": 1000}
     producer = KafkaProducer(props)
     try:
-        producer.send(topic, b"v").result(60)
+        producer.send(topic, b"v").result(GIVE_UP_S)
         own_kafka.kill()
         futures: list[FutureRecordMetadata] = []
         error: BaseException | None = None

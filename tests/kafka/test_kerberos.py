@@ -15,6 +15,7 @@ from pyproducer.network.sasl.gssapi import GssapiSaslClient, TicketSource
 from tests.support.kafka_server import TEST_JVM_OPTIONS, KafkaServer
 from tests.support.kdc import REALM, Kdc
 from tests.support.log_checker import read_topic
+from tests.support.patience import GIVE_UP_S
 
 MODULE = "com.sun.security.auth.module.Krb5LoginModule"
 PATIENT_MS = 3_600_000
@@ -54,8 +55,8 @@ def test_keytab_when_it_is_good_then_records_arrive(kerberos_kafka, kdc, topic_n
     topic = kerberos_kafka.create_topic(topic_name)
     props = props_for(kerberos_kafka, f'useKeyTab=true keyTab="{keytab}" principal="ada@{REALM}"')
     with KafkaProducer(props) as producer:
-        producer.check(60)
-        producer.send(topic, b"value").result(60)
+        producer.check(GIVE_UP_S)
+        producer.send(topic, b"value").result(GIVE_UP_S)
     assert [record.value for record in read_topic(kerberos_kafka.bootstrap_servers, topic)] == [b"value"]
     # The reader's thread waits for the ticket for the broker, which another thread fetches.
     ours = testing.read_topic(props["bootstrap.servers"], topic, settings=props)
@@ -75,7 +76,7 @@ def test_ticket_for_a_broker_when_it_is_fetched_then_never_on_the_senders_thread
     topic = kerberos_kafka.create_topic(topic_name)
     props = props_for(kerberos_kafka, f'useKeyTab=true keyTab="{kdc.keytab("ada")}" principal="ada@{REALM}"')
     with KafkaProducer(props) as producer:
-        producer.send(topic, b"value").result(60)
+        producer.send(topic, b"value").result(GIVE_UP_S)
     assert set(threads) == {"kafka-producer-login | GSSAPI"}
 
 
@@ -84,7 +85,7 @@ def test_cache_when_kinit_filled_it_then_records_arrive_and_the_ticket_is_renewe
     kdc.fill_cache("bob", cache)
     topic = kerberos_kafka.create_topic(topic_name)
     with KafkaProducer(props_for(kerberos_kafka, f'useTicketCache=true ticketCache="{cache}"')) as producer:
-        producer.send(topic, b"value").result(60)
+        producer.send(topic, b"value").result(GIVE_UP_S)
     source = TicketSource({"useTicketCache": "true", "ticketCache": cache}, SystemClock(), kinit="/nowhere/kinit")
     for _ in range(2):  # the second time kinit is asked, and is not there
         ticket = source.fetch()
@@ -116,7 +117,7 @@ def test_kdc_when_it_is_away_then_it_may_pass_and_the_timeout_says_why(kerberos_
             with pytest.raises(KafkaTimeoutError, match="no KDC is reached"):
                 producer.check(3)
             kdc.start()
-            producer.send(topic, b"value").result(60)
+            producer.send(topic, b"value").result(GIVE_UP_S)
     finally:
         kdc.stop()
         kdc.start()

@@ -17,6 +17,7 @@ from pyproducer import AuthenticationError, KafkaProducer, KafkaTimeoutError
 from tests.support.issuer import AUDIENCE, Asked, Issuer, json_answer
 from tests.support.kafka_server import TEST_JVM_OPTIONS, KafkaServer
 from tests.support.log_checker import read_topic
+from tests.support.patience import GIVE_UP_S
 from tests.support.sending import error_of_send
 
 PATIENT_MS = 3_600_000
@@ -72,9 +73,9 @@ def test_client_credentials_when_the_issuer_gives_a_token_then_records_arrive(oa
     topic = oauth_kafka.create_topic(topic_name)
     values = [b"%d" % number for number in range(1000)]
     with KafkaProducer(props_for(oauth_kafka, issuer)) as producer:
-        producer.check(60)
+        producer.check(GIVE_UP_S)
         for future in [producer.send(topic, value) for value in values]:
-            future.result(60)
+            future.result(GIVE_UP_S)
     assert [record.value for record in read_topic(oauth_kafka.bootstrap_servers, topic)] == values
     assert len(issuer.asked) == 1  # one token for all connections
 
@@ -86,7 +87,7 @@ def test_callback_when_it_is_async_and_its_token_is_good_then_records_arrive(oau
     topic = oauth_kafka.create_topic(topic_name)
     props = props_for(oauth_kafka, issuer, **{"pyproducer.oauth.token.provider": token})
     with KafkaProducer(props) as producer:
-        producer.send(topic, b"value").result(60)
+        producer.send(topic, b"value").result(GIVE_UP_S)
     assert issuer.asked == []
 
 
@@ -96,7 +97,7 @@ def test_file_when_it_has_a_good_token_then_records_arrive(oauth_kafka, issuer, 
     topic = oauth_kafka.create_topic(topic_name)
     props = props_for(oauth_kafka, issuer, **{"sasl.oauthbearer.token.endpoint.url": path.as_uri()})
     with KafkaProducer(props) as producer:
-        producer.send(topic, b"value").result(60)
+        producer.send(topic, b"value").result(GIVE_UP_S)
 
 
 @pytest.mark.parametrize(("claims", "words"), [
@@ -156,10 +157,10 @@ def test_issuer_when_it_comes_back_then_the_record_that_waited_arrives(oauth_kaf
     issuer.answer = away
     with KafkaProducer(props_for(oauth_kafka, issuer)) as producer:
         future = producer.send(topic, b"value")
-        assert asked_twice.wait(60)
+        assert asked_twice.wait(GIVE_UP_S)
         assert not future.done()
         issuer.answer = lambda asked: issuer.token_answer()
-        future.result(60)
+        future.result(GIVE_UP_S)
 
 
 def test_session_when_the_broker_ends_it_then_newer_tokens_are_shown_and_nothing_is_lost(
@@ -181,9 +182,9 @@ def test_session_when_the_broker_ends_it_then_newer_tokens_are_shown_and_nothing
             futures.append(producer.send(topic, b"%d" % sent))
             sent += 1
             if sent % 50 == 0:
-                futures[-1].result(60)
+                futures[-1].result(GIVE_UP_S)
         for future in futures:
-            future.result(60)
+            future.result(GIVE_UP_S)
     assert [record.value for record in read_topic(oauth_kafka.bootstrap_servers, topic)] == [
         b"%d" % number for number in range(sent)]
 
@@ -207,7 +208,7 @@ def test_issuer_when_it_is_away_for_30_seconds_under_load_then_nothing_is_lost(o
             sent += 1
             time.sleep(0.001)
         for future in futures:
-            future.result(120)
+            future.result(GIVE_UP_S)
     assert len(issuer.asked) > 4
     assert [record.value for record in read_topic(oauth_kafka.bootstrap_servers, topic)] == [
         b"%d" % number for number in range(sent)]

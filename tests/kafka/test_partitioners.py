@@ -11,6 +11,7 @@ import pytest
 from pyproducer import KafkaProducer
 from pyproducer.producer.partitioners import Crc32Partitioner, Fnv1aPartitioner
 from tests.support.kafka_server import KafkaServer
+from tests.support.patience import GIVE_UP_S
 
 KEY_COUNT = 5000
 PARTITION_COUNT = 17
@@ -34,14 +35,14 @@ def partitions_of_librdkafka(bootstrap_servers: str, topic: str, partitioner: st
     stranger = Producer({"bootstrap.servers": bootstrap_servers, "partitioner": partitioner, "log_level": 0})
     for key in keys:
         stranger.produce(topic, b"", key, on_delivery=on_delivery)
-    assert stranger.flush(30) == 0
+    assert stranger.flush(GIVE_UP_S) == 0
     return found
 
 
 def partitions_of_ours(bootstrap_servers: str, topic: str, keys: list[bytes], **props: object) -> dict[bytes, int]:
     with KafkaProducer({"bootstrap.servers": bootstrap_servers, **props}) as producer:
         futures = {key: producer.send(topic, b"", key=key) for key in keys}
-        return {key: future.result(30).partition for key, future in futures.items()}
+        return {key: future.result(GIVE_UP_S).partition for key, future in futures.items()}
 
 
 @pytest.mark.parametrize(("ours", "librdkafka"), [
@@ -60,7 +61,7 @@ def test_null_keys_when_nothing_is_configured_then_round_robin(kafka: KafkaServe
     topic = kafka.create_topic(topic_name, 4)
     with KafkaProducer({"bootstrap.servers": kafka.bootstrap_servers}) as producer:
         futures = [producer.send(topic, b"v") for _ in range(400)]
-        partitions = [future.result(30).partition for future in futures]
+        partitions = [future.result(GIVE_UP_S).partition for future in futures]
     assert [partitions.count(partition) for partition in range(4)] == [100] * 4
     assert all((after - before) % 4 == 1 for before, after in itertools.pairwise(partitions))
 
@@ -69,4 +70,4 @@ def test_explicit_partition_when_given_then_it_wins_over_the_key(kafka: KafkaSer
     topic = kafka.create_topic(topic_name, 4)
     with KafkaProducer({"bootstrap.servers": kafka.bootstrap_servers}) as producer:
         futures = [producer.send(topic, b"v", key=b"same", partition=partition) for partition in range(4)]
-        assert [future.result(30).partition for future in futures] == [0, 1, 2, 3]
+        assert [future.result(GIVE_UP_S).partition for future in futures] == [0, 1, 2, 3]

@@ -11,6 +11,7 @@ from pathlib import Path
 from pyproducer import KafkaProducer
 from tests.support.kafka_server import KafkaServer
 from tests.support.log_checker import read_topic
+from tests.support.patience import GIVE_UP_S, PROGRAM_S
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -26,7 +27,7 @@ FORKING = """
 import os, sys
 from pyproducer import ForkedProducerError, KafkaProducer
 producer = KafkaProducer({"bootstrap.servers": sys.argv[1]})
-producer.send(sys.argv[2], b"parent").result(60)
+producer.send(sys.argv[2], b"parent").result(600)
 child = os.fork()
 if child == 0:
     try:
@@ -34,19 +35,19 @@ if child == 0:
     except ForkedProducerError:
         producer.close()
         with KafkaProducer({"bootstrap.servers": sys.argv[1]}) as own:
-            own.send(sys.argv[2], b"child").result(60)
+            own.send(sys.argv[2], b"child").result(600)
         os._exit(0)
     os._exit(1)
 _, status = os.waitpid(child, 0)
-producer.send(sys.argv[2], b"parent again").result(60)
+producer.send(sys.argv[2], b"parent again").result(600)
 producer.close()
 sys.exit(status)
 """
 
 
 def run(script: str, *arguments: str) -> str:
-    answer = subprocess.run([sys.executable, "-c", script, *arguments], capture_output=True, text=True, timeout=60,
-                            check=False, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    answer = subprocess.run([sys.executable, "-c", script, *arguments], capture_output=True, text=True,
+                            timeout=PROGRAM_S, check=False, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)})
     assert answer.returncode == 0, answer.stderr
     return answer.stderr
 
@@ -80,14 +81,14 @@ def test_producer_when_idle_or_waiting_then_it_uses_no_cpu(own_kafka: KafkaServe
 
     with KafkaProducer({"bootstrap.servers": own_kafka.bootstrap_servers}) as producer:
         measure("never used")
-        producer.send(topic, b"v").result(60)
+        producer.send(topic, b"v").result(GIVE_UP_S)
         measure("connected")
         own_kafka.pause()
         futures = [producer.send(topic, b"x" * 1000) for _ in range(1000)]
         measure("requests in flight up to the limit, and more waiting")
         own_kafka.resume()
         for future in futures:
-            future.result(30)
+            future.result(GIVE_UP_S)
         own_kafka.kill()
         producer.send(topic, b"v")
         measure("no broker")

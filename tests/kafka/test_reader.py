@@ -21,6 +21,7 @@ from pyproducer.common.records import Header
 from pyproducer.testing import ConsumedRecord, read_topic
 from tests.support.certificates import Certificates
 from tests.support.kafka_server import KafkaServer
+from tests.support.patience import GIVE_UP_S
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
@@ -30,7 +31,7 @@ def test_read_topic_of_each_codec_gives_every_record_in_order(kafka: KafkaServer
     for number in range(5000):
         producer.produce(topic_name, b"value %d" % number, b"key", partition=number % 2, timestamp=1000 + number,
                          headers=[("n", b"%d" % number)])
-    producer.flush(30)
+    producer.flush(GIVE_UP_S)
     assert list(read_topic(kafka.bootstrap_servers, topic_name)) == [
         ConsumedRecord(topic_name, partition, offset, 1000 + number, b"key", b"value %d" % number,
                        (Header("n", b"%d" % number),))
@@ -55,10 +56,10 @@ def test_read_topic_whose_first_records_were_deleted_begins_behind_them(kafka: K
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0})
     for number in range(10):
         producer.produce(topic_name, b"%d" % number)
-    producer.flush(30)
+    producer.flush(GIVE_UP_S)
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0})
     for future in admin.delete_records([TopicPartition(topic_name, 0, 7)]).values():
-        future.result(30)
+        future.result(GIVE_UP_S)
     assert [record.value for record in read_topic(kafka.bootstrap_servers, topic_name)] == [b"7", b"8", b"9"]
 
 
@@ -69,7 +70,7 @@ def test_read_topic_over_tls_takes_the_producers_settings(
     values = [b"%d" % number + b"x" * 2000 for number in range(5000)]
     for value in values:
         producer.produce(topic_name, value)
-    producer.flush(30)
+    producer.flush(GIVE_UP_S)
     settings = {"security.protocol": "SSL", "ssl.truststore.location": str(certificates.ca)}
     found = read_topic(kafka.ssl_bootstrap_servers, topic_name, settings=settings)
     assert [record.value for record in found] == values

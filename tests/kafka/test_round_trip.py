@@ -12,6 +12,7 @@ import pytest
 from pyproducer import KafkaProducer, ProducerRecord
 from tests.support.kafka_server import KafkaServer
 from tests.support.log_checker import StoredRecord, read_topic
+from tests.support.patience import GIVE_UP_S
 from tests.support.sending import Outcomes
 
 PARTITION_COUNT = 3
@@ -56,7 +57,7 @@ def test_records_of_every_shape_when_sent_with_a_codec_then_they_come_back_equal
     with KafkaProducer(props) as producer:
         for number, record in enumerate(records):
             producer.send(record, outcomes.callback(number))
-        producer.flush(60)
+        producer.flush(GIVE_UP_S)
     last_ms = time.time_ns() // 1_000_000
     outcomes.ensure_all_acknowledged(record_count)
 

@@ -20,6 +20,7 @@ from pyproducer.producer import wiring
 from tests.support.certificates import Certificates
 from tests.support.kafka_server import KafkaServer, ServerCertificates
 from tests.support.log_checker import read_topic
+from tests.support.patience import GIVE_UP_S
 from tests.support.sending import Outcomes, error_of_send
 
 # For what must not wait: a test that waits after all ends by the suite's own timeout.
@@ -78,7 +79,7 @@ def add_scram_user(server: KafkaServer, name: str, password: str) -> None:
     for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
         upsertion = UserScramCredentialUpsertion(name, ScramCredentialInfo(mechanism, 4096), password.encode())
         for future in admin.alter_user_scram_credentials([upsertion]).values():
-            future.result(30)
+            future.result(GIVE_UP_S)
 
 
 def props_for(server: KafkaServer, certificates: Certificates, listener: str, mechanism: str, password: str = PASSWORD,
@@ -101,9 +102,9 @@ def test_credentials_when_they_are_right_then_records_arrive(
     topic = sasl_kafka.create_topic(topic_name)
     values = [b"%d" % number for number in range(1000)]
     with KafkaProducer(props_for(sasl_kafka, certificates, listener, mechanism)) as producer:
-        producer.check(30)
+        producer.check(GIVE_UP_S)
         for future in [producer.send(topic, value) for value in values]:
-            future.result(60)
+            future.result(GIVE_UP_S)
     assert [record.value for record in read_topic(sasl_kafka.bootstrap_servers, topic)] == values
 
 
@@ -149,7 +150,7 @@ def test_session_when_it_ends_again_and_again_then_the_traffic_is_not_disturbed(
                 count += 1
             seen |= connections_of(producer)
             time.sleep(0.002)
-        producer.flush(60)
+        producer.flush(GIVE_UP_S)
         assert "record-retry-total" not in producer.metrics()
     outcomes.ensure_all_acknowledged(count)
     assert len(seen) <= 2, "the bootstrap address's and the broker's"
@@ -201,7 +202,7 @@ def test_token_when_it_is_shown_then_taken_or_its_times_say_why_not(
     topic = sasl_kafka.create_topic(topic_name)
     with KafkaProducer(props_for(sasl_kafka, certificates, "RENEWED", "OAUTHBEARER")) as producer:
         if words is None:
-            producer.send(topic, b"v").result(60)
+            producer.send(topic, b"v").result(GIVE_UP_S)
             return
         error = error_of_send(producer, topic, b"v")
         assert isinstance(error, AuthenticationError)
@@ -238,7 +239,6 @@ def test_port_when_it_is_that_of_another_listener_then_the_error_says_which_prot
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(600)
 def test_sessions_when_they_end_every_five_seconds_under_load_then_nothing_is_lost_doubled_or_reordered(
         sasl_kafka: KafkaServer, certificates: Certificates, topic_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A hundred thousand records a second for a minute, with the parts of sessions' lives that Java takes."""
@@ -257,7 +257,7 @@ def test_sessions_when_they_end_every_five_seconds_under_load_then_nothing_is_lo
                 producer.send(topic, b"%d" % count, partition=count % LOAD_PARTITIONS, on_completion=on_completion)
                 count += 1
             time.sleep(0.001)
-        producer.flush(60)
+        producer.flush(GIVE_UP_S)
         retried = producer.metrics().get("record-retry-total", 0)
     print(f"{count} records in {LOAD_S} s, {len(renewed)} sessions renewed, {retried:.0f} records retried")
     assert outcomes == {"stored": count}

@@ -12,6 +12,7 @@ from pyproducer.broker import EmbeddedBroker
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.record.batch_writer import build_batch
 from tests.support.kafka_jars import java, kafka_classpath, shared_classes
+from tests.support.patience import GIVE_UP_S, PROGRAM_S
 from tests.support.raw_client import RawClient, produce_body, produced
 
 START_MS = 1_700_000_000_000
@@ -39,7 +40,7 @@ def dump(*arguments: str) -> str:
     with shared_classes(kafka_classpath()) as sharing:
         done = subprocess.run([java(), *sharing, "-XX:TieredStopAtLevel=1", "-cp", kafka_classpath(),
                                "kafka.tools.DumpLogSegments", *arguments],
-                              capture_output=True, text=True, timeout=120, check=False)
+                              capture_output=True, text=True, timeout=PROGRAM_S, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -75,7 +76,7 @@ def test_dump_log_segments_finds_compacted_segments_and_all_indexes_sane(tmp_pat
                 answer = produced(client.request(ApiKeys.PRODUCE, 9, produce_body("orders", 0, records)))
                 assert answer["error_code"] == 0
         before = {record.key: (record.offset, record.value) for record in broker.records("orders")}
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + GIVE_UP_S
         while len(broker.records("orders")) > 3 * BATCHES:
             assert time.monotonic() < deadline, "nothing was compacted"
             time.sleep(0.05)

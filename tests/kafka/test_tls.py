@@ -16,6 +16,7 @@ from tests.support.certificates import KEY_PASSWORD, Certificates
 from tests.support.kafka_jars import java
 from tests.support.kafka_server import KafkaServer
 from tests.support.log_checker import read_topic
+from tests.support.patience import GIVE_UP_S
 from tests.support.sending import error_of_send
 
 MAX_BLOCK_MS = 4000
@@ -37,7 +38,7 @@ def check_delivery(kafka: KafkaServer, topic: str, props: dict[str, Any]) -> Non
         futures = [producer.send(topic, value, partition=0) for value in values]
         futures.append(producer.send(topic, b"b" * 900_000, partition=0))  # many TLS records
         for future in futures:
-            future.result(60)
+            future.result(GIVE_UP_S)
     stored = [record.value for record in read_topic(kafka.bootstrap_servers, topic)]
     assert stored == [*values, b"b" * 900_000]
 

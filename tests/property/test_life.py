@@ -24,7 +24,8 @@ from pyproducer import (
     ProducerDeadError,
 )
 from pyproducer.accumulator.life import LifeState
-from tests.unit.producer.facade import GIVE_UP_S, Facade, Facades
+from tests.support.patience import GIVE_UP_S
+from tests.unit.producer.facade import Facade, Facades
 
 REFUSALS: dict[LifeState, type[IllegalStateError]] = {
     LifeState.CLOSING: ProducerClosedError, LifeState.CLOSED: ProducerClosedError, LifeState.DEAD: ProducerDeadError,

@@ -14,6 +14,7 @@ import pytest
 from tests.simulation.coverage import all_moves
 from tests.simulation.plan import FAULTS, LATER_FAULTS, LOGIN_FAULTS, Plan, draw
 from tests.simulation.schedule import LONGEST_HOLD_MS, Scheduler, SimLock, SimRLock, SimulationFailed
+from tests.support.patience import PROGRAM_S
 
 ROOT = Path(__file__).resolve().parents[2]
 SEEDS = 150
@@ -33,7 +34,7 @@ def seeds(*arguments: str) -> list[dict[str, Any]]:
     """What one process tells of its seeds, and at last of the tables."""
     ended = subprocess.run([sys.executable, "-m", "tests.simulation", "--jobs", "1", "--worker", "0", *arguments],
                            cwd=ROOT, env={**os.environ, "PYTHONHASHSEED": "0"}, stdout=subprocess.PIPE, text=True,
-                           timeout=1800, check=True)
+                           timeout=PROGRAM_S, check=True)
     return [json.loads(line) for line in ended.stdout.splitlines()]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -35,7 +36,11 @@ def _connector_jars() -> str:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """Spark in this process's JVM, two task slots, workers with this interpreter."""
+    """Spark in this process's JVM, two task slots, workers with this interpreter.
+
+    Spark's handler of Ctrl-C goes at once: it would stay in this worker of pytest, and a producer lets no caller in the
+    main thread take the sender's turns beside a handler that it does not know.
+    """
     from pyspark.sql import SparkSession
 
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
@@ -43,7 +48,9 @@ def spark() -> Iterator[SparkSession]:
     with pytest.MonkeyPatch.context() as patch:
         # As it lies in what is installed: Spark looks for data sources at the top level of sys.path.
         patch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), str(REGISTRATION)]))
+        before = signal.getsignal(signal.SIGINT)
         session = _start(SparkSession.builder)
+        signal.signal(signal.SIGINT, before)
     session.sparkContext.setLogLevel("OFF")
     # The first job starts the worker daemon and the driver's connections: they belong to the session, not to a test.
     assert session.range(10).rdd.map(lambda row: row.id).sum() == 45

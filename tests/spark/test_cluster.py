@@ -18,6 +18,7 @@ import pytest
 
 from pyproducer.spark.packing import pack
 from tests.support.log_checker import iter_topic
+from tests.support.patience import GIVE_UP_S
 from tests.support.spark_cluster import SparkCluster
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def stored_count(kafka: KafkaServer, topic: str) -> int:
 
     consumer = Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": "counts", "log_level": 0})
     try:
-        return sum(consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=30)[1]
+        return sum(consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=GIVE_UP_S)[1]
                    for number in range(PARTITIONS))
     finally:
         consumer.close()
@@ -93,7 +94,7 @@ def submitted(cluster: SparkCluster, archive: Path, folder: Path, *arguments: st
             process.communicate()
             for child in below:  # the driver's JVM
                 child.kill()
-            psutil.wait_procs(below, 60)
+            psutil.wait_procs(below, GIVE_UP_S)
 
 
 def until(condition: Callable[[], object], what: str, process: subprocess.Popen[str], log: Path) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.support.kafka_jars import spark_connector_jars
+from tests.support.patience import GIVE_UP_S
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 
 ROW_COUNT = 20_000
 PARTITIONS = 3
-TIMEOUT_S = 120
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ def test_stream_from_topic_to_topic_goes_on_where_it_was(spark: SparkSession, em
                  .option("topic", copy).option("checkpointLocation", str(tmp_path))
                  .trigger(availableNow=True).start())
         try:
-            assert query.awaitTermination(TIMEOUT_S), query.status
+            assert query.awaitTermination(GIVE_UP_S), query.status
             assert len(query.recentProgress) >= 2, "more than one batch"
         finally:
             query.stop()

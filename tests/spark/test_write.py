@@ -17,13 +17,13 @@ from pyproducer.spark import sink as sink_module
 from pyproducer.spark.pool import ProducerPool
 from tests.spark.test_sink import many_rows
 from tests.support.log_checker import read_topic
+from tests.support.patience import GIVE_UP_S, PROGRAM_S
 from tests.unit.spark.doubles import FakeRow
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
-TIMEOUT_S = 120
 ALL_COLUMNS = "topic string, partition int, key binary, value string, headers array<struct<key:string,value:binary>>"
 
 
@@ -133,7 +133,7 @@ def test_foreach_with_a_null_in_front_stores_the_row(spark: SparkSession, embedd
 def ended(query: StreamingQuery) -> StreamingQuery:
     """Wait until a query has read all there is; nothing of it stays behind a failure."""
     try:
-        assert query.awaitTermination(TIMEOUT_S), query.status
+        assert query.awaitTermination(GIVE_UP_S), query.status
     finally:
         query.stop()
     return query
@@ -250,7 +250,6 @@ def test_task_when_there_is_no_room_within_max_block_ms_fails_and_says_what_hold
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(900)
 def test_foreach_batch_when_there_are_200_micro_batches_then_nothing_grows(
         spark: SparkSession, embedded: Any, topic_name: str, tmp_path: Path) -> None:
     embedded.create_topic(topic_name, 3)
@@ -276,7 +275,7 @@ def test_foreach_batch_when_there_are_200_micro_batches_then_nothing_grows(
     query = (stream.writeStream.foreachBatch(write).option("checkpointLocation", str(tmp_path / "checkpoint"))
              .trigger(availableNow=True).start())
     try:
-        assert query.awaitTermination(800), query.status
+        assert query.awaitTermination(PROGRAM_S), query.status
     finally:
         query.stop()
     assert len(read_topic(embedded.bootstrap_servers, topic_name)) == 200 * 50

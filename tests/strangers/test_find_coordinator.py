@@ -10,8 +10,8 @@ import pytest
 from pyproducer.broker import EmbeddedBroker
 from pyproducer.broker.control.observations import LoggedRequest
 from pyproducer.protocol.apis import ApiKeys
+from tests.support.patience import GIVE_UP_S
 
-TIMEOUT_S = 30
 GROUP, TRANSACTION = 0, 1
 
 
@@ -36,14 +36,14 @@ def test_c40_a_transactional_producer_asks_with_type_1_and_its_id(brokers: Embed
     brokers.move_coordinator("shop", node_id, key_type="transaction")
     brokers.clear_requests()
     producer = confluent_kafka.Producer({"bootstrap.servers": brokers.bootstrap_servers, "transactional.id": "shop"})
-    producer.init_transactions(TIMEOUT_S)
+    producer.init_transactions(GIVE_UP_S)
     assert asked(brokers) == {(TRANSACTION, "shop")}
     assert nodes_of(brokers.requests(ApiKeys.INIT_PRODUCER_ID)) == {node_id}
     producer.begin_transaction()
     producer.produce("orders", b"v")
     moved = node_id % 3 + 1
     brokers.move_coordinator("shop", moved, key_type="transaction")
-    producer.commit_transaction(TIMEOUT_S)
+    producer.commit_transaction(GIVE_UP_S)
     assert moved in nodes_of(brokers.requests(ApiKeys.END_TXN)), "it has asked again"
     assert [record.value for record in brokers.records("orders")] == [b"v"]
 

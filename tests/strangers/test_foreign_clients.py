@@ -19,6 +19,7 @@ import confluent_kafka.admin
 import pytest
 
 from pyproducer.broker import EmbeddedBroker
+from tests.support.patience import GIVE_UP_S
 from tests.support.ports import reserved_port
 
 with warnings.catch_warnings():
@@ -33,7 +34,6 @@ CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 PARTITIONS = 3
 COUNT = 3000
 START_MS = 1_700_000_000_000
-TIMEOUT_S = 30
 
 
 class Sent(NamedTuple):
@@ -78,7 +78,7 @@ def write_confluent(bootstrap_servers: str, topic: str, codec: str, sent: list[S
         producer.produce(topic, value=record.value, key=record.key, partition=record.partition,
                          timestamp=record.timestamp, headers=list(record.headers), on_delivery=on_delivery)
         producer.poll(0)
-    assert producer.flush(TIMEOUT_S) == 0
+    assert producer.flush(GIVE_UP_S) == 0
     assert failures == []
 
 
@@ -88,9 +88,9 @@ def write_kafka_python(bootstrap_servers: str, topic: str, codec: str, sent: lis
     try:
         futures = [producer.send(topic, value=record.value, key=record.key, partition=record.partition,
                                  timestamp_ms=record.timestamp, headers=list(record.headers)) for record in sent]
-        producer.flush(TIMEOUT_S)
+        producer.flush(GIVE_UP_S)
         for future in futures:
-            future.get(TIMEOUT_S)
+            future.get(GIVE_UP_S)
     finally:
         producer.close()
 
@@ -119,7 +119,7 @@ def read_confluent(bootstrap_servers: str, topic: str, count: int) -> list[Read]
     found: list[Read] = []
     try:
         consumer.assign([confluent_kafka.TopicPartition(topic, index, 0) for index in range(PARTITIONS)])
-        deadline = time.monotonic() + TIMEOUT_S
+        deadline = time.monotonic() + GIVE_UP_S
         while len(found) < count and time.monotonic() < deadline:
             for message in consumer.consume(1000, 0.2):
                 assert message.error() is None, message.error()
@@ -137,7 +137,7 @@ def read_kafka_python(bootstrap_servers: str, topic: str, count: int) -> list[Re
     found: list[Read] = []
     try:
         consumer.assign([kafka.TopicPartition(topic, index) for index in range(PARTITIONS)])
-        deadline = time.monotonic() + TIMEOUT_S
+        deadline = time.monotonic() + GIVE_UP_S
         while len(found) < count and time.monotonic() < deadline:
             for messages in consumer.poll(200).values():
                 found += [Read(message.offset, Sent(message.partition, message.timestamp, message.key, message.value,
@@ -155,7 +155,7 @@ def read_aiokafka(bootstrap_servers: str, topic: str, count: int) -> list[Read]:
         found: list[Read] = []
         try:
             consumer.assign([aiokafka.TopicPartition(topic, index) for index in range(PARTITIONS)])
-            deadline = time.monotonic() + TIMEOUT_S
+            deadline = time.monotonic() + GIVE_UP_S
             while len(found) < count and time.monotonic() < deadline:
                 for messages in (await consumer.getmany(timeout_ms=200)).values():
                     found += [Read(message.offset, Sent(message.partition, message.timestamp, message.key,
@@ -275,7 +275,7 @@ def test_a_broker_that_is_killed_and_started_again_loses_and_repeats_nothing(tmp
             broker._cluster._process.kill()  # type: ignore[union-attr]  # the child process
             broker.stop()
             broker = EmbeddedBroker(data_dir=tmp_path, port=port, separate_process=True).start()
-    assert producer.flush(TIMEOUT_S) == 0
+    assert producer.flush(GIVE_UP_S) == 0
     assert failures == []
     assert len(acknowledged) == total
     stored = [int(record.value or b"") for record in broker.records("orders")]
@@ -286,12 +286,12 @@ def test_a_broker_that_is_killed_and_started_again_loses_and_repeats_nothing(tmp
 def test_admin_clients_create_list_and_delete_topics(broker: EmbeddedBroker, topic_name: str) -> None:
     admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": broker.bootstrap_servers})
     (created,) = admin.create_topics([confluent_kafka.admin.NewTopic(topic_name, 4, 1)]).values()
-    created.result(TIMEOUT_S)
-    assert len(admin.list_topics(timeout=TIMEOUT_S).topics[topic_name].partitions) == 4
+    created.result(GIVE_UP_S)
+    assert len(admin.list_topics(timeout=GIVE_UP_S).topics[topic_name].partitions) == 4
     (deleted,) = admin.delete_topics([topic_name]).values()
-    deleted.result(TIMEOUT_S)
+    deleted.result(GIVE_UP_S)
     assert topic_name not in broker.topics()
-    described = admin.describe_cluster().result(TIMEOUT_S)
+    described = admin.describe_cluster().result(GIVE_UP_S)
     assert [node.port for node in described.nodes] == [broker.port]
 
 

@@ -20,6 +20,7 @@ import pytest
 from pyproducer.broker import EmbeddedBroker
 from tests.strangers import test_foreign_clients, test_transactions
 from tests.strangers.test_foreign_clients import Sent
+from tests.support.patience import GIVE_UP_S
 from tests.support.ports import reserved_port
 
 with warnings.catch_warnings():
@@ -34,7 +35,6 @@ TOPIC, GROUP = "orders", "readers"
 PARTITIONS = 4
 COUNT = 2000
 MANY = 50_000
-TIMEOUT_S = 60
 Position = tuple[int, int]
 
 
@@ -175,12 +175,12 @@ def write(broker: EmbeddedBroker, count: int) -> None:
     producer = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0})
     for number in range(count):
         producer.produce(TOPIC, b"v%d" % number, partition=number % PARTITIONS)
-    assert producer.flush(TIMEOUT_S) == 0
+    assert producer.flush(GIVE_UP_S) == 0
 
 
 def poll_until(condition: Callable[[], bool], *readers: Reader, found: list[Position], for_s: float = 0) -> None:
     """Poll until the condition has held for a time: a rebalance may be under way that a member does not know yet."""
-    deadline = time.monotonic() + TIMEOUT_S
+    deadline = time.monotonic() + GIVE_UP_S
     held_since: float | None = None
     while True:
         now = time.monotonic()
@@ -194,7 +194,7 @@ def poll_until(condition: Callable[[], bool], *readers: Reader, found: list[Posi
 
 def commit_all(*readers: Reader) -> None:
     """Have each commit. All of them poll in between: a rebalance ends only when every member has joined again."""
-    deadline = time.monotonic() + TIMEOUT_S
+    deadline = time.monotonic() + GIVE_UP_S
     waiting = list(readers)
     while waiting := [reader for reader in waiting if not reader.commit()]:
         assert time.monotonic() < deadline, "the group never came to rest"

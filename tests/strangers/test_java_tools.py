@@ -27,6 +27,7 @@ from tests.support.kafka_tools import (
     run_tool,
 )
 from tests.support.log_checker import check_order
+from tests.support.patience import GIVE_UP_S
 
 
 @pytest.fixture(scope="module")
@@ -115,7 +116,7 @@ def test_kafka_transactions_lists_and_describes(broker: EmbeddedBroker) -> None:
     producer.init_transactions(30)
     producer.begin_transaction()
     producer.produce("roots", b"carrot")
-    producer.flush(30)
+    producer.flush(GIVE_UP_S)
     listed = words(tool(broker, TRANSACTIONS, "list"))
     assert [(line[0], line[3]) for line in listed if line[0] == "digger"] == [("digger", "Ongoing")]
     described = dict(zip(*words(tool(broker, TRANSACTIONS, "describe", "--transactional-id", "digger")), strict=False))

@@ -9,6 +9,7 @@ from confluent_kafka import Producer
 
 from pyproducer import KafkaProducer
 from tests.support.log_checker import check_log, check_order, read_topic
+from tests.support.patience import GIVE_UP_S
 from tests.support.sending import Outcomes
 
 COUNT = 20_000
@@ -18,7 +19,7 @@ COUNT = 20_000
 def mock_cluster() -> Iterator[str]:
     """The bootstrap servers of a mock cluster; it lives as long as the librdkafka client that asked for it."""
     owner = Producer({"bootstrap.servers": "replaced.by.the.mock:9092", "test.mock.num.brokers": 3, "log_level": 0})
-    brokers = owner.list_topics(timeout=60).brokers.values()
+    brokers = owner.list_topics(timeout=GIVE_UP_S).brokers.values()
     yield ",".join(f"{broker.host}:{broker.port}" for broker in brokers)
     owner.flush(0)
 
@@ -46,6 +47,6 @@ def test_records_when_sent_without_idempotence_then_all_are_read_back(mock_clust
     with KafkaProducer({"bootstrap.servers": mock_cluster, "acks": "1", "enable.idempotence": False}) as producer:
         for number in range(COUNT):
             producer.send(topic, b"%d" % number, on_completion=outcomes.callback(number))
-        producer.flush(60)
+        producer.flush(GIVE_UP_S)
         outcomes.ensure_all_acknowledged(COUNT)
     check_log(range(COUNT), [int(record.value or b"-1") for record in read_topic(mock_cluster, topic)])

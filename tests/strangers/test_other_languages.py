@@ -15,6 +15,7 @@ from pyproducer.broker import EmbeddedBroker
 from tests.support.go_program import build_go
 from tests.support.kafka_jars import compile_java, java, kafka_classpath
 from tests.support.kafka_tools import CONSOLE_CONSUMER, CONSOLE_PRODUCER, run_tool
+from tests.support.patience import GIVE_UP_S, PROGRAM_S
 
 SUPPORT = Path(__file__).resolve().parents[1] / "support"
 JAVA_SOURCE = SUPPORT / "java" / "GroupsAndTransactions.java"
@@ -22,7 +23,6 @@ LOG_SETTINGS = SUPPORT / "kafka" / "log4j2.xml"
 COUNT = 50_000
 PARTITIONS = 4
 EXTRA = 100
-TIMEOUT_S = 120
 
 
 def java_command() -> list[str]:
@@ -43,7 +43,8 @@ def committed_offsets(broker: EmbeddedBroker, group: str, topic: str) -> dict[in
     """Return what a group has committed for each partition of a topic."""
     consumer = confluent_kafka.Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": group})
     try:
-        found = consumer.committed([confluent_kafka.TopicPartition(topic, index) for index in range(PARTITIONS)], 30)
+        found = consumer.committed([confluent_kafka.TopicPartition(topic, index) for index in range(PARTITIONS)],
+                                   GIVE_UP_S)
         return {one.partition: one.offset for one in found}
     finally:
         consumer.close()
@@ -54,7 +55,7 @@ def test_50000_records_are_carried_by_a_group_in_transactions(language: str) -> 
     command = COMMANDS[language]()
     with EmbeddedBroker(topics={"orders": PARTITIONS, "copy": PARTITIONS}, separate_process=True) as broker:
         done = subprocess.run([*command, broker.bootstrap_servers, "orders", "copy", str(COUNT)], capture_output=True,
-                              text=True, timeout=TIMEOUT_S, check=False)
+                              text=True, timeout=PROGRAM_S, check=False)
         assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
         read = done.stdout.split()
         expected = {f"v{number}" for number in range(COUNT)} | {f"kept{number}" for number in range(EXTRA)}

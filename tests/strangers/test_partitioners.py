@@ -20,13 +20,13 @@ from pyproducer.producer.partitioners import (
     Partitioner,
 )
 from tests.support.kafka_jars import MissingTool
+from tests.support.patience import GIVE_UP_S
 from tests.unit.producer.partitioners.clusters import TOPIC, cluster_of
 
 KEY_COUNT = 5000
 MOCK_PARTITION_COUNT = 4  # what librdkafka's mock cluster gives a topic
 # A prime: with 4 partitions only two bits of a hash are seen.
 MANY_PARTITIONS = 10_007
-TIMEOUT_S = 30
 PAIRS = [
     pytest.param(Murmur2RandomPartitioner(), "murmur2_random", id="murmur2"),
     pytest.param(DefaultPartitioner(), "murmur2_random", id="default"),
@@ -58,7 +58,7 @@ def partitions_of_librdkafka(partitioner: str, keys: list[bytes | None]) -> list
     for number, key in enumerate(keys):
         stranger.produce("keys", b"", key, on_delivery=on_delivery(number))
         stranger.poll(0)
-    assert stranger.flush(TIMEOUT_S) == 0
+    assert stranger.flush(GIVE_UP_S) == 0
     return partitions
 
 

@@ -22,10 +22,10 @@ from pyproducer.broker import EmbeddedBroker
 from pyproducer.hotpath import IMPL
 from pyproducer.testing import read_topic
 from tests.support.kafka_jars import MissingTool
+from tests.support.patience import GIVE_UP_S
 
 ROOT = Path(__file__).resolve().parents[2]
 TOPIC = "orders"
-GIVE_UP_S = 120.0
 COUNT = 40
 
 TASKS = """
@@ -40,13 +40,13 @@ app.conf.update(broker_transport_options={"data_folder_in": folder, "data_folder
                 worker_hijack_root_logger=False, broker_connection_retry_on_startup=True, worker_prefetch_multiplier=1,
                 worker_enable_remote_control=False, worker_send_task_events=False)
 producer = KafkaProducer({"bootstrap.servers": os.environ["BOOTSTRAP"], "pyproducer.fork": "rebuild"})
-producer.send(topic, b"parent", partition=0).result(30)
+producer.send(topic, b"parent", partition=0).result(600)
 
 @app.task
 def store(number):
     future = producer.send(topic, b"task %d" % number, partition=0)
     if number % 2:
-        future.result(30)
+        future.result(600)
     producer.send(topic, b"process %d" % os.getpid(), partition=0)
 
 @worker_ready.connect
@@ -60,7 +60,7 @@ def end_child(**_):
 
 @worker_shutdown.connect
 def end(**_):
-    producer.send(topic, b"parent again", partition=0).result(30)
+    producer.send(topic, b"parent again", partition=0).result(600)
     producer.close()
 """
 
@@ -72,14 +72,14 @@ topic = os.environ["TOPIC"]
 producer = KafkaProducer({"bootstrap.servers": os.environ["BOOTSTRAP"], "pyproducer.fork": "rebuild",
                           "linger.ms": 3000})
 producer.send(topic, b"parent", partition=0)
-producer.flush(30)
+producer.flush(600)
 
 def application(environ, start_response):
     value = environ["PATH_INFO"][1:].encode()
     future = producer.send(topic, value, partition=0)
     producer.send(topic, b"process %d" % os.getpid(), partition=0)
     if value.startswith(b"waits"):
-        producer.flush(30)
+        producer.flush(600)
     start_response("200 OK", [("Content-Length", "0")])
     return [b""]
 """
@@ -88,7 +88,7 @@ SETTINGS = """
 def on_exit(server):
     from application import producer, topic
     producer.send(topic, b"parent again", partition=0)
-    producer.flush(30)
+    producer.flush(600)
     producer.close()
 """
 

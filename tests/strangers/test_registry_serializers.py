@@ -14,6 +14,7 @@ from pyproducer import KafkaProducer, SerializationError
 from pyproducer.broker import EmbeddedBroker
 from pyproducer.testing import ConsumedRecord
 from tests.conftest import refuse
+from tests.support.patience import GIVE_UP_S
 from tests.support.schema_registry import SchemaRegistry
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -53,7 +54,7 @@ def stored() -> Iterator[Callable[..., ConsumedRecord]]:
         def store(value: object, serializer: object, **arguments: Any) -> ConsumedRecord:
             with KafkaProducer({"bootstrap.servers": broker.bootstrap_servers, **arguments.pop("props", {})},
                                value_serializer=serializer) as producer:
-                producer.send(TOPIC, value, **arguments).result(30)
+                producer.send(TOPIC, value, **arguments).result(GIVE_UP_S)
             return broker.records(TOPIC)[-1]
 
         yield store

@@ -21,6 +21,7 @@ import pytest
 from pyproducer.broker import EmbeddedBroker
 from tests.support.certificates import Certificates
 from tests.support.kafka_tools import ACLS, CONFIGS, CONSOLE_PRODUCER, run_tool
+from tests.support.patience import GIVE_UP_S
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # kafka-python reads its schemas in a way that Python left
@@ -71,7 +72,7 @@ def write_confluent(broker: EmbeddedBroker, certificates: Certificates, mechanis
         settings |= {"sasl.username": USER, "sasl.password": password}
     producer = confluent_kafka.Producer(settings)
     producer.produce("orders", mechanism.encode(), callback=lambda error, _: done.append(error and error.str()))
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + GIVE_UP_S
     while not done and not any("Authentication failed" in text or "invalid_token" in text for text in failures):
         assert time.monotonic() < deadline, failures
         producer.poll(0.05)
@@ -105,7 +106,7 @@ def write_kafka_python(broker: EmbeddedBroker, certificates: Certificates, mecha
         bootstrap_servers=address(broker), security_protocol="SASL_SSL", sasl_mechanism=mechanism,
         ssl_cafile=str(certificates.ca), bootstrap_timeout_ms=30_000, **login)
     try:
-        producer.send("orders", mechanism.encode()).get(30)
+        producer.send("orders", mechanism.encode()).get(GIVE_UP_S)
     finally:
         producer.close()
     return None
@@ -207,7 +208,7 @@ def write_as_bob(broker: EmbeddedBroker, certificates: Certificates) -> str | No
         "bootstrap.servers": address(broker), "security.protocol": "SASL_SSL", "sasl.mechanism": "SCRAM-SHA-256",
         "sasl.username": "bob", "sasl.password": "b-secret", "ssl.ca.location": str(certificates.ca), "log_level": 0})
     producer.produce("orders", b"of bob", callback=lambda error, _: said.append(error and error.str()))
-    assert producer.flush(30) == 0
+    assert producer.flush(GIVE_UP_S) == 0
     return said[0]
 
 

@@ -19,6 +19,7 @@ import pytest
 
 from pyproducer.broker import EmbeddedBroker
 from tests.support.log_checker import check_order
+from tests.support.patience import GIVE_UP_S
 from tests.support.ports import reserved_port
 
 with warnings.catch_warnings():
@@ -31,7 +32,6 @@ pytestmark = pytest.mark.filterwarnings("ignore:read_text is deprecated:Deprecat
                                         "ignore:unclosed <socket:ResourceWarning")
 
 PARTITIONS = 2
-TIMEOUT_S = 30
 PER_TRANSACTION = 20
 
 
@@ -59,19 +59,19 @@ def write_confluent(bootstrap_servers: str, topic: str, group: str) -> None:
                                          "linger.ms": 0})
     consumer = confluent_kafka.Consumer({"bootstrap.servers": bootstrap_servers, "group.id": group})
     try:
-        producer.init_transactions(TIMEOUT_S)
+        producer.init_transactions(GIVE_UP_S)
         for plan in PLANS:
             producer.begin_transaction()
             for number, value in enumerate(plan.values):
                 producer.produce(topic, value=value, partition=number % PARTITIONS)
             producer.send_offsets_to_transaction(
                 [confluent_kafka.TopicPartition(topic, 0, plan.group_offset)],
-                consumer.consumer_group_metadata(), TIMEOUT_S)
-            assert producer.flush(TIMEOUT_S) == 0
+                consumer.consumer_group_metadata(), GIVE_UP_S)
+            assert producer.flush(GIVE_UP_S) == 0
             if plan.commit:
-                producer.commit_transaction(TIMEOUT_S)
+                producer.commit_transaction(GIVE_UP_S)
             else:
-                producer.abort_transaction(TIMEOUT_S)
+                producer.abort_transaction(GIVE_UP_S)
     finally:
         consumer.close()
 
@@ -86,7 +86,7 @@ def write_kafka_python(bootstrap_servers: str, topic: str, group: str) -> None:
                 producer.send(topic, value=value, partition=number % PARTITIONS)
             producer.send_offsets_to_transaction(
                 {kafka.TopicPartition(topic, 0): kafka.structs.OffsetAndMetadata(plan.group_offset, "", -1)}, group)
-            producer.flush(TIMEOUT_S)
+            producer.flush(GIVE_UP_S)
             if plan.commit:
                 producer.commit_transaction()
             else:
@@ -134,7 +134,7 @@ def read_confluent(bootstrap_servers: str, topic: str) -> list[bytes]:
     ended: set[int] = set()
     try:
         consumer.assign([confluent_kafka.TopicPartition(topic, index, 0) for index in range(PARTITIONS)])
-        deadline = time.monotonic() + TIMEOUT_S
+        deadline = time.monotonic() + GIVE_UP_S
         while len(ended) < PARTITIONS and time.monotonic() < deadline:
             for message in consumer.consume(1000, 0.2):
                 if message.error() is None:
@@ -157,7 +157,7 @@ def read_kafka_python(bootstrap_servers: str, topic: str) -> list[bytes]:
         consumer.assign(partitions)
         consumer.seek_to_beginning()
         ends = consumer.end_offsets(partitions)
-        deadline = time.monotonic() + TIMEOUT_S
+        deadline = time.monotonic() + GIVE_UP_S
         while any(consumer.position(one) < ends[one] for one in partitions):
             assert time.monotonic() < deadline, "the end was not reached"
             for messages in consumer.poll(200).values():
@@ -178,7 +178,7 @@ def read_aiokafka(bootstrap_servers: str, topic: str) -> list[bytes]:
             consumer.assign(partitions)
             await consumer.seek_to_beginning()
             ends = await consumer.end_offsets(partitions)
-            deadline = time.monotonic() + TIMEOUT_S
+            deadline = time.monotonic() + GIVE_UP_S
             while any([await consumer.position(one) < ends[one] for one in partitions]):
                 assert time.monotonic() < deadline, "the end was not reached"
                 for messages in (await consumer.getmany(timeout_ms=200)).values():
@@ -201,7 +201,7 @@ def committed_offset(bootstrap_servers: str, topic: str, group: str) -> int:
     consumer = confluent_kafka.Consumer({"bootstrap.servers": bootstrap_servers, "group.id": group,
                                          "isolation.level": "read_committed"})
     try:
-        (found,) = consumer.committed([confluent_kafka.TopicPartition(topic, 0)], TIMEOUT_S)
+        (found,) = consumer.committed([confluent_kafka.TopicPartition(topic, 0)], GIVE_UP_S)
         offset: int = found.offset
         return offset
     finally:
@@ -231,16 +231,16 @@ def test_a_second_producer_fences_the_first(broker: EmbeddedBroker, topic_name: 
     broker.create_topic(topic_name, PARTITIONS)
     settings = {"bootstrap.servers": broker.bootstrap_servers, "transactional.id": topic_name, "linger.ms": 0}
     first, second = confluent_kafka.Producer(settings), confluent_kafka.Producer(settings)
-    first.init_transactions(TIMEOUT_S)
+    first.init_transactions(GIVE_UP_S)
     first.begin_transaction()
     first.produce(topic_name, value=b"zombie", partition=0)
-    first.flush(TIMEOUT_S)
-    second.init_transactions(TIMEOUT_S)
+    first.flush(GIVE_UP_S)
+    second.init_transactions(GIVE_UP_S)
     second.begin_transaction()
     second.produce(topic_name, value=b"living", partition=0)
-    second.commit_transaction(TIMEOUT_S)
+    second.commit_transaction(GIVE_UP_S)
     with pytest.raises(confluent_kafka.KafkaException) as raised:
-        first.commit_transaction(TIMEOUT_S)
+        first.commit_transaction(GIVE_UP_S)
     assert raised.value.args[0].fatal()
     assert read_kafka_python(broker.bootstrap_servers, topic_name) == [b"living"]
 
@@ -259,11 +259,11 @@ def check_an_open_transaction(tmp_path: Path, port: int, *, kill: bool, commit: 
         producer = confluent_kafka.Producer({
             "bootstrap.servers": broker.bootstrap_servers, "transactional.id": "shop", "linger.ms": 0,
             "reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 100, "log_level": 0})
-        producer.init_transactions(TIMEOUT_S)
+        producer.init_transactions(GIVE_UP_S)
         producer.begin_transaction()
         for number in range(PER_TRANSACTION):
             producer.produce("orders", value=b"before-%d" % number, partition=number % PARTITIONS)
-        assert producer.flush(TIMEOUT_S) == 0
+        assert producer.flush(GIVE_UP_S) == 0
         if kill:
             broker._cluster._process.kill()  # type: ignore[union-attr]  # the child process
         broker.stop()
@@ -272,7 +272,7 @@ def check_an_open_transaction(tmp_path: Path, port: int, *, kill: bool, commit: 
         for number in range(PER_TRANSACTION):
             producer.produce("orders", value=b"after-%d" % number, partition=number % PARTITIONS)
         end: Callable[[Any], None] = producer.commit_transaction if commit else producer.abort_transaction
-        end(TIMEOUT_S)
+        end(GIVE_UP_S)
         expected = sorted(b"%s-%d" % (when, number) for when in (b"before", b"after")
                           for number in range(PER_TRANSACTION)) if commit else []
         for name, read in READERS.items():

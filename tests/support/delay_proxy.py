@@ -25,6 +25,8 @@ from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 
+from tests.support.patience import GIVE_UP_S
+
 CHUNK_BYTES = 256 * 1024
 # Bytes on their way in one direction. 32 MiB per 5 ms is 6 GB/s, more than loopback: never what limits the rate.
 MAX_ON_THE_WAY_BYTES = 32 * 1024 * 1024
@@ -162,7 +164,7 @@ class DelayProxy:
             done.set()
 
         self._call(cut_all)
-        if not done.wait(60):
+        if not done.wait(GIVE_UP_S):
             raise TimeoutError("the proxy's thread did not answer within 60 s")
         return cut[0]
 
@@ -241,7 +243,7 @@ class DelayProxy:
         try:
             if self.target is None:
                 raise ConnectionRefusedError("the proxy has no target yet")
-            target = socket.create_connection(self.target, timeout=60)
+            target = socket.create_connection(self.target, timeout=GIVE_UP_S)
         except OSError:
             client.close()
             return
@@ -285,7 +287,7 @@ class DelayProxyProcess:
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
                 pipe.close()
-        self._process.wait(60)
+        self._process.wait(GIVE_UP_S)
 
 
 def main() -> None:

@@ -35,9 +35,9 @@ from typing import Any
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.buffer import ByteReader
 from pyproducer.protocol.header import build_response, parse_response, read_request_header
+from tests.support.patience import GIVE_UP_S
 
 CHUNK_BYTES = 256 * 1024
-GIVE_UP_S = 60.0
 POLL_S = 0.002
 RESET_AT_CLOSE = struct.pack("ii", 1, 0)  # SO_LINGER of 0 s: close() sends RST, as a crashed peer does
 
@@ -129,7 +129,7 @@ class Fault:
         """Wait until it happened so often.
 
         Raises:
-            TimeoutError: It did not, for a minute.
+            TimeoutError: It did not, for GIVE_UP_S.
         """
         deadline = time.monotonic() + GIVE_UP_S
         while self.count < count:
@@ -460,7 +460,7 @@ class FaultProxy:
             client.close()
             return
         try:
-            broker = socket.create_connection(self._brokers[listener], timeout=60)
+            broker = socket.create_connection(self._brokers[listener], timeout=GIVE_UP_S)
         except OSError:
             client.close()
             return

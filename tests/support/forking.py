@@ -22,9 +22,10 @@ from typing import Any, NoReturn
 
 from pyproducer import DeliverySummary, ForkedProducerError, IllegalStateError, KafkaProducer, ProducerClosedError
 from pyproducer.aio import AsyncKafkaProducer
+from tests.support.patience import GIVE_UP_S
 
 TOPIC = sys.argv[3] if len(sys.argv) > 3 else ""
-CHILD_ALARM_S = 60
+CHILD_ALARM_S = int(2 * GIVE_UP_S)
 REBUILD: dict[str, object] = {"pyproducer.fork": "rebuild", "linger.ms": 0}
 
 
@@ -36,7 +37,7 @@ def connect(**props: object) -> KafkaProducer:
 
 
 def store(producer: KafkaProducer, value: bytes | str) -> None:
-    assert producer.send(TOPIC, value, partition=0).result(30).offset >= 0
+    assert producer.send(TOPIC, value, partition=0).result(GIVE_UP_S).offset >= 0
 
 
 def expect(error: type[BaseException], call: Callable[[], object]) -> None:
@@ -101,14 +102,14 @@ def generations() -> list[bytes]:
         late = producer.send_batch(TOPIC, [b"child's rows"], partitions=[0])
         last = producer.send(TOPIC, b"child's last", partition=0)
         reap(fork(grandchild))
-        assert len(late.result(30)) == 1
-        assert last.result(30).offset >= 0
-        producer.flush(30)
+        assert len(late.result(GIVE_UP_S)) == 1
+        assert last.result(GIVE_UP_S).offset >= 0
+        producer.flush(GIVE_UP_S)
         producer.close()
 
     reap(fork(child))
     store(producer, b"parent again")
-    assert [future.result(30).offset >= 0 for future in pending] == [True] * 50
+    assert [future.result(GIVE_UP_S).offset >= 0 for future in pending] == [True] * 50
     assert connections(producer) == before, "the child left the parent's connections alone"
     producer.close()
     return [b"parent", *(b"pending %d" % number for number in range(50)), b"child", b"child's rows", b"child's last",
@@ -189,7 +190,7 @@ def callback() -> list[bytes]:
     futures = [producer.send(TOPIC, b"forks", partition=0, on_completion=fork_here)]
     futures += [producer.send(TOPIC, b"beside %d" % number, partition=0, on_completion=beside) for number in range(5)]
     for future in futures:
-        assert future.result(30).offset >= 0
+        assert future.result(GIVE_UP_S).offset >= 0
     reap(children[0])
     assert len(told) == 5
     store(producer, b"parent again")
@@ -279,9 +280,9 @@ def handler() -> list[bytes]:
                 # two calls, and the child's is like any other of its.
                 os.write(told[1], value + b"\n")
             if number % 3 == 0:
-                future.result(30)
+                future.result(GIVE_UP_S)
             if number % 50 == 0:
-                producer.flush(30)
+                producer.flush(GIVE_UP_S)
 
     try:
         goes_on()
@@ -352,7 +353,7 @@ def locks() -> list[bytes]:
     """Other threads held every lock that there is when the process was forked."""
     producer = connect(**{"partitioner.class": "uniform_sticky"})
     store(producer, b"parent")
-    producer.send(TOPIC, b"sticky").result(30)
+    producer.send(TOPIC, b"sticky").result(GIVE_UP_S)
     runtime = producer._runtime
     accumulator = runtime.accumulator
     held = [*(partition.lock for partition in accumulator._partitions.values()), accumulator.waiting.lock,
@@ -390,7 +391,7 @@ def locks() -> list[bytes]:
 
 def use_in_child(value: bytes) -> None:
     store(SHARED[0], value)
-    SHARED[0].flush(30)
+    SHARED[0].flush(GIVE_UP_S)
 
 
 SHARED: list[KafkaProducer] = []

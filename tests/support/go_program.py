@@ -16,8 +16,7 @@ from functools import cache
 from pathlib import Path
 
 from tests.support.kafka_jars import CACHE, MissingTool, only_one_process
-
-_BUILD_TIMEOUT_S = 300
+from tests.support.patience import PROGRAM_S
 
 
 @cache
@@ -40,7 +39,7 @@ def build_go(folder: Path) -> Path:
         if program.is_file():
             return program  # another process was first
         answer = subprocess.run([go, "build", "-o", f"{fresh}/program", "."], cwd=folder, capture_output=True,
-                                text=True, timeout=_BUILD_TIMEOUT_S, check=False)
+                                text=True, timeout=PROGRAM_S, check=False)
         if answer.returncode != 0:
             raise MissingTool("go could not build franz-go, it needs a network or a filled module cache: "
                               f"franz-go is left out ({(answer.stderr.splitlines() or ['no message'])[-1][:300]})")

@@ -7,6 +7,7 @@ from typing import Any
 
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.schema import Struct
+from tests.support.patience import GIVE_UP_S
 from tests.support.raw_client import RawClient
 
 REBALANCE_IN_PROGRESS = 27
@@ -103,7 +104,7 @@ class GroupMember:
 
     def await_rebalance(self) -> None:
         """Beat until the coordinator says that a rebalance has begun."""
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + GIVE_UP_S
         while (code := self.heartbeat()) != REBALANCE_IN_PROGRESS:
             assert code == 0, code
             assert time.monotonic() < deadline, "no rebalance"

@@ -19,9 +19,9 @@ from typing import Any
 
 from pyproducer import KafkaError, KafkaProducer
 from pyproducer.hotpath import ROLE_IS_SAFE
+from tests.support.patience import GIVE_UP_S
 
 TOPIC = "t"
-GIVE_UP_S = 60.0
 _RECORDS_OF_A_TOPIC = 600  # then the next one is new
 
 

@@ -25,6 +25,8 @@ from urllib.parse import parse_qs
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
+from tests.support.patience import GIVE_UP_S
+
 AUDIENCE = "kafka"
 KEY_ID = "the-issuer's"
 
@@ -146,7 +148,7 @@ class _Server(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     server: _Server
-    timeout = 60
+    timeout = GIVE_UP_S
 
     def do_GET(self) -> None:
         self._say(json_answer(200, self.server.issuer.jwks()) if self.path == "/jwks" else Answer(404))

@@ -20,6 +20,8 @@ from functools import cache
 from importlib import metadata
 from pathlib import Path
 
+from tests.support.patience import GIVE_UP_S, PROGRAM_S
+
 ROOT = Path(__file__).resolve().parents[2]
 CACHE = ROOT / ".cache"
 POM = Path(__file__).resolve().parent / "kafka" / "pom.xml"
@@ -32,9 +34,6 @@ SPARK_CONNECTORS = {"4.0": "4.0.1", "4.1": "4.1.1"}
 BESIDE_SPARK_CONNECTOR = ("org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",
                           "org.apache.commons:commons-pool2:2.12.1", "org.apache.kafka:kafka-clients:3.9.2")
 DEPENDENCY_PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1"
-OFFLINE_TIMEOUT_S = 60
-DOWNLOAD_TIMEOUT_S = 300  # 43 MB and Maven's own plugins; a slow mirror needs minutes
-COMPILE_TIMEOUT_S = 120
 MINIMUM_JAVA = 17  # what the broker of Kafka 4 asks for
 JDK_HINT = "Debian: apt-get install openjdk-17-jdk-headless"
 
@@ -53,7 +52,7 @@ def java() -> str:
     path = _program("java")
     if path is None:
         raise MissingTool(f"java is not installed: install a JDK {MINIMUM_JAVA} or newer ({JDK_HINT})")
-    answer = subprocess.run([path, "-version"], capture_output=True, text=True, timeout=30, check=False)
+    answer = subprocess.run([path, "-version"], capture_output=True, text=True, timeout=PROGRAM_S, check=False)
     words = (answer.stderr or answer.stdout).split('"')
     version = words[1] if len(words) > 1 else ""
     major = version.split(".")[0]
@@ -149,7 +148,7 @@ def compile_java(source: Path, classpath: str | None = None) -> Path:
             return folder  # another process was first
         with _fresh_folder(folder) as fresh:
             command = [javac, "-nowarn", "-proc:none", "-d", fresh, "-cp", classpath, str(source)]
-            answer = subprocess.run(command, capture_output=True, text=True, timeout=COMPILE_TIMEOUT_S, check=False)
+            answer = subprocess.run(command, capture_output=True, text=True, timeout=PROGRAM_S, check=False)
             if answer.returncode != 0:
                 raise RuntimeError(f"{source.name} does not compile:\n{answer.stderr}")
             Path(fresh).rename(folder)
@@ -208,9 +207,9 @@ def _fetch(folder: Path, is_there: Callable[[], bool], goals: list[str]) -> None
             return  # another process was first
         with _fresh_folder(folder) as fresh:
             command = [maven, "-q", "-B", *goals, f"-DoutputDirectory={fresh}"]
-            failure = _run_maven([*command, "--offline"], OFFLINE_TIMEOUT_S)
+            failure = _run_maven([*command, "--offline"], GIVE_UP_S)
             if failure is not None:
-                failure = _run_maven(command, DOWNLOAD_TIMEOUT_S)
+                failure = _run_maven(command, GIVE_UP_S)
             if failure is not None:
                 raise MissingTool("Maven could not fetch Apache Kafka's jars, it needs a network or a filled ~/.m2 "
                                   f"({failure})")

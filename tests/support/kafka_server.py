@@ -23,13 +23,11 @@ from types import TracebackType
 from typing import NamedTuple
 
 from tests.support.kafka_jars import compile_java, java, kafka_classpath, shared_classes
+from tests.support.patience import GIVE_UP_S, PROGRAM_S
 from tests.support.ports import ReservedPorts
 
 HERE = Path(__file__).resolve().parent / "kafka"
 NODE_SOURCE = HERE / "KafkaNode.java"
-START_TIMEOUT_S = 240  # a start takes 3 to 5 s on an idle machine, a minute beside twenty busy processes
-STOP_TIMEOUT_S = 60
-TOOL_TIMEOUT_S = 120
 READY_LINE = "Kafka Server started"
 NODE_ID = 1
 TLS_LISTENERS = ("SSL", "MTLS", "MISNAMED")
@@ -210,17 +208,17 @@ class KafkaServer:
 
         admin = AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0})
         topic = NewTopic(name, num_partitions=partitions, replication_factor=1, config=dict(configs or {}))
-        admin.create_topics([topic], request_timeout=30)[name].result(timeout=40)
-        deadline = time.monotonic() + 30
+        admin.create_topics([topic], request_timeout=GIVE_UP_S)[name].result(timeout=GIVE_UP_S)
+        deadline = time.monotonic() + GIVE_UP_S
         while time.monotonic() < deadline:
-            known = admin.list_topics(timeout=30).topics.get(name)
+            known = admin.list_topics(timeout=GIVE_UP_S).topics.get(name)
             leaders = [partition.leader for partition in known.partitions.values()] if known else []
             if leaders == [NODE_ID] * partitions:
                 asked = admin.list_offsets({TopicPartition(name, number): OffsetSpec.latest()
-                                            for number in range(partitions)}, request_timeout=30)
+                                            for number in range(partitions)}, request_timeout=GIVE_UP_S)
                 try:
                     for answer in asked.values():
-                        answer.result(timeout=40)
+                        answer.result(timeout=GIVE_UP_S)
                     return name
                 except KafkaException:
                     pass  # not yet: asked again below
@@ -245,7 +243,7 @@ class KafkaServer:
                        "-Dkafka.log.level=WARN", f"-Dlog4j2.configurationFile={HERE / 'log4j2.xml'}", "-cp",
                        self._classpath, main_class, *arguments]
             answer = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                                    errors="replace", timeout=TOOL_TIMEOUT_S, check=False, stdin=subprocess.DEVNULL)
+                                    errors="replace", timeout=PROGRAM_S, check=False, stdin=subprocess.DEVNULL)
         if answer.returncode != 0:
             raise RuntimeError(f"{main_class} ended with {answer.returncode}: {answer.stdout[-2000:]}")
         return answer.stdout
@@ -260,14 +258,14 @@ class KafkaServer:
         return self._process
 
     def _reap(self, process: subprocess.Popen[bytes]) -> None:
-        process.wait(STOP_TIMEOUT_S)
+        process.wait(GIVE_UP_S)
         if process.stdin is not None:
             process.stdin.close()
         self._process = None
 
     def _await_ready(self) -> None:
         process = self._running()
-        deadline = time.monotonic() + START_TIMEOUT_S
+        deadline = time.monotonic() + GIVE_UP_S
         while time.monotonic() < deadline:
             if process.poll() is not None:
                 self._reap(process)
@@ -277,7 +275,7 @@ class KafkaServer:
                 if READY_LINE.encode() in output.read():
                     return
             time.sleep(0.05)
-        raise TimeoutError(f"the Kafka node did not start within {START_TIMEOUT_S} s:\n{self.output_tail()}")
+        raise TimeoutError(f"the Kafka node did not start within {GIVE_UP_S} s:\n{self.output_tail()}")
 
     def _write_properties(self) -> Path:
         path = self.folder / "server.properties"

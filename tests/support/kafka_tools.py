@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import IO
 
 from tests.support.kafka_jars import compile_java, java, kafka_tools_classpath
+from tests.support.patience import GIVE_UP_S
 
 _HERE = Path(__file__).resolve().parent
 _LOGGING = _HERE / "kafka" / "log4j2.xml"
 _RUNNER = _HERE / "java" / "ToolRunner.java"
-_TIMEOUT_S = 120
 
 TOPICS = "org.apache.kafka.tools.TopicCommand"
 ACLS = "org.apache.kafka.tools.AclCommand"
@@ -60,8 +60,8 @@ class _ToolRunner:
         request = struct.pack(">i", len(command)) + b"".join(struct.pack(">i", len(text)) + text for text in texts)
         while request:
             request = request[self._process.stdin.write(request) or 0:]
-        if not select.select([self._process.stdout], [], [], _TIMEOUT_S)[0]:
-            raise RuntimeError(f"{command[0]} has not ended within {_TIMEOUT_S} s")
+        if not select.select([self._process.stdout], [], [], GIVE_UP_S)[0]:
+            raise RuntimeError(f"{command[0]} has not ended within {GIVE_UP_S} s")
         status, length = struct.unpack(">ii", self._read(self._process.stdout, 8))
         return status, self._read(self._process.stdout, length).decode(errors="replace")
 

@@ -20,11 +20,11 @@ from pathlib import Path
 from types import TracebackType
 
 from tests.support.kafka_jars import MissingTool
+from tests.support.patience import GIVE_UP_S
 from tests.support.ports import ReservedPorts
 
 REALM = "PYPRODUCER.TEST"
 _PATH = f"{os.environ.get('PATH', '')}:/usr/local/sbin:/usr/sbin:/sbin"
-_TIMEOUT_S = 60
 
 
 def program(name: str) -> str:
@@ -117,7 +117,7 @@ class Kdc:
         with (self.folder / "output").open("ab") as output:
             self._process = subprocess.Popen([self._programs["krb5kdc"], "-n", "-r", REALM], env=self.environment,
                                              stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT)
-        deadline = time.monotonic() + _TIMEOUT_S
+        deadline = time.monotonic() + GIVE_UP_S
         while time.monotonic() < deadline and self._process.poll() is None:
             with socket.socket() as trial:
                 if trial.connect_ex(("127.0.0.1", self.port)) == 0:
@@ -129,7 +129,7 @@ class Kdc:
         """Stop it: nobody gets a ticket any more."""
         if self._process is not None:
             self._process.terminate()
-            self._process.wait(_TIMEOUT_S)
+            self._process.wait(GIVE_UP_S)
             self._process = None
 
     def keytab(self, name: str) -> Path:
@@ -146,5 +146,5 @@ class Kdc:
 
     def _run(self, name: str, *arguments: str) -> None:
         ended = subprocess.run([self._programs[name], *arguments], env=self.environment, capture_output=True, text=True,
-                               check=False, timeout=_TIMEOUT_S, stdin=subprocess.DEVNULL)
+                               check=False, timeout=GIVE_UP_S, stdin=subprocess.DEVNULL)
         assert ended.returncode == 0, f"{name} {arguments}: {ended.stdout} {ended.stderr}"

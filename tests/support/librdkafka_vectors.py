@@ -10,10 +10,10 @@ import struct
 from pathlib import Path
 from typing import Any
 
+from tests.support.patience import GIVE_UP_S
 from tests.support.record_vectors import BASE_TIMESTAMP, DATA, write
 
 LIBRDKAFKA_BATCHES = DATA / "librdkafka_batches.json"
-TIMEOUT_S = 30.0
 FETCH = 1
 FETCH_VERSION = 4
 
@@ -41,10 +41,10 @@ def capture(vector: str) -> bytes:
                          "enable.idempotence": vector == "idempotent"})
     for timestamp, key, value, headers in produced_records(vector):
         producer.produce("vectors", value, key, 0, timestamp=timestamp, headers=headers)
-    left = producer.flush(TIMEOUT_S)
+    left = producer.flush(GIVE_UP_S)
     if left:
         raise RuntimeError(f"{left} records were not taken by the mock broker")
-    broker = next(iter(producer.list_topics(timeout=TIMEOUT_S).brokers.values()))
+    broker = next(iter(producer.list_topics(timeout=GIVE_UP_S).brokers.values()))
     return _fetch(broker.host, broker.port, "vectors")
 
 
@@ -54,7 +54,7 @@ def _fetch(host: str, port: int, topic: str) -> bytes:
     header = struct.pack(">hhi", FETCH, FETCH_VERSION, 1) + struct.pack(">h", -1)
     body = (struct.pack(">iiiib", -1, 1000, 1, 1 << 20, 0) + struct.pack(">i", 1) + struct.pack(">h", len(name)) + name
             + struct.pack(">i", 1) + struct.pack(">iqi", 0, 0, 1 << 20))
-    with socket.create_connection((host, port), TIMEOUT_S) as connection:
+    with socket.create_connection((host, port), GIVE_UP_S) as connection:
         connection.sendall(struct.pack(">i", len(header) + len(body)) + header + body)
         (size,) = struct.unpack(">i", _receive(connection, 4))
         answer = _receive(connection, size)

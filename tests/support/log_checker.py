@@ -13,7 +13,8 @@ import time
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-READ_TIMEOUT_S = 60.0
+from tests.support.patience import GIVE_UP_S
+
 BATCH_COUNT = 20_000
 
 
@@ -33,7 +34,7 @@ class LogProblem(AssertionError):
 
 
 def read_topic(bootstrap_servers: str, topic: str, *, consumer_settings: Mapping[str, object] | None = None,
-               timeout_s: float = READ_TIMEOUT_S) -> list[StoredRecord]:
+               timeout_s: float = GIVE_UP_S) -> list[StoredRecord]:
     """Read every record of a topic, partition by partition, from its first offset to its high watermark.
 
     Raises:
@@ -45,7 +46,7 @@ def read_topic(bootstrap_servers: str, topic: str, *, consumer_settings: Mapping
 
 
 def iter_topic(bootstrap_servers: str, topic: str, *, consumer_settings: Mapping[str, object] | None = None,
-               timeout_s: float = READ_TIMEOUT_S) -> Iterator[StoredRecord]:
+               timeout_s: float = GIVE_UP_S) -> Iterator[StoredRecord]:
     """Yield every record of a topic as it comes; those of a partition in their order.
 
     Raises:

@@ -16,8 +16,9 @@ import threading
 from pathlib import Path
 from types import TracebackType
 
+from tests.support.patience import PROGRAM_S
+
 ROOT = Path(__file__).resolve().parents[2]
-GIVE_UP_S = 120.0
 
 
 class Program:
@@ -76,8 +77,8 @@ class Program:
 
     def wait(self) -> int:
         """Wait for its end; return its exit code."""
-        code = self._process.wait(GIVE_UP_S)
-        self._reader.join(GIVE_UP_S)
+        code = self._process.wait(PROGRAM_S)
+        self._reader.join(PROGRAM_S)
         return code
 
     def __enter__(self) -> Program:
@@ -89,7 +90,7 @@ class Program:
             self._process.kill()
         self.wait()
         if self._feeder is not None:
-            self._feeder.join(GIVE_UP_S)
+            self._feeder.join(PROGRAM_S)
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         with contextlib.suppress(BrokenPipeError):  # it did not read all

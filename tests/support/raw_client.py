@@ -17,6 +17,7 @@ from uuid import UUID
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.header import build_request, parse_response
 from pyproducer.protocol.schema import Struct
+from tests.support.patience import GIVE_UP_S
 
 CLIENT_ID = "probe"
 
@@ -28,7 +29,7 @@ class ConnectionEnded(Exception):
 class RawClient:
     """One connection; a context manager."""
 
-    def __init__(self, address: tuple[str, int], *, timeout_s: float = 30.0,
+    def __init__(self, address: tuple[str, int], *, timeout_s: float = GIVE_UP_S,
                  ssl_context: ssl.SSLContext | None = None) -> None:
         self._socket = socket.create_connection(address, timeout=timeout_s)
         if ssl_context is not None:
@@ -86,7 +87,7 @@ class RawClient:
     def receive_frame(self) -> bytes:
         return self.receive_bytes(struct.unpack(">i", self.receive_bytes(4))[0])
 
-    def is_closed(self, *, within_s: float = 30.0) -> bool:
+    def is_closed(self, *, within_s: float = GIVE_UP_S) -> bool:
         """Whether the broker ends the connection without a byte."""
         with self._timeout(within_s):
             try:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.schema import Struct
 from pyproducer.record.batch_writer import build_batch
+from tests.support.patience import GIVE_UP_S
 from tests.support.raw_client import RawClient, fetch_body, fetched, produce_body, produced
 
 READ_COMMITTED = 1
@@ -30,7 +31,7 @@ class ProducerId(NamedTuple):
 
 
 def settled(call: Callable[[], Struct], *, code: Callable[[Struct], int] = lambda answer: answer["error_code"],
-            not_yet: Sequence[int] = NOT_YET, within_s: float = 30.0) -> Struct:
+            not_yet: Sequence[int] = NOT_YET, within_s: float = GIVE_UP_S) -> Struct:
     """Ask again while the answer says to."""
     deadline = time.monotonic() + within_s
     while code(answer := call()) in not_yet:
@@ -119,7 +120,7 @@ class RawTransactions:
 
     def await_state(self, name: str) -> Struct:
         """Wait until the coordinator tells this state."""
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + GIVE_UP_S
         while (found := self.describe())["transaction_state"] != name:
             assert time.monotonic() < deadline, f"{found}, expected {name}"
             time.sleep(0.02)

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.kafka_jars import compile_java, java, kafka_classpath
+from tests.support.patience import PROGRAM_S
 
 SOURCE = Path(__file__).resolve().parent / "java" / "RecordVectors.java"
 DATA = Path(__file__).resolve().parents[1] / "protocol" / "data"
 KAFKA_BATCHES = DATA / "kafka_batches.json"
 BASE_TIMESTAMP = 1_700_000_000_000
-TIMEOUT_S = 120
 
 JavaRecord = tuple[int, int, "bytes | None", "bytes | None", "tuple[tuple[str, bytes | None], ...]", int]
 
@@ -59,7 +59,7 @@ def emit_by_kafka() -> list[dict[str, Any]]:
 def _run(mode: str, stdin: str) -> list[str]:
     classes = compile_java(SOURCE)
     command = [java(), "-Xmx256m", "-cp", f"{classes}:{kafka_classpath()}", SOURCE.stem, mode]
-    answer = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=TIMEOUT_S, check=True)
+    answer = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=PROGRAM_S, check=True)
     return [line for line in answer.stdout.splitlines() if line[:1] in "[{"]
 
 

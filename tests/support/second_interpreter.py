@@ -10,6 +10,8 @@ import subprocess
 import sys
 import textwrap
 
+from tests.support.patience import PROGRAM_S
+
 # A PYPRODUCER_IMPL=native of these tests would refuse the second interpreter, which is another test's matter.
 AS_HERE = "python" if os.environ.get("PYPRODUCER_IMPL") == "python" else ""
 RUN = """
@@ -32,5 +34,5 @@ def in_second_interpreter(code, kind="legacy"):
 def run_with_second_interpreter(code: str, impl: str = AS_HERE) -> subprocess.CompletedProcess[str]:
     """Run code in a process of its own; it finds `in_second_interpreter`."""
     return subprocess.run([sys.executable, "-c", RUN + textwrap.dedent(code)], capture_output=True, text=True,
-                          timeout=120, check=False,
+                          timeout=PROGRAM_S, check=False,
                           env={**os.environ, "PYPRODUCER_IMPL": impl, "PYTHONPATH": os.pathsep.join(sys.path)})

@@ -13,6 +13,7 @@ from pyproducer.network.channel_builder import ChannelBuilder, PlaintextChannelB
 from pyproducer.network.receive import NetworkReceive
 from pyproducer.network.selector import Selector
 from pyproducer.network.send import NetworkSend
+from tests.support.patience import GIVE_UP_S
 
 CLIENT = "client"
 BROKER = "broker"
@@ -31,7 +32,8 @@ def make_server_selector(*, max_receive_size_bytes: int | None = 100 * 1024 * 10
         channel_builder=channel_builder or PlaintextChannelBuilder())
 
 
-def poll_until(selector: Selector, is_done: Callable[[], object], *, now_ms: int = 0, within_s: float = 30.0) -> None:
+def poll_until(selector: Selector, is_done: Callable[[], object], *, now_ms: int = 0,
+               within_s: float = GIVE_UP_S) -> None:
     """Poll until something is true; the first look is before the first poll."""
     deadline = time.monotonic() + within_s
     while not is_done():
@@ -74,7 +76,7 @@ class SelectorPair:
         assert channel is not None
         return channel
 
-    def step_until(self, is_done: Callable[[], object], *, within_s: float = 30.0) -> None:
+    def step_until(self, is_done: Callable[[], object], *, within_s: float = GIVE_UP_S) -> None:
         """Poll both sides until something is true."""
         deadline = time.monotonic() + within_s
         while not is_done():

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from tests.support.patience import GIVE_UP_S
+
 if TYPE_CHECKING:
     from pyproducer import KafkaProducer, RecordMetadata
 
@@ -44,7 +46,8 @@ class Outcomes:
         assert len(self.metadata) == count, f"{len(self.metadata)} records answered, {count} sent"
 
 
-def error_of_send(producer: KafkaProducer, *arguments: Any, timeout_s: float = 30, **named: Any) -> BaseException:
+def error_of_send(producer: KafkaProducer, *arguments: Any, timeout_s: float = GIVE_UP_S,
+                  **named: Any) -> BaseException:
     """Send and return the error: misuse is raised by send(), what happens after hand-over is in the future."""
     try:
         future = producer.send(*arguments, **named)

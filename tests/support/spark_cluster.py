@@ -21,8 +21,8 @@ from types import TracebackType
 import psutil
 
 from tests.support.kafka_jars import java
+from tests.support.patience import GIVE_UP_S
 
-START_TIMEOUT_S = 120
 STOP_TIMEOUT_S = 60
 
 
@@ -107,7 +107,7 @@ class SparkCluster:
         return output
 
     def _await(self, output: Path, pattern: str, count: int) -> list[str]:
-        deadline = time.monotonic() + START_TIMEOUT_S
+        deadline = time.monotonic() + GIVE_UP_S
         while time.monotonic() < deadline:
             found = re.findall(pattern, output.read_text(errors="replace"))
             if len(found) >= count:

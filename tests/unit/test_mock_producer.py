@@ -23,6 +23,7 @@ from pyproducer import (
 )
 from pyproducer.producer.partitioners import partition_for
 from pyproducer.testing import MockProducer
+from tests.support.patience import GIVE_UP_S
 
 REFUSED = RecordTooLargeError("too large", code=10)
 
@@ -205,7 +206,7 @@ def test_result_when_another_thread_completes_then_who_waits_goes_on() -> None:
     future = producer.send("t", b"v")
     thread = threading.Thread(target=producer.complete_next)
     thread.start()
-    assert future.result(30).offset == 0
+    assert future.result(GIVE_UP_S).offset == 0
     thread.join()
 
 

@@ -13,6 +13,7 @@ import pytest
 from tests.simulation import museum
 from tests.simulation.museum import ROOT, TESTS, Edit, Exhibit
 from tests.simulation.museum.__main__ import Find, Visit, search
+from tests.support.patience import PROGRAM_S
 
 EXHIBITS = museum.exhibits()
 HEADINGS = ["Reference", "Seen", "Planted"]
@@ -56,8 +57,8 @@ def test_exhibits_when_nothing_goes_wrong_then_records_are_stored_with_each(tmp_
         directories[-1].mkdir()
         museum.plant(exhibit, directories[-1])
     smoke = subprocess.run([sys.executable, "-m", "tests.simulation.museum._smoke", *map(str, directories)],
-                           cwd=TESTS.parent,
-                           env={**os.environ, "PYPRODUCER_IMPL": "python"}, capture_output=True, text=True, timeout=600)
+                           cwd=TESTS.parent, env={**os.environ, "PYPRODUCER_IMPL": "python"}, capture_output=True,
+                           text=True, timeout=PROGRAM_S)
     assert smoke.stdout.split("\n") == [*(f"{exhibit.name} ok" for exhibit in EXHIBITS), ""], smoke.stderr[-3000:]
 
 

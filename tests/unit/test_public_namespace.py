@@ -7,6 +7,7 @@ import sys
 import types
 
 import pyproducer
+from tests.support.patience import PROGRAM_S
 
 
 def test_all_is_complete_and_has_no_duplicates():
@@ -33,5 +34,5 @@ def test_import_when_nothing_is_used_yet_then_costly_modules_are_not_loaded():
     # What the interpreter loaded by itself, for an installation in place, is not ours.
     code = (f"import sys; before = set(sys.modules); import pyproducer; "
             f"print(*[name for name in {rare} if name in sys.modules and name not in before])")
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PROGRAM_S, check=True)
     assert found.stdout.split() == []

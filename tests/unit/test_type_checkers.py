@@ -21,6 +21,7 @@ from typing import Any
 import pytest
 
 import pyproducer
+from tests.support.patience import PROGRAM_S
 
 ROOT = Path(__file__).resolve().parents[2]
 USER_CODE = Path(__file__).with_name("typed_user_code.py")
@@ -50,7 +51,7 @@ def pyright(*arguments: str, cwd: Path) -> Any:
     path = os.pathsep.join([os.path.dirname(sys.executable), os.environ.get("PATH", "")])
     told = subprocess.run([node, str(Path(found.origin).with_name("dist") / "index.js"), "--outputjson", *arguments],
                           cwd=cwd, env={**os.environ, "PATH": path, "PYTHONPATH": str(ROOT)},
-                          capture_output=True, text=True, timeout=240, check=False)
+                          capture_output=True, text=True, timeout=PROGRAM_S, check=False)
     assert told.stdout.startswith("{"), told.stdout + told.stderr
     return json.loads(told.stdout)
 
@@ -119,7 +120,8 @@ def test_public_names_when_mypy_is_asked_for_each_name_that_python_has_then_it_l
     program.write_text("".join(f"from {module} import {name} as name_{number}\n"
                                for number, (module, name) in enumerate(asked)))
     said = subprocess.run([sys.executable, "-m", "mypy", "--config-file", str(ROOT / "setup.cfg"), "--no-color-output",
-                           str(program)], cwd=ROOT, capture_output=True, text=True, timeout=240, check=False).stdout
+                           str(program)], cwd=ROOT, capture_output=True, text=True, timeout=PROGRAM_S,
+                          check=False).stdout
     refused = {int(number) - 1 for number in re.findall(r"names\.py:(\d+): error: .*does not explicitly export", said)}
     assert said.splitlines()[-1].startswith(f"Found {len(refused)} error"), said
     let_through = {asked[number] for number in range(len(asked)) if number not in refused}

@@ -16,8 +16,7 @@ from pyproducer.accumulator.batch_future import BatchFuture, RowRange
 from pyproducer.accumulator.produce_result import ProduceRequestResult
 from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.errors import DisconnectedError, KafkaError, KafkaTimeoutError, LocalProtocolError
-
-GIVE_UP_SECONDS = 60
+from tests.support.patience import GIVE_UP_S
 
 
 def future_of(count: int = 5) -> BatchFuture:
@@ -105,10 +104,10 @@ def test_result_when_another_thread_ends_the_last_range_then_wakes_the_waiter() 
     future = future_of(1)
     future.on_handed_over()
     seen: list[int] = []
-    thread = threading.Thread(target=lambda: seen.append(future.result(GIVE_UP_SECONDS).offsets[0]))
+    thread = threading.Thread(target=lambda: seen.append(future.result(GIVE_UP_S).offsets[0]))
     thread.start()
     future.on_stored(rows_of(future, 0, 0), 8, -1)
-    thread.join(GIVE_UP_SECONDS)
+    thread.join(GIVE_UP_S)
     assert seen == [8]
 
 
@@ -156,12 +155,12 @@ def test_wait_for_the_first_exception_when_one_call_fails_then_the_others_are_no
     waiting = threading.Thread(
         target=lambda: found.append(concurrent.futures.wait(futures, return_when="FIRST_EXCEPTION")))
     waiting.start()
-    give_up_s = time.monotonic() + GIVE_UP_SECONDS
+    give_up_s = time.monotonic() + GIVE_UP_S
     while not failed._waiters:
         assert time.monotonic() < give_up_s, "the thread does not wait"
         time.sleep(0.001)
     failed.on_failed([0], failing(DisconnectedError))
-    waiting.join(GIVE_UP_SECONDS)
+    waiting.join(GIVE_UP_S)
     stored.on_stored(rows_of(stored, 0, 0), 0, -1)  # the thread ends now, if it did not before
     waiting.join()
     assert found == [({failed}, {stored})]
@@ -220,8 +219,8 @@ def test_await_when_rows_are_done_later_or_already_then_gives_the_metadata() -> 
         future = future_of(1)
         future.on_handed_over()
         asyncio.get_running_loop().call_soon(future.on_stored, rows_of(future, 0, 0), 6, -1)
-        assert list((await asyncio.wait_for(_awaited(future), GIVE_UP_SECONDS)).offsets) == [6]
-        assert list((await asyncio.wait_for(_awaited(future), GIVE_UP_SECONDS)).offsets) == [6]
+        assert list((await asyncio.wait_for(_awaited(future), GIVE_UP_S)).offsets) == [6]
+        assert list((await asyncio.wait_for(_awaited(future), GIVE_UP_S)).offsets) == [6]
 
     asyncio.run(main())
 

@@ -15,8 +15,8 @@ import pytest
 from pyproducer.accumulator.buffer_pool import BufferPool
 from pyproducer.common.errors import BufferExhaustedError, ProducerClosedError
 from tests.support.clock import ManualClock
+from tests.support.patience import GIVE_UP_S
 
-GIVE_UP_SECONDS = 60
 FOREVER_MS = 3_600_000
 
 
@@ -96,7 +96,7 @@ class Waiters:
 
     def looked(self, name: str, times: int) -> None:
         """Wait until a thread has asked the clock so many times more."""
-        deadline = time.monotonic() + GIVE_UP_SECONDS
+        deadline = time.monotonic() + GIVE_UP_S
         for _ in range(times):
             while not self.clock.asked[name].acquire(timeout=0.1):
                 assert self.threads[name].is_alive(), f"{name} does not wait any more; served are {self.served}"
@@ -111,7 +111,7 @@ class Waiters:
     def end(self, *names: str) -> None:
         """Wait for the end of threads."""
         for name in names:
-            self.threads[name].join(GIVE_UP_SECONDS)
+            self.threads[name].join(GIVE_UP_S)
             assert not self.threads[name].is_alive(), f"{name} still waits; served are {self.served}"
 
     def _take(self, name: str, size_bytes: int, max_block_ms: int) -> None:
@@ -294,7 +294,7 @@ def test_many_threads_when_they_take_and_give_back_then_the_pool_is_as_it_was_an
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(GIVE_UP_SECONDS)
+        thread.join(GIVE_UP_S)
         assert not thread.is_alive()
     assert len(lowest) == 8 * 199
     assert min(lowest) >= 0
@@ -307,7 +307,7 @@ def test_wait_when_max_block_is_the_longest_time_then_the_memory_that_comes_ends
     waiters = Waiters()
     waiters.wait("patient", 50, 2**63 - 1)
     waiters.pool.deallocate(100)
-    waiters.threads["patient"].join(GIVE_UP_SECONDS)
+    waiters.threads["patient"].join(GIVE_UP_S)
     assert waiters.served == ["patient"]
     assert waiters.errors == {}
 

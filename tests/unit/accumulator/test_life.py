@@ -10,6 +10,7 @@ from pyproducer.accumulator.life import Life, LifeState
 from pyproducer.common.errors import ForkedProducerError, IllegalStateError, ProducerClosedError, ProducerDeadError
 from pyproducer.common.waiting import Cell
 from tests.support.clock import ManualClock
+from tests.support.patience import GIVE_UP_S
 
 
 def life_in(state: LifeState) -> Life:
@@ -78,7 +79,7 @@ def test_end_when_somebody_waits_for_it_then_he_goes_on() -> None:
     waiting = threading.Thread(target=life.await_end, args=(None,))
     waiting.start()
     life.end()
-    waiting.join(30)
+    waiting.join(GIVE_UP_S)
     assert not waiting.is_alive()
     assert life.await_end(0)
 

@@ -13,6 +13,7 @@ from pyproducer.accumulator.producer_batch import ProducerBatch
 from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.errors import DisconnectedError, KafkaTimeoutError, RecordTooLargeError
 from pyproducer.record.compression import compressor_for
+from tests.support.patience import GIVE_UP_S
 
 TP = TopicPartition("orders", 2)
 
@@ -85,10 +86,10 @@ def test_result_when_not_done_times_out_and_says_the_record_is_on_its_way():
 def test_result_when_another_thread_completes_wakes_the_waiter():
     batch, futures = make_batch(1)
     results = []
-    thread = threading.Thread(target=lambda: results.append(futures[0].result(60)))
+    thread = threading.Thread(target=lambda: results.append(futures[0].result(GIVE_UP_S)))
     thread.start()
     batch.complete(1)
-    thread.join(60)
+    thread.join(GIVE_UP_S)
     assert results[0].offset == 1
 
 
@@ -166,7 +167,7 @@ def test_split_moves_the_futures_and_a_waiter_sees_the_new_outcome():
     batch.close(compressor_for("gzip", None))
     batch.set_producer_state(5, 1, 100)
     waiter_result = []
-    thread = threading.Thread(target=lambda: waiter_result.append(futures[19].result(60)))
+    thread = threading.Thread(target=lambda: waiter_result.append(futures[19].result(GIVE_UP_S)))
     thread.start()
     parts = batch.parts = batch.split(400)
     assert not futures[0].done()
@@ -183,7 +184,7 @@ def test_split_moves_the_futures_and_a_waiter_sees_the_new_outcome():
     for part in parts:
         part.complete(offset)
         offset += part.record_count
-    thread.join(60)
+    thread.join(GIVE_UP_S)
     assert waiter_result[0].offset == 19
     assert [future.result(0).offset for future in futures] == list(range(20))
 

@@ -20,6 +20,7 @@ from pyproducer.hotpath import ColumnChunk, items_column, record_size_upper_boun
 from pyproducer.record.batch_reader import read_batches
 from pyproducer.record.compression import compressor_for
 from tests.support.clock import ManualClock
+from tests.support.patience import GIVE_UP_S
 
 # What Setup's batches reserve: the first is taken to become full of records like its first, three more in 200 bytes;
 # the second is charged for what the first holds.
@@ -387,7 +388,7 @@ def test_close_when_a_caller_waits_for_memory_then_it_raises_there():
         assert thread.is_alive()
     assert list(setup.accumulator.ready(cluster(), 0).ready_nodes) == [0], "somebody waits for memory: nothing lingers"
     setup.accumulator.close()
-    thread.join(60)
+    thread.join(GIVE_UP_S)
     assert not thread.is_alive()
     assert len(errors) == 1
     assert setup.accumulator.incomplete_record_count() == 1

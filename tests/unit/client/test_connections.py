@@ -15,6 +15,7 @@ from pyproducer.common.cluster import Node
 from pyproducer.common.errors import AuthenticationError, DisconnectedError, InvalidReceiveError
 from pyproducer.network.channel import ChannelPhase
 from pyproducer.protocol.apis import ApiKeys
+from tests.support.patience import GIVE_UP_S
 from tests.unit.client.mock_selector import HANG_UP
 from tests.unit.client.scripted_cluster import Setup, resolve_test_name, topic_row
 
@@ -334,7 +335,7 @@ def test_fatal_error_when_a_caller_waits_then_it_is_told_by_the_sender_thread():
     caller.start()
     setup.selector.end("-1", ChannelPhase.AUTHENTICATION_FAILED, AuthenticationError("no"))
     setup.poll()
-    caller.join(30)
+    caller.join(GIVE_UP_S)
     assert len(got) == 1
 
 

@@ -24,12 +24,12 @@ from pyproducer.network.channel_builder import ChannelBuilder, PlaintextChannelB
 from pyproducer.network.selector import Selector
 from pyproducer.network.ssl_channel_builder import SslChannelBuilder
 from pyproducer.protocol.apis import ApiKeys
+from tests.support.patience import GIVE_UP_S
 from tests.unit.client.mock_selector import Request
 from tests.unit.client.scripted_cluster import ScriptedCluster, topic_row
 from tests.unit.client.tiny_server import CLOSE, TinyServer
 
 CLOCK = SystemClock()
-PATIENCE_S = 30
 
 
 class Loopback:
@@ -48,7 +48,7 @@ class Loopback:
             connection_setup_timeout=ExponentialBackoff(5_000, 5_000), **options)
 
     def poll_until(self, condition: Any) -> list[ClientResponse]:
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + GIVE_UP_S
         responses: list[ClientResponse] = []
         while not condition():
             assert time.monotonic() < deadline, self.metadata.last_errors()
@@ -122,7 +122,7 @@ def test_await_when_another_thread_waits_for_a_topic_then_it_is_woken_by_the_pol
         caller = threading.Thread(target=wait)
         caller.start()
         running.poll_until(lambda: found)
-        caller.join(PATIENCE_S)
+        caller.join(GIVE_UP_S)
         assert found[0].partition_count_for_topic("t") == 1
 
 

@@ -17,6 +17,7 @@ from pyproducer.common.errors import (
     UnknownTopicOrPartitionError,
 )
 from tests.support.clock import ManualClock
+from tests.support.patience import GIVE_UP_S
 from tests.unit.client.scripted_cluster import ScriptedCluster, topic_row
 
 BOOTSTRAP = [("boot-1", 9092), ("boot-2", 9093)]
@@ -222,7 +223,7 @@ class Waiter:
         self._started = threading.Event()
         self._thread = threading.Thread(target=self._run, args=(md, timeout_ms))
         self._thread.start()
-        assert self._started.wait(30)
+        assert self._started.wait(GIVE_UP_S)
         while not md._waiters._cells:
             if not self._thread.is_alive():
                 break
@@ -236,7 +237,7 @@ class Waiter:
             self.result = error
 
     def end(self) -> object:
-        self._thread.join(30)
+        self._thread.join(GIVE_UP_S)
         assert not self._thread.is_alive()
         return self.result
 

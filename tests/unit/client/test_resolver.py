@@ -18,6 +18,7 @@ from pyproducer.client.resolver import (
     resolve_literal,
 )
 from pyproducer.common.threads import start_daemon
+from tests.support.patience import GIVE_UP_S
 from tests.unit.client.stepped_threads import SteppedThreads
 
 ADDRESS = ResolvedAddress(socket.AF_INET, ("10.0.0.1", 9092))
@@ -136,9 +137,9 @@ def test_thread_when_started_then_it_is_a_daemon():
         ended.set()
 
     start_daemon(run, "a name")
-    assert ended.wait(30)
+    assert ended.wait(GIVE_UP_S)
     assert (seen[0].daemon, seen[0].name) == (True, "a name")
-    seen[0].join(30)
+    seen[0].join(GIVE_UP_S)
 
 
 def test_resolve_when_the_address_is_literal_then_the_resolver_is_not_asked(monkeypatch):

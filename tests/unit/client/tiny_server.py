@@ -11,6 +11,7 @@ from types import TracebackType
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.buffer import ByteReader
 from pyproducer.protocol.header import read_request_header
+from tests.support.patience import GIVE_UP_S
 from tests.unit.client.mock_selector import Request, encode
 
 # Raw bytes to write, None to say nothing, CLOSE to hang up.
@@ -44,9 +45,9 @@ class TinyServer:
             with contextlib.suppress(OSError):
                 sock.shutdown(socket.SHUT_RDWR)
             sock.close()
-        self._accepting.join(30)
+        self._accepting.join(GIVE_UP_S)
         for thread in self._threads:
-            thread.join(30)
+            thread.join(GIVE_UP_S)
 
     def _accept(self) -> None:
         with contextlib.suppress(OSError):

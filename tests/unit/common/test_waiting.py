@@ -5,8 +5,7 @@ from __future__ import annotations
 import threading
 
 from pyproducer.common.waiting import SYSTEM_LOCKS, release_in_child
-
-GIVE_UP_S = 30.0
+from tests.support.patience import GIVE_UP_S
 
 
 def test_lock_when_another_thread_held_it_then_whoever_waits_for_it_gets_it() -> None:

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from pyproducer import RecordMetadata, hotpath
+from tests.support.patience import PROGRAM_S
 
 # Values of Java's Utils.murmur2, from Apache Kafka's own tests, as unsigned.
 JAVA_MURMUR2 = {b"21": -973932308, b"foobar": -790332482, b"a-little-bit-long-string": -985981536,
@@ -74,8 +75,8 @@ def test_record_size_upper_bound_is_never_below_what_is_written():
 
 def _run(value):
     return subprocess.run([sys.executable, "-c", "from pyproducer import hotpath; print(hotpath.IMPL)"],
-                          env={**os.environ, "PYPRODUCER_IMPL": value}, capture_output=True, text=True, timeout=60,
-                          check=False)
+                          env={**os.environ, "PYPRODUCER_IMPL": value}, capture_output=True, text=True,
+                          timeout=PROGRAM_S, check=False)
 
 
 def test_the_choice_of_the_twin_is_loud():

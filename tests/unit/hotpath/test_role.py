@@ -12,8 +12,8 @@ import pytest
 
 from pyproducer import hotpath
 from pyproducer.hotpath import _python_role
+from tests.support.patience import GIVE_UP_S
 
-GIVE_UP_S = 60
 TWINS = ["python", *(["native"] if hotpath.IMPL == "native" else [])]
 
 

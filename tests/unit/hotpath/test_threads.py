@@ -18,6 +18,7 @@ from pyproducer.hotpath import OpenBatch, Route, RouteTable, StickyPartition
 from pyproducer.record.batch_reader import read_batches
 from pyproducer.record.batch_writer import finish_batch
 from pyproducer.record.compression import NoCompressor
+from tests.support.patience import GIVE_UP_S, PROGRAM_S
 
 THREADS = 4
 ROUNDS = 30
@@ -44,7 +45,7 @@ def run_all(*works: Any) -> None:
 
     def run(work: Any) -> None:
         try:
-            start.wait(60)
+            start.wait(GIVE_UP_S)
             work()
         except BaseException as error:
             raised.append(error)
@@ -142,4 +143,4 @@ def test_gil_when_this_python_has_none_then_the_compiled_twin_does_not_bring_it_
     if not sysconfig.get_config_var("Py_GIL_DISABLED"):
         pytest.skip("this Python has a GIL")
     code = ("import sys, pyproducer.hotpath as h; assert h.IMPL == 'native'; assert not sys._is_gil_enabled()")
-    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True, timeout=60)
+    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True, timeout=PROGRAM_S)

@@ -21,6 +21,7 @@ from pyproducer.network.receive import SCRATCH_BYTES, FrameReader
 from pyproducer.network.selector import Selector
 from pyproducer.network.send import NetworkSend
 from tests.support.clock import ManualClock
+from tests.support.patience import GIVE_UP_S
 from tests.support.selector_pair import BROKER, CLIENT, SelectorPair, make_selector, make_server_selector, poll_until
 from tests.unit.network.watching import await_delivery, await_end, watch_sleeps
 
@@ -201,7 +202,7 @@ def test_send_when_the_reader_is_slow_then_write_interest_comes_and_goes() -> No
             received.extend(bytes(receive.payload) for receive in pair.client.completed_receives)
             return bool(received) and send.completed
 
-        pair.step_until(both_done, within_s=60)
+        pair.step_until(both_done, within_s=GIVE_UP_S)
         assert received == [payload]
         assert pair.broker_channel.registered_events == READ
 

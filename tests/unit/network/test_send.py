@@ -7,6 +7,7 @@ import pytest
 
 from pyproducer.network.send import NetworkSend
 from pyproducer.network.transport import IOV_MAX, Buffer, PlaintextTransportLayer
+from tests.support.patience import GIVE_UP_S
 from tests.support.transports import ScriptedTransport
 
 
@@ -66,7 +67,7 @@ def test_send_when_there_are_more_chunks_than_one_call_gathers_then_all_go_out()
     near, far = socket.socketpair()
     with near, far:
         near.setblocking(False)
-        far.settimeout(30)
+        far.settimeout(GIVE_UP_S)
         count = IOV_MAX * 2 + 10
         send = NetworkSend("7", [b"%04d" % (index % 10_000) for index in range(count)])
         expected = struct.pack(">i", 4 * count) + b"".join(b"%04d" % (index % 10_000) for index in range(count))

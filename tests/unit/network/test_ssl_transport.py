@@ -23,6 +23,7 @@ from pyproducer.network.ssl_context import build_client_ssl_context, build_serve
 from pyproducer.network.ssl_transport import RECORD_BYTES, coalesce
 from pyproducer.network.transport import Buffer
 from tests.support.certificates import Certificates, Identity
+from tests.support.patience import GIVE_UP_S
 from tests.support.selector_pair import BROKER, CLIENT, SelectorPair, make_selector, make_server_selector, poll_until
 from tests.unit.network.watching import await_delivery
 
@@ -66,7 +67,7 @@ def serving(handle: Any) -> Iterator[tuple[str, int]]:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         def run() -> None:
             accepted, _ = listener.accept()
-            accepted.settimeout(30)
+            accepted.settimeout(GIVE_UP_S)
             with accepted:
                 handle(accepted)
 
@@ -119,7 +120,7 @@ def test_send_when_large_and_in_many_pieces_then_it_arrives_whole_at_a_slow_read
             received.extend(bytes(receive.payload) for receive in pair.broker.completed_receives)
             return bool(received) and send.completed
 
-        pair.step_until(done, within_s=30)
+        pair.step_until(done, within_s=GIVE_UP_S)
         assert received == [expected]
 
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-GIVE_UP_S = 30.0
+from tests.support.patience import GIVE_UP_S
 
 
 class Sleep(NamedTuple):

@@ -37,9 +37,10 @@ from pyproducer.protocol.apis import ApiKeys
 from pyproducer.record.batch_reader import read_batches
 from pyproducer.record.record_reader import Record
 from tests.support.clock import ManualClock
+from tests.support.patience import GIVE_UP_S
 
-GIVE_UP_S = 30.0
-"""When a test says that something never happened; nothing that works comes near it."""
+FORGOTTEN_S = 30.0
+"""A sender that sleeps so long, to the end, had nobody to wake it: no test has it wait for that."""
 NODE = Node(1, "broker", 9092)
 PRODUCE_VERSION = 12
 NOT_ENOUGH_REPLICAS = 19
@@ -132,7 +133,7 @@ class ScriptedBroker:
             if not (has_news or self._is_woken or self._tasks) and timeout_ms > 0:
                 is_idle = not self._changed.wait_for(lambda: self._is_woken or bool(self._tasks),
                                                      min(timeout_ms / 1000, GIVE_UP_S))
-                self.was_forgotten = self.was_forgotten or (is_idle and timeout_ms / 1000 >= GIVE_UP_S)
+                self.was_forgotten = self.was_forgotten or (is_idle and timeout_ms / 1000 >= FORGOTTEN_S)
             self._is_woken = False
             tasks, self._tasks = self._tasks, []
         for task in tasks:

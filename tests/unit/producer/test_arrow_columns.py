@@ -10,7 +10,8 @@ import pytest
 
 from pyproducer import BufferExhaustedError
 from tests.conftest import refuse
-from tests.unit.producer.facade import GIVE_UP_S, Facade, Facades
+from tests.support.patience import GIVE_UP_S
+from tests.unit.producer.facade import Facade, Facades
 
 NO_PYARROW = "the package pyarrow is not installed: pip install -e '.[spark,test]'"
 if importlib.util.find_spec("pyarrow") is None and not os.environ.get("PYPRODUCER_TEST_ENVIRONMENT"):

@@ -24,7 +24,8 @@ from pyproducer import (
 from pyproducer.hotpath import record_size_upper_bound
 from pyproducer.producer.partitioners import partition_for
 from tests.support.clock import ManualClock
-from tests.unit.producer.facade import GIVE_UP_S, MESSAGE_TOO_LARGE, CallerWaits, Facade, Facades
+from tests.support.patience import GIVE_UP_S
+from tests.unit.producer.facade import MESSAGE_TOO_LARGE, CallerWaits, Facade, Facades
 
 LONG_MS = 10_000_000
 

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from pyproducer import BatchFuture, FutureRecordMetadata, IllegalStateError, InvalidTopicError
-from tests.unit.producer.facade import GIVE_UP_S, Facade, Facades
+from tests.support.patience import GIVE_UP_S
+from tests.unit.producer.facade import Facade, Facades
 
 REFUSED = 17
 

@@ -13,7 +13,8 @@ from pyproducer import DisconnectedError, InvalidTopicError, KafkaTimeoutError, 
 from pyproducer.accumulator.producer_batch import ProducerBatch
 from pyproducer.common.cluster import Node, TopicPartition
 from tests.support.clock import ManualClock
-from tests.unit.producer.facade import GIVE_UP_S, MESSAGE_TOO_LARGE, NOT_LEADER, CallerWaits, Facade, Facades
+from tests.support.patience import GIVE_UP_S
+from tests.unit.producer.facade import MESSAGE_TOO_LARGE, NOT_LEADER, CallerWaits, Facade, Facades
 
 LONG_MS = 10_000_000
 REFUSED = 17  # INVALID_TOPIC_EXCEPTION, which nobody retries

@@ -16,7 +16,8 @@ import pytest
 from pyproducer import BufferExhaustedError, IllegalStateError, ProducerClosedError
 from pyproducer.accumulator.life import Life
 from pyproducer.accumulator.meeting import Meeting
-from tests.unit.producer.facade import GIVE_UP_S, Facade, Facades
+from tests.support.patience import GIVE_UP_S
+from tests.unit.producer.facade import Facade, Facades
 
 LARGE = b"v" * 15_000  # of two of them one waits for memory
 REFUSALS = (IllegalStateError, BufferExhaustedError)  # ProducerClosedError is one of the first

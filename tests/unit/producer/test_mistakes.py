@@ -15,7 +15,8 @@ from unittest import mock
 import pytest
 
 from pyproducer import ConfigError, KafkaProducer, ProducerRecord, RecordTooLargeError
-from tests.unit.producer.facade import GIVE_UP_S, MESSAGE_TOO_LARGE, Facade, Facades
+from tests.support.patience import GIVE_UP_S
+from tests.unit.producer.facade import MESSAGE_TOO_LARGE, Facade, Facades
 
 PROPS = {"bootstrap.servers": "broker:9092"}
 ORDER = r"called with \(metadata, exception\), one of them None"

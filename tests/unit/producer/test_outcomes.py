@@ -17,7 +17,8 @@ from pyproducer import DeliveryFailedError, DeliverySummary, KafkaError, Produce
 from pyproducer.accumulator.delivery_tally import GRACE_MS
 from pyproducer.common.limited_log import MOST_LINES
 from tests.support.clock import ManualClock
-from tests.unit.producer.facade import GIVE_UP_S, CallerWaits, Facade, Facades
+from tests.support.patience import GIVE_UP_S
+from tests.unit.producer.facade import CallerWaits, Facade, Facades
 
 INVALID_RECORD = 87
 NAME = "record-unretrieved-error-total"

@@ -14,7 +14,7 @@ from pyproducer.accumulator.life import UNOWNED
 from pyproducer.common.errors import ApiError
 from pyproducer.producer.columns import int_column, to_items
 from pyproducer.producer.send_batch import BatchSender
-from tests.unit.producer.facade import GIVE_UP_S
+from tests.support.patience import GIVE_UP_S
 
 
 def sender(*, has_split=False, large=262_144, memory=32 << 20):

@@ -16,12 +16,12 @@ from pyproducer.record.batch_writer import build_batch
 from pyproducer.record.decompression import decompress
 from pyproducer.record.expansion import Allowance, Expansion, ExpansionBusyError
 from pyproducer.record.validation import BatchFault, BatchRules, validate_batch
+from tests.support.patience import GIVE_UP_S
 
 NOW = 1_700_000_000_000
 SMALL = RecordBatch(build_batch([(NOW, None, bytes(1000), ())], compression="gzip"))
 LARGE = RecordBatch(build_batch([(NOW, None, bytes(100_000), ())], compression="gzip"))
 PLAIN = RecordBatch(build_batch([(NOW, None, bytes(100_000), ())]))
-DEADLINE_S = 30
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def start() -> Iterator[Callable[[Callable[[], object]], None]]:
 
     yield start_one
     for thread in threads:
-        thread.join(DEADLINE_S)
+        thread.join(GIVE_UP_S)
         assert not thread.is_alive()
 
 
@@ -65,7 +65,7 @@ def test_expansion_when_a_large_batch_is_in_memory_then_the_next_large_one_waits
         with pytest.raises(ExpansionBusyError), expansion.expanded(LARGE):
             pytest.fail("a third one would be in memory")
         order.append("first")
-    assert done.wait(DEADLINE_S)
+    assert done.wait(GIVE_UP_S)
     assert order == ["first", "second"]
     with expansion.expanded(LARGE):
         assert expansion.waiting == 0

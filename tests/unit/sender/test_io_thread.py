@@ -14,9 +14,8 @@ from pyproducer.common.waiting import Cell
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.sender.io_thread import IoThread
 from tests.support.clock import ManualClock
+from tests.support.patience import GIVE_UP_S
 from tests.unit.sender.stepped_producer import SteppedProducer
-
-GIVE_UP_SECONDS = 60
 
 
 class Thread:
@@ -31,7 +30,7 @@ class Thread:
         """Begin to close, then run the thread until it ends by itself."""
         self.io_thread.close("the test", timeout_s)
         self.io_thread.start()
-        assert self.life.await_end(GIVE_UP_SECONDS), "the thread did not end"
+        assert self.life.await_end(GIVE_UP_S), "the thread did not end"
 
 
 def test_close_when_records_are_left_then_they_are_sent_before_the_connections_are_closed() -> None:
@@ -102,7 +101,7 @@ def test_turns_when_ten_in_a_row_raise_then_the_producer_is_dead_however_many_di
 
     IoThread(Failing(), producer.wire, producer.accumulator, producer.life, Hasty(),
              producer.accumulator.close).start()
-    assert producer.life.await_end(GIVE_UP_SECONDS), "the thread did not end"
+    assert producer.life.await_end(GIVE_UP_S), "the thread did not end"
     assert producer.life.state is LifeState.DEAD
     assert turns == ["bad"] * 9 + (["good"] * good_turns + ["bad"] * 10 if good_turns else ["bad"])
 
@@ -197,8 +196,8 @@ def test_end_when_a_handler_of_the_log_raises_then_the_producer_is_dead_and_ever
     logging.getLogger("pyproducer").addHandler(handler)
     try:
         io_thread.start()
-        assert producer.life.await_end(GIVE_UP_SECONDS), "close() would wait for ever"
-        assert is_over.wait(GIVE_UP_SECONDS)
+        assert producer.life.await_end(GIVE_UP_S), "close() would wait for ever"
+        assert is_over.wait(GIVE_UP_S)
     finally:
         logging.getLogger("pyproducer").removeHandler(handler)
     assert producer.life.state is LifeState.DEAD

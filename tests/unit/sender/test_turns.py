@@ -20,9 +20,8 @@ from pyproducer.network.wakeup import Wakeup
 from pyproducer.sender.loop_watch import LoopWatch
 from pyproducer.sender.turns import ASIDE_MS, LOOK_S, SenderTurns
 from tests.support.clock import ManualClock
+from tests.support.patience import GIVE_UP_S
 from tests.unit.sender.stepped_producer import SteppedProducer
-
-GIVE_UP_S = 60
 
 
 class ThreadsClock(ManualClock):

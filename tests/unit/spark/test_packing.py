@@ -15,6 +15,7 @@ from pyproducer.common.errors import ConfigError
 from pyproducer.spark import packing
 from pyproducer.spark.__main__ import main
 from pyproducer.spark.packing import pack
+from tests.support.patience import PROGRAM_S
 
 
 def test_pack_when_unpacked_elsewhere_runs_without_anything_installed(tmp_path: Path) -> None:
@@ -32,7 +33,7 @@ def test_pack_when_unpacked_elsewhere_runs_without_anything_installed(tmp_path: 
             "print(pyproducer.__file__, h.IMPL, mmh3.__file__)")
     # -I: no site-packages of ours, no working directory.
     code = f"import sys; sys.path.insert(0, {str(tmp_path / 'dep')!r}); {code}"
-    found = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, timeout=60,
+    found = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, timeout=PROGRAM_S,
                            check=False)
     assert found.returncode == 0, found.stderr
     where, implementation, dependency = found.stdout.split()

@@ -14,6 +14,7 @@ from pyproducer.common.errors import DeliveryFailedError
 from pyproducer.common.waiting import Cell
 from pyproducer.spark.pool import ProducerPool
 from tests.support.clock import ManualClock
+from tests.support.patience import GIVE_UP_S
 from tests.unit.spark.doubles import FakeProducer
 
 
@@ -301,7 +302,7 @@ def test_close_ends_the_thread_at_once() -> None:
     with pool.lease("a", {}):
         pass
     pool.close()
-    assert ended.wait(30)
+    assert ended.wait(GIVE_UP_S)
 
 
 def test_lease_when_no_thread_can_be_had_then_the_next_task_closes_what_is_idle() -> None:

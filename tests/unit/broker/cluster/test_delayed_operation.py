@@ -9,6 +9,7 @@ from pyproducer.broker.cluster.delayed_operation import DelayedOperation, Delaye
 from pyproducer.broker.cluster.timer import Timer
 from pyproducer.common.clock import SystemClock
 from tests.support.clock import ManualClock
+from tests.support.patience import GIVE_UP_S
 
 
 class Waiting(DelayedOperation):
@@ -83,7 +84,7 @@ def test_event_between_the_first_look_and_the_entry_is_not_lost(purgatory: Delay
 def test_time_completes_as_expired_once(purgatory: DelayedOperationPurgatory[str]) -> None:
     operation = Waiting(20)
     purgatory.try_complete_else_watch(operation, ["a"])
-    assert operation.done.wait(30)
+    assert operation.done.wait(GIVE_UP_S)
     operation.happened = True
     assert purgatory.check_and_complete("a") == 0
     assert operation.outcomes == [True]
@@ -125,7 +126,7 @@ def test_timer_runs_tasks_in_the_order_of_their_time() -> None:
     timer.schedule(61, lambda: ran.append("too early"))
     clock.advance(60)
     timer.start()
-    assert done.wait(30)
+    assert done.wait(GIVE_UP_S)
     timer.stop()
     assert ran == ["first", "second", "third"]
 
@@ -134,7 +135,7 @@ def test_timer_when_an_earlier_task_comes_then_it_does_not_sleep_for_the_later_o
     done = threading.Event()
     timer.schedule(3_600_000, lambda: None)
     timer.schedule(1, done.set)
-    assert done.wait(30)
+    assert done.wait(GIVE_UP_S)
 
 
 def test_timer_goes_on_after_a_task_that_fails(timer: Timer, caplog: pytest.LogCaptureFixture) -> None:
@@ -144,7 +145,7 @@ def test_timer_goes_on_after_a_task_that_fails(timer: Timer, caplog: pytest.LogC
     done = threading.Event()
     timer.schedule(1, fail)
     timer.schedule(5, done.set)
-    assert done.wait(30)
+    assert done.wait(GIVE_UP_S)
     assert "by the test" in caplog.text
 
 

@@ -31,6 +31,7 @@ from pyproducer.record.batch_reader import RecordBatch
 from pyproducer.record.batch_writer import build_batch
 from pyproducer.record.control import ControlRecordType
 from tests.support.clock import ManualClock
+from tests.support.patience import GIVE_UP_S
 
 ORDERS = TopicPartition("orders", 0)
 GROUP = "readers"
@@ -225,7 +226,7 @@ def test_initialize_when_the_id_expires_before_it_has_the_lock_then_a_new_one_is
     with entry.lock:
         asking.start()
         assert stage.expire_ids() == 1
-    asking.join(30)
+    asking.join(GIVE_UP_S)
     (second,) = answers
     assert (second.error_code, second.producer_epoch) == (ErrorCode.NONE, 0)
     assert second.producer_id != first.producer_id
@@ -282,7 +283,7 @@ def test_log_manager_when_one_of_its_tasks_fails_then_the_others_have_their_turn
     monkeypatch.setattr(state.transactions, "expire_ids", lambda _: done.set())
     state.start()
     try:
-        assert done.wait(30), "the other task never ran"
+        assert done.wait(GIVE_UP_S), "the other task never ran"
     finally:
         state.close()
     assert "Could not let go what is old" in caplog.text

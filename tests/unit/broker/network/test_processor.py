@@ -29,12 +29,13 @@ from pyproducer.common.errors import InvalidRequestError
 from pyproducer.network.channel import KafkaChannel
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.header import parse_response_correlation_id
+from tests.support.patience import GIVE_UP_S
 from tests.support.raw_client import RawClient, framed, metadata_body, request_bytes
 from tests.support.selector_pair import make_server_selector
 
 ANSWER = {"brokers": [], "controller_id": 1, "topics": []}
 MAX_ELEMENTS = 100
-MAX_TURNS = 100  # a turn that waits in vain takes 0.3 s, so half a minute: far more than any test needs
+MAX_TURNS = int(GIVE_UP_S / 0.3)  # a turn that waits in vain takes 0.3 s
 
 
 def frame(correlation_id: int) -> bytes:
@@ -86,7 +87,7 @@ class Stage:
         self._clients: list[RawClient] = []
 
     def connect(self) -> RawClient:
-        client = RawClient(self._listener.getsockname(), timeout_s=30)
+        client = RawClient(self._listener.getsockname(), timeout_s=GIVE_UP_S)
         self._clients.append(client)
         accepted, _ = self._listener.accept()
         assert self.processor.accept(accepted, may_block=False)
@@ -269,7 +270,7 @@ def test_frame_when_it_is_no_request_then_its_connection_alone_is_closed(stage: 
     good.send_bytes(frame(2))
     stage.turn_until(lambda: stage.channel.queued and stage.processor.connection_count == 1)
     assert stage.channel.correlation_ids == [2]
-    assert bad.is_closed(within_s=30)
+    assert bad.is_closed(within_s=GIVE_UP_S)
 
 
 # ---- new connections
@@ -313,7 +314,7 @@ def test_accept_when_it_may_block_then_it_waits_for_room(stage: Stage) -> None:
     thread.start()
     assert not done.wait(0.05)
     stage.turn_in_vain()
-    assert done.wait(30)
+    assert done.wait(GIVE_UP_S)
     thread.join()
 
 

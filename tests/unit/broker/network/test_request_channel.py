@@ -21,6 +21,7 @@ from pyproducer.protocol.header import RequestHeader, parse_response
 from pyproducer.protocol.request import AbstractRequest, FetchRequest, MetadataRequest
 from pyproducer.protocol.request_context import RequestContext
 from pyproducer.protocol.schema import Struct
+from tests.support.patience import GIVE_UP_S
 
 MIB = 1024 * 1024
 
@@ -76,7 +77,7 @@ def test_c20_send_request_blocks_while_the_queue_is_full() -> None:
     assert not third_sent.wait(0.1)
     assert channel.request_queue_size == 2
     assert channel.receive_request(0) is requests[0]
-    assert third_sent.wait(30)
+    assert third_sent.wait(GIVE_UP_S)
     thread.join()
     assert [channel.receive_request(0) for _ in range(3)] == [requests[1], requests[2], None]
     assert channel.request_queue_size == 0

@@ -16,8 +16,9 @@ from pyproducer.common.errors import IllegalStateError
 from pyproducer.network.interest import WRITE
 from pyproducer.network.receive import FrameReader
 from pyproducer.network.send import NetworkSend
+from tests.support.patience import GIVE_UP_S
 from tests.support.selector_pair import BROKER, CLIENT, SelectorPair, poll_until
-from tests.unit.network.watching import GIVE_UP_S, await_delivery, await_end, watch_sleeps
+from tests.unit.network.watching import await_delivery, await_end, watch_sleeps
 
 
 def serve(broker: ServerSelector, *, respond: bool) -> list[bytes]:

@@ -17,6 +17,7 @@ from pyproducer.network.sasl import gssapi as ours
 from pyproducer.network.sasl.gssapi import GssapiSaslClient, Ticket, TicketSource, gssapi_login
 from pyproducer.producer.config import ProducerConfig
 from tests.support.clock import ManualClock
+from tests.support.patience import GIVE_UP_S
 from tests.unit.network.sasl.logins import NoThread
 
 MODULE = "com.sun.security.auth.module.Krb5LoginModule"
@@ -227,7 +228,7 @@ def test_ticket_for_a_broker_when_it_is_fetched_then_on_the_logins_thread(stand_
             f'useKeyTab=true keyTab="{keytab}" principal="ada@REALM" serviceName=kafka'))) as login:
         login.start(changed.set)
         while not login.is_ready_for("broker-1"):
-            assert changed.wait(30)
+            assert changed.wait(GIVE_UP_S)
             changed.clear()
         client = login.new_client("broker-1")
         assert client.evaluate_challenge(b"") == b"AP-REQ"

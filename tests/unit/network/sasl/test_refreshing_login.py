@@ -22,6 +22,7 @@ from pyproducer.network.sasl.refreshing_login import (
     RefreshTimes,
 )
 from tests.support.clock import ManualClock
+from tests.support.patience import GIVE_UP_S
 from tests.unit.network.sasl.logins import Client, NoThread, Pass, ScriptedSource, least, run_until, stepped_login
 
 HOUR_MS = 3_600_000
@@ -480,7 +481,7 @@ def test_thread_when_somebody_wants_a_client_then_it_does_not_sleep_on(clock):
         login.start(changed.set)
         for host in ("a", "b", "a"):
             while not login.is_ready_for(host):
-                assert changed.wait(30)
+                assert changed.wait(GIVE_UP_S)
                 changed.clear()
             assert login.new_client(host).host == host
 
@@ -519,7 +520,7 @@ def test_thread_when_the_login_lives_then_it_fetches_and_ends_with_close():
 
     login: RefreshingLogin[Any] = RefreshingLogin("TEST", Source(), Client, "the token", clock=Asleep())
     login.start(fetched.set)
-    assert fetched.wait(30)
+    assert fetched.wait(GIVE_UP_S)
     assert login.is_ready
     assert [thread.daemon for thread in threading.enumerate() if thread.name == "kafka-producer-login | TEST"] == [True]
     login.close()  # and the thread ends: the fixture of all tests looks
@@ -533,7 +534,7 @@ def test_thread_when_a_fetch_hangs_then_close_does_not_wait_for_it():
     class Source:
         def fetch(self) -> Pass:
             hanging.set()
-            let_go.wait(60)
+            let_go.wait(GIVE_UP_S)
             return Pass("late")
 
         def close(self) -> None:
@@ -541,7 +542,7 @@ def test_thread_when_a_fetch_hangs_then_close_does_not_wait_for_it():
 
     login: RefreshingLogin[Any] = RefreshingLogin("TEST", Source(), Client, "the token")
     login.start(lambda: None)
-    assert hanging.wait(30)
+    assert hanging.wait(GIVE_UP_S)
     assert not login.is_ready
     login.close()
     assert not let_go.is_set()

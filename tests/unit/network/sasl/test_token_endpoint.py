@@ -15,6 +15,7 @@ from pyproducer.network.sasl.client_credentials import ClientCredentials
 from pyproducer.network.sasl.token_endpoint import MOST_BYTES, Timeouts, TokenEndpoint, checked_url
 from tests.support.certificates import Certificates
 from tests.support.issuer import Answer, Issuer, json_answer
+from tests.support.patience import GIVE_UP_S
 
 SECRET = "hunter2+/="
 REQUEST = ClientCredentials("the-client", SECRET, "produce describe")
@@ -116,7 +117,7 @@ def test_answer_when_it_is_a_redirection_then_the_secret_does_not_go_there(issue
 
 def test_issuer_when_it_is_slow_then_the_error_names_the_timeouts(issuer):
     let_go = threading.Event()
-    error = error_of(issuer, Answer(200, before=lambda: let_go.wait(60)), Timeouts(30, 0.05))
+    error = error_of(issuer, Answer(200, before=lambda: let_go.wait(GIVE_UP_S)), Timeouts(30, 0.05))
     let_go.set()
     assert "sasl.login.read.timeout.ms is 50" in str(error)
     assert isinstance(error, TransportError)
@@ -153,7 +154,7 @@ def test_request_when_it_cannot_be_written_then_no_frame_with_the_secret_goes_wi
 
 def test_close_when_an_answer_is_awaited_then_the_request_is_broken_off(issuer):
     reached, let_go = threading.Event(), threading.Event()
-    issuer.answer = lambda asked: Answer(200, before=lambda: reached.set() or let_go.wait(60))
+    issuer.answer = lambda asked: Answer(200, before=lambda: reached.set() or let_go.wait(GIVE_UP_S))
     endpoint = TokenEndpoint(issuer.token_url, REQUEST, timeouts=Timeouts(60, 600))
     errors: list[Exception] = []
 
@@ -165,9 +166,9 @@ def test_close_when_an_answer_is_awaited_then_the_request_is_broken_off(issuer):
 
     thread = threading.Thread(target=ask)
     thread.start()
-    assert reached.wait(30)
+    assert reached.wait(GIVE_UP_S)
     endpoint.close()
-    thread.join(30)
+    thread.join(GIVE_UP_S)
     let_go.set()
     assert isinstance(errors[0], TransportError)
 

@@ -20,6 +20,7 @@ from pyproducer.network.sasl.token_login import token_login
 from pyproducer.producer.config import ProducerConfig
 from tests.support.clock import ManualClock
 from tests.support.issuer import Asked, Issuer, json_answer
+from tests.support.patience import GIVE_UP_S
 from tests.unit.network.sasl.logins import NoThread
 from tests.unit.network.sasl.tokens import CLAIMS, jwt
 
@@ -192,7 +193,7 @@ def test_login_when_it_is_started_for_good_then_the_token_comes_and_its_thread_e
     login = token_login(settings(f'clientId="c" clientSecret="{SECRET}"', {
         "sasl.oauthbearer.token.endpoint.url": issuer.token_url}))
     login.start(changed.set)
-    assert changed.wait(30)
+    assert changed.wait(GIVE_UP_S)
     assert login.error is None
     assert "auth=Bearer eyJ" in first_message(login)
     login.close()
@@ -214,7 +215,7 @@ def test_login_when_the_issuer_is_back_after_a_failure_then_the_token_comes(issu
             done.set()
 
     login.start(on_change)
-    assert done.wait(30)
+    assert done.wait(GIVE_UP_S)
     login.close()
     assert [ready for ready, _ in seen] == [False, False, True]
     assert "HTTP 503 and says: temporarily_unavailable" in seen[0][1]
@@ -226,18 +227,18 @@ def test_login_when_a_fetch_hangs_then_close_breaks_it_off(issuer):
 
     def hang(asked: Asked) -> Any:
         reached.set()
-        let_go.wait(60)
+        let_go.wait(GIVE_UP_S)
         return json_answer(500, {})
 
     issuer.answer = hang
     login = token_login(settings(f'clientId="c" clientSecret="{SECRET}"', {
         "sasl.oauthbearer.token.endpoint.url": issuer.token_url}))
     login.start(lambda: None)
-    assert reached.wait(30)
+    assert reached.wait(GIVE_UP_S)
     login.close()
     threads = [thread for thread in threading.enumerate() if thread.name == "kafka-producer-login | OAUTHBEARER"]
     for thread in threads:
-        thread.join(30)
+        thread.join(GIVE_UP_S)
     assert not any(thread.is_alive() for thread in threads)
     let_go.set()
 

@@ -25,6 +25,7 @@ from pyproducer.record.batch_reader import read_batches
 from pyproducer.record.batch_writer import build_batch
 from tests.support.broker_request import broker_request
 from tests.support.clock import ManualClock
+from tests.support.patience import GIVE_UP_S
 from tests.support.raw_client import produce_body
 
 ORDERS = TopicPartition("orders", 0)
@@ -126,7 +127,7 @@ def test_guard_when_what_it_guards_raises_then_the_transaction_can_still_be_ende
     ended: list[ProducerAnswer] = []
     ending = threading.Thread(target=lambda: ended.append(shop.end(11)), daemon=True)
     ending.start()
-    ending.join(30)
+    ending.join(GIVE_UP_S)
     assert [answer.error_code for answer in ended] == [ErrorCode.NONE]
 
 

@@ -16,9 +16,8 @@ from pyproducer.broker.cluster.delayed_operation import DelayedOperation
 from pyproducer.broker.cluster.timer import TimerTask
 from pyproducer.common.error_codes import ErrorCode
 from tests.support.clock import ManualClock
+from tests.support.patience import GIVE_UP_S
 from tests.unit.broker.cluster.coordinator.transaction.test_append_guard import IMPLICIT_ADD, ORDERS, SHOP, Shop
-
-GIVE_UP_S = 30.0
 
 
 class LateShop(Shop):
