@@ -340,8 +340,8 @@ class PartitionSequence:
         me = f"producer id {batch.producer_id}"
         if code is ErrorCode.INVALID_PRODUCER_EPOCH:
             return f"the broker knows a later epoch of {me} than {batch.producer_epoch}, and looks at no numbers then"
-        if code is ErrorCode.UNKNOWN_PRODUCER_ID:
-            return f"the broker has forgotten {me}"
+        if code is ErrorCode.UNKNOWN_PRODUCER_ID:  # of brokers before 2.5; with the batch it would know us
+            return None if self.is_known_to(batch) else f"the broker has forgotten {me}"
         if batch in batch.parts_in_doubt:
             return "the larger batch that these records were split from may be in the log"
         if not self.is_known_to(batch):

@@ -312,8 +312,8 @@ class Completion:
         for part in list(batch.parts_in_doubt) or [batch]:
             last = increment_sequence(part.base_sequence, part.record_count - 1)
             error = error_for_code(refusal.code, api=refusal.api, node_id=refusal.node_id, message=(
-                f"{part.topic_partition}: {part.record_count} record(s) may be in the log. An attempt was not "
-                f"answered, and by the sequence numbers {part.base_sequence} to {last} of producer id "
+                f"{part.topic_partition}: {part.record_count} record(s) may be in the log. An attempt may have stored "
+                f"them, and by the sequence numbers {part.base_sequence} to {last} of producer id "
                 f"{part.producer_id}, epoch {part.producer_epoch}, the broker cannot tell any more: {doubt}. It said:"))
             error.outcome = UNKNOWN
             error.__cause__ = batch.last_error

@@ -381,7 +381,8 @@ class Random:
             self.produce(Batch(writer, drawn.choice([0, 0, 5, MAX_SEQUENCE - 1]), count, drawn.randrange(3)))
             return
         last = stored[-1]
-        following = last._replace(sequence=(last.sequence + last.record_count) & MAX_SEQUENCE, record_count=count, is_old=False)
+        following = last._replace(sequence=(last.sequence + last.record_count) & MAX_SEQUENCE, record_count=count,
+                                  is_old=False)
         some = drawn.choice(stored[-8:])._replace(is_old=False)  # an old one would be forgotten at any time
         last = last._replace(is_old=False)
         batch = drawn.choices([

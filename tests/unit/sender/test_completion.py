@@ -520,6 +520,7 @@ def test_unknown_producer_id_when_the_batch_is_in_no_log_then_it_goes_in_a_new_e
 
 def test_unknown_producer_id_when_the_batch_may_be_in_the_log_then_it_fails_as_unknown_and_says_why() -> None:
     producer = started()
+    producer.clock.advance(300_000)
     producer.append_told("a")
     producer.turn()
     producer.lose()
