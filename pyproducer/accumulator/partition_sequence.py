@@ -30,7 +30,6 @@ Source:  Java TransactionManager, TxnPartitionEntry, TxnPartitionMap (4.1), idem
 from __future__ import annotations
 
 import enum
-from collections import deque
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, ClassVar, Final
 from uuid import UUID
@@ -44,8 +43,9 @@ from pyproducer.transaction.transaction_manager import NONE, ProducerIdAndEpoch,
 if TYPE_CHECKING:
     from pyproducer.accumulator.producer_batch import ProducerBatch
 
-# Java ProducerStateEntry.NUM_BATCHES_TO_RETAIN: of how many batches a broker knows that it has them already.
-BATCHES_THAT_BROKERS_KNOW = 5
+# A broker knows five batches again (Java ProducerStateEntry.NUM_BATCHES_TO_RETAIN): the oldest one on its way, and so
+# many behind it.
+_WINDOW = 4
 
 REFUSALS: Final = frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID,
                              ErrorCode.INVALID_PRODUCER_EPOCH})
@@ -189,7 +189,7 @@ class PartitionSequence:
         # Where the last batch of this epoch begins that failed and may be in the log.
         self._last_in_doubt: int = NO_SEQUENCE
         # Where the batches begin that were numbered last: with one more, they are those that a broker knows.
-        self._newest: deque[int] = deque(maxlen=BATCHES_THAT_BROKERS_KNOW - 1)
+        self._newest: tuple[int, ...] = ()
 
     def _move(self, event: SequenceEvent) -> SequenceState:
         """Move to another state.
@@ -277,7 +277,7 @@ class PartitionSequence:
             self.begin(self._manager.producer_id_and_epoch)
         self._move(SequenceEvent.NUMBERED)
         sequence = self.next_sequence
-        self._newest.append(sequence)
+        self._newest = (*self._newest[1 - _WINDOW:], sequence)
         self.next_sequence = increment_sequence(sequence, batch.record_count)
         batch.producer_id, batch.producer_epoch = self.owner
         batch.base_sequence = sequence  # last: a batch that has it has its place
@@ -384,7 +384,7 @@ class PartitionSequence:
 
     def begin(self, owner: ProducerIdAndEpoch) -> None:
         """Begin at 0 for a new id or epoch; no batch has numbers."""
-        self._newest.clear()
+        self._newest = ()
         self._last_in_doubt = NO_SEQUENCE
         self.next_sequence = 0
         self.last_acked_sequence = NO_SEQUENCE
