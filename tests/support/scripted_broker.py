@@ -33,7 +33,7 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, NamedTuple
 
@@ -256,7 +256,7 @@ class ScriptedBroker:
         self._is_stopping = False
         self._is_paused = False
         self._is_cutting = False
-        self._quiet_waiters: list[threading.Event] = []
+        self._at_quiet: list[Callable[[], object]] = []
         self.complaints: list[BaseException] = []
         self.arrived: list[Arrived] = []
         self._selector = selectors.DefaultSelector()
@@ -373,9 +373,11 @@ class ScriptedBroker:
             return self._cluster.partition(topic, partition).leader_id
 
     def delete_records(self, topic: str, partition: int = 0) -> None:
-        """Let retention delete all that is in a partition; `log` goes on to tell it."""
+        """Let retention delete all that is in a partition, if anything is; `log` goes on to tell it."""
         with self._lock:
-            self._cluster.delete_records(topic, partition, self._cluster.partition(topic, partition).end_offset)
+            found = self._cluster.partition(topic, partition)
+            if found.start_offset < found.end_offset:
+                self._cluster.delete_records(topic, partition, found.end_offset)
 
     def advance_time(self, ms: int) -> None:
         """Let the brokers' clock go on by so much."""
@@ -440,20 +442,33 @@ class ScriptedBroker:
             return {value for conversation in self._conversations for request in conversation.requests
                     for batch in request.batches for value in batch.values}
 
-    def await_quiet(self) -> None:
-        """Wait until all that clients wrote was read and handled, but for what is held.
+    def await_quiet(self, then: Callable[[], object] = lambda: None) -> None:
+        """Wait until all that clients wrote was read and handled, but for what is held or paused.
+
+        Args:
+            then: What to do at that moment, by the brokers' own thread: nothing is handled before it is done.
 
         Raises:
             TimeoutError: There is no end to it, for a minute.
         """
-        event = threading.Event()
+        done = threading.Event()
+
+        def do() -> None:
+            try:
+                then()
+            except BaseException as failure:
+                self.complaints.append(failure)
+            finally:
+                done.set()
+
         with self._lock:
-            self._quiet_waiters.append(event)
+            self._at_quiet.append(do)
         self._wake()
-        if not event.wait(GIVE_UP_S):
+        if not done.wait(GIVE_UP_S):
+            self.check()
             raise TimeoutError("the brokers have no quiet moment")
 
-    def await_true(self, condition: Any, what: Any) -> None:
+    def await_true(self, condition: Callable[[], object], what: str | Callable[[], str]) -> None:
         """Wait for something, and fail with a client's bug if there is one.
 
         Raises:
@@ -487,7 +502,7 @@ class ScriptedBroker:
             self._selector.close()
 
     def _step(self) -> None:
-        events = self._selector.select(0 if self._quiet_waiters else None)
+        events = self._selector.select(0 if self._at_quiet else None)
         with self._lock:
             is_quiet = True
             for key, mask in events:
@@ -508,9 +523,9 @@ class ScriptedBroker:
                         self._end(conversation)
                 self._is_cutting = False
             if is_quiet:
-                for waiter in self._quiet_waiters:
-                    waiter.set()
-                self._quiet_waiters.clear()
+                for do in self._at_quiet:
+                    do()
+                self._at_quiet.clear()
 
     def _accept(self, listener: Any) -> None:
         sock, _ = listener.accept()
