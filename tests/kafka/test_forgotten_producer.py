@@ -40,7 +40,8 @@ def server() -> Iterator[KafkaServer]:
 
 def told(story: Story, server: KafkaServer, topic: str) -> Judgement:
     with KafkaStage(server, topic) as stage:
-        return tell(story, stage, Ours())
+        # Longer than a slow machine needs to start a Kafka.
+        return tell(story, stage, Ours(**{"delivery.timeout.ms": 80_000}))
 
 
 def ensure_once_and_true(judgement: Judgement) -> None:

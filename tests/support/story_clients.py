@@ -43,10 +43,20 @@ class Told(NamedTuple):
     error: str = ""
 
 
+class NothingTold(Exception):
+    """A client says nothing of a record, for longer than any of its timeouts."""
+
+
 class StoryClient(Protocol):
-    """A producer in a story. `told` has what it said, by value; it is filled from another thread."""
+    """A producer in a story.
+
+    Attributes:
+        sent: The values that it was given, in order.
+        told: What it said of each; filled from another thread.
+    """
 
     name: str
+    sent: list[bytes]
     told: dict[bytes, Told]
 
     def open(self, bootstrap_servers: str, topic: str) -> None:
@@ -73,8 +83,15 @@ def await_true(is_so: Callable[[], object], what: str) -> None:
 
 
 def await_told(client: StoryClient, *values: bytes) -> None:
-    """Wait until the client said something of each of these records."""
-    await_true(lambda: all(value in client.told for value in values), f"what {client.name} says of {values}")
+    """Wait until the client said something of each of these records.
+
+    Raises:
+        NothingTold: It did not, of one at least.
+    """
+    try:
+        await_true(lambda: all(value in client.told for value in values), f"what {client.name} says of {values}")
+    except TimeoutError as error:
+        raise NothingTold(str(error)) from error
 
 
 class Ours:
@@ -83,18 +100,20 @@ class Ours:
     name = "pyproducer"
 
     def __init__(self, **settings: object) -> None:
+        self.sent: list[bytes] = []
         self.told: dict[bytes, Told] = {}
         self._settings = settings
         self._producer: KafkaProducer | None = None
         self._topic = ""
 
     def open(self, bootstrap_servers: str, topic: str) -> None:
-        self.told = {}
+        self.sent, self.told = [], {}
         self._topic = topic
         self._producer = KafkaProducer({"bootstrap.servers": bootstrap_servers, **SETTINGS, **self._settings})
 
     def send(self, value: bytes, timestamp_ms: int | None = None) -> None:
         assert self._producer is not None
+        self.sent.append(value)
         told = self.told
 
         def on_completion(metadata: Any, error: BaseException | None) -> None:
@@ -117,6 +136,7 @@ class Librdkafka:
     name = "librdkafka"
 
     def __init__(self) -> None:
+        self.sent: list[bytes] = []
         self.told: dict[bytes, Told] = {}
         self._producer: Any = None
         self._topic = ""
@@ -126,7 +146,7 @@ class Librdkafka:
     def open(self, bootstrap_servers: str, topic: str) -> None:
         import confluent_kafka
 
-        self.told = {}
+        self.sent, self.told = [], {}
         self._topic = topic
         self._is_closing = False
         self._producer = confluent_kafka.Producer({
@@ -138,6 +158,7 @@ class Librdkafka:
         self._poller.start()
 
     def send(self, value: bytes, timestamp_ms: int | None = None) -> None:
+        self.sent.append(value)
         told = self.told
 
         def on_delivery(error: Any, message: Any) -> None:
@@ -171,6 +192,7 @@ class Java:
     name = "Java 4.1"
 
     def __init__(self) -> None:
+        self.sent: list[bytes] = []
         self.told: dict[bytes, Told] = {}
         self._closed = threading.Event()
         classpath = kafka_classpath()
@@ -184,11 +206,12 @@ class Java:
         self._reader.start()
 
     def open(self, bootstrap_servers: str, topic: str) -> None:
-        self.told = {}
+        self.sent, self.told = [], {}
         self._closed.clear()
         self._say("open", bootstrap_servers, topic)
 
     def send(self, value: bytes, timestamp_ms: int | None = None) -> None:
+        self.sent.append(value)
         self._say("send", value.decode(), "-1" if timestamp_ms is None else str(timestamp_ms))
 
     def close(self) -> None:
