@@ -381,10 +381,10 @@ class Random:
             self.produce(Batch(writer, drawn.choice([0, 0, 5, MAX_SEQUENCE - 1]), count, drawn.randrange(3)))
             return
         last = stored[-1]
-        following = last._replace(sequence=(last.sequence + last.record_count) & MAX_SEQUENCE, record_count=count,
-                                  is_old=False)
-        some = drawn.choice(stored[-8:])._replace(is_old=False)  # an old one would be forgotten at any time
+        # An old one would be forgotten at any time.
+        some = drawn.choice(stored[-8:])._replace(is_old=False)
         last = last._replace(is_old=False)
+        following = last._replace(sequence=(last.sequence + last.record_count) & MAX_SEQUENCE, record_count=count)
         batch = drawn.choices([
             following, some, last, some._replace(record_count=some.record_count % 4 + 1),
             following._replace(sequence=(following.sequence + drawn.randint(1, 9)) & MAX_SEQUENCE),

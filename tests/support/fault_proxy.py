@@ -63,9 +63,10 @@ class Fault:
             then, so what the request asks for is done.
     """
 
-    def __init__(self, proxy: FaultProxy, api_key: ApiKeys, times: int | None) -> None:
+    def __init__(self, proxy: FaultProxy, api_key: ApiKeys, times: int | None, holding: bytes) -> None:
         self._proxy = proxy
         self._api_key = api_key
+        self._holding = holding
         self._left = times  # guarded by the proxy's lock
         self._action = _Action.PASS
         self._code = 0
@@ -144,8 +145,8 @@ class Fault:
                 self._proxy._faults.append(self)
         return self
 
-    def _take(self, api_key: ApiKeys) -> bool:
-        if self._api_key is not api_key or self._left == 0:
+    def _take(self, api_key: ApiKeys, frame: bytes) -> bool:
+        if self._api_key is not api_key or self._left == 0 or self._holding not in frame:
             return False
         if self._left is not None:
             self._left -= 1
@@ -159,6 +160,10 @@ class Seen:
         self.api_key = api_key
         self.api_version = api_version
         self._frame = frame
+
+    def holds(self, data: bytes) -> bool:
+        """Whether these bytes are in it, a value that is not compressed for one."""
+        return data in self._frame
 
     @property
     def body(self) -> Mapping[str, Any]:
@@ -368,9 +373,13 @@ class FaultProxy:
 
     # ---- the script
 
-    def on(self, api: str, *, times: int | None = 1) -> Fault:
-        """Name the next requests of an API ("Produce"); `times` None means all of them."""
-        return Fault(self, ApiKeys[api.upper()], times)
+    def on(self, api: str, *, times: int | None = 1, holding: bytes = b"") -> Fault:
+        """Name the next requests of an API ("Produce"); `times` None means all of them.
+
+        Only those that hold these bytes: a record's value, where nothing is compressed, is its first attempt and every
+        retry, whatever is sent between them.
+        """
+        return Fault(self, ApiKeys[api.upper()], times, holding)
 
     def shut(self) -> None:
         """Cut every connection and let nobody in, until `heal`: the cluster is gone."""
@@ -494,7 +503,7 @@ class FaultProxy:
     def _begin_exchange(self, frame: bytes) -> _Exchange:
         with self._lock:
             api_key = ApiKeys(struct.unpack_from(">h", frame)[0])
-            fault = next((fault for fault in self._faults if fault._take(api_key)), None)
+            fault = next((fault for fault in self._faults if fault._take(api_key, frame)), None)
             exchange = _Exchange(frame, fault)
             self._seen.append(exchange.seen)
         return exchange

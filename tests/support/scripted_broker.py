@@ -357,6 +357,12 @@ class ScriptedBroker:
             return sum(self._cluster.forget_producer(topic, partition, producer_id, node_id)
                        for producer_id in known) > 0
 
+    def restart(self, topic: str, partition: int = 0) -> None:
+        """Let all brokers have restarted: connections end, and of each producer the last batch alone is known."""
+        with self._lock:
+            self._cluster.restart_replicas(topic, partition)
+        self.cut()
+
     def recreate_topic(self, topic: str) -> None:
         """Delete a topic and make it anew, with another id."""
         with self._lock:
