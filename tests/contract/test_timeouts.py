@@ -50,8 +50,9 @@ def test_setting_when_it_is_the_longest_time_then_records_are_stored(
     assert len(producer.partitions_for(topic)) > 0
     producer.flush(GIVE_UP_S)
     assert future.result(0).offset == 0
-    assert producer.send_batch(topic, [b"w"]).done() in (True, False)
+    rows = producer.send_batch(topic, [b"w"])
     producer.flush(GIVE_UP_S)
+    rows.result(0).raise_on_error()
     assert sorted(record.value or b"" for record in cluster.log(topic)) == [b"v", b"w"]
 
 

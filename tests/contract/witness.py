@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
+
+import pytest
 
 from pyproducer import FutureRecordMetadata, KafkaError, KafkaProducer, KafkaTimeoutError, RecordMetadata
 from pyproducer.testing import ConsumedRecord
@@ -40,6 +42,10 @@ class Witness:
             self.told.append(Told(number, metadata, exception, time.monotonic()))
         return on_completion
 
+    def change(self, producer: KafkaProducer) -> None:
+        """Send with another producer from here on."""
+        self._producer = producer
+
     def send(self, numbers: int | Iterable[int], *, partition: int = 0, padding: int = 0) -> None:
         """Send one number or several; each value is the number, followed by `padding` bytes."""
         for number in (numbers,) if isinstance(numbers, int) else numbers:
@@ -59,14 +65,15 @@ class Witness:
     def deliver_one(self) -> int:
         """Send until a record is delivered, and return its number: on a slow machine a third of a second may not be
         enough for the first."""
-        number = first = max(self.futures, default=-1) + 1
+        number = max(self.futures, default=-1) + 1
+        deadline = time.monotonic() + GIVE_UP_S
         while True:
             self.send(number)
             self.await_all()
             if number in self.metadata:
                 return number
             number += 1
-            assert number < first + 50, "nothing is delivered any more"
+            assert time.monotonic() < deadline, "nothing is delivered any more"
 
     @staticmethod
     def await_decided(future: FutureRecordMetadata, what: str = "a record") -> BaseException | None:
@@ -146,6 +153,15 @@ def await_memory_back(producer: KafkaProducer) -> None:
     total = producer.metrics()["buffer-total-bytes"]
     wait_until(lambda: free_bytes(producer) == total,
                lambda: f"{total} bytes are free; there are {free_bytes(producer)}")
+
+
+def longer_and_longer(first_ms: int) -> Iterator[int]:
+    """Yield a time, and each time twice as much: for what is to happen before delivery.timeout.ms on any machine."""
+    ms = first_ms
+    while ms < GIVE_UP_S * 1000:
+        yield ms
+        ms *= 2
+    pytest.fail(f"{ms // 2} ms were not enough")
 
 
 def await_known(producer: KafkaProducer, topic: str) -> None:

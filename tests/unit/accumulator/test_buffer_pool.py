@@ -36,7 +36,7 @@ class Pool(BufferPool):
         super().__init__(total_bytes, clock, count_held=lambda: sum(
             held.reserved_bytes for one in self.lists for held in one))
 
-    def allocate(self, size_bytes: int, max_block_ms: int) -> None:
+    def allocate(self, size_bytes: int, max_block_ms: int) -> Held:
         held, place = Held(size_bytes), None
         try:
             while not self.charge(held, self.held, place):
@@ -45,8 +45,10 @@ class Pool(BufferPool):
         finally:
             if place is not None:
                 place.leave()
+        return held
 
     def deallocate(self, size_bytes: int) -> None:
+        """Give back what somebody holds. From one thread: two would find the same holder."""
         for held in list(self.held):
             if held.reserved_bytes == size_bytes:
                 self.release(held, self.held)
@@ -286,9 +288,9 @@ def test_many_threads_when_they_take_and_give_back_then_the_pool_is_as_it_was_an
 
     def work() -> None:
         for size in range(1, 200):
-            pool.allocate(size, FOREVER_MS)
+            held = pool.allocate(size, FOREVER_MS)
             lowest.append(pool.available_bytes)
-            pool.deallocate(size)
+            pool.release(held, pool.held)
 
     threads = [threading.Thread(target=work, daemon=True) for _ in range(8)]
     for thread in threads:

@@ -240,10 +240,18 @@ HOLE = HIT[KEY_OF_A_HOLE]
 
 
 def sparse(facades: Facades, serializer: Any = None, **props: Any) -> Facade:
-    facade = facades(serializers=(None, serializer), **{"max.block.ms": 20, **props})
+    facade = facades(ManualClock(), serializers=(None, serializer), **{"max.block.ms": 1000, **props})
     facade.broker.topics["t"] = SPARSE
     facade.know()
     return facade
+
+
+def answered_in_vain(facade: Facade) -> CallerWaits:
+    """Within it who waits is there when the brokers have answered, and then when max.block.ms is over."""
+    waits = CallerWaits(facade.clock, facade.broker.wakeup)
+    for ms in (0, 1000):
+        waits.at(facade.clock.now_ms() + ms, facade.broker.take_turns)
+    return waits
 
 
 def assert_no_such_partition(error: BaseException | None, partition: int) -> None:
@@ -267,7 +275,7 @@ def test_send_when_partitions_are_missing_then_records_without_a_key_go_over_tho
 
 def test_send_when_partitions_are_missing_and_none_has_a_leader_then_those_that_are_there_are_used(
         facades: Facades) -> None:
-    facade = facades(**{"max.block.ms": 20, "linger.ms": 0})
+    facade = facades(**{"linger.ms": 0})
     facade.broker.topics["t"] = SPARSE
     facade.broker.has_leaders = False
     facade.know()
@@ -290,10 +298,12 @@ def test_send_when_a_record_is_for_a_partition_that_is_missing_then_it_fails_as_
     facade = sparse(facades, serializer)
     told: list[Any] = []
     for _ in range(3):
-        error = facade.producer.send("t", b"v", key=KEY_OF_A_HOLE, on_completion=lambda *what: told.append(what)
-                                     ).exception(GIVE_UP_S)
+        with answered_in_vain(facade):
+            error = facade.producer.send("t", b"v", key=KEY_OF_A_HOLE, on_completion=lambda *what: told.append(what)
+                                         ).exception(GIVE_UP_S)
         assert_no_such_partition(error, HOLE)
-    assert_no_such_partition(facade.producer.send("t", b"v", partition=HOLE).exception(GIVE_UP_S), HOLE)
+    with answered_in_vain(facade):
+        assert_no_such_partition(facade.producer.send("t", b"v", partition=HOLE).exception(GIVE_UP_S), HOLE)
     assert [(metadata, type(error)) for metadata, error in told] == [(None, KafkaTimeoutError)] * 3
     assert facade.broker.sent == []
     facade.await_whole_memory()
@@ -304,7 +314,8 @@ def test_send_when_a_record_is_for_a_partition_that_is_missing_then_it_fails_as_
 def test_send_when_the_partitioner_gives_a_partition_that_is_missing_then_it_fails_as_for_one_that_never_was(
         facades: Facades, send: Send) -> None:
     facade = sparse(facades, **{"partitioner.class": lambda *_arguments: HOLE})
-    assert_no_such_partition(error_of(send, facade, b"v"), HOLE)
+    with answered_in_vain(facade):
+        assert_no_such_partition(error_of(send, facade, b"v"), HOLE)
     assert facade.broker.sent == []
     facade.await_whole_memory()
 
@@ -316,8 +327,9 @@ def test_send_batch_when_partitions_are_missing_then_only_rows_for_those_fail(
     facade = sparse(facades, serializer)
     keys = [KEY_OF_60, KEY_OF_A_HOLE, None, KEY_OF_0, None, None, None]
     places = [None, None, None, None, 60, 7, 99]
-    metadata = facade.producer.send_batch("t", [b"%d" % row for row in range(7)], keys=keys, partitions=places
-                                          ).result(GIVE_UP_S)
+    with answered_in_vain(facade):
+        metadata = facade.producer.send_batch("t", [b"%d" % row for row in range(7)], keys=keys, partitions=places
+                                              ).result(GIVE_UP_S)
     assert sorted(metadata.errors) == [1, 5, 6]
     for row, partition in ((1, HOLE), (5, 7)):
         assert_no_such_partition(metadata.errors[row], partition)
