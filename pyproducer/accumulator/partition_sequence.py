@@ -10,8 +10,9 @@ nothing of the partition is on the wire or in doubt.**
     ALONE      nobody can say whether the broker knows us: one batch at a time, until one is stored
     FLOWING    it knows us: up to five batches are on their way
     IN_DOUBT   a batch failed that may be in the log: those behind it go by their numbers, and tell
-    HOLE       a batch failed that is in no log: what may be in the log goes by its numbers, the others step aside
-    REFUSED    a batch stepped aside: it has no number any more, and waits in its place for the next epoch
+    HOLE       a batch failed that is in no log: behind it what may be in the log goes by its numbers, the others step
+               aside
+    REFUSED    the same, and a batch stepped aside: it has no number any more, and waits in its place for the next epoch
     BUMP_DUE   nothing is on the wire or in doubt: the next epoch begins, in the order of the list
 
 In the last four nothing new is numbered. Nobody who waits is favoured: a batch that stepped aside keeps its memory and
@@ -127,6 +128,8 @@ _MOVES: Mapping[tuple[SequenceState, SequenceEvent], SequenceState] = {
     (state, event): to for event, row in _TABLE.items() for state, to in zip(SequenceState, row, strict=True)
     if to is not None}
 
+_MAKES_HOLE = frozenset({SequenceEvent.REFUSED, SequenceEvent.FAILED})
+
 DISTURBED: Final = frozenset({_IN_DOUBT, _HOLE, _REFUSED, _BUMP_DUE})
 """Nothing new is numbered."""
 
@@ -171,7 +174,7 @@ class PartitionSequence:
         known_until_ms: Until when the broker knows us for certain, in monotonic ms.
     """
 
-    __slots__ = ("_batches", "_known_leader_epoch", "_known_topic_id", "_last_in_doubt", "_manager", "_newest",
+    __slots__ = ("_batches", "_hole", "_known_leader_epoch", "_known_topic_id", "_last_in_doubt", "_manager", "_newest",
                  "is_disturbed", "known_until_ms", "last_acked_sequence", "next_sequence", "owner", "state")
 
     def __init__(self, batches: list[ProducerBatch], manager: TransactionManager) -> None:
@@ -186,6 +189,8 @@ class PartitionSequence:
         # What the batch that was stored last was sent to.
         self._known_topic_id: UUID | None = None
         self._known_leader_epoch: int = -1
+        # Where the first batch begins that is in no log, and will never be by its numbers.
+        self._hole: int = NO_SEQUENCE
         # Where the last batch of this epoch begins that failed and may be in the log.
         self._last_in_doubt: int = NO_SEQUENCE
         # Where the batches begin that were numbered last: with one more, they are those that a broker knows.
@@ -228,7 +233,7 @@ class PartitionSequence:
         if batch.base_sequence != NO_SEQUENCE:
             # A retry goes only when it is the oldest on its way, so the broker never sees a gap because of us; and
             # behind a hole only to learn whether it is in the log.
-            return oldest is batch and (batch.may_be_in_log or self.state not in (_HOLE, _REFUSED))
+            return oldest is batch and (batch.may_be_in_log or not self._is_behind_hole(batch))
         state = self.state
         if state is _FLOWING and (now_ms >= self.known_until_ms or batch.leader_epoch != self._known_leader_epoch
                                   or batch.topic_id != self._known_topic_id):
@@ -306,6 +311,8 @@ class PartitionSequence:
         if event is SequenceEvent.UNKNOWN and (self._last_in_doubt == NO_SEQUENCE
                                                or is_earlier(self._last_in_doubt, batch.base_sequence)):
             self._last_in_doubt = batch.base_sequence
+        if event in _MAKES_HOLE and (self._hole == NO_SEQUENCE or is_earlier(batch.base_sequence, self._hole)):
+            self._hole = batch.base_sequence
         self._move(event)
 
     def on_retry(self, batch: ProducerBatch, code: ErrorCode | None) -> None:
@@ -373,19 +380,23 @@ class PartitionSequence:
 
     def settle(self) -> None:
         """Look whether a disturbed partition has been decided, before anything is drained."""
-        if self.state in (_HOLE, _REFUSED):
+        if self._hole != NO_SEQUENCE:
             for batch in self.undecided():
-                if batch.state in WAITING and not batch.may_be_in_log:
-                    self._step_aside(batch)  # nothing leaves behind a hole
+                if batch.state in WAITING and not batch.may_be_in_log and self._is_behind_hole(batch):
+                    self._step_aside(batch)
         if self._oldest() is None and self.state is not _BUMP_DUE:
             is_whole = (self.last_acked_sequence != NO_SEQUENCE
                         and increment_sequence(self.last_acked_sequence, 1) == self.next_sequence)
+            self._hole = NO_SEQUENCE
             self._move(SequenceEvent.WHOLE if is_whole else SequenceEvent.BROKEN)
+
+    def _is_behind_hole(self, batch: ProducerBatch) -> bool:
+        return self._hole != NO_SEQUENCE and is_earlier(self._hole, batch.base_sequence)
 
     def begin(self, owner: ProducerIdAndEpoch) -> None:
         """Begin at 0 for a new id or epoch; no batch has numbers."""
         self._newest = ()
-        self._last_in_doubt = NO_SEQUENCE
+        self._hole = self._last_in_doubt = NO_SEQUENCE
         self.next_sequence = 0
         self.last_acked_sequence = NO_SEQUENCE
         self._move(SequenceEvent.BEGUN)

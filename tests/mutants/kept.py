@@ -29,7 +29,7 @@ KEPT: tuple[Kept, ...] = (
          "return (state is _FLOWING and self.owner == manager.producer_id_and_epoch\n", "return (state is _FLOWING\n",
          "A batch of the new epoch does not wait for those of the old one that are on the wire."),
     Kept("in-doubt-behind-a-hole-numbered-anew", "accumulator/partition_sequence.py",
-         "if batch.state in WAITING and not batch.may_be_in_log:", "if batch.state in WAITING:",
+         "if batch.state in WAITING and not batch.may_be_in_log and self", "if batch.state in WAITING and self",
          "What may be in the log is numbered anew behind a hole: a broker that forgot us stores it a second time."),
     Kept("epoch-while-late", "accumulator/partition_sequence.py",
          "            elif not batch.is_done or batch.state is BatchState.LATE:\n                return batch",

@@ -17,10 +17,10 @@ PATCH = (
         return (state is _FLOWING
                 and oldest"""),
     Edit("accumulator/partition_sequence.py", """
-        self._newest.clear()
-        self._last_in_doubt""", """
+        self._newest = ()
+        self._hole""", """
         for batch in self.undecided():
             batch.base_sequence = NO_SEQUENCE
-        self._newest.clear()
-        self._last_in_doubt"""),
+        self._newest = ()
+        self._hole"""),
 )

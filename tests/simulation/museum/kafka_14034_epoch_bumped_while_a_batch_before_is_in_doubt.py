@@ -11,7 +11,7 @@ from tests.simulation.museum import Edit
 
 PATCH = (
     Edit("accumulator/partition_sequence.py", """
-                if batch.state in WAITING and not batch.may_be_in_log:
+                if batch.state in WAITING and not batch.may_be_in_log and self._is_behind_hole(batch):
 """, """
                 if batch.state in WAITING:
 """),

@@ -415,6 +415,35 @@ def test_batches_behind_a_hole_when_they_are_in_no_log_then_they_step_aside_with
     assert setup.drain(third).place == (7, 1, 1)
 
 
+def test_batch_before_a_hole_when_it_is_in_no_log_then_it_keeps_its_number_and_goes_first(setup: Setup) -> None:
+    """It stepped aside, too, and the one behind it, which was in doubt, was stored first by a broker that forgot us."""
+    first, second, third = (setup.send() for _ in range(3))
+    setup.retry(first, ErrorCode.NOT_ENOUGH_REPLICAS)
+    setup.retry(second, in_doubt=True)
+    setup.end(third, BatchEnd.REJECTED)
+    setup.settle()
+    assert setup.sequence.head() is first
+    assert setup.drain(first).place == (7, 0, 1)
+    setup.store(first)
+    assert setup.drain(second).place == (7, 0, 2)
+    setup.store(second)
+    setup.settle()
+    assert setup.send().place == (7, 1, 0)
+
+
+def test_hole_when_the_log_turned_out_whole_then_the_next_one_is_another(setup: Setup) -> None:
+    first, second = setup.send(), setup.send()
+    setup.end(first, BatchEnd.REJECTED)
+    setup.store(second)  # by a broker that had forgotten us
+    setup.settle()
+    assert setup.state is SequenceState.FLOWING
+    third, fourth = setup.send(), setup.send()
+    setup.retry(third, ErrorCode.NOT_ENOUGH_REPLICAS)
+    setup.end(fourth, BatchEnd.REJECTED)
+    setup.settle()
+    assert setup.drain(third).place == (7, 0, 3)
+
+
 def test_clean_batch_when_the_one_before_it_is_in_doubt_for_good_then_it_goes_by_its_number(setup: Setup) -> None:
     first, second = setup.send(), setup.send()
     setup.retry(second, ErrorCode.NOT_ENOUGH_REPLICAS)
