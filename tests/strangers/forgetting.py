@@ -7,7 +7,7 @@ Each client is told the same stories of tests/support/forgetting_stories.py; the
 on the scripted broker. "limit" is ours with SILENCE_LIMIT_MS below the brokers' expiration. A table says how many runs
 there were, and in how many of them records were doubled, lost (told as stored, not in the log), reordered, or told
 wrongly; how many records it were in all is behind the slash. "pending": nothing was told of them within 30 s. "failed,
-stored" is no untruth: the error did not say.
+stored" is no untruth: the error did not say. Ctrl-C prints what there is by then.
 
 Source:  ours. Not a test: the numbers of others are no failure of ours.
 """
@@ -23,7 +23,7 @@ from collections.abc import Iterator, Sequence
 from pyproducer import hotpath
 from pyproducer.transaction import transaction_manager
 from tests.simulation.model_broker import ModelParameters
-from tests.support import story_clients
+from tests.support import scripted_broker, story_clients
 from tests.support.forgetting_stories import (
     FORGETFUL,
     KafkaStage,
@@ -52,6 +52,7 @@ LIMIT = "limit"
 CLIENTS = ("pyproducer", f"pyproducer {LIMIT}", "java", "librdkafka")
 KAFKA_LIMIT_MS, RANDOM_LIMIT_MS = 1000, 20
 RANDOM_SILENCE_S = 0.03
+GATHER_S = 0.1  # a careful client waits for an answer, and the broker for its next batch: most of a run, else
 GIVE_UP_S = 30.0  # some clients say nothing of a record after a fatal error, longer than their delivery.timeout.ms
 COLUMNS = ("doubled", "lost", "reordered", "untrue", "pending", "failed_and_stored")
 
@@ -170,7 +171,8 @@ def main(arguments: Sequence[str]) -> int:
     logging.getLogger("pyproducer").setLevel(logging.CRITICAL)  # faults are what it is about
     table = Table()
     story_clients.GIVE_UP_S = GIVE_UP_S
-    with contextlib.ExitStack() as stack:
+    scripted_broker.GATHER_S = GATHER_S
+    with contextlib.suppress(KeyboardInterrupt), contextlib.ExitStack() as stack:
         clients = {name: stack.enter_context(client_named(name)) for name in options.clients}
         for stories, settings in ((ON_FORGETFUL_KAFKA, FORGETFUL), (ON_KAFKA, {})):
             wanted = [story for story in stories if story.__name__ in options.stories]
