@@ -99,14 +99,16 @@ class ProducerState:
         epoch: The newest epoch that wrote.
         batches: The last five batches of this epoch.
         record_count: Records of this epoch, all of them: they have the numbers before the next one.
+        stored_ms: When its last batch was stored.
     """
 
-    __slots__ = ("batches", "epoch", "record_count")
+    __slots__ = ("batches", "epoch", "record_count", "stored_ms")
 
     def __init__(self, epoch: int) -> None:
         self.epoch = epoch
         self.batches: deque[StoredBatch] = deque(maxlen=BATCHES_REMEMBERED)
         self.record_count = 0
+        self.stored_ms = 0
 
 
 class Idempotence(NamedTuple):
@@ -126,10 +128,31 @@ KAFKA_4_1 = Idempotence()
 KAFKA_BEFORE_2_4 = Idempotence(refuses_unknown_producer=True, knows_old_duplicates=True)
 
 
-class ModelPartition:
-    """A partition: its leader, its log, its producers."""
+class Witness:
+    """Sees what becomes of each batch that reaches a partition."""
 
-    __slots__ = ("batches", "end_offset", "index", "leader_epoch", "leader_id", "producers", "topic", "topic_id")
+    def on_batch(self, partition: ModelPartition, batch: ProducedBatch, stored: StoredBatch | None,
+                 code: int | None) -> None:
+        """See one.
+
+        Args:
+            partition: Where it came to.
+            batch: As it was sent.
+            stored: As it is in the log, if it was not there before.
+            code: What is answered; None for nothing.
+        """
+
+
+class ModelPartition:
+    """A partition: its leader, its log, its producers.
+
+    Attributes:
+        log_start_offset: What is before it was deleted by retention; the model's readers see it all the same.
+        expired_count: How often a producer was forgotten because it had been silent for too long.
+    """
+
+    __slots__ = ("batches", "end_offset", "expired_count", "index", "leader_epoch", "leader_id", "log_start_offset",
+                 "producers", "topic", "topic_id")
 
     def __init__(self, topic: str, topic_id: UUID, index: int, leader_id: int) -> None:
         self.topic = topic
@@ -139,11 +162,22 @@ class ModelPartition:
         self.leader_epoch = 0
         self.batches: list[StoredBatch] = []
         self.end_offset = 0
+        self.log_start_offset = 0
+        self.expired_count = 0
         self.producers: dict[int, ProducerState] = {}
 
     def append(self, batch: ProducedBatch, *, node_id: int, now_ms: int, max_message_bytes: int,
-               idempotence: Idempotence) -> Appended:
+               idempotence: Idempotence, producer_expiration_ms: int | None = None) -> Appended:
         """Store a batch, find it stored already, or refuse it; a batch that is refused changes nothing.
+
+        Args:
+            batch: The batch.
+            node_id: Who leads.
+            now_ms: The time.
+            max_message_bytes: Of the topic.
+            idempotence: How numbers are judged.
+            producer_expiration_ms: A producer of which nothing was stored for longer is not known any more; None: all
+                are known for ever.
 
         Raises:
             ClientBug: Numbers that stand for stored records were given to others.
@@ -154,6 +188,11 @@ class ModelPartition:
         state: ProducerState | None = None
         if producer_id != NO_PRODUCER_ID:
             state = self.producers.get(producer_id)
+            if (state is not None and producer_expiration_ms is not None
+                    and now_ms - state.stored_ms > producer_expiration_ms):
+                del self.producers[producer_id]
+                self.expired_count += 1
+                state = None
             if state is not None:
                 known = self._find(state, batch)
                 if known is not None:
@@ -173,6 +212,7 @@ class ModelPartition:
         if state is not None:
             state.batches.append(stored)
             state.record_count += batch.count
+            state.stored_ms = now_ms
         return Appended(NONE, stored.base_offset)
 
     def fence(self, producer_id: int, epoch: int) -> None:
@@ -184,7 +224,9 @@ class ModelPartition:
         state = self.producers.get(producer_id)
         if state is not None and epoch <= state.epoch:
             raise ValueError(f"producer {producer_id} has epoch {state.epoch}, which {epoch} does not fence")
-        self.producers[producer_id] = ProducerState(epoch)
+        fenced = self.producers[producer_id] = ProducerState(epoch)
+        if state is not None:
+            fenced.stored_ms = state.stored_ms
 
     def _find(self, state: ProducerState, batch: ProducedBatch) -> StoredBatch | None:
         """Return the batch that this one repeats, if it is among those remembered.

@@ -20,9 +20,11 @@ from pyproducer import (
 from pyproducer.common.errors import NOT_SENT
 from tests.simulation.faults import Faults
 from tests.simulation.plan import Parameters, Plan
+from tests.simulation.powers import MOST_SILENCES
 from tests.simulation.schedule import Scheduler, SimClock, SimThread, SimulationFailed
 
 FEWEST_ACKNOWLEDGED = 200
+SOME_TIME_MS = 1_600_000_000_000
 FEWEST_FAULTS = 3
 MOST_RECORDS = 2000
 HEADERS = (("h", b"v"), ("", None))
@@ -47,11 +49,13 @@ class Sent:
         row: Its row, where it was a row of send_batch.
         refused: What send() raised instead.
         is_cut_off: Whether something from outside ended its send().
-        told: How often its callback was called, with what (last) and when.
+        told: How often its callback was called, with what (last), when, and as the how-manieth of all (last).
+        timestamp: As the application gave it, or None.
     """
 
     __slots__ = ("caller", "future", "has_callback", "headers", "is_cut_off", "key", "order", "partition", "refused",
-                 "row", "sent_ms", "told_count", "told_error", "told_metadata", "told_ms", "topic", "value")
+                 "row", "sent_ms", "timestamp", "told_count", "told_error", "told_metadata", "told_ms", "told_number",
+                 "topic", "value")
 
     def __init__(self, caller: int, order: int, topic: str, partition: int | None, value: bytes, sent_ms: int) -> None:
         self.caller = caller
@@ -71,6 +75,8 @@ class Sent:
         self.told_metadata: Any = None
         self.told_error: Any = None
         self.told_ms = -1
+        self.told_number = 0
+        self.timestamp: int | None = None
 
     def __repr__(self) -> str:
         return f"record {self.value.split(b' ')[0].decode()}"
@@ -90,6 +96,7 @@ class Workload:
     Attributes:
         records: All that was sent, in order of the calls.
         complaints: What was seen that must not be.
+        memory_looks: How many records were on their way when somebody looked at the memory.
     """
 
     def __init__(self, plan: Plan, parameters: Parameters, scheduler: Scheduler, clock: SimClock, faults: Faults,
@@ -111,6 +118,12 @@ class Workload:
         self._left = limit
         self._undecided: list[Sent] = []
         self._acknowledged = 0
+        self._told_number = 0
+        self.memory_looks = 0
+        self._by_identity: dict[bytes, Sent] = {}
+        self._silent_until_ms = 0
+        self._silences_left = MOST_SILENCES if "expiry" in parameters.powers else 0
+        self._silence_chance = plan.stream("silence")
 
     def start(self) -> list[SimThread]:
         """Start the application's threads."""
@@ -130,16 +143,54 @@ class Workload:
         record = Sent(caller, order, topic, partition, value, self._scheduler.now_ms)
         self.records.append(record)
         self._undecided.append(record)
+        self._by_identity[value] = record
         return record
 
-    def send(self, record: Sent, key: bytes | None, headers: Any, with_callback: bool) -> Any:
+    def partition_count(self, topic: str) -> int:
+        """Return how many partitions a topic has by now."""
+        partitions = self._faults.cluster.topics.get(topic)
+        return self._parameters.topics[topic] if partitions is None else len(partitions)
+
+    def is_told(self, identity: bytes) -> bool:
+        """Whether the application was told what became of a record."""
+        record = self._by_identity.get(identity)
+        return record is not None and self._is_over(record)
+
+    def look_at_memory(self) -> None:
+        """Compare what the producer says of its memory with what it must hold by now, at least."""
+        before = [record for record in self._undecided if record.row is None and record.future is not None]
+        metrics = self._producer.metrics()
+        free, total = metrics["buffer-available-bytes"], self._parameters.props["buffer.memory"]
+        held = [record for record in before if not record.future.done()]
+        self.memory_looks += len(held)
+        if not 0 <= free <= total - sum(len(record.value) for record in held):
+            self.complaints.append(f"of {total} bytes of buffer.memory {free} are free, and {len(held)} records are on "
+                                   "their way")
+
+    @staticmethod
+    def _is_over(record: Sent) -> bool:
+        if record.future is None:
+            return record.refused is not None
+        return bool(record.future.done())
+
+    def keep_silence(self) -> None:
+        """Be silent for a while, as all callers are, if it is time for it."""
+        if self._silences_left and self._silence_chance.random() < 0.05:
+            self._silences_left -= 1
+            self._silent_until_ms = self._scheduler.now_ms + self._parameters.silence_ms
+        while self._scheduler.now_ms < self._silent_until_ms:
+            self._clock.sleep(self._silent_until_ms - self._scheduler.now_ms)
+
+    def send(self, record: Sent, key: bytes | None, headers: Any, with_callback: bool,
+             timestamp: int | None = None) -> Any:
         """Send a record; what send() raises is noted."""
         record.has_callback = with_callback
+        record.timestamp = timestamp
         record.key = key
         record.headers = HEADERS_IN_LOG if headers else b""
         try:
             record.future = self._producer.send(
-                record.topic, record.value, key=key, partition=record.partition, headers=headers,
+                record.topic, record.value, key=key, partition=record.partition, headers=headers, timestamp=timestamp,
                 on_completion=(lambda metadata, error: self._on_completion(record, metadata, error))
                 if with_callback else None)
         except SimulationFailed:
@@ -159,6 +210,8 @@ class Workload:
         record.told_count += 1
         record.told_metadata, record.told_error = metadata, error
         record.told_ms = self._scheduler.now_ms
+        self._told_number += 1
+        record.told_number = self._told_number
         if self._callback_chance.random() < self._parameters.wild_callback_rate:
             self._be_wild(record)
 
@@ -236,6 +289,7 @@ class Caller:
         self._chance = chance
         self._order = 0
         self._mine: list[Sent] = []
+        self._extras = workload._plan.stream(f"extras {number}")
         self._topics = list(workload._parameters.topics)
 
     def run(self) -> None:
@@ -247,6 +301,7 @@ class Caller:
             try:
                 if not workload.has_more():
                     return
+                workload.keep_silence()
                 if workload._faults.fires("interrupt"):
                     self._plan_interrupt()
                 operations[int(chance.random() * len(operations))]()
@@ -266,7 +321,7 @@ class Caller:
         topic = self._topics[int(chance.random() * len(self._topics))]
         partition = None
         if chance.random() < 0.3:
-            partition = int(chance.random() * self._workload._parameters.topics[topic])
+            partition = int(chance.random() * self._workload.partition_count(topic))
         self._order += 1
         record = self._workload.new_record(self._number, self._order, topic, partition,
                                            int(chance.random() * (300 if chance.random() < 0.1 else 60)))
@@ -278,10 +333,14 @@ class Caller:
         key = b"%d" % int(chance.random() * 10) if chance.random() < 0.5 else None
         headers = HEADERS if chance.random() < 0.1 else None
         record = self._next()
-        self._workload.send(record, key, headers, chance.random() < self._workload._parameters.callback_rate)
+        self._workload.send(record, key, headers, chance.random() < self._workload._parameters.callback_rate,
+                            self._timestamp())
         if isinstance(record.refused, BufferExhaustedError):
             self._sleep()
         return record
+
+    def _timestamp(self) -> int | None:
+        return SOME_TIME_MS + int(self._extras.random() * 100_000) if self._extras.random() < 0.1 else None
 
     def _burst(self) -> None:
         for _ in range(self._workload.take(1 + int(self._chance.random() * 12))):
@@ -303,14 +362,24 @@ class Caller:
             return
         records = [self._next() for _ in range(count)]
         topic = records[0].topic
-        most = workload._parameters.topics[topic]
+        most = workload.partition_count(topic)
         for record in records:
             record.topic = topic
             record.partition = None if record.partition is None else record.partition % most
         keys = [b"%d" % int(self._chance.random() * 10) if self._chance.random() < 0.5 else None for _ in records]
+        columns: dict[str, Any] = {}
+        if self._extras.random() < 0.3:
+            columns["timestamps"] = [self._timestamp() for _ in records]
+            for record, timestamp in zip(records, columns["timestamps"], strict=True):
+                record.timestamp = timestamp
+        if self._extras.random() < 0.3:
+            columns["headers"] = [HEADERS if self._extras.random() < 0.3 else None for _ in records]
+            for record, headers in zip(records, columns["headers"], strict=True):
+                record.headers = HEADERS_IN_LOG if headers else b""
         try:
-            future = workload._producer.send_batch(topic, [record.value for record in records], keys=keys,
-                                                   partitions=[record.partition for record in records])
+            future = workload._producer.send_batch(
+                topic, [record.value for record in records], keys=keys,
+                partitions=[record.partition for record in records], **columns)
         except SimulationFailed:
             raise
         except KafkaError as error:
@@ -351,7 +420,7 @@ class Caller:
         for record in self._mine[-3:]:
             if record.future is not None:
                 record.future.done()
-        self._workload._producer.metrics()
+        self._workload.look_at_memory()
 
     def _partitions(self) -> None:
         try:

@@ -24,12 +24,14 @@ from pyproducer.record.layout import MAX_SEQUENCE, Buffer
 from pyproducer.transaction.partition_sequences import PartitionSequences, ProducerIdAndEpoch
 from tests.simulation import lines
 from tests.simulation.broker_faults import BrokerFaults
-from tests.simulation.checker import check
+from tests.simulation.checker import Checker
 from tests.simulation.faults import Faults
+from tests.simulation.ledger import Ledger
 from tests.simulation.manners import Manners
 from tests.simulation.model_broker import ModelCluster
 from tests.simulation.model_parameters import ModelParameters
 from tests.simulation.network import Network, name_of
+from tests.simulation.opening import Opening
 from tests.simulation.plan import Parameters, Plan, draw
 from tests.simulation.schedule import Scheduler, SimClock, SimLock, SimRLock, SimThread, SimulationFailed
 from tests.simulation.workload import FEWEST_ACKNOWLEDGED, FEWEST_FAULTS, Workload
@@ -52,6 +54,8 @@ class Report:
         wrong: What must not be; empty when all is well.
         fates: Records by what became of them.
         fired: Faults by kind.
+        checks: How many records, or other things, each check judged.
+        powers: What the seed has of powers.py, and the state it begins with.
         story: What happened, if it was to be told.
         fault_count: How many faults there were to be spared.
     """
@@ -60,6 +64,8 @@ class Report:
     wrong: list[str] = field(default_factory=list)
     fates: Counter[str] = field(default_factory=Counter)
     fired: Counter[str] = field(default_factory=Counter)
+    checks: Counter[str] = field(default_factory=Counter)
+    powers: list[str] = field(default_factory=list)
     story: list[str] = field(default_factory=list)
     fault_count: int = 0
     request_count: int = 0
@@ -164,9 +170,17 @@ class World:
         self.clock = SimClock(self.scheduler)
         self.faults = Faults(plan, parameters, self.scheduler)
         broker_faults = BrokerFaults(self.faults, plan.stream("brokers"), parameters)
+        self.ledger = Ledger(self._is_told)
+        topics = {name: count for name, count in parameters.topics.items() if name != parameters.missing_topic}
         self.cluster = ModelCluster(
-            node_count=parameters.node_count, topics=parameters.topics, parameters=ModelParameters(
+            node_count=parameters.node_count, topics=topics, parameters=ModelParameters(
                 produce_version=parameters.produce_version, metadata_version=parameters.metadata_version,
+                init_producer_id_version=parameters.init_producer_id_version,
+                api_versions_version=parameters.api_versions_version, idempotence=parameters.idempotence,
+                first_producer_epoch=parameters.first_producer_epoch,
+                log_append_time_topics=parameters.log_append_time_topics,
+                auto_create_partitions=parameters.topics.get(parameters.missing_topic or "", 0),
+                producer_expiration_ms=parameters.producer_expiration_ms, witness=self.ledger,
                 has_topic_ids=parameters.metadata_version >= 10 and parameters.produce_version >= 13,
                 max_message_bytes=parameters.longest_message_bytes, interference=broker_faults,
                 required_acks=-1 if parameters.props["acks"] == "all" else int(parameters.props["acks"]),
@@ -174,7 +188,10 @@ class World:
                 addresses={node_id: (name_of(node_id), 9092) for node_id in range(parameters.node_count)}))
         broker_faults.cluster = self.cluster
         self.manners = Manners(self.scheduler, self.faults, parameters)
-        self.network = Network(self.scheduler, plan.stream("network order"), self.cluster, self.faults, self.manners)
+        self.network = Network(self.scheduler, plan.stream("network order"), self.cluster, self.faults, self.manners,
+                               self.ledger)
+        self.ledger.cluster = self.cluster
+        self.faults.ledger = self.ledger
         self.faults.clock = self.clock
         self.faults.cluster, self.faults.network = self.cluster, self.network
         self.faults.is_settled = self._is_settled
@@ -185,6 +202,10 @@ class World:
         if plan.swarm:
             tracer = lines.LineTracer(plan.stream("lines"), self.scheduler, self.faults, parameters)
             self.scheduler.trace = tracer.install
+
+    def _is_told(self, record: bytes) -> bool:
+        """Whether the application was told what became of a record, by what tells it from all others."""
+        return self.workload is not None and self.workload.is_told(record)
 
     def _is_settled(self, topic: str, partition: int) -> bool:
         """Whether nothing of a partition's is on its way: no record undecided, no bytes of it in a wire."""
@@ -225,9 +246,11 @@ class World:
         scheduler, parameters, report = self.scheduler, self.parameters, self.report
         self.producer = producer = self._make_producer()
         self.workload = workload = Workload(self.plan, parameters, scheduler, self.clock, self.faults, producer)
-        self._heal_later(10)
         workload.is_endless = (parameters.close_kind in ("while_sending", "death")
                                and self.plan.record_limit is None)
+        if parameters.opening is not None:
+            Opening(parameters, workload, self.faults, self.clock, producer).play()
+        self._heal_later(10)
         threads = workload.start()
         if workload.is_endless:
             self._close_while_sending(threads)
@@ -241,9 +264,9 @@ class World:
             self._close()
         for name, error in scheduler.thread_errors:
             report.wrong.append(f"{name} ended by {error!r}")
-        fates, wrong = check(workload, self.cluster, parameters, self.faults)
-        report.fates = fates
-        report.wrong += wrong
+        checker = Checker(workload, self.cluster, parameters, self.faults, self.ledger, report.checks)
+        report.fates = checker.check()
+        report.wrong += checker.wrong
         report.wrong += self.manners.complaints
         self._check_summary()
         self._check_times()
@@ -306,7 +329,9 @@ class World:
         props = self.parameters.props
         if props["delivery.timeout.ms"] < 20_000 or props["max.block.ms"] < 5_000 or self._manager_is_dead():
             return
-        places = [(topic, partition) for topic, count in self.parameters.topics.items() for partition in range(count)]
+        places = [(topic, partition) for topic, partitions in self.cluster.topics.items()
+                  for partition in range(len(partitions))]
+        self.report.checks["life"] += len(places)
         number = 0
         # What is still late of the bad times may come once more. Of a topic that was created again, without ids, five
         # answers in a row are believed, of which each refusal brings one where nothing is tried again.
@@ -355,6 +380,7 @@ class World:
             # A record that fills its batch is not late for it, and who waits for memory hurries all.
             batch_bytes = parameters.props["batch.size"]
             lingers = _LARGE_BATCH_BYTES < batch_bytes < parameters.props["buffer.memory"] // 3
+            self.report.checks["linger"] += 1
             if took_ms > longest_ms or (took_ms < linger_ms and lingers):
                 self.report.wrong.append(f"{record} took {took_ms} ms; linger.ms is {linger_ms}, and a way takes "
                                          f"{latency_ms} ms")
@@ -474,6 +500,7 @@ class World:
     def fill_report(self) -> None:
         report, scheduler = self.report, self.scheduler
         report.fired = self.faults.fired
+        report.powers = sorted(self.parameters.powers)
         report.fault_count = self.faults.count
         report.request_count = self.network.request_count
         report.unanswered_count = self.network.unanswered_count
