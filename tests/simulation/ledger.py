@@ -291,15 +291,15 @@ class Ledger(Witness):
     # -- afterwards
 
     @cached_property
-    def mates(self) -> dict[bytes, set[bytes]]:
-        """All records that were handed to a connection, each with those that ever shared a batch with it."""
-        mates: dict[bytes, set[bytes]] = {}
+    def mates(self) -> dict[bytes, list[list[bytes]]]:
+        """All records that were handed to a connection, each with the batches that it was in."""
+        mates: dict[bytes, list[list[bytes]]] = defaultdict(list)
         for handed in self.handed:
             for batch in self._batches(handed):
                 records = identities(batch)
                 for record in records:
-                    mates.setdefault(record, set()).update(records)
-        return mates
+                    mates[record].append(records)
+        return dict(mates)
 
     @cached_property
     def written(self) -> set[bytes]:

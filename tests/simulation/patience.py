@@ -82,7 +82,7 @@ class Patience:
                 continue
             since_ms = began_ms[id(record.future._result)]
             if record.value in mates:
-                since_ms = min(since_ms, *(sent_ms[mate] for mate in mates[record.value]))
+                since_ms = min(since_ms, *(sent_ms[mate] for batch in mates[record.value] for mate in batch))
             else:
                 since_ms = min([since_ms, *(other.sent_ms for other in self._records if self._may_be_first(
                     other, record))])

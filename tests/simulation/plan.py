@@ -187,4 +187,4 @@ def draw(plan: Plan) -> Parameters:
         props.update({"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.jaas.config": (
             "org.apache.kafka.common.security.plain.PlainLoginModule required "
             f'username="{listener.user}" password="{listener.password}";')})
-    return powers.draw(plan.stream("powers"), parameters)
+    return powers.draw(plan.seed, plan.stream("powers"), parameters)

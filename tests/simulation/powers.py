@@ -1,7 +1,8 @@
 """What only some seeds have: old, mixed and odd clusters, brokers that forget at any time, and rare states to begin in.
 
-One seed in three has a mixture of some of these; all others stay what they are, whatever is added here. One in twelve
-begins in a rare state, made on purpose: three rare things together are too rare for chance.
+One seed in three has a mixture of some of these, the first in turn, so that some dozen seeds have them all; the others
+stay what they are, whatever is added here. One in eleven begins in a rare state, made on purpose and in turn, too: three
+rare things together are too rare for chance.
 
     power            what it is                                            what judges it
     old_brokers      before 2.4: 59 for who is not known, 46 for old       stored once, order, patience
@@ -31,11 +32,11 @@ if TYPE_CHECKING:
 
 CLUSTERS = ("old_brokers", "late_epoch", "init_version", "api_versions", "mixed_versions", "append_time",
             "auto_create", "expiry")
-OPENINGS = ("refused_lost", "refused_lost", "passing", "passing_lost", "split_codec", "split_refused", "first_split",
+OPENINGS = ("refused_lost", "passing", "passing_lost", "split_codec", "split_refused", "first_split",
             "forgotten_lost", "recreated_lost")
 MOST_SILENCES = 2
-SHARE = 1 / 3
-OPENING_SHARE = 1 / 12
+_EVERY = 3
+_EVERY_OPENING = 11
 _LAST_EPOCH = 2**15 - 1  # which no broker gives
 # What a silence must not be mixed with: time in which the process stands still, while its records wait.
 _STANDING_STILL = ("freeze", "suspend")
@@ -46,12 +47,14 @@ def silence_limit_ms() -> int:
     return int(getattr(transaction_manager, "SILENCE_LIMIT_MS", 300_000))
 
 
-def draw(chance: random.Random, parameters: Parameters) -> Parameters:
+def draw(seed: int, chance: random.Random, parameters: Parameters) -> Parameters:
     """Draw the mixture of a seed, if it has one, and the state with which it begins."""
     from tests.simulation.plan import POWER_FAULTS
 
-    if chance.random() < SHARE:
-        names = chance.sample((*CLUSTERS, *POWER_FAULTS), chance.choice((1, 2, 2, 3, 4)))
+    if seed % _EVERY == 0:
+        all_of_them = (*CLUSTERS, *POWER_FAULTS)
+        names = {all_of_them[seed // _EVERY % len(all_of_them)]: None}
+        names.update(dict.fromkeys(chance.sample(all_of_them, chance.choice((0, 1, 1, 2, 3)))))
         weight = chance.choice((0.5, 1.0, 2.0))
         parameters = replace(parameters, powers=frozenset(names))
         for name in names:
@@ -63,8 +66,8 @@ def draw(chance: random.Random, parameters: Parameters) -> Parameters:
             parameters = replace(parameters, metadata_version=13)
         if "wrong_hint" in names or "stale_hint" in names:
             parameters = replace(parameters, produce_version=max(10, parameters.produce_version))
-    if chance.random() < OPENING_SHARE:
-        parameters = _with_opening(chance, parameters)
+    if seed % _EVERY_OPENING == 7:
+        parameters = _with_opening(chance, parameters, OPENINGS[seed // _EVERY_OPENING % len(OPENINGS)])
     return parameters
 
 
@@ -127,7 +130,7 @@ _CLUSTERS = {"old_brokers": _old_brokers, "late_epoch": _late_epoch, "init_versi
              "auto_create": _auto_create, "expiry": _expiry}
 
 
-def _with_opening(chance: random.Random, parameters: Parameters) -> Parameters:
+def _with_opening(chance: random.Random, parameters: Parameters, opening: str) -> Parameters:
     faults_last_ms, has_silences = parameters.faults_last_ms, bool(parameters.silence_ms)
     parameters.props.update({
         "enable.idempotence": True, "acks": "all", "max.in.flight.requests.per.connection": 5, "batch.size": 400,
@@ -136,5 +139,5 @@ def _with_opening(chance: random.Random, parameters: Parameters) -> Parameters:
     parameters.props.pop("retries", None)
     if not has_silences:
         parameters = replace(_expiry(chance, parameters), faults_last_ms=faults_last_ms)
-    return replace(parameters, opening=chance.choice(OPENINGS), longest_message_bytes=1_048_588,
+    return replace(parameters, opening=opening, longest_message_bytes=1_048_588,
                    window_bytes=1_000_000)
