@@ -28,6 +28,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from pyproducer.common.errors import NOT_SENT, REJECTED, UNKNOWN
+from tests.simulation.application import ADDED_IN_LOG, SimulatedFailure
 from tests.simulation.faults import Faults
 from tests.simulation.ledger import Append, Ledger, identities
 from tests.simulation.model_broker import ModelCluster
@@ -113,6 +114,8 @@ class Checker:
         self._checks["memory"] += self._workload.memory_looks
         self._check_callback_order()
         self._check_backoff()
+        self._check_application()
+        self._check_request_sizes()
         patience = Patience(self._workload, self._parameters, self._faults, self._ledger, self._checks)
         self.wrong += patience.check()
         return fates
@@ -136,8 +139,9 @@ class Checker:
         if record.is_cut_off:
             return
         self._checks["content" if record.row is None else "content of rows"] += 1
-        if record.key != stored.keys[index] or record.headers != stored.headers[index]:
-            self.wrong.append(f"{record} has key {record.key!r} and headers {record.headers!r}, and in the log "
+        headers = ADDED_IN_LOG if record.value in self._workload.application.added else record.headers
+        if record.key != stored.keys[index] or headers != stored.headers[index]:
+            self.wrong.append(f"{record} has key {record.key!r} and headers {headers!r}, and in the log "
                               f"{stored.keys[index]!r} and {stored.headers[index]!r}")
         timestamp = stored.timestamps[index]
         if record.timestamp is not None:
@@ -203,6 +207,11 @@ class Checker:
             self._checks["partition given"] += bool(partitions)
             if partitions - {record.partition}:
                 self.wrong.append(f"{record} was for partition {record.partition}, and is at {places}")
+        elif "partitioner" in self._parameters.powers:
+            self._checks["partition chosen by the application"] += bool(partitions)
+            if partitions - {self._workload.application.chosen.get(record.value)}:
+                self.wrong.append(f"{record} is at {places}, and the application's partitioner chose "
+                                  f"{self._workload.application.chosen.get(record.value)}")
         elif record.key is not None and partitions and self._parameters.props["partitioner.class"] in _BY_KEY:
             self._checks["partition of the key"] += 1
             number = murmur2(record.key) & _POSITIVE
@@ -226,7 +235,7 @@ class Checker:
         if error is None:
             self._check_acknowledged(record, places, offset, partition, timestamp)
             return "acknowledged"
-        outcome = getattr(error, "outcome", None)
+        outcome = getattr(error, "outcome", NOT_SENT if isinstance(error, SimulatedFailure) else None)
         if outcome not in _FATES:
             wrong.append(f"{record} failed with {error!r}, which says no outcome but {outcome!r}")
             return "failed"
@@ -288,6 +297,10 @@ class Checker:
             row = record.row
             return metadata.errors.get(row), metadata.offsets[row], metadata.partitions[row], metadata.timestamps[row]
         error = future.exception(0)
+        if record.done_count is not None:
+            self._checks["done callback once"] += 1
+            if record.done_count != 1:
+                wrong.append(f"the done callback of {record} was called {record.done_count} times")
         if record.has_callback:
             self._checks["callback once"] += 1
             if record.told_count != 1:
@@ -339,6 +352,35 @@ class Checker:
                         self.wrong.append(f"a batch of {batch.count} records with {key[0].split(b' ')[0]!r} was sent "
                                           f"again after {handed.now_ms - before_ms} ms")
                 sent_ms[key] = handed.now_ms
+
+
+    def _check_application(self) -> None:
+        application, powers, checks = self._workload.application, self._parameters.powers, self._checks
+        for record in self._workload.records:
+            if record.value in application.broken:
+                checks["serializer"] += 1
+                if record.refused is None and not record.is_cut_off:
+                    self.wrong.append(f"the serializer raised for {record}, which was not refused")
+            if "interceptor" in powers and record.future is not None:
+                checks["interceptor"] += 1
+                if application.sent[record.value] != 1:
+                    self.wrong.append(f"the interceptor saw {record} {application.sent[record.value]} times")
+        if "interceptor" in powers:
+            seen = application.sent.total()
+            unsure = sum(record.is_cut_off for record in self._workload.records)  # whoever was ended in his send()
+            if not seen - unsure <= application.acknowledged <= seen:
+                self.wrong.append(f"the interceptor saw {seen} records, and {application.acknowledged} outcomes")
+
+    def _check_request_sizes(self) -> None:
+        """No request is larger than max.request.size, unless one batch alone is."""
+        if "small_requests" not in self._parameters.powers:
+            return
+        most_bytes = self._parameters.props["max.request.size"]
+        for handed in self._ledger.handed:
+            sizes = [len(taken.batch.data) for taken in handed.taken]
+            self._checks["request size"] += len(sizes) > 1
+            if len(sizes) > 1 and sum(sizes) > most_bytes:
+                self.wrong.append(f"a request has batches of {sizes} bytes, and max.request.size is {most_bytes}")
 
 
 def _caller_of(record: bytes) -> tuple[bytes, int]:

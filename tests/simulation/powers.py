@@ -1,8 +1,8 @@
 """What only some seeds have: old, mixed and odd clusters, brokers that forget at any time, and rare states to begin in.
 
 One seed in three has a mixture of some of these, the first in turn, so that some dozen seeds have them all; the others
-stay what they are, whatever is added here. One in eleven begins in a rare state, made on purpose and in turn, too: three
-rare things together are too rare for chance.
+stay what they are, whatever is added here. One in eleven begins in a rare state, made on purpose and in turn, too:
+three rare things together are too rare for chance.
 
     power            what it is                                            what judges it
     old_brokers      before 2.4: 59 for who is not known, 46 for old       stored once, order, patience
@@ -14,6 +14,11 @@ rare things together are too rare for chance.
     auto_create      a topic that is made when it is asked for             life: every partition takes records
     expiry           producers forgotten after a silence, as Kafka does    stored once, order: nothing is excused
     (each of plan.POWER_FAULTS)
+
+Another third has an application of its own kind:
+
+    done_callbacks, interceptor, serializer, partitioner, null_values    see application.py
+    small_requests   max.request.size is small                             request size, refused
 
 Source:  ours; producer.id.expiration.ms, KIP-360, KIP-951, KIP-1102 (129).
 """
@@ -32,6 +37,7 @@ if TYPE_CHECKING:
 
 CLUSTERS = ("old_brokers", "late_epoch", "init_version", "api_versions", "mixed_versions", "append_time",
             "auto_create", "expiry")
+APPLICATIONS = ("done_callbacks", "interceptor", "serializer", "partitioner", "null_values", "small_requests")
 OPENINGS = ("refused_lost", "passing", "passing_lost", "split_codec", "split_refused", "first_split",
             "forgotten_lost", "recreated_lost")
 MOST_SILENCES = 2
@@ -66,9 +72,18 @@ def draw(seed: int, chance: random.Random, parameters: Parameters) -> Parameters
             parameters = replace(parameters, metadata_version=13)
         if "wrong_hint" in names or "stale_hint" in names:
             parameters = replace(parameters, produce_version=max(10, parameters.produce_version))
+    if seed % _EVERY == 1:
+        parameters = _with_application(chance, parameters, seed // _EVERY)
     if seed % _EVERY_OPENING == 7:
         parameters = _with_opening(chance, parameters, OPENINGS[seed // _EVERY_OPENING % len(OPENINGS)])
     return parameters
+
+
+def _with_application(chance: random.Random, parameters: Parameters, turn: int) -> Parameters:
+    names = {APPLICATIONS[turn % len(APPLICATIONS)], *chance.sample(APPLICATIONS, chance.choice((0, 1, 1, 2)))}
+    if "small_requests" in names:
+        parameters.props["max.request.size"] = chance.choice((250, 500, 2000))
+    return replace(parameters, powers=frozenset(names))
 
 
 def _old_brokers(chance: random.Random, parameters: Parameters) -> Parameters:

@@ -18,6 +18,7 @@ from pyproducer import (
     ProducerDeadError,
 )
 from pyproducer.common.errors import NOT_SENT
+from tests.simulation.application import Application, SimulatedFailure
 from tests.simulation.faults import Faults
 from tests.simulation.plan import Parameters, Plan
 from tests.simulation.powers import MOST_SILENCES
@@ -51,10 +52,13 @@ class Sent:
         is_cut_off: Whether something from outside ended its send().
         told: How often its callback was called, with what (last), when, and as the how-manieth of all (last).
         timestamp: As the application gave it, or None.
+        value: What tells it from all others.
+        body: Its value; None for null, where the key tells it from all others.
+        done_count: How often its done callback was called; None where it has none.
     """
 
-    __slots__ = ("caller", "future", "has_callback", "headers", "is_cut_off", "key", "order", "partition", "refused",
-                 "row", "sent_ms", "timestamp", "told_count", "told_error", "told_metadata", "told_ms", "told_number",
+    __slots__ = ("body", "caller", "done_count", "future", "has_callback", "headers", "is_cut_off", "key", "order",
+                 "partition", "refused", "row", "sent_ms", "timestamp", "told_count", "told_error", "told_metadata", "told_ms", "told_number",
                  "topic", "value")
 
     def __init__(self, caller: int, order: int, topic: str, partition: int | None, value: bytes, sent_ms: int) -> None:
@@ -63,6 +67,8 @@ class Sent:
         self.topic = topic
         self.partition = partition
         self.value = value
+        self.body: bytes | None = value
+        self.done_count: int | None = None
         self.sent_ms = sent_ms
         self.key: bytes | None = None
         self.headers = b""  # as they are in the log
@@ -92,6 +98,7 @@ class Workload:
         clock: Where they sleep.
         faults: Asked for interrupts.
         producer: What is tested.
+        application: What it brings along.
 
     Attributes:
         records: All that was sent, in order of the calls.
@@ -100,7 +107,7 @@ class Workload:
     """
 
     def __init__(self, plan: Plan, parameters: Parameters, scheduler: Scheduler, clock: SimClock, faults: Faults,
-                 producer: Any) -> None:
+                 producer: Any, application: Application) -> None:
         self.records: list[Sent] = []
         self.complaints: list[str] = []
         self.is_closing = False
@@ -111,6 +118,7 @@ class Workload:
         self._clock = clock
         self._faults = faults
         self._producer = producer
+        self.application = application
         self._from_callbacks = 0
         self._callback_chance = plan.stream("callbacks")
         limit = parameters.record_count if plan.record_limit is None else min(plan.record_limit,
@@ -122,6 +130,7 @@ class Workload:
         self.memory_looks = 0
         self._by_identity: dict[bytes, Sent] = {}
         self._silent_until_ms = 0
+        self._odd_chance = plan.stream("odd records")
         self._silences_left = MOST_SILENCES if "expiry" in parameters.powers else 0
         self._silence_chance = plan.stream("silence")
 
@@ -184,17 +193,25 @@ class Workload:
     def send(self, record: Sent, key: bytes | None, headers: Any, with_callback: bool,
              timestamp: int | None = None) -> Any:
         """Send a record; what send() raises is noted."""
+        self._make_odd(record)
+        if record.body is None:
+            key = record.value
         record.has_callback = with_callback
         record.timestamp = timestamp
         record.key = key
         record.headers = HEADERS_IN_LOG if headers else b""
         try:
             record.future = self._producer.send(
-                record.topic, record.value, key=key, partition=record.partition, headers=headers, timestamp=timestamp,
+                record.topic, record.body, key=key, partition=record.partition, headers=headers, timestamp=timestamp,
                 on_completion=(lambda metadata, error: self._on_completion(record, metadata, error))
                 if with_callback else None)
+            if "done_callbacks" in self._parameters.powers and self._odd_chance.random() < 0.3:
+                record.done_count = 0
+                record.future.add_done_callback(lambda _future: self._on_done(record))
         except SimulationFailed:
             raise
+        except SimulatedFailure as error:
+            record.refused = error
         except KafkaError as error:
             record.refused = error
             if isinstance(error, (ProducerClosedError, ProducerDeadError)):
@@ -202,9 +219,17 @@ class Workload:
             if error.outcome != NOT_SENT:
                 self.complaints.append(f"send() of {record} raised {error!r} with outcome {error.outcome}")
         except BaseException:
-            record.is_cut_off = True
+            record.is_cut_off = record.future is None  # else it was accepted
             raise
         return record.future
+
+    def _make_odd(self, record: Sent) -> None:
+        if "null_values" in self._parameters.powers and record.caller >= 0 and self._odd_chance.random() < 0.2:
+            record.body = None
+
+    def _on_done(self, record: Sent) -> None:
+        assert record.done_count is not None
+        record.done_count += 1
 
     def _on_completion(self, record: Sent, metadata: Any, error: Any) -> None:
         record.told_count += 1
@@ -367,6 +392,10 @@ class Caller:
             record.topic = topic
             record.partition = None if record.partition is None else record.partition % most
         keys = [b"%d" % int(self._chance.random() * 10) if self._chance.random() < 0.5 else None for _ in records]
+        for row, record in enumerate(records):
+            workload._make_odd(record)
+            if record.body is None:
+                keys[row] = record.value
         columns: dict[str, Any] = {}
         if self._extras.random() < 0.3:
             columns["timestamps"] = [self._timestamp() for _ in records]
@@ -378,11 +407,11 @@ class Caller:
                 record.headers = HEADERS_IN_LOG if headers else b""
         try:
             future = workload._producer.send_batch(
-                topic, [record.value for record in records], keys=keys,
+                topic, [record.body for record in records], keys=keys,
                 partitions=[record.partition for record in records], **columns)
         except SimulationFailed:
             raise
-        except KafkaError as error:
+        except (KafkaError, SimulatedFailure) as error:
             for record in records:
                 record.refused = error
             return

@@ -23,6 +23,7 @@ from pyproducer.record.compression import Compressor
 from pyproducer.record.layout import MAX_SEQUENCE, Buffer
 from pyproducer.transaction.partition_sequences import PartitionSequences, ProducerIdAndEpoch
 from tests.simulation import lines
+from tests.simulation.application import Application
 from tests.simulation.broker_faults import BrokerFaults
 from tests.simulation.checker import Checker
 from tests.simulation.faults import Faults
@@ -195,6 +196,7 @@ class World:
         self.faults.clock = self.clock
         self.faults.cluster, self.faults.network = self.cluster, self.network
         self.faults.is_settled = self._is_settled
+        self.application = Application(parameters.powers, plan.stream("application"))
         self._errors = errors
         self.producer: KafkaProducer | None = None
         self.workload: Workload | None = None
@@ -231,7 +233,9 @@ class World:
             _surroundings = surroundings
 
         servers = ",".join(f"{name_of(node_id)}:9092" for node_id in range(self.parameters.node_count))
-        producer = SimulatedProducer({"bootstrap.servers": servers, "client.id": "simulated", **self.parameters.props})
+        application = self.application
+        producer = SimulatedProducer({"bootstrap.servers": servers, "client.id": "simulated", **self.parameters.props,
+                                      **application.props()}, value_serializer=application.value_serializer)
         accumulator = producer._runtime.accumulator
         self.manners.left_to_do = lambda: len(accumulator.batches()) + len(accumulator.waiting.outcomes())
         accumulator._compressor = ForgetfulCompressor(accumulator._compressor, self.faults)
@@ -245,7 +249,8 @@ class World:
     def run(self) -> None:
         scheduler, parameters, report = self.scheduler, self.parameters, self.report
         self.producer = producer = self._make_producer()
-        self.workload = workload = Workload(self.plan, parameters, scheduler, self.clock, self.faults, producer)
+        self.workload = workload = Workload(self.plan, parameters, scheduler, self.clock, self.faults, producer,
+                                                   self.application)
         workload.is_endless = (parameters.close_kind in ("while_sending", "death")
                                and self.plan.record_limit is None)
         if parameters.opening is not None:
@@ -257,6 +262,7 @@ class World:
         for thread in threads:
             scheduler.join(thread)
         workload.is_closing = True
+        self.application.is_calm = True
         self.faults.heal()
         if self.summary is None:
             if parameters.close_kind not in ("close_soon", "callback", "death"):
