@@ -93,8 +93,9 @@ class SimWakeup(Wakeup):
 class SimPoller:
     """What `selectors.DefaultSelector` is to network/interest.py."""
 
-    def __init__(self, network: Network) -> None:
+    def __init__(self, network: Network, manners: Manners) -> None:
         self._network = network
+        self._manners = manners
         self._scheduler = network.scheduler
         self._keys: dict[Any, selectors.SelectorKey] = {}
 
@@ -135,7 +136,7 @@ class SimPoller:
         while True:
             ready = self._ready()
             if ready or (deadline_ms is not None and scheduler.now_ms >= deadline_ms):
-                self._network.manners.has_found = bool(ready)
+                self._manners.has_found = bool(ready)
                 return ready
             scheduler.block(self, deadline_ms)
 
@@ -444,14 +445,12 @@ class Network:
         chance: Its own stream.
         cluster: Who answers.
         faults: What goes wrong.
-        manners: Watches what the client does.
-        ledger: Notes what it sends and hears.
+        ledger: Notes what clients send and hear.
     """
 
     def __init__(self, scheduler: Scheduler, chance: random.Random, cluster: ModelCluster, faults: Faults,
-                 manners: Manners, ledger: Ledger) -> None:
+                 ledger: Ledger) -> None:
         self.scheduler = scheduler
-        self.manners = manners
         self.ledger = ledger
         self.chance = chance
         self.cluster = cluster
@@ -488,9 +487,10 @@ class Network:
 
     # -- what Surroundings asks for
 
-    def make_selector(self, **settings: Any) -> WatchedSelector:
+    def make_selector(self, manners: Manners, **settings: Any) -> WatchedSelector:
+        """Make that of a client whose manners are watched."""
         self.faults.on_make_selector()
-        return WatchedSelector(self.manners, make_socket=self._make_socket, make_poller=lambda: SimPoller(self),
+        return WatchedSelector(manners, make_socket=self._make_socket, make_poller=lambda: SimPoller(self, manners),
                                newest_connection=lambda: self._newest_socket.connection, **settings)
 
     def _make_socket(self, _family: int, _kind: int) -> SimSocket:

@@ -19,6 +19,8 @@ Another third has an application of its own kind:
 
     done_callbacks, interceptor, serializer, partitioner, null_values    see application.py
     small_requests   max.request.size is small                             request size, refused
+    two_producers    on one cluster; each caller has one of them           whatever judges one; the sum of their close()
+    asyncio          an event loop with AsyncKafkaProducer beside threads  whatever judges a record of theirs
 
 Source:  ours; producer.id.expiration.ms, KIP-360, KIP-951, KIP-1102 (129).
 """
@@ -37,7 +39,9 @@ if TYPE_CHECKING:
 
 CLUSTERS = ("old_brokers", "late_epoch", "init_version", "api_versions", "mixed_versions", "append_time",
             "auto_create", "expiry")
-APPLICATIONS = ("done_callbacks", "interceptor", "serializer", "partitioner", "null_values", "small_requests")
+APPLICATIONS = ("done_callbacks", "interceptor", "serializer", "partitioner", "null_values", "small_requests",
+                "two_producers", "asyncio")
+_CLOSED_AT_THE_END = ("two_producers", "asyncio")
 OPENINGS = ("refused_lost", "passing", "passing_lost", "split_codec", "split_refused", "first_split",
             "forgotten_lost", "recreated_lost")
 MOST_SILENCES = 2
@@ -83,6 +87,8 @@ def _with_application(chance: random.Random, parameters: Parameters, turn: int) 
     names = {APPLICATIONS[turn % len(APPLICATIONS)], *chance.sample(APPLICATIONS, chance.choice((0, 1, 1, 2)))}
     if "small_requests" in names:
         parameters.props["max.request.size"] = chance.choice((250, 500, 2000))
+    if names & set(_CLOSED_AT_THE_END):
+        parameters = replace(parameters, close_kind="flush_then_close", caller_count=max(2, parameters.caller_count))
     return replace(parameters, powers=frozenset(names))
 
 

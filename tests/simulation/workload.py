@@ -6,6 +6,7 @@ Source:  ours.
 from __future__ import annotations
 
 import random
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from pyproducer import (
@@ -24,6 +25,7 @@ from tests.simulation.plan import Parameters, Plan
 from tests.simulation.powers import MOST_SILENCES
 from tests.simulation.schedule import Scheduler, SimClock, SimThread, SimulationFailed
 
+IN_LOOP = 1000  # the caller in an event loop; it has the first producer
 FEWEST_ACKNOWLEDGED = 200
 SOME_TIME_MS = 1_600_000_000_000
 FEWEST_FAULTS = 3
@@ -58,8 +60,8 @@ class Sent:
     """
 
     __slots__ = ("body", "caller", "done_count", "future", "has_callback", "headers", "is_cut_off", "key", "order",
-                 "partition", "refused", "row", "sent_ms", "timestamp", "told_count", "told_error", "told_metadata", "told_ms", "told_number",
-                 "topic", "value")
+                 "partition", "refused", "row", "sent_ms", "timestamp", "told_count", "told_error", "told_metadata",
+                 "told_ms", "told_number", "topic", "value")
 
     def __init__(self, caller: int, order: int, topic: str, partition: int | None, value: bytes, sent_ms: int) -> None:
         self.caller = caller
@@ -97,7 +99,7 @@ class Workload:
         scheduler: Threads and time.
         clock: Where they sleep.
         faults: Asked for interrupts.
-        producer: What is tested.
+        producers: What is tested; each of the callers has one of them.
         application: What it brings along.
 
     Attributes:
@@ -107,7 +109,7 @@ class Workload:
     """
 
     def __init__(self, plan: Plan, parameters: Parameters, scheduler: Scheduler, clock: SimClock, faults: Faults,
-                 producer: Any, application: Application) -> None:
+                 producers: Sequence[Any], application: Application) -> None:
         self.records: list[Sent] = []
         self.complaints: list[str] = []
         self.is_closing = False
@@ -117,7 +119,7 @@ class Workload:
         self._scheduler = scheduler
         self._clock = clock
         self._faults = faults
-        self._producer = producer
+        self._producers = producers
         self.application = application
         self._from_callbacks = 0
         self._callback_chance = plan.stream("callbacks")
@@ -145,6 +147,14 @@ class Workload:
             threads.append(self._scheduler.start(caller.run, f"caller {number}", is_interruptible=True))
         return threads
 
+    def async_records(self) -> Callable[[], tuple[Sent, bytes | None]]:
+        """Return what makes the records of a caller in an event loop."""
+        return Caller(self, IN_LOOP, self._plan.stream("workload of the loop")).next_with_key
+
+    def producer_of(self, caller: int) -> Any:
+        """Return the producer that a caller has."""
+        return self._producers[caller % len(self._producers) if caller >= 0 else 0]
+
     # -- records
 
     def new_record(self, caller: int, order: int, topic: str, partition: int | None, padding: int) -> Sent:
@@ -165,10 +175,11 @@ class Workload:
         record = self._by_identity.get(identity)
         return record is not None and self._is_over(record)
 
-    def look_at_memory(self) -> None:
-        """Compare what the producer says of its memory with what it must hold by now, at least."""
-        before = [record for record in self._undecided if record.row is None and record.future is not None]
-        metrics = self._producer.metrics()
+    def look_at_memory(self, producer: Any) -> None:
+        """Compare what a producer says of its memory with what it must hold by now, at least."""
+        before = [record for record in self._undecided if record.row is None and record.future is not None
+                  and self.producer_of(record.caller) is producer]
+        metrics = producer.metrics()
         free, total = metrics["buffer-available-bytes"], self._parameters.props["buffer.memory"]
         held = [record for record in before if not record.future.done()]
         self.memory_looks += len(held)
@@ -191,8 +202,8 @@ class Workload:
             self._clock.sleep(self._silent_until_ms - self._scheduler.now_ms)
 
     def send(self, record: Sent, key: bytes | None, headers: Any, with_callback: bool,
-             timestamp: int | None = None) -> Any:
-        """Send a record; what send() raises is noted."""
+             timestamp: int | None = None, by: Callable[..., Any] | None = None) -> Any:
+        """Send a record, by its caller's producer or by something else; what send() raises is noted."""
         self._make_odd(record)
         if record.body is None:
             key = record.value
@@ -201,7 +212,7 @@ class Workload:
         record.key = key
         record.headers = HEADERS_IN_LOG if headers else b""
         try:
-            record.future = self._producer.send(
+            record.future = (by or self.producer_of(record.caller).send)(
                 record.topic, record.body, key=key, partition=record.partition, headers=headers, timestamp=timestamp,
                 on_completion=(lambda metadata, error: self._on_completion(record, metadata, error))
                 if with_callback else None)
@@ -237,33 +248,35 @@ class Workload:
         record.told_ms = self._scheduler.now_ms
         self._told_number += 1
         record.told_number = self._told_number
-        if self._callback_chance.random() < self._parameters.wild_callback_rate:
+        if self._callback_chance.random() < self._parameters.wild_callback_rate and record.caller != IN_LOOP:
             self._be_wild(record)
 
     def _be_wild(self, record: Sent) -> None:
         chance = self._callback_chance
+        producer = self.producer_of(record.caller)
         kind = chance.choice(("raise", "exit", "send", "flush", "result", "send_new"))
         self._scheduler.tell(f"the callback of {record} does: {kind}")
         if kind in ("raise", "exit"):
             # It failed before hand-over, in its caller, whose exceptions are his where they may come from outside.
-            if self._producer._runtime.life.is_on_sender_thread:
+            if producer._runtime.life.is_on_sender_thread:
                 raise CallbackFailed if kind == "raise" else SystemExit(3)
             return
         if kind == "flush":
             try:
-                self._producer.flush(1)
+                producer.flush(1)
             except IllegalStateError:
                 return
-            if self._producer._runtime.life.is_on_sender_thread:  # else it failed before hand-over, in its caller
+            if producer._runtime.life.is_on_sender_thread:  # else it failed before hand-over, in its caller
                 self.complaints.append("flush() in a callback did not raise")
         elif kind == "result":
             for other in reversed(self.records):
-                if other.future is not None and other.row is None and not other.future.done():
+                if (other.future is not None and other.row is None and not other.future.done()
+                        and self.producer_of(other.caller) is producer):
                     try:
                         other.future.result(1)
                     except (IllegalStateError, KafkaError):
                         return
-                    if self._producer._runtime.life.is_on_sender_thread and not other.future.done():
+                    if producer._runtime.life.is_on_sender_thread and not other.future.done():
                         self.complaints.append("result() in a callback did not raise")
                     return
         else:
@@ -311,6 +324,7 @@ class Caller:
     def __init__(self, workload: Workload, number: int, chance: random.Random) -> None:
         self._workload = workload
         self._number = number
+        self._producer = workload.producer_of(number)
         self._chance = chance
         self._order = 0
         self._mine: list[Sent] = []
@@ -352,6 +366,10 @@ class Caller:
                                            int(chance.random() * (300 if chance.random() < 0.1 else 60)))
         self._mine.append(record)
         return record
+
+    def next_with_key(self) -> tuple[Sent, bytes | None]:
+        """Make the next record, for somebody else to send."""
+        return self._next(), b"%d" % int(self._chance.random() * 10) if self._chance.random() < 0.5 else None
 
     def _send(self) -> Sent:
         chance = self._chance
@@ -406,7 +424,7 @@ class Caller:
             for record, headers in zip(records, columns["headers"], strict=True):
                 record.headers = HEADERS_IN_LOG if headers else b""
         try:
-            future = workload._producer.send_batch(
+            future = self._producer.send_batch(
                 topic, [record.body for record in records], keys=keys,
                 partitions=[record.partition for record in records], **columns)
         except SimulationFailed:
@@ -431,7 +449,7 @@ class Caller:
         timeout_s = None if self._chance.random() < 0.5 else self._chance.random() * 3
         before = [record for record in self._mine if record.future is not None and not record.future.done()]
         try:
-            self._workload._producer.flush(timeout_s, raise_on_error=self._chance.random() < 0.3)
+            self._producer.flush(timeout_s, raise_on_error=self._chance.random() < 0.3)
         except KafkaTimeoutError:
             pass
         except ProducerDeadError:
@@ -449,11 +467,11 @@ class Caller:
         for record in self._mine[-3:]:
             if record.future is not None:
                 record.future.done()
-        self._workload.look_at_memory()
+        self._workload.look_at_memory(self._producer)
 
     def _partitions(self) -> None:
         try:
-            self._workload._producer.partitions_for(self._topics[int(self._chance.random() * len(self._topics))])
+            self._producer.partitions_for(self._topics[int(self._chance.random() * len(self._topics))])
         except ProducerClosedError:
             pass
         except KafkaError:
