@@ -464,19 +464,18 @@ class ModelCluster(ClusterState):
                 answer.hint(row, partition.leader_id, partition.leader_epoch)
         else:
             parameters = self.parameters
+            has_log_time = partition.topic in parameters.log_append_time_topics
             appended = partition.append(
                 batch, node_id=node_id, now_ms=request.now_ms, idempotence=parameters.idempotence,
                 max_message_bytes=parameters.max_message_bytes, blames_reuse=parameters.blames_reused_numbers,
-                producer_expiration_ms=parameters.producer_expiration_ms)
+                has_log_time=has_log_time, producer_expiration_ms=parameters.producer_expiration_ms)
             if not appended.error_code and verdict is not None and verdict.error_code:
                 self._overrule(verdict, partition, answer, rows, appended.base_offset)
                 return
             row = _row(index, appended.error_code, appended.base_offset)
-            has_log_time = partition.topic in parameters.log_append_time_topics
             row["log_start_offset"] = appended.log_start_offset if appended.error_code else partition.start_offset
             if appended.is_duplicate:
-                row["log_append_time_ms"] = (
-                    appended.duplicate_at_ms if has_log_time else appended.duplicate_timestamp)
+                row["log_append_time_ms"] = appended.duplicate_timestamp
             elif not appended.error_code and has_log_time:
                 row["log_append_time_ms"] = request.now_ms
         if verdict is None or not verdict.unlawful_omitted:

@@ -87,8 +87,7 @@ class Appended(NamedTuple):
         error_code: 0 when the log has it, now or since an earlier attempt.
         base_offset: Where the log has it, else -1.
         is_duplicate: It was there before.
-        duplicate_timestamp: Its max timestamp if it was there before, else -1.
-        duplicate_at_ms: When it was stored if it was there before, else -1.
+        duplicate_timestamp: Its max timestamp, as stored, if it was there before, else -1.
         log_start_offset: Told with a refusal that is about numbers, else -1.
     """
 
@@ -96,7 +95,6 @@ class Appended(NamedTuple):
     base_offset: int = -1
     is_duplicate: bool = False
     duplicate_timestamp: int = -1
-    duplicate_at_ms: int = -1
     log_start_offset: int = -1
 
 
@@ -138,7 +136,7 @@ class ProducerState:
 
     @property
     def last_timestamp(self) -> int:
-        """By which a broker sees how old it is: the last batch's, as the producer gave it; -1 without a batch."""
+        """By which a broker sees how old it is: the last batch's, as it was stored; -1 without a batch."""
         return self.batches[-1].max_timestamp if self.batches else -1
 
 
@@ -211,7 +209,7 @@ class ModelPartition:
         return sum(memory.pop(producer_id, None) is not None for memory in memories) > 0
 
     def append(self, batch: ProducedBatch, *, node_id: int, now_ms: int, max_message_bytes: int,
-               idempotence: Idempotence, blames_reuse: bool = True,
+               idempotence: Idempotence, blames_reuse: bool = True, has_log_time: bool = False,
                producer_expiration_ms: int | None = None) -> Appended:
         """Store a batch, find it stored already, or refuse it; a batch that is refused changes nothing.
 
@@ -223,6 +221,7 @@ class ModelPartition:
             idempotence: How repeated and missing batches are answered.
             blames_reuse: Whether numbers that were given to other records are a bug; else they are answered as Kafka
                 answers them, which is that the records are stored.
+            has_log_time: Whether the batch gets the time of the append in place of its own.
             producer_expiration_ms: A producer of which nothing was stored for longer is not known any more; None: all
                 are known for ever.
 
@@ -243,11 +242,13 @@ class ModelPartition:
             if state is not None:
                 known = self._find(state, batch, blames_reuse=blames_reuse)
                 if known is not None:
-                    return Appended(NONE, known.base_offset, True, known.max_timestamp, known.now_ms)
+                    return Appended(NONE, known.base_offset, True, known.max_timestamp)
             error_code = self._check(state, batch, idempotence)
             if error_code:
                 return Appended(error_code, log_start_offset=self.start_offset)
         stored = StoredBatch(batch, self.end_offset, node_id, now_ms)
+        if has_log_time:
+            stored.max_timestamp = now_ms
         self.batches.append(stored)
         self.end_offset += batch.count
         if producer_id != NO_PRODUCER_ID:

@@ -216,7 +216,7 @@ class ClusterState:
         """Forget every producer whose last batch in a partition is so old; return how many.
 
         Old by the batch's newest timestamp, which is the producer's and not the broker's clock: who writes the past is
-        forgotten at once.
+        forgotten at once. In a topic of the broker's time it is that of the append.
 
         Source: Kafka ProducerStateManager.isProducerExpired (4.1), with producer.id.expiration.ms.
         """

@@ -18,7 +18,6 @@ import argparse
 import contextlib
 import logging
 import sys
-import time
 from collections.abc import Iterator, Sequence
 
 from pyproducer import hotpath
@@ -44,8 +43,11 @@ from tests.support.scripted_broker import ScriptedBroker, kafka_2_3
 from tests.support.story_clients import Java, Judgement, Librdkafka, Ours, StoryClient
 
 TOPIC = "orders"
-ON_KAFKA = (doubled_after_silence, reordered_after_silence, doubled_after_silence_and_retry, reordered_in_backfill,
-            doubled_after_restart)
+ON_FORGETFUL_KAFKA = (doubled_after_silence, reordered_after_silence, doubled_after_silence_and_retry,
+                      reordered_in_backfill)
+ON_KAFKA = (doubled_after_restart,)
+RANDOM = "random"
+STORIES = (*(story.__name__ for story in (*ON_FORGETFUL_KAFKA, *ON_KAFKA, lost_by_old_broker)), RANDOM)
 LIMIT = "limit"
 CLIENTS = ("pyproducer", f"pyproducer {LIMIT}", "java", "librdkafka")
 KAFKA_LIMIT_MS, RANDOM_LIMIT_MS = 1000, 20
@@ -109,19 +111,15 @@ class Table:
 
 @contextlib.contextmanager
 def silence_limit(client: str, limit_ms: int) -> Iterator[None]:
-    """Shorten ours, where the client asks for it; it is read when a producer is made."""
-    if LIMIT not in client:
-        yield
-        return
-    before = getattr(transaction_manager, "SILENCE_LIMIT_MS", None)
-    transaction_manager.SILENCE_LIMIT_MS = limit_ms  # type: ignore[attr-defined]  # a name that may not be there yet
+    """Let ours know when these brokers forget, where the client asks for it; it is read when a producer is made."""
+    before = transaction_manager.SILENCE_LIMIT_MS, transaction_manager.ID_EXPIRATION_MS
+    if LIMIT in client:
+        transaction_manager.SILENCE_LIMIT_MS = limit_ms
+        transaction_manager.ID_EXPIRATION_MS = 2 * limit_ms
     try:
         yield
     finally:
-        if before is None:
-            del transaction_manager.SILENCE_LIMIT_MS  # type: ignore[attr-defined]  # as above
-        else:
-            transaction_manager.SILENCE_LIMIT_MS = before  # type: ignore[attr-defined]  # as above
+        transaction_manager.SILENCE_LIMIT_MS, transaction_manager.ID_EXPIRATION_MS = before
 
 
 @contextlib.contextmanager
@@ -137,12 +135,11 @@ def client_named(name: str) -> Iterator[StoryClient]:
         yield Librdkafka() if name == "librdkafka" else Ours()
 
 
-def on_kafka(table: Table, server: KafkaServer, name: str, client: StoryClient, repeats: int) -> None:
-    for story in ON_KAFKA:
-        for number in range(repeats):
-            topic = f"{story.__name__}-{name.replace(' ', '-')}-{number}-{time.monotonic_ns()}"
-            with silence_limit(name, KAFKA_LIMIT_MS), KafkaStage(server, topic) as stage:
-                table.tell((story.__name__, name), story, stage, client, str(number))
+def on_kafka(table: Table, server: KafkaServer, story: Story, name: str, client: StoryClient, repeats: int) -> None:
+    for number in range(repeats):
+        topic = f"{story.__name__}-{name.replace(' ', '-')}-{number}"
+        with silence_limit(name, KAFKA_LIMIT_MS), KafkaStage(server, topic) as stage:
+            table.tell((story.__name__, name), story, stage, client, str(number))
 
 
 def on_model(table: Table, story_name: str, story: Story, name: str, client: StoryClient, run: str,
@@ -167,23 +164,29 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--seed", type=int, default=0, help="the first of them")
     parser.add_argument("--repeats", type=int, default=2, help="how often each story is told on Apache Kafka")
     parser.add_argument("--clients", nargs="*", default=list(CLIENTS), choices=CLIENTS)
+    parser.add_argument("--stories", nargs="*", default=list(STORIES), choices=STORIES)
     parser.add_argument("--seeds", action="store_true", help="print the runs behind each number")
     options = parser.parse_args(arguments)
     logging.getLogger("pyproducer").setLevel(logging.CRITICAL)  # faults are what it is about
     table = Table()
     story_clients.GIVE_UP_S = GIVE_UP_S
     with contextlib.ExitStack() as stack:
-        server = stack.enter_context(KafkaServer(settings=FORGETFUL)) if options.repeats else None
-        for name in options.clients:
-            with client_named(name) as client:
-                if server is not None:
-                    on_kafka(table, server, name, client, options.repeats)
+        clients = {name: stack.enter_context(client_named(name)) for name in options.clients}
+        for stories, settings in ((ON_FORGETFUL_KAFKA, FORGETFUL), (ON_KAFKA, {})):
+            wanted = [story for story in stories if story.__name__ in options.stories]
+            if wanted:
+                with KafkaServer(settings=settings) as server:
+                    for story in wanted:
+                        for name, client in clients.items():
+                            on_kafka(table, server, story, name, client, options.repeats)
+        for name, client in clients.items():
+            if lost_by_old_broker.__name__ in options.stories:
                 on_model(table, lost_by_old_broker.__name__, lost_by_old_broker, name, client, "0", kafka_2_3(), 2)
-                for seed in range(options.seed, options.seed + options.runs):
-                    on_model(table, "random", random_story(seed, silence_s=RANDOM_SILENCE_S), name, client, str(seed),
+        if RANDOM in options.stories:
+            for seed in range(options.seed, options.seed + options.runs):
+                for name, client in clients.items():
+                    on_model(table, RANDOM, random_story(seed, silence_s=RANDOM_SILENCE_S), name, client, str(seed),
                              ModelParameters(), 1)
-    rows = sorted(table.rows.items(), key=lambda row: [story for story, _ in table.rows].index(row[0][0]))
-    table.rows = dict(rows)
     print(f"ours: the {hotpath.IMPL} twin")
     table.print(seeds=options.seeds)
     return 0

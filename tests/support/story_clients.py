@@ -8,6 +8,7 @@ No import of pytest.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import threading
@@ -139,6 +140,7 @@ class Librdkafka:
         self.sent: list[bytes] = []
         self.told: dict[bytes, Told] = {}
         self._producer: Any = None
+        self._error: type[Exception] = Exception
         self._topic = ""
         self._poller: threading.Thread | None = None
         self._is_closing = False
@@ -149,6 +151,7 @@ class Librdkafka:
         self.sent, self.told = [], {}
         self._topic = topic
         self._is_closing = False
+        self._error = confluent_kafka.KafkaException
         self._producer = confluent_kafka.Producer({
             "bootstrap.servers": bootstrap_servers, "enable.idempotence": True, "linger.ms": 0, "log_level": 0,
             "retry.backoff.ms": 20, "retry.backoff.max.ms": 40, "reconnect.backoff.ms": 20,
@@ -169,12 +172,16 @@ class Librdkafka:
                 told[value] = Told(FAILED, error=error.name())
 
         extra = {} if timestamp_ms is None else {"timestamp": timestamp_ms}
-        self._producer.produce(self._topic, value, partition=0, on_delivery=on_delivery, **extra)
+        try:
+            self._producer.produce(self._topic, value, partition=0, on_delivery=on_delivery, **extra)
+        except self._error as fatal:  # after a fatal error it takes nothing any more
+            told[value] = Told("not_sent", error=str(fatal.args[0].name()))
 
     def close(self) -> None:
         if self._producer is None:
             return
-        self._producer.flush(2)
+        with contextlib.suppress(self._error):
+            self._producer.flush(2)
         self._is_closing = True
         assert self._poller is not None
         self._poller.join()
@@ -183,7 +190,8 @@ class Librdkafka:
 
     def _poll(self) -> None:
         while not self._is_closing:
-            self._producer.poll(0.01)
+            with contextlib.suppress(self._error):  # a fatal error is told by every call
+                self._producer.poll(0.01)
 
 
 class Java:

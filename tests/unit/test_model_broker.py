@@ -1036,6 +1036,14 @@ def test_producers_when_they_are_old_by_their_timestamps_then_they_are_forgotten
     assert len(client.cluster.amnesia) == 1
 
 
+def test_producers_when_the_topic_keeps_the_brokers_time_then_they_age_from_their_last_append(
+        client: Client, writer: Writer) -> None:
+    client.cluster.parameters.log_append_time_topics = frozenset({"t"})
+    writer.send(0)
+    assert client.cluster.expire_producers(NOW_MS + 999, 1000) == 0
+    assert client.cluster.expire_producers(NOW_MS + 1000, 1000) == 1
+
+
 def test_batch_when_it_names_a_leader_epoch_then_it_is_a_bug_or_taken(client: Client) -> None:
     records = bytearray(batch(b"v"))
     records[12:16] = bytes(4)
