@@ -20,7 +20,7 @@ Another third has an application of its own kind:
     done_callbacks, interceptor, serializer, partitioner, null_values    see application.py
     small_requests   max.request.size is small                             request size, refused
     two_producers    on one cluster; each caller has one of them           whatever judges one; the sum of their close()
-    asyncio          an event loop with AsyncKafkaProducer beside threads  whatever judges a record of theirs
+    asyncio          an event loop with an AsyncKafkaProducer of its own   whatever judges a record of theirs
 
 Source:  ours; producer.id.expiration.ms, KIP-360, KIP-951, KIP-1102 (129).
 """
