@@ -25,6 +25,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from pyproducer.common.errors import NOT_SENT, REJECTED, UNKNOWN
@@ -389,6 +390,7 @@ def _caller_of(record: bytes) -> tuple[bytes, int]:
     return caller, int(order)
 
 
+@lru_cache(maxsize=1000)
 def murmur2(data: bytes) -> int:
     """Return Java's murmur2 of some bytes, as 32 bits without a sign; Kafka's seed.
 

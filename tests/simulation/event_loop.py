@@ -2,7 +2,7 @@
 
     asyncio's own loop (the real one)
       _LoopSelector     sleeps in the scheduler until a time, or until somebody rings
-    AsyncKafkaProducer  (the real one) around the producer that threads use beside it
+    AsyncKafkaProducer  (the real one) around a producer of its own
 
 There are no sockets in it: what watches the sender's (sender/loop_watch.py) has no descriptor to watch here.
 
@@ -19,6 +19,7 @@ from typing import Any
 
 from pyproducer import BufferExhaustedError, KafkaError, KafkaProducer
 from pyproducer.aio import AsyncKafkaProducer
+from tests.simulation.application import SimulatedFailure
 from tests.simulation.schedule import Scheduler
 from tests.simulation.workload import Sent, Workload
 
@@ -91,8 +92,7 @@ class AsyncCaller:
     Args:
         workload: Whose records.
         scheduler: Time.
-        producer: What the threads have.
-        number: Its own, as a caller's.
+        producer: What its loop has, and nobody else.
         chance: Its own stream.
         next_record: Makes its next record, and says its key.
     """
@@ -141,5 +141,5 @@ class AsyncCaller:
             if future is not None:
                 try:
                     await future
-                except KafkaError:
+                except (KafkaError, SimulatedFailure):
                     pass  # compared with what is in the log, at the end

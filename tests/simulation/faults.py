@@ -35,7 +35,7 @@ _BASE = {
     "node_stop": 0.06, "recreate_topic": 0.01, "forget_producer": 0.02, "no_id": 0.2, "slow_name": 0.2,
     "no_name": 0.1, "wall_jump": 0.05, "freeze": 0.02, "memory_error": 0.002, "interrupt": 0.3, "strike": 0.05,
     "suspend": 0.01, "send_memory": 0.005, "codec_memory": 0.02, "refuse_login": 0.3,
-    "forget_any": 0.05, "stale_hint": 0.1, "wrong_hint": 0.1, "omit_partition": 0.05, "extra_partition": 0.1,
+    "forget_any": 0.05, "stale_hint": 0.1, "wrong_hint": 0.1, "omit_partition": 0.15, "extra_partition": 0.1,
     "false_success": 0.02, "omit_topic": 0.2, "hide_node": 0.2, "metadata_error": 0.2, "odd_versions": 0.3,
     "add_partitions": 0.03, "fence": 0.03,
 }
@@ -91,7 +91,8 @@ class Faults:
         is_paused: Whether nothing happens by chance just now, only what is in the script.
         script: What brokers do with the next batches of a partition, one after another.
         loses_next_answer: Whether the answer to the request that is applied just now gets lost.
-        failing_codecs: How many batches cannot be compressed, from the next one on.
+        failing_codecs, failing_sends: How many batches cannot be compressed, and how many requests cannot be handed to
+            a connection, from the next one on.
         forgets_behind: Partitions that forget their producers when the request is applied that comes just now.
         frozen_ms: How long the process stood still in all.
         freezes: When that was, and for how long beyond the sleep that was to be, in ms.
@@ -115,6 +116,7 @@ class Faults:
         self.script: dict[tuple[str, int], deque[Scripted]] = {}
         self.loses_next_answer = False
         self.failing_codecs = 0
+        self.failing_sends = 0
         self.forgets_behind: list[tuple[str, int]] = []
         self.frozen_ms = 0
         self.freezes: list[tuple[int, int]] = []
@@ -325,6 +327,9 @@ class Faults:
 
     def on_send(self) -> None:
         """A request goes to its connection."""
+        if self.failing_sends:
+            self.failing_sends -= 1
+            raise MemoryError("simulated")
         if self.ends_turns or self.fires("send_memory"):
             raise MemoryError("simulated")
 

@@ -8,6 +8,7 @@
     first_split     as split_codec, without silence: the first batch of its partition
     forgotten_lost  the broker forgets the producer right after a batch whose answer is lost; no silence
     recreated_lost  the topic is made anew; the first of two batches is refused for good, the other's answer is lost
+    torn_turn       a turn has batches for two nodes, and ends by an error between them
 
 Nothing else goes wrong meanwhile. Then the seed goes on as any.
 
@@ -40,8 +41,9 @@ _SCRIPTS: dict[str, tuple[tuple[Scripted, ...], int, int]] = {
     "first_split": ((Scripted(_TOO_LARGE, breaks_codec=True), _LOST), 3, 0),
     "forgotten_lost": ((Scripted(is_lost=True, forgets=True),), 0, 2),
     "recreated_lost": ((_REFUSED, _LOST), 0, 2),
+    "torn_turn": ((), 2, 0),
 }
-_WITHOUT_SILENCE = ("first_split", "forgotten_lost", "recreated_lost")
+_WITHOUT_SILENCE = ("first_split", "forgotten_lost", "recreated_lost", "torn_turn")
 _LARGE_BYTES = 380
 
 
@@ -79,16 +81,21 @@ class Opening:
         if name == "recreated_lost":
             faults.recreate(self._topic)
         faults.script[self._topic, 0] = deque(steps)
+        if name == "torn_turn":
+            self._send(20, 1).future.exception()
+            self._send(5, 1)
+            faults.failing_sends = 1
         records = [self._send(5) for _ in range(small_count)] + [self._send(_LARGE_BYTES) for _ in range(large_count)]
         for record in records:
             if record.future is not None:
                 record.future.exception()
         faults.script.clear()
+        faults.failing_sends = 0
         faults.fired[f"opening {name}"] += 1
         faults.is_paused = False
 
-    def _send(self, padding: int) -> Sent:
+    def _send(self, padding: int, partition: int = 0) -> Sent:
         self._order += 1
-        record = self._workload.new_record(CALLER, self._order, self._topic, 0, padding)
+        record = self._workload.new_record(CALLER, self._order, self._topic, partition, padding)
         self._workload.send(record, None, None, with_callback=True)
         return record

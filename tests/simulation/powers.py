@@ -20,7 +20,7 @@ Another third has an application of its own kind:
     done_callbacks, interceptor, serializer, partitioner, null_values    see application.py
     small_requests   max.request.size is small                             request size, refused
     two_producers    on one cluster; each caller has one of them           whatever judges one; the sum of their close()
-    asyncio          an event loop with AsyncKafkaProducer beside threads  whatever judges a record of theirs
+    asyncio          an event loop with an AsyncKafkaProducer of its own   whatever judges a record of theirs
 
 Source:  ours; producer.id.expiration.ms, KIP-360, KIP-951, KIP-1102 (129).
 """
@@ -43,7 +43,7 @@ APPLICATIONS = ("done_callbacks", "interceptor", "serializer", "partitioner", "n
                 "two_producers", "asyncio")
 _CLOSED_AT_THE_END = ("two_producers", "asyncio")
 OPENINGS = ("refused_lost", "passing", "passing_lost", "split_codec", "split_refused", "first_split",
-            "forgotten_lost", "recreated_lost")
+            "forgotten_lost", "recreated_lost", "torn_turn")
 MOST_SILENCES = 2
 _EVERY = 3
 _EVERY_OPENING = 11
@@ -158,6 +158,10 @@ def _with_opening(chance: random.Random, parameters: Parameters, opening: str) -
         "buffer.memory": 33_554_432, "linger.ms": 50, "request.timeout.ms": 5000, "delivery.timeout.ms": 30_000,
         "max.block.ms": 60_000})
     parameters.props.pop("retries", None)
+    first, count = next(iter(parameters.topics.items()))
+    if opening == "torn_turn":  # two partitions, led by two nodes
+        parameters = replace(parameters, node_count=max(2, parameters.node_count),
+                             topics={**parameters.topics, first: max(2, count)})
     if not has_silences:
         parameters = replace(_expiry(chance, parameters), faults_last_ms=faults_last_ms)
     return replace(parameters, opening=opening, longest_message_bytes=1_048_588,

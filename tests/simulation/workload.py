@@ -25,7 +25,7 @@ from tests.simulation.plan import Parameters, Plan
 from tests.simulation.powers import MOST_SILENCES
 from tests.simulation.schedule import Scheduler, SimClock, SimThread, SimulationFailed
 
-IN_LOOP = 1000  # the caller in an event loop; it has the first producer
+IN_LOOP = 1000  # the caller in an event loop; it has the last producer, and nobody else has
 FEWEST_ACKNOWLEDGED = 200
 SOME_TIME_MS = 1_600_000_000_000
 FEWEST_FAULTS = 3
@@ -99,7 +99,7 @@ class Workload:
         scheduler: Threads and time.
         clock: Where they sleep.
         faults: Asked for interrupts.
-        producers: What is tested; each of the callers has one of them.
+        producers: What is tested; each of the callers has one of them, an event loop the last one.
         application: What it brings along.
 
     Attributes:
@@ -153,7 +153,10 @@ class Workload:
 
     def producer_of(self, caller: int) -> Any:
         """Return the producer that a caller has."""
-        return self._producers[caller % len(self._producers) if caller >= 0 else 0]
+        if caller == IN_LOOP:
+            return self._producers[-1]
+        count = len(self._producers) - ("asyncio" in self._parameters.powers)
+        return self._producers[caller % count if caller >= 0 else 0]
 
     # -- records
 

@@ -259,6 +259,8 @@ class World:
         self.producer = producer = self._make_producer("producer")
         if "two_producers" in parameters.powers:
             self._make_producer("second producer")
+        if "asyncio" in parameters.powers:
+            self._make_producer("producer of the loop")
         self.workload = workload = Workload(self.plan, parameters, scheduler, self.clock, self.faults, self.producers,
                                             self.application)
         workload.is_endless = (parameters.close_kind in ("while_sending", "death")
@@ -268,8 +270,8 @@ class World:
         self._heal_later(10)
         threads = workload.start()
         if "asyncio" in parameters.powers:
-            threads.append(scheduler.start(AsyncCaller(workload, scheduler, producer, self.plan.stream("event loop"),
-                                                       workload.async_records()).run, "event loop"))
+            threads.append(scheduler.start(AsyncCaller(workload, scheduler, self.producers[-1], self.plan.stream(
+                "event loop"), workload.async_records()).run, "event loop"))
         if workload.is_endless:
             self._close_while_sending(threads)
         for thread in threads:
