@@ -1,4 +1,4 @@
-"""Our own broker forgets our producer id, as Apache Kafka does: the stories of tests/kafka/test_forgotten_producer.py."""
+"""Our own broker forgets our producer id, as Apache Kafka does: the stories of tests/kafka's test."""
 
 from __future__ import annotations
 
