@@ -176,8 +176,8 @@ class PartitionSequence:
     """
 
     __slots__ = ("_batches", "_has_doubt", "_hole", "_known_end_offset", "_known_leader_epoch", "_known_topic_id",
-                 "_manager", "_newest", "is_disturbed", "known_until_ms", "last_acked_sequence", "next_sequence", "owner",
-                 "state")
+                 "_manager", "_newest", "is_disturbed", "known_until_ms", "last_acked_sequence", "next_sequence",
+                 "owner", "state")
 
     def __init__(self, batches: list[ProducerBatch], manager: TransactionManager) -> None:
         self._batches = batches

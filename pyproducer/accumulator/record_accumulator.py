@@ -375,7 +375,8 @@ class RecordAccumulator:
             first = partition.head()
             if first is None:
                 continue
-            if first.may_be_in_log and partition.sequence is not None and partition.sequence.has_outlived(first, now_ms):
+            sequence = partition.sequence
+            if first.may_be_in_log and sequence is not None and sequence.has_outlived(first, now_ms):
                 expired.append(first)
                 continue
             topic, index = partition.topic_partition
