@@ -35,7 +35,7 @@ _BASE = {
     "node_stop": 0.06, "recreate_topic": 0.01, "forget_producer": 0.02, "no_id": 0.2, "slow_name": 0.2,
     "no_name": 0.1, "wall_jump": 0.05, "freeze": 0.02, "memory_error": 0.002, "interrupt": 0.3, "strike": 0.05,
     "suspend": 0.01, "send_memory": 0.005, "codec_memory": 0.02, "refuse_login": 0.3,
-    "forget_any": 0.05, "stale_hint": 0.1, "wrong_hint": 0.1, "omit_partition": 0.15, "extra_partition": 0.1,
+    "forget_any": 0.12, "stale_hint": 0.1, "wrong_hint": 0.1, "omit_partition": 0.15, "extra_partition": 0.1,
     "false_success": 0.02, "omit_topic": 0.2, "hide_node": 0.2, "metadata_error": 0.2, "odd_versions": 0.3,
     "add_partitions": 0.03, "fence": 0.03,
 }
