@@ -75,20 +75,19 @@ class Opening:
         steps, small_count, large_count = _SCRIPTS[name]
         faults.is_paused = True
         if name != "first_split":
-            self._send(20).future.exception()
+            _await(self._send(20))
         if name not in _WITHOUT_SILENCE:
             self._clock.sleep(self._parameters.silence_ms)
         if name == "recreated_lost":
             faults.recreate(self._topic)
         faults.script[self._topic, 0] = deque(steps)
         if name == "torn_turn":
-            self._send(20, 1).future.exception()
+            _await(self._send(20, 1))
             self._send(5, 1)
             faults.failing_sends = 1
         records = [self._send(5) for _ in range(small_count)] + [self._send(_LARGE_BYTES) for _ in range(large_count)]
         for record in records:
-            if record.future is not None:
-                record.future.exception()
+            _await(record)
         faults.script.clear()
         faults.failing_sends = 0
         faults.fired[f"opening {name}"] += 1
@@ -99,3 +98,9 @@ class Opening:
         record = self._workload.new_record(CALLER, self._order, self._topic, partition, padding)
         self._workload.send(record, None, None, with_callback=True)
         return record
+
+
+def _await(record: Sent) -> None:
+    """Wait until it is told what became of a record; there is nothing to wait for where send() refused it."""
+    if record.future is not None:
+        record.future.exception()
