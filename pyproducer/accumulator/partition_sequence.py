@@ -435,6 +435,9 @@ class PartitionSequence:
                 self.next_sequence = following
         self.known_until_ms = 0
         self._move(SequenceEvent.LOST_SIGHT)
+        if not self.is_disturbed:  # what was noted for a move that did not come
+            self._hole = NO_SEQUENCE
+            self._has_doubt = False
 
     def __repr__(self) -> str:
         return (f"<PartitionSequence {self.state.value} of {tuple(self.owner)}: next {self.next_sequence}, "
