@@ -52,6 +52,7 @@ REFUSALS: Final = frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.U
                              ErrorCode.INVALID_PRODUCER_EPOCH})
 """A broker refuses a batch for its numbers, id or epoch: this attempt stored nothing."""
 
+NO_OFFSET = -1
 _NOT_NUMBERED_YET = frozenset({BatchState.OPEN, BatchState.QUEUED})
 
 
@@ -174,8 +175,9 @@ class PartitionSequence:
         known_until_ms: Until when the broker knows us for certain, in monotonic ms.
     """
 
-    __slots__ = ("_batches", "_hole", "_known_leader_epoch", "_known_topic_id", "_last_in_doubt", "_manager", "_newest",
-                 "is_disturbed", "known_until_ms", "last_acked_sequence", "next_sequence", "owner", "state")
+    __slots__ = ("_batches", "_has_doubt", "_hole", "_known_end_offset", "_known_leader_epoch", "_known_topic_id",
+                 "_manager", "_newest", "is_disturbed", "known_until_ms", "last_acked_sequence", "next_sequence",
+                 "owner", "state")
 
     def __init__(self, batches: list[ProducerBatch], manager: TransactionManager) -> None:
         self._batches = batches
@@ -189,10 +191,11 @@ class PartitionSequence:
         # What the batch that was stored last was sent to.
         self._known_topic_id: UUID | None = None
         self._known_leader_epoch: int = -1
+        self._known_end_offset: int = NO_OFFSET
         # Where the first batch begins that is in no log, and will never be by its numbers.
         self._hole: int = NO_SEQUENCE
-        # Where the last batch of this epoch begins that failed and may be in the log.
-        self._last_in_doubt: int = NO_SEQUENCE
+        # Whether a batch of this epoch failed that may be in the log, or may yet come there out of a broken connection.
+        self._has_doubt: bool = False
         # Where the batches begin that were numbered last: with one more, they are those that a broker knows.
         self._newest: tuple[int, ...] = ()
 
@@ -272,8 +275,14 @@ class PartitionSequence:
 
     # What happens to batches.
 
-    def on_drained(self, batch: ProducerBatch, now_ms: int) -> None:
-        """Give a batch its numbers, unless it has some, before it is sent."""
+    def on_drained(self, batch: ProducerBatch, now_ms: int, newest_timestamp_age_ms: int) -> None:
+        """Give a batch its numbers, unless it has some, before it is sent.
+
+        Args:
+            batch: The batch.
+            now_ms: Monotonic time, in ms.
+            newest_timestamp_age_ms: How old the newest timestamp in it is: when it is stored, that counts.
+        """
         if batch.first_sent_ms is None:
             batch.first_sent_ms = now_ms
         if batch.base_sequence != NO_SEQUENCE:
@@ -286,13 +295,17 @@ class PartitionSequence:
         self.next_sequence = increment_sequence(sequence, batch.record_count)
         batch.producer_id, batch.producer_epoch = self.owner
         batch.base_sequence = sequence  # last: a batch that has it has its place
+        if not self._manager.known_for_ms(newest_timestamp_age_ms):
+            self.known_until_ms = min(self.known_until_ms, now_ms)  # nothing goes behind it
 
-    def on_stored(self, batch: ProducerBatch, now_ms: int, newest_timestamp_age_ms: int) -> None:
+    def on_stored(self, batch: ProducerBatch, now_ms: int, newest_timestamp_age_ms: int,
+                  base_offset: int = NO_OFFSET) -> None:
         """The batch is in the log.
 
         Args:
             batch: The batch, told as expired perhaps.
             now_ms: When that was heard, in monotonic ms.
+            base_offset: Where; -1 where the broker does not say.
             newest_timestamp_age_ms: How old the newest timestamp in it is, as the log has it: by that a broker knows
                 when it may forget a producer.
         """
@@ -300,6 +313,7 @@ class PartitionSequence:
         if self.last_acked_sequence == NO_SEQUENCE or is_earlier(self.last_acked_sequence, last):
             self.last_acked_sequence = last
             self._known_topic_id, self._known_leader_epoch = batch.topic_id, batch.leader_epoch
+            self._known_end_offset = base_offset + batch.record_count if base_offset >= 0 else NO_OFFSET
             self.known_until_ms = now_ms + self._manager.known_for_ms(newest_timestamp_age_ms)
         self.on_end(batch, BatchEnd.STORED)
 
@@ -308,12 +322,10 @@ class PartitionSequence:
         event = EVENT_OF[end]
         if event is None or batch.base_sequence == NO_SEQUENCE:
             return
-        if event is SequenceEvent.UNKNOWN and (self._last_in_doubt == NO_SEQUENCE
-                                               or is_earlier(self._last_in_doubt, batch.base_sequence)):
-            self._last_in_doubt = batch.base_sequence
+        self._has_doubt |= event is SequenceEvent.UNKNOWN
+        self._move(event)
         if event in _MAKES_HOLE and (self._hole == NO_SEQUENCE or is_earlier(batch.base_sequence, self._hole)):
             self._hole = batch.base_sequence
-        self._move(event)
 
     def on_retry(self, batch: ProducerBatch, code: ErrorCode | None) -> None:
         """A batch that was answered, or was not, waits for its next attempt: with its numbers, or without.
@@ -331,7 +343,7 @@ class PartitionSequence:
         batch.base_sequence = NO_SEQUENCE
         batch.first_sent_ms = None
 
-    def doubt_left(self, batch: ProducerBatch, code: ErrorCode) -> str | None:
+    def doubt_left(self, batch: ProducerBatch, code: ErrorCode, log_start_offset: int = NO_OFFSET) -> str | None:
         """Say why a batch may be in the log although its numbers were refused; None where it is certainly not.
 
         Each attempt that was answered by a refusal stored nothing. After one that was not answered, a broker that must
@@ -341,14 +353,17 @@ class PartitionSequence:
         Args:
             batch: The batch, not decided.
             code: One of REFUSALS.
+            log_start_offset: Where the broker says that its log begins; -1 where it does not say.
         """
         if not batch.may_be_in_log:
             return None
         me = f"producer id {batch.producer_id}"
         if code is ErrorCode.INVALID_PRODUCER_EPOCH:
             return f"the broker knows a later epoch of {me} than {batch.producer_epoch}, and looks at no numbers then"
-        if code is ErrorCode.UNKNOWN_PRODUCER_ID:  # of brokers before 2.5; with the batch it would know us
-            return None if self.is_known_to(batch) else f"the broker has forgotten {me}"
+        if code is ErrorCode.UNKNOWN_PRODUCER_ID:
+            # Of brokers before 2.5. With the batch it would know us, unless all that we have there was deleted.
+            is_proof = self.is_known_to(batch) and NO_OFFSET < log_start_offset <= self._known_end_offset
+            return None if is_proof else f"the broker has forgotten {me}"
         if batch in batch.parts_in_doubt:
             return "the larger batch that these records were split from may be in the log"
         if not self.is_known_to(batch):
@@ -356,11 +371,19 @@ class PartitionSequence:
                 return f"the broker had forgotten {me}, for it has stored later numbers"
             return f"the broker may have forgotten {me}, of which it had not stored anything lately"
         undecided = self.undecided()
-        if (self._last_in_doubt != NO_SEQUENCE and is_earlier(batch.base_sequence, self._last_in_doubt)) or any(
-                other.may_be_in_log or other.is_in_flight for other in undecided[undecided.index(batch) + 1:]):
+        if self._has_doubt:
+            # One before it may come late out of a broken connection, and this one behind it: nothing keeps them from
+            # the log as long as no new epoch is there. One behind it is the next case.
+            return f"other batches of {me} may be in the log, or may yet come there"
+        if any(other.may_be_in_log or other.is_in_flight for other in undecided[undecided.index(batch) + 1:]):
             return ("batches behind it may be in the log, too, and a broker that was restarted knows only the last one "
                     f"of {me}")
         return None
+
+    def has_outlived(self, batch: ProducerBatch, now_ms: int) -> bool:
+        """Whether a batch that may be in the log was sent so long ago that no broker knows it again by its numbers."""
+        return (batch.may_be_in_log and batch.first_sent_ms is not None
+                and now_ms - batch.first_sent_ms >= self._manager.memory_ms)
 
     def is_known_to(self, batch: ProducerBatch) -> bool:
         """Whether the broker certainly knew us when a batch was sent first: what stands before that was stored lately.
@@ -387,8 +410,9 @@ class PartitionSequence:
         if self._oldest() is None and self.state is not _BUMP_DUE:
             is_whole = (self.last_acked_sequence != NO_SEQUENCE
                         and increment_sequence(self.last_acked_sequence, 1) == self.next_sequence)
-            self._hole = NO_SEQUENCE
             self._move(SequenceEvent.WHOLE if is_whole else SequenceEvent.BROKEN)
+            self._hole = NO_SEQUENCE
+            self._has_doubt &= not is_whole
 
     def _is_behind_hole(self, batch: ProducerBatch) -> bool:
         return self._hole != NO_SEQUENCE and is_earlier(self._hole, batch.base_sequence)
@@ -396,7 +420,8 @@ class PartitionSequence:
     def begin(self, owner: ProducerIdAndEpoch) -> None:
         """Begin at 0 for a new id or epoch; no batch has numbers."""
         self._newest = ()
-        self._hole = self._last_in_doubt = NO_SEQUENCE
+        self._hole = NO_SEQUENCE
+        self._has_doubt = False
         self.next_sequence = 0
         self.last_acked_sequence = NO_SEQUENCE
         self._move(SequenceEvent.BEGUN)
@@ -410,6 +435,9 @@ class PartitionSequence:
                 self.next_sequence = following
         self.known_until_ms = 0
         self._move(SequenceEvent.LOST_SIGHT)
+        if not self.is_disturbed:  # what was noted for a move that did not come
+            self._hole = NO_SEQUENCE
+            self._has_doubt = False
 
     def __repr__(self) -> str:
         return (f"<PartitionSequence {self.state.value} of {tuple(self.owner)}: next {self.next_sequence}, "

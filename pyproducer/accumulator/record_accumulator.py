@@ -57,7 +57,8 @@ class ReadyCheckResult(NamedTuple):
     """What a look at all partitions gave.
 
     Attributes:
-        expired: Batches whose delivery.timeout.ms passed, wherever they are; they are sealed.
+        expired: Batches whose delivery.timeout.ms passed, wherever they are, and those in doubt that no broker would
+            know again; they are sealed.
         next_expiry_delay_ms: Until the next one expires; never less than a batch opened now has.
         ready_nodes: Those that lead a partition with something to send now.
         partitions: For each node the partitions that it leads and that hold something to send, now or later.
@@ -374,6 +375,10 @@ class RecordAccumulator:
             first = partition.head()
             if first is None:
                 continue
+            sequence = partition.sequence
+            if first.may_be_in_log and sequence is not None and sequence.has_outlived(first, now_ms):
+                expired.append(first)
+                continue
             topic, index = partition.topic_partition
             table = cluster.tables.get(topic)
             info = None if table is None else table.by_index.get(index)
@@ -470,7 +475,7 @@ class RecordAccumulator:
                 if sequence is not None:
                     sequence.on_end(first, BatchEnd.CODEC_FAILED)
             if sequence is not None:
-                sequence.on_drained(first, now_ms)
+                sequence.on_drained(first, now_ms, self._clock.timestamp_ms() - first.open.max_timestamp)
             first.write_header()
             move(first, BatchState.DRAINED)
             size_bytes += batch_bytes
@@ -498,7 +503,7 @@ class RecordAccumulator:
         """Go on with what was decided of a batch, after an exception ended that half way; False when nothing was."""
         if batch.state is BatchState.SPLIT:
             self._let_parts_follow(batch)
-        elif batch.resume():
+        elif batch.state is BatchState.DONE or batch.resume():
             self.finish(batch)
         else:
             return False
@@ -522,6 +527,12 @@ class RecordAccumulator:
                 last.seal()
             self.busy[partition] = None
             self.waiting.memory.hand_over(records, batch, partition.batches)
+
+    def on_suspended(self, slept_ms: int) -> None:
+        """The machine slept for so long, and its clock with it: it is so much longer ago that batches were sent."""
+        for batch in self.batches():
+            if batch.first_sent_ms is not None:
+                batch.first_sent_ms -= slept_ms
 
     def sequence_of(self, batch: ProducerBatch) -> PartitionSequence | None:
         """Return the numbers of a batch's partition; None without idempotence."""

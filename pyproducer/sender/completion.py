@@ -99,15 +99,19 @@ class Completion:
                 self._accumulator.finish(batch)
 
     def expire(self, batch: ProducerBatch, now_ms: int) -> None:
-        """Fail a batch whose delivery.timeout.ms passed, on the wire or not."""
+        """Fail a batch whose delivery.timeout.ms passed, on the wire or not, or that no broker would know again."""
         maybe_in_log = batch.may_be_in_log or batch.is_in_flight
         tried = f"after {batch.attempts} failed attempts" if batch.attempts else (
             "while its first request was not answered" if batch.is_in_flight else "before it could be sent")
         why = self._metadata.describe_failure(batch.topic_partition.topic) if not batch.is_in_flight else ""
         last_error = f"; the last attempt failed with: {batch.last_error}" if batch.last_error is not None else ""
+        over = (f"{now_ms - batch.created_ms} ms passed since the batch was created, and delivery.timeout.ms is "
+                f"{self._delivery_timeout_ms}") if batch.has_reached_delivery_timeout(
+                    self._delivery_timeout_ms, now_ms) else (
+                        "it may be in the log, and was sent first so long ago that brokers may have forgotten producer "
+                        f"id {batch.producer_id} by now, and would store it a second time")
         error = KafkaTimeoutError(
-            f"{batch.record_count} record(s) for {batch.topic_partition} expired {tried}: {now_ms - batch.created_ms} "
-            f"ms passed since the batch was created, and delivery.timeout.ms is {self._delivery_timeout_ms}"
+            f"{batch.record_count} record(s) for {batch.topic_partition} expired {tried}: {over}"
             f"{last_error}{'. ' + why if why else ''}",
             phase="delivery", outcome=UNKNOWN if maybe_in_log else NOT_SENT)
         error.__cause__ = batch.last_error
@@ -202,7 +206,7 @@ class Completion:
             return
         sequence = self._accumulator.sequence_of(batch)
         if known in REFUSALS and sequence is not None:
-            doubt = None if batch.is_done else sequence.doubt_left(batch, known)
+            doubt = None if batch.is_done else sequence.doubt_left(batch, known, partition.get("log_start_offset", -1))
             if doubt is not None:
                 self._fail_undecided(batch, error, doubt)
                 return
@@ -295,8 +299,11 @@ class Completion:
                         part.may_be_in_log = False
             batch.parts_in_doubt.clear()
         if sequence is not None:
-            newest = log_append_time if log_append_time >= 0 else batch.open.max_timestamp
-            sequence.on_stored(batch, now_ms, self._clock.timestamp_ms() - newest)
+            newest = batch.open.max_timestamp
+            # In a topic of the broker's time that is now, by its own clock; a repeated batch is told its own.
+            is_of_brokers_time = log_append_time not in (NO_TIMESTAMP, newest)
+            age_ms = 0 if is_of_brokers_time else self._clock.timestamp_ms() - newest
+            sequence.on_stored(batch, now_ms, age_ms, base_offset)
         if batch.attempts and log_append_time == batch.open.max_timestamp:
             # Kafka 4.1 answers a batch that it has already with the batch's own timestamp, whatever the topic's
             # timestamp type. Differs from Java, which then reports that one for every record of the batch.

@@ -123,4 +123,5 @@ class Freeze:
         if slept_ms > self.longest_pause_ms:
             self._has_thawed = True
             self.due_ms = -NEVER_MS
+            self._accumulator.on_suspended(slept_ms)
             log.warning("The machine slept for %d ms: connections are made anew", slept_ms)

@@ -188,7 +188,7 @@ class Sender:
         timeout_ms = NEVER_MS if manager is None or manager.is_undisturbed else self._step_producer_id(manager, now_ms)
         cluster = self._metadata.cluster
         check = self._accumulator.ready(cluster, now_ms)
-        if check.expired:
+        while check.expired:
             for batch in check.expired:
                 self._completion.expire(batch, now_ms)
             if manager is not None and not manager.is_undisturbed:

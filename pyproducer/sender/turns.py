@@ -284,8 +284,11 @@ class SenderTurns:
             else:
                 is_needed = (role.is_called or self._clock.now_ms() - alone_from_ms >= ASIDE_MS
                              or not self._may_stand_aside())
-        for batch in self._accumulator.batches():
-            self._accumulator.take_up(batch)  # what a caller's step decided and left to be told
+        for batch in self._accumulator.batches():  # what a caller's step decided and left to be told
+            if batch.state is BatchState.LATE:
+                batch.resume()  # a request reads its bytes: it is let go when that ends
+            else:
+                self._accumulator.take_up(batch)
 
     def _may_stand_aside(self) -> bool:
         return (self._life.is_open and not self._accumulator.has_incomplete() and not self._accumulator.is_closed

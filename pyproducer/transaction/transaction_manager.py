@@ -110,8 +110,12 @@ class TransactionManager:
         Args:
             newest_timestamp_age_ms: How old the newest timestamp in that batch is; negative when it is to come.
         """
-        limit_ms = self.silence_limit_ms
-        return max(0, min(limit_ms, self._id_expiration_ms - limit_ms - newest_timestamp_age_ms))
+        return max(0, min(self.silence_limit_ms, self.memory_ms - newest_timestamp_age_ms))
+
+    @property
+    def memory_ms(self) -> int:
+        """How long a broker surely knows a batch again that it has stored, if nothing else of us is stored there."""
+        return self._id_expiration_ms - self.silence_limit_ms
 
     # Epochs.
 

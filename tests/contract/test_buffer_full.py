@@ -149,7 +149,7 @@ def test_buffer_when_somebody_waits_then_a_record_that_would_fit_waits_behind(
 
 def test_record_when_larger_than_buffer_memory_then_it_is_refused_without_waiting(
         cluster: Cluster, topic: str, connect: Connect) -> None:
-    producer = connect(buffer_memory=MEMORY, max_request_size=1_000_000, max_block_ms=10 * 60 * 1000)
+    producer = connect(buffer_memory=MEMORY, max_request_size=1_000_000, max_block_ms=3_600_000)
     called: list[object] = []
     with pytest.raises(RecordTooLargeError, match=r"buffer\.memory") as caught:
         producer.send(topic, b"x" * (MEMORY + 1), on_completion=lambda *told: called.append(told))

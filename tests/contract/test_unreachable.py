@@ -71,7 +71,7 @@ def test_topic_when_the_cluster_creates_it_then_the_record_is_stored(
 
 def test_partition_when_it_does_not_exist_then_the_record_is_given_up_after_one_refresh(
         cluster: Cluster, topic: str, connect: Connect) -> None:
-    producer = connect(max_block_ms=10 * 60 * 1000)  # to wait for it would be noticed
+    producer = connect(max_block_ms=3_600_000)  # to wait for it would be noticed
     await_known(producer, topic)
     witness = Witness(producer, topic)
     witness.send(0, partition=PARTITIONS)
@@ -89,7 +89,7 @@ def test_topic_when_its_name_is_not_allowed_then_only_its_records_fail_and_other
         cluster: Cluster, topic: str, topic_name: str, connect: Connect, name: str) -> None:
     """A name of 40,000 characters, or one that is no text, fits in no request. Metadata was never asked for again, and
     the producer was dead for every topic that it did not know yet: a kill switch for whoever may choose a topic."""
-    producer = connect(max_block_ms=10 * 60 * 1000)  # to wait for it would be noticed
+    producer = connect(max_block_ms=3_600_000)  # to wait for it would be noticed
     told: list[object] = []
     error = producer.send(name, b"v", on_completion=lambda *what: told.append(what)).exception(GIVE_UP_S)
     rows = producer.send_batch(name, [b"a", b"b"]).result(GIVE_UP_S).errors

@@ -94,6 +94,7 @@ def _work(arguments: argparse.Namespace) -> int:
         report = run(Plan(seed, swarm=arguments.swarm))
         line: dict[str, Any] = {
             "seed": seed, "empty": report.is_empty, "fates": report.fates, "fired": report.fired,
+            "checks": report.checks, "powers": report.powers,
             "requests": report.request_count, "unanswered": report.unanswered_count, "ms": report.simulated_ms,
             "pauses": report.pauses, "switches": report.switches, "s": round(report.took_s, 4)}
         if report.wrong:
@@ -156,6 +157,8 @@ class _Total:
         self.seconds = 0.0
         self.fates: Counter[str] = Counter()
         self.fired: Counter[str] = Counter()
+        self.checks: Counter[str] = Counter()
+        self.powers: Counter[str] = Counter()
         self.moves: Counter[str] = Counter()
         self.all_moves: list[str] = []
         self.failed: list[int] = []
@@ -174,6 +177,8 @@ class _Total:
         self.seconds += line["s"]
         self.fates.update(line["fates"])
         self.fired.update(line["fired"])
+        self.checks.update(line["checks"])
+        self.powers.update(line["powers"])
         if "wrong" in line:
             self.failed.append(line["seed"])
             print(f"\n=== seed {line['seed']} fails", *line["wrong"][:5], sep="\n    ", flush=True)
@@ -190,6 +195,8 @@ class _Total:
               f"answered; {self.empty} seeds were empty ({100 * self.empty / max(1, self.seeds):.1f} %)")
         print("records:", ", ".join(f"{fate} {count}" for fate, count in self.fates.most_common()))
         print("faults:", ", ".join(f"{kind} {count}" for kind, count in sorted(self.fired.items())))
+        print("seeds with powers:", ", ".join(f"{power} {count}" for power, count in sorted(self.powers.items())))
+        print("judged:", ", ".join(f"{check} {count}" for check, count in sorted(self.checks.items())))
         missing = [move for move in self.all_moves if not self.moves[move]]
         print(f"moves reached: {len(self.all_moves) - len(missing)} of {len(self.all_moves)}"
               + (f"; not: {', '.join(missing)}" if missing else ""))

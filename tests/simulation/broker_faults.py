@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import random
 
+from pyproducer.protocol.apis import ApiKeys
 from tests.simulation.faults import ERRORS_AFTER, ERRORS_BEFORE, Faults
 from tests.simulation.model_broker import ModelCluster
-from tests.simulation.model_faults import Interference, MetadataVerdict, Verdict
+from tests.simulation.model_faults import ApiVersionsVerdict, Interference, LeaderHint, MetadataVerdict, Verdict
+from tests.simulation.model_log import NO_LEADER
 from tests.simulation.model_sasl import SASL_AUTHENTICATION_FAILED
 from tests.simulation.plan import Parameters
 
@@ -18,6 +20,8 @@ _TOO_LARGE = 10
 _NO_ID_ERRORS = (14, 15, 16, 7, 51, -1, 41)
 _TOPIC_ERRORS = (3, 5, 5, 7, 29, -1)
 _PARTITION_ERRORS = (5, 9)
+_METADATA_ERRORS = (129, 129, -1, 7)
+_API_VERSIONS_ERRORS = (35, -1, 42)
 
 
 class BrokerFaults(Interference):
@@ -34,10 +38,19 @@ class BrokerFaults(Interference):
     def __init__(self, faults: Faults, chance: random.Random, parameters: Parameters) -> None:
         self._faults = faults
         self._chance = chance
+        self._parameters = parameters
         self._acks_all = parameters.props["acks"] == "all"
 
     def on_produce(self, node_id: int, topic: str, partition: int, now_ms: int) -> Verdict | None:
         faults, chance = self._faults, self._chance
+        scripted = faults.next_scripted(topic, partition)
+        if scripted is not None:
+            if scripted.forgets:
+                faults.forgets_behind.append((topic, partition))
+            return Verdict(scripted.code, applies=not scripted.code) if scripted.code else None
+        odd = self._odd_produce(topic, partition)
+        if odd is not None:
+            return odd
         throttle_ms = int(chance.random() * 500) if faults.fires("throttle") else 0
         if faults.fires("error_before"):
             return Verdict(error_code=chance.choice(ERRORS_BEFORE), applies=False, throttle_ms=throttle_ms,
@@ -51,6 +64,29 @@ class BrokerFaults(Interference):
             return Verdict(error_code=_NOT_LEADER, applies=False)
         return Verdict(throttle_ms=throttle_ms) if throttle_ms else None
 
+    def _odd_produce(self, topic: str, partition: int) -> Verdict | None:
+        """What only some seeds have: brokers that are wrong about leaders, and answers that no Kafka gives."""
+        faults, chance, cluster = self._faults, self._chance, self.cluster
+        place = cluster.partition(topic, partition)
+        if faults.fires("stale_hint"):
+            epoch = int(chance.random() * (place.leader_epoch + 1))
+            return Verdict(_NOT_LEADER, applies=False, leader_hint=LeaderHint(chance.choice(cluster.nodes), epoch))
+        if faults.fires("wrong_hint"):  # it leads in the next epoch, and nobody has heard of that
+            hint = LeaderHint(chance.choice(cluster.nodes), place.leader_epoch)
+            if place.leader_id != NO_LEADER:
+                cluster.move_leader(topic, partition, place.leader_id)
+            return Verdict(_NOT_LEADER, applies=False, leader_hint=hint)
+        if faults.fires("omit_partition"):
+            if chance.random() < 0.5:
+                return Verdict(unlawful_omitted=True)
+            return Verdict(error_code=chance.choice(ERRORS_BEFORE), applies=False, unlawful_omitted=True)
+        if faults.fires("extra_partition"):
+            return Verdict(unlawful_extra_index=len(cluster.topics[topic]) + int(chance.random() * 2))
+        if faults.fires("false_success"):
+            faults.ledger.is_lying = True
+            return Verdict(unlawful_success=True)
+        return None
+
     def on_init_producer_id(self, node_id: int, now_ms: int) -> int | None:
         return self._chance.choice(_NO_ID_ERRORS) if self._faults.fires("no_id") else None
 
@@ -59,11 +95,18 @@ class BrokerFaults(Interference):
 
     def on_metadata(self, node_id: int, now_ms: int) -> MetadataVerdict | None:
         faults, chance, cluster = self._faults, self._chance, self.cluster
+        if faults.fires("metadata_error"):
+            return MetadataVerdict(error_code=chance.choice(_METADATA_ERRORS))
+        if faults.fires("hide_node"):
+            return MetadataVerdict(hidden_nodes={chance.choice(cluster.nodes)})
         if cluster.views and faults.fires("stale_metadata"):
             return MetadataVerdict(view=chance.choice(cluster.views[-3:]))
         topic = chance.choice(list(cluster.topics))
         count = len(cluster.topics[topic])
+        if faults.fires("omit_topic"):
+            return MetadataVerdict(unlawful_omitted_topics={topic})
         if count > 1 and faults.fires("shrinking_metadata"):
+            faults.partition_counts[topic].add(count - 1)
             return MetadataVerdict(partition_counts={topic: count - 1})
         if count > 1 and faults.fires("sparse_metadata"):
             return MetadataVerdict(hidden_partitions={(topic, int(chance.random() * (count - 1)))})
@@ -73,3 +116,23 @@ class BrokerFaults(Interference):
             place = topic, int(chance.random() * count)
             return MetadataVerdict(partition_errors={place: chance.choice(_PARTITION_ERRORS)})
         return None
+
+    def on_api_versions(self, node_id: int, now_ms: int) -> ApiVersionsVerdict | None:
+        faults, chance = self._faults, self._chance
+        own = self._parameters.node_versions
+        versions = None
+        if node_id in own and node_id not in faults.upgraded:
+            versions = self._versions(*own[node_id])
+        if faults.fires("odd_versions"):
+            kind = chance.random()
+            if kind < 0.3:
+                return ApiVersionsVerdict(error_code=chance.choice(_API_VERSIONS_ERRORS))
+            if kind < 0.5:
+                return ApiVersionsVerdict(versions=versions, throttle_ms=int(chance.random() * 500))
+            lowest = 7 if self._parameters.props["compression.type"] == "zstd" else 3
+            versions = self._versions(max(lowest, self._parameters.produce_version - int(chance.random() * 5)),
+                                      max(4, self._parameters.metadata_version - int(chance.random() * 5)))
+        return None if versions is None else ApiVersionsVerdict(versions=versions)
+
+    def _versions(self, produce: int, metadata: int) -> dict[int, tuple[int, int]]:
+        return {**self.cluster.versions(), int(ApiKeys.PRODUCE): (0, produce), int(ApiKeys.METADATA): (0, metadata)}

@@ -1,18 +1,22 @@
-"""What must hold of a simulation when it is over, whatever went wrong in it.
+"""What must hold of a simulation when it is over, whatever went wrong in it; and how many records that was asked of.
 
-    told as stored    exactly once in the log of its partition, at the offset that was told (idempotence), or at least
-                      once (without), or anywhere (acks=0)
+    stored once       told as stored: once in the log of its partition (idempotence, or retries=0), at the offset that
+                      was told; at least once without; acks=0: its whole request was written
     not_sent          never in any log
-    rejected          never in any log
-    unknown           at most once (idempotence)
+    rejected          never in any log, and handed to a connection
+    unknown           at most once (idempotence), and handed to a connection
     refused by send() never in any log
-    at most once      without idempotence, too, where retries=0
-    in order          the records of a thread in each partition, as it sent them (idempotence); those that were stored,
-                      by the offsets that were told, also without, where one request is in flight
-    as it was sent    key, headers and timestamp in the log are those of the record
-    not given up      no error that a retry may heal before delivery.timeout.ms is over, without the time in which the
-                      process stood still (idempotence); and none long after the world is well again
-    callbacks         once for each record that was accepted, and what they say is what the future says
+    in order          the records of a thread in each log, as it sent them (idempotence); those that were stored, by the
+                      offsets that were told, also without, where one request is in flight
+    as it was sent    key, headers and timestamp in the log are those of the record; its partition is that of its key
+    callbacks         once for each record that was accepted, and what they say is what the future says; in a partition
+                      in the order in which the answers came
+    backoff           a batch is not sent again before retry.backoff.ms
+    memory            what is free of buffer.memory, and what is on its way, are not more than all of it (workload.py)
+    (patience.py)     not given up too early, and not too late
+
+What no client could have known is excused record by record; see ledger.py. Lies of brokers are, too: who is told that
+a record is stored has done with it.
 
 Source:  ours.
 """
@@ -20,177 +24,387 @@ Source:  ours.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from typing import Any
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any, NamedTuple
 
-from pyproducer.common.errors import NOT_SENT, REJECTED, UNKNOWN, IllegalStateError, KafkaError, KafkaTimeoutError
-from pyproducer.sender.freeze import longest_pause_ms
+from pyproducer.common.errors import NOT_SENT, REJECTED, UNKNOWN
+from tests.simulation.application import ADDED_IN_LOG, SimulatedFailure
 from tests.simulation.faults import Faults
+from tests.simulation.ledger import Append, Ledger, identities
 from tests.simulation.model_broker import ModelCluster
+from tests.simulation.model_topics import LogKey
+from tests.simulation.patience import Patience
 from tests.simulation.plan import Parameters
-from tests.simulation.workload import Sent, Workload
+from tests.simulation.workload import IN_LOOP, Sent, Workload
 
 _FATES = (NOT_SENT, REJECTED, UNKNOWN)
+_BY_KEY = ("default", "uniform_sticky", "murmur2_random")
+_POSITIVE = 0x7FFF_FFFF
+_SHORTEST = 0.8  # backoffs have a jitter of a fifth
 
 
-def check(workload: Workload, cluster: ModelCluster, parameters: Parameters,
-          faults: Faults) -> tuple[Counter[str], list[str]]:
-    """Compare what was told with what is in the logs; return how many records had which fate, and what is wrong."""
-    wrong = list(workload.complaints)
-    places: dict[bytes, list[tuple[str, Any, int, int]]] = defaultdict(list)
-    is_idempotent = parameters.props["enable.idempotence"]
-    acks = parameters.props["acks"]
-    is_once = is_idempotent or parameters.props.get("retries") == 0
-    sent = {record.value: record for record in workload.records}
-    for (topic, topic_id, partition), batches in cluster.logs.items():
-        last_of: dict[bytes, int] = {}
-        is_ordered = is_idempotent and (topic, partition) not in faults.unordered
-        for batch in batches:
-            for index, value in enumerate(batch.values):
-                record = None if value is None else sent.get(value)
-                if record is not None and record.row is None and not record.is_cut_off and (
-                        record.key != batch.keys[index] or record.headers != batch.headers[index]):
-                    wrong.append(f"{record} has key {record.key!r} and headers {record.headers!r}, and in the log "
-                                 f"{batch.keys[index]!r} and {batch.headers[index]!r}")
-                elif record is not None and record.told_metadata is not None and (
-                        record.told_metadata.timestamp != batch.timestamps[index]):
-                    wrong.append(f"{record} has the timestamp {batch.timestamps[index]} in the log, and was told "
-                                 f"{record.told_metadata}")
-                places[value].append((topic, topic_id, partition, batch.base_offset + index))
-                caller, order = value.split(b" ", 1)[0].split(b".")
-                if int(order) <= last_of.get(caller, 0) and is_ordered and caller != b"-1":
-                    wrong.append(f"out of order in {topic}-{partition}: {caller.decode()}.{order.decode()} at offset "
-                                 f"{batch.base_offset + index}, behind {last_of[caller]}")
-                last_of[caller] = int(order)
-    fates: Counter[str] = Counter()
-    for record in workload.records:
-        fates[_check(record, places.pop(record.value, []), wrong, is_once, is_idempotent, acks,
-                     faults.unordered)] += 1
-    wrong += [f"{value!r} is in the log, and nobody sent it" for value in places]
-    if parameters.props["max.in.flight.requests.per.connection"] == 1 and not is_idempotent and acks != "0":
-        _check_order(workload, wrong, faults.unordered)
-    is_split = parameters.longest_message_bytes < parameters.props["batch.size"]  # by the topic's own limit
-    if is_idempotent and not is_split and not faults.fired.keys() & _MAKES_ELDER:
-        _check_patience(workload, parameters, faults, wrong)
-    if parameters.props["delivery.timeout.ms"] >= 2 * parameters.props["request.timeout.ms"]:  # else one try is all
-        _check_liveness(workload, faults, wrong)
-    return fates, wrong
+class Place(NamedTuple):
+    """Where a copy of a record is."""
+
+    append: Append
+    row: int
+
+    @property
+    def log(self) -> LogKey:
+        return self.append.log
+
+    @property
+    def offset(self) -> int:
+        return self.append.stored.base_offset + self.row
+
+    def __repr__(self) -> str:
+        topic, topic_id, partition = self.log
+        return f"{topic}-{partition} ({str(topic_id)[-4:]}) at {self.offset}"
 
 
-# Where batches begin earlier than the first of their records that is known: whoever was ended in its send() may have
-# opened one, and what is split keeps the time of the whole.
-_MAKES_ELDER = frozenset({"interrupt", "strike", "too_large", "error_before"})
+class Checker:
+    """Compares what was told with what is in the logs.
 
+    Args:
+        workload: What was sent, and told.
+        cluster: Whose logs.
+        parameters: What was drawn.
+        faults: What went wrong.
+        ledger: Who could know what.
+        checks: Is told how many records each check judged.
 
-def _check_order(workload: Workload, wrong: list[str], unordered: set[tuple[str, int]]) -> None:
-    last_of: dict[tuple[int, str, int], tuple[int, Sent]] = {}
-    for record in workload.records:
-        told = record.told_metadata
-        if told is None or told.offset < 0 or record.caller < 0 or (told.topic, told.partition) in unordered:
-            continue
-        offset, last = last_of.get((record.caller, told.topic, told.partition), (-1, record))
-        if told.offset <= offset:
-            wrong.append(f"{record} is at offset {told.offset} of {told.topic}-{told.partition}, and {last}, which was "
-                         f"sent before it, at {offset}")
-        last_of[record.caller, told.topic, told.partition] = told.offset, record
+    Attributes:
+        wrong: What must not be.
+    """
 
+    def __init__(self, workload: Workload, cluster: ModelCluster, parameters: Parameters, faults: Faults,
+                 ledger: Ledger, checks: Counter[str]) -> None:
+        props = parameters.props
+        self.wrong = list(workload.complaints)
+        self._workload = workload
+        self._cluster = cluster
+        self._parameters = parameters
+        self._faults = faults
+        self._ledger = ledger
+        self._checks = checks
+        self._is_idempotent: bool = props["enable.idempotence"]
+        self._is_once = self._is_idempotent or props.get("retries") == 0
+        self._acks: str = props["acks"]
+        self._places: dict[bytes, list[Place]] = defaultdict(list)
+        for append in ledger.appends:
+            for index, record in enumerate(identities(append.stored)):
+                self._places[record].append(Place(append, index))
 
-# Of a world that is well again: requests that nobody answers time out, and names and nodes are tried again.
-_LONGEST_CURE_MS = 30_000
+    def check(self) -> Counter[str]:
+        """Check everything; return how many records had which fate."""
+        fates: Counter[str] = Counter()
+        for record in self._workload.records:
+            places = self._places.get(record.value, [])
+            self._check_copies(record, places)
+            for place in places:
+                self._check_content(record, place)
+            fates[self._check_fate(record, places)] += 1
+            self._check_partition(record, places)
+        sent = {record.value for record in self._workload.records}
+        self.wrong += [f"{record!r} is in the log, and nobody sent it" for record in self._places if record not in sent]
+        if self._is_idempotent:
+            self._check_order()
+        elif self._parameters.props["max.in.flight.requests.per.connection"] == 1 and self._acks != "0":
+            self._check_told_order()
+        self._checks["memory"] += self._workload.memory_looks
+        self._check_callback_order()
+        self._check_backoff()
+        self._check_application()
+        self._check_request_sizes()
+        patience = Patience(self._workload, self._parameters, self._faults, self._ledger, self._checks)
+        self.wrong += patience.check()
+        return fates
 
+    # -- the logs
 
-def _check_liveness(workload: Workload, faults: Faults, wrong: list[str]) -> None:
-    """Nothing expires for ever; but where delivery.timeout.ms is short and the way is narrow, a queue may be slow."""
-    for record in workload.records:
-        error = record.told_error
-        if (isinstance(error, KafkaTimeoutError) and error.phase == "delivery" and faults.healed_ms is not None
-                and record.told_ms > faults.healed_ms + _LONGEST_CURE_MS
-                and not any(other.told_metadata is not None and record.sent_ms < other.told_ms <= record.told_ms
-                            and _is_beside(other.told_metadata, record) for other in workload.records)):
-            wrong.append(f"{record} expired {record.told_ms - faults.healed_ms} ms after all was well again: {error!r}")
+    def _check_copies(self, record: Sent, places: list[Place]) -> None:
+        if not self._is_once or not places:
+            return
+        self._checks["stored once"] += 1
+        more = len(places) - 1
+        if not more:
+            return
+        excused = self._ledger.excused([place.append for place in places], record.value) if self._is_idempotent else 0
+        self._checks["excused: stored twice"] += min(more, excused)
+        if more > excused:
+            self.wrong.append(f"{record} is {len(places)} times in the log: {places}")
 
+    def _check_content(self, record: Sent, place: Place) -> None:
+        stored, index = place.append.stored, place.row
+        if record.is_cut_off:
+            return
+        self._checks["content" if record.row is None else "content of rows"] += 1
+        headers = ADDED_IN_LOG if record.value in self._workload.application.added else record.headers
+        if record.key != stored.keys[index] or headers != stored.headers[index]:
+            self.wrong.append(f"{record} has key {record.key!r} and headers {headers!r}, and in the log "
+                              f"{stored.keys[index]!r} and {stored.headers[index]!r}")
+        timestamp = stored.timestamps[index]
+        if record.timestamp is not None:
+            self._checks["timestamp given"] += 1
+            if record.timestamp != timestamp:
+                self.wrong.append(f"{record} has the timestamp {timestamp} in the log, and was sent with "
+                                  f"{record.timestamp}")
 
-def _is_beside(metadata: Any, record: Sent) -> bool:
-    """Whether what was stored may have been in the same queue as a record."""
-    if record.row is not None or record.future is None:
-        return bool(metadata.topic == record.topic)
-    return bool(record.future._result.topic_partition == (metadata.topic, metadata.partition))
+    def _lines(self) -> Iterator[tuple[LogKey, list[bytes]]]:
+        """The records of each log, in order, each where it was stored first."""
+        lines: dict[LogKey, list[bytes]] = defaultdict(list)
+        for append in self._ledger.appends:
+            for index, record in enumerate(identities(append.stored)):
+                if self._places[record][0] == (append, index):
+                    lines[append.log].append(record)
+        yield from lines.items()
 
+    def _check_order(self) -> None:
+        for (topic, topic_id, partition), line in self._lines():
+            late = self._ledger.passed((topic, topic_id, partition))
+            last_of: dict[tuple[bytes, int], int] = {}
+            for record in line:
+                caller, order = _caller_of(record)
+                if caller == b"-1":
+                    continue  # of callbacks, and nobody knows which of them was first
+                # -1: in its place; else among those that the broker passed over when it had forgotten.
+                group = next((number for number, passed in enumerate(late) if record in passed), -1)
+                if group >= 0 and order > last_of.get((caller, -1), 0):
+                    group = -1  # nothing came before it after all
+                last = last_of.get((caller, group), 0)
+                self._checks["order"] += 1
+                self._checks["excused: order"] += group >= 0
+                if order <= last:
+                    self.wrong.append(f"out of order in {topic}-{partition} ({str(topic_id)[-4:]}): {caller.decode()}."
+                                      f"{order} is behind {last}")
+                last_of[caller, group] = order
 
-def _check_patience(workload: Workload, parameters: Parameters, faults: Faults, wrong: list[str]) -> None:
-    began_ms: dict[int, int] = {}
-    for record in workload.records:
-        if record.future is not None and record.row is None:
-            key = id(record.future._result)
-            began_ms[key] = min(began_ms.get(key, record.sent_ms), record.sent_ms)
-    for record in workload.records:
-        error = record.told_error
-        if not isinstance(error, KafkaError) or isinstance(error, IllegalStateError) or record.row is not None:
-            continue
-        is_expiry = isinstance(error, KafkaTimeoutError) and error.phase == "delivery"
-        if not (is_expiry or error.retriable) or (isinstance(error, KafkaTimeoutError) and not is_expiry):
-            continue
-        longest_ms = parameters.props["delivery.timeout.ms"]
-        rows_ms = [other.sent_ms for other in workload.records  # of a send_batch; they may have opened the batch
-                   if other.row is not None and other.topic == record.topic]
-        since_ms = began_ms[id(record.future._result)]
-        took_ms = record.told_ms - min([since_ms, *rows_ms])
-        if not rows_ms:  # nobody knows which freezes were before the batch
-            shortest_ms = 2 * longest_pause_ms(parameters.props["request.timeout.ms"])
-            took_ms -= sum(ms for at_ms, ms in faults.freezes
-                           if since_ms < at_ms and at_ms + ms <= record.told_ms and ms > shortest_ms)
-        if took_ms < longest_ms:
-            wrong.append(f"{record} failed after {took_ms} ms, before delivery.timeout.ms was over: {error!r}")
+    def _check_told_order(self) -> None:
+        last_of: dict[tuple[int, LogKey], tuple[int, Sent]] = {}
+        for record in self._workload.records:
+            told = record.told_metadata
+            if told is None or told.offset < 0 or record.caller < 0:
+                continue
+            logs = {place.log for place in self._places.get(record.value, [])
+                    if (place.log[0], place.log[2], place.offset) == (told.topic, told.partition, told.offset)}
+            if len(logs) != 1:
+                continue  # in both incarnations of its topic, at the same offset
+            key = record.caller, logs.pop()
+            offset, last = last_of.get(key, (-1, record))
+            self._checks["order without idempotence"] += 1
+            if told.offset <= offset:
+                self.wrong.append(f"{record} is at offset {told.offset} of {told.topic}-{told.partition}, and {last}, "
+                                  f"which was sent before it, at {offset}")
+            last_of[key] = told.offset, record
 
+    def _check_partition(self, record: Sent, places: list[Place]) -> None:
+        partitions = {place.log[2] for place in places}
+        if len(partitions) > 1:
+            self.wrong.append(f"{record} is in several partitions: {places}")
+        if record.is_cut_off:
+            return
+        if record.partition is not None:
+            self._checks["partition given"] += bool(partitions)
+            if partitions - {record.partition}:
+                self.wrong.append(f"{record} was for partition {record.partition}, and is at {places}")
+        elif "partitioner" in self._parameters.powers:
+            self._checks["partition chosen by the application"] += bool(partitions)
+            if partitions - {self._workload.application.chosen.get(record.value)}:
+                self.wrong.append(f"{record} is at {places}, and the application's partitioner chose "
+                                  f"{self._workload.application.chosen.get(record.value)}")
+        elif record.key is not None and partitions and self._parameters.props["partitioner.class"] in _BY_KEY:
+            self._checks["partition of the key"] += 1
+            number = murmur2(record.key) & _POSITIVE
+            counts = self._faults.partition_counts[record.topic]
+            if not partitions <= {number % count for count in counts if count}:
+                self.wrong.append(f"{record} with the key {record.key!r} is in partition {partitions}; of {counts} "
+                                  f"partitions that is none of its")
 
-def _check(record: Sent, places: list[tuple[str, Any, int, int]], wrong: list[str], is_once: bool, is_idempotent: bool,
-           acks: str, unordered: set[tuple[str, int]]) -> str:
-    per_log = Counter(place[:3] for place in places if (place[0], place[2]) not in unordered)
-    if is_once and max(per_log.values(), default=0) > 1:
-        wrong.append(f"{record} is {len(places)} times in the log: {places}")
-    if record.refused is not None:
-        if places:
-            wrong.append(f"{record} was refused ({record.refused!r}), and is in the log: {places}")
-        return "refused"
-    if record.is_cut_off:
-        return "cut off"
-    error, offset, partition = _told(record, wrong)
-    if error is None:
-        if acks == "0":
+    # -- what was told
+
+    def _check_fate(self, record: Sent, places: list[Place]) -> str:
+        wrong, checks = self.wrong, self._checks
+        if record.refused is not None:
+            checks["refused"] += 1
+            if places:
+                wrong.append(f"{record} was refused ({record.refused!r}), and is in the log: {places}")
+            return "refused"
+        if record.is_cut_off:
+            return "cut off"
+        error, offset, partition, timestamp = self._told(record)
+        if error is None:
+            self._check_acknowledged(record, places, offset, partition, timestamp)
             return "acknowledged"
+        outcome = getattr(error, "outcome", NOT_SENT if isinstance(error, SimulatedFailure) else None)
+        if outcome not in _FATES:
+            wrong.append(f"{record} failed with {error!r}, which says no outcome but {outcome!r}")
+            return "failed"
+        checks[f"told {outcome}"] += 1
+        if outcome != UNKNOWN and places:
+            wrong.append(f"{record} failed with {error!r}, outcome {outcome}, and is in the log: {places}")
+        if outcome != NOT_SENT and record.value not in self._ledger.mates:
+            wrong.append(f"{record} failed with {error!r}, outcome {outcome}, and was never handed to a connection")
+        return str(outcome)
+
+    def _check_acknowledged(self, record: Sent, places: list[Place], offset: int, partition: int,
+                            timestamp: int | None) -> None:
+        told = f"{record} was acknowledged at {record.topic}-{partition} offset {offset}"
+        if self._acks == "0":
+            self._checks["acks=0 written"] += 1
+            if record.value not in self._ledger.written:
+                self.wrong.append(f"{told}, and its request was never written to its end")
+            return
+        if record.value in self._ledger.lied:
+            self._checks["excused: lies"] += 1
+            return
+        self._checks["told as stored"] += 1
         if not places:
-            wrong.append(f"{record} was acknowledged at {record.topic}-{partition} offset {offset}, and is in no log")
-        elif (record.topic, partition, offset) not in {(place[0], place[2], place[3]) for place in places} and (
-                offset >= 0 or not is_idempotent):
-            wrong.append(f"{record} was acknowledged at {record.topic}-{partition} offset {offset}, and is at {places}")
-        return "acknowledged"
-    outcome = getattr(error, "outcome", None)
-    if outcome not in _FATES:
-        wrong.append(f"{record} failed with {error!r}, which says no outcome but {outcome!r}")
-        return "failed"
-    if outcome != UNKNOWN and places:
-        wrong.append(f"{record} failed with {error!r}, outcome {outcome}, and is in the log: {places}")
-    return str(outcome)
+            self.wrong.append(f"{told}, and is in no log")
+            return
+        at = [place for place in places
+              if (place.log[0], place.log[2], place.offset) == (record.topic, partition, offset)]
+        if not at and (offset >= 0 or not self._is_idempotent):
+            self.wrong.append(f"{told}, and is at {places}")
+        elif at and timestamp is not None:
+            self._check_timestamp(record, at, timestamp)
+
+    def _check_timestamp(self, record: Sent, at: list[Place], timestamp: int) -> None:
+        own = {place.append.stored.timestamps[place.row] for place in at}
+        lawful = own
+        if record.topic in self._parameters.log_append_time_topics:
+            self._checks["timestamp of the log"] += 1
+            # A batch that was there before is answered with its own; where it was several times, nobody knows.
+            lawful = {place.append.stored.now_ms for place in at}
+            if self._was_answered_again(record):
+                lawful |= own
+        else:
+            self._checks["timestamp"] += 1
+        if timestamp not in lawful:
+            self.wrong.append(f"{record} was told the timestamp {timestamp}, and in the log it has {lawful}")
+
+    def _was_answered_again(self, record: Sent) -> bool:
+        return record.value in self._ledger.repeated
+
+    def _told(self, record: Sent) -> tuple[Any, int, int, int | None]:
+        wrong = self.wrong
+        future = record.future
+        if not future.done():
+            wrong.append(f"{record} has no outcome")
+            return None, -1, -1, None
+        if record.row is not None:
+            self._checks["rows told"] += 1
+            metadata = future._metadata
+            row = record.row
+            return metadata.errors.get(row), metadata.offsets[row], metadata.partitions[row], metadata.timestamps[row]
+        error = future.exception(0)
+        if record.done_count is not None:
+            self._checks["done callback once"] += 1
+            if record.done_count != 1:
+                wrong.append(f"the done callback of {record} was called {record.done_count} times")
+        if record.has_callback:
+            self._checks["callback once"] += 1
+            if record.told_count != 1:
+                wrong.append(f"the callback of {record} was called {record.told_count} times")
+        if error is not None:
+            if record.has_callback and (record.told_metadata is not None
+                                        or type(record.told_error) is not type(error)):
+                wrong.append(f"{record}: its future says {error!r}, its callback was told {record.told_error!r}")
+            return error, -1, -1, None
+        metadata = future.result(0)
+        if record.has_callback and record.told_metadata != metadata:
+            wrong.append(f"{record}: its future says {metadata}, its callback was told {record.told_metadata}")
+        if record.partition is not None and metadata.partition != record.partition:
+            wrong.append(f"{record} was for partition {record.partition}, and went to {metadata.partition}")
+        return None, metadata.offset, metadata.partition, metadata.timestamp
+
+    def _check_callback_order(self) -> None:
+        """Callbacks come in the order of the answers, of those that came by one connection, in each partition."""
+        last_of: dict[tuple[bool, int, str, int], tuple[int, Sent]] = {}
+        heard = self._ledger.confirmed
+        told = [record for record in self._workload.records
+                if record.told_number and record.told_metadata is not None and record.value in heard]
+        told.sort(key=lambda record: (heard[record.value].read_number, record.told_metadata.offset))
+        for record in told:
+            metadata = record.told_metadata
+            # Those of an event loop are called in it, later.
+            key = record.caller == IN_LOOP, heard[record.value].connection, metadata.topic, metadata.partition
+            number, last = last_of.get(key, (0, record))
+            self._checks["callback order"] += 1
+            if record.told_number < number:
+                self.wrong.append(f"the callback of {record} came before that of {last}, which was answered before it "
+                                  f"in {metadata.topic}-{metadata.partition}")
+            last_of[key] = record.told_number, record
+
+    def _check_backoff(self) -> None:
+        """Where no newer leader is a reason for haste, a batch is sent again after its backoff."""
+        anew = {forgetting.topic for forgetting in self._ledger.forgettings if forgetting.is_topic_new}
+        shortest_ms = self._parameters.props["retry.backoff.ms"] * _SHORTEST
+        sent_ms: dict[tuple[bytes, int], int] = {}
+        for handed in self._ledger.handed:
+            for taken in handed.taken:
+                if taken.topic in anew or taken.leader_epoch:
+                    continue
+                batch = taken.batch
+                key = identities(batch)[0], batch.count
+                before_ms = sent_ms.get(key)
+                if before_ms is not None:
+                    self._checks["backoff"] += 1
+                    if handed.now_ms - before_ms < shortest_ms:
+                        self.wrong.append(f"a batch of {batch.count} records with {key[0].split(b' ')[0]!r} was sent "
+                                          f"again after {handed.now_ms - before_ms} ms")
+                sent_ms[key] = handed.now_ms
 
 
-def _told(record: Sent, wrong: list[str]) -> tuple[Any, int, int]:
-    future = record.future
-    if not future.done():
-        wrong.append(f"{record} has no outcome")
-        return None, -1, -1
-    if record.row is not None:
-        metadata = future._metadata
-        error = metadata.errors.get(record.row)
-        return error, metadata.offsets[record.row], metadata.partitions[record.row]
-    error = future.exception(0)
-    if record.has_callback and record.told_count != 1:
-        wrong.append(f"the callback of {record} was called {record.told_count} times")
-    if error is not None:
-        if record.has_callback and (record.told_metadata is not None or type(record.told_error) is not type(error)):
-            wrong.append(f"{record}: its future says {error!r}, its callback was told {record.told_error!r}")
-        return error, -1, -1
-    metadata = future.result(0)
-    if record.has_callback and record.told_metadata != metadata:
-        wrong.append(f"{record}: its future says {metadata}, its callback was told {record.told_metadata}")
-    if record.partition is not None and metadata.partition != record.partition:
-        wrong.append(f"{record} was for partition {record.partition}, and went to {metadata.partition}")
-    return None, metadata.offset, metadata.partition
+    def _check_application(self) -> None:
+        application, powers, checks = self._workload.application, self._parameters.powers, self._checks
+        for record in self._workload.records:
+            if record.value in application.broken:
+                checks["serializer"] += 1
+                if record.refused is None and not record.is_cut_off:
+                    self.wrong.append(f"the serializer raised for {record}, which was not refused")
+            if "interceptor" in powers and record.future is not None:
+                checks["interceptor"] += 1
+                if application.sent[record.value] != 1:
+                    self.wrong.append(f"the interceptor saw {record} {application.sent[record.value]} times")
+        if "interceptor" in powers:
+            seen = application.sent.total()
+            unsure = sum(record.is_cut_off for record in self._workload.records)  # whoever was ended in his send()
+            if not seen - unsure <= application.acknowledged <= seen:
+                self.wrong.append(f"the interceptor saw {seen} records, and {application.acknowledged} outcomes")
+
+    def _check_request_sizes(self) -> None:
+        """No request is larger than max.request.size, unless one batch alone is, or a codec made them larger."""
+        if "small_requests" not in self._parameters.powers or self._parameters.props["compression.type"] != "none":
+            return
+        most_bytes = self._parameters.props["max.request.size"]
+        for handed in self._ledger.handed:
+            sizes = [len(taken.batch.data) for taken in handed.taken]
+            self._checks["request size"] += len(sizes) > 1
+            if len(sizes) > 1 and sum(sizes) > most_bytes:
+                self.wrong.append(f"a request has batches of {sizes} bytes, and max.request.size is {most_bytes}")
+
+
+def _caller_of(record: bytes) -> tuple[bytes, int]:
+    caller, order = record.split(b" ", 1)[0].split(b".")
+    return caller, int(order)
+
+
+@lru_cache(maxsize=1000)
+def murmur2(data: bytes) -> int:
+    """Return Java's murmur2 of some bytes, as 32 bits without a sign; Kafka's seed.
+
+    Source: Apache Kafka's Utils.murmur2, written down once more.
+    """
+    mask, m = 0xFFFF_FFFF, 0x5BD1_E995
+    size = len(data)
+    h = 0x9747_B28C ^ size
+    for start in range(0, size - size % 4, 4):
+        k = int.from_bytes(data[start:start + 4], "little") * m & mask
+        k = (k ^ k >> 24) * m & mask
+        h = (h * m & mask) ^ k
+    rest = data[size - size % 4:]
+    if rest:
+        h = (h ^ int.from_bytes(rest, "little")) * m & mask
+    h = (h ^ h >> 13) * m & mask
+    return h ^ h >> 15

@@ -12,14 +12,15 @@ import enum
 import errno
 import random
 import socket
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from tests.simulation.plan import Parameters, Plan
 from tests.simulation.schedule import Scheduler, SimClock
 
 if TYPE_CHECKING:
+    from tests.simulation.ledger import Ledger
     from tests.simulation.model_broker import ModelCluster
     from tests.simulation.network import Connection, Network
 
@@ -34,6 +35,9 @@ _BASE = {
     "node_stop": 0.06, "recreate_topic": 0.01, "forget_producer": 0.02, "no_id": 0.2, "slow_name": 0.2,
     "no_name": 0.1, "wall_jump": 0.05, "freeze": 0.02, "memory_error": 0.002, "interrupt": 0.3, "strike": 0.05,
     "suspend": 0.01, "send_memory": 0.005, "codec_memory": 0.02, "refuse_login": 0.3,
+    "forget_any": 0.12, "stale_hint": 0.1, "wrong_hint": 0.1, "omit_partition": 0.15, "extra_partition": 0.1,
+    "false_success": 0.02, "omit_topic": 0.2, "hide_node": 0.2, "metadata_error": 0.2, "odd_versions": 0.3,
+    "add_partitions": 0.03, "fence": 0.03,
 }
 
 # What a broker may answer instead of appending: all of Produce's codes, the retriable ones more often. Not those about
@@ -42,6 +46,26 @@ ERRORS_BEFORE = (5, 6, 6, 3, 7, 9, 14, 15, 16, 19, 19, 51, 56, 72, 74, 75, 76, 8
                  29, 31, 32, 35, 42, 43, 44, 47, 48, 53, 67, 87, 90, 97)
 # ... and after it appended: not enough replicas had it in time, or the leader changed while it waited for them.
 ERRORS_AFTER = (7, 20, 6, 56)
+
+
+_MAX_EPOCH = 2**15 - 1
+_MOST_PARTITIONS = 9
+
+
+class Scripted(NamedTuple):
+    """What a broker does with one batch.
+
+    Attributes:
+        code: What it answers instead of storing it; 0: it is stored.
+        is_lost: Its answer gets lost.
+        forgets: The producer is forgotten then.
+        breaks_codec: The next batch cannot be compressed.
+    """
+
+    code: int = 0
+    is_lost: bool = False
+    forgets: bool = False
+    breaks_codec: bool = False
 
 
 class Fate(enum.Enum):
@@ -62,8 +86,14 @@ class Faults:
 
     Attributes:
         fired: How often each kind did.
-        unordered: Partitions of which a broker forgot who wrote there: it takes any number as the next one then, also
-            the second batch of two on their way when it refuses the first for a moment.
+        upgraded: Nodes that stopped, and came back with the newest version.
+        partition_counts: Of each topic, what any broker ever said or should have said.
+        is_paused: Whether nothing happens by chance just now, only what is in the script.
+        script: What brokers do with the next batches of a partition, one after another.
+        loses_next_answer: Whether the answer to the request that is applied just now gets lost.
+        failing_codecs, failing_sends: How many batches cannot be compressed, and how many requests cannot be handed to
+            a connection, from the next one on.
+        forgets_behind: Partitions that forget their producers when the request is applied that comes just now.
         frozen_ms: How long the process stood still in all.
         freezes: When that was, and for how long beyond the sleep that was to be, in ms.
         healed_ms: When the world was well again; None before.
@@ -76,10 +106,18 @@ class Faults:
     cluster: ModelCluster
     network: Network
     is_settled: Callable[[str, int], bool]
+    ledger: Ledger
 
     def __init__(self, plan: Plan, parameters: Parameters, scheduler: Scheduler) -> None:
         self.fired: Counter[str] = Counter()
-        self.unordered: set[tuple[str, int]] = set()
+        self.upgraded: set[int] = set()
+        self.partition_counts = {topic: {count} for topic, count in parameters.topics.items()}
+        self.is_paused = False
+        self.script: dict[tuple[str, int], deque[Scripted]] = {}
+        self.loses_next_answer = False
+        self.failing_codecs = 0
+        self.failing_sends = 0
+        self.forgets_behind: list[tuple[str, int]] = []
         self.frozen_ms = 0
         self.freezes: list[tuple[int, int]] = []
         self.healed_ms: int | None = None
@@ -98,7 +136,7 @@ class Faults:
     def fires(self, kind: str) -> bool:
         """Whether a fault happens here and now."""
         rate = self._rates.get(kind)
-        if rate is None or self.is_healed or self._chance.random() >= rate:
+        if rate is None or self.is_healed or self.is_paused or self._chance.random() >= rate:
             return False
         self._count += 1
         if self._count in self._plan.spared:
@@ -177,7 +215,14 @@ class Faults:
         else:
             if self.fires("stall"):
                 connection.stall(self._parameters.props["request.timeout.ms"] // 2)
-            connection.answer(connection.apply(frame))
+            answer = connection.apply(frame)
+            while self.forgets_behind:
+                self.forget(*self.forgets_behind.pop())
+            if self.loses_next_answer:  # the script says so
+                self.loses_next_answer = False
+                connection.cut(error)
+            else:
+                connection.answer(answer)
 
     def _apply_late(self, connection: Connection, frame: bytes) -> None:
         self.late_count -= 1
@@ -204,21 +249,61 @@ class Faults:
             self._scheduler.at(back_ms, lambda: self._start(node_id))
         if self.fires("recreate_topic"):
             cluster.snapshot()
-            topic = self._some_partition()[0]
-            cluster.recreate_topic(topic)
-            self.unordered.update((topic, index) for index in range(len(cluster.topics[topic])))
+            self.recreate(self._some_partition()[0])
         if self.fires("forget_producer"):
             topic, partition = self._some_partition()
-            for producer_id in list(cluster.partition(topic, partition).producers):
-                if self.is_settled(topic, partition) and cluster.forget_producer(topic, partition, producer_id):
-                    self.unordered.add((topic, partition))
+            if self.is_settled(topic, partition):
+                self.forget(topic, partition)
+        if self.fires("forget_any"):
+            self.forget(*self._some_partition())
+        if self.fires("fence"):
+            topic, partition = self._some_partition()
+            for producer_id, state in list(cluster.partition(topic, partition).producers.items()):
+                if state.epoch < _MAX_EPOCH:
+                    cluster.fence_producer(topic, partition, producer_id)
+        if self.fires("add_partitions"):
+            topic = self._some_partition()[0]
+            count = len(cluster.topics[topic]) + 1
+            if count <= _MOST_PARTITIONS:
+                cluster.snapshot()
+                cluster.add_partitions(topic, count)
+                self.partition_counts[topic].add(count)
+
+    def recreate(self, topic: str) -> None:
+        """Make a topic anew."""
+        before = self.cluster.topics[topic]
+        self.cluster.recreate_topic(topic)
+        self.ledger.on_recreated(topic, before)
+
+    def forget(self, topic: str, partition: int) -> None:
+        """Let a partition forget all producers, whatever is on its way; records may have been deleted meanwhile."""
+        place = self.cluster.partition(topic, partition)
+        for producer_id in list(place.producers):
+            self.ledger.on_forget(topic, partition, producer_id)
+            self.cluster.forget_producer(topic, partition, producer_id)
+        if self._parameters.loses_old_records and self._chance.random() < 0.5:
+            place.start_offset = place.end_offset
+
+    def next_scripted(self, topic: str, partition: int) -> Scripted | None:
+        """Return what becomes of a batch by the script, if it has anything for it."""
+        steps = self.script.get((topic, partition))
+        if not steps:
+            return None
+        step = steps.popleft()
+        self._scheduler.tell(f"script: {step}")
+        if not step.code:
+            self.loses_next_answer = step.is_lost
+        if step.breaks_codec:
+            self.failing_codecs += 1
+        return step
 
     def _start(self, node_id: int) -> None:
         if not self.cluster.is_alive(node_id):
+            self.upgraded.add(node_id)
             self.cluster.start_node(node_id)
 
     def _some_partition(self) -> tuple[str, int]:
-        topic = self._chance.choice(list(self._parameters.topics))
+        topic = self._chance.choice([name for name in self._parameters.topics if name in self.cluster.topics])
         return topic, int(self._chance.random() * self._parameters.topics[topic])
 
     # -- the process
@@ -242,6 +327,9 @@ class Faults:
 
     def on_send(self) -> None:
         """A request goes to its connection."""
+        if self.failing_sends:
+            self.failing_sends -= 1
+            raise MemoryError("simulated")
         if self.ends_turns or self.fires("send_memory"):
             raise MemoryError("simulated")
 
@@ -252,5 +340,8 @@ class Faults:
 
     def on_compress(self) -> None:
         """A codec is about to work."""
+        if self.failing_codecs:
+            self.failing_codecs -= 1
+            raise MemoryError("simulated")
         if self.fires("codec_memory"):
             raise MemoryError("simulated")

@@ -104,12 +104,15 @@ class WatchedSelector(Selector):
 
     Args:
         manners: Told of it.
+        newest_connection: Returns the network's end of the connection that was begun last.
         settings: The real one's.
     """
 
-    def __init__(self, manners: Manners, **settings: Any) -> None:
+    def __init__(self, manners: Manners, newest_connection: Callable[[], Any], **settings: Any) -> None:
         super().__init__(**settings)
         self._manners = manners
+        self._newest_connection = newest_connection
+        self._connections: dict[str, Any] = {}
         self._unanswered: dict[str, deque[tuple[int, int]]] = {}
         self._throttled_until_ms: dict[str, int] = {}
         self._connected_ms: dict[str, int] = {}
@@ -126,6 +129,7 @@ class WatchedSelector(Selector):
         self._throttled_until_ms.pop(connection_id, None)
         self._has_done = True
         super().connect(connection_id, *args, **settings)
+        self._connections[connection_id] = self._newest_connection()
 
     def send(self, send: NetworkSend) -> None:
         manners = self._manners
@@ -144,6 +148,8 @@ class WatchedSelector(Selector):
         if api_key != ApiKeys.PRODUCE or manners.has_acks:
             unanswered.append((api_key, version))
         self._has_done = True
+        if api_key == ApiKeys.PRODUCE:  # first: of what fails then the client cannot know how far it came
+            self._connections[node].on_handed(b"".join(send._chunks[1:]))
         manners.faults.on_send()
         super().send(send)
 

@@ -72,6 +72,7 @@ class _Request(NamedTuple):
     correlation_id: int
     body: Any
     now_ms: int
+    connection: Hashable
 
 
 class ModelCluster(ClusterState):
@@ -95,6 +96,7 @@ class ModelCluster(ClusterState):
         self._announced: dict[int, dict[int, tuple[int, int]]] = {}
         self._last_correlation_ids: dict[tuple[int, Hashable], int] = {}
         self._sessions: dict[tuple[int, Hashable], ModelSession] = {}
+        self._told: dict[tuple[int, Hashable], Mapping[int, tuple[int, int]]] = {}  # on a connection, last
 
     def address_of(self, node_id: int) -> tuple[str, int]:
         """Return the host and port under which a node is announced."""
@@ -132,7 +134,8 @@ class ModelCluster(ClusterState):
             self._check_order(node_id, connection, api_key, correlation_id)
         if correlation_id < 0:
             bug(f"{api_key.title} {version} has the correlation id {correlation_id}")
-        announced = self._announced_by(node_id).get(api_id)
+        told = None if connection is None else self._told.get((node_id, connection))
+        announced = (self._announced_by(node_id) if told is None or api_key is _API_VERSIONS else told).get(api_id)
         if announced is None:
             bug(f"{api_key.title} {version} was sent to node {node_id}, which did not announce it")
         if api_key is _API_VERSIONS and version > announced[1]:
@@ -141,7 +144,7 @@ class ModelCluster(ClusterState):
             bug(f"{api_key.title} {version} was sent to node {node_id}, which announced {announced[0]} to "
                 f"{announced[1]}")
         body = _read_body(api_key, version, frame)
-        request = _Request(node_id, version, correlation_id, body, now_ms)
+        request = _Request(node_id, version, correlation_id, body, now_ms, connection)
         if session is not None and not is_proving and session.has_ended(now_ms):
             return CLOSE_CONNECTION
         if api_key is _PRODUCE:
@@ -197,10 +200,11 @@ class ModelCluster(ClusterState):
     def _announced_by(self, node_id: int) -> dict[int, tuple[int, int]]:
         announced = self._announced.get(node_id)
         if announced is None:
-            announced = self._announced[node_id] = dict(self._versions())
+            announced = self._announced[node_id] = dict(self.versions())
         return announced
 
-    def _versions(self) -> dict[int, tuple[int, int]]:
+    def versions(self) -> dict[int, tuple[int, int]]:
+        """Return what nodes announce: (lowest, highest) by number of the API."""
         parameters = self.parameters
         versions = {_PRODUCE: (0, parameters.produce_version), _METADATA: (0, parameters.metadata_version),
                     _API_VERSIONS: (0, parameters.api_versions_version)}
@@ -229,10 +233,12 @@ class ModelCluster(ClusterState):
                 if not _SOFTWARE_NAME.fullmatch(request.body[name]):
                     bug(f"ApiVersions has the {name} {request.body[name]!r}")
         verdict = self.parameters.interference.on_api_versions(request.node_id, request.now_ms) or ApiVersionsVerdict()
-        versions = self._versions() if verdict.versions is None else verdict.versions
+        versions = self.versions() if verdict.versions is None else verdict.versions
         self._count(_API_VERSIONS, verdict.error_code)
         if verdict.error_code:
             versions = {}
+        elif request.connection is not None:
+            self._told[request.node_id, request.connection] = versions
         announced = self._announced_by(request.node_id)
         for api_id, (low, high) in versions.items():
             before = announced.get(api_id, (low, high))
@@ -430,6 +436,16 @@ class ModelCluster(ClusterState):
 
     def _produce_one(self, request: _Request, partition: ModelPartition, batch: ProducedBatch, answer: _ProduceAnswer,
                      rows: list[dict[str, Any]]) -> None:
+        count = len(partition.batches)
+        own: list[dict[str, Any]] = []
+        self._take(request, partition, batch, answer, own)
+        rows += own
+        self.parameters.witness.on_batch(
+            partition, batch, partition.batches[-1] if len(partition.batches) > count else None,
+            next((row["error_code"] for row in own if row["index"] == partition.index), None))
+
+    def _take(self, request: _Request, partition: ModelPartition, batch: ProducedBatch, answer: _ProduceAnswer,
+              rows: list[dict[str, Any]]) -> None:
         node_id, index = request.node_id, partition.index
         verdict = self.parameters.interference.on_produce(node_id, partition.topic, index, request.now_ms)
         if verdict is not None:
@@ -449,9 +465,10 @@ class ModelCluster(ClusterState):
         else:
             parameters = self.parameters
             has_log_time = partition.topic in parameters.log_append_time_topics
-            appended = partition.append(batch, node_id=node_id, now_ms=request.now_ms, idempotence=(
-                parameters.idempotence), max_message_bytes=parameters.max_message_bytes, blames_reuse=(
-                parameters.blames_reused_numbers), has_log_time=has_log_time)
+            appended = partition.append(
+                batch, node_id=node_id, now_ms=request.now_ms, idempotence=parameters.idempotence,
+                max_message_bytes=parameters.max_message_bytes, blames_reuse=parameters.blames_reused_numbers,
+                has_log_time=has_log_time, producer_expiration_ms=parameters.producer_expiration_ms)
             if not appended.error_code and verdict is not None and verdict.error_code:
                 self._overrule(verdict, partition, answer, rows, appended.base_offset)
                 return
@@ -503,6 +520,16 @@ class _ProduceAnswer:
 def _row(index: int, error_code: int, base_offset: int = -1) -> dict[str, Any]:
     return {"index": index, "error_code": error_code, "base_offset": base_offset, "log_append_time_ms": -1,
             "log_start_offset": -1 if error_code else 0, "record_errors": _NOTHING, "error_message": None}
+
+
+def read_request(api_key: ApiKeys, frame: bytes) -> tuple[int, Any]:
+    """Read a whole request of a known API: its version and its body.
+
+    Raises:
+        ClientBug: It is malformed, or not all of it was read.
+    """
+    version = _FIXED_HEADER.unpack_from(frame)[1]
+    return version, _read_body(api_key, version, frame)
 
 
 def _read_body(api_key: ApiKeys, version: int, frame: bytes) -> Any:

@@ -112,7 +112,8 @@ class ApiVersionsVerdict:
 
     Attributes:
         error_code: Of the whole answer, which then names no API.
-        versions: (lowest, highest) by number of the API, in place of the model's; what was announced once may be used.
+        versions: (lowest, highest) by number of the API, in place of the model's. What was announced on a connection
+            may be used there, and nothing else; where frames have no connection, what was announced once.
         throttle_ms: The answer's throttle time.
     """
 

@@ -105,14 +105,16 @@ class ProducerState:
         epoch: The newest epoch that wrote.
         batches: The last five batches of this epoch.
         record_count: Records of this epoch, all of them: they have the numbers before the next one.
+        stored_ms: When its last batch was stored.
     """
 
-    __slots__ = ("batches", "epoch", "record_count")
+    __slots__ = ("batches", "epoch", "record_count", "stored_ms")
 
     def __init__(self, epoch: int) -> None:
         self.epoch = epoch
         self.batches: deque[StoredBatch] = deque(maxlen=BATCHES_REMEMBERED)
         self.record_count = 0
+        self.stored_ms = 0
 
     def add(self, stored: StoredBatch) -> None:
         """Remember a batch, whatever its number: a replica takes what the leader took."""
@@ -122,12 +124,14 @@ class ProducerState:
             self.record_count = 0
         self.batches.append(stored)
         self.record_count += len(stored.values)
+        self.stored_ms = stored.now_ms
 
     def copy(self) -> ProducerState:
         """Return what another replica remembers."""
         other = ProducerState(self.epoch)
         other.batches.extend(self.batches)
         other.record_count = self.record_count
+        other.stored_ms = self.stored_ms
         return other
 
     @property
@@ -153,16 +157,32 @@ KAFKA_4_1 = Idempotence()
 KAFKA_BEFORE_2_4 = Idempotence(refuses_unknown_producer=True, knows_old_duplicates=True)
 
 
+class Witness:
+    """Sees what becomes of each batch that reaches a partition."""
+
+    def on_batch(self, partition: ModelPartition, batch: ProducedBatch, stored: StoredBatch | None,
+                 code: int | None) -> None:
+        """See one.
+
+        Args:
+            partition: Where it came to.
+            batch: As it was sent.
+            stored: As it is in the log, if it was not there before.
+            code: What is answered; None for nothing.
+        """
+
+
 class ModelPartition:
     """A partition: its leader, its log, its producers.
 
     Attributes:
         producers: What the replicas remember, but those that have a memory of their own.
         start_offset: Where the log begins; `batches` has what was deleted before it, too.
+        expired_count: How often a producer was forgotten because it had been silent for too long.
     """
 
-    __slots__ = ("_apart", "batches", "end_offset", "index", "leader_epoch", "leader_id", "producers", "start_offset",
-                 "topic", "topic_id")
+    __slots__ = ("_apart", "batches", "end_offset", "expired_count", "index", "leader_epoch", "leader_id", "producers",
+                 "start_offset", "topic", "topic_id")
 
     def __init__(self, topic: str, topic_id: UUID, index: int, leader_id: int) -> None:
         self.topic = topic
@@ -173,6 +193,7 @@ class ModelPartition:
         self.batches: list[StoredBatch] = []
         self.end_offset = 0
         self.start_offset = 0
+        self.expired_count = 0
         self.producers: dict[int, ProducerState] = {}
         self._apart: dict[int, dict[int, ProducerState]] = {}  # by node
 
@@ -188,7 +209,8 @@ class ModelPartition:
         return sum(memory.pop(producer_id, None) is not None for memory in memories) > 0
 
     def append(self, batch: ProducedBatch, *, node_id: int, now_ms: int, max_message_bytes: int,
-               idempotence: Idempotence, blames_reuse: bool = True, has_log_time: bool = False) -> Appended:
+               idempotence: Idempotence, blames_reuse: bool = True, has_log_time: bool = False,
+               producer_expiration_ms: int | None = None) -> Appended:
         """Store a batch, find it stored already, or refuse it; a batch that is refused changes nothing.
 
         Args:
@@ -200,6 +222,8 @@ class ModelPartition:
             blames_reuse: Whether numbers that were given to other records are a bug; else they are answered as Kafka
                 answers them, which is that the records are stored.
             has_log_time: Whether the batch gets the time of the append in place of its own.
+            producer_expiration_ms: A producer of which nothing was stored for longer is not known any more; None: all
+                are known for ever.
 
         Raises:
             ClientBug: Numbers that stand for stored records were given to others.
@@ -210,6 +234,11 @@ class ModelPartition:
         state: ProducerState | None = None
         if producer_id != NO_PRODUCER_ID:
             state = self.known_to(node_id).get(producer_id)
+            if (state is not None and producer_expiration_ms is not None
+                    and now_ms - state.stored_ms > producer_expiration_ms):
+                self.forget(producer_id)
+                self.expired_count += 1
+                state = None
             if state is not None:
                 known = self._find(state, batch, blames_reuse=blames_reuse)
                 if known is not None:
@@ -240,7 +269,9 @@ class ModelPartition:
         if state is not None and epoch <= state.epoch:
             raise ValueError(f"producer {producer_id} has epoch {state.epoch}, which {epoch} does not fence")
         for memory in (self.producers, *self._apart.values()):
-            memory[producer_id] = ProducerState(epoch)
+            fenced = memory[producer_id] = ProducerState(epoch)
+            if state is not None:
+                fenced.stored_ms = state.stored_ms
 
     def restart(self) -> None:
         """Let every replica restart: of each producer the last batch alone is remembered, the snapshots have no more.

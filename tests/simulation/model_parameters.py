@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tests.simulation.model_faults import Interference
-from tests.simulation.model_log import KAFKA_4_1, Idempotence
+from tests.simulation.model_log import KAFKA_4_1, Idempotence, Witness
 from tests.simulation.model_sasl import ModelListener
 
 
@@ -39,6 +39,9 @@ class ModelParameters:
         required_acks: What every Produce request must ask for; None if any will do.
         listener: Who may come in; None if anybody may, without a proof.
         authenticate_version: The highest SaslAuthenticate; lifetimes are told from 1 on.
+        producer_expiration_ms: producer.id.expiration.ms: how long a partition knows a producer of which it stores
+            nothing; None: for ever.
+        witness: Sees each batch.
     """
 
     produce_version: int = 13
@@ -61,3 +64,5 @@ class ModelParameters:
     required_acks: int | None = None
     listener: ModelListener | None = None
     authenticate_version: int = 2
+    producer_expiration_ms: int | None = None
+    witness: Witness = field(default_factory=Witness)

@@ -19,6 +19,7 @@ import random
 import selectors
 import socket
 import struct
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -26,11 +27,13 @@ from pyproducer.client.resolver import ResolvedAddress, ThreadedResolver
 from pyproducer.network.wakeup import Wakeup
 from tests.simulation import story
 from tests.simulation.faults import Fate, Faults
+from tests.simulation.ledger import Frame, Handed, Ledger
 from tests.simulation.manners import Manners, WatchedSelector
 from tests.simulation.model_broker import CLOSE_CONNECTION, ModelCluster
 from tests.simulation.schedule import Scheduler
 
 _SIZE = struct.Struct(">i")
+_PRODUCE = b"\0\0"
 
 
 def address_of(node_id: int) -> str:
@@ -90,8 +93,9 @@ class SimWakeup(Wakeup):
 class SimPoller:
     """What `selectors.DefaultSelector` is to network/interest.py."""
 
-    def __init__(self, network: Network) -> None:
+    def __init__(self, network: Network, manners: Manners) -> None:
         self._network = network
+        self._manners = manners
         self._scheduler = network.scheduler
         self._keys: dict[Any, selectors.SelectorKey] = {}
 
@@ -124,6 +128,7 @@ class SimPoller:
 
     def select(self, timeout_s: float) -> list[tuple[selectors.SelectorKey, int]]:
         scheduler = self._scheduler
+        self._network.ledger.on_poll(self)
         scheduler.pause()
         timeout_ms = None if timeout_s > 2**40 else int(timeout_s * 1000 + 0.999)
         self._network.faults.on_select(0 if timeout_ms is None else timeout_ms)
@@ -131,7 +136,7 @@ class SimPoller:
         while True:
             ready = self._ready()
             if ready or (deadline_ms is not None and scheduler.now_ms >= deadline_ms):
-                self._network.manners.has_found = bool(ready)
+                self._manners.has_found = bool(ready)
                 return ready
             scheduler.block(self, deadline_ms)
 
@@ -154,6 +159,7 @@ class SimSocket:
         self._is_up = False
         self._is_at_end = False
         self._is_closed = False
+        self._read_bytes = 0
         self.connection: Connection | None = None
         self.poller: SimPoller | None = None
         network.numbers += 1
@@ -244,6 +250,9 @@ class SimSocket:
         count = self._network.faults.cut(min(len(view), len(self._arrived)))
         view[:count] = self._arrived[:count]
         del self._arrived[:count]
+        self._read_bytes += count
+        if self.connection is not None:
+            self.connection.on_read(self.poller, self._read_bytes)
         return count
 
     def close(self) -> None:
@@ -277,6 +286,12 @@ class Connection:
         self._is_silent = False    # nothing comes back
         self._window_bytes = network.faults.window_bytes()
         self._latency_ms = network.faults.latency_ms
+        # Produce requests: handed over and not written, written and not arrived; answers, by where they end.
+        self._unwritten: deque[Handed] = deque()
+        self._unarrived: deque[Handed] = deque()
+        self._unread: deque[tuple[int, Handed]] = deque()
+        self._written = bytearray()
+        self._answered_bytes = 0
 
     @property
     def has_bytes_on_the_way(self) -> bool:
@@ -288,15 +303,40 @@ class Connection:
 
     # -- from the client
 
+    def on_handed(self, data: bytes) -> None:
+        """A Produce request is handed over, to be written."""
+        handed = self._network.ledger.on_handed(data, self.number, self.node_id, self._scheduler.now_ms)
+        self._unwritten.append(handed)
+        self._unarrived.append(handed)
+
+    def _note_written(self, piece: bytes) -> None:
+        written = self._written
+        written += piece
+        while len(written) >= 6:
+            size: int = 4 + _SIZE.unpack_from(written)[0]
+            if len(written) < size:
+                return
+            if written[4:6] == _PRODUCE:
+                self._unwritten.popleft().is_whole = True
+            del written[:size]
+
+    def on_read(self, reader: object, read_bytes: int) -> None:
+        """The client has read so many bytes in all."""
+        unread = self._unread
+        while unread and unread[0][0] <= read_bytes:
+            self._network.ledger.on_read(reader, unread.popleft()[1])
+
     def push(self, data: bytes) -> int:
         """Take some bytes on their way."""
         if self._is_broken:
+            self._note_written(data)
             return len(data)  # into nothing, as into a cable that was pulled
         room = self._window_bytes - self._on_the_way_bytes
         if room <= 0:
             raise BlockingIOError
         piece = bytes(data[:self._network.faults.cut(min(room, len(data)))])
         self._on_the_way_bytes += len(piece)
+        self._note_written(piece)
         scheduler = self._scheduler
         self._arrives_ms = max(self._arrives_ms, scheduler.now_ms + self._latency_ms())
         scheduler.at(self._arrives_ms, lambda: self._arrive(piece))
@@ -315,8 +355,11 @@ class Connection:
             size: int = _SIZE.unpack_from(received)[0]
             if len(received) < 4 + size:
                 return
-            frame = bytes(received[4:4 + size])
+            frame = Frame(received[4:4 + size])
             del received[:4 + size]
+            if frame[:2] == _PRODUCE:
+                frame.handed = self._unarrived.popleft()
+                frame.handed.has_arrived = True
             self._network.faults.on_request(self, frame)
             if self._is_broken:
                 return
@@ -340,15 +383,20 @@ class Connection:
         network.request_count += 1
         if self._scheduler.is_telling:
             self._scheduler.tell(f"node {self.node_id} gets {story.request(frame)}")
+        handed = frame.handed if isinstance(frame, Frame) else None
+        network.ledger.arriving = handed
         answer = network.cluster.handle(self.node_id, frame, self._scheduler.now_ms,
                                         connection=self.number if is_in_order else None)
+        network.ledger.arriving = None
         if self._scheduler.is_telling:
             self._scheduler.tell(f"node {self.node_id} answers {story.response(frame, answer)}")
         if answer == CLOSE_CONNECTION:
             self.cut(0)
         if not answer:
             return None
-        return _SIZE.pack(len(answer)) + answer
+        framed = Frame(_SIZE.pack(len(answer)) + answer)
+        framed.handed = handed
+        return framed
 
     def answer(self, data: bytes | None, delay_ms: int = 0) -> None:
         """Send an answer back, in pieces, behind those before it."""
@@ -358,6 +406,9 @@ class Connection:
             self._network.unanswered_count += 1
             return
         scheduler = self._scheduler
+        self._answered_bytes += len(data)
+        if isinstance(data, Frame) and data.handed is not None:
+            self._unread.append((self._answered_bytes, data.handed))
         self._answers_ms = max(self._answers_ms, scheduler.now_ms + delay_ms + self._latency_ms())
         start = 0
         while start < len(data):
@@ -394,13 +445,13 @@ class Network:
         chance: Its own stream.
         cluster: Who answers.
         faults: What goes wrong.
-        manners: Watches what the client does.
+        ledger: Notes what clients send and hear.
     """
 
     def __init__(self, scheduler: Scheduler, chance: random.Random, cluster: ModelCluster, faults: Faults,
-                 manners: Manners) -> None:
+                 ledger: Ledger) -> None:
         self.scheduler = scheduler
-        self.manners = manners
+        self.ledger = ledger
         self.chance = chance
         self.cluster = cluster
         self.faults = faults
@@ -436,10 +487,15 @@ class Network:
 
     # -- what Surroundings asks for
 
-    def make_selector(self, **settings: Any) -> WatchedSelector:
+    def make_selector(self, manners: Manners, **settings: Any) -> WatchedSelector:
+        """Make that of a client whose manners are watched."""
         self.faults.on_make_selector()
-        return WatchedSelector(self.manners, make_socket=lambda _family, _kind: SimSocket(self),
-                               make_poller=lambda: SimPoller(self), **settings)
+        return WatchedSelector(manners, make_socket=self._make_socket, make_poller=lambda: SimPoller(self, manners),
+                               newest_connection=lambda: self._newest_socket.connection, **settings)
+
+    def _make_socket(self, _family: int, _kind: int) -> SimSocket:
+        self._newest_socket = SimSocket(self)
+        return self._newest_socket
 
     def make_wakeup(self) -> Wakeup:
         return SimWakeup(self.scheduler)

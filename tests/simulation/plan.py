@@ -9,9 +9,12 @@ Source:  ours.
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from tests.simulation import powers
+from tests.simulation.model_log import KAFKA_4_1, Idempotence
 from tests.simulation.model_sasl import ModelListener
 
 FAULTS = (
@@ -23,6 +26,9 @@ FAULTS = (
 )
 # Drawn behind all others.
 LATER_FAULTS = ("send_memory", "codec_memory")
+# Only where a mixture of powers.py has them.
+POWER_FAULTS = ("forget_any", "stale_hint", "wrong_hint", "omit_partition", "extra_partition", "false_success",
+                "omit_topic", "hide_node", "metadata_error", "odd_versions", "add_partitions", "fence")
 # Only where the brokers ask who is there.
 LOGIN_FAULTS = ("refuse_login",)
 
@@ -58,7 +64,17 @@ class Plan:
 
 @dataclass(frozen=True)
 class Parameters:
-    """What was drawn."""
+    """What was drawn.
+
+    Attributes:
+        powers: The mixture of powers.py that this seed has, if any.
+        opening: The rare state with which it begins; see opening.py.
+        loses_old_records: Whether brokers may have deleted records when they forget who wrote them.
+        missing_topic: A topic that is made when Metadata asks for it.
+        node_versions: The highest Produce and Metadata of nodes that are older than the others.
+        producer_expiration_ms: After how long without a record a partition forgets its producers.
+        silence_ms: For how long the application is silent now and then.
+    """
 
     node_count: int
     topics: dict[str, int]
@@ -85,6 +101,18 @@ class Parameters:
     hold_rate: float = 0.0
     listener: ModelListener | None = None
     authenticate_version: int = 2
+    powers: frozenset[str] = frozenset()
+    opening: str | None = None
+    idempotence: Idempotence = KAFKA_4_1
+    loses_old_records: bool = False
+    first_producer_epoch: int = 0
+    init_producer_id_version: int = 5
+    api_versions_version: int = 4
+    log_append_time_topics: frozenset[str] = frozenset()
+    missing_topic: str | None = None
+    node_versions: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    producer_expiration_ms: int | None = None
+    silence_ms: int = 0
 
 
 def draw(plan: Plan) -> Parameters:
@@ -159,4 +187,4 @@ def draw(plan: Plan) -> Parameters:
         props.update({"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.jaas.config": (
             "org.apache.kafka.common.security.plain.PlainLoginModule required "
             f'username="{listener.user}" password="{listener.password}";')})
-    return parameters
+    return powers.draw(plan.seed, plan.stream("powers"), parameters)

@@ -26,7 +26,7 @@ def request(frame: bytes) -> str:
     for topic in body["topic_data"]:
         for row in topic["partition_data"]:
             for batch in read_batches(bytes(row["records"])):
-                values = [record.value.split(b" ")[0].decode() for record in batch]
+                values = [(record.value or record.key or b"").split(b" ")[0].decode() for record in batch]
                 rows.append(f"{topic.get('name') or topic.get('topic_id')}-{row['index']} "
                             f"{batch.producer_id}/{batch.producer_epoch}:{batch.base_sequence} "
                             f"[{values[0]}..{values[-1]}] ({len(values)})")

@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 
 from tests.simulation.coverage import all_moves
-from tests.simulation.plan import FAULTS, LATER_FAULTS, LOGIN_FAULTS, Plan, draw
+from tests.simulation.plan import FAULTS, LATER_FAULTS, LOGIN_FAULTS, POWER_FAULTS, Plan, draw
+from tests.simulation.powers import APPLICATIONS, CLUSTERS, OPENINGS
 from tests.simulation.schedule import LONGEST_HOLD_MS, Scheduler, SimLock, SimRLock, SimulationFailed
 from tests.support.patience import PROGRAM_S
 
 ROOT = Path(__file__).resolve().parents[2]
-SEEDS = 150
+SEEDS = 132
 SWARM_SEEDS = 12
 # What faults and workloads must reach, whatever else they do not: else the seeds prove less than they seem to.
 MUST_BE_REACHED = {
@@ -27,6 +28,14 @@ MUST_BE_REACHED = {
     "life CLOSING > CLOSED", "life OPEN > DEAD",
     "connection READY + REAUTHENTICATE", "connection REAUTHENTICATING + REAUTHENTICATED",
     "connection CHECKING_API_VERSIONS + FAIL_AUTH", "connection AUTHENTICATION_FAILED + CONNECT",
+}
+# What each check must have judged in some seed: one that judges nobody proves nothing.
+MUST_BE_JUDGED = {
+    "stored once", "order", "order without idempotence", "content", "content of rows", "timestamp", "timestamp given",
+    "timestamp of the log", "partition given", "partition of the key", "told as stored", "told not_sent",
+    "told rejected", "told unknown", "acks=0 written", "refused", "rows told", "callback once", "callback order",
+    "backoff", "memory", "done callback once", "interceptor", "serializer", "partition chosen by the application",
+    "request size", "patience", "liveness", "life", "linger",
 }
 
 
@@ -46,21 +55,28 @@ def assert_all_well(lines: list[dict[str, Any]], count: int) -> None:
     assert sum(line["empty"] for line in lines) <= count * 0.05 + 3
 
 
+def missing_of(lines: list[dict[str, Any]], moves: set[str]) -> set[str]:
+    """What some seeds did not reach, draw, do or judge."""
+    fired = {kind for line in lines for kind in line["fired"]}
+    judged = {check for line in lines for check, count in line["checks"].items() if count}
+    drawn = {power for line in lines for power in line["powers"]}
+    fates = {fate for line in lines for fate in line["fates"]}
+    kinds = {*FAULTS, *LATER_FAULTS, *LOGIN_FAULTS, *POWER_FAULTS, *(f"opening {name}" for name in OPENINGS)}
+    return (MUST_BE_REACHED - moves | MUST_BE_JUDGED - judged | kinds - {"strike"} - fired
+            | {*CLUSTERS, *APPLICATIONS} - drawn | {"acknowledged", "not_sent", "rejected", "unknown"} - fates)
+
+
 def test_seeds_when_they_are_run_then_nothing_is_wrong_and_something_happened() -> None:
     lines: list[dict[str, Any]] = []
-    missing = set(MUST_BE_REACHED)
+    moves: set[str] = set()
     for start in (0, 300, 600):  # a turn torn between two moves is one in two hundred seeds, and moves with the code
         *more, tables = seeds("--seeds", str(SEEDS), "--from", str(start))
         assert_all_well(more, SEEDS)
         lines += more
-        missing -= set(tables["moves"])
-        if not missing:
+        moves |= set(tables["moves"])
+        if not missing_of(lines, moves):
             break
-    assert missing == set()
-    fired = {kind for line in lines for kind in line["fired"]}
-    assert fired == {*FAULTS, *LATER_FAULTS, *LOGIN_FAULTS} - {"strike"}, "each kind of fault happened"
-    fates = {fate for line in lines for fate in line["fates"]}
-    assert {"acknowledged", "not_sent", "rejected", "unknown"} <= fates
+    assert missing_of(lines, moves) == set()
 
 
 def test_swarm_when_threads_are_switched_at_any_line_then_nothing_is_wrong() -> None:
@@ -84,8 +100,15 @@ def test_plan_when_two_seeds_are_drawn_then_they_differ_and_each_is_the_same_aga
     assert draw(Plan(1)) == draw(Plan(1))
     assert len({repr(draw(Plan(seed))) for seed in range(50)}) == 50
     assert Plan(1).stream("a").random() != Plan(1).stream("b").random()
-    assert {*FAULTS, *LATER_FAULTS, *LOGIN_FAULTS} == {
-        kind for seed in range(50) for kind in draw(Plan(seed)).fault_rates}
+    assert {*FAULTS, *LATER_FAULTS, *LOGIN_FAULTS, *POWER_FAULTS} == {
+        kind for seed in range(60) for kind in draw(Plan(seed)).fault_rates}
+
+
+def test_plan_when_some_dozen_seeds_are_drawn_then_all_powers_and_openings_are_and_some_seeds_have_none() -> None:
+    drawn = [draw(Plan(seed)) for seed in range(90)]
+    assert {power for parameters in drawn for power in parameters.powers} == {*CLUSTERS, *APPLICATIONS, *POWER_FAULTS}
+    assert {parameters.opening for parameters in drawn} == {None, *OPENINGS}
+    assert sum(not parameters.powers and parameters.opening is None for parameters in drawn) > 20
 
 
 def test_tables_when_they_are_named_then_every_move_is() -> None:

@@ -6,6 +6,7 @@ Source:  ours.
 from __future__ import annotations
 
 import random
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from pyproducer import (
@@ -18,11 +19,15 @@ from pyproducer import (
     ProducerDeadError,
 )
 from pyproducer.common.errors import NOT_SENT
+from tests.simulation.application import Application, SimulatedFailure
 from tests.simulation.faults import Faults
 from tests.simulation.plan import Parameters, Plan
+from tests.simulation.powers import MOST_SILENCES
 from tests.simulation.schedule import Scheduler, SimClock, SimThread, SimulationFailed
 
+IN_LOOP = 1000  # the caller in an event loop; it has the last producer, and nobody else has
 FEWEST_ACKNOWLEDGED = 200
+SOME_TIME_MS = 1_600_000_000_000
 FEWEST_FAULTS = 3
 MOST_RECORDS = 2000
 HEADERS = (("h", b"v"), ("", None))
@@ -47,11 +52,16 @@ class Sent:
         row: Its row, where it was a row of send_batch.
         refused: What send() raised instead.
         is_cut_off: Whether something from outside ended its send().
-        told: How often its callback was called, with what (last) and when.
+        told: How often its callback was called, with what (last), when, and as the how-manieth of all (last).
+        timestamp: As the application gave it, or None.
+        value: What tells it from all others.
+        body: Its value; None for null, where the key tells it from all others.
+        done_count: How often its done callback was called; None where it has none.
     """
 
-    __slots__ = ("caller", "future", "has_callback", "headers", "is_cut_off", "key", "order", "partition", "refused",
-                 "row", "sent_ms", "told_count", "told_error", "told_metadata", "told_ms", "topic", "value")
+    __slots__ = ("body", "caller", "done_count", "future", "has_callback", "headers", "is_cut_off", "key", "order",
+                 "partition", "refused", "row", "sent_ms", "timestamp", "told_count", "told_error", "told_metadata",
+                 "told_ms", "told_number", "topic", "value")
 
     def __init__(self, caller: int, order: int, topic: str, partition: int | None, value: bytes, sent_ms: int) -> None:
         self.caller = caller
@@ -59,6 +69,8 @@ class Sent:
         self.topic = topic
         self.partition = partition
         self.value = value
+        self.body: bytes | None = value
+        self.done_count: int | None = None
         self.sent_ms = sent_ms
         self.key: bytes | None = None
         self.headers = b""  # as they are in the log
@@ -71,6 +83,8 @@ class Sent:
         self.told_metadata: Any = None
         self.told_error: Any = None
         self.told_ms = -1
+        self.told_number = 0
+        self.timestamp: int | None = None
 
     def __repr__(self) -> str:
         return f"record {self.value.split(b' ')[0].decode()}"
@@ -85,15 +99,17 @@ class Workload:
         scheduler: Threads and time.
         clock: Where they sleep.
         faults: Asked for interrupts.
-        producer: What is tested.
+        producers: What is tested; each of the callers has one of them, an event loop the last one.
+        application: What it brings along.
 
     Attributes:
         records: All that was sent, in order of the calls.
         complaints: What was seen that must not be.
+        memory_looks: How many records were on their way when somebody looked at the memory.
     """
 
     def __init__(self, plan: Plan, parameters: Parameters, scheduler: Scheduler, clock: SimClock, faults: Faults,
-                 producer: Any) -> None:
+                 producers: Sequence[Any], application: Application) -> None:
         self.records: list[Sent] = []
         self.complaints: list[str] = []
         self.is_closing = False
@@ -103,7 +119,8 @@ class Workload:
         self._scheduler = scheduler
         self._clock = clock
         self._faults = faults
-        self._producer = producer
+        self._producers = producers
+        self.application = application
         self._from_callbacks = 0
         self._callback_chance = plan.stream("callbacks")
         limit = parameters.record_count if plan.record_limit is None else min(plan.record_limit,
@@ -111,6 +128,13 @@ class Workload:
         self._left = limit
         self._undecided: list[Sent] = []
         self._acknowledged = 0
+        self._told_number = 0
+        self.memory_looks = 0
+        self._by_identity: dict[bytes, Sent] = {}
+        self._silent_until_ms = 0
+        self._odd_chance = plan.stream("odd records")
+        self._silences_left = MOST_SILENCES if "expiry" in parameters.powers else 0
+        self._silence_chance = plan.stream("silence")
 
     def start(self) -> list[SimThread]:
         """Start the application's threads."""
@@ -123,6 +147,17 @@ class Workload:
             threads.append(self._scheduler.start(caller.run, f"caller {number}", is_interruptible=True))
         return threads
 
+    def async_records(self) -> Callable[[], tuple[Sent, bytes | None]]:
+        """Return what makes the records of a caller in an event loop."""
+        return Caller(self, IN_LOOP, self._plan.stream("workload of the loop")).next_with_key
+
+    def producer_of(self, caller: int) -> Any:
+        """Return the producer that a caller has."""
+        if caller == IN_LOOP:
+            return self._producers[-1]
+        count = len(self._producers) - ("asyncio" in self._parameters.powers)
+        return self._producers[caller % count if caller >= 0 else 0]
+
     # -- records
 
     def new_record(self, caller: int, order: int, topic: str, partition: int | None, padding: int) -> Sent:
@@ -130,20 +165,67 @@ class Workload:
         record = Sent(caller, order, topic, partition, value, self._scheduler.now_ms)
         self.records.append(record)
         self._undecided.append(record)
+        self._by_identity[value] = record
         return record
 
-    def send(self, record: Sent, key: bytes | None, headers: Any, with_callback: bool) -> Any:
-        """Send a record; what send() raises is noted."""
+    def partition_count(self, topic: str) -> int:
+        """Return how many partitions a topic has by now."""
+        partitions = self._faults.cluster.topics.get(topic)
+        return self._parameters.topics[topic] if partitions is None else len(partitions)
+
+    def is_told(self, identity: bytes) -> bool:
+        """Whether the application was told what became of a record."""
+        record = self._by_identity.get(identity)
+        return record is not None and self._is_over(record)
+
+    def look_at_memory(self, producer: Any) -> None:
+        """Compare what a producer says of its memory with what it must hold by now, at least."""
+        before = [record for record in self._undecided if record.row is None and record.future is not None
+                  and self.producer_of(record.caller) is producer]
+        metrics = producer.metrics()
+        free, total = metrics["buffer-available-bytes"], self._parameters.props["buffer.memory"]
+        held = [record for record in before if not record.future.done()]
+        self.memory_looks += len(held)
+        if not 0 <= free <= total - sum(len(record.value) for record in held):
+            self.complaints.append(f"of {total} bytes of buffer.memory {free} are free, and {len(held)} records are on "
+                                   "their way")
+
+    @staticmethod
+    def _is_over(record: Sent) -> bool:
+        if record.future is None:
+            return record.refused is not None
+        return bool(record.future.done())
+
+    def keep_silence(self) -> None:
+        """Be silent for a while, as all callers are, if it is time for it."""
+        if self._silences_left and self._silence_chance.random() < 0.05:
+            self._silences_left -= 1
+            self._silent_until_ms = self._scheduler.now_ms + self._parameters.silence_ms
+        while self._scheduler.now_ms < self._silent_until_ms:
+            self._clock.sleep(self._silent_until_ms - self._scheduler.now_ms)
+
+    def send(self, record: Sent, key: bytes | None, headers: Any, with_callback: bool,
+             timestamp: int | None = None, by: Callable[..., Any] | None = None) -> Any:
+        """Send a record, by its caller's producer or by something else; what send() raises is noted."""
+        self._make_odd(record)
+        if record.body is None:
+            key = record.value
         record.has_callback = with_callback
+        record.timestamp = timestamp
         record.key = key
         record.headers = HEADERS_IN_LOG if headers else b""
         try:
-            record.future = self._producer.send(
-                record.topic, record.value, key=key, partition=record.partition, headers=headers,
+            record.future = (by or self.producer_of(record.caller).send)(
+                record.topic, record.body, key=key, partition=record.partition, headers=headers, timestamp=timestamp,
                 on_completion=(lambda metadata, error: self._on_completion(record, metadata, error))
                 if with_callback else None)
+            if "done_callbacks" in self._parameters.powers and self._odd_chance.random() < 0.3:
+                record.done_count = 0
+                record.future.add_done_callback(lambda _future: self._on_done(record))
         except SimulationFailed:
             raise
+        except SimulatedFailure as error:
+            record.refused = error
         except KafkaError as error:
             record.refused = error
             if isinstance(error, (ProducerClosedError, ProducerDeadError)):
@@ -151,41 +233,53 @@ class Workload:
             if error.outcome != NOT_SENT:
                 self.complaints.append(f"send() of {record} raised {error!r} with outcome {error.outcome}")
         except BaseException:
-            record.is_cut_off = True
+            record.is_cut_off = record.future is None  # else it was accepted
             raise
         return record.future
+
+    def _make_odd(self, record: Sent) -> None:
+        if "null_values" in self._parameters.powers and record.caller >= 0 and self._odd_chance.random() < 0.2:
+            record.body = None
+
+    def _on_done(self, record: Sent) -> None:
+        assert record.done_count is not None
+        record.done_count += 1
 
     def _on_completion(self, record: Sent, metadata: Any, error: Any) -> None:
         record.told_count += 1
         record.told_metadata, record.told_error = metadata, error
         record.told_ms = self._scheduler.now_ms
-        if self._callback_chance.random() < self._parameters.wild_callback_rate:
+        self._told_number += 1
+        record.told_number = self._told_number
+        if self._callback_chance.random() < self._parameters.wild_callback_rate and record.caller != IN_LOOP:
             self._be_wild(record)
 
     def _be_wild(self, record: Sent) -> None:
         chance = self._callback_chance
+        producer = self.producer_of(record.caller)
         kind = chance.choice(("raise", "exit", "send", "flush", "result", "send_new"))
         self._scheduler.tell(f"the callback of {record} does: {kind}")
         if kind in ("raise", "exit"):
             # It failed before hand-over, in its caller, whose exceptions are his where they may come from outside.
-            if self._producer._runtime.life.is_on_sender_thread:
+            if producer._runtime.life.is_on_sender_thread:
                 raise CallbackFailed if kind == "raise" else SystemExit(3)
             return
         if kind == "flush":
             try:
-                self._producer.flush(1)
+                producer.flush(1)
             except IllegalStateError:
                 return
-            if self._producer._runtime.life.is_on_sender_thread:  # else it failed before hand-over, in its caller
+            if producer._runtime.life.is_on_sender_thread:  # else it failed before hand-over, in its caller
                 self.complaints.append("flush() in a callback did not raise")
         elif kind == "result":
             for other in reversed(self.records):
-                if other.future is not None and other.row is None and not other.future.done():
+                if (other.future is not None and other.row is None and not other.future.done()
+                        and self.producer_of(other.caller) is producer):
                     try:
                         other.future.result(1)
                     except (IllegalStateError, KafkaError):
                         return
-                    if self._producer._runtime.life.is_on_sender_thread and not other.future.done():
+                    if producer._runtime.life.is_on_sender_thread and not other.future.done():
                         self.complaints.append("result() in a callback did not raise")
                     return
         else:
@@ -233,9 +327,11 @@ class Caller:
     def __init__(self, workload: Workload, number: int, chance: random.Random) -> None:
         self._workload = workload
         self._number = number
+        self._producer = workload.producer_of(number)
         self._chance = chance
         self._order = 0
         self._mine: list[Sent] = []
+        self._extras = workload._plan.stream(f"extras {number}")
         self._topics = list(workload._parameters.topics)
 
     def run(self) -> None:
@@ -247,6 +343,7 @@ class Caller:
             try:
                 if not workload.has_more():
                     return
+                workload.keep_silence()
                 if workload._faults.fires("interrupt"):
                     self._plan_interrupt()
                 operations[int(chance.random() * len(operations))]()
@@ -266,22 +363,30 @@ class Caller:
         topic = self._topics[int(chance.random() * len(self._topics))]
         partition = None
         if chance.random() < 0.3:
-            partition = int(chance.random() * self._workload._parameters.topics[topic])
+            partition = int(chance.random() * self._workload.partition_count(topic))
         self._order += 1
         record = self._workload.new_record(self._number, self._order, topic, partition,
                                            int(chance.random() * (300 if chance.random() < 0.1 else 60)))
         self._mine.append(record)
         return record
 
+    def next_with_key(self) -> tuple[Sent, bytes | None]:
+        """Make the next record, for somebody else to send."""
+        return self._next(), b"%d" % int(self._chance.random() * 10) if self._chance.random() < 0.5 else None
+
     def _send(self) -> Sent:
         chance = self._chance
         key = b"%d" % int(chance.random() * 10) if chance.random() < 0.5 else None
         headers = HEADERS if chance.random() < 0.1 else None
         record = self._next()
-        self._workload.send(record, key, headers, chance.random() < self._workload._parameters.callback_rate)
+        self._workload.send(record, key, headers, chance.random() < self._workload._parameters.callback_rate,
+                            self._timestamp())
         if isinstance(record.refused, BufferExhaustedError):
             self._sleep()
         return record
+
+    def _timestamp(self) -> int | None:
+        return SOME_TIME_MS + int(self._extras.random() * 100_000) if self._extras.random() < 0.1 else None
 
     def _burst(self) -> None:
         for _ in range(self._workload.take(1 + int(self._chance.random() * 12))):
@@ -303,17 +408,31 @@ class Caller:
             return
         records = [self._next() for _ in range(count)]
         topic = records[0].topic
-        most = workload._parameters.topics[topic]
+        most = workload.partition_count(topic)
         for record in records:
             record.topic = topic
             record.partition = None if record.partition is None else record.partition % most
         keys = [b"%d" % int(self._chance.random() * 10) if self._chance.random() < 0.5 else None for _ in records]
+        for row, record in enumerate(records):
+            workload._make_odd(record)
+            if record.body is None:
+                keys[row] = record.value
+        columns: dict[str, Any] = {}
+        if self._extras.random() < 0.3:
+            columns["timestamps"] = [self._timestamp() for _ in records]
+            for record, timestamp in zip(records, columns["timestamps"], strict=True):
+                record.timestamp = timestamp
+        if self._extras.random() < 0.3:
+            columns["headers"] = [HEADERS if self._extras.random() < 0.3 else None for _ in records]
+            for record, headers in zip(records, columns["headers"], strict=True):
+                record.headers = HEADERS_IN_LOG if headers else b""
         try:
-            future = workload._producer.send_batch(topic, [record.value for record in records], keys=keys,
-                                                   partitions=[record.partition for record in records])
+            future = self._producer.send_batch(
+                topic, [record.body for record in records], keys=keys,
+                partitions=[record.partition for record in records], **columns)
         except SimulationFailed:
             raise
-        except KafkaError as error:
+        except (KafkaError, SimulatedFailure) as error:
             for record in records:
                 record.refused = error
             return
@@ -333,7 +452,7 @@ class Caller:
         timeout_s = None if self._chance.random() < 0.5 else self._chance.random() * 3
         before = [record for record in self._mine if record.future is not None and not record.future.done()]
         try:
-            self._workload._producer.flush(timeout_s, raise_on_error=self._chance.random() < 0.3)
+            self._producer.flush(timeout_s, raise_on_error=self._chance.random() < 0.3)
         except KafkaTimeoutError:
             pass
         except ProducerDeadError:
@@ -351,11 +470,11 @@ class Caller:
         for record in self._mine[-3:]:
             if record.future is not None:
                 record.future.done()
-        self._workload._producer.metrics()
+        self._workload.look_at_memory(self._producer)
 
     def _partitions(self) -> None:
         try:
-            self._workload._producer.partitions_for(self._topics[int(self._chance.random() * len(self._topics))])
+            self._producer.partitions_for(self._topics[int(self._chance.random() * len(self._topics))])
         except ProducerClosedError:
             pass
         except KafkaError:

@@ -11,13 +11,14 @@ import logging
 import time
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from pyproducer import DeliverySummary, KafkaProducer, ProducerDeadError
 from pyproducer.accumulator.life import Life, LifeState
 from pyproducer.accumulator.partition_sequence import PartitionSequence
 from pyproducer.accumulator.producer_batch import ProducerBatch
-from pyproducer.common.errors import KafkaError
+from pyproducer.common.errors import NOT_SENT, BufferExhaustedError, KafkaError
 from pyproducer.common.waiting import Locks
 from pyproducer.hotpath import _python
 from pyproducer.producer import process_life
@@ -26,16 +27,20 @@ from pyproducer.record.compression import Compressor
 from pyproducer.record.layout import MAX_SEQUENCE, Buffer
 from pyproducer.transaction.transaction_manager import ProducerIdAndEpoch, TransactionManager
 from tests.simulation import lines
+from tests.simulation.application import Application
 from tests.simulation.broker_faults import BrokerFaults
-from tests.simulation.checker import check
+from tests.simulation.checker import Checker
+from tests.simulation.event_loop import AsyncCaller
 from tests.simulation.faults import Faults
+from tests.simulation.ledger import Ledger
 from tests.simulation.manners import Manners
 from tests.simulation.model_broker import ModelCluster
 from tests.simulation.model_parameters import ModelParameters
 from tests.simulation.network import Network, name_of
+from tests.simulation.opening import Opening
 from tests.simulation.plan import Parameters, Plan, draw
 from tests.simulation.schedule import Scheduler, SimClock, SimLock, SimRLock, SimThread, SimulationFailed
-from tests.simulation.workload import FEWEST_ACKNOWLEDGED, FEWEST_FAULTS, Workload
+from tests.simulation.workload import FEWEST_ACKNOWLEDGED, FEWEST_FAULTS, IN_LOOP, Workload
 
 # Ten turns that fail, with a pause of 100 ms behind each, and one in a long sleep before.
 _DYING_MS = 5000
@@ -55,6 +60,8 @@ class Report:
         wrong: What must not be; empty when all is well.
         fates: Records by what became of them.
         fired: Faults by kind.
+        checks: How many records, or other things, each check judged.
+        powers: What the seed has of powers.py, and the state it begins with.
         story: What happened, if it was to be told.
         fault_count: How many faults there were to be spared.
     """
@@ -63,6 +70,8 @@ class Report:
     wrong: list[str] = field(default_factory=list)
     fates: Counter[str] = field(default_factory=Counter)
     fired: Counter[str] = field(default_factory=Counter)
+    checks: Counter[str] = field(default_factory=Counter)
+    powers: list[str] = field(default_factory=list)
     story: list[str] = field(default_factory=list)
     fault_count: int = 0
     request_count: int = 0
@@ -167,27 +176,43 @@ class World:
         self.clock = SimClock(self.scheduler)
         self.faults = Faults(plan, parameters, self.scheduler)
         broker_faults = BrokerFaults(self.faults, plan.stream("brokers"), parameters)
+        self.ledger = Ledger(self._is_told)
+        topics = {name: count for name, count in parameters.topics.items() if name != parameters.missing_topic}
         self.cluster = ModelCluster(
-            node_count=parameters.node_count, topics=parameters.topics, parameters=ModelParameters(
+            node_count=parameters.node_count, topics=topics, parameters=ModelParameters(
                 produce_version=parameters.produce_version, metadata_version=parameters.metadata_version,
+                init_producer_id_version=parameters.init_producer_id_version,
+                api_versions_version=parameters.api_versions_version, idempotence=parameters.idempotence,
+                first_producer_epoch=parameters.first_producer_epoch,
+                log_append_time_topics=parameters.log_append_time_topics,
+                auto_create_partitions=parameters.topics.get(parameters.missing_topic or "", 0),
+                producer_expiration_ms=parameters.producer_expiration_ms, witness=self.ledger,
                 has_topic_ids=parameters.metadata_version >= 10 and parameters.produce_version >= 13,
                 max_message_bytes=parameters.longest_message_bytes, interference=broker_faults,
                 required_acks=-1 if parameters.props["acks"] == "all" else int(parameters.props["acks"]),
                 listener=parameters.listener, authenticate_version=parameters.authenticate_version,
                 addresses={node_id: (name_of(node_id), 9092) for node_id in range(parameters.node_count)}))
         broker_faults.cluster = self.cluster
-        self.manners = Manners(self.scheduler, self.faults, parameters)
-        self.network = Network(self.scheduler, plan.stream("network order"), self.cluster, self.faults, self.manners)
+        self.network = Network(self.scheduler, plan.stream("network order"), self.cluster, self.faults, self.ledger)
+        self.manners: list[Manners] = []
+        self.ledger.cluster = self.cluster
+        self.faults.ledger = self.ledger
         self.faults.clock = self.clock
         self.faults.cluster, self.faults.network = self.cluster, self.network
         self.faults.is_settled = self._is_settled
+        self.application = Application(parameters.powers, plan.stream("application"))
         self._errors = errors
         self.producer: KafkaProducer | None = None
+        self.producers: list[KafkaProducer] = []
         self.workload: Workload | None = None
         self.summary: DeliverySummary | None = None
         if plan.swarm:
             tracer = lines.LineTracer(plan.stream("lines"), self.scheduler, self.faults, parameters)
             self.scheduler.trace = tracer.install
+
+    def _is_told(self, record: bytes) -> bool:
+        """Whether the application was told what became of a record, by what tells it from all others."""
+        return self.workload is not None and self.workload.is_told(record)
 
     def _is_settled(self, topic: str, partition: int) -> bool:
         """Whether nothing of a partition's is on its way: no record undecided, no bytes of it in a wire."""
@@ -198,45 +223,61 @@ class World:
         return all(record.refused is not None or (record.future is not None and record.future.done())
                    for record in workload.records if record.topic == topic)
 
-    def _make_producer(self) -> KafkaProducer:
+    def _make_producer(self, stream: str) -> KafkaProducer:
         scheduler = self.scheduler
+        manners = Manners(scheduler, self.faults, self.parameters)
+        self.manners.append(manners)
         make: Any = SimLock, SimRLock  # what stands for the C types
         make_lock, make_rlock = make
         surroundings = Surroundings(
-            clock=self.clock, random=self.plan.stream("producer"),
+            clock=self.clock, random=self.plan.stream(stream),
             locks=Locks(lock=lambda: make_lock(scheduler), rlock=lambda: make_rlock(scheduler),
                         cell=lambda: make_lock(scheduler, is_locked=True)),
             start_thread=scheduler.start, make_wakeup=self.network.make_wakeup,
-            make_selector=self.network.make_selector, make_resolver=self.network.make_resolver)
+            make_selector=partial(self.network.make_selector, manners), make_resolver=self.network.make_resolver)
 
         class SimulatedProducer(KafkaProducer):
             _surroundings = surroundings
 
         servers = ",".join(f"{name_of(node_id)}:9092" for node_id in range(self.parameters.node_count))
-        producer = SimulatedProducer({"bootstrap.servers": servers, "client.id": "simulated", **self.parameters.props})
+        application = self.application
+        producer = SimulatedProducer({"bootstrap.servers": servers, "client.id": "simulated", **self.parameters.props,
+                                      **application.props()}, value_serializer=application.value_serializer)
         accumulator = producer._runtime.accumulator
-        self.manners.left_to_do = lambda: len(accumulator.batches()) + len(accumulator.waiting.outcomes())
+        manners.left_to_do = lambda: len(accumulator.batches()) + len(accumulator.waiting.outcomes())
         accumulator._compressor = ForgetfulCompressor(accumulator._compressor, self.faults)
         sender: Any = producer._runtime.io_thread._sender
         if self.parameters.first_sequence_near_end and sender._transaction_manager is not None:
             accumulator._make_sequence = functools.partial(LateSequence, manager=sender._transaction_manager)
+        self.producers.append(producer)
         return producer
 
     # -- the run, on the main thread
 
     def run(self) -> None:
         scheduler, parameters, report = self.scheduler, self.parameters, self.report
-        self.producer = producer = self._make_producer()
-        self.workload = workload = Workload(self.plan, parameters, scheduler, self.clock, self.faults, producer)
-        self._heal_later(10)
+        self.producer = producer = self._make_producer("producer")
+        if "two_producers" in parameters.powers:
+            self._make_producer("second producer")
+        if "asyncio" in parameters.powers:
+            self._make_producer("producer of the loop")
+        self.workload = workload = Workload(self.plan, parameters, scheduler, self.clock, self.faults, self.producers,
+                                            self.application)
         workload.is_endless = (parameters.close_kind in ("while_sending", "death")
                                and self.plan.record_limit is None)
+        if parameters.opening is not None:
+            Opening(parameters, workload, self.faults, self.clock, producer).play()
+        self._heal_later(10)
         threads = workload.start()
+        if "asyncio" in parameters.powers:
+            threads.append(scheduler.start(AsyncCaller(workload, scheduler, self.producers[-1], self.plan.stream(
+                "event loop"), workload.async_records()).run, "event loop"))
         if workload.is_endless:
             self._close_while_sending(threads)
         for thread in threads:
             scheduler.join(thread)
         workload.is_closing = True
+        self.application.is_calm = True
         self.faults.heal()
         if self.summary is None:
             if parameters.close_kind not in ("close_soon", "callback", "death"):
@@ -244,10 +285,11 @@ class World:
             self._close()
         for name, error in scheduler.thread_errors:
             report.wrong.append(f"{name} ended by {error!r}")
-        fates, wrong = check(workload, self.cluster, parameters, self.faults)
-        report.fates = fates
-        report.wrong += wrong
-        report.wrong += self.manners.complaints
+        checker = Checker(workload, self.cluster, parameters, self.faults, self.ledger, report.checks)
+        report.fates = checker.check()
+        report.wrong += checker.wrong
+        for manners in self.manners:
+            report.wrong += manners.complaints
         self._check_summary()
         self._check_times()
         self._check_log()
@@ -287,7 +329,8 @@ class World:
         assert self.producer is not None
         assert self.workload is not None
         began_ms = self.scheduler.now_ms
-        self.producer.flush()
+        for producer in self.producers:
+            producer.flush()
         if self.scheduler.now_ms - began_ms > self._longest_ms():
             self.report.wrong.append(f"flush() took {self.scheduler.now_ms - began_ms} ms")
         self._check_life()
@@ -297,10 +340,14 @@ class World:
             if record.future is not None and not record.future.done():
                 self.report.wrong.append(f"{record} has no outcome after flush()")
                 return
-        free = self.producer.metrics()["buffer-available-bytes"]
-        if free != self.parameters.props["buffer.memory"]:
-            self.report.wrong.append(f"{self.parameters.props['buffer.memory'] - free} bytes of buffer.memory are "
-                                     "still taken after flush()")
+        self._check_memory("flush()")
+
+    def _check_memory(self, after: str) -> None:
+        total = self.parameters.props["buffer.memory"]
+        for producer in self.producers:
+            free = producer.metrics()["buffer-available-bytes"]
+            if free != total:
+                self.report.wrong.append(f"{total - free} bytes of buffer.memory are still taken after {after}")
 
     def _check_life(self) -> None:
         """In a world that is well again every partition takes records."""
@@ -309,7 +356,9 @@ class World:
         props = self.parameters.props
         if props["delivery.timeout.ms"] < 20_000 or props["max.block.ms"] < 5_000 or self._manager_is_dead():
             return
-        places = [(topic, partition) for topic, count in self.parameters.topics.items() for partition in range(count)]
+        places = [(topic, partition) for topic, partitions in self.cluster.topics.items()
+                  for partition in range(len(partitions))]
+        self.report.checks["life"] += len(places)
         number = 0
         # What is still late of the bad times may come once more. Of a topic that was created again, without ids, five
         # answers in a row are believed, of which each refusal brings one where nothing is tried again.
@@ -358,15 +407,15 @@ class World:
             # A record that fills its batch is not late for it, and who waits for memory hurries all.
             batch_bytes = parameters.props["batch.size"]
             lingers = _LARGE_BATCH_BYTES < batch_bytes < parameters.props["buffer.memory"] // 3
+            self.report.checks["linger"] += 1
             if took_ms > longest_ms or (took_ms < linger_ms and lingers):
                 self.report.wrong.append(f"{record} took {took_ms} ms; linger.ms is {linger_ms}, and a way takes "
                                          f"{latency_ms} ms")
 
     def _manager_is_dead(self) -> bool:
-        assert self.producer is not None
-        sender: Any = self.producer._runtime.io_thread._sender
-        manager = sender._transaction_manager
-        return manager is not None and manager.fatal_error is not None
+        senders: list[Any] = [producer._runtime.io_thread._sender for producer in self.producers]
+        managers = [sender._transaction_manager for sender in senders]
+        return any(manager is not None and manager.fatal_error is not None for manager in managers)
 
     def _close(self) -> None:
         assert self.producer is not None
@@ -402,10 +451,9 @@ class World:
         if not life.is_over or not (life.state is LifeState.CLOSED if kind != "death" else self._is_dead_of_it(life)):
             self.report.wrong.append(f"after close(), {kind}, the producer is {life.state.value}"
                                      f"{'' if life.is_over else ', and its thread goes on'}")
-        free = producer.metrics()["buffer-available-bytes"]
-        if free != self.parameters.props["buffer.memory"]:
-            self.report.wrong.append(f"{self.parameters.props['buffer.memory'] - free} bytes of buffer.memory are "
-                                     "still taken after close()")
+        for other in self.producers[1:]:
+            other.close()
+        self._check_memory("close()")
 
     def _send_late(self) -> SimThread:
         """Begin to send one more record beside close(), where nothing else is on its way that would hold it up."""
@@ -438,13 +486,24 @@ class World:
 
     def _check_summary(self) -> None:
         """What close() says of all records is what became of them."""
-        assert self.producer is not None
+        assert self.workload is not None
         # Asked once more: a send() that went on beside the close() may have been refused after it had returned.
-        fates, summary = self.report.fates, self.producer.close()
+        fates, summaries = self.report.fates, [producer.close() for producer in self.producers]
         unsure = fates["cut off"]  # of which nobody knows whether they were taken
-        for fate, count in {"acknowledged": summary.delivered, **summary.failed}.items():
+        # What send_nowait() raises for want of memory counts as a record that failed.
+        fates = fates + Counter({NOT_SENT: sum(
+            record.caller == IN_LOOP and isinstance(record.refused, BufferExhaustedError)
+            for record in self.workload.records)})
+        told: Counter[str] = Counter()
+        for summary in summaries:
+            told.update({"acknowledged": summary.delivered, **summary.failed})
+        for fate, count in told.items():
             if not fates[fate] <= count <= fates[fate] + unsure:
-                self.report.wrong.append(f"close() says {summary!r}, and {fates[fate]} records are {fate}")
+                self.report.wrong.append(f"close() says {summaries!r}, and {fates[fate]} records are {fate}")
+        for summary in summaries:
+            self._check_topics(summary)
+
+    def _check_topics(self, summary: DeliverySummary) -> None:
         topics = summary.topics.values()
         if sum(topic.delivered for topic in topics) != summary.delivered or any(
                 sum(topic.failed[fate] for topic in topics) != count for fate, count in summary.failed.items()):
@@ -464,9 +523,9 @@ class World:
 
     def abandon(self) -> None:
         """Leave a producer whose threads stand still for ever."""
-        if self.producer is not None:
-            self.producer._finalizer.detach()
-            process_life.runtimes.pop(self.producer._runtime.life, None)
+        for producer in self.producers:
+            producer._finalizer.detach()
+            process_life.runtimes.pop(producer._runtime.life, None)
 
     def let_go(self) -> None:
         """Drop the futures: compiled ones are no matter of the garbage collector, and all here is a circle of them."""
@@ -477,6 +536,7 @@ class World:
     def fill_report(self) -> None:
         report, scheduler = self.report, self.scheduler
         report.fired = self.faults.fired
+        report.powers = sorted(self.parameters.powers)
         report.fault_count = self.faults.count
         report.request_count = self.network.request_count
         report.unanswered_count = self.network.unanswered_count

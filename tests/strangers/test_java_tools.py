@@ -93,7 +93,7 @@ def test_console_producer_and_consumer_groups_offsets_and_deleted_records(
         [f"seeds:{partition}:{end}"] for partition, end in sorted(ends.items())]
 
     consumed = tool(broker, CONSOLE_CONSUMER, "--topic", "seeds", "--group", "birds", "--from-beginning",
-                    "--max-messages", "500", "--timeout-ms", "60000")
+                    "--max-messages", "500", "--timeout-ms", str(int(GIVE_UP_S * 1000)))
     assert sorted(int(number) for number in re.findall(r"^\d+$", consumed, re.MULTILINE)) == list(range(500))
     assert "birds" in tool(broker, CONSUMER_GROUPS, "--list").split()
     described = [line for line in words(tool(broker, CONSUMER_GROUPS, "--describe", "--group", "birds"))

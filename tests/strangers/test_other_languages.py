@@ -74,6 +74,6 @@ def test_50000_lines_through_the_console_tools_and_a_group() -> None:
         run_tool(CONSOLE_PRODUCER, *server, "--topic", "orders", stdin="".join(f"{n}\n" for n in range(COUNT)))
         consumed = run_tool(CONSOLE_CONSUMER, *server, "--topic", "orders", "--group", "readers", "--from-beginning",
                             "--isolation-level", "read_committed", "--max-messages", str(COUNT),
-                            "--timeout-ms", "60000")
+                            "--timeout-ms", str(int(GIVE_UP_S * 1000)))
         assert sorted(map(int, re.findall(r"^\d+$", consumed, re.MULTILINE))) == list(range(COUNT))
         assert committed_offsets(broker, "readers", "orders") == broker.log_end_offsets("orders")

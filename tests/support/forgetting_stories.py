@@ -21,7 +21,6 @@ from typing import Protocol
 from pyproducer import ErrorCode
 from pyproducer.protocol.apis import ApiKeys
 from tests.support.fault_proxy import FaultProxy
-from tests.support.kafka_server import KafkaServer
 from tests.support.log_checker import read_topic
 from tests.support.raw_client import ConnectionEnded, RawClient
 from tests.support.scripted_broker import ScriptedBroker
@@ -75,10 +74,28 @@ class Stage(Protocol):
 Story = Callable[[Stage, StoryClient], None]
 
 
-class KafkaStage:
-    """An Apache Kafka behind a proxy; a context manager."""
+class Server(Protocol):
+    """One broker on loopback, a KafkaServer for example, that has forgotten producers soon (FORGETFUL)."""
 
-    def __init__(self, server: KafkaServer, topic: str) -> None:
+    @property
+    def bootstrap_servers(self) -> str:
+        """Its address."""
+
+    @property
+    def port(self) -> int:
+        """The port of that."""
+
+    def create_topic(self, name: str, /) -> str:
+        """Make a topic of one partition; return its name."""
+
+    def restart(self) -> None:
+        """Kill it and start it again."""
+
+
+class KafkaStage:
+    """An Apache Kafka, or our embedded broker, behind a proxy; a context manager."""
+
+    def __init__(self, server: Server, topic: str) -> None:
         self.topic = server.create_topic(topic)
         self._server = server
         self._proxy = FaultProxy(server.bootstrap_servers)

@@ -426,6 +426,27 @@ def test_sequence_when_the_broker_is_old_then_unknown_producers_are_59_and_old_b
     assert writer.send(24) == (59, -1)
 
 
+def test_producer_when_nothing_was_stored_of_it_for_longer_then_it_is_not_known(client: Client, writer: Writer) -> None:
+    cluster = client.cluster
+    writer.send(0)
+    partition = cluster.partition("t", 0)
+    for since_ms, expired, code in ((NOW_MS, 0, 45), (NOW_MS - 1, 0, 45), (NOW_MS - 2, 1, 0)):
+        partition.producers[writer.producer_id].stored_ms = since_ms
+        cluster.parameters.producer_expiration_ms = 1
+        assert writer.send(77) == (code, -1 if code else 3)
+        assert partition.expired_count == expired
+    assert cluster.amnesia == set()
+
+
+def test_producer_when_an_old_broker_does_not_know_it_then_the_answer_says_where_the_log_begins(
+        client: Client, writer: Writer) -> None:
+    client.cluster.parameters.idempotence = KAFKA_BEFORE_2_4
+    client.cluster.partition("t", 0).start_offset = 7
+    records = batch(b"a", producer_id=writer.producer_id, epoch=0, sequence=3)
+    row = client.produce(records, version=5)
+    assert (row["error_code"], row["log_start_offset"]) == (59, 7)
+
+
 def test_producer_when_it_is_fenced_then_47_and_the_next_epoch_begins_at_0(client: Client, writer: Writer) -> None:
     writer.send(0)
     assert client.cluster.fence_producer("t", 0, writer.producer_id) == 1
@@ -564,6 +585,21 @@ def test_api_versions_when_it_is_interfered_with_then_what_was_announced_once_ma
     interference.versions = ApiVersionsVerdict(error_code=-1)
     answer = client.answer(ApiKeys.API_VERSIONS, 2, {})
     assert (answer["error_code"], list(answer["api_keys"])) == (-1, [])
+
+
+def test_api_versions_when_they_are_told_on_a_connection_then_nothing_else_may_be_used_there(
+        cluster: ModelCluster, interference: Scripted) -> None:
+    interference.versions = ApiVersionsVerdict(versions={3: (0, 8), 18: (0, 4)})
+    asks = request_bytes(ApiKeys.API_VERSIONS, 2, {}, correlation_id=1)
+    for connection in ("a", None):
+        cluster.handle(0, asks, NOW_MS, connection=connection)
+    newer = request_bytes(ApiKeys.METADATA, 9, metadata_body("t"), correlation_id=2)
+    assert cluster.handle(0, newer, NOW_MS)
+    with pytest.raises(ClientBug, match="announced 0 to 8"):
+        cluster.handle(0, newer, NOW_MS, connection="a")
+    with pytest.raises(ClientBug, match="did not announce"):
+        cluster.handle(0, request_bytes(ApiKeys.INIT_PRODUCER_ID, 1, INIT_BODY, correlation_id=3), NOW_MS,
+                       connection="a")
 
 
 # ---- the cluster

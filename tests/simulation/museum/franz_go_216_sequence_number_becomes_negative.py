@@ -11,10 +11,10 @@ from tests.simulation.museum import Edit
 
 PATCH = (
     Edit("accumulator/partition_sequence.py", """
-        self._hole = self._last_in_doubt = NO_SEQUENCE
+        self._has_doubt = False
         self.next_sequence = 0
 """, """
-        self._hole = self._last_in_doubt = NO_SEQUENCE
+        self._has_doubt = False
         self.next_sequence = 0 if owner.epoch else 2**31 - 8
 """),
     Edit("record/layout.py", """

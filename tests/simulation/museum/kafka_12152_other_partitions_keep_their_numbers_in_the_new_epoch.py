@@ -12,9 +12,9 @@ from tests.simulation.museum import Edit
 
 PATCH = (
     Edit("accumulator/partition_sequence.py", """
-        self._hole = self._last_in_doubt = NO_SEQUENCE
+        self._has_doubt = False
         self.next_sequence = 0
 """, """
-        self._hole = self._last_in_doubt = NO_SEQUENCE
+        self._has_doubt = False
 """),
 )

@@ -26,7 +26,7 @@ func main() {
 	bootstrapServers, topic, copyTopic = os.Args[1], os.Args[2], os.Args[3]
 	count, err := strconv.Atoi(os.Args[4])
 	check(err)
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute) // GIVE_UP_S of patience.py
 	defer cancel()
 	produce(ctx, count)
 	carry(ctx, count)

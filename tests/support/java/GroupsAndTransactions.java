@@ -25,7 +25,7 @@ public class GroupsAndTransactions {
     private final String topic;
     private final String copy;
     private final int count;
-    private final long deadline = System.nanoTime() + Duration.ofMinutes(1).toNanos();
+    private final long deadline = System.nanoTime() + Duration.ofMinutes(10).toNanos();  // GIVE_UP_S of patience.py
 
     GroupsAndTransactions(String[] arguments) {
         bootstrapServers = arguments[0];

@@ -77,7 +77,7 @@ public class Transactions {
             consumer.assign(partitions);
             consumer.seekToBeginning(partitions);
             Map<TopicPartition, Long> ends = consumer.endOffsets(partitions);
-            long deadline = System.currentTimeMillis() + 20000;
+            long deadline = System.currentTimeMillis() + 600000;  // GIVE_UP_S of patience.py
             List<String> found = new ArrayList<>();
             while (partitions.stream().anyMatch(one -> consumer.position(one) < ends.get(one))
                     && System.currentTimeMillis() < deadline)

@@ -71,17 +71,17 @@ class Setup:
     def can_send(self, batch: Any) -> bool:
         return self.sequence.can_send(batch, self.now_ms)
 
-    def drain(self, batch: Any) -> Any:
+    def drain(self, batch: Any, age_ms: int = 0) -> Any:
         assert self.can_send(batch)
-        self.sequence.on_drained(batch, self.now_ms)
+        self.sequence.on_drained(batch, self.now_ms, age_ms)
         batch.state = BatchState.ON_WIRE
         return batch
 
     def send(self, count: int = 1) -> Any:
         return self.drain(self.queue(count))
 
-    def store(self, batch: Any, age_ms: int = 0) -> None:
-        self.sequence.on_stored(batch, self.now_ms, age_ms)
+    def store(self, batch: Any, age_ms: int = 0, base_offset: int = -1) -> None:
+        self.sequence.on_stored(batch, self.now_ms, age_ms, base_offset)
         self.leave(batch)
 
     def leave(self, batch: Any) -> None:
@@ -535,12 +535,15 @@ def test_doubt_when_the_epoch_was_refused_then_it_stays(setup: Setup) -> None:
     assert "knows a later epoch of producer id 7" in str(setup.sequence.doubt_left(doubtful(setup), INVALID_EPOCH))
 
 
+@pytest.mark.parametrize("log_start_offset", [-1, 0, 5, 6])
 @pytest.mark.parametrize("is_silent", [True, False])
-def test_doubt_when_the_id_is_unknown_then_it_stays_only_where_the_broker_may_have_forgotten_it(
-        setup: Setup, *, is_silent: bool) -> None:
+def test_doubt_when_the_id_is_unknown_then_it_goes_only_where_the_broker_must_know_it_and_the_batch_was_not_deleted(
+        setup: Setup, *, is_silent: bool, log_start_offset: int) -> None:
+    """Brokers before 2.4 forget a producer when retention removes all its records, a batch in doubt with them."""
+    setup.store(setup.send(), base_offset=4)
     setup.now_ms += SILENCE_MS * is_silent
-    doubt = setup.sequence.doubt_left(doubtful(setup), UNKNOWN_ID)
-    assert doubt == ("the broker has forgotten producer id 7" if is_silent else None)
+    doubt = setup.sequence.doubt_left(doubtful(setup), UNKNOWN_ID, log_start_offset)
+    assert doubt == ("the broker has forgotten producer id 7" if is_silent or log_start_offset not in (0, 5) else None)
 
 
 def test_doubt_when_nothing_was_stored_before_then_it_stays() -> None:
@@ -576,7 +579,7 @@ def test_doubt_when_a_batch_behind_may_be_in_the_log_then_it_stays(setup: Setup,
         setup.retry(second, in_doubt=True)
     elif behind == "failed as unknown":
         setup.end(second, BatchEnd.UNKNOWN)
-    assert "restarted" in str(setup.sequence.doubt_left(first, OUT_OF_ORDER))
+    assert "may be in the log" in str(setup.sequence.doubt_left(first, OUT_OF_ORDER))
 
 
 def test_doubt_when_those_behind_were_refused_then_it_goes(setup: Setup) -> None:

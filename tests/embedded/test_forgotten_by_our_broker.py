@@ -1,0 +1,73 @@
+"""Our own broker forgets our producer id, as Apache Kafka does: the stories of tests/kafka's test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from pyproducer.broker import EmbeddedBroker
+from pyproducer.transaction import transaction_manager
+from tests.support.forgetting_stories import (
+    KafkaStage,
+    Story,
+    doubled_after_silence,
+    doubled_after_silence_and_retry,
+    reordered_after_silence,
+    reordered_in_backfill,
+    tell,
+)
+from tests.support.story_clients import Judgement, Ours
+
+EXPIRATION_MS = 400
+STORIES = (doubled_after_silence, reordered_after_silence, doubled_after_silence_and_retry, reordered_in_backfill)
+
+
+class OurServer:
+    """A Server of the stories."""
+
+    def __init__(self, broker: EmbeddedBroker) -> None:
+        self._broker = broker
+        self.bootstrap_servers: str = broker.bootstrap_servers
+
+    @property
+    def port(self) -> int:
+        return int(self.bootstrap_servers.rpartition(":")[2])
+
+    def create_topic(self, name: str, /) -> str:
+        self._broker.create_topic(name, 1)
+        return name
+
+    def restart(self) -> None:
+        raise NotImplementedError("no story here kills the broker")
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[OurServer]:
+    """A broker that forgets in less than a second."""
+    with EmbeddedBroker(config={"producer.id.expiration.ms": EXPIRATION_MS,
+                                "producer.id.expiration.check.interval.ms": 100}) as broker:
+        yield OurServer(broker)
+
+
+def told(story: Story, server: OurServer, *, name: str) -> Judgement:
+    with KafkaStage(server, name) as stage:
+        return tell(story, stage, Ours(**{"delivery.timeout.ms": 80_000}))
+
+
+@pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__)
+def test_record_when_a_silent_producer_was_forgotten_then_it_is_stored_once_and_in_order(
+        server: OurServer, monkeypatch: pytest.MonkeyPatch, story: Story) -> None:
+    monkeypatch.setattr(transaction_manager, "SILENCE_LIMIT_MS", EXPIRATION_MS // 2)
+    monkeypatch.setattr(transaction_manager, "ID_EXPIRATION_MS", EXPIRATION_MS)
+    judgement = told(story, server, name=f"noticed-{story.__name__}")
+    assert judgement.is_spotless, judgement
+
+
+@pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__)
+def test_record_when_the_producer_does_not_know_that_it_was_forgotten_then_it_is_stored_once(
+        server: OurServer, record_property: pytest.RecordProperty, story: Story) -> None:
+    """Order may suffer: the broker took what came first. How much, the report of the run says."""
+    judgement = told(story, server, name=f"unnoticed-{story.__name__}")
+    record_property("reordered", len(judgement.reordered))
+    assert judgement._replace(reordered=[], failed_and_stored=[]) == Judgement([], [], [], [], [], []), judgement

@@ -1,0 +1,122 @@
+"""Nothing is given up before delivery.timeout.ms, nor long after the world is well again.
+
+A batch is as old as its first record. Which records those are the requests tell that carried it, also those that it was
+split from. Of what never left nobody knows for sure: whoever was ended in its send(), or a row, may have begun it.
+
+Source:  ours.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from pyproducer.common.errors import ApiError, IllegalStateError, KafkaError, KafkaTimeoutError
+from pyproducer.sender.freeze import longest_pause_ms
+from tests.simulation.faults import Faults
+from tests.simulation.ledger import Ledger
+from tests.simulation.plan import Parameters
+from tests.simulation.workload import Sent, Workload
+
+# Of a world that is well again: requests that nobody answers time out, and names and nodes are tried again.
+_LONGEST_CURE_MS = 30_000
+
+
+class Patience:
+    """Looks when records were given up.
+
+    Args:
+        workload: What was sent, and told.
+        parameters: What was drawn.
+        faults: What went wrong.
+        ledger: What was sent together.
+        checks: Is told how many records each check judged.
+    """
+
+    def __init__(self, workload: Workload, parameters: Parameters, faults: Faults, ledger: Ledger,
+                 checks: Counter[str]) -> None:
+        self._records = workload.records
+        self._props = parameters.props
+        self._has_others = bool(parameters.powers & {"two_producers", "asyncio"})
+        self._faults = faults
+        self._ledger = ledger
+        self._checks = checks
+        self._wrong: list[str] = []
+
+    def check(self) -> list[str]:
+        """Return what is wrong."""
+        if self._props["acks"] != "0" and "retries" not in self._props:
+            self._check_patience()
+        if self._props["delivery.timeout.ms"] >= 2 * self._props["request.timeout.ms"]:  # else one try is all
+            self._check_liveness()
+        return self._wrong
+
+    def _check_liveness(self) -> None:
+        """Nothing expires for ever; but where delivery.timeout.ms is short and the way is narrow, a queue may be slow.
+        """
+        healed_ms = self._faults.healed_ms
+        if healed_ms is None:
+            return
+        for record in self._records:
+            if record.told_ms <= healed_ms:
+                continue
+            self._checks["liveness"] += 1
+            error = record.told_error
+            if (isinstance(error, KafkaTimeoutError) and error.phase == "delivery"
+                    and record.told_ms > healed_ms + _LONGEST_CURE_MS
+                    and not any(other.told_metadata is not None and record.sent_ms < other.told_ms <= record.told_ms
+                                and _is_beside(other.told_metadata, record) for other in self._records)):
+                self._wrong.append(f"{record} expired {record.told_ms - healed_ms} ms after all was well again: "
+                                   f"{error!r}")
+
+    def _check_patience(self) -> None:
+        sent_ms = {record.value: record.sent_ms for record in self._records}
+        began_ms: dict[int, int] = {}
+        for record in self._records:
+            if record.future is not None and record.row is None:
+                key = id(record.future._result)
+                began_ms[key] = min(began_ms.get(key, record.sent_ms), record.sent_ms)
+        mates = self._ledger.mates
+        for record in self._records:
+            error = record.told_error
+            if record.row is not None or not _is_given_up(error):
+                continue
+            since_ms = began_ms[id(record.future._result)]
+            if record.value in mates:
+                since_ms = min(since_ms, *(sent_ms[mate] for batch in mates[record.value] for mate in batch))
+            else:
+                since_ms = min([since_ms, *(other.sent_ms for other in self._records if self._may_be_first(
+                    other, record))])
+            took_ms = record.told_ms - since_ms
+            pause_ms = longest_pause_ms(self._props["request.timeout.ms"])
+            shortest_ms = 2 * pause_ms
+            # It was seen in the sleep of one producer; another one may have meant to sleep for longer.
+            unsure_ms = pause_ms if self._has_others else 0
+            took_ms -= sum(ms - unsure_ms for at_ms, ms in self._faults.freezes
+                           if since_ms < at_ms and at_ms + ms <= record.told_ms and ms > shortest_ms)
+            self._checks["patience"] += 1
+            if took_ms < self._props["delivery.timeout.ms"]:
+                self._wrong.append(f"{record} failed after {took_ms} ms, before delivery.timeout.ms was over: "
+                                   f"{error!r}")
+
+    def _may_be_first(self, other: Sent, record: Sent) -> bool:
+        """Whether a record of which nobody knows may have begun the batch of one that never left."""
+        return ((other.row is not None or other.is_cut_off) and other.topic == record.topic
+                and other.sent_ms <= record.sent_ms and other.value not in self._ledger.mates)
+
+
+def _is_given_up(error: Any) -> bool:
+    """Whether a record failed of something that a retry may heal."""
+    if not isinstance(error, KafkaError) or isinstance(error, IllegalStateError):
+        return False
+    if isinstance(error, KafkaTimeoutError):
+        return error.phase == "delivery"
+    # 45, and 59: where the broker's numbers say that no retry by these numbers heals it.
+    return error.retriable and not (isinstance(error, ApiError) and error.code in (45, 59))
+
+
+def _is_beside(metadata: Any, record: Sent) -> bool:
+    """Whether what was stored may have been in the same queue as a record."""
+    if record.row is not None or record.future is None:
+        return bool(metadata.topic == record.topic)
+    return bool(record.future._result.topic_partition == (metadata.topic, metadata.partition))

@@ -1,0 +1,168 @@
+"""What only some seeds have: old, mixed and odd clusters, brokers that forget at any time, and rare states to begin in.
+
+One seed in three has a mixture of some of these, the first in turn, so that some dozen seeds have them all; the others
+stay what they are, whatever is added here. One in eleven begins in a rare state, made on purpose and in turn, too:
+three rare things together are too rare for chance.
+
+    power            what it is                                            what judges it
+    old_brokers      before 2.4: 59 for who is not known, 46 for old       stored once, order, patience
+    late_epoch       producer epochs end after some bumps                  stored once, order
+    init_version     InitProducerId in another version                     whatever is stored at all
+    api_versions     ApiVersions in another version; 35 for a newer one    whatever is stored at all
+    mixed_versions   nodes of several releases; who restarts is upgraded   the model: what was announced
+    append_time      topics that keep the broker's time                    timestamps told
+    auto_create      a topic that is made when it is asked for             life: every partition takes records
+    expiry           producers forgotten after a silence, as Kafka does    stored once, order: nothing is excused
+    (each of plan.POWER_FAULTS)
+
+Another third has an application of its own kind:
+
+    done_callbacks, interceptor, serializer, partitioner, null_values    see application.py
+    small_requests   max.request.size is small                             request size, refused
+    two_producers    on one cluster; each caller has one of them           whatever judges one; the sum of their close()
+    asyncio          an event loop with an AsyncKafkaProducer of its own   whatever judges a record of theirs
+
+Source:  ours; producer.id.expiration.ms, KIP-360, KIP-951, KIP-1102 (129).
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from pyproducer.transaction import transaction_manager
+from tests.simulation.model_log import KAFKA_BEFORE_2_4
+
+if TYPE_CHECKING:
+    from tests.simulation.plan import Parameters
+
+CLUSTERS = ("old_brokers", "late_epoch", "init_version", "api_versions", "mixed_versions", "append_time",
+            "auto_create", "expiry")
+APPLICATIONS = ("done_callbacks", "interceptor", "serializer", "partitioner", "null_values", "small_requests",
+                "two_producers", "asyncio")
+_CLOSED_AT_THE_END = ("two_producers", "asyncio")
+OPENINGS = ("refused_lost", "passing", "passing_lost", "split_codec", "split_refused", "first_split",
+            "forgotten_lost", "recreated_lost", "torn_turn")
+MOST_SILENCES = 2
+_EVERY = 3
+_EVERY_OPENING = 11
+_LAST_EPOCH = 2**15 - 1  # which no broker gives
+# What a silence must not be mixed with: time in which the process stands still, while its records wait.
+_STANDING_STILL = ("freeze", "suspend")
+
+
+def silence_limit_ms() -> int:
+    """Return how long the client may be silent before it takes itself for forgotten."""
+    return int(getattr(transaction_manager, "SILENCE_LIMIT_MS", 300_000))
+
+
+def draw(seed: int, chance: random.Random, parameters: Parameters) -> Parameters:
+    """Draw the mixture of a seed, if it has one, and the state with which it begins."""
+    from tests.simulation.plan import POWER_FAULTS
+
+    if seed % _EVERY == 0:
+        all_of_them = (*CLUSTERS, *POWER_FAULTS)
+        names = {all_of_them[seed // _EVERY % len(all_of_them)]: None}
+        names.update(dict.fromkeys(chance.sample(all_of_them, chance.choice((0, 1, 1, 2, 3)))))
+        weight = chance.choice((0.5, 1.0, 2.0))
+        parameters = replace(parameters, powers=frozenset(names))
+        for name in names:
+            if name in POWER_FAULTS:
+                parameters.fault_rates[name] = (0.2 + chance.random()) * weight
+            else:
+                parameters = _CLUSTERS[name](chance, parameters)
+        if "metadata_error" in names:
+            parameters = replace(parameters, metadata_version=13)
+        if "wrong_hint" in names or "stale_hint" in names:
+            parameters = replace(parameters, produce_version=max(10, parameters.produce_version))
+    if seed % _EVERY == 1:
+        parameters = _with_application(chance, parameters, seed // _EVERY)
+    if seed % _EVERY_OPENING == 7:
+        parameters = _with_opening(chance, parameters, OPENINGS[seed // _EVERY_OPENING % len(OPENINGS)])
+    return parameters
+
+
+def _with_application(chance: random.Random, parameters: Parameters, turn: int) -> Parameters:
+    names = {APPLICATIONS[turn % len(APPLICATIONS)], *chance.sample(APPLICATIONS, chance.choice((0, 1, 1, 2)))}
+    if "small_requests" in names:
+        parameters.props["max.request.size"] = chance.choice((250, 500, 2000))
+    if names & set(_CLOSED_AT_THE_END):
+        parameters = replace(parameters, close_kind="flush_then_close", caller_count=max(2, parameters.caller_count))
+    return replace(parameters, powers=frozenset(names))
+
+
+def _old_brokers(chance: random.Random, parameters: Parameters) -> Parameters:
+    produce = chance.choice((3, 5, 7, 7))
+    if produce < 7 and parameters.props["compression.type"] == "zstd":
+        parameters.props["compression.type"] = "lz4"
+    return replace(parameters, idempotence=KAFKA_BEFORE_2_4, produce_version=produce, metadata_version=chance.choice(
+        (4, 7, 8)), init_producer_id_version=chance.choice((0, 1)), api_versions_version=chance.choice((0, 1, 2)),
+        authenticate_version=min(1, parameters.authenticate_version), loses_old_records=chance.random() < 0.5,
+        node_versions={})
+
+
+def _late_epoch(chance: random.Random, parameters: Parameters) -> Parameters:
+    return replace(parameters, first_producer_epoch=_LAST_EPOCH - chance.choice((1, 2, 4)))
+
+
+def _init_version(chance: random.Random, parameters: Parameters) -> Parameters:
+    return replace(parameters, init_producer_id_version=chance.choice((0, 1, 2, 3, 4)))
+
+
+def _api_versions(chance: random.Random, parameters: Parameters) -> Parameters:
+    return replace(parameters, api_versions_version=chance.choice((0, 1, 2, 3)))
+
+
+def _mixed_versions(chance: random.Random, parameters: Parameters) -> Parameters:
+    produce, metadata = parameters.produce_version, parameters.metadata_version
+    lowest = 7 if parameters.props["compression.type"] == "zstd" else 3
+    return replace(parameters, node_versions={
+        node_id: (max(lowest, produce - chance.choice((0, 1, 3, 6))), max(4, metadata - chance.choice((0, 1, 3, 6))))
+        for node_id in range(parameters.node_count) if chance.random() < 0.7})
+
+
+def _append_time(chance: random.Random, parameters: Parameters) -> Parameters:
+    topics = list(parameters.topics)
+    return replace(parameters, log_append_time_topics=frozenset(chance.sample(topics, chance.randint(1, len(topics)))))
+
+
+def _auto_create(chance: random.Random, parameters: Parameters) -> Parameters:
+    return replace(parameters, missing_topic="made", topics={**parameters.topics, "made": chance.choice((1, 2, 3))})
+
+
+def _expiry(chance: random.Random, parameters: Parameters) -> Parameters:
+    props = parameters.props
+    # Simulated silence is not for free: the sender looks around once in request.timeout.ms.
+    props["delivery.timeout.ms"] = min(props["delivery.timeout.ms"], 30_000)
+    props["request.timeout.ms"] = max(props["request.timeout.ms"], 5000)
+    props["delivery.timeout.ms"] = max(props["delivery.timeout.ms"], props["request.timeout.ms"] + props["linger.ms"])
+    props["metadata.max.age.ms"] = 300_000
+    for kind in _STANDING_STILL:
+        parameters.fault_rates.pop(kind, None)
+    expiration_ms = silence_limit_ms() + 2 * (props["delivery.timeout.ms"] + props["request.timeout.ms"])
+    silence_ms = expiration_ms + chance.choice((1000, 5000, 20_000))
+    return replace(parameters, producer_expiration_ms=expiration_ms, silence_ms=silence_ms,
+                   faults_last_ms=parameters.faults_last_ms + MOST_SILENCES * silence_ms)
+
+
+_CLUSTERS = {"old_brokers": _old_brokers, "late_epoch": _late_epoch, "init_version": _init_version,
+             "api_versions": _api_versions, "mixed_versions": _mixed_versions, "append_time": _append_time,
+             "auto_create": _auto_create, "expiry": _expiry}
+
+
+def _with_opening(chance: random.Random, parameters: Parameters, opening: str) -> Parameters:
+    faults_last_ms, has_silences = parameters.faults_last_ms, bool(parameters.silence_ms)
+    parameters.props.update({
+        "enable.idempotence": True, "acks": "all", "max.in.flight.requests.per.connection": 5, "batch.size": 400,
+        "buffer.memory": 33_554_432, "linger.ms": 50, "request.timeout.ms": 5000, "delivery.timeout.ms": 30_000,
+        "max.block.ms": 60_000})
+    parameters.props.pop("retries", None)
+    first, count = next(iter(parameters.topics.items()))
+    if opening == "torn_turn":  # two partitions, led by two nodes
+        parameters = replace(parameters, node_count=max(2, parameters.node_count),
+                             topics={**parameters.topics, first: max(2, count)})
+    if not has_silences:
+        parameters = replace(_expiry(chance, parameters), faults_last_ms=faults_last_ms)
+    return replace(parameters, opening=opening, longest_message_bytes=1_048_588,
+                   window_bytes=1_000_000)

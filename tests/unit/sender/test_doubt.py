@@ -1,0 +1,299 @@
+"""What fresh eyes found against the numbers of the idempotent producer: late frames, long silences, torn turns."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+import pytest
+
+from pyproducer.accumulator.partition_sequence import PartitionSequence, SequenceState
+from pyproducer.common.error_codes import ErrorCode
+from pyproducer.hotpath import record_size_upper_bound
+from tests.simulation.model_batch import ProducedBatch
+from tests.simulation.model_log import KAFKA_4_1, ModelPartition
+from tests.support.mock_client import MockClient
+from tests.unit.sender.stepped_producer import SteppedProducer
+
+DAY_MS = 86_400_000
+
+
+def sequence_of(producer: SteppedProducer, partition: int = 0) -> PartitionSequence:
+    sequence = producer.accumulator._partitions["t", partition].sequence
+    assert sequence is not None
+    return sequence
+
+
+class Broker:
+    """One partition by Kafka 4.1's rules, which also takes frames that come late."""
+
+    def __init__(self) -> None:
+        self.model = ModelPartition("t", uuid.UUID(int=77), 0, 1)
+
+    def take(self, frame: bytes) -> int:
+        return self.model.append(ProducedBatch(frame, 12), node_id=1, now_ms=0, max_message_bytes=10**6,
+                                 idempotence=KAFKA_4_1).error_code
+
+    def values(self) -> list[bytes | None]:
+        return [value[:1] for batch in self.model.batches for value in batch.values if value is not None]
+
+
+def frames(client: MockClient) -> list[bytes]:
+    return [bytes(part["records"]) for request in client.in_flight
+            for topic in client.body_of(request)["topic_data"] for part in topic["partition_data"]]
+
+
+def started(broker: Broker, **how: Any) -> SteppedProducer:
+    """A producer whose first record is stored and acknowledged."""
+    producer = SteppedProducer(**how)
+    producer.append_told("s")
+    producer.turn()
+    producer.client.answer({"throttle_time_ms": 0, "error_code": 0, "producer_id": 7, "producer_epoch": 0})
+    producer.turn()
+    assert broker.take(frames(producer.client)[0]) == 0
+    producer.answer_all(base_offset=0)
+    return producer
+
+
+def in_doubt_behind_one_in_doubt(broker: Broker) -> tuple[SteppedProducer, list[bytes]]:
+    """Records a and b wait in a broker's socket; a expired, and b was refused by its number.
+
+    A new epoch was begun for b, and nothing of it was sent.
+    """
+    producer = started(broker, batch_size=1, delivery_timeout=2000)
+    producer.append_told("a")
+    producer.turn()
+    producer.clock.advance(450)
+    producer.append_told("b", value=b"b" * 40)
+    producer.turn()
+    late = frames(producer.client)
+    producer.lose(timed_out=True)
+    producer.lose(timed_out=True)
+    for _ in range(100):  # the leader has too few replicas for a, until it expires
+        producer.turn(advance=100)
+        if producer.told_names()[-1] == "a":
+            break
+        if producer.client.in_flight:
+            producer.answer_all(code=ErrorCode.NOT_ENOUGH_REPLICAS)
+    assert producer.error_of("a").outcome == "unknown"
+    for _ in range(100):
+        if producer.client.in_flight:
+            break
+        producer.turn(advance=10)
+    assert broker.take(frames(producer.client)[0]) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    producer.answer_all(code=ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+    return producer, late
+
+
+def test_numbers_when_45_behind_a_batch_that_may_still_come_then_the_batch_is_not_stored_twice() -> None:
+    """45 proves that b is not there now. It may come: a and b wait in a broker's socket, and a was not decided.
+
+    `doubt_left` looks at what is behind b only. Before it a failed as unknown, and its number is free as long as no new
+    epoch was heard of. So a's frame is stored, then b's, then b again in the new epoch. (Without an unanswered attempt
+    of what stands before it, 45 is for ever.)
+    """
+    broker = Broker()
+    producer, late = in_doubt_behind_one_in_doubt(broker)
+    for _ in range(20):
+        producer.turn(advance=100)
+        if producer.client.in_flight:
+            break
+    for frame in late:  # while b's new frame is on its way on the new connection
+        broker.take(frame)
+    for frame in frames(producer.client):
+        broker.take(frame)
+    assert broker.values().count(b"b") <= 1, f"the log: {broker.values()}"
+
+
+def test_numbers_when_45_behind_a_batch_that_may_still_come_then_not_sent_is_not_said() -> None:
+    """The same, and b expires while it waits for its new epoch: it is told not_sent, and its frame is stored later."""
+    broker = Broker()
+    producer, late = in_doubt_behind_one_in_doubt(broker)
+    producer.client.is_ready_now = False
+    for _ in range(30):
+        producer.turn(advance=100)
+    for frame in late:
+        broker.take(frame)
+    assert b"b" in broker.values()
+    assert producer.error_of("b").outcome == "unknown", producer.error_of("b")
+
+
+@pytest.mark.parametrize("how", ["the machine slept", "delivery.timeout.ms is two weeks"])
+def test_numbers_when_a_batch_in_doubt_outlives_the_brokers_memory_then_it_is_not_sent_again(how: str) -> None:
+    """A batch is stored, its answer lost, and the next attempt comes two days later: stored a second time.
+
+    By then each broker has forgotten the producer id (producer.id.expiration.ms, a day), and takes any number. The
+    deadlines of records move by a freeze, so nothing expires. can_send lets what may be in the log go by its number
+    however long nobody has heard of the broker; Connect, for one, sets delivery.timeout.ms to 2**31-1.
+    """
+    broker = Broker()
+    producer = started(broker, delivery_timeout=14 * DAY_MS if "weeks" in how else 2000)
+    producer.append_told("a")
+    producer.turn()
+    broker.take(frames(producer.client)[0])
+    producer.client.woke_ms = producer.clock.now_ms()
+    if how == "the machine slept":
+        producer.turn()
+        producer.clock.suspend(2 * DAY_MS)
+        producer.turn(advance=1000)
+    else:
+        producer.lose()
+        producer.client.is_ready_now = False
+        for _ in range(48):
+            producer.clock.advance(DAY_MS // 24)
+            producer.client.woke_ms = producer.clock.now_ms()
+            producer.turn()
+        producer.client.is_ready_now = True
+    broker.model.forget(7)
+    for _ in range(5):
+        producer.client.woke_ms = producer.clock.now_ms()
+        producer.turn(advance=200)
+        for frame in frames(producer.client):
+            broker.take(frame)
+    assert broker.values().count(b"a") <= 1, f"the log: {broker.values()}"
+
+
+@pytest.mark.parametrize("code", [ErrorCode.TOPIC_AUTHORIZATION_FAILED])
+def test_numbers_when_a_turn_ends_between_the_hole_and_the_move_then_the_partition_goes_on(code: ErrorCode) -> None:
+    """A turn ends (MemoryError) in on_end, between `_hole = ...` and `_move`; the batch is sent again and stored.
+
+    Nobody takes the hole back: on_recovered leaves `_hole`, and settle is not called where nothing is disturbed. From
+    then on a batch that is refused for a moment, and not in doubt, is never sent again (can_send: behind the hole), and
+    all behind it waits, until delivery.timeout.ms.
+    """
+    producer = SteppedProducer(batch_size=1, delivery_timeout=20_000)
+    producer.start()
+    producer.append_told("a")
+    producer.turn()
+
+    def stop(_self: PartitionSequence, _event: object) -> SequenceState:
+        raise MemoryError
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(PartitionSequence, "_move", stop)
+        with pytest.raises(MemoryError):
+            producer.answer_all(code=code)
+    producer.sender.recover(producer.clock.now_ms())
+    producer.turn(advance=200)
+    producer.answer_all(base_offset=1)
+    producer.append_told("b")
+    producer.turn()
+    producer.answer_all(code=ErrorCode.NOT_ENOUGH_REPLICAS)
+    for _ in range(20):
+        producer.turn(advance=500)
+    assert producer.client.in_flight, "b is not sent again"
+
+
+def test_numbers_when_a_doubt_was_settled_then_it_is_none_a_thousand_million_records_later() -> None:
+    """`_last_in_doubt` stays when its partition is whole again (settle resets `_hole` alone).
+
+    When 2**30 records were numbered since, it lies ahead of every batch on the ring, for another 2**30 records: each
+    45 of a batch that may be in the log fails it as unknown for batches behind it that there are not.
+    """
+    producer = SteppedProducer(batch_size=1, delivery_timeout=20_000)
+    producer.start()
+    producer.append_told("a")
+    producer.turn()
+    producer.append_told("b")
+    producer.turn(advance=10)
+    first, second = producer.client.in_flight
+    producer.clock.advance(19_995)
+    producer.turn()  # a expires on the wire
+    assert producer.error_of("a").outcome == "unknown"
+    producer.answer_all(code=ErrorCode.NOT_ENOUGH_REPLICAS, request=first)
+    producer.answer_all(base_offset=1, request=second)
+    producer.turn()
+    sequence = sequence_of(producer)  # whole, as the next turn with records will find
+    sequence.next_sequence += 1_500_000_000
+    sequence.last_acked_sequence += 1_500_000_000
+    producer.append_told("c")
+    producer.turn()
+    producer.lose()
+    for _ in range(5):
+        producer.turn(advance=200)
+        if producer.client.in_flight:
+            producer.answer_all(code=ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+            break
+    producer.turn(advance=500)
+    assert producer.told_names()[-1] != "c", producer.error_of("c")
+
+
+def test_numbers_when_old_timestamps_are_on_their_way_then_nothing_goes_behind_them() -> None:
+    """A batch with timestamps of two days ago is on its way; the next one goes behind it at once.
+
+    The broker may forget the producer as soon as the first is stored (docs/decisions/producer_ids.md, 1): if it refuses
+    the second for a moment, the third is its first. `known_until_ms` is lowered by an acknowledgement only; what was
+    numbered since is not looked at, and each acknowledged fresh batch of a mixed stream opens the window of five again.
+    """
+    producer = SteppedProducer(batch_size=1)
+    producer.start()
+    for name, age_ms in (("old", 2 * DAY_MS), ("next", 0), ("third", 0)):
+        value = name.encode()
+        producer.accumulator.append("t", 0, producer.clock.timestamp_ms() - age_ms, None, value, (), None,
+                                    record_size_upper_bound(None, value, ()), 0)
+    producer.turn()
+    assert producer.sequences_on_wire() == [(0, 1)]
+
+
+def test_numbers_when_the_log_has_its_own_time_then_its_clock_is_not_compared_with_ours() -> None:
+    """LogAppendTime, and the broker's clock is 25 hours behind ours: one batch at a time, for ever.
+
+    `_complete` counts the age of log_append_time_ms by our clock. By the broker's, which alone counts, it is 0.
+    """
+    producer = SteppedProducer(batch_size=1)
+    producer.append()
+    producer.turn()
+    producer.client.answer({"throttle_time_ms": 0, "error_code": 0, "producer_id": 7, "producer_epoch": 0})
+    producer.turn()
+    producer.answer_all(base_offset=0, log_append_time_ms=producer.clock.timestamp_ms() - 25 * 3_600_000)
+    for _ in range(8):
+        producer.append()
+    producer.turn()
+    assert len(producer.client.in_flight) == 5
+
+
+def test_numbers_when_the_records_were_deleted_then_unknown_producer_id_proves_nothing() -> None:
+    """Brokers before 2.4 forget a producer when all its records are deleted (retention, DeleteRecords), and say 59.
+
+    The batch was stored, its answer lost, then deleted: log_start_offset of the answer lies behind what was
+    acknowledged last. `doubt_left` takes 59 for a proof wherever the broker was heard of lately, and the batch is
+    stored and read a second time. log_start_offset (Produce 5 and above) would tell; it is not looked at.
+    """
+    producer = SteppedProducer(batch_size=1, version=7)
+    producer.start()
+    producer.append_told("a")
+    producer.turn()
+    producer.lose()
+    producer.turn(advance=200)
+    producer.answer_all(code=ErrorCode.UNKNOWN_PRODUCER_ID, log_start_offset=2)
+    for _ in range(5):
+        producer.turn(advance=200)
+    assert not producer.client.in_flight, producer.sequences_on_wire()
+    assert producer.error_of("a").outcome == "unknown"
+
+
+def test_numbers_when_a_turn_ends_while_a_split_batch_is_let_go_then_it_does_not_stay_in_the_list() -> None:
+    """`finish` moves to DONE first; ended before it takes the batch out, `take_up` finds neither SPLIT nor an outcome.
+
+    The batch stays in its partition's list until the producer ends, with its bytes (older than the change).
+    """
+    producer = SteppedProducer(batch_size=1000, delivery_timeout=20_000)
+    producer.start()
+    for _ in range(4):
+        producer.append()
+    producer.turn()
+
+    def stop(*_arguments: object) -> None:
+        raise MemoryError
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(producer.pool), "release", stop)
+        with pytest.raises(MemoryError):
+            producer.answer_all(code=ErrorCode.MESSAGE_TOO_LARGE)
+    producer.sender.recover(producer.clock.now_ms())
+    for offset in range(1, 20):
+        producer.turn(advance=1000)
+        while producer.client.in_flight:
+            producer.answer_all(base_offset=offset)
+    assert not producer.incomplete()
+    assert producer.accumulator.batches() == []
