@@ -3,8 +3,9 @@
     stored once       told as stored: once in the log of its partition (idempotence, or retries=0), at the offset that
                       was told; at least once without; acks=0: its whole request was written
     not_sent          never in any log
-    rejected          never in any log, and handed to a connection
-    unknown           at most once (idempotence), and handed to a connection
+    rejected          never in any log, and a request with it began to be written
+    unknown           at most once (idempotence), and a request with it began to be written; or all connections were
+                      made anew before that, and nobody in the client knows how far it came
     refused by send() never in any log
     in order          the records of a thread in each log, as it sent them (idempotence); those that were stored, by the
                       offsets that were told, also without, where one request is in flight
@@ -243,8 +244,9 @@ class Checker:
         checks[f"told {outcome}"] += 1
         if outcome != UNKNOWN and places:
             wrong.append(f"{record} failed with {error!r}, outcome {outcome}, and is in the log: {places}")
-        if outcome != NOT_SENT and record.value not in self._ledger.mates:
-            wrong.append(f"{record} failed with {error!r}, outcome {outcome}, and was never handed to a connection")
+        if outcome != NOT_SENT and record.value not in self._ledger.reached:
+            wrong.append(f"{record} failed with {error!r}, outcome {outcome}, and nothing of any request with it was "
+                         "written")
         return str(outcome)
 
     def _check_acknowledged(self, record: Sent, places: list[Place], offset: int, partition: int,
