@@ -3,14 +3,16 @@
     stored once       told as stored: once in the log of its partition (idempotence, or retries=0), at the offset that
                       was told; at least once without; acks=0: its whole request was written
     not_sent          never in any log
-    rejected          never in any log, and handed to a connection
-    unknown           at most once (idempotence), and handed to a connection
+    rejected          never in any log, and a request with it began to be written
+    unknown           at most once (idempotence), and a request with it began to be written; or all connections were
+                      made anew before that, and nobody in the client knows how far it came
     refused by send() never in any log
     in order          the records of a thread in each log, as it sent them (idempotence); those that were stored, by the
                       offsets that were told, also without, where one request is in flight
     as it was sent    key, headers and timestamp in the log are those of the record; its partition is that of its key
     callbacks         once for each record that was accepted, and what they say is what the future says; in a partition
                       in the order in which the answers came
+    codec             one that fails costs no record: the batch goes as it is
     backoff           a batch is not sent again before retry.backoff.ms
     memory            what is free of buffer.memory, and what is on its way, are not more than all of it (workload.py)
     (patience.py)     not given up too early, and not too late
@@ -28,6 +30,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from pyproducer import ProducerDeadError
 from pyproducer.common.errors import NOT_SENT, REJECTED, UNKNOWN
 from tests.simulation.application import ADDED_IN_LOG, SimulatedFailure
 from tests.simulation.faults import Faults
@@ -115,6 +118,7 @@ class Checker:
         self._checks["memory"] += self._workload.memory_looks
         self._check_callback_order()
         self._check_backoff()
+        self._checks["codec"] += self._faults.fired["codec_memory"]
         self._check_application()
         self._check_request_sizes()
         patience = Patience(self._workload, self._parameters, self._faults, self._ledger, self._checks)
@@ -241,10 +245,13 @@ class Checker:
             wrong.append(f"{record} failed with {error!r}, which says no outcome but {outcome!r}")
             return "failed"
         checks[f"told {outcome}"] += 1
+        if isinstance(error.__cause__, MemoryError) and not isinstance(error, ProducerDeadError):
+            wrong.append(f"{record} failed with {error!r}: a codec that fails costs no record, its batch goes as it is")
         if outcome != UNKNOWN and places:
             wrong.append(f"{record} failed with {error!r}, outcome {outcome}, and is in the log: {places}")
-        if outcome != NOT_SENT and record.value not in self._ledger.mates:
-            wrong.append(f"{record} failed with {error!r}, outcome {outcome}, and was never handed to a connection")
+        if outcome != NOT_SENT and record.value not in self._ledger.reached:
+            wrong.append(f"{record} failed with {error!r}, outcome {outcome}, and nothing of any request with it was "
+                         "written")
         return str(outcome)
 
     def _check_acknowledged(self, record: Sent, places: list[Place], offset: int, partition: int,

@@ -72,16 +72,22 @@ class Handed:
         data: Its bytes, without the size.
         connection: By its number.
         node_id: Whose connection it was.
-        is_whole: Whether all of it was written.
+        client: Who did.
+        is_begun, is_whole: Whether any of it was written, and all of it.
+        is_torn: Whether all connections were made anew before that: nobody in the client knows how far it came.
         has_arrived: Whether a broker got it.
-        taken: Its batches, as the broker saw them.
+        taken: Its batches, as the broker saw them; but for those of partitions that it had not.
+        has_strangers: Whether there were any of these.
         read_number: When the client read its answer; 0 for never.
     """
 
-    __slots__ = ("_contents", "connection", "data", "has_arrived", "is_whole", "node_id", "now_ms", "number",
-                 "read_number", "taken")
+    __slots__ = ("_contents", "client", "connection", "data", "has_arrived", "has_strangers", "is_begun", "is_torn",
+                 "is_whole", "node_id", "now_ms", "number", "read_number", "taken")
 
-    def __init__(self, number: int, now_ms: int, data: bytes, connection: int, node_id: int) -> None:
+    def __init__(self, number: int, now_ms: int, data: bytes, connection: int, node_id: int, client: object) -> None:
+        self.client = client
+        self.is_begun = False
+        self.is_torn = False
         self.number = number
         self.now_ms = now_ms
         self.data = data
@@ -90,6 +96,7 @@ class Handed:
         self.is_whole = False
         self.has_arrived = False
         self.taken: list[Taken] = []
+        self.has_strangers = False
         self.read_number = 0
         self._contents: list[tuple[Any, int, ProducedBatch]] | None = None
 
@@ -199,11 +206,17 @@ class Ledger(Witness):
 
     # -- the client's side
 
-    def on_handed(self, data: bytes, connection: int, node_id: int, now_ms: int) -> Handed:
+    def on_handed(self, data: bytes, connection: int, node_id: int, now_ms: int, client: object = None) -> Handed:
         """Note a request that goes to a connection."""
-        handed = Handed(self.next_number(), now_ms, data, connection, node_id)
+        handed = Handed(self.next_number(), now_ms, data, connection, node_id, client)
         self.handed.append(handed)
         return handed
+
+    def on_renewed(self, client: object) -> None:
+        """All connections of a client are made anew."""
+        for handed in self.handed:
+            if handed.client is client and not handed.is_whole:
+                handed.is_torn = True
 
     def on_read(self, reader: object, handed: Handed) -> None:
         """The last byte of an answer was read; that it was handled as well is sure at the reader's next poll."""
@@ -244,6 +257,10 @@ class Ledger(Witness):
                     if not forgetting.is_topic_new or (handed is not None and handed.version < _BY_ID_FROM):
                         forgetting.passed.update(self._sent_before(append))
         self.appends.append(append)
+
+    def on_stranger(self) -> None:
+        if self.arriving is not None:
+            self.arriving.has_strangers = True
 
     def on_forget(self, topic: str, partition: int, producer_id: int) -> None:
         """A broker is about to forget a producer."""
@@ -302,6 +319,12 @@ class Ledger(Witness):
         return dict(mates)
 
     @cached_property
+    def reached(self) -> set[bytes]:
+        """All records whose request was written, or began to be, or nobody in the client knows how far it came."""
+        return {record for handed in self.handed if handed.is_begun or handed.is_torn
+                for batch in self._batches(handed) for record in identities(batch)}
+
+    @cached_property
     def written(self) -> set[bytes]:
         """All records whose request was written to its end."""
         return {record for handed in self.handed if handed.is_whole
@@ -309,7 +332,7 @@ class Ledger(Witness):
 
     @staticmethod
     def _batches(handed: Handed) -> list[ProducedBatch]:
-        if handed.taken:
+        if handed.taken and not handed.has_strangers:
             return [taken.batch for taken in handed.taken]
         return [batch for _, _, batch in handed.contents()]
 

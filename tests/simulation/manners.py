@@ -149,7 +149,7 @@ class WatchedSelector(Selector):
             unanswered.append((api_key, version))
         self._has_done = True
         if api_key == ApiKeys.PRODUCE:  # first: of what fails then the client cannot know how far it came
-            self._connections[node].on_handed(b"".join(send._chunks[1:]))
+            self._connections[node].on_handed(b"".join(send._chunks[1:]), manners)
         manners.faults.on_send()
         super().send(send)
 

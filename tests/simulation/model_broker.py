@@ -395,6 +395,7 @@ class ModelCluster(ClusterState):
                 seen.add((name or topic_id, index))
                 batch = self._batch_of(partition_data["records"], version, acks)
                 if partitions is None or index >= len(partitions):
+                    self.parameters.witness.on_stranger()
                     is_id_unknown = partitions is None and version >= _TOPIC_IDS_IN_PRODUCE
                     rows.append(_row(index, UNKNOWN_TOPIC_ID if is_id_unknown else UNKNOWN_TOPIC_OR_PARTITION))
                 else:

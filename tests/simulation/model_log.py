@@ -172,6 +172,10 @@ class Witness:
         """
 
 
+    def on_stranger(self) -> None:
+        """See that a batch came for a topic or partition that there is not."""
+
+
 class ModelPartition:
     """A partition: its leader, its log, its producers.
 

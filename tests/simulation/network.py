@@ -303,9 +303,9 @@ class Connection:
 
     # -- from the client
 
-    def on_handed(self, data: bytes) -> None:
+    def on_handed(self, data: bytes, client: object) -> None:
         """A Produce request is handed over, to be written."""
-        handed = self._network.ledger.on_handed(data, self.number, self.node_id, self._scheduler.now_ms)
+        handed = self._network.ledger.on_handed(data, self.number, self.node_id, self._scheduler.now_ms, client)
         self._unwritten.append(handed)
         self._unarrived.append(handed)
 
@@ -314,9 +314,12 @@ class Connection:
         written += piece
         while len(written) >= 6:
             size: int = 4 + _SIZE.unpack_from(written)[0]
+            is_produce = written[4:6] == _PRODUCE
+            if is_produce:
+                self._unwritten[0].is_begun = True
             if len(written) < size:
                 return
-            if written[4:6] == _PRODUCE:
+            if is_produce:
                 self._unwritten.popleft().is_whole = True
             del written[:size]
 
@@ -489,6 +492,7 @@ class Network:
 
     def make_selector(self, manners: Manners, **settings: Any) -> WatchedSelector:
         """Make that of a client whose manners are watched."""
+        self.ledger.on_renewed(manners)
         self.faults.on_make_selector()
         return WatchedSelector(manners, make_socket=self._make_socket, make_poller=lambda: SimPoller(self, manners),
                                newest_connection=lambda: self._newest_socket.connection, **settings)

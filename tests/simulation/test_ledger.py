@@ -172,6 +172,24 @@ def test_mates_when_a_batch_was_split_then_its_parts_are_as_old_as_the_whole(sto
     assert story.ledger.written == {b"0.1 a"}
 
 
+def test_request_when_connections_are_made_anew_then_nobody_knows_how_far_it_came(story: Story) -> None:
+    mine, other, begun = story.hand(0, b"0.1 a"), story.hand(0, b"0.2 b"), story.hand(0, b"0.3 c")
+    other.client = "another one"
+    story.ledger.on_renewed(None)
+    begun.is_torn, begun.is_begun = False, True
+    assert (mine.is_torn, other.is_torn) == (True, False)
+    assert story.ledger.reached == {b"0.1 a", b"0.3 c"}
+
+
+def test_batch_when_its_partition_is_not_there_then_it_was_written_all_the_same(story: Story) -> None:
+    handed = story.hand(0, b"0.1 a", by_id=True)
+    story.recreate()
+    story.ledger.arriving = handed
+    assert story.cluster.handle(0, handed.data, 0)
+    handed.is_whole = True
+    assert (handed.taken, handed.has_strangers, story.ledger.written) == ([], True, {b"0.1 a"})
+
+
 def test_lie_when_a_broker_tells_one_then_it_is_noted(story: Story) -> None:
     story.ledger.is_lying = True
     story.arrive(story.hand(0, b"0.1 a"))

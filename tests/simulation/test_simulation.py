@@ -35,7 +35,7 @@ MUST_BE_JUDGED = {
     "timestamp of the log", "partition given", "partition of the key", "told as stored", "told not_sent",
     "told rejected", "told unknown", "acks=0 written", "refused", "rows told", "callback once", "callback order",
     "backoff", "memory", "done callback once", "interceptor", "serializer", "partition chosen by the application",
-    "request size", "patience", "liveness", "life", "linger",
+    "request size", "codec", "patience", "liveness", "life", "linger",
 }
 
 
@@ -105,7 +105,7 @@ def test_plan_when_two_seeds_are_drawn_then_they_differ_and_each_is_the_same_aga
 
 
 def test_plan_when_some_dozen_seeds_are_drawn_then_all_powers_and_openings_are_and_some_seeds_have_none() -> None:
-    drawn = [draw(Plan(seed)) for seed in range(90)]
+    drawn = [draw(Plan(seed)) for seed in range(110)]
     assert {power for parameters in drawn for power in parameters.powers} == {*CLUSTERS, *APPLICATIONS, *POWER_FAULTS}
     assert {parameters.opening for parameters in drawn} == {None, *OPENINGS}
     assert sum(not parameters.powers and parameters.opening is None for parameters in drawn) > 20
