@@ -18,8 +18,8 @@ from tests.simulation.schedule import LONGEST_HOLD_MS, Scheduler, SimLock, SimRL
 from tests.support.patience import PROGRAM_S
 
 ROOT = Path(__file__).resolve().parents[2]
-SEEDS = 132
-SWARM_SEEDS = 12
+SEEDS = 115
+SWARM_SEEDS = 11
 # What faults and workloads must reach, whatever else they do not: else the seeds prove less than they seem to.
 MUST_BE_REACHED = {
     "batch OPEN > QUEUED", "batch QUEUED > DRAINED", "batch DRAINED > ON_WIRE", "batch ON_WIRE > RETRY",
