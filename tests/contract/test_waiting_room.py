@@ -115,6 +115,7 @@ def test_topic_when_it_is_unknown_then_records_for_others_go_on_though_its_room_
     """A misspelt topic must not stop the others: it has a quarter of buffer.memory at most."""
     producer = connect(buffer_memory=200_000, max_block_ms=2**31 - 1)
     Witness(producer, topic).deliver_one()
+    await_memory_back(producer)
     futures = []
     full = threading.Event()
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 import pytest
 
 from pyproducer.broker import EmbeddedBroker
+from pyproducer.broker.control.in_process import InProcessCluster
 from pyproducer.transaction import transaction_manager
 from tests.support.forgetting_stories import (
+    DAY_MS,
     KafkaStage,
     Story,
     doubled_after_silence,
@@ -19,7 +22,7 @@ from tests.support.forgetting_stories import (
 )
 from tests.support.story_clients import Judgement, Ours
 
-EXPIRATION_MS = 400
+SILENCE_LIMIT_MS = 100
 STORIES = (doubled_after_silence, reordered_after_silence, doubled_after_silence_and_retry, reordered_in_backfill)
 
 
@@ -39,27 +42,33 @@ class OurServer:
         return name
 
     def restart(self) -> None:
-        raise NotImplementedError("no story here kills the broker")
+        raise AssertionError("no story here kills the broker")
+
+    def set_expiration(self, expiration_ms: int) -> None:
+        """Forget, where that is short: our broker does not change the setting while it runs."""
+        if expiration_ms < DAY_MS:
+            time.sleep(3 * SILENCE_LIMIT_MS / 1000)  # the silence
+            cluster = self._broker._cluster
+            assert isinstance(cluster, InProcessCluster)
+            cluster.state.log_manager.run_producer_expiration(int(time.time() * 1000) + 2 * DAY_MS)
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[OurServer]:
-    """A broker that forgets in less than a second."""
-    with EmbeddedBroker(config={"producer.id.expiration.ms": EXPIRATION_MS,
-                                "producer.id.expiration.check.interval.ms": 100}) as broker:
+    """A broker that forgets when it is told to."""
+    with EmbeddedBroker() as broker:
         yield OurServer(broker)
 
 
 def told(story: Story, server: OurServer, *, name: str) -> Judgement:
-    with KafkaStage(server, name) as stage:
+    with KafkaStage(server, name, server.set_expiration) as stage:
         return tell(story, stage, Ours(**{"delivery.timeout.ms": 80_000}))
 
 
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__)
 def test_record_when_a_silent_producer_was_forgotten_then_it_is_stored_once_and_in_order(
         server: OurServer, monkeypatch: pytest.MonkeyPatch, story: Story) -> None:
-    monkeypatch.setattr(transaction_manager, "SILENCE_LIMIT_MS", EXPIRATION_MS // 2)
-    monkeypatch.setattr(transaction_manager, "ID_EXPIRATION_MS", EXPIRATION_MS)
+    monkeypatch.setattr(transaction_manager, "SILENCE_LIMIT_MS", SILENCE_LIMIT_MS)
     judgement = told(story, server, name=f"noticed-{story.__name__}")
     assert judgement.is_spotless, judgement
 

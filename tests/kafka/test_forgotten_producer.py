@@ -2,9 +2,8 @@
 producer can know that the broker may have forgotten it.
 
 A user's day of silence is two seconds here. SILENCE_LIMIT_MS is how long a partition may be silent before the producer
-lets its next batch go alone, ID_EXPIRATION_MS the age of a batch's timestamps at which the broker forgets. As they
-should be for this broker, they guard the order; by default they are above its expiration, as for a cluster whose
-administrator shortened producer.id.expiration.ms.
+lets its next batch go alone. Below this broker's expiration it guards the order; by default it is above, as for a
+cluster whose administrator shortened producer.id.expiration.ms.
 """
 
 from __future__ import annotations
@@ -53,7 +52,6 @@ def ensure_once_and_true(judgement: Judgement) -> None:
 def test_record_when_a_silent_producer_was_forgotten_then_it_is_stored_once_and_in_order(
         server: KafkaServer, topic_name: str, monkeypatch: pytest.MonkeyPatch, story: Story) -> None:
     monkeypatch.setattr(transaction_manager, "SILENCE_LIMIT_MS", BELOW_THE_EXPIRATION_MS)
-    monkeypatch.setattr(transaction_manager, "ID_EXPIRATION_MS", FORGETFUL["producer.id.expiration.ms"])
     judgement = told(story, server, topic_name)
     assert judgement.is_spotless, judgement
 

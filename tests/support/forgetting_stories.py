@@ -28,7 +28,9 @@ from tests.support.story_clients import Judgement, NothingTold, StoryClient, awa
 
 # For the brokers of these stories: a day of silence is two seconds.
 FORGETFUL = {"producer.id.expiration.ms": 2000, "producer.id.expiration.check.interval.ms": 500}
+DAY_MS = 86_400_000
 LONG_AGO_MS = 1_000_000
+BROKER_RESOURCE = 4
 ARRIVAL_S = 0.5  # how long to wait for a batch that need not come: a careful client waits for an answer first
 WARM, FIRST, SECOND, THIRD = b"warm", b"value-A", b"value-B", b"value-C"
 
@@ -75,7 +77,7 @@ Story = Callable[[Stage, StoryClient], None]
 
 
 class Server(Protocol):
-    """One broker on loopback, a KafkaServer for example, that has forgotten producers soon (FORGETFUL)."""
+    """One broker on loopback, a KafkaServer for example, that looks for expired producers often (FORGETFUL)."""
 
     @property
     def bootstrap_servers(self) -> str:
@@ -95,9 +97,17 @@ class Server(Protocol):
 class KafkaStage:
     """An Apache Kafka, or our embedded broker, behind a proxy; a context manager."""
 
-    def __init__(self, server: Server, topic: str) -> None:
+    def __init__(self, server: Server, topic: str, set_expiration: Callable[[int], None] | None = None) -> None:
+        """Begin a story.
+
+        Args:
+            server: The broker.
+            topic: A new topic's name.
+            set_expiration: Sets producer.id.expiration.ms; None asks the broker to.
+        """
         self.topic = server.create_topic(topic)
         self._server = server
+        self._set_expiration = set_expiration or self._alter_expiration
         self._proxy = FaultProxy(server.bootstrap_servers)
         self.bootstrap_servers = self._proxy.bootstrap_servers
 
@@ -119,8 +129,19 @@ class KafkaStage:
         return any(request.holds(value) for request in self._proxy.requests("Produce"))
 
     def forget(self) -> None:
+        # It forgets once: what it forgot later, with an answer lost, nobody could keep from being doubled, and a busy
+        # machine is as slow as any expiration.
+        self._set_expiration(FORGETFUL["producer.id.expiration.ms"])
         with RawClient(("127.0.0.1", self._server.port)) as client:
             await_true(lambda: self._known(client) == [], "a Kafka that has forgotten")
+        self._set_expiration(DAY_MS)
+
+    def _alter_expiration(self, expiration_ms: int) -> None:
+        with RawClient(("127.0.0.1", self._server.port)) as client:
+            answer = client.request(ApiKeys.INCREMENTAL_ALTER_CONFIGS, 1, {"validate_only": False, "resources": [{
+                "resource_type": BROKER_RESOURCE, "resource_name": "", "configs": [{
+                    "name": "producer.id.expiration.ms", "config_operation": 0, "value": str(expiration_ms)}]}]})
+        assert answer["responses"][0]["error_code"] == 0, answer
 
     def restart(self) -> None:
         self._server.restart()

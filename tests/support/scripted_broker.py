@@ -221,7 +221,7 @@ class _Script(Interference):
     def on_api_versions(self, node_id: int, now_ms: int) -> ApiVersionsVerdict | None:
         if not self._announces_fetch:
             return None
-        return ApiVersionsVerdict(versions={**self.cluster._versions(), int(ApiKeys.FETCH): (4, 12)})
+        return ApiVersionsVerdict(versions={**self.cluster.versions(), int(ApiKeys.FETCH): (4, 12)})
 
     def on_produce(self, node_id: int, topic: str, partition: int, now_ms: int) -> Verdict | None:
         rules = self.request.rules if self.request is not None else None
