@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,23 @@ from tests.support.raw_client import list_offsets_body, produce_body
 from tests.unit.broker.apis.stage import ApiStage
 
 EARLIEST, LATEST = -2, -1
+
+
+OpenStage = Callable[[], ApiStage]
+
+
+@pytest.fixture
+def open_stage(tmp_path: Path) -> Iterator[OpenStage]:
+    """Start a broker over the test's folder; what still runs at the end is closed."""
+    stages: list[ApiStage] = []
+
+    def start() -> ApiStage:
+        stages.append(ApiStage(tmp_path))
+        return stages[-1]
+
+    yield start
+    for stage in stages:
+        stage.close()
 
 
 def produce(stage: ApiStage, value: bytes, count: int = 3) -> None:
@@ -46,9 +64,10 @@ def first_offset_read(stage: ApiStage) -> int | None:
 
 
 @pytest.mark.parametrize("before", [1, 3, 4, 9, -1], ids=["in a batch", "between two", "in the next", "all", "-1"])
-def test_delete_records_when_the_broker_is_restarted_then_they_do_not_come_back(tmp_path: Path, before: int) -> None:
+def test_delete_records_when_the_broker_is_restarted_then_they_do_not_come_back(
+        open_stage: OpenStage, before: int) -> None:
     """Records that were deleted, for a customer who had asked for it, were served again after the next restart."""
-    stage = ApiStage(tmp_path)
+    stage = open_stage()
     stage.state.topic_life.create_topic("orders", 1, {})
     for number in range(3):
         produce(stage, b"%d" % number)
@@ -57,15 +76,16 @@ def test_delete_records_when_the_broker_is_restarted_then_they_do_not_come_back(
     assert (offset(stage, EARLIEST), offset(stage, LATEST)) == (start, 9)
     stage.close()
     for _ in range(2):
-        stage = ApiStage(tmp_path)
+        stage = open_stage()
         assert (offset(stage, EARLIEST), offset(stage, LATEST)) == (start, 9)
         assert first_offset_read(stage) == (None if start == 9 else start)
         stage.close()
 
 
-def test_delete_records_when_the_broker_dies_right_after_its_answer_then_they_do_not_come_back(tmp_path: Path) -> None:
+def test_delete_records_when_the_broker_dies_right_after_its_answer_then_they_do_not_come_back(
+        open_stage: OpenStage, tmp_path: Path) -> None:
     """What was answered is on disk: no later moment, such as an orderly stop, is waited for."""
-    stage = ApiStage(tmp_path)
+    stage = open_stage()
     stage.state.topic_life.create_topic("orders", 1, {})
     produce(stage, b"v", 5)
     assert delete_records(stage, 2) == (0, 2)
