@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ import pytest
 from pyproducer.common.errors import AuthenticationError, DisconnectedError, InvalidReceiveError
 from pyproducer.network.certificates import distinguished_name
 from pyproducer.network.channel import ChannelPhase, ChannelState
-from pyproducer.network.selector import Selector
+from pyproducer.network.selector import WRITE, Selector
 from pyproducer.network.send import NetworkSend
 from pyproducer.network.ssl_channel_builder import SslChannelBuilder
 from pyproducer.network.ssl_context import build_client_ssl_context, build_server_ssl_context
@@ -226,6 +227,157 @@ def test_server_when_it_is_pythons_own_then_the_selector_talks_to_it(certificate
         client.send(NetworkSend(CLIENT, [b"echo"]))
         poll_until(client, lambda: client.completed_receives)
         assert client.completed_receives[0].payload == b"echo"
+        client.close_all()
+
+
+# ---- the first frame comes together with the handshake's last bytes
+
+class RawPeer:
+    """The other end of a TLS connection, whose ciphertext goes out when the test says so."""
+
+    def __init__(self, context: ssl.SSLContext, sock: socket.socket, *, server_side: bool) -> None:
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=server_side,
+                                     server_hostname=None if server_side else "localhost")
+        self.sock = sock
+        sock.settimeout(GIVE_UP_S)
+
+    def is_through(self) -> bool:
+        """Go on with the handshake; whether that is done on this side."""
+        try:
+            self._tls.do_handshake()
+        except ssl.SSLWantReadError:
+            return False
+        return True
+
+    def receive(self) -> None:
+        """Take what the other end sent."""
+        self._incoming.write(self.sock.recv(1 << 16))
+
+    def send(self, data: bytes) -> None:
+        self.sock.sendall(data)
+
+    def write(self, *payloads: bytes) -> None:
+        """Encrypt frames, each in a record of its own."""
+        for payload in payloads:
+            self._tls.write(struct.pack(">i", len(payload)) + payload)
+
+    def ciphertext(self) -> bytes:
+        """What is to be sent, and was not yet."""
+        return self._outgoing.read()
+
+
+def take(selector: Selector, *, turns: int = 30) -> list[bytes]:
+    """Poll without waiting, when what was sent has arrived; the payloads of the frames that were read.
+
+    Each poll gives one frame of a connection, so this many are more than enough for what is there.
+    """
+    found: list[bytes] = []
+    for _ in range(turns):
+        selector.poll(0, 0)
+        found.extend(bytes(receive.payload) for receive in selector.completed_receives)
+        selector.completed_receives = []
+    return found
+
+
+FIRST_FRAMES = pytest.mark.parametrize("payloads", [
+    [b"first"], [b"first", b"second", b"third"], [bytes(40_000)], [b"first", bytes(RECORD_BYTES - 4)]],
+    ids=["one", "three", "of several records", "a full record"])
+
+
+@contextmanager
+def far_end(certificates: Certificates) -> Iterator[tuple[Selector, RawPeer]]:
+    """A broker's selector, and a client of TLS 1.3 that has not sent the end of its handshake yet."""
+    context = ssl.create_default_context(cafile=str(certificates.ca))
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    broker = make_server_selector(channel_builder=SslChannelBuilder(build_server_ssl_context(
+        keystore_location=str(certificates.server.keystore), client_auth="none",
+        truststore_location=str(certificates.ca))))
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        near = socket.create_connection(listener.getsockname())
+        far, _ = listener.accept()
+    with near:
+        broker.register(BROKER, far, 0)
+        peer = RawPeer(context, near, server_side=False)
+        while not peer.is_through():
+            peer.send(peer.ciphertext())
+            poll_until(broker, lambda: select.select([near], [], [], 0)[0])
+            peer.receive()
+        yield broker, peer
+        broker.close_all()
+
+
+def pieces_of(flight: bytes, cut: int | None) -> list[bytes]:
+    return [flight] if cut is None else [flight[:cut], flight[cut:]]
+
+
+@FIRST_FRAMES
+@pytest.mark.parametrize("cut", [None, 1, -1, -10], ids=str)
+def test_broker_when_the_first_frame_comes_with_the_last_bytes_of_the_handshake_then_it_is_read_at_once(
+        certificates: Certificates, cut: int | None, payloads: list[bytes]) -> None:
+    """A producer's first request got no answer: it lay in the broker's TLS, and the socket told of nothing new.
+
+    In TLS 1.3 the client has the last word of the handshake, and its first request goes with it. One read takes both,
+    and no later byte comes before the answer: the request waited until request.timeout.ms.
+    """
+    with far_end(certificates) as (broker, peer):
+        peer.write(*payloads)
+        found = []
+        for piece in pieces_of(peer.ciphertext(), cut):
+            peer.send(piece)
+            await_delivery(peer.sock)
+            found += take(broker)
+        assert found == payloads
+
+
+@pytest.mark.parametrize("payloads", [[b"first"], [b"first", b"second", b"third"]], ids=["one", "three"])
+def test_broker_when_its_socket_turns_writable_as_handshake_and_first_frame_come_then_the_frame_is_read_at_once(
+        certificates: Certificates, monkeypatch: pytest.MonkeyPatch, payloads: list[bytes]) -> None:
+    """The same request, when the select before had told only that the socket is writable: nobody looked for a frame.
+
+    The broker still has bytes of its own half to write; the client's arrive between select and the handshake's read.
+    """
+    with far_end(certificates) as (broker, peer):
+        peer.write(*payloads)
+        peer.send(peer.ciphertext())
+        await_delivery(peer.sock)
+        real = broker.interest.select
+        with monkeypatch.context() as patch:
+            patch.setattr(broker, "interest", SimpleNamespace(
+                select=lambda timeout_ms: [(channel, WRITE) for channel, _ in real(timeout_ms)],
+                update=broker.interest.update))
+            broker.poll(int(GIVE_UP_S * 1000), 0)
+        assert [bytes(receive.payload) for receive in broker.completed_receives] == []
+        assert take(broker) == payloads
+
+
+@FIRST_FRAMES
+@pytest.mark.parametrize("cut", [None, 1, -1, -10], ids=str)
+def test_client_when_the_first_frame_comes_with_the_last_bytes_of_the_handshake_then_it_is_read_at_once(
+        certificates: Certificates, cut: int | None, payloads: list[bytes]) -> None:
+    """The same on the client's side: in TLS 1.2 it is the server that has the last word."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificates.server.keystore)
+    client = client_selector(trusting(certificates, ssl_enabled_protocols="TLSv1.2"))
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        client.connect(CLIENT, listener.getsockname(), now_ms=0, server_hostname="localhost")
+        near, _ = listener.accept()
+    with near:
+        peer = RawPeer(context, near, server_side=True)
+        is_done = False
+        while not is_done:
+            poll_until(client, lambda: select.select([near], [], [], 0)[0])
+            peer.receive()
+            is_done = peer.is_through()
+            if not is_done:
+                peer.send(peer.ciphertext())
+        peer.write(*payloads)
+        found = []
+        for piece in pieces_of(peer.ciphertext(), cut):
+            peer.send(piece)
+            await_delivery(near)
+            found += take(client)
+        assert found == payloads
         client.close_all()
 
 

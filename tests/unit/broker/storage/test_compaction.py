@@ -206,6 +206,35 @@ def test_sequences_are_known_after_compaction_and_restart(open_log: LogMaker) ->
     assert append(again, (b"k", b"3"), producer_id=9, producer_epoch=1, base_sequence=3) == 5
 
 
+@pytest.mark.parametrize("restarts", [0, 1, 2])
+def test_compact_when_the_last_batch_of_a_producer_is_hidden_then_its_sequence_is_known_all_the_same(
+        open_log: LogMaker, restarts: int) -> None:
+    """A retry that came after a compaction and a restart was stored a second time.
+
+    An answer is lost, others write the same key, the log is compacted, the broker restarts. A producer of whom nothing
+    is known may begin anywhere, so that its next batch is taken is no proof: its last one must be known as its last.
+    """
+    log = open_log()
+    mine = {"producer_id": 9, "producer_epoch": 1}
+    offsets = [append(log, (b"k", b"%d" % sequence), base_sequence=sequence, **mine) for sequence in range(3)]
+    append(log, (b"k", b"of somebody else"))
+    roll(log)
+    compact(log, LATER_MS)
+    assert b"2" not in [record.value for record in stored(log)]
+    for _ in range(restarts):
+        log.close()
+        log = open_log()
+    end = log.log_end_offset
+    again = log.append(RecordBatch(build_batch([(START_MS, b"k", b"2", ())], base_sequence=2, **mine)), leader_epoch=0)
+    assert isinstance(again, AppendResult)
+    assert (again.is_duplicate, again.base_offset) == (True, offsets[-1])
+    behind_a_gap = log.append(RecordBatch(build_batch([(START_MS, b"k", b"5", ())], base_sequence=5, **mine)),
+                              leader_epoch=0)
+    assert not isinstance(behind_a_gap, AppendResult)
+    assert log.log_end_offset == end
+    assert append(log, (b"k", b"3"), base_sequence=3, **mine) == end
+
+
 def test_aborted_records_go_and_hide_nothing(open_log: LogMaker) -> None:
     def end(control_type: ControlRecordType) -> None:
         log.append_marker(control_type, producer_id=9, producer_epoch=1, coordinator_epoch=0, leader_epoch=0,

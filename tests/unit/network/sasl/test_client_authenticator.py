@@ -449,6 +449,31 @@ def test_scram_when_the_nonce_is_not_ours_then_refused() -> None:
     assert "does not continue ours" in str(refusal_of(broker, scram_login("SCRAM-SHA-256")))
 
 
+@pytest.mark.parametrize("theirs", [
+    lambda ours: ours, lambda ours: ours[:-1], lambda ours: ours[:-1] + "~more", lambda ours: "more" + ours,
+    lambda ours: ours.swapcase() + "more"],
+    ids=["repeated", "cut", "changed", "behind another", "in another case"])
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
+def test_scram_when_the_broker_adds_no_nonce_of_its_own_to_ours_then_refused_and_no_proof_is_sent(
+        mechanism: str, theirs: Callable[[str], str]) -> None:
+    """Who listens in on a login could repeat it: without a nonce of the broker's our proof is the same each time.
+
+    RFC 5802 5.1 has both add one; a broker that repeats ours is refused before the proof, which would tell it enough to
+    try passwords by. Nothing that a user sees changes but that the login to such a broker fails, with this reason.
+    """
+    broker, ours = ScramBroker(mechanism), []
+
+    def answer(body: dict[str, Any]) -> dict[str, Any]:
+        ours.append(ClientFirstMessage.parse(bytes(body["auth_bytes"])).nonce)
+        return broker.token(ServerFirstMessage(theirs(ours[-1]), b"salt", 4096).to_bytes())
+
+    broker.answers[ApiKeys.SASL_AUTHENTICATE] = answer
+    error = refusal_of(broker, scram_login(mechanism))
+    assert isinstance(error, AuthenticationError)
+    assert f"{mechanism}: the broker's nonce does not continue ours" in str(error)
+    assert [api for api, *_ in broker.requests].count(ApiKeys.SASL_AUTHENTICATE) == 1
+
+
 def test_scram_when_the_broker_is_done_early_then_refused() -> None:
     broker = ScramBroker("SCRAM-SHA-256")
     broker.answers[ApiKeys.SASL_AUTHENTICATE] = lambda _: broker.token(b"")

@@ -296,6 +296,21 @@ def test_signed_token_when_it_is_not_valid_then_it_is_refused(started: Any, toke
         checked.validate(token)
 
 
+@pytest.mark.parametrize(("audience", "is_ours"), [
+    ("kafka", True), (["web", "kafka"], True), (["spare"], True),
+    ("web", False), (["web", "mail"], False), ([], False), ("", False), ("kafka2", False), ("kaf", False),
+    ("Kafka", False), ("kafka,spare", False), (7, False), ([7], False), (None, False)], ids=str)
+def test_signed_token_when_an_audience_is_expected_then_only_tokens_for_it_are_taken(
+        started: Any, audience: Any, is_ours: bool) -> None:
+    """Who had a token of the same issuer for another service logged in to the broker with it."""
+    checked = started(Provider(jwks(one=RSA_KEY)), expected_audience=("spare", "kafka"))
+    if is_ours:
+        assert checked.validate(signed(aud=audience)).principal_name == "alice"
+        return
+    with pytest.raises(TokenRefusedError, match="Could not validate the access token: "):
+        checked.validate(signed(aud=audience))
+
+
 def test_keys_when_a_new_one_is_used_then_they_are_fetched_again(started: Any) -> None:
     provider = Provider(jwks(one=RSA_KEY))
     checked = started(provider)

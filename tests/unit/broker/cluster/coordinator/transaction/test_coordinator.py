@@ -13,6 +13,7 @@ from pyproducer.broker.cluster.cluster_state import ClusterState
 from pyproducer.broker.cluster.config import BrokerConfig
 from pyproducer.broker.cluster.coordinator.transaction.state import TransactionState
 from pyproducer.broker.cluster.delayed_operation import DelayedOperation
+from pyproducer.broker.cluster.living_brokers import BrokerInfo
 from pyproducer.broker.cluster.timer import TimerTask
 from pyproducer.common.error_codes import ErrorCode
 from tests.support.clock import ManualClock
@@ -130,3 +131,39 @@ def test_marker_when_records_of_the_id_are_being_appended_then_it_waits_for_them
     timer.join(GIVE_UP_S)
     assert not timer.is_alive()
     assert not shop.has_open_records
+
+
+@pytest.mark.parametrize("away_ms", [0, 20_000, 60_000, 10_000_000])
+def test_transaction_when_the_broker_is_restarted_while_it_is_open_then_it_still_times_out_when_it_would_have(
+        open_shop: Callable[..., LateShop], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, away_ms: int) -> None:
+    """Its producer died with the broker: the transaction was open for ever, and readers of committed records stood."""
+    shop = open_shop()
+    assert shop.produce(IMPLICIT_ADD) == 0
+    shop.clock.advance(5_000)
+    shop.state.close()
+    shop.clock.advance(away_ms)
+    scheduled: list[tuple[int, Callable[[], None]]] = []
+
+    def schedule(delay_ms: int, callback: Callable[[], None]) -> TimerTask:
+        scheduled.append((delay_ms, callback))
+        return TimerTask(0, callback)
+
+    again = ClusterState(tmp_path, BrokerConfig({"transaction.state.log.num.partitions": 1}), shop.clock)
+    try:
+        monkeypatch.setattr(again.timer, "schedule", schedule)
+        again.start()
+        again.brokers.register(BrokerInfo(1, {}, None))
+        left_ms = max(0, 60_000 - 5_000 - away_ms)
+        due = [callback for delay_ms, callback in scheduled if delay_ms == left_ms]
+        assert due, f"nothing ends it after {left_ms} ms"
+        shop.clock.advance(left_ms)
+        for callback in due:
+            callback()
+        found = again.transactions.describe(SHOP)
+        partition = again.topics.partition(*ORDERS)
+        assert found is not None
+        assert partition is not None
+        assert found.state is TransactionState.COMPLETE_ABORT
+        assert partition.log.last_stable_offset == partition.log.log_end_offset
+    finally:
+        again.close()
