@@ -89,6 +89,8 @@ class SequenceEvent(enum.Enum):
 class BatchEnd(enum.Enum):
     """How a batch, or an attempt to send it, ended."""
 
+    __hash__: ClassVar[Callable[[object], int]] = object.__hash__
+
     STORED = "stored"
     REFUSED = "refused by its numbers, and in no log"
     UNDECIDED = "refused by its numbers, and may be in the log"
@@ -239,7 +241,8 @@ class PartitionSequence:
             return oldest is batch and (batch.may_be_in_log or not self._is_behind_hole(batch))
         state = self.state
         if state is _FLOWING and (now_ms >= self.known_until_ms or batch.leader_epoch != self._known_leader_epoch
-                                  or batch.topic_id != self._known_topic_id):
+                                  or (batch.topic_id is not self._known_topic_id
+                                      and batch.topic_id != self._known_topic_id)):
             # Silence, or another leader, or another topic of that name; brokers before 2.8 tell no topic ids, and those
             # before 2.1 no leader epochs: there silence alone is seen.
             # Differs from Java, which pipelines. A broker that has forgotten us takes any number as its first: if it
@@ -287,15 +290,17 @@ class PartitionSequence:
             batch.first_sent_ms = now_ms
         if batch.base_sequence != NO_SEQUENCE:
             return
-        if self.owner != self._manager.producer_id_and_epoch:
-            self.begin(self._manager.producer_id_and_epoch)
-        self._move(SequenceEvent.NUMBERED)
+        current = self._manager.producer_id_and_epoch
+        if self.owner is not current and self.owner != current:
+            self.begin(current)
+        if self.state is not _FLOWING:
+            self._move(SequenceEvent.NUMBERED)
         sequence = self.next_sequence
         self._newest = (*self._newest[1 - _WINDOW:], sequence)
         self.next_sequence = increment_sequence(sequence, batch.record_count)
         batch.producer_id, batch.producer_epoch = self.owner
         batch.base_sequence = sequence  # last: a batch that has it has its place
-        if not self._manager.known_for_ms(newest_timestamp_age_ms):
+        if newest_timestamp_age_ms >= self._manager.memory_ms:
             self.known_until_ms = min(self.known_until_ms, now_ms)  # nothing goes behind it
 
     def on_stored(self, batch: ProducerBatch, now_ms: int, newest_timestamp_age_ms: int,
@@ -314,8 +319,12 @@ class PartitionSequence:
             self.last_acked_sequence = last
             self._known_topic_id, self._known_leader_epoch = batch.topic_id, batch.leader_epoch
             self._known_end_offset = base_offset + batch.record_count if base_offset >= 0 else NO_OFFSET
-            self.known_until_ms = now_ms + self._manager.known_for_ms(newest_timestamp_age_ms)
-        self.on_end(batch, BatchEnd.STORED)
+            limit_ms = self._manager.silence_limit_ms
+            if newest_timestamp_age_ms > self._manager.memory_ms - limit_ms:
+                limit_ms = self._manager.known_for_ms(newest_timestamp_age_ms)
+            self.known_until_ms = now_ms + limit_ms
+        if self.state is not _FLOWING:
+            self.on_end(batch, BatchEnd.STORED)
 
     def on_end(self, batch: ProducerBatch, end: BatchEnd) -> None:
         """A batch, or an attempt, ended; see EVENT_OF."""

@@ -437,6 +437,7 @@ class RecordAccumulator:
         Source: Java RecordAccumulator.drain, drainBatchesForOneNode (4.1).
         """
         compressor = self._compressor
+        timestamp_ms = self._clock.timestamp_ms()
         drained: list[ProducerBatch] = []
         size_bytes = 0
         has_more = False
@@ -475,7 +476,7 @@ class RecordAccumulator:
                 if sequence is not None:
                     sequence.on_end(first, BatchEnd.CODEC_FAILED)
             if sequence is not None:
-                sequence.on_drained(first, now_ms, self._clock.timestamp_ms() - first.open.max_timestamp)
+                sequence.on_drained(first, now_ms, timestamp_ms - first.open.max_timestamp)
             first.write_header()
             move(first, BatchState.DRAINED)
             size_bytes += batch_bytes

@@ -64,23 +64,22 @@ class TransactionManager:
     Attributes:
         producer_id_and_epoch: Of what is numbered from now on; written by `_become` alone.
         fatal_error: Why nothing is sent any more.
+        has_producer_id: Whether there is an id to send with.
         disturbed: The partitions in which nothing new is numbered. They enter by themselves.
         silence_limit_ms: How long a broker knows us without hearing of us.
+        memory_ms: How long a broker surely knows a batch again that it has stored, if it stores nothing else of us.
     """
 
     def __init__(self, silence_limit_ms: int | None = None, id_expiration_ms: int | None = None) -> None:
         self.producer_id_and_epoch: ProducerIdAndEpoch = NONE
         self.fatal_error: KafkaError | None = None
+        self.has_producer_id: bool = False
         self.disturbed: dict[DisturbedSequence, None] = {}
         self.silence_limit_ms: int = SILENCE_LIMIT_MS if silence_limit_ms is None else silence_limit_ms
-        self._id_expiration_ms = ID_EXPIRATION_MS if id_expiration_ms is None else id_expiration_ms
+        expiration_ms = ID_EXPIRATION_MS if id_expiration_ms is None else id_expiration_ms
+        self.memory_ms: int = expiration_ms - self.silence_limit_ms
 
     # The producer id.
-
-    @property
-    def has_producer_id(self) -> bool:
-        """Whether there is an id to send with."""
-        return self.producer_id_and_epoch.producer_id > NO_PRODUCER_ID and self.fatal_error is None
 
     @property
     def is_undisturbed(self) -> bool:
@@ -100,9 +99,11 @@ class TransactionManager:
     def on_fatal_error(self, error: KafkaError) -> None:
         """Stop: the broker refuses to give this producer an id, or fenced it. Batches are failed by the sender."""
         self.fatal_error = error
+        self.has_producer_id = False
 
     def _become(self, producer_id_and_epoch: ProducerIdAndEpoch) -> None:
         self.producer_id_and_epoch = producer_id_and_epoch
+        self.has_producer_id = producer_id_and_epoch.is_valid and self.fatal_error is None
 
     def known_for_ms(self, newest_timestamp_age_ms: int) -> int:
         """Return how long from now on a broker knows us that has just stored a batch; 0 where it may forget us now.
@@ -111,11 +112,6 @@ class TransactionManager:
             newest_timestamp_age_ms: How old the newest timestamp in that batch is; negative when it is to come.
         """
         return max(0, min(self.silence_limit_ms, self.memory_ms - newest_timestamp_age_ms))
-
-    @property
-    def memory_ms(self) -> int:
-        """How long a broker surely knows a batch again that it has stored, if nothing else of us is stored there."""
-        return self._id_expiration_ms - self.silence_limit_ms
 
     # Epochs.
 
