@@ -590,6 +590,8 @@ class ScriptedBroker:
             if request.rules is None:
                 request.rules = {}
                 for batch in request.batches:
+                    if not self._leads(conversation.node_id, batch):
+                        continue  # it says so before it looks at anything else
                     rule = next((rule for rule in self._rules if rule._takes(batch)), None)
                     if rule is not None:
                         request.rules[batch.topic, batch.partition] = rule
@@ -608,6 +610,10 @@ class ScriptedBroker:
                 self._conversations.discard(conversation)
             return
         self._write(conversation)
+
+    def _leads(self, node_id: int, batch: Arrived) -> bool:
+        partitions = self._cluster.topics.get(batch.topic, [])
+        return batch.partition < len(partitions) and partitions[batch.partition].leader_id == node_id
 
     def _handle(self, conversation: _Conversation, request: _Request) -> None:
         answer: bytes | None = None
