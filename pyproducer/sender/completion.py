@@ -13,7 +13,7 @@ from typing import Any
 from uuid import UUID
 
 from pyproducer.accumulator.batch_state import BatchState, move
-from pyproducer.accumulator.partition_sequence import REFUSALS, BatchEnd
+from pyproducer.accumulator.partition_sequence import NO_OFFSET, REFUSALS, BatchEnd
 from pyproducer.accumulator.produce_result import own_copy
 from pyproducer.accumulator.producer_batch import ProducerBatch
 from pyproducer.accumulator.record_accumulator import RecordAccumulator
@@ -40,8 +40,6 @@ from pyproducer.sender.produce_request import FIRST_VERSION_WITH_TOPIC_IDS, Batc
 from pyproducer.transaction.transaction_manager import TransactionManager
 
 log: logging.Logger = logging.getLogger(__name__)
-
-NO_OFFSET = -1
 
 
 class Completion:
