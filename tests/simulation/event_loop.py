@@ -4,8 +4,6 @@
       _LoopSelector     sleeps in the scheduler until a time, or until somebody rings
     AsyncKafkaProducer  (the real one) around a producer of its own
 
-There are no sockets in it: what watches the sender's (sender/loop_watch.py) has no descriptor to watch here.
-
 Source:  ours.
 """
 
