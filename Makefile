@@ -26,7 +26,7 @@ OF_ONE_TWIN := $(addprefix --ignore=,tests/unit/broker tests/unit/cli tests/unit
 	tests/property/test_protocol.py tests/unit/test_design.py \
 	tests/unit/test_mutants.py tests/unit/test_museum.py tests/unit/test_readme.py tests/unit/test_type_checkers.py \
 	$(wildcard tests/embedded/test_wire_*.py) $(wildcard tests/embedded/test_*_torture.py) \
-	$(addprefix tests/embedded/test_,acls.py checklist.py descriptors.py doctor.py faults.py group_timing.py idle.py \
+	$(addprefix tests/embedded/test_,acls.py descriptors.py doctor.py faults.py group_timing.py idle.py \
 	leadership.py makefile.py malformed_frames.py model_cluster.py placement.py pytest_plugin.py release.py \
 	sasl_listener.py several_brokers.py throttle.py tls_listener.py transactions.py users.py))
 ON_THE_TEXT := PYPRODUCER_IMPL=python PYPRODUCER_TEST_CLUSTERS=embedded
