@@ -1,7 +1,8 @@
 """What holds for every test: tiers and their tools, both twins, no leaked thread or socket.
 
 A tier is a folder of tests/. One whose tool is missing is skipped, with the reason in the summary; where CI=true it
-is a failure, so that nothing is green because nothing ran. See README.md beside this file.
+is a failure, and so is any other skip that skips.py does not list: nothing is green because nothing ran. See README.md
+beside this file.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pyproducer import hotpath
+from tests import skips
 from tests.support.compiler import missing_for_compiling
 from tests.support.kafka_jars import MissingTool, compile_java, java, kafka_classpath
 from tests.support.kafka_server import NODE_SOURCE, KafkaServer, ServerCertificates
@@ -91,6 +93,26 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     why = why_text()
     if why:
         terminalreporter.write_line(f"The compiled twin did not run: {why}.")
+    for line in skips.told(_skipped(terminalreporter), is_ci=is_ci()):
+        terminalreporter.write_line(line)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Fail where CI=true and a test was skipped that skips.py does not list."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is None or not is_ci():  # a worker of pytest-xdist tells nobody; its reports come to who started it
+        return
+    if session.exitstatus == pytest.ExitCode.OK and any(skip.listed is None for skip in _skipped(reporter)):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def _skipped(terminalreporter: pytest.TerminalReporter) -> list[skips.Skip]:
+    found = []
+    for report in terminalreporter.stats.get("skipped", []):
+        # Of what is skipped: the file, the line, and the reason.
+        says = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        found.append(skips.Skip(report.nodeid, says.removeprefix("Skipped: ")))
+    return found
 
 
 # Which tests, in which order -----------------------------------------------------------------------------------------
