@@ -122,18 +122,41 @@ def _skipped(terminalreporter: pytest.TerminalReporter) -> list[skips.Skip]:
 SLOWEST_FIRST = ("spark", "kafka", "strangers", "contract", "embedded", "property", "protocol", "unit")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--ends-but", metavar="WHOLE,...", default=None,
+                     help="of each test's examples run the first and the last alone, but for tests whose ids begin so")
+
+
 @pytest.hookimpl(trylast=True)  # after the order was drawn
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what takes long, unless it is asked for by `-m soak` or by its own name."""
     by_tier = {tier: number for number, tier in enumerate(SLOWEST_FIRST)}
     items.sort(key=lambda item: by_tier.get(tier_of(item.path) or "", 0))
+    if config.option.ends_but is not None:
+        whole = tuple(config.option.ends_but.split(","))
+        _leave_out(config, items, _between_the_ends([item for item in items if not item.nodeid.startswith(whole)]))
     is_named = any("::" in argument for argument in config.args)
     if config.option.markexpr or is_named:
         return
-    long = [item for item in items if item.get_closest_marker("soak")]
-    if long:
-        config.hook.pytest_deselected(items=long)
-        items[:] = [item for item in items if not item.get_closest_marker("soak")]
+    _leave_out(config, items, [item for item in items if item.get_closest_marker("soak")])
+
+
+def _between_the_ends(items: list[pytest.Item]) -> list[pytest.Item]:
+    """Every example but the first and the last one of its test, by the order in which they are written."""
+    examples: dict[str, list[tuple[tuple[int, ...], pytest.Item]]] = {}
+    for item in items:
+        callspec = getattr(item, "callspec", None)  # what a test without parameters has not
+        if callspec is not None:
+            name = f"{item.location[0]}::{getattr(item, 'originalname', item.name)}"
+            examples.setdefault(name, []).append((tuple(callspec.indices.values()), item))
+    return [item for rows in examples.values() for _, item in sorted(rows, key=lambda row: row[0])[1:-1]]
+
+
+def _leave_out(config: pytest.Config, items: list[pytest.Item], others: list[pytest.Item]) -> None:
+    if others:
+        config.hook.pytest_deselected(items=others)
+        left = set(others)
+        items[:] = [item for item in items if item not in left]
 
 
 @pytest.hookimpl(optionalhook=True)  # of pytest-xdist
