@@ -23,17 +23,20 @@ PYTEST := $(BIN)/python -m pytest -q $(PARALLEL)
 PYTEST_BESIDE := $(BIN)/python -m pytest -q -n $(PROCESSORS) --dist loadfile --no-loadscope-reorder
 # What both twins run; the rest speaks of neither. What differs between them shows on any cluster.
 OF_BOTH_TWINS := tests/unit tests/property tests/contract tests/embedded tests/simulation
-# ... but for what no line of the twins decides: the broker, the protocol, files, commands and our tools; and what a
-# producer decides behind the twins (codes, logins, names, numbers of a producer id). tests/README.md has the table.
+# ... but for what no line of the twins decides: the broker, the protocol, files, commands and our tools; what imports
+# nothing of them; and what a producer decides behind them (codes, logins, names, numbers of a producer id).
+# tests/README.md has the table.
 OF_ONE_TWIN := $(addprefix --ignore=,tests/unit/broker tests/unit/cli tests/unit/protocol tests/unit/spark \
+	tests/unit/client tests/unit/transaction tests/unit/producer/config tests/unit/network/sasl \
+	tests/unit/network/test_key_store.py tests/unit/network/test_ssl_context.py \
 	$(addprefix tests/unit/test_,design.py model_broker.py mutants.py museum.py readme.py skips.py type_checkers.py) \
 	tests/property/test_protocol.py tests/contract/test_produce_codes.py \
 	$(wildcard tests/embedded/test_wire_*.py) $(wildcard tests/embedded/test_*_torture.py) \
 	$(addprefix tests/embedded/test_,acls.py advertised.py default_install.py descriptors.py doctor.py \
 	embedded_broker.py examples.py fault_lies.py faults.py forgetting_runs.py forgotten_by_our_broker.py freeze.py \
 	group_timing.py idle.py kill.py leadership.py logins.py makefile.py malformed_frames.py model_cluster.py \
-	network_layer.py placement.py programs.py pytest_plugin.py read_topic.py release.py sasl_listener.py \
-	sasl_producer.py scripted_broker.py several_brokers.py slow_names.py throttle.py tls_errors.py tls_listener.py \
+	network_layer.py placement.py producer_faults.py programs.py pytest_plugin.py read_topic.py release.py \
+	sasl_listener.py sasl_producer.py scripted_broker.py several_brokers.py slow_names.py throttle.py tls_errors.py tls_listener.py \
 	transactions.py users.py))
 ON_THE_TEXT := PYPRODUCER_IMPL=python PYPRODUCER_TEST_CLUSTERS=embedded
 ELSEWHERE := .cache/elsewhere.log
