@@ -132,8 +132,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Leave out what takes long, unless it is asked for by `-m soak` or by its own name."""
     by_tier = {tier: number for number, tier in enumerate(SLOWEST_FIRST)}
     items.sort(key=lambda item: by_tier.get(tier_of(item.path) or "", 0))
-    if config.option.ends_but is not None:
-        whole = tuple(config.option.ends_but.split(","))
+    ends_but: str | None = config.getoption("ends_but", None)
+    if ends_but is not None:
+        whole = tuple(ends_but.split(","))
         _leave_out(config, items, _between_the_ends([item for item in items if not item.nodeid.startswith(whole)]))
     is_named = any("::" in argument for argument in config.args)
     if config.option.markexpr or is_named:
