@@ -1,8 +1,8 @@
 """IncrementalAlterConfigs 0-1: set, remove, extend and shorten settings of topics and brokers while they are in use.
 
 Does:    topics (type 2), all settings; brokers (type 4, by id or "" for all), the defaults of topics: other settings of
-         a broker need a restart and are refused with 42. Kept in the data directory. 40 wrong value or name of a topic's,
-         42 of a broker's, twice the same resource or key, or no value, 29 and 31 without the permission, 3 and 17 for
+         a broker need a restart and are refused with 42. Kept in the data directory. 40 a topic's wrong value or name,
+         42 a broker's, twice the same resource or key, or no value, 29 and 31 without the permission, 3 and 17 for
          topics; validate_only.
 Omits:   broker loggers (type 8), client metrics (type 16), groups (type 32): 42.
 

@@ -212,7 +212,7 @@ def test_message_too_large_of_a_single_record_fails_it_alone_and_those_behind_it
 
 
 def test_topic_when_metadata_forgot_it_while_its_records_waited_then_it_is_asked_for_and_they_are_sent() -> None:
-    """metadata.max.idle.ms is five minutes; records may wait longer: nobody asked for their topic until they expired."""
+    """metadata.max.idle.ms is five minutes, and records may wait longer: nobody asked for their topic any more."""
     producer = SteppedProducer(linger=400_000, delivery_timeout=1_000_000, idempotent=False)
     future = producer.append()
     producer.clock.advance(350_000)
