@@ -24,7 +24,8 @@ OF_BOTH_TWINS := tests/unit tests/property tests/contract tests/embedded tests/s
 # ... but for what has the broker, the protocol, files or commands alone in it: no line of the twins differs for these.
 OF_ONE_TWIN := $(addprefix --ignore=,tests/unit/broker tests/unit/cli tests/unit/protocol tests/unit/spark \
 	tests/property/test_protocol.py tests/unit/test_design.py \
-	tests/unit/test_mutants.py tests/unit/test_museum.py tests/unit/test_readme.py tests/unit/test_type_checkers.py \
+	tests/unit/test_mutants.py tests/unit/test_museum.py tests/unit/test_near.py tests/unit/test_readme.py \
+	tests/unit/test_type_checkers.py \
 	$(wildcard tests/embedded/test_wire_*.py) $(wildcard tests/embedded/test_*_torture.py) \
 	$(addprefix tests/embedded/test_,acls.py checklist.py descriptors.py doctor.py faults.py group_timing.py idle.py \
 	leadership.py makefile.py malformed_frames.py model_cluster.py placement.py pytest_plugin.py release.py \
@@ -54,11 +55,13 @@ endif
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test tiers elsewhere environments sparks soak coverage lint bench wheels python-is-there
+.PHONY: help demo near test tiers elsewhere environments sparks soak coverage lint bench wheels python-is-there
 
 help:
 	@echo "make demo      send one million records to an embedded broker, read them back, print rate and percentiles"
 	@echo "               the first time half a minute and 60 MB (.venv); then ten seconds"
+	@echo "make near      the tests that run what you changed, nearest first, until one fails: seconds (SINCE=main: what"
+	@echo "               changed since that branch; NEAR=--help: more)"
 	@echo "make test      ruff, mypy --strict, import-linter and every tier of the tests on both twins, the default install"
 	@echo "               and other Pythons; below ten minutes on 2 processors (Java and Maven for Kafka and Spark)"
 	@echo "               the first time 2 minutes and 1.5 GB more (.venv and .cache; Maven takes 100 MB in ~/.m2)"
@@ -74,6 +77,10 @@ help:
 
 demo: $(VENV)/.core
 	@$(BIN)/python -m examples.demo
+
+# A compiled twin whose text changed is built in place by it: an install would take minutes, and is for a new .venv.
+near: $(if $(wildcard $(VENV)/.all),,$(VENV)/.all)
+	@$(BIN)/python -m tests.near $(if $(SINCE),--since $(SINCE)) $(NEAR)
 
 test: python-is-there
 	@command -v java >/dev/null || echo "make test: java is not installed: install a JDK 17 or newer" \
