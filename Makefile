@@ -55,7 +55,7 @@ endif
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo near test tiers elsewhere environments sparks soak coverage lint bench wheels python-is-there
+.PHONY: help demo near nearest test tiers elsewhere environments sparks soak coverage lint bench wheels python-is-there
 
 help:
 	@echo "make demo      send one million records to an embedded broker, read them back, print rate and percentiles"
@@ -89,8 +89,12 @@ test: python-is-there
 		"(Debian: apt-get install maven); the tests that need Apache Kafka's jars are skipped" >&2
 	@test -z "$(NO_COMPILER)" || echo "make test: $(NO_COMPILER);" \
 		"the tests run on the Python text of the compiled twin alone" >&2
-	@$(MAKE) --no-print-directory -j2 lint environments
+	@$(MAKE) --no-print-directory -j2 lint environments FIRST=nearest
 	@$(MAKE) --no-print-directory -j$(PROCESSORS) -k tiers elsewhere
+
+# Before all else, so that what the last commits broke is said at once; none of the tiers that start something.
+nearest: $(VENV)/.all
+	@$(BIN)/python -m tests.near --commits 20 --seconds 20 --tiers unit,protocol,property
 
 tiers: $(VENV)/.all
 	$(PYTEST)
@@ -132,7 +136,7 @@ coverage: $(VENV)/.all
 	$(BIN)/python -m coverage combine --quiet
 	$(BIN)/python -m coverage report --skip-covered --sort=cover
 
-lint: $(VENV)/.all
+lint: $(VENV)/.all $(FIRST)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
