@@ -48,6 +48,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     choice = Chooser(ROOT, covering, tiers).choose(found, seconds=options.seconds, count=options.count)
     for sentence in choice.said:
         print(f"near: {sentence}")
+    if choice.unread:
+        print(f"near: no file of tests is known to import or read {_some(choice.unread)}")
+    if choice.slow:
+        print(f"near: changed and left out, because they may take long: {_some(choice.slow)}; run them by name")
     if choice.broken:
         print("near: does not parse: " + "; ".join(choice.broken), file=sys.stderr)
         return 1

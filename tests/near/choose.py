@@ -1,9 +1,10 @@
 """Which tests an edit asks for, in which order.
 
 Road:    changes, coverage map -> [choose] -> run
-Shape:   an entry is what pytest takes: a test's id, or a file. Changed tests come first, then the covering ones: each
-         changed function in turn gives its next one, its nearest and fastest first, so that none waits for another's;
-         then those of changed aids of tests, and of files that are no source.
+Shape:   an entry is what pytest takes: a test's id, or a file. Changed tests come first, the
+         rest of their files last. Between them are the covering ones: each changed function in turn gives its next one,
+         its nearest and fastest first, so that none waits for another's; then those of changed aids of tests, and of
+         files that are no source.
          Where the map knows nothing, or there is none, the files that mirror the source stand for it.
 Source:  ours.
 """
@@ -32,7 +33,10 @@ class Choice:
     changed: list[str] = field(default_factory=list)  # tests that changed themselves
     covering: list[str] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)  # that would cover it, too
-    said: list[str] = field(default_factory=list)  # what whoever edits should know
+    rest: list[str] = field(default_factory=list)  # files of changed tests, whole
+    slow: list[str] = field(default_factory=list)  # changed files of tests that may take long, and do not run
+    unread: list[str] = field(default_factory=list)  # other files that no file of tests is known to import or read
+    said: list[str] = field(default_factory=list)  # what whoever edits should know of the package
     broken: list[str] = field(default_factory=list)  # files that do not parse
     text_changed: bool = False  # of the twin: its Python text
     compiled_changed: bool = False  # its compiled half
@@ -40,7 +44,7 @@ class Choice:
     @property
     def entries(self) -> list[str]:
         """All that is to run, in order."""
-        return list(dict.fromkeys([*self.changed, *self.covering]))
+        return list(dict.fromkeys([*self.changed, *self.covering, *self.rest]))
 
 
 class Chooser:
@@ -62,7 +66,7 @@ class Chooser:
             path = change.path
             try:
                 if path in self._files:
-                    choice.changed += self._changed_tests(change, choice)
+                    self._take_changed_tests(change, choice)
                 elif path.startswith("tests/") and path.endswith(".py"):
                     further.append(self._users_of_harness(path, choice))
                 elif path.startswith(f"{PACKAGE}/") and path.endswith((".py", ".pyx", ".pxd")):
@@ -72,7 +76,7 @@ class Chooser:
             except SyntaxError as error:
                 choice.broken.append(f"{path}:{error.lineno}: {error.msg}")
         merged = [*_in_turn(wanted), *_in_turn(further)]
-        left_s = seconds - sum(map(self._seconds, choice.changed))
+        left_s = max(seconds / 2, seconds - sum(map(self._seconds, choice.changed)))
         # A file without a measured test costs what it costs: whoever runs it looks at the clock, too.
         for entry in dict.fromkeys(merged):
             if len(choice.covering) < count and (self._seconds(entry) <= left_s or not choice.entries):
@@ -162,18 +166,18 @@ class Chooser:
 
     # Changed tests ---------------------------------------------------------------------------------------------------
 
-    def _changed_tests(self, change: Change, choice: Choice) -> Iterator[str]:
+    def _take_changed_tests(self, change: Change, choice: Choice) -> None:
         path = change.path
         if change.is_gone:
             return
         if not self._is_run(path):
-            choice.said.append(f"{path}: changed, and is left out because it may take long: run it by its name")
+            choice.slow.append(path)
             return
-        for place in places(path, (self._root / path).read_text(), change.lines):
-            names = place.function.split(".")
-            if names[-1].startswith("test"):
-                yield "::".join([path, *names])
-        yield path
+        functions = [place.function.split(".") for place in places(path, (self._root / path).read_text(), change.lines)]
+        tests = ["::".join([path, *names]) for names in functions if names[-1].startswith("test")]
+        # An aid of theirs, or a constant, is about all of them.
+        choice.changed += tests if len(tests) == len(functions) and tests else [*tests, path]
+        choice.rest.append(path)
 
     def _is_run(self, file: str) -> bool:
         return tier_of(file) in self._tiers and (tier_of(file) == "unit" or file not in LEFT_OUT)
@@ -181,7 +185,7 @@ class Chooser:
     def _users_of_harness(self, path: str, choice: Choice) -> list[str]:
         users = [file for file in self._files if self._is_run(file) and path in self._imports.imports(file)]
         if not users:
-            choice.said.append(f"{path}: no file of tests is known to import it")
+            choice.unread.append(path)
         by_file: dict[str, list[str]] = {file: [] for file in users}
         for test in sorted(self._map.seconds, key=self._map.seconds.__getitem__):
             if file_of(test) in by_file:
@@ -194,7 +198,7 @@ class Chooser:
         found = [file for file in self._files
                  if file.startswith("tests/unit/") and name.search((self._root / file).read_text())]
         if not found:
-            choice.said.append(f"{path}: no unit test reads it")
+            choice.unread.append(path)
         return found
 
     def _seconds(self, entry: str) -> float:

@@ -194,8 +194,10 @@ def test_choice_when_tests_or_their_aids_changed_then_they_run_first_and_what_no
     assert choose(tree, CoverageMap()).entries == [TESTS[1], "tests/unit/part/test_toy.py"]
     edit(tree, "MANY = 7", "MANY = 8", "tests/unit/part/numbers.py")
     (tree / "pyproducer" / "alone.py").write_text("def alone():\n    return 1\n")
+    (tree / "notes.txt").write_text("nobody reads it")
     choice = choose(tree, CoverageMap())
     assert choice.entries == [TESTS[1], "tests/unit/part/test_toy.py"]
+    assert choice.unread == ["notes.txt"]
     assert choice.said == ["pyproducer/alone.py: no test is known to run it, and no file of tests mirrors it or "
                            "imports it (tests/unit/test_alone.py is not there)"]
     (tree / "pyproducer" / "alone.py").write_text("def alone(:\n")
