@@ -33,7 +33,7 @@ OF_BOTH_TWINS := tests/unit tests/property tests/contract tests/embedded tests/s
 OF_ONE_TWIN := $(addprefix --ignore=,tests/unit/broker tests/unit/cli tests/unit/protocol tests/unit/spark \
 	tests/unit/client tests/unit/transaction tests/unit/producer/config tests/unit/network/sasl \
 	tests/unit/network/test_key_store.py tests/unit/network/test_ssl_context.py \
-	$(addprefix tests/unit/test_,design.py model_broker.py mutants.py museum.py readme.py skips.py type_checkers.py) \
+	$(addprefix tests/unit/test_,design.py model_broker.py mutants.py museum.py near.py readme.py skips.py type_checkers.py) \
 	tests/property/test_protocol.py tests/contract/test_produce_codes.py \
 	$(wildcard tests/embedded/test_wire_*.py) $(wildcard tests/embedded/test_*_torture.py) \
 	$(addprefix tests/embedded/test_,acls.py advertised.py default_install.py descriptors.py doctor.py \
@@ -67,11 +67,13 @@ endif
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test tiers elsewhere environments compiled sparks soak coverage lint bench wheels python-is-there
+.PHONY: help demo near nearest test tiers elsewhere environments compiled sparks soak coverage lint bench wheels python-is-there
 
 help:
 	@echo "make demo      send one million records to an embedded broker, read them back, print rate and percentiles"
 	@echo "               the first time half a minute and 60 MB (.venv); then ten seconds"
+	@echo "make near      the tests that run what you changed, nearest first, until one fails: seconds (SINCE=main: what"
+	@echo "               changed since that branch; NEAR=--help: more)"
 	@echo "make test      ruff, mypy --strict, import-linter and every tier of the tests on both twins, the default install"
 	@echo "               and other Pythons; below ten minutes on 2 processors (Java and Maven for Kafka and Spark)"
 	@echo "               the first time 2 minutes and 1.5 GB more (.venv and .cache; Maven takes 100 MB in ~/.m2)"
@@ -88,6 +90,10 @@ help:
 demo: $(VENV)/.core
 	@$(BIN)/python -m examples.demo
 
+# A compiled twin whose text changed is built in place by it: an install would take minutes, and is for a new .venv.
+near: $(if $(wildcard $(VENV)/.all),,$(VENV)/.all)
+	@$(BIN)/python -m tests.near $(if $(SINCE),--since $(SINCE)) $(NEAR)
+
 test: python-is-there
 	@command -v java >/dev/null || echo "make test: java is not installed: install a JDK 17 or newer" \
 		"(Debian: apt-get install openjdk-17-jdk-headless); the tests against Apache Kafka and Spark are skipped" >&2
@@ -96,7 +102,7 @@ test: python-is-there
 	@test -z "$(NO_COMPILER)" || echo "make test: $(NO_COMPILER);" \
 		"the tests run on the Python text of the compiled twin alone" >&2
 	@test -z "$(NO_KERBEROS)" || echo "make test: $(NO_KERBEROS); the tests with a KDC are skipped" >&2
-	@$(MAKE) --no-print-directory -j2 lint environments compiled
+	@$(MAKE) --no-print-directory -j2 lint environments compiled FIRST=nearest
 	@$(MAKE) --no-print-directory -j$(PROCESSORS) -k tiers elsewhere
 
 # Each worker of pytest reads all tests, and where nothing is compiled yet, five of them compile the same files at once.
@@ -104,6 +110,10 @@ test: python-is-there
 compiled: $(VENV)/.all
 	@ls tests/unit/__pycache__/*-pytest-*.pyc >/dev/null 2>&1 || $(BIN)/python -m pytest --collect-only -qq \
 		>/dev/null 2>&1 || true
+
+# Before all else, so that what the last commits broke is said at once; none of the tiers that start something.
+nearest: $(VENV)/.all
+	@$(BIN)/python -m tests.near --commits 20 --seconds 20 --tiers unit,protocol,property
 
 tiers: $(VENV)/.all
 	$(PYTEST)
@@ -145,7 +155,7 @@ coverage: $(VENV)/.all
 	$(BIN)/python -m coverage combine --quiet
 	$(BIN)/python -m coverage report --skip-covered --sort=cover
 
-lint: $(VENV)/.all
+lint: $(VENV)/.all $(FIRST)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
