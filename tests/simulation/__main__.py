@@ -95,7 +95,8 @@ def _work(arguments: argparse.Namespace) -> int:
         line: dict[str, Any] = {
             "seed": seed, "empty": report.is_empty, "fates": report.fates, "fired": report.fired,
             "checks": report.checks, "powers": report.powers,
-            "requests": report.request_count, "unanswered": report.unanswered_count, "ms": report.simulated_ms,
+            "requests": report.request_count, "unanswered": report.unanswered_count,
+            "trace": report.trace, "ms": report.simulated_ms,
             "pauses": report.pauses, "switches": report.switches, "s": round(report.took_s, 4)}
         if report.wrong:
             line["wrong"] = report.wrong

@@ -64,6 +64,7 @@ class Report:
         powers: What the seed has of powers.py, and the state it begins with.
         story: What happened, if it was to be told.
         fault_count: How many faults there were to be spared.
+        trace: A hash of all that was sent, and when.
     """
 
     plan: Plan
@@ -76,6 +77,7 @@ class Report:
     fault_count: int = 0
     request_count: int = 0
     unanswered_count: int = 0
+    trace: int = 0
     simulated_ms: int = 0
     pauses: int = 0
     switches: int = 0
@@ -540,6 +542,7 @@ class World:
         report.fault_count = self.faults.count
         report.request_count = self.network.request_count
         report.unanswered_count = self.network.unanswered_count
+        report.trace = self.network.trace
         report.simulated_ms = scheduler.now_ms
         report.pauses = scheduler.pauses
         report.switches = scheduler.switches
