@@ -9,6 +9,7 @@
     refused by send() never in any log
     in order          the records of a thread in each log, as it sent them (idempotence); those that were stored, by the
                       offsets that were told, also without, where one request is in flight
+    as it was heard   who read that a record is stored, before anything was told of it, says that it is
     as it was sent    key, headers and timestamp in the log are those of the record; its partition is that of its key
     callbacks         once for each record that was accepted, and what they say is what the future says; in a partition
                       in the order in which the answers came
@@ -239,12 +240,15 @@ class Checker:
         error, offset, partition, timestamp = self._told(record)
         if error is None:
             self._check_acknowledged(record, places, offset, partition, timestamp)
+            checks["told as heard"] += self._is_heard(record)
             return "acknowledged"
         outcome = getattr(error, "outcome", NOT_SENT if isinstance(error, SimulatedFailure) else None)
         if outcome not in _FATES:
             wrong.append(f"{record} failed with {error!r}, which says no outcome but {outcome!r}")
             return "failed"
         checks[f"told {outcome}"] += 1
+        if self._is_heard(record):
+            wrong.append(f"{record} failed with {error!r}, and before that an answer was read that it is stored")
         if isinstance(error.__cause__, MemoryError) and not isinstance(error, ProducerDeadError):
             wrong.append(f"{record} failed with {error!r}: a codec that fails costs no record, its batch goes as it is")
         if outcome != UNKNOWN and places:
@@ -253,6 +257,13 @@ class Checker:
             wrong.append(f"{record} failed with {error!r}, outcome {outcome}, and nothing of any request with it was "
                          "written")
         return str(outcome)
+
+    def _is_heard(self, record: Sent) -> bool:
+        """Whether the client read that a record is stored, in a turn that went on, before it told anything of it.
+
+        Who is given up by close(timeout), or dies, is told of that by another thread, perhaps just then.
+        """
+        return record.value in self._ledger.in_time and self._parameters.close_kind not in ("close_soon", "death")
 
     def _check_acknowledged(self, record: Sent, places: list[Place], offset: int, partition: int,
                             timestamp: int | None) -> None:

@@ -1,7 +1,7 @@
 """What only some seeds have: old, mixed and odd clusters, brokers that forget at any time, and rare states to begin in.
 
 One seed in three has a mixture of some of these, the first in turn, so that some dozen seeds have them all; the others
-stay what they are, whatever is added here. One in eleven begins in a rare state, made on purpose and in turn, too:
+stay what they are, whatever is added here. One in eight begins in a rare state, made on purpose and in turn, too:
 three rare things together are too rare for chance.
 
     power            what it is                                            what judges it
@@ -13,6 +13,7 @@ three rare things together are too rare for chance.
     append_time      topics that keep the broker's time                    timestamps told
     auto_create      a topic that is made when it is asked for             life: every partition takes records
     expiry           producers forgotten after a silence, as Kafka does    stored once, order: nothing is excused
+    restart_replicas  who restarts knows the last batch of a producer only  stored once, order: nothing is excused
     (each of plan.POWER_FAULTS)
 
 Another third has an application of its own kind:
@@ -43,11 +44,14 @@ APPLICATIONS = ("done_callbacks", "interceptor", "serializer", "partitioner", "n
                 "two_producers", "asyncio")
 _CLOSED_AT_THE_END = ("two_producers", "asyncio")
 OPENINGS = ("refused_lost", "passing", "passing_lost", "split_codec", "split_refused", "first_split",
-            "forgotten_lost", "recreated_lost", "torn_turn")
+            "forgotten_lost", "recreated_lost", "torn_turn", "fenced_lost", "left_out", "restarted_lost")
 MOST_SILENCES = 2
 _EVERY = 3
-_EVERY_OPENING = 11
+_EVERY_OPENING = 8
 _LAST_EPOCH = 2**15 - 1  # which no broker gives
+# What shows whether a client knows what it cannot know: batches in doubt when their numbers are refused, or they are.
+_SHOWN_BY = {"old_brokers": {"restart_replicas": 1.0, "half_open": 3.0}, "fence": {"cut_after": 4.0}, "omit_partition": {"error_before": 4.0},
+             "restart_replicas": {"half_open": 3.0, "lose_answer": 5.0}}
 # What a silence must not be mixed with: time in which the process stands still, while its records wait.
 _STANDING_STILL = ("freeze", "suspend")
 
@@ -74,6 +78,9 @@ def draw(seed: int, chance: random.Random, parameters: Parameters) -> Parameters
                 parameters = _CLUSTERS[name](chance, parameters)
         if "metadata_error" in names:
             parameters = replace(parameters, metadata_version=13)
+        for name in names:
+            for kind, least in _SHOWN_BY.get(name, {}).items():
+                parameters.fault_rates[kind] = max(least, parameters.fault_rates.get(kind, 0.0))
         if "wrong_hint" in names or "stale_hint" in names:
             parameters = replace(parameters, produce_version=max(10, parameters.produce_version))
     if seed % _EVERY == 1:
@@ -159,6 +166,8 @@ def _with_opening(chance: random.Random, parameters: Parameters, opening: str) -
         "max.block.ms": 60_000})
     parameters.props.pop("retries", None)
     first, count = next(iter(parameters.topics.items()))
+    if opening == "restarted_lost":  # only these brokers tell that they have it
+        parameters = _old_brokers(chance, parameters)
     if opening == "torn_turn":  # two partitions, led by two nodes
         parameters = replace(parameters, node_count=max(2, parameters.node_count),
                              topics={**parameters.topics, first: max(2, count)})

@@ -24,7 +24,7 @@ class Story:
 
     def __init__(self) -> None:
         self.told: set[bytes] = set()
-        self.ledger = Ledger(self.told.__contains__)
+        self.ledger = Ledger(self.told.__contains__, lambda record: record not in self.told)
         self.cluster = ModelCluster(node_count=1, topics={"t": 1}, parameters=ModelParameters(
             witness=self.ledger, knows_all_producers=False))
         self.ledger.cluster = self.cluster

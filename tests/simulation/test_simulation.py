@@ -34,7 +34,7 @@ MUST_BE_JUDGED = {
     "stored once", "order", "order without idempotence", "content", "content of rows", "timestamp", "timestamp given",
     "timestamp of the log", "partition given", "partition of the key", "told as stored", "told not_sent",
     "told rejected", "told unknown", "acks=0 written", "refused", "rows told", "callback once", "callback order",
-    "backoff", "memory", "done callback once", "interceptor", "serializer", "partition chosen by the application",
+    "told as heard", "backoff", "memory", "done callback once", "interceptor", "serializer", "partition chosen by the application",
     "request size", "codec", "patience", "liveness", "life", "linger",
 }
 

@@ -178,6 +178,12 @@ class Workload:
         record = self._by_identity.get(identity)
         return record is not None and self._is_over(record)
 
+    def is_awaited(self, identity: bytes) -> bool:
+        """Whether there is a future of this record alone, and it has no outcome; a row may have one before its batch.
+        """
+        record = self._by_identity.get(identity)
+        return record is not None and record.row is None and record.future is not None and not record.future.done()
+
     def look_at_memory(self, producer: Any) -> None:
         """Compare what a producer says of its memory with what it must hold by now, at least."""
         before = [record for record in self._undecided if record.row is None and record.future is not None

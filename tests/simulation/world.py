@@ -178,7 +178,7 @@ class World:
         self.clock = SimClock(self.scheduler)
         self.faults = Faults(plan, parameters, self.scheduler)
         broker_faults = BrokerFaults(self.faults, plan.stream("brokers"), parameters)
-        self.ledger = Ledger(self._is_told)
+        self.ledger = Ledger(self._is_told, self._is_awaited)
         topics = {name: count for name, count in parameters.topics.items() if name != parameters.missing_topic}
         self.cluster = ModelCluster(
             node_count=parameters.node_count, topics=topics, parameters=ModelParameters(
@@ -215,6 +215,10 @@ class World:
     def _is_told(self, record: bytes) -> bool:
         """Whether the application was told what became of a record, by what tells it from all others."""
         return self.workload is not None and self.workload.is_told(record)
+
+    def _is_awaited(self, record: bytes) -> bool:
+        """Whether the application has a future for this one record alone, and nothing was told of it."""
+        return self.workload is not None and self.workload.is_awaited(record)
 
     def _is_settled(self, topic: str, partition: int) -> bool:
         """Whether nothing of a partition's is on its way: no record undecided, no bytes of it in a wire."""
