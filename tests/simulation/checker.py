@@ -346,7 +346,7 @@ class Checker:
         for record in told:
             metadata = record.told_metadata
             # Those of an event loop are called in it, later.
-            key = record.caller == IN_LOOP, heard[record.value].connection, metadata.topic, metadata.partition
+            key = record.caller >= IN_LOOP, heard[record.value].connection, metadata.topic, metadata.partition
             number, last = last_of.get(key, (0, record))
             self._checks["callback order"] += 1
             if record.told_number < number:

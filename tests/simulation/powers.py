@@ -94,6 +94,8 @@ def _with_application(chance: random.Random, parameters: Parameters, turn: int) 
     names = {APPLICATIONS[turn % len(APPLICATIONS)], *chance.sample(APPLICATIONS, chance.choice((0, 1, 1, 2)))}
     if "small_requests" in names:
         parameters.props["max.request.size"] = chance.choice((250, 500, 2000))
+    if "asyncio" in names and chance.random() < 0.4:  # its tasks wait for memory, and for each other
+        parameters.props.update({"buffer.memory": 5000, "batch.size": min(1000, parameters.props["batch.size"])})
     if names & set(_CLOSED_AT_THE_END):
         parameters = replace(parameters, close_kind="flush_then_close", caller_count=max(2, parameters.caller_count))
     return replace(parameters, powers=frozenset(names))

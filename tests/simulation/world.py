@@ -276,8 +276,8 @@ class World:
         self._heal_later(10)
         threads = workload.start()
         if "asyncio" in parameters.powers:
-            threads.append(scheduler.start(AsyncCaller(workload, scheduler, self.producers[-1], self.plan.stream(
-                "event loop"), workload.async_records()).run, "event loop"))
+            caller = AsyncCaller(workload, scheduler, self.producers[-1], self.plan.stream("event loop"), report.checks)
+            threads.append(scheduler.start(caller.run, "event loop"))
         if workload.is_endless:
             self._close_while_sending(threads)
         for thread in threads:
@@ -336,7 +336,8 @@ class World:
         assert self.workload is not None
         began_ms = self.scheduler.now_ms
         for producer in self.producers:
-            producer.flush()
+            if producer._runtime.life.is_open:  # its event loop may have closed it
+                producer.flush()
         if self.scheduler.now_ms - began_ms > self._longest_ms():
             self.report.wrong.append(f"flush() took {self.scheduler.now_ms - began_ms} ms")
         self._check_life()
@@ -496,10 +497,12 @@ class World:
         # Asked once more: a send() that went on beside the close() may have been refused after it had returned.
         fates, summaries = self.report.fates, [producer.close() for producer in self.producers]
         unsure = fates["cut off"]  # of which nobody knows whether they were taken
-        # What send_nowait() raises for want of memory counts as a record that failed.
+        # What send_nowait() raises for want of memory counts as a record that failed; what a cancelled task took back
+        # does not.
         fates = fates + Counter({NOT_SENT: sum(
             record.caller == IN_LOOP and isinstance(record.refused, BufferExhaustedError)
             for record in self.workload.records)})
+        fates[NOT_SENT] -= sum(record.is_withdrawn for record in self.workload.records)
         told: Counter[str] = Counter()
         for summary in summaries:
             told.update({"acknowledged": summary.delivered, **summary.failed})
