@@ -3,8 +3,8 @@
     asyncio's own loop (the real one)
       _LoopSelector     sleeps in the scheduler until a time, or until somebody rings
     AsyncKafkaProducer  (the real one) around a producer of its own
-    some tasks          send_nowait(), await send(), send_batch(), flush(), partitions_for(), one after another; some are
-                        cancelled while they wait; half of the loops close in an `async with`, or while others send
+    some tasks          send_nowait(), await send(), send_batch(), flush(), partitions_for(), one after another; some
+                        are cancelled while they wait; half of the loops close in an `async with`, or while others send
 
 A cancelled await neither loses nor doubles a record: its future is noted where the producer makes it, and is judged as
 any. What an await returns or raises is what that future says. Threads that the producer starts for what blocks are the
@@ -219,8 +219,8 @@ class AsyncCaller:
 
     async def _work(self) -> None:
         workload, chance = self._workload, self._chance
-        operations = (self._burst, self._burst, self._send, self._send, self._send, self._send_batch, self._flush,
-                      self._look, self._sleep)
+        operations = (self._burst, self._burst, self._send, self._send_many, self._send_many, self._send_batch,
+                      self._flush, self._look, self._sleep)
         while not workload.is_closing and not self._is_closed and workload.has_more():
             operation = operations[int(chance.random() * len(operations))]
             try:
@@ -259,26 +259,38 @@ class AsyncCaller:
                 await asyncio.sleep(0.1)
 
     async def _send(self) -> None:
-        for _ in range(self._workload.take(1 + int(self._chance.random() * 3))):
-            record, named = self._next()
-            token = _RECORD.set(record)
-            try:
-                said: Any = await self._producer.send(record.topic, record.body, **named)
-            except (KafkaError, SimulatedFailure) as error:
-                if record.future is None:
-                    self._workload.refuse(record, error)
-                    if isinstance(error, ProducerClosedError):
-                        raise
-                    continue
-                said = error
-            except BaseException:
-                record.is_cut_off = record.future is None
-                if record.is_cut_off:
-                    self._workload.complaints.append(f"a cancelled send() of {record} made no future")
-                raise
-            finally:
-                _RECORD.reset(token)
-            self._compare(record, said)
+        count = self._workload.take(1 + int(self._chance.random() * 3))
+        for _ in range(count):
+            await self._send_one()
+
+    async def _send_many(self) -> None:
+        """Have a task for each of some records: they wait for memory behind each other."""
+        count = self._workload.take(1 + int(self._chance.random() * 16))
+        said = await asyncio.gather(*(self._send_one() for _ in range(count)), return_exceptions=True)
+        for error in said:
+            if isinstance(error, BaseException):
+                raise error
+
+    async def _send_one(self) -> None:
+        record, named = self._next()
+        token = _RECORD.set(record)
+        try:
+            said: Any = await self._producer.send(record.topic, record.body, **named)
+        except (KafkaError, SimulatedFailure) as error:
+            if record.future is None:
+                self._workload.refuse(record, error)
+                if isinstance(error, ProducerClosedError):
+                    raise
+                return
+            said = error
+        except BaseException:
+            record.is_cut_off = record.future is None
+            if record.is_cut_off:
+                self._workload.complaints.append(f"a cancelled send() of {record} made no future")
+            raise
+        finally:
+            _RECORD.reset(token)
+        self._compare(record, said)
 
     def _compare(self, record: Sent, said: Any) -> None:
         self._checks["await says what the future says"] += 1

@@ -79,10 +79,11 @@ class Handed:
         taken: Its batches, as the broker saw them; but for those of partitions that it had not.
         has_strangers: Whether there were any of these.
         read_number: When the client read its answer; 0 for never.
+        read_ms: The time then.
     """
 
     __slots__ = ("_contents", "client", "connection", "data", "has_arrived", "has_strangers", "is_begun", "is_torn",
-                 "is_whole", "node_id", "now_ms", "number", "read_number", "taken")
+                 "is_whole", "node_id", "now_ms", "number", "read_ms", "read_number", "taken")
 
     def __init__(self, number: int, now_ms: int, data: bytes, connection: int, node_id: int, client: object) -> None:
         self.client = client
@@ -98,6 +99,7 @@ class Handed:
         self.taken: list[Taken] = []
         self.has_strangers = False
         self.read_number = 0
+        self.read_ms = 0
         self._contents: list[tuple[Any, int, ProducedBatch]] | None = None
 
     @property
@@ -222,9 +224,10 @@ class Ledger(Witness):
             if handed.client is client and not handed.is_whole:
                 handed.is_torn = True
 
-    def on_read(self, reader: object, handed: Handed) -> None:
+    def on_read(self, reader: object, handed: Handed, now_ms: int) -> None:
         """The last byte of an answer was read; that it was handled as well is sure at the reader's next poll."""
         handed.read_number = self.next_number()
+        handed.read_ms = now_ms
         stored = [record for taken in handed.taken if taken.code in _STORED_CODES
                   for record in identities(taken.batch)]
         self._read[reader].append((handed, [record for record in stored if self._is_awaited(record)]))

@@ -35,6 +35,7 @@ from tests.simulation.schedule import Scheduler
 
 _SIZE = struct.Struct(">i")
 _PRODUCE = b"\0\0"
+_LOOKS_EVERY = 3  # requests, at what producers hold of their memory
 _READABLE, _WRITABLE = selectors.EVENT_READ, selectors.EVENT_WRITE
 
 
@@ -326,7 +327,7 @@ class Connection:
         """The client has read so many bytes in all."""
         unread = self._unread
         while unread and unread[0][0] <= read_bytes:
-            self._network.ledger.on_read(reader, unread.popleft()[1])
+            self._network.ledger.on_read(reader, unread.popleft()[1], self._scheduler.now_ms)
 
     def push(self, data: bytes) -> int:
         """Take some bytes on their way."""
@@ -384,6 +385,8 @@ class Connection:
         """
         network = self._network
         network.request_count += 1
+        if frame[:2] == _PRODUCE and network.request_count % _LOOKS_EVERY == 0:
+            network.look_at_memory()
         if self._scheduler.is_telling:
             self._scheduler.tell(f"node {self.node_id} gets {story.request(frame)}")
         handed = frame.handed if isinstance(frame, Frame) else None
@@ -451,8 +454,11 @@ class Network:
         ledger: Notes what clients send and hear.
 
     Attributes:
+        look_at_memory: Compares what producers hold with what is on its way.
         trace: A hash of all that clients sent, and when: that of two runs which are the same.
     """
+
+    look_at_memory: Callable[[], None]
 
     def __init__(self, scheduler: Scheduler, chance: random.Random, cluster: ModelCluster, faults: Faults,
                  ledger: Ledger) -> None:

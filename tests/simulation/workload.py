@@ -57,12 +57,14 @@ class Sent:
         value: What tells it from all others.
         body: Its value; None for null, where the key tells it from all others.
         done_count: How often its done callback was called; None where it has none.
+        is_adding: Whether the done callback is about to be added.
+        done_number: As the how-manieth of all it was called; 0 for never, or by who added it.
         is_withdrawn: Whether the task that sent it was cancelled before it was handed over.
     """
 
-    __slots__ = ("body", "caller", "done_count", "future", "has_callback", "headers", "is_cut_off", "is_withdrawn",
-                 "key", "order", "partition", "refused", "row", "sent_ms", "timestamp", "told_count", "told_error", "told_metadata",
-                 "told_ms", "told_number", "topic", "value")
+    __slots__ = ("body", "caller", "done_count", "done_number", "future", "has_callback", "headers", "is_adding",
+                 "is_cut_off", "is_withdrawn", "key", "order", "partition", "refused", "row", "sent_ms", "timestamp",
+                 "told_count", "told_error", "told_metadata", "told_ms", "told_number", "topic", "value")
 
     def __init__(self, caller: int, order: int, topic: str, partition: int | None, value: bytes, sent_ms: int) -> None:
         self.caller = caller
@@ -80,6 +82,8 @@ class Sent:
         self.refused: BaseException | None = None
         self.is_cut_off = False
         self.is_withdrawn = False
+        self.is_adding = False
+        self.done_number = 0
         self.has_callback = False
         self.told_count = 0
         self.told_metadata: Any = None
@@ -107,7 +111,8 @@ class Workload:
     Attributes:
         records: All that was sent, in order of the calls.
         complaints: What was seen that must not be.
-        memory_looks: How many records were on their way when somebody looked at the memory.
+        memory_looks: How many records were on their way when the application looked at the memory.
+        held_looks: How many were when a request arrived, and the memory was looked at.
     """
 
     def __init__(self, plan: Plan, parameters: Parameters, scheduler: Scheduler, clock: SimClock, faults: Faults,
@@ -132,6 +137,7 @@ class Workload:
         self._acknowledged = 0
         self._told_number = 0
         self.memory_looks = 0
+        self.held_looks = 0
         self._by_identity: dict[bytes, Sent] = {}
         self._silent_until_ms = 0
         self._odd_chance = plan.stream("odd records")
@@ -198,6 +204,26 @@ class Workload:
             self.complaints.append(f"of {total} bytes of buffer.memory {free} are free, and {len(held)} records are on "
                                    "their way")
 
+    def look_at_held(self) -> None:
+        """Compare what the pools hold just now with what they must; no thread runs meanwhile, and none is asked.
+
+        Where a step of a pool was left half way it counts again before it says anything: nobody looks then.
+        """
+        awaited = [record for record in self._undecided
+                   if record.row is None and record.future is not None and not record.future.done()]
+        for producer in self._producers:
+            pool = producer._runtime.accumulator.whole_pool
+            if pool._step is not None:
+                continue
+            own = [record for record in awaited if self.producer_of(record.caller) is producer]
+            self.held_looks += len(own)
+            least = sum(len(record.value) for record in own)
+            total = self._parameters.props["buffer.memory"]
+            held = total - pool.available_bytes
+            if not least <= held <= total:
+                self.complaints.append(f"{held} of {total} bytes of buffer.memory are held, and {len(own)} records of "
+                                       f"{least} bytes are on their way")
+
     @staticmethod
     def _is_over(record: Sent) -> bool:
         if record.future is None:
@@ -220,7 +246,9 @@ class Workload:
             record.future = (by or self.producer_of(record.caller).send)(record.topic, record.body, **named)
             if "done_callbacks" in self._parameters.powers and self._odd_chance.random() < 0.3:
                 record.done_count = 0
+                record.is_adding = True
                 record.future.add_done_callback(lambda _future: self._on_done(record))
+                record.is_adding = False
         except SimulationFailed:
             raise
         except (KafkaError, SimulatedFailure) as error:
@@ -234,7 +262,7 @@ class Workload:
 
     def dress(self, record: Sent, key: bytes | None, headers: Any, with_callback: bool,
               timestamp: int | None = None) -> dict[str, Any]:
-        """Note what a record is sent with, and return that as arguments of send(), which get its topic and body, too."""
+        """Note what a record is sent with, and return that as send()'s arguments, but for its topic and value."""
         self._make_odd(record)
         if record.body is None:
             key = record.value
@@ -259,6 +287,9 @@ class Workload:
     def _on_done(self, record: Sent) -> None:
         assert record.done_count is not None
         record.done_count += 1
+        if not record.is_adding:  # else it may be done for long, and this call is the caller's own
+            self._told_number += 1
+            record.done_number = self._told_number
 
     def _on_completion(self, record: Sent, metadata: Any, error: Any) -> None:
         record.told_count += 1

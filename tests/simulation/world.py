@@ -29,7 +29,7 @@ from pyproducer.transaction.transaction_manager import ProducerIdAndEpoch, Trans
 from tests.simulation import lines
 from tests.simulation.application import Application
 from tests.simulation.broker_faults import BrokerFaults
-from tests.simulation.checker import Checker
+from tests.simulation.checker import BY_KEY, Checker, murmur2
 from tests.simulation.event_loop import AsyncCaller
 from tests.simulation.faults import Faults
 from tests.simulation.ledger import Ledger
@@ -48,6 +48,8 @@ _DYING_MS = 5000
 _SLACK_MS = 3000
 # As many ways of bytes at most does a record take whose connection is there: metadata first, and all of it in pieces.
 _HOPS = 40
+# Who asks for metadata that often knows of new partitions soon.
+_SHORT_AGE_MS = 5000
 # Above that one record alone does not fill a batch.
 _LARGE_BATCH_BYTES = 300
 
@@ -269,6 +271,7 @@ class World:
             self._make_producer("producer of the loop")
         self.workload = workload = Workload(self.plan, parameters, scheduler, self.clock, self.faults, self.producers,
                                             self.application)
+        self.network.look_at_memory = workload.look_at_held
         workload.is_endless = (parameters.close_kind in ("while_sending", "death")
                                and self.plan.record_limit is None)
         if parameters.opening is not None:
@@ -341,6 +344,7 @@ class World:
         if self.scheduler.now_ms - began_ms > self._longest_ms():
             self.report.wrong.append(f"flush() took {self.scheduler.now_ms - began_ms} ms")
         self._check_life()
+        self._check_added_partitions()
         self._check_linger()
         self.clock.sleep(int(self.parameters.props["request.timeout.ms"]) + _SLACK_MS)  # for late answers
         for record in self.workload.records:
@@ -352,6 +356,7 @@ class World:
     def _check_memory(self, after: str) -> None:
         total = self.parameters.props["buffer.memory"]
         for producer in self.producers:
+            self.report.checks["memory back"] += 1
             free = producer.metrics()["buffer-available-bytes"]
             if free != total:
                 self.report.wrong.append(f"{total - free} bytes of buffer.memory are still taken after {after}")
@@ -385,6 +390,34 @@ class World:
         if not self._manager_is_dead():
             self.report.wrong.append(f"in a world that is well again {places} take no records: "
                                      f"{[record.future.exception(0) for record in records]}")
+
+    def _check_added_partitions(self) -> None:
+        """Some time after partitions were added, and the world is well again, keys are spread over all of them."""
+        assert self.producer is not None
+        assert self.workload is not None
+        props = self.parameters.props
+        if (not self.faults.fired["add_partitions"] or props["partitioner.class"] not in BY_KEY
+                or props["metadata.max.age.ms"] > _SHORT_AGE_MS or props["acks"] == "0" or self._manager_is_dead()
+                or "partitioner" in self.parameters.powers):
+            return
+        number = 0
+        for topic, partitions in self.cluster.topics.items():
+            for attempt in range(3):
+                self.clock.sleep(props["metadata.max.age.ms"] + _SLACK_MS)
+                wrong = []
+                for _ in range(4):
+                    number += 1
+                    record = self.workload.new_record(-7, number, topic, None, 5)
+                    record.key = b"%d" % (number % 10)
+                    record.future = self.producer.send(topic, record.value, key=record.key)
+                    own = murmur2(record.key) % 2**31 % len(partitions)
+                    if record.future.exception() is None and record.future.result().partition != own:
+                        wrong.append(f"{record} with the key {record.key!r} went to {record.future.result()}")
+                self.report.checks["partition of the key, of all there are"] += 4
+                if not wrong:
+                    break
+                if attempt == 2:
+                    self.report.wrong.append(f"{topic} has {len(partitions)} partitions for long, and {wrong}")
 
     def _check_linger(self) -> None:
         """Where nothing goes wrong a record lingers for linger.ms, and then goes at once, though nobody waits."""
@@ -546,6 +579,8 @@ class World:
         report, scheduler = self.report, self.scheduler
         report.fired = self.faults.fired
         report.powers = sorted(self.parameters.powers)
+        if self.parameters.opening is not None:
+            report.powers.append(f"opening {self.parameters.opening}")
         report.fault_count = self.faults.count
         report.request_count = self.network.request_count
         report.unanswered_count = self.network.unanswered_count
