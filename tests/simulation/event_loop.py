@@ -174,14 +174,14 @@ class AsyncCaller:
 
     def run(self) -> None:
         """Send until there is enough, and hear of all of it."""
-        scheduler = self._scheduler
-        starts_thread, aio.start_daemon = aio.start_daemon, scheduler.start
-        loop = SimLoop(scheduler)
+        module: Any = aio
+        starts_thread, module.start_daemon = module.start_daemon, self._scheduler.start
+        loop = SimLoop(self._scheduler)
         try:
             loop.run_until_complete(self._main())
         finally:
             loop.close()
-            aio.start_daemon = starts_thread
+            module.start_daemon = starts_thread
 
     async def _main(self) -> None:
         chance, producer = self._chance, self._producer
