@@ -55,7 +55,7 @@ _JUDGED_BY = {
     "false_success": ("excused: lies",), "omit_topic": ("life",), "hide_node": ("told as stored",),
     "metadata_error": ("life",),
     "odd_versions": ("told as stored",),
-    "add_partitions": ("partition of the key", "partition of the key, of all there are"),
+    "add_partitions": ("partition of the key",),
     "fence": ("stored once", "told unknown"), "restart_replicas": (*_ONCE, "told as heard"),
     "done_callbacks": ("done callback once", "done callback order"), "interceptor": ("interceptor",),
     "serializer": ("serializer",), "partitioner": ("partition chosen by the application",), "null_values": ("content",),

@@ -50,6 +50,7 @@ _SLACK_MS = 3000
 _HOPS = 40
 # Who asks for metadata that often knows of new partitions soon.
 _SHORT_AGE_MS = 5000
+_ADDS_IN_EVERY = 3  # seeds
 # Above that one record alone does not fill a batch.
 _LARGE_BATCH_BYTES = 300
 
@@ -392,32 +393,34 @@ class World:
                                      f"{[record.future.exception(0) for record in records]}")
 
     def _check_added_partitions(self) -> None:
-        """Some time after partitions were added, and the world is well again, keys are spread over all of them."""
+        """In a world that is well again a topic gets one more partition: soon keys are spread over all of them."""
         assert self.producer is not None
         assert self.workload is not None
         props = self.parameters.props
-        if (not self.faults.fired["add_partitions"] or props["partitioner.class"] not in BY_KEY
-                or props["metadata.max.age.ms"] > _SHORT_AGE_MS or props["acks"] == "0" or self._manager_is_dead()
-                or "partitioner" in self.parameters.powers):
+        if (self.plan.seed % _ADDS_IN_EVERY or props["partitioner.class"] not in BY_KEY or props["acks"] == "0"
+                or props["metadata.max.age.ms"] > _SHORT_AGE_MS or "partitioner" in self.parameters.powers
+                or self._manager_is_dead()):
             return
-        number = 0
-        for topic, partitions in self.cluster.topics.items():
-            for attempt in range(3):
-                self.clock.sleep(props["metadata.max.age.ms"] + _SLACK_MS)
-                wrong = []
-                for _ in range(4):
-                    number += 1
-                    record = self.workload.new_record(-7, number, topic, None, 5)
-                    record.key = b"%d" % (number % 10)
-                    record.future = self.producer.send(topic, record.value, key=record.key)
-                    own = murmur2(record.key) % 2**31 % len(partitions)
-                    if record.future.exception() is None and record.future.result().partition != own:
-                        wrong.append(f"{record} with the key {record.key!r} went to {record.future.result()}")
-                self.report.checks["partition of the key, of all there are"] += 4
-                if not wrong:
-                    break
-                if attempt == 2:
-                    self.report.wrong.append(f"{topic} has {len(partitions)} partitions for long, and {wrong}")
+        topic, number = next(iter(self.parameters.topics)), 0
+        count = len(self.cluster.topics[topic]) + 1
+        self.cluster.add_partitions(topic, count)
+        self.faults.partition_counts[topic].add(count)
+        wrong: list[str] = []
+        for _ in range(3):
+            self.clock.sleep(props["metadata.max.age.ms"] + _SLACK_MS)
+            wrong.clear()
+            for _ in range(6):
+                number += 1
+                record = self.workload.new_record(-7, number, topic, None, 5)
+                record.key = b"%d" % number
+                record.future = self.producer.send(topic, record.value, key=record.key)
+                own = murmur2(record.key) % 2**31 % count
+                if record.future.exception() is None and record.future.result().partition != own:
+                    wrong.append(f"{record} with the key {record.key!r} went to {record.future.result()}")
+            self.report.checks["partition of the key, of all there are"] += 6
+            if not wrong:
+                return
+        self.report.wrong.append(f"{topic} has {count} partitions for long, and {wrong}")
 
     def _check_linger(self) -> None:
         """Where nothing goes wrong a record lingers for linger.ms, and then goes at once, though nobody waits."""
