@@ -38,7 +38,7 @@ _BASE = {
     "suspend": 0.01, "send_memory": 0.005, "codec_memory": 0.02, "refuse_login": 0.3,
     "forget_any": 0.12, "stale_hint": 0.1, "wrong_hint": 0.1, "omit_partition": 0.15, "extra_partition": 0.1,
     "false_success": 0.02, "omit_topic": 0.2, "hide_node": 0.2, "metadata_error": 0.2, "odd_versions": 0.3,
-    "add_partitions": 0.08, "fence": 0.03, "restart_replicas": 0.08,
+    "add_partitions": 0.12, "fence": 0.08, "restart_replicas": 0.08,
 }
 
 # What a broker may answer instead of appending: all of Produce's codes, the retriable ones more often. Not those about
