@@ -21,7 +21,7 @@ Another third has an application of its own kind:
     two_producers    on one cluster; each caller has one of them
     asyncio          an event loop with an AsyncKafkaProducer of its own, see event_loop.py
 
-JUDGED_BY says which checks judge each; `python -m tests.simulation --powers` says how often they did.
+judges() says which checks judge each; `python -m tests.simulation --powers` says how often they did.
 
 Source:  ours; producer.id.expiration.ms, KIP-360, KIP-951, KIP-1102 (129).
 """
