@@ -13,22 +13,35 @@ LISTS := setup.cfg setup.py pyproject.toml $(wildcard pyproducer/hotpath/_native
 
 # Where a C compiler is, a compiled twin that does not compile is an error and no fall-back: see setup.py.
 NO_COMPILER = $(shell $(PYTHON) tests/support/compiler.py)
+# The tests of Kerberos need a KDC, and the package gssapi, which is compiled with what krb5-config names.
+NO_KERBEROS = $(if $(NO_COMPILER),$(NO_COMPILER),$(if $(shell PATH="$$PATH:/usr/local/sbin:/usr/sbin:/sbin"; \
+	command -v krb5-config >/dev/null && command -v krb5kdc),,Kerberos is not installed \
+	(Debian: apt-get install krb5-kdc krb5-admin-server krb5-user libkrb5-dev)))
 BUILD = $(if $(NO_COMPILER),,PYPRODUCER_IMPL=native) $(PIP)
 # A file's tests stay together, in an order drawn anew for each run. Half of a test is waiting for somebody, so there is
 # one worker more than processors.
 PROCESSORS := $(shell nproc 2>/dev/null || echo 2)
 PARALLEL := -n $(shell expr $(PROCESSORS) + 1) --dist loadfile --no-loadscope-reorder
 PYTEST := $(BIN)/python -m pytest -q $(PARALLEL)
+# Beside that one, and each worker more reads all tests once more.
+PYTEST_BESIDE := $(BIN)/python -m pytest -q -n $(PROCESSORS) --dist loadfile --no-loadscope-reorder
 # What both twins run; the rest speaks of neither. What differs between them shows on any cluster.
 OF_BOTH_TWINS := tests/unit tests/property tests/contract tests/embedded tests/simulation
-# ... but for what has the broker, the protocol, files or commands alone in it: no line of the twins differs for these.
+# ... but for what no line of the twins decides: the broker, the protocol, files, commands and our tools; what imports
+# nothing of them; and what a producer decides behind them (codes, logins, names, numbers of a producer id).
+# tests/README.md has the table.
 OF_ONE_TWIN := $(addprefix --ignore=,tests/unit/broker tests/unit/cli tests/unit/protocol tests/unit/spark \
-	tests/property/test_protocol.py tests/unit/test_design.py \
-	tests/unit/test_mutants.py tests/unit/test_museum.py tests/unit/test_readme.py tests/unit/test_type_checkers.py \
+	tests/unit/client tests/unit/transaction tests/unit/producer/config tests/unit/network/sasl \
+	tests/unit/network/test_key_store.py tests/unit/network/test_ssl_context.py \
+	$(addprefix tests/unit/test_,design.py model_broker.py mutants.py museum.py near.py readme.py skips.py type_checkers.py) \
+	tests/property/test_protocol.py tests/contract/test_produce_codes.py \
 	$(wildcard tests/embedded/test_wire_*.py) $(wildcard tests/embedded/test_*_torture.py) \
-	$(addprefix tests/embedded/test_,acls.py checklist.py descriptors.py doctor.py faults.py group_timing.py idle.py \
-	leadership.py makefile.py malformed_frames.py model_cluster.py placement.py pytest_plugin.py release.py \
-	sasl_listener.py several_brokers.py throttle.py tls_listener.py transactions.py users.py))
+	$(addprefix tests/embedded/test_,acls.py advertised.py default_install.py descriptors.py doctor.py \
+	embedded_broker.py examples.py fault_lies.py faults.py forgetting_runs.py forgotten_by_our_broker.py freeze.py \
+	group_timing.py idle.py kill.py leadership.py logins.py makefile.py malformed_frames.py model_cluster.py \
+	network_layer.py placement.py producer_faults.py programs.py pytest_plugin.py read_topic.py release.py \
+	sasl_listener.py sasl_producer.py scripted_broker.py several_brokers.py slow_names.py throttle.py tls_errors.py tls_listener.py \
+	transactions.py users.py))
 ON_THE_TEXT := PYPRODUCER_IMPL=python PYPRODUCER_TEST_CLUSTERS=embedded
 ELSEWHERE := .cache/elsewhere.log
 
@@ -54,11 +67,13 @@ endif
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test tiers elsewhere environments sparks soak coverage lint bench wheels python-is-there
+.PHONY: help demo near nearest test tiers elsewhere environments compiled sparks soak coverage lint bench wheels python-is-there
 
 help:
 	@echo "make demo      send one million records to an embedded broker, read them back, print rate and percentiles"
 	@echo "               the first time half a minute and 60 MB (.venv); then ten seconds"
+	@echo "make near      the tests that run what you changed, nearest first, until one fails: seconds (SINCE=main: what"
+	@echo "               changed since that branch; NEAR=--help: more)"
 	@echo "make test      ruff, mypy --strict, import-linter and every tier of the tests on both twins, the default install"
 	@echo "               and other Pythons; below ten minutes on 2 processors (Java and Maven for Kafka and Spark)"
 	@echo "               the first time 2 minutes and 1.5 GB more (.venv and .cache; Maven takes 100 MB in ~/.m2)"
@@ -75,6 +90,10 @@ help:
 demo: $(VENV)/.core
 	@$(BIN)/python -m examples.demo
 
+# A compiled twin whose text changed is built in place by it: an install would take minutes, and is for a new .venv.
+near: $(if $(wildcard $(VENV)/.all),,$(VENV)/.all)
+	@$(BIN)/python -m tests.near $(if $(SINCE),--since $(SINCE)) $(NEAR)
+
 test: python-is-there
 	@command -v java >/dev/null || echo "make test: java is not installed: install a JDK 17 or newer" \
 		"(Debian: apt-get install openjdk-17-jdk-headless); the tests against Apache Kafka and Spark are skipped" >&2
@@ -82,8 +101,19 @@ test: python-is-there
 		"(Debian: apt-get install maven); the tests that need Apache Kafka's jars are skipped" >&2
 	@test -z "$(NO_COMPILER)" || echo "make test: $(NO_COMPILER);" \
 		"the tests run on the Python text of the compiled twin alone" >&2
-	@$(MAKE) --no-print-directory -j2 lint environments
+	@test -z "$(NO_KERBEROS)" || echo "make test: $(NO_KERBEROS); the tests with a KDC are skipped" >&2
+	@$(MAKE) --no-print-directory -j2 lint environments compiled FIRST=nearest
 	@$(MAKE) --no-print-directory -j$(PROCESSORS) -k tiers elsewhere
+
+# Each worker of pytest reads all tests, and where nothing is compiled yet, five of them compile the same files at once.
+# What is wrong with a file is told by those that run it.
+compiled: $(VENV)/.all
+	@ls tests/unit/__pycache__/*-pytest-*.pyc >/dev/null 2>&1 || $(BIN)/python -m pytest --collect-only -qq \
+		>/dev/null 2>&1 || true
+
+# Before all else, so that what the last commits broke is said at once; none of the tiers that start something.
+nearest: $(VENV)/.all
+	@$(BIN)/python -m tests.near --commits 20 --seconds 20 --tiers unit,protocol,property
 
 tiers: $(VENV)/.all
 	$(PYTEST)
@@ -93,7 +123,7 @@ elsewhere: $(VENV)/.all
 	@mkdir -p .cache
 	@echo "The tests on the Python text, in the default install and on other Pythons run beside: see $(ELSEWHERE)"
 	@code=0; { \
-		$(if $(NO_COMPILER),true,$(ON_THE_TEXT) $(PYTEST) $(OF_BOTH_TWINS) $(OF_ONE_TWIN)) || code=$$?; \
+		$(if $(NO_COMPILER),true,$(ON_THE_TEXT) $(PYTEST_BESIDE) $(OF_BOTH_TWINS) $(OF_ONE_TWIN)) || code=$$?; \
 		$(BIN)/python -m tests.environments default || code=$$?; \
 		$(BIN)/python -m tests.environments pythons || code=$$?; \
 	} >$(ELSEWHERE) 2>&1; cat $(ELSEWHERE); exit $$code
@@ -125,7 +155,7 @@ coverage: $(VENV)/.all
 	$(BIN)/python -m coverage combine --quiet
 	$(BIN)/python -m coverage report --skip-covered --sort=cover
 
-lint: $(VENV)/.all
+lint: $(VENV)/.all $(FIRST)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
@@ -160,8 +190,8 @@ $(VENV)/.core: $(VENV)/.made $(LISTS)
 
 $(VENV)/.all: $(VENV)/.made $(LISTS)
 	@echo "installing pyproducer and what the tests, the checks and the benchmarks need into $(VENV): minutes, 1.1 GB"
-	@# pyjks, which reads JKS stores, is built from source.
-	@$(BUILD) -e '.[demo,spark,test,dev,bench$(if $(NO_COMPILER),,,jks)]'
+	@# pyjks, which reads JKS stores, is built from source; so is gssapi, for Kerberos.
+	@$(BUILD) -e '.[demo,spark,test,dev,bench$(if $(NO_COMPILER),,,jks)$(if $(NO_KERBEROS),,,kerberos)]'
 	@touch $(VENV)/.core $@
 
 $(VENV)/.made: | python-is-there

@@ -1,7 +1,8 @@
 """What holds for every test: tiers and their tools, both twins, no leaked thread or socket.
 
 A tier is a folder of tests/. One whose tool is missing is skipped, with the reason in the summary; where CI=true it
-is a failure, so that nothing is green because nothing ran. See README.md beside this file.
+is a failure, and so is any other skip that skips.py does not list: nothing is green because nothing ran. See README.md
+beside this file.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pyproducer import hotpath
+from tests import skips
 from tests.support.compiler import missing_for_compiling
 from tests.support.kafka_jars import MissingTool, compile_java, java, kafka_classpath
 from tests.support.kafka_server import NODE_SOURCE, KafkaServer, ServerCertificates
@@ -91,6 +93,26 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     why = why_text()
     if why:
         terminalreporter.write_line(f"The compiled twin did not run: {why}.")
+    for line in skips.told(_skipped(terminalreporter), is_ci=is_ci()):
+        terminalreporter.write_line(line)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Fail where CI=true and a test was skipped that skips.py does not list."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is None or not is_ci():  # a worker of pytest-xdist tells nobody; its reports come to who started it
+        return
+    if session.exitstatus == pytest.ExitCode.OK and any(skip.listed is None for skip in _skipped(reporter)):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def _skipped(terminalreporter: pytest.TerminalReporter) -> list[skips.Skip]:
+    found = []
+    for report in terminalreporter.stats.get("skipped", []):
+        # Of what is skipped: the file, the line, and the reason.
+        says = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        found.append(skips.Skip(report.nodeid, says.removeprefix("Skipped: ")))
+    return found
 
 
 # Which tests, in which order -----------------------------------------------------------------------------------------
@@ -100,18 +122,42 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 SLOWEST_FIRST = ("spark", "kafka", "strangers", "contract", "embedded", "property", "protocol", "unit")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--ends-but", metavar="WHOLE,...", default=None,
+                     help="of each test's examples run the first and the last alone, but for tests whose ids begin so")
+
+
 @pytest.hookimpl(trylast=True)  # after the order was drawn
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what takes long, unless it is asked for by `-m soak` or by its own name."""
     by_tier = {tier: number for number, tier in enumerate(SLOWEST_FIRST)}
     items.sort(key=lambda item: by_tier.get(tier_of(item.path) or "", 0))
+    ends_but: str | None = config.getoption("ends_but", None)
+    if ends_but is not None:
+        whole = tuple(ends_but.split(","))
+        _leave_out(config, items, _between_the_ends([item for item in items if not item.nodeid.startswith(whole)]))
     is_named = any("::" in argument for argument in config.args)
     if config.option.markexpr or is_named:
         return
-    long = [item for item in items if item.get_closest_marker("soak")]
-    if long:
-        config.hook.pytest_deselected(items=long)
-        items[:] = [item for item in items if not item.get_closest_marker("soak")]
+    _leave_out(config, items, [item for item in items if item.get_closest_marker("soak")])
+
+
+def _between_the_ends(items: list[pytest.Item]) -> list[pytest.Item]:
+    """Every example but the first and the last one of its test, by the order in which they are written."""
+    examples: dict[str, list[tuple[tuple[int, ...], pytest.Item]]] = {}
+    for item in items:
+        callspec = getattr(item, "callspec", None)  # what a test without parameters has not
+        if callspec is not None:
+            name = f"{item.location[0]}::{getattr(item, 'originalname', item.name)}"
+            examples.setdefault(name, []).append((tuple(callspec.indices.values()), item))
+    return [item for rows in examples.values() for _, item in sorted(rows, key=lambda row: row[0])[1:-1]]
+
+
+def _leave_out(config: pytest.Config, items: list[pytest.Item], others: list[pytest.Item]) -> None:
+    if others:
+        config.hook.pytest_deselected(items=others)
+        left = set(others)
+        items[:] = [item for item in items if item not in left]
 
 
 @pytest.hookimpl(optionalhook=True)  # of pytest-xdist

@@ -123,6 +123,7 @@ def test_outcome_when_a_stored_record_expires_then_it_is_unknown(
         error = witness.error_of(number)
         if stored.count:
             break
+        witness.check_age(number, delivery_ms)
         proxy.heal()
     assert error.outcome == "unknown"
     assert number in numbers_of(witness.check_log(cluster))
@@ -142,6 +143,7 @@ def test_outcome_when_a_stored_record_is_retried_and_then_the_cluster_is_gone_th
                    "the record is stored")
         if stored.count:
             break
+        witness.check_age(number, delivery_ms)
         proxy.heal()
     proxy.shut()
     assert witness.error_of(number).outcome == "unknown"

@@ -14,6 +14,7 @@ from pyproducer.testing import ConsumedRecord
 from tests.contract.clusters import POLL_S, Cluster
 from tests.support.patience import GIVE_UP_S
 
+ROUNDING_S = 0.002  # times are kept in whole milliseconds
 NEVER_IN_THE_LOG = ("not_sent", "rejected")
 
 
@@ -110,6 +111,12 @@ class Witness:
         assert type(told) is type(error)
         assert getattr(told, "outcome", None) == getattr(error, "outcome", None)
         return error
+
+    def check_age(self, number: int, delivery_ms: int) -> None:
+        """A record that failed was not given up before its time: it was the machine that was slow, and not we hasty."""
+        self.error_of(number)
+        age = self.told_of(number).at - self.sent_at[number]
+        assert age >= delivery_ms / 1000 - ROUNDING_S, f"record {number} was given up after {age} s: {self.errors}"
 
     def check_log(self, cluster: Cluster) -> list[ConsumedRecord]:
         """Wait until all is decided, and compare what was told with the log, which is returned.

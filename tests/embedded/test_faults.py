@@ -199,7 +199,7 @@ def test_a_wrong_correlation_id(broker: EmbeddedBroker) -> None:
         assert len(body["brokers"]) == 1
 
 
-def test_c29_a_call_sees_the_request_answers_it_or_fails(broker: EmbeddedBroker) -> None:
+def test_call_when_a_request_comes_then_it_sees_it_answers_it_or_fails(broker: EmbeddedBroker) -> None:
     seen: list[Request] = []
     broker.faults.on("Metadata").call(seen.append)
 

@@ -1,4 +1,4 @@
-"""C3, C5, C18-C20, C22, C23, C25-C27, C29, C41: the network layer seen from inside: threads, queues, bounds."""
+"""The network layer seen from inside: threads, queues, bounds."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def metadata_handler(monkeypatch: pytest.MonkeyPatch) -> Iterator[Handler]:
     handler.gate.set()
 
 
-def test_c3_request_above_socket_request_max_bytes_is_refused_and_logged(
+def test_request_when_it_is_above_socket_request_max_bytes_then_it_is_refused_and_logged(
         start_broker: StartBroker, caplog: pytest.LogCaptureFixture) -> None:
     broker = start_broker(config={"socket.request.max.bytes": 1000})
     frame = request_bytes(ApiKeys.METADATA, 1, metadata_body())
@@ -112,7 +112,7 @@ def test_c3_request_above_socket_request_max_bytes_is_refused_and_logged(
                in caplog.text)
 
 
-def test_c6_c8_c11_what_closes_a_connection_is_logged(
+def test_connection_when_its_api_header_or_body_cannot_be_read_then_why_it_is_closed_is_logged(
         start_broker: StartBroker, caplog: pytest.LogCaptureFixture) -> None:
     broker = start_broker()
     for frame, text in [
@@ -128,7 +128,7 @@ def test_c6_c8_c11_what_closes_a_connection_is_logged(
         assert text in caplog.text
 
 
-def test_c5_bytes_read_and_written_are_counted_with_their_sizes(start_broker: StartBroker) -> None:
+def test_bytes_when_they_are_read_and_written_then_they_are_counted_with_their_sizes(start_broker: StartBroker) -> None:
     broker = start_broker(config={"num.network.threads": 1})
     (processor,) = processors_of(broker)
     with connect(broker) as client:
@@ -141,7 +141,7 @@ def test_c5_bytes_read_and_written_are_counted_with_their_sizes(start_broker: St
     assert processor.bytes_read == 3 * len(METADATA)
 
 
-def test_c18_context_names_connection_address_principal_and_listener(
+def test_request_when_it_is_handled_then_its_context_names_connection_address_principal_and_listener(
         start_broker: StartBroker, metadata_handler: Handler) -> None:
     broker = start_broker(config={"num.network.threads": 1})
     ports = []
@@ -158,7 +158,7 @@ def test_c18_context_names_connection_address_principal_and_listener(
     assert first.header.client_id == "probe"
 
 
-def test_c19_connections_go_to_the_processors_in_turn(start_broker: StartBroker) -> None:
+def test_connections_when_they_are_accepted_then_they_go_to_the_processors_in_turn(start_broker: StartBroker) -> None:
     broker = start_broker(config={"num.network.threads": 3})
     clients = [connect(broker) for _ in range(6)]
     await_true(lambda: [processor.connection_count for processor in processors_of(broker)] == [2, 2, 2])
@@ -166,7 +166,7 @@ def test_c19_connections_go_to_the_processors_in_turn(start_broker: StartBroker)
         client.close()
 
 
-def test_c19_a_stalled_processor_does_not_stop_the_others(
+def test_processor_when_it_is_stalled_then_connections_of_the_others_are_accepted_and_served(
         start_broker: StartBroker, metadata_handler: Handler) -> None:
     broker = start_broker(config={"num.network.threads": 2, "num.io.threads": 1, "queued.max.requests": 1})
     metadata_handler.gate.clear()
@@ -182,7 +182,8 @@ def test_c19_a_stalled_processor_does_not_stop_the_others(
         client.close()
 
 
-def test_c20_a_full_request_queue_blocks_the_processor(start_broker: StartBroker, metadata_handler: Handler) -> None:
+def test_processor_when_the_request_queue_is_full_then_it_reads_no_further(
+        start_broker: StartBroker, metadata_handler: Handler) -> None:
     broker = start_broker(config={"num.network.threads": 1, "num.io.threads": 1, "queue.max.requests": 2})
     channel = server_of(broker).channel
     metadata_handler.gate.clear()
@@ -204,7 +205,7 @@ def test_c20_a_full_request_queue_blocks_the_processor(start_broker: StartBroker
     assert channel.request_queue_size == 0
 
 
-def test_c22_order_is_kept_with_many_handlers_and_odd_delays(
+def test_requests_when_many_handlers_have_odd_delays_then_each_connection_keeps_its_order(
         start_broker: StartBroker, metadata_handler: Handler) -> None:
     broker = start_broker(config={"num.io.threads": 8})
     metadata_handler.delay_s = lambda: 0.001 * (len(metadata_handler.requests) % 3)
@@ -217,14 +218,14 @@ def test_c22_order_is_kept_with_many_handlers_and_odd_delays(
         for connection in (client, other):
             assert [parse_response_correlation_id(connection.receive_frame()) for _ in range(count)] == list(
                 range(count))
-    # C27: each request is handled exactly once.
+    # Each request is handled exactly once.
     handled = Counter((request.context.connection_id, request.header.correlation_id)
                       for request in metadata_handler.requests)
     assert len(handled) == 2 * count
     assert set(handled.values()) == {1}
 
 
-def test_c22_60_connections_of_40_pipelined_requests_keep_their_order_and_the_bound_of_the_queue(
+def test_requests_when_60_connections_pipeline_40_each_then_their_order_and_the_bound_of_the_queue_are_kept(
         start_broker: StartBroker, metadata_handler: Handler) -> None:
     connections, requests = 60, 40
     broker = start_broker(config={"queued.max.requests": 16})
@@ -253,7 +254,7 @@ def test_c22_60_connections_of_40_pipelined_requests_keep_their_order_and_the_bo
     assert channel.request_queue_size == 0
 
 
-def test_c25_a_response_wakes_the_processor(
+def test_processor_when_a_response_is_ready_then_it_is_woken(
         start_broker: StartBroker, metadata_handler: Handler, monkeypatch: pytest.MonkeyPatch) -> None:
     """With a selector that sleeps for an hour, only the wakeup lets the response out before the client gives up."""
     monkeypatch.setattr(processor_module, "POLL_TIMEOUT_MS", 3_600_000)
@@ -268,7 +269,7 @@ def test_c25_a_response_wakes_the_processor(
     await_true(lambda: server_of(broker).channel.response_queue_sizes() == {0: 0})
 
 
-def test_c26_processors_are_removed_and_added_while_requests_are_handled(
+def test_processors_when_they_are_removed_and_added_while_requests_are_handled_then_only_theirs_end(
         start_broker: StartBroker, metadata_handler: Handler) -> None:
     broker = start_broker(config={"num.network.threads": 4})
     server = server_of(broker)
@@ -301,13 +302,14 @@ def test_c26_processors_are_removed_and_added_while_requests_are_handled(
 
 
 @pytest.mark.parametrize("count", [0, 1, 9])
-def test_c26_resizing_by_more_than_a_factor_of_two_is_refused(start_broker: StartBroker, count: int) -> None:
+def test_processors_when_they_are_resized_by_more_than_a_factor_of_two_then_refused(
+        start_broker: StartBroker, count: int) -> None:
     server = server_of(start_broker(config={"num.network.threads": 4}))
     with pytest.raises(ConfigError, match=r"num\.network\.threads"):
         server.socket_server.resize_thread_pool(count)
 
 
-def test_c27_stop_with_idle_handlers_and_connections_wakes_whoever_sleeps(
+def test_stop_when_handlers_and_connections_are_idle_then_whoever_sleeps_is_woken(
         start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     """Selectors and handlers that would sleep for an hour: without being woken, nobody would end in half of it."""
     monkeypatch.setattr(processor_module, "POLL_TIMEOUT_MS", 3_600_000)
@@ -324,7 +326,7 @@ def test_c27_stop_with_idle_handlers_and_connections_wakes_whoever_sleeps(
         client.close()
 
 
-def test_c27_stop_ends_a_long_poll_and_a_blocked_processor(
+def test_stop_when_a_poll_is_long_and_a_processor_blocked_then_both_end(
         start_broker: StartBroker, metadata_handler: Handler) -> None:
     broker = start_broker(topics=["orders"], config={
         "num.network.threads": 1, "num.io.threads": 1, "queued.max.requests": 1})
@@ -346,7 +348,7 @@ def test_c27_stop_ends_a_long_poll_and_a_blocked_processor(
         client.close()
 
 
-def test_c29_a_failing_handler_is_answered_with_unknown_server_error(
+def test_handler_when_it_fails_then_the_answer_is_unknown_server_error(
         start_broker: StartBroker, metadata_handler: Handler, caplog: pytest.LogCaptureFixture) -> None:
     broker = start_broker(config={"num.io.threads": 1})
     metadata_handler.failure = RuntimeError("by the test")
@@ -358,7 +360,7 @@ def test_c29_a_failing_handler_is_answered_with_unknown_server_error(
     assert "by the test" in caplog.text
 
 
-def test_c29_a_failing_produce_without_acks_closes(
+def test_produce_when_its_handler_fails_with_acks_0_then_the_connection_is_closed(
         start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     def fail(_services: Services, _request: Request) -> Answer:
         raise RuntimeError("by the test")
@@ -374,14 +376,14 @@ def test_c29_a_failing_produce_without_acks_closes(
         assert client.is_closed()
 
 
-def test_c41_idle_connections_are_closed(start_broker: StartBroker) -> None:
+def test_connection_when_it_is_idle_too_long_then_it_is_closed(start_broker: StartBroker) -> None:
     broker = start_broker(config={"connections.max.idle.ms": 200})
     with connect(broker) as client:
         client.request(ApiKeys.METADATA, 1, metadata_body())
         assert client.is_closed()
 
 
-def test_c41_a_connection_whose_request_is_being_handled_is_not_idle(start_broker: StartBroker) -> None:
+def test_connection_when_its_request_is_being_handled_then_it_is_not_idle(start_broker: StartBroker) -> None:
     broker = start_broker(topics=["orders"], config={"connections.max.idle.ms": 200})
     with connect(broker) as client:
         begin = time.monotonic()

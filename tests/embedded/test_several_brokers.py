@@ -1,6 +1,6 @@
 """Several brokers over one set of logs: nodes that stop and come back, leaders and coordinators that move.
 
-C26, C35 and C36 of what the seeds ask, from outside, in this process and in one of its own.
+All from outside, in this process and in one of its own.
 """
 
 from __future__ import annotations
@@ -189,7 +189,7 @@ def test_several_brokers_with_a_given_port_have_the_ports_after_it(start_broker:
 
 
 @both_kinds
-def test_c35_coordinator_moves_and_is_missing_without_a_living_leader(
+def test_coordinator_when_it_moves_or_its_node_stops_then_it_is_found_anew_or_missing(
         start_broker: StartBroker, separate_process: bool) -> None:
     broker = start_broker(brokers=3, separate_process=separate_process)
     first, second, third = addresses(broker)
@@ -204,7 +204,7 @@ def test_c35_coordinator_moves_and_is_missing_without_a_living_leader(
     assert find_coordinator(first, "a-group") == (15, -1, -1)
 
 
-def test_c36_addresses_are_those_of_the_listener_asked_on(start_broker: StartBroker) -> None:
+def test_addresses_when_there_are_listeners_then_they_are_those_of_the_one_asked_on(start_broker: StartBroker) -> None:
     listeners = "INTERNAL://127.0.0.1:0,EXTERNAL://127.0.0.1:0"
     broker = start_broker(brokers=2, topics={"orders": 2}, config={
         "listeners": listeners, "listener.security.protocol.map": "INTERNAL:PLAINTEXT,EXTERNAL:PLAINTEXT"},
@@ -234,7 +234,8 @@ def test_nodes_differ_only_where_they_can() -> None:
 
 
 @both_kinds
-def test_c26_processors_are_resized_from_outside(start_broker: StartBroker, separate_process: bool) -> None:
+def test_processors_when_they_are_resized_from_outside_then_connections_of_those_that_go_are_closed(
+        start_broker: StartBroker, separate_process: bool) -> None:
     broker = start_broker(brokers=2, separate_process=separate_process, config={"num.network.threads": 2})
     clients = [RawClient(addresses(broker)[0]) for _ in range(4)]
     for client in clients:

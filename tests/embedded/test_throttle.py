@@ -1,4 +1,4 @@
-"""C38 and C41: throttled channels, quotas, limits of connections, and who is idle."""
+"""Throttled channels, quotas, limits of connections, and who is idle."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def throttle_of(client: RawClient) -> int:
 
 
 @both_kinds
-def test_c38_a_throttled_answer_comes_at_once_and_the_next_request_waits(
+def test_connection_when_it_is_throttled_then_its_answer_comes_at_once_and_its_next_request_waits(
         start_broker: StartBroker, separate_process: bool) -> None:
     broker = start_broker(topics=["orders"], separate_process=separate_process)
     broker.faults.on("Metadata").throttle(LONG_MS)
@@ -46,7 +46,7 @@ def test_c38_a_throttled_answer_comes_at_once_and_the_next_request_waits(
 
 
 @both_kinds
-def test_c38_a_throttled_connection_when_the_throttle_is_over_then_its_next_request_is_answered(
+def test_connection_when_the_throttle_is_over_then_its_next_request_is_answered(
         start_broker: StartBroker, separate_process: bool) -> None:
     broker = start_broker(topics=["orders"], separate_process=separate_process)
     broker.faults.on("Metadata").throttle(200)
@@ -57,7 +57,8 @@ def test_c38_a_throttled_connection_when_the_throttle_is_over_then_its_next_requ
         assert time.monotonic() - begin > 0.19
 
 
-def test_c38_a_throttle_that_ends_before_its_response_is_sent(start_broker: StartBroker) -> None:
+def test_throttle_when_it_ends_before_its_response_is_sent_then_the_connection_goes_on(
+        start_broker: StartBroker) -> None:
     broker = start_broker(topics=["orders"])
     broker.faults.on("Produce").throttle(100)
     broker.faults.on("Produce", times=None).throttle(1)
@@ -68,7 +69,8 @@ def test_c38_a_throttle_that_ends_before_its_response_is_sent(start_broker: Star
     assert broker.log_end_offsets("orders")[0] == 21
 
 
-def test_c38_quota_of_requests(start_broker: StartBroker) -> None:
+def test_quota_of_requests_when_it_is_used_up_then_each_request_waits_for_the_throttle_of_the_one_before(
+        start_broker: StartBroker) -> None:
     """A second's worth is free; how long the others wait for what, test_quotas.py says with a clock of its own."""
     broker = start_broker(config={"quota.requests.per.second": 20})
     with connect(broker) as client:
@@ -116,7 +118,7 @@ def test_a_throttled_connection_is_not_idle(start_broker: StartBroker) -> None:
         assert client.is_closed()
 
 
-def test_c41_connections_of_one_address_are_limited(start_broker: StartBroker) -> None:
+def test_connections_when_one_address_has_too_many_then_the_next_is_closed(start_broker: StartBroker) -> None:
     broker = start_broker(config={"max.connections.per.ip": 2})
     first, second = connect(broker), connect(broker)
     for client in (first, second):

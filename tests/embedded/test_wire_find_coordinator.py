@@ -1,4 +1,4 @@
-"""Seed 002: who coordinates a group or a transactional id. C30 to C37 and C39 of what the seeds ask.
+"""FindCoordinator: who coordinates a group or a transactional id.
 
 The tests that take `wire` run against Apache Kafka too, with KAFKA_REFERENCE=host:port.
 """
@@ -74,11 +74,12 @@ def connect(broker: EmbeddedBroker) -> RawClient:
     return RawClient(("127.0.0.1", broker.port))
 
 
-# ---- C30, C37: versions, types, layout
+# ---- versions, types, layout
 
 @pytest.mark.parametrize("key_type", [GROUP, TRANSACTION])
 @pytest.mark.parametrize("version", range(7))
-def test_c30_every_version_finds_a_node(wire: WireTarget, version: int, key_type: int) -> None:
+def test_find_when_it_is_asked_in_any_version_then_a_node_is_found(
+        wire: WireTarget, version: int, key_type: int) -> None:
     key_type = key_type if version else GROUP
     with wire.connect() as client:
         await_coordinator(client, "g", key_type)
@@ -90,7 +91,7 @@ def test_c30_every_version_finds_a_node(wire: WireTarget, version: int, key_type
 
 
 @pytest.mark.parametrize(("version", "key_type"), [(1, 9), (3, 2), (3, 5), (4, 9), (6, 9)])
-def test_c30_an_unknown_type_is_42(wire: WireTarget, version: int, key_type: int) -> None:
+def test_find_when_the_key_type_is_unknown_then_invalid_request(wire: WireTarget, version: int, key_type: int) -> None:
     with wire.connect() as client:
         (answer,) = find(client, version, key_type, "g")
     assert (answer["error_code"], node_of(answer)) == (42, NO_NODE)
@@ -98,14 +99,15 @@ def test_c30_an_unknown_type_is_42(wire: WireTarget, version: int, key_type: int
 
 
 @pytest.mark.parametrize("version", [4, 5, 6])
-def test_c30_a_share_group_is_42_when_it_is_none(wire: WireTarget, version: int) -> None:
+def test_find_when_the_key_type_is_share_and_the_key_is_none_then_invalid_request(
+        wire: WireTarget, version: int) -> None:
     with wire.connect() as client:
         (answer,) = find(client, version, 2, "g")
     assert (answer["error_code"], node_of(answer)) == (42, NO_NODE)
 
 
 @pytest.mark.parametrize("version", [4, 5, 6])
-def test_c37_keys_are_answered_as_asked(wire: WireTarget, version: int) -> None:
+def test_find_when_many_keys_are_asked_then_they_are_answered_in_that_order(wire: WireTarget, version: int) -> None:
     with wire.connect() as client:
         await_coordinator(client, "g", GROUP)
         answers = find(client, version, GROUP, "g", "h", "g", "")
@@ -116,16 +118,16 @@ def test_c37_keys_are_answered_as_asked(wire: WireTarget, version: int) -> None:
     assert nothing["throttle_time_ms"] == 0
 
 
-def test_c37_version_0_has_neither_message_nor_throttle(wire: WireTarget) -> None:
+def test_find_when_it_is_of_version_0_then_there_is_neither_message_nor_throttle(wire: WireTarget) -> None:
     with wire.connect() as client:
         await_coordinator(client, "g", GROUP)
         (answer,) = find(client, 0, GROUP, "g")
     assert set(answer) == {"error_code", "node_id", "host", "port"}
 
 
-# ---- C31: authorization
+# ---- authorization
 
-def test_c31_denied_before_anything_else(start_broker: StartBroker) -> None:
+def test_find_when_it_is_denied_then_nothing_else_is_looked_at_or_made(start_broker: StartBroker) -> None:
     broker = start_broker()
     asked = []
 
@@ -148,11 +150,12 @@ def test_c31_denied_before_anything_else(start_broker: StartBroker) -> None:
     assert asked[1] == ("User:ANONYMOUS", AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, "t-secret")
 
 
-# ---- C32: the partition of a key
+# ---- the partition of a key
 
 @pytest.mark.parametrize("group_id", ["alpha", "beta", "gamma-group", "\u6d88\u8d39\u8005\u7ec4", "\U0001f600grp",
                                       "polygenelubricants", "Zz-9"])
-def test_c32_a_group_lives_where_its_hash_says(wire: WireTarget, topic: str, group_id: str) -> None:
+def test_offsets_when_a_group_commits_then_they_are_in_the_partition_of_its_hash(
+        wire: WireTarget, topic: str, group_id: str) -> None:
     with wire.connect() as client:
         await_coordinator(client, group_id, GROUP)
         (metadata,) = client.request(ApiKeys.METADATA, 12, metadata_body(CONSUMER_OFFSETS))["topics"]
@@ -184,12 +187,12 @@ def end_offsets(client: RawClient, count: int) -> list[int]:
             ["topics"][0]["partitions"][0]["offset"] for index in range(count)]
 
 
-# ---- C33: internal topics
+# ---- internal topics
 
 @pytest.mark.parametrize(("key_type", "name", "compression_type"), [
     (GROUP, CONSUMER_OFFSETS, "producer"), (TRANSACTION, TRANSACTION_STATE, "uncompressed")])
-def test_c33_the_topic_is_made_by_asking(start_broker: StartBroker, key_type: int, name: str,
-                                         compression_type: str) -> None:
+def test_find_when_the_internal_topic_is_missing_then_it_is_made_with_kafkas_settings(
+        start_broker: StartBroker, key_type: int, name: str, compression_type: str) -> None:
     broker = start_broker()
     expected = {"cleanup.policy": "compact", "segment.bytes": str(100 * 1024 * 1024),
                 "compression.type": compression_type}
@@ -205,13 +208,13 @@ def test_c33_the_topic_is_made_by_asking(start_broker: StartBroker, key_type: in
     assert {config["name"]: config["value"] for config in described["configs"]} == expected
 
 
-def test_c33_asking_for_metadata_does_not_make_it(start_broker: StartBroker) -> None:
+def test_metadata_when_the_internal_topic_is_missing_then_it_is_not_made(start_broker: StartBroker) -> None:
     with connect(start_broker()) as client:
         (found,) = client.request(ApiKeys.METADATA, 12, metadata_body(CONSUMER_OFFSETS))["topics"]
     assert found["error_code"] == 3
 
 
-def test_c33_the_number_of_partitions_can_be_set(start_broker: StartBroker) -> None:
+def test_internal_topics_when_their_partitions_are_set_then_they_have_so_many(start_broker: StartBroker) -> None:
     broker = start_broker(config={"offsets.topic.num.partitions": 4, "transaction.state.log.num.partitions": 2})
     with connect(broker) as client:
         code_of(client, "g", GROUP)
@@ -219,7 +222,7 @@ def test_c33_the_number_of_partitions_can_be_set(start_broker: StartBroker) -> N
     assert broker.topics() == {CONSUMER_OFFSETS: 4, TRANSACTION_STATE: 2}
 
 
-def test_c33_clients_may_not_write_to_it(wire: WireTarget) -> None:
+def test_produce_when_the_topic_is_internal_then_it_is_refused(wire: WireTarget) -> None:
     records = build_batch([(int(time.time() * 1000), b"k", b"v", ())])
     with wire.connect() as client:
         await_coordinator(client, "g", GROUP)
@@ -227,7 +230,7 @@ def test_c33_clients_may_not_write_to_it(wire: WireTarget) -> None:
     assert (answer["error_code"], answer["base_offset"]) == (17, -1)
 
 
-# ---- C34, C35: no coordinator
+# ---- no coordinator
 
 def assert_not_available(client: RawClient, key: str) -> None:
     (answer,) = find(client, 3, GROUP, key)
@@ -237,7 +240,8 @@ def assert_not_available(client: RawClient, key: str) -> None:
     assert (answer["error_code"], answer["error_message"], node_of(answer)) == (15, "", NO_NODE)
 
 
-def test_c34_not_available_until_the_topic_is_there(start_broker: StartBroker) -> None:
+def test_find_when_the_internal_topic_is_being_made_then_not_available_until_it_is_there(
+        start_broker: StartBroker) -> None:
     with connect(start_broker(config={"internal.topic.creation.delay.ms": 3_600_000})) as client:
         assert_not_available(client, "g")
     broker = start_broker(config={"internal.topic.creation.delay.ms": 200})
@@ -249,7 +253,7 @@ def test_c34_not_available_until_the_topic_is_there(start_broker: StartBroker) -
         assert broker.topics() == {CONSUMER_OFFSETS: 50}
 
 
-def test_c34_not_available_with_fewer_brokers_than_replicas(start_broker: StartBroker) -> None:
+def test_find_when_brokers_are_fewer_than_replicas_then_not_available(start_broker: StartBroker) -> None:
     broker = start_broker(config={"offsets.topic.replication.factor": 3})
     with connect(broker) as client:
         assert_not_available(client, "g")
@@ -257,7 +261,7 @@ def test_c34_not_available_with_fewer_brokers_than_replicas(start_broker: StartB
     assert broker.topics() == {}
 
 
-def test_c35_not_available_without_a_living_leader(start_broker: StartBroker) -> None:
+def test_find_when_the_partition_has_no_living_leader_then_not_available(start_broker: StartBroker) -> None:
     broker = start_broker(config={"offsets.topic.num.partitions": 4})
     with connect(broker) as client:
         assert code_of(client, "alpha") == 0
@@ -273,9 +277,9 @@ def test_c35_not_available_without_a_living_leader(start_broker: StartBroker) ->
         assert node_of(answer) == (2, "h", 9)
 
 
-# ---- C36: listeners
+# ---- listeners
 
-def test_c36_the_address_is_that_of_the_listener_asked_on(start_broker: StartBroker) -> None:
+def test_find_when_there_are_listeners_then_the_address_is_that_of_the_one_asked_on(start_broker: StartBroker) -> None:
     broker = start_broker(config={"listeners": "A://127.0.0.1:0,B://127.0.0.1:0", "offsets.topic.num.partitions": 1,
                                   "listener.security.protocol.map": "A:PLAINTEXT,B:PLAINTEXT"})
     ports = {name: int(broker.bootstrap_servers_of(name).rpartition(":")[2]) for name in "AB"}
@@ -293,10 +297,10 @@ def test_c36_the_address_is_that_of_the_listener_asked_on(start_broker: StartBro
         assert_not_available(client, "g")
 
 
-# ---- C39: what the log says
+# ---- what the log says
 
-def test_c39_a_line_with_response_correlation_id_and_client(start_broker: StartBroker,
-                                                            caplog: pytest.LogCaptureFixture) -> None:
+def test_find_when_it_is_answered_then_a_line_is_logged_with_response_correlation_id_and_client(
+        start_broker: StartBroker, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, "pyproducer.broker.apis.find_coordinator")
     with connect(start_broker()) as client:
         find(client, 3, GROUP, "g")

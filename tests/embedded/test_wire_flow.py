@@ -1,4 +1,4 @@
-"""C7, C21, C22, C24, C28: one request of a connection at a time, in order, also when the peer hangs up.
+"""One request of a connection at a time, in order, also when the peer hangs up.
 
 What is expected is what Apache Kafka 4.1 did; the same tests run against it with KAFKA_REFERENCE=host:port.
 """
@@ -52,7 +52,8 @@ def let_each_processor_look(wire: WireTarget) -> None:
                 client.request(ApiKeys.METADATA, 1, metadata_body())
 
 
-def test_c7_acks_0_has_no_response_and_the_connection_stays_usable(wire: WireTarget, topic: str) -> None:
+def test_produce_when_acks_is_0_then_there_is_no_response_and_the_connection_stays_usable(
+        wire: WireTarget, topic: str) -> None:
     with wire.connect() as client:
         send_produce(client, topic, acks=0)
         send_produce(client, topic, acks=0)
@@ -62,7 +63,7 @@ def test_c7_acks_0_has_no_response_and_the_connection_stays_usable(wire: WireTar
     wire.await_end_offset(2, topic)
 
 
-def test_c21_request_behind_a_long_poll_waits_for_it(wire: WireTarget, topic: str) -> None:
+def test_request_when_it_is_behind_a_long_poll_then_it_waits_for_it(wire: WireTarget, topic: str) -> None:
     with wire.connect() as client:
         client.request(ApiKeys.METADATA, 1, metadata_body())
         begin = time.monotonic()
@@ -74,7 +75,7 @@ def test_c21_request_behind_a_long_poll_waits_for_it(wire: WireTarget, topic: st
         assert parse_response_correlation_id(client.receive_frame()) == 2
 
 
-def test_c21_nothing_is_read_until_a_large_response_is_taken(wire: WireTarget, topic: str) -> None:
+def test_connection_when_a_large_response_is_not_taken_then_nothing_is_read(wire: WireTarget, topic: str) -> None:
     value = b"x" * 1_000_000
     with wire.connect() as client:
         for _ in range(8):
@@ -91,7 +92,7 @@ def test_c21_nothing_is_read_until_a_large_response_is_taken(wire: WireTarget, t
         wire.await_end_offset(1, topic, 1)
 
 
-def test_c22_pipelined_requests_are_answered_in_order(wire: WireTarget) -> None:
+def test_requests_when_they_are_pipelined_then_they_are_answered_in_order(wire: WireTarget) -> None:
     count = 1000
     with wire.connect() as client:
         client.send_bytes(b"".join(
@@ -101,7 +102,7 @@ def test_c22_pipelined_requests_are_answered_in_order(wire: WireTarget) -> None:
     assert found == list(range(count))
 
 
-def test_c22_pipelined_idempotent_batches_keep_their_sequence(wire: WireTarget, topic: str) -> None:
+def test_idempotent_batches_when_they_are_pipelined_then_they_keep_their_sequence(wire: WireTarget, topic: str) -> None:
     count = 500
     with wire.connect() as client:
         producer = client.request(ApiKeys.INIT_PRODUCER_ID, 1, {"transactional_id": None, "transaction_timeout_ms": 1})
@@ -115,7 +116,7 @@ def test_c22_pipelined_idempotent_batches_keep_their_sequence(wire: WireTarget, 
 
 
 @pytest.mark.parametrize(("partition", "damage"), [(77, False), (0, True)], ids=["unknown partition", "bad CRC"])
-def test_c24_acks_0_with_an_error_closes_and_what_is_behind_it_is_lost(
+def test_produce_when_acks_is_0_and_it_is_refused_then_the_connection_is_closed_and_what_is_behind_it_lost(
         wire: WireTarget, topic: str, partition: int, damage: bool) -> None:
     records = bytearray(batch())
     if damage:
@@ -128,14 +129,15 @@ def test_c24_acks_0_with_an_error_closes_and_what_is_behind_it_is_lost(
         assert client.is_closed()
 
 
-def test_c28_requests_with_acks_0_of_a_closed_connection_are_executed(wire: WireTarget, topic: str) -> None:
+def test_requests_when_acks_is_0_and_the_connection_is_closed_then_they_are_executed(
+        wire: WireTarget, topic: str) -> None:
     with wire.connect() as client:
         for _ in range(3):
             send_produce(client, topic, acks=0)
     wire.await_end_offset(3, topic)
 
 
-def test_c28_half_closed_connection_gets_all_its_answers(wire: WireTarget, topic: str) -> None:
+def test_connection_when_it_is_half_closed_then_it_gets_all_its_answers(wire: WireTarget, topic: str) -> None:
     with wire.connect() as client:
         for _ in range(3):
             send_produce(client, topic, acks=1)
@@ -147,7 +149,7 @@ def test_c28_half_closed_connection_gets_all_its_answers(wire: WireTarget, topic
     assert wire.end_offset(topic) == 3
 
 
-def test_c28_requests_of_a_connection_that_is_reset_with_its_answers_unread_are_executed_once(
+def test_requests_when_their_connection_is_reset_with_its_answers_unread_then_they_are_executed_once(
         wire: WireTarget, topic: str) -> None:
     client = wire.connect()
     for _ in range(3):

@@ -1,4 +1,4 @@
-"""C1-C4, C6, C8, C10, C11: sizes, headers and bodies as bytes, and what they are answered with.
+"""Sizes, headers and bodies as bytes, and what they are answered with.
 
 What is expected is what Apache Kafka 4.1 answered; the same tests run against it with KAFKA_REFERENCE=host:port.
 """
@@ -22,21 +22,21 @@ def metadata_request(correlation_id: int = 7, *, client_id: bytes | None = b"pro
     return header_bytes(ApiKeys.METADATA, 1, correlation_id, client_id) + NO_TOPICS
 
 
-def test_c1_request_of_one_byte_per_write_is_answered(wire: WireTarget) -> None:
+def test_request_when_it_comes_byte_by_byte_then_it_is_answered(wire: WireTarget) -> None:
     with wire.connect() as client:
         for byte in framed(metadata_request(7)):
             client.send_bytes(bytes([byte]))
         assert parse_response_correlation_id(client.receive_frame()) == 7
 
 
-def test_c1_three_requests_in_one_write_are_answered_in_order(wire: WireTarget) -> None:
+def test_requests_when_three_come_in_one_write_then_they_are_answered_in_order(wire: WireTarget) -> None:
     with wire.connect() as client:
         client.send_bytes(b"".join(framed(metadata_request(number)) for number in (100, 101, 102)))
         assert [parse_response_correlation_id(client.receive_frame()) for _ in range(3)] == [100, 101, 102]
 
 
 @pytest.mark.parametrize("size", [0, -1, -2**31])
-def test_c2_size_that_is_not_positive_closes_only_its_connection(wire: WireTarget, size: int) -> None:
+def test_size_when_it_is_not_positive_then_its_connection_alone_is_closed(wire: WireTarget, size: int) -> None:
     with wire.connect() as other, wire.connect() as client:
         client.send_bytes(struct.pack(">i", size))
         assert client.is_closed()
@@ -44,13 +44,13 @@ def test_c2_size_that_is_not_positive_closes_only_its_connection(wire: WireTarge
 
 
 @pytest.mark.parametrize("size", [100 * 1024 * 1024 + 1, 2**31 - 1])
-def test_c3_size_above_the_limit_closes(wire: WireTarget, size: int) -> None:
+def test_size_when_it_is_above_the_limit_then_the_connection_is_closed(wire: WireTarget, size: int) -> None:
     with wire.connect() as client:
         client.send_bytes(struct.pack(">i", size))
         assert client.is_closed()
 
 
-def test_c4_end_of_stream_inside_a_request_executes_nothing(wire: WireTarget, topic: str) -> None:
+def test_request_when_the_stream_ends_inside_it_then_nothing_is_executed(wire: WireTarget, topic: str) -> None:
     request = framed(request_bytes(ApiKeys.PRODUCE, 9, produce_body(topic, 0, build_batch([(1, b"k", b"v", ())]))))
     with wire.connect() as client:
         client.send_bytes(request[:-1])
@@ -60,19 +60,19 @@ def test_c4_end_of_stream_inside_a_request_executes_nothing(wire: WireTarget, to
 
 
 @pytest.mark.parametrize("api_id", [999, -1])
-def test_c6_unknown_api_closes(wire: WireTarget, api_id: int) -> None:
+def test_api_when_it_is_unknown_then_the_connection_is_closed(wire: WireTarget, api_id: int) -> None:
     with wire.connect() as client:
         client.send_frame(header_bytes(api_id, 0))
         assert client.is_closed()
 
 
-def test_c8_null_client_id_is_accepted(wire: WireTarget) -> None:
+def test_client_id_when_it_is_null_then_the_request_is_answered(wire: WireTarget) -> None:
     with wire.connect() as client:
         client.send_frame(metadata_request(9, client_id=None))
         assert parse_response_correlation_id(client.receive_frame()) == 9
 
 
-def test_c8_unknown_tags_in_header_and_body_are_passed_over(wire: WireTarget) -> None:
+def test_tags_when_header_and_body_have_unknown_ones_then_they_are_passed_over(wire: WireTarget) -> None:
     tags = b"\x01\x63\x02ab"  # one field, tag 99, two bytes
     body = b"\x01" + b"\x00" * 3 + tags  # no topics, three switches off
     with wire.connect() as client:
@@ -85,27 +85,28 @@ def test_c8_unknown_tags_in_header_and_body_are_passed_over(wire: WireTarget) ->
     b"\x00\x03\x00",  # shorter than any header
     header_bytes(ApiKeys.METADATA, 1)[:8] + struct.pack(">h", 500) + b"short",  # client id runs out of the frame
 ], ids=["three bytes", "client id"])
-def test_c8_malformed_header_closes(wire: WireTarget, payload: bytes) -> None:
+def test_header_when_it_is_malformed_then_the_connection_is_closed(wire: WireTarget, payload: bytes) -> None:
     with wire.connect() as client:
         client.send_frame(payload)
         assert client.is_closed()
 
 
-def test_c9_controlled_shutdown_is_not_enabled(wire: WireTarget) -> None:
+def test_controlled_shutdown_when_it_is_asked_for_then_the_connection_is_closed(wire: WireTarget) -> None:
     with wire.connect() as client:
         client.send_frame(struct.pack(">hhi", 7, 0, 1) + struct.pack(">i", 0))
         assert client.is_closed()
 
 
 @pytest.mark.parametrize("version", [5, 120])
-def test_c10_unknown_api_versions_version_is_answered_as_version_0(wire: WireTarget, version: int) -> None:
+def test_api_versions_when_its_version_is_unknown_then_it_is_answered_as_version_0(
+        wire: WireTarget, version: int) -> None:
     with wire.connect() as client:
         client.send_frame(header_bytes(ApiKeys.API_VERSIONS, version) + b"\x00anything at all")
         assert client.receive_frame().hex() == "00000007" "0023" "00000001" "0012" "0000" "0004"
         assert client.request(ApiKeys.API_VERSIONS, 0, {})["error_code"] == 0
 
 
-def test_c10_api_versions_3_names_every_api_with_produce_from_0(wire: WireTarget) -> None:
+def test_api_versions_when_it_is_of_version_3_then_produce_is_named_from_0(wire: WireTarget) -> None:
     software = {"client_software_name": "probe", "client_software_version": "1.0"}
     with wire.connect() as client:
         answer = client.request(ApiKeys.API_VERSIONS, 3, software)
@@ -116,7 +117,7 @@ def test_c10_api_versions_3_names_every_api_with_produce_from_0(wire: WireTarget
 
 
 @pytest.mark.parametrize("name", ["", "-probe", "pro be", "probe."])
-def test_c10_odd_software_name_is_refused_with_42(wire: WireTarget, name: str) -> None:
+def test_api_versions_when_the_software_name_is_odd_then_invalid_request(wire: WireTarget, name: str) -> None:
     with wire.connect() as client:
         answer = client.request(ApiKeys.API_VERSIONS, 3,
                                 {"client_software_name": name, "client_software_version": "1.0"})
@@ -131,13 +132,13 @@ def test_c10_odd_software_name_is_refused_with_42(wire: WireTarget, name: str) -
     header_bytes(ApiKeys.METADATA, 0) + struct.pack(">i", -1),
     header_bytes(ApiKeys.INIT_PRODUCER_ID, 6) + b"\x00" * 30,
 ], ids=["Metadata 99", "Produce 2", "truncated", "2^30 entries", "null in version 0", "unstable version"])
-def test_c11_body_that_is_not_ours_closes(wire: WireTarget, payload: bytes) -> None:
+def test_body_when_it_cannot_be_read_then_the_connection_is_closed(wire: WireTarget, payload: bytes) -> None:
     with wire.connect() as client:
         client.send_frame(payload)
         assert client.is_closed()
 
 
-def test_c11_bytes_behind_the_body_are_passed_over(wire: WireTarget) -> None:
+def test_body_when_bytes_follow_it_then_they_are_passed_over(wire: WireTarget) -> None:
     with wire.connect() as client:
         client.send_frame(metadata_request(11) + b"garbage")
         assert parse_response_correlation_id(client.receive_frame()) == 11

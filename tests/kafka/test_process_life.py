@@ -8,7 +8,11 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 from pyproducer import KafkaProducer
+from pyproducer.common.clock import NEVER_MS
+from pyproducer.sender.sender import Sender
 from tests.support.kafka_server import KafkaServer
 from tests.support.log_checker import read_topic
 from tests.support.patience import GIVE_UP_S, PROGRAM_S
@@ -67,29 +71,41 @@ def test_producer_when_the_process_forks_then_the_child_is_told_and_the_parent_g
     assert stored == [b"parent", b"child", b"parent again"]
 
 
-def test_producer_when_idle_or_waiting_then_it_uses_no_cpu(own_kafka: KafkaServer) -> None:
+def test_producer_when_idle_or_waiting_then_its_thread_sleeps(
+        own_kafka: KafkaServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counted are the sender's turns: one that spins takes thousands of them in half a second, on a busy machine too,
+    where its share of a processor may be as small as that of one that sleeps."""
     topic = own_kafka.create_topic("quiet", 3)
+    turns: list[None] = []
+    run_once = Sender.run_once
 
-    def measure(state: str) -> None:
-        """Wait for half a second in which hardly anything runs: what was begun before has to end first."""
-        used: list[float] = []
-        while not used or used[-1] >= 0.15:
-            assert len(used) < 60, f"{state}: the share of a processor was {used}"
-            began, began_cpu = time.monotonic(), time.process_time()
+    def counted(sender: Sender, now_ms: int, longest_wait_ms: int = NEVER_MS) -> None:
+        turns.append(None)
+        run_once(sender, now_ms, longest_wait_ms)
+
+    monkeypatch.setattr(Sender, "run_once", counted)
+
+    def check(state: str, most: int) -> None:
+        """Two half seconds, one after the other, have so few turns; what was begun before ends before them."""
+        counts: list[int] = []
+        while len(counts) < 2 or max(counts[-2:]) > most:
+            assert len(counts) < 60, f"{state}: the turns of each half second were {counts}"
+            before = len(turns)
             time.sleep(0.5)
-            used.append((time.process_time() - began_cpu) / (time.monotonic() - began))
+            counts.append(len(turns) - before)
 
     with KafkaProducer({"bootstrap.servers": own_kafka.bootstrap_servers}) as producer:
-        measure("never used")
+        check("never used", 2)
         producer.send(topic, b"v").result(GIVE_UP_S)
-        measure("connected")
+        check("connected", 2)
         own_kafka.pause()
         futures = [producer.send(topic, b"x" * 1000) for _ in range(1000)]
-        measure("requests in flight up to the limit, and more waiting")
+        check("requests in flight up to the limit, and more waiting", 2)
         own_kafka.resume()
         for future in futures:
             future.result(GIVE_UP_S)
         own_kafka.kill()
         producer.send(topic, b"v")
-        measure("no broker")
+        check("no broker", 60)  # it is tried again: after 50 ms, and less and less often
+        assert turns, "nobody was counted"
         producer.close(0)

@@ -43,7 +43,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     with copies(ROOT, options.jobs) as made:
         try:
-            covering = coverage_map.load(ROOT, made, tiers=options.tiers.split(","), left_out=options.leave_out)
+            covering = coverage_map.load(ROOT, made, tiers=options.tiers.split(","), left_out=options.leave_out,
+                                         anew=options.measure)
             verdicts = run(mutants, made, covering, equivalent.reasons(), far_budget_s=options.far_budget, tell=tell)
         except coverage_map.NotGreen as error:
             print(f"the tests are not green as they stand, so no mutant can be judged: {error}", file=sys.stderr)
@@ -98,6 +99,8 @@ def _parser() -> argparse.ArgumentParser:
                         "of %(default)s)")
     parser.add_argument("--leave-out", nargs="+", default=[], metavar="FILE", help="test files that are not to run, "
                         "because they fail without any mutant")
+    parser.add_argument("--measure", action="store_true", help="measure first which lines tests run, for each test "
+                        "file that ran a line which has changed since")
     parser.add_argument("--far-budget", type=float, default=60.0, metavar="SECONDS", help="of tests beyond the unit "
                         "tests, for one mutant (default 60)")
     parser.add_argument("--report", type=Path, metavar="FILE", help="also write one line of JSON for each mutant")

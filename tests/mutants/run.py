@@ -165,7 +165,8 @@ class Runner:
                                        result["message"], round(seconds, 2))
                     # Bad luck, of a test with threads and sockets: go on behind it.
                     left = left[left.index(result["test"]) + 1:]
-        return Verdict(mutant, SURVIVED, sum(len(tests) for _, tests in stages), seconds=round(seconds, 2))
+        outcome = SURVIVED if self._map.is_covered(mutant) else NOT_COVERED
+        return Verdict(mutant, outcome, sum(len(tests) for _, tests in stages), seconds=round(seconds, 2))
 
     def _run(self, worker: Worker, stage: str, tests: Sequence[str]) -> dict[str, Any]:
         return worker.run(tests, seconds=sum(self._map.seconds.get(test, 1.0) for test in tests),

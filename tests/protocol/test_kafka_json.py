@@ -66,7 +66,7 @@ def leaves_of(type_: Type, name: str, tag: int | None) -> Iterator[Leaf]:
 
 
 @BY_MESSAGE
-def test_c15_schema_of_each_version_equals_kafkas(kafka_messages, message, valid, flexible_from):
+def test_schema_when_kafkas_json_is_read_then_each_version_equals_it(kafka_messages, message, valid, flexible_from):
     theirs = KafkaMessage(kafka_messages[message.name])
     for version in range(valid[0], valid[1] + 1):
         flexible = flexible_from is not None and version >= flexible_from
@@ -82,7 +82,7 @@ def test_versions_and_flexibility_equal_kafkas(kafka_messages, message, valid, f
 
 
 @BY_MESSAGE
-def test_c15_random_values_have_the_bytes_of_a_codec_made_from_kafkas_json(
+def test_values_when_they_are_random_then_they_have_the_bytes_of_a_codec_made_from_kafkas_json(
         kafka_messages, message, valid, flexible_from):
     theirs = KafkaMessage(kafka_messages[message.name])
     for version in range(valid[0], valid[1] + 1):

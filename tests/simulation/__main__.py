@@ -5,6 +5,7 @@
     python -m tests.simulation --swarm --seeds 100        # threads are switched at any line, and struck by exceptions
     python -m tests.simulation --minutes 60               # as many as there is time for
     python -m tests.simulation --replay 4711              # one seed, with its story; --swarm if it was one of those
+    python -m tests.simulation --powers --seeds 2000      # and of each power, how often it was drawn, and judged
     python -m tests.simulation --museum                   # each bug of the museum, until seeds find it
 
 PYPRODUCER_IMPL says which twin is simulated. A seed is the same again in any process: names are hashed alike
@@ -19,10 +20,10 @@ import os
 import subprocess
 import sys
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from typing import Any
 
-from tests.simulation.plan import Plan
+from tests.simulation.plan import POWER_FAULTS, Plan
 
 _MOST_FAILURES = 5
 
@@ -36,6 +37,8 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="processes")
     parser.add_argument("--replay", type=int, metavar="SEED", help="one seed, with its story")
     parser.add_argument("--no-shrink", action="store_true", help="do not look for a smaller failing plan")
+    parser.add_argument("--powers", action="store_true", help="say of each power how often it was drawn and judged, "
+                        "and fail where one was not")
     parser.add_argument("--museum", nargs="*", metavar="NAME", help="the bugs of the museum, or some of them")
     parser.add_argument("--worker", type=int, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -95,7 +98,8 @@ def _work(arguments: argparse.Namespace) -> int:
         line: dict[str, Any] = {
             "seed": seed, "empty": report.is_empty, "fates": report.fates, "fired": report.fired,
             "checks": report.checks, "powers": report.powers,
-            "requests": report.request_count, "unanswered": report.unanswered_count, "ms": report.simulated_ms,
+            "requests": report.request_count, "unanswered": report.unanswered_count,
+            "trace": report.trace, "ms": report.simulated_ms,
             "pauses": report.pauses, "switches": report.switches, "s": round(report.took_s, 4)}
         if report.wrong:
             line["wrong"] = report.wrong
@@ -128,9 +132,10 @@ def _run(arguments: argparse.Namespace) -> int:
             worker.wait()
     broken = [worker.returncode for worker in workers if worker.returncode not in (0, -9)]
     total.print(time.monotonic() - began, swarm=arguments.swarm)
+    idle = total.print_powers() if arguments.powers else []
     if broken:
         print(f"a process ended with {broken}")
-    return 1 if total.failed or broken or total.ended != jobs else 0
+    return 1 if total.failed or broken or idle or total.ended != jobs else 0
 
 
 def _read(workers: list[subprocess.Popen[str]], total: _Total) -> None:
@@ -159,6 +164,7 @@ class _Total:
         self.fired: Counter[str] = Counter()
         self.checks: Counter[str] = Counter()
         self.powers: Counter[str] = Counter()
+        self.checks_by_power: dict[str, Counter[str]] = defaultdict(Counter)
         self.moves: Counter[str] = Counter()
         self.all_moves: list[str] = []
         self.failed: list[int] = []
@@ -178,7 +184,9 @@ class _Total:
         self.fates.update(line["fates"])
         self.fired.update(line["fired"])
         self.checks.update(line["checks"])
-        self.powers.update(line["powers"])
+        self.powers.update({*line["powers"], *line["fired"]})
+        for power in {*line["powers"], *line["fired"]} - (set(POWER_FAULTS) - set(line["fired"])):
+            self.checks_by_power[power].update(line["checks"])
         if "wrong" in line:
             self.failed.append(line["seed"])
             print(f"\n=== seed {line['seed']} fails", *line["wrong"][:5], sep="\n    ", flush=True)
@@ -195,12 +203,31 @@ class _Total:
               f"answered; {self.empty} seeds were empty ({100 * self.empty / max(1, self.seeds):.1f} %)")
         print("records:", ", ".join(f"{fate} {count}" for fate, count in self.fates.most_common()))
         print("faults:", ", ".join(f"{kind} {count}" for kind, count in sorted(self.fired.items())))
-        print("seeds with powers:", ", ".join(f"{power} {count}" for power, count in sorted(self.powers.items())))
         print("judged:", ", ".join(f"{check} {count}" for check, count in sorted(self.checks.items())))
         missing = [move for move in self.all_moves if not self.moves[move]]
         print(f"moves reached: {len(self.all_moves) - len(missing)} of {len(self.all_moves)}"
               + (f"; not: {', '.join(missing)}" if missing else ""))
         print(f"FAILED: {len(self.failed)} seeds: {sorted(self.failed)[:50]}" if self.failed else "nothing is wrong")
+
+
+    def print_powers(self) -> list[str]:
+        """Print of each power in how many seeds it was, how often it struck, and what the checks judged in these seeds.
+
+        Returns:
+            The powers that were in none, or that no check judged.
+        """
+        from tests.simulation.powers import judges
+
+        idle = []
+        print(f"\n{'power':<24}{'seeds':>7}{'fired':>8}  judged by")
+        for power, checks in judges().items():
+            counts = {check: self.checks_by_power[power][check] for check in checks}
+            is_idle = not self.powers[power] or not all(counts.values())
+            idle += [power] * is_idle
+            print(f"{power:<24}{self.powers[power]:>7}{self.fired[power] or '':>8}  "
+                  f"{', '.join(f'{check} {count}' for check, count in counts.items())}{'  IDLE' * is_idle}")
+        print(f"IDLE: {', '.join(idle)}" if idle else "every power was drawn and judged")
+        return idle
 
 
 if __name__ == "__main__":

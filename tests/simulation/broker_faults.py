@@ -45,9 +45,7 @@ class BrokerFaults(Interference):
         faults, chance = self._faults, self._chance
         scripted = faults.next_scripted(topic, partition)
         if scripted is not None:
-            if scripted.forgets:
-                faults.forgets_behind.append((topic, partition))
-            return Verdict(scripted.code, applies=not scripted.code) if scripted.code else None
+            return Verdict(scripted.code, applies=not scripted.code, unlawful_omitted=scripted.is_left_out)
         odd = self._odd_produce(topic, partition)
         if odd is not None:
             return odd

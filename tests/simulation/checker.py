@@ -5,16 +5,21 @@
     not_sent          never in any log
     rejected          never in any log, and a request with it began to be written
     unknown           at most once (idempotence), and a request with it began to be written; or all connections were
-                      made anew before that, and nobody in the client knows how far it came
+                      made anew before that, and nobody in the client knows how far it came; or the producer ended while
+                      a connection had the request
     refused by send() never in any log
     in order          the records of a thread in each log, as it sent them (idempotence); those that were stored, by the
                       offsets that were told, also without, where one request is in flight
+    as it was heard   who read that a record is stored, before anything was told of it, says that it is
     as it was sent    key, headers and timestamp in the log are those of the record; its partition is that of its key
+    rows              each has an outcome, and those of a partition have offsets in their order
     callbacks         once for each record that was accepted, and what they say is what the future says; in a partition
-                      in the order in which the answers came
+                      in the order in which the answers came, done callbacks, too
     codec             one that fails costs no record: the batch goes as it is
-    backoff           a batch is not sent again before retry.backoff.ms
-    memory            what is free of buffer.memory, and what is on its way, are not more than all of it (workload.py)
+    backoff           a batch is not sent again before retry.backoff.ms; where no time passes inside the client, since
+                      the answer, else since it was sent
+    memory            what is free of buffer.memory, and what is on its way, are not more than all of it, whenever the
+                      application looks and at every third request (workload.py); at the end all of it is free
     (patience.py)     not given up too early, and not too late
 
 What no client could have known is excused record by record; see ledger.py. Lies of brokers are, too: who is told that
@@ -30,7 +35,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from pyproducer import ProducerDeadError
+from pyproducer import ProducerClosedError, ProducerDeadError
 from pyproducer.common.errors import NOT_SENT, REJECTED, UNKNOWN
 from tests.simulation.application import ADDED_IN_LOG, SimulatedFailure
 from tests.simulation.faults import Faults
@@ -42,9 +47,10 @@ from tests.simulation.plan import Parameters
 from tests.simulation.workload import IN_LOOP, Sent, Workload
 
 _FATES = (NOT_SENT, REJECTED, UNKNOWN)
-_BY_KEY = ("default", "uniform_sticky", "murmur2_random")
+BY_KEY = ("default", "uniform_sticky", "murmur2_random")
 _POSITIVE = 0x7FFF_FFFF
 _SHORTEST = 0.8  # backoffs have a jitter of a fifth
+_LONGEST_BACKOFF_MS = 1000  # retry.backoff.max.ms
 
 
 class Place(NamedTuple):
@@ -116,7 +122,14 @@ class Checker:
         elif self._parameters.props["max.in.flight.requests.per.connection"] == 1 and self._acks != "0":
             self._check_told_order()
         self._checks["memory"] += self._workload.memory_looks
-        self._check_callback_order()
+        self._checks["memory held"] += self._workload.held_looks
+        self._check_rows()
+        self._check_callback_order("callback order", [
+            (record, record.told_number, record.told_metadata) for record in self._workload.records
+            if record.told_metadata is not None])
+        self._check_callback_order("done callback order", [
+            (record, record.done_number, record.future.result(0)) for record in self._workload.records
+            if record.done_number and record.future.exception(0) is None])
         self._check_backoff()
         self._checks["codec"] += self._faults.fired["codec_memory"]
         self._check_application()
@@ -217,7 +230,7 @@ class Checker:
             if partitions - {self._workload.application.chosen.get(record.value)}:
                 self.wrong.append(f"{record} is at {places}, and the application's partitioner chose "
                                   f"{self._workload.application.chosen.get(record.value)}")
-        elif record.key is not None and partitions and self._parameters.props["partitioner.class"] in _BY_KEY:
+        elif record.key is not None and partitions and self._parameters.props["partitioner.class"] in BY_KEY:
             self._checks["partition of the key"] += 1
             number = murmur2(record.key) & _POSITIVE
             counts = self._faults.partition_counts[record.topic]
@@ -239,20 +252,40 @@ class Checker:
         error, offset, partition, timestamp = self._told(record)
         if error is None:
             self._check_acknowledged(record, places, offset, partition, timestamp)
+            checks["told as heard"] += self._is_heard(record)
             return "acknowledged"
         outcome = getattr(error, "outcome", NOT_SENT if isinstance(error, SimulatedFailure) else None)
         if outcome not in _FATES:
             wrong.append(f"{record} failed with {error!r}, which says no outcome but {outcome!r}")
             return "failed"
         checks[f"told {outcome}"] += 1
+        if self._is_heard(record):
+            wrong.append(f"{record} failed with {error!r}, and before that an answer was read that it is stored")
         if isinstance(error.__cause__, MemoryError) and not isinstance(error, ProducerDeadError):
             wrong.append(f"{record} failed with {error!r}: a codec that fails costs no record, its batch goes as it is")
         if outcome != UNKNOWN and places:
             wrong.append(f"{record} failed with {error!r}, outcome {outcome}, and is in the log: {places}")
-        if outcome != NOT_SENT and record.value not in self._ledger.reached:
+        if outcome != NOT_SENT and record.value not in self._ledger.reached and not self._is_given_up(record, error):
             wrong.append(f"{record} failed with {error!r}, outcome {outcome}, and nothing of any request with it was "
                          "written")
         return str(outcome)
+
+    def _is_given_up(self, record: Sent, error: Any) -> bool:
+        """Whether the end of the producer came while a connection had the record's request, and wrote none of it.
+
+        Who is closed, or dies, throws its connections away, and tells unknown of all that they have: it does not ask
+        them how far each request came, as it does where a connection ends.
+        """
+        is_excused = isinstance(error, (ProducerClosedError, ProducerDeadError)) and record.value in self._ledger.mates
+        self._checks["excused: given up unwritten"] += is_excused
+        return is_excused
+
+    def _is_heard(self, record: Sent) -> bool:
+        """Whether the client read that a record is stored, in a turn that went on, before it told anything of it.
+
+        Who is given up by close(timeout), or dies, is told of that by another thread, perhaps just then.
+        """
+        return record.value in self._ledger.in_time and self._parameters.close_kind not in ("close_soon", "death")
 
     def _check_acknowledged(self, record: Sent, places: list[Place], offset: int, partition: int,
                             timestamp: int | None) -> None:
@@ -325,43 +358,75 @@ class Checker:
             wrong.append(f"{record} was for partition {record.partition}, and went to {metadata.partition}")
         return None, metadata.offset, metadata.partition, metadata.timestamp
 
-    def _check_callback_order(self) -> None:
+    def _check_rows(self) -> None:
+        """Rows of one send_batch() have an outcome each, and offsets in their order, but where a broker forgot."""
+        rows: dict[int, list[Sent]] = defaultdict(list)
+        for record in self._workload.records:
+            if record.row is not None and record.future.done():
+                rows[id(record.future)].append(record)
+        unsure = {(forgetting.topic, forgetting.partition) for forgetting in self._ledger.forgettings}
+        for records in rows.values():
+            metadata = records[0].future._metadata
+            if len(metadata) != len(records) or not metadata.errors.keys() <= set(range(len(records))):
+                self.wrong.append(f"{len(records)} rows from {records[0]} on were sent, and {metadata!r} says it of "
+                                  f"{len(metadata)} and {list(metadata.errors)}")
+                continue
+            last_of: dict[int, int] = {}
+            for record in records:
+                assert record.row is not None
+                offset, partition = metadata.offsets[record.row], metadata.partitions[record.row]
+                if record.row in metadata.errors:
+                    self._checks["rows failed"] += 1
+                    if offset != -1:
+                        self.wrong.append(f"{record} failed, and was told the offset {offset}")
+                elif offset >= 0 and self._is_idempotent and (
+                        (record.topic, partition) not in unsure and record.value not in self._ledger.lied):
+                    self._checks["rows in order"] += 1
+                    if offset <= last_of.get(partition, -1):
+                        self.wrong.append(f"{record} was told the offset {offset}, and a row before it "
+                                          f"{last_of[partition]}")
+                    last_of[partition] = offset
+
+    def _check_callback_order(self, check: str, calls: list[tuple[Sent, int, Any]]) -> None:
         """Callbacks come in the order of the answers, of those that came by one connection, in each partition."""
         last_of: dict[tuple[bool, int, str, int], tuple[int, Sent]] = {}
         heard = self._ledger.confirmed
-        told = [record for record in self._workload.records
-                if record.told_number and record.told_metadata is not None and record.value in heard]
-        told.sort(key=lambda record: (heard[record.value].read_number, record.told_metadata.offset))
-        for record in told:
-            metadata = record.told_metadata
+        told = [call for call in calls if call[0].value in heard]
+        told.sort(key=lambda call: (heard[call[0].value].read_number, call[2].offset))
+        for record, own_number, metadata in told:
             # Those of an event loop are called in it, later.
-            key = record.caller == IN_LOOP, heard[record.value].connection, metadata.topic, metadata.partition
+            key = record.caller >= IN_LOOP, heard[record.value].connection, metadata.topic, metadata.partition
             number, last = last_of.get(key, (0, record))
-            self._checks["callback order"] += 1
-            if record.told_number < number:
-                self.wrong.append(f"the callback of {record} came before that of {last}, which was answered before it "
+            self._checks[check] += 1
+            if own_number < number:
+                self.wrong.append(f"{check}: that of {record} came before that of {last}, which was answered before it "
                                   f"in {metadata.topic}-{metadata.partition}")
-            last_of[key] = record.told_number, record
+            last_of[key] = own_number, record
 
     def _check_backoff(self) -> None:
         """Where no newer leader is a reason for haste, a batch is sent again after its backoff."""
         anew = {forgetting.topic for forgetting in self._ledger.forgettings if forgetting.is_topic_new}
-        shortest_ms = self._parameters.props["retry.backoff.ms"] * _SHORTEST
-        sent_ms: dict[tuple[bytes, int], int] = {}
+        initial_ms = self._parameters.props["retry.backoff.ms"]
+        # Where no time passes between what the client reads and what it does of it, its answer counts.
+        is_exact = not (self._parameters.tick_rate or self._parameters.hold_rate)
+        # By batch: how many attempts were seen (there may have been more), and when the last one was sent, or answered.
+        attempts: dict[tuple[bytes, int], tuple[int, int]] = {}
         for handed in self._ledger.handed:
             for taken in handed.taken:
                 if taken.topic in anew or taken.leader_epoch:
                     continue
                 batch = taken.batch
                 key = identities(batch)[0], batch.count
-                before_ms = sent_ms.get(key)
-                if before_ms is not None:
+                count, before_ms = attempts.get(key, (0, 0))
+                if count:
                     self._checks["backoff"] += 1
+                    self._checks["backoff since the answer"] += is_exact
+                    shortest_ms = int(min(initial_ms * 2 ** (count - 1), _LONGEST_BACKOFF_MS) * _SHORTEST)
                     if handed.now_ms - before_ms < shortest_ms:
                         self.wrong.append(f"a batch of {batch.count} records with {key[0].split(b' ')[0]!r} was sent "
-                                          f"again after {handed.now_ms - before_ms} ms")
-                sent_ms[key] = handed.now_ms
-
+                                          f"again after {handed.now_ms - before_ms} ms and {count} attempts, not "
+                                          f"after {shortest_ms} ms")
+                attempts[key] = count + 1, handed.read_ms if is_exact and handed.read_ms else handed.now_ms
 
     def _check_application(self) -> None:
         application, powers, checks = self._workload.application, self._parameters.powers, self._checks

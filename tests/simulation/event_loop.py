@@ -1,8 +1,14 @@
-"""An event loop of asyncio whose time is the simulation's, and a caller that lives in one.
+"""An event loop of asyncio whose time is the simulation's, and an application that lives in one.
 
     asyncio's own loop (the real one)
       _LoopSelector     sleeps in the scheduler until a time, or until somebody rings
     AsyncKafkaProducer  (the real one) around a producer of its own
+    some tasks          send_nowait(), await send(), send_batch(), flush(), partitions_for(), one after another; some
+                        are cancelled while they wait; half of the loops close in an `async with`, or while others send
+
+A cancelled await neither loses nor doubles a record: its future is noted where the producer makes it, and is judged as
+any. What an await returns or raises is what that future says. Threads that the producer starts for what blocks are the
+scheduler's.
 
 Source:  ours.
 """
@@ -12,14 +18,29 @@ from __future__ import annotations
 import asyncio
 import random
 import selectors
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from contextvars import ContextVar
 from typing import Any
 
-from pyproducer import BufferExhaustedError, KafkaError, KafkaProducer
+from pyproducer import (
+    BufferExhaustedError,
+    DeliveryFailedError,
+    KafkaError,
+    KafkaProducer,
+    KafkaTimeoutError,
+    ProducerClosedError,
+    aio,
+)
 from pyproducer.aio import AsyncKafkaProducer
+from pyproducer.producer.do_send import Postponed
 from tests.simulation.application import SimulatedFailure
 from tests.simulation.schedule import Scheduler
 from tests.simulation.workload import Sent, Workload
+
+_RECORD: ContextVar[Sent | None] = ContextVar("record", default=None)
+_ROWS: ContextVar[list[Sent] | None] = ContextVar("rows", default=None)
+_NO_FUTURES = (type(None), Postponed, tuple)
 
 
 class _LoopSelector(selectors.BaseSelector):
@@ -76,12 +97,54 @@ class SimLoop(asyncio.SelectorEventLoop):
         self._sleep.ring()
 
 
-class SimulatedAsyncProducer(AsyncKafkaProducer[Any, Any]):
-    """The real one around a producer that there is."""
+class NotingProducer(AsyncKafkaProducer[Any, Any]):
+    """The real one around a producer that there is; it notes the future of what a task sends, cancelled or not."""
 
     def __init__(self, producer: KafkaProducer[Any, Any]) -> None:
+        self.withdrawn_count = 0
         self._producer = producer
         self._belong_to_nobody()
+
+    @staticmethod
+    def _noted(sent: Any) -> Any:
+        record = _RECORD.get()
+        if record is not None and not isinstance(sent, _NO_FUTURES):
+            record.future = sent
+        return sent
+
+    def _send_at_once(self, *arguments: Any) -> Any:
+        return self._noted(super()._send_at_once(*arguments))
+
+    def _hand_over(self, *arguments: Any) -> Any:
+        return self._noted(super()._hand_over(*arguments))
+
+    async def _send_in_turn(self, sent: Any, topic: str) -> Any:
+        return self._noted(await super()._send_in_turn(sent, topic))
+
+    def _refused(self, sent: Any, why: str, *, is_withdrawn: bool = False) -> Any:
+        record = _RECORD.get()
+        if record is not None:
+            record.is_withdrawn = is_withdrawn
+            self.withdrawn_count += is_withdrawn
+        return self._noted(super()._refused(sent, why, is_withdrawn=is_withdrawn))
+
+    async def _on_thread(self, call: Callable[[], Any]) -> Any:
+        rows = _ROWS.get()
+        if rows is None:
+            return await super()._on_thread(call)
+
+        def noting() -> Any:
+            try:
+                future = call()
+            except (KafkaError, SimulatedFailure) as error:
+                for record in rows:
+                    record.refused = error
+                raise
+            for row, record in enumerate(rows):
+                record.future, record.row = future, row
+            return future
+
+        return await super()._on_thread(noting)
 
 
 class AsyncCaller:
@@ -92,52 +155,202 @@ class AsyncCaller:
         scheduler: Time.
         producer: What its loop has, and nobody else.
         chance: Its own stream.
-        next_record: Makes its next record, and says its key.
+        checks: Is told how many awaits were compared with futures, and what was cancelled.
     """
 
     def __init__(self, workload: Workload, scheduler: Scheduler, producer: KafkaProducer[Any, Any],
-                 chance: random.Random, next_record: Callable[[], tuple[Sent, bytes | None]]) -> None:
+                 chance: random.Random, checks: Counter[str]) -> None:
         self._workload = workload
         self._scheduler = scheduler
-        self._producer = SimulatedAsyncProducer(producer)
+        self._producer = NotingProducer(producer)
         self._chance = chance
-        self._next_record = next_record
+        self._checks = checks
+        self._caller = workload.caller_in_loop(0)
+        self._batch_count = 0
+        self._mine: list[Sent] = []
+        self._is_closed = False
 
     def run(self) -> None:
         """Send until there is enough, and hear of all of it."""
+        module: Any = aio
+        starts_thread, module.start_daemon = module.start_daemon, self._scheduler.start
         loop = SimLoop(self._scheduler)
         try:
             loop.run_until_complete(self._main())
         finally:
             loop.close()
+            module.start_daemon = starts_thread
 
     async def _main(self) -> None:
-        workload, chance = self._workload, self._chance
-        sent: list[Any] = []
-        while not workload.is_closing and workload.has_more():
-            for _ in range(workload.take(1 + int(chance.random() * 12))):
-                record, key = self._next_record()
-                await self._send(record, key)
-                sent.append(record.future)
-            kind = chance.random()
-            if kind < 0.4:
-                await asyncio.sleep(chance.random() * 0.05)
-            elif kind < 0.7:
-                await self._hear(sent[-1:])
-        await self._hear(sent)
+        chance, producer = self._chance, self._producer
+        workers = [self._work() for _ in range(1 + int(chance.random() * 3))]
+        if chance.random() < 0.5:
+            async with producer:
+                await self._all(workers)
+            self._is_closed = True
+            undone = [record for record in self._mine if record.future is not None and not record.future.done()]
+            if undone:
+                self._workload.complaints.append(f"an async with has ended, and {undone} have no outcome")
+        else:
+            await self._all(workers)
+            if chance.random() < 0.3:
+                await producer.flush()
+        for record in self._mine:
+            while record.future is None and record.refused is None and not record.is_cut_off:
+                await asyncio.sleep(0.05)  # a thread hands it over, for a task that was cancelled
+            if record.future is not None:
+                await self._hear(record)
+        self._checks["withdrawn"] += producer.withdrawn_count
         await asyncio.sleep(1)  # for callbacks that the loop was rung for
 
-    async def _send(self, record: Sent, key: bytes | None) -> None:
+    async def _all(self, workers: list[Coroutine[Any, Any, None]]) -> None:
+        """Have all work; now and then one closes, while the others go on."""
+        if self._chance.random() < 0.2:
+            workers.append(self._close_soon())
+        await asyncio.gather(*workers)
+
+    async def _close_soon(self) -> None:
+        while not self._workload.is_closing and len(self._mine) < 40 and self._workload.has_more():
+            await asyncio.sleep(0.02)
+        await self._producer.close()
+        self._is_closed = True
+
+    async def _work(self) -> None:
+        workload, chance = self._workload, self._chance
+        operations = (self._burst, self._burst, self._send, self._send_many, self._send_many, self._send_batch,
+                      self._flush, self._look, self._sleep)
+        while not workload.is_closing and not self._is_closed and workload.has_more():
+            operation = operations[int(chance.random() * len(operations))]
+            try:
+                if chance.random() < 0.3:
+                    await self._cancelled(operation())
+                else:
+                    await operation()
+            except ProducerClosedError:
+                return
+            await asyncio.sleep(0)
+
+    async def _cancelled(self, operation: Coroutine[Any, Any, None]) -> None:
+        """Begin something, and cancel it after a while, unless it is over."""
+        task = asyncio.ensure_future(operation)
+        await asyncio.sleep(self._chance.random() * 0.05)
+        self._checks["cancelled"] += task.cancel()
+        try:
+            await task
+        except asyncio.CancelledError:
+            pass
+
+    # -- what a task does
+
+    def _next(self) -> tuple[Sent, dict[str, Any]]:
+        record, key = self._caller.next_with_key()
+        self._mine.append(record)
+        return record, self._workload.dress(record, key, None, self._chance.random() < 0.5)
+
+    async def _burst(self) -> None:
         workload = self._workload
-        workload.send(record, key, None, self._chance.random() < 0.5, by=self._producer.send_nowait)
-        if isinstance(record.refused, BufferExhaustedError):
-            await asyncio.sleep(0.1)
+        for _ in range(workload.take(1 + int(self._chance.random() * 12))):
+            record, key = self._caller.next_with_key()
+            self._mine.append(record)
+            workload.send(record, key, None, self._chance.random() < 0.5, by=self._producer.send_nowait)
+            if isinstance(record.refused, BufferExhaustedError):
+                await asyncio.sleep(0.1)
+
+    async def _send(self) -> None:
+        count = self._workload.take(1 + int(self._chance.random() * 3))
+        for _ in range(count):
+            await self._send_one()
+
+    async def _send_many(self) -> None:
+        """Have a task for each of some records: they wait for memory behind each other."""
+        count = self._workload.take(1 + int(self._chance.random() * 16))
+        said = await asyncio.gather(*(self._send_one() for _ in range(count)), return_exceptions=True)
+        for error in said:
+            if isinstance(error, BaseException):
+                raise error
+
+    async def _send_one(self) -> None:
+        record, named = self._next()
+        token = _RECORD.set(record)
+        try:
+            said: Any = await self._producer.send(record.topic, record.body, **named)
+        except (KafkaError, SimulatedFailure) as error:
+            if record.future is None:
+                self._workload.refuse(record, error)
+                if isinstance(error, ProducerClosedError):
+                    raise
+                return
+            said = error
+        except BaseException:
+            record.is_cut_off = record.future is None
+            if record.is_cut_off:
+                self._workload.complaints.append(f"a cancelled send() of {record} made no future")
+            raise
+        finally:
+            _RECORD.reset(token)
+        self._compare(record, said)
+
+    def _compare(self, record: Sent, said: Any) -> None:
+        self._checks["await says what the future says"] += 1
+        error = record.future.exception(0)
+        if (type(error) is not type(said)) if error is not None else (record.future.result(0) != said):
+            self._workload.complaints.append(f"await send() of {record} said {said!r}, its future says "
+                                             f"{record.future!r}")
+
+    async def _send_batch(self) -> None:
+        count = self._workload.take(1 + int(self._chance.random() * 20))
+        if not count:
+            return
+        # On a thread of its own each batch has an order of its own.
+        self._batch_count += 1
+        records, columns = self._workload.caller_in_loop(self._batch_count).rows(count)
+        self._mine += records
+        token = _ROWS.set(records)
+        try:
+            metadata = await self._producer.send_batch(**columns)
+        except (KafkaError, SimulatedFailure) as error:
+            if records[0].refused is None:
+                self._workload.complaints.append(f"await send_batch() raised {error!r}, and was not refused")
+            if isinstance(error, ProducerClosedError):
+                raise
+        else:
+            self._checks["await says what the future says"] += count
+            if metadata is not records[0].future.result(0):
+                self._workload.complaints.append(f"await send_batch() returned {metadata!r}, which is not its future's")
+        finally:
+            _ROWS.reset(token)
+
+    async def _flush(self) -> None:
+        before = [record for record in self._mine if record.future is not None and not record.future.done()]
+        try:
+            await self._producer.flush(None if self._chance.random() < 0.5 else self._chance.random() * 3,
+                                       raise_on_error=self._chance.random() < 0.3)
+        except KafkaTimeoutError:
+            return
+        except DeliveryFailedError as error:
+            if not sum(error.failed.values()):
+                self._workload.complaints.append(f"await flush() raised {error!r}, which names no failure")
+            return
+        undone = [record for record in before if not record.future.done()]
+        if undone:
+            self._workload.complaints.append(f"await flush() returned, and {undone} have no outcome")
+
+    async def _look(self) -> None:
+        try:
+            await self._producer.partitions_for(self._caller.some_topic())
+        except ProducerClosedError:
+            raise
+        except KafkaError:
+            pass  # not known in time: no record is concerned
+        if self._mine and self._mine[-1].future is not None:
+            await self._hear(self._mine[-1])
+
+    async def _sleep(self) -> None:
+        await asyncio.sleep(self._chance.random() * 0.05)
 
     @staticmethod
-    async def _hear(futures: list[Any]) -> None:
-        for future in futures:
-            if future is not None:
-                try:
-                    await future
-                except (KafkaError, SimulatedFailure):
-                    pass  # compared with what is in the log, at the end
+    async def _hear(record: Sent) -> None:
+        try:
+            await record.future
+        except (KafkaError, SimulatedFailure):
+            pass  # compared with what is in the log, at the end

@@ -14,6 +14,7 @@ import random
 import socket
 from collections import Counter, deque
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from tests.simulation.plan import Parameters, Plan
@@ -37,7 +38,7 @@ _BASE = {
     "suspend": 0.01, "send_memory": 0.005, "codec_memory": 0.02, "refuse_login": 0.3,
     "forget_any": 0.12, "stale_hint": 0.1, "wrong_hint": 0.1, "omit_partition": 0.15, "extra_partition": 0.1,
     "false_success": 0.02, "omit_topic": 0.2, "hide_node": 0.2, "metadata_error": 0.2, "odd_versions": 0.3,
-    "add_partitions": 0.08, "fence": 0.03,
+    "add_partitions": 0.12, "fence": 0.08, "restart_replicas": 0.08,
 }
 
 # What a broker may answer instead of appending: all of Produce's codes, the retriable ones more often. Not those about
@@ -60,12 +61,20 @@ class Scripted(NamedTuple):
         is_lost: Its answer gets lost.
         forgets: The producer is forgotten then.
         breaks_codec: The next batch cannot be compressed.
+        is_left_out: The answer says nothing of its partition.
+        is_silenced: No answer comes by its connection any more, and what comes behind it is stored all the same.
+        fences: The producer's next epoch begins then, without it.
+        restarts: All replicas restart then, and know of each producer the last batch alone.
     """
 
     code: int = 0
     is_lost: bool = False
     forgets: bool = False
     breaks_codec: bool = False
+    is_left_out: bool = False
+    is_silenced: bool = False
+    fences: bool = False
+    restarts: bool = False
 
 
 class Fate(enum.Enum):
@@ -91,9 +100,10 @@ class Faults:
         is_paused: Whether nothing happens by chance just now, only what is in the script.
         script: What brokers do with the next batches of a partition, one after another.
         loses_next_answer: Whether the answer to the request that is applied just now gets lost.
+        silences_next: Whether it does, and the connection stays.
         failing_codecs, failing_sends: How many batches cannot be compressed, and how many requests cannot be handed to
             a connection, from the next one on.
-        forgets_behind: Partitions that forget their producers when the request is applied that comes just now.
+        behind: What happens when the request is applied that comes just now.
         frozen_ms: How long the process stood still in all.
         freezes: When that was, and for how long beyond the sleep that was to be, in ms.
         healed_ms: When the world was well again; None before.
@@ -115,9 +125,10 @@ class Faults:
         self.is_paused = False
         self.script: dict[tuple[str, int], deque[Scripted]] = {}
         self.loses_next_answer = False
+        self.silences_next = False
         self.failing_codecs = 0
         self.failing_sends = 0
-        self.forgets_behind: list[tuple[str, int]] = []
+        self.behind: list[Callable[[], None]] = []
         self.frozen_ms = 0
         self.freezes: list[tuple[int, int]] = []
         self.healed_ms: int | None = None
@@ -216,9 +227,12 @@ class Faults:
             if self.fires("stall"):
                 connection.stall(self._parameters.props["request.timeout.ms"] // 2)
             answer = connection.apply(frame)
-            while self.forgets_behind:
-                self.forget(*self.forgets_behind.pop())
-            if self.loses_next_answer:  # the script says so
+            while self.behind:
+                self.behind.pop()()
+            if self.silences_next:  # the script says so
+                self.silences_next = False
+                connection.fall_silent()
+            if self.loses_next_answer:
                 self.loses_next_answer = False
                 connection.cut(error)
             else:
@@ -257,10 +271,9 @@ class Faults:
         if self.fires("forget_any"):
             self.forget(*self._some_partition())
         if self.fires("fence"):
-            topic, partition = self._some_partition()
-            for producer_id, state in list(cluster.partition(topic, partition).producers.items()):
-                if state.epoch < _MAX_EPOCH:
-                    cluster.fence_producer(topic, partition, producer_id)
+            self.fence(*self._some_partition())
+        if self.fires("restart_replicas"):
+            cluster.restart_replicas(*self._some_partition())
         if self.fires("add_partitions"):
             topic = self._some_partition()[0]
             count = len(cluster.topics[topic]) + 1
@@ -274,6 +287,12 @@ class Faults:
         before = self.cluster.topics[topic]
         self.cluster.recreate_topic(topic)
         self.ledger.on_recreated(topic, before)
+
+    def fence(self, topic: str, partition: int) -> None:
+        """Let the next epoch of all producers of a partition begin without them."""
+        for producer_id, state in list(self.cluster.partition(topic, partition).producers.items()):
+            if state.epoch < _MAX_EPOCH:
+                self.cluster.fence_producer(topic, partition, producer_id)
 
     def forget(self, topic: str, partition: int) -> None:
         """Let a partition forget all producers, whatever is on its way; records may have been deleted meanwhile."""
@@ -293,8 +312,13 @@ class Faults:
         self._scheduler.tell(f"script: {step}")
         if not step.code:
             self.loses_next_answer = step.is_lost
+            self.silences_next = step.is_silenced
         if step.breaks_codec:
             self.failing_codecs += 1
+        for happens, what in ((step.forgets, self.forget), (step.fences, self.fence),
+                              (step.restarts, self.cluster.restart_replicas)):
+            if happens:
+                self.behind.append(partial(what, topic, partition))
         return step
 
     def _start(self, node_id: int) -> None:

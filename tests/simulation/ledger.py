@@ -79,10 +79,11 @@ class Handed:
         taken: Its batches, as the broker saw them; but for those of partitions that it had not.
         has_strangers: Whether there were any of these.
         read_number: When the client read its answer; 0 for never.
+        read_ms: The time then.
     """
 
     __slots__ = ("_contents", "client", "connection", "data", "has_arrived", "has_strangers", "is_begun", "is_torn",
-                 "is_whole", "node_id", "now_ms", "number", "read_number", "taken")
+                 "is_whole", "node_id", "now_ms", "number", "read_ms", "read_number", "taken")
 
     def __init__(self, number: int, now_ms: int, data: bytes, connection: int, node_id: int, client: object) -> None:
         self.client = client
@@ -98,6 +99,7 @@ class Handed:
         self.taken: list[Taken] = []
         self.has_strangers = False
         self.read_number = 0
+        self.read_ms = 0
         self._contents: list[tuple[Any, int, ProducedBatch]] | None = None
 
     @property
@@ -171,12 +173,14 @@ class Ledger(Witness):
 
     Args:
         is_told: Whether the application was told of a record, by its identity, that it is stored or failed.
+        is_awaited: Whether it has the record's own future, and was told nothing.
 
     Attributes:
         handed: The Produce requests, in order.
         appends: What logs took, in order.
         forgettings: In order.
         confirmed: Records of which the client heard that they are stored, and by which answer first.
+        in_time: Those of which it did so before the application was told anything: that is what it must be told.
         lied: Records that a broker called stored, and did not store.
         is_lying: Whether it does so with the batch that comes now.
         repeated: Records that were there when they came again.
@@ -185,19 +189,21 @@ class Ledger(Witness):
 
     cluster: ModelCluster
 
-    def __init__(self, is_told: Callable[[bytes], bool]) -> None:
+    def __init__(self, is_told: Callable[[bytes], bool], is_awaited: Callable[[bytes], bool]) -> None:
         self.handed: list[Handed] = []
         self.appends: list[Append] = []
         self.forgettings: list[Forgetting] = []
         self.confirmed: dict[bytes, Handed] = {}
+        self.in_time: set[bytes] = set()
         self.lied: set[bytes] = set()
         self.is_lying = False
         self.repeated: set[bytes] = set()
         self.arriving: Handed | None = None
         self._is_told = is_told
+        self._is_awaited = is_awaited
         self._number = 0
         self._open: defaultdict[LogKey, list[Forgetting]] = defaultdict(list)
-        self._read: defaultdict[object, list[Handed]] = defaultdict(list)
+        self._read: defaultdict[object, list[tuple[Handed, list[bytes]]]] = defaultdict(list)
 
     def next_number(self) -> int:
         """Return when something happens, as a number: the next one."""
@@ -218,16 +224,20 @@ class Ledger(Witness):
             if handed.client is client and not handed.is_whole:
                 handed.is_torn = True
 
-    def on_read(self, reader: object, handed: Handed) -> None:
+    def on_read(self, reader: object, handed: Handed, now_ms: int) -> None:
         """The last byte of an answer was read; that it was handled as well is sure at the reader's next poll."""
         handed.read_number = self.next_number()
-        self._read[reader].append(handed)
+        handed.read_ms = now_ms
+        stored = [record for taken in handed.taken if taken.code in _STORED_CODES
+                  for record in identities(taken.batch)]
+        self._read[reader].append((handed, [record for record in stored if self._is_awaited(record)]))
 
     def on_poll(self, reader: object) -> None:
         """Whoever read answers begins to poll again, so he handled them."""
         read = self._read.pop(reader, None)
         if read is not None:
-            for handed in read:
+            for handed, awaited in read:
+                self.in_time.update(awaited)
                 for taken in handed.taken:
                     if taken.code in _STORED_CODES:
                         for record in identities(taken.batch):

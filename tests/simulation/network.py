@@ -19,6 +19,7 @@ import random
 import selectors
 import socket
 import struct
+import zlib
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -34,6 +35,8 @@ from tests.simulation.schedule import Scheduler
 
 _SIZE = struct.Struct(">i")
 _PRODUCE = b"\0\0"
+_LOOKS_EVERY = 3  # requests, at what producers hold of their memory
+_READABLE, _WRITABLE = selectors.EVENT_READ, selectors.EVENT_WRITE
 
 
 def address_of(node_id: int) -> str:
@@ -54,11 +57,8 @@ class SimPipe:
         self._count = 0
         self.poller: SimPoller | None = None
 
-    @property
-    def is_readable(self) -> bool:
-        return self._count > 0
-
-    is_writable = False
+    def mask(self) -> int:
+        return _READABLE if self._count else 0
 
     def send(self, data: bytes) -> int:
         self._count += len(data)
@@ -118,8 +118,7 @@ class SimPoller:
     def _ready(self) -> list[tuple[selectors.SelectorKey, int]]:
         ready = []
         for sock, key in self._keys.items():
-            mask = (selectors.EVENT_READ if key.events & selectors.EVENT_READ and sock.is_readable else 0) | (
-                selectors.EVENT_WRITE if key.events & selectors.EVENT_WRITE and sock.is_writable else 0)
+            mask = sock.mask() & key.events
             if mask:
                 ready.append((key, mask))
         if len(ready) > 1:
@@ -198,14 +197,15 @@ class SimSocket:
 
     # -- what the selector asks
 
-    @property
-    def is_readable(self) -> bool:
-        return bool(self._arrived or self._is_at_end or (self._is_up and self._error))
-
-    @property
-    def is_writable(self) -> bool:
-        return self._is_up and (bool(self._error) or self._is_at_end
-                                or (self.connection is not None and self.connection.has_room))
+    def mask(self) -> int:
+        """Return what it is ready for."""
+        if not self._is_up:
+            return _READABLE if self._arrived or self._is_at_end else 0
+        if self._error or self._is_at_end:
+            return _READABLE | _WRITABLE
+        connection = self.connection
+        mask = _WRITABLE if connection is not None and connection.has_room else 0
+        return mask | _READABLE if self._arrived else mask
 
     # -- what channels call
 
@@ -327,7 +327,7 @@ class Connection:
         """The client has read so many bytes in all."""
         unread = self._unread
         while unread and unread[0][0] <= read_bytes:
-            self._network.ledger.on_read(reader, unread.popleft()[1])
+            self._network.ledger.on_read(reader, unread.popleft()[1], self._scheduler.now_ms)
 
     def push(self, data: bytes) -> int:
         """Take some bytes on their way."""
@@ -341,6 +341,7 @@ class Connection:
         self._on_the_way_bytes += len(piece)
         self._note_written(piece)
         scheduler = self._scheduler
+        self._network.trace = zlib.crc32(piece, self._network.trace ^ scheduler.now_ms)
         self._arrives_ms = max(self._arrives_ms, scheduler.now_ms + self._latency_ms())
         scheduler.at(self._arrives_ms, lambda: self._arrive(piece))
         return len(piece)
@@ -384,6 +385,8 @@ class Connection:
         """
         network = self._network
         network.request_count += 1
+        if frame[:2] == _PRODUCE and network.request_count % _LOOKS_EVERY == 0:
+            network.look_at_memory()
         if self._scheduler.is_telling:
             self._scheduler.tell(f"node {self.node_id} gets {story.request(frame)}")
         handed = frame.handed if isinstance(frame, Frame) else None
@@ -449,7 +452,13 @@ class Network:
         cluster: Who answers.
         faults: What goes wrong.
         ledger: Notes what clients send and hear.
+
+    Attributes:
+        look_at_memory: Compares what producers hold with what is on its way.
+        trace: A hash of all that clients sent, and when: that of two runs which are the same.
     """
+
+    look_at_memory: Callable[[], None]
 
     def __init__(self, scheduler: Scheduler, chance: random.Random, cluster: ModelCluster, faults: Faults,
                  ledger: Ledger) -> None:
@@ -461,6 +470,7 @@ class Network:
         self.numbers = 0
         self.request_count = 0
         self.unanswered_count = 0
+        self.trace = 0
         self.connections: list[Connection] = []
 
     def connect(self, sock: SimSocket, address: tuple[Any, ...]) -> Connection:

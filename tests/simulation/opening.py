@@ -9,6 +9,9 @@
     forgotten_lost  the broker forgets the producer right after a batch whose answer is lost; no silence
     recreated_lost  the topic is made anew; the first of two batches is refused for good, the other's answer is lost
     torn_turn       a turn has batches for two nodes, and ends by an error between them
+    fenced_lost     the answer to a batch is lost, and the producer's next epoch begins without it
+    left_out        the answer says nothing of a batch that is stored; then it is refused for good
+    restarted_lost  the answers to two batches are lost, and the brokers, old ones, restart: they know the second only
 
 Nothing else goes wrong meanwhile. Then the seed goes on as any.
 
@@ -42,8 +45,12 @@ _SCRIPTS: dict[str, tuple[tuple[Scripted, ...], int, int]] = {
     "forgotten_lost": ((Scripted(is_lost=True, forgets=True),), 0, 2),
     "recreated_lost": ((_REFUSED, _LOST), 0, 2),
     "torn_turn": ((), 2, 0),
+    "fenced_lost": ((Scripted(is_lost=True, fences=True),), 0, 2),
+    "left_out": ((Scripted(is_left_out=True), _REFUSED), 0, 1),
+    "restarted_lost": ((Scripted(is_silenced=True), Scripted(is_silenced=True, restarts=True)), 0, 2),
 }
-_WITHOUT_SILENCE = ("first_split", "forgotten_lost", "recreated_lost", "torn_turn")
+_WITHOUT_SILENCE = ("first_split", "forgotten_lost", "recreated_lost", "torn_turn", "fenced_lost", "left_out",
+                    "restarted_lost")
 _LARGE_BYTES = 380
 
 

@@ -28,7 +28,8 @@ FAULTS = (
 LATER_FAULTS = ("send_memory", "codec_memory")
 # Only where a mixture of powers.py has them.
 POWER_FAULTS = ("forget_any", "stale_hint", "wrong_hint", "omit_partition", "extra_partition", "false_success",
-                "omit_topic", "hide_node", "metadata_error", "odd_versions", "add_partitions", "fence")
+                "omit_topic", "hide_node", "metadata_error", "odd_versions", "add_partitions", "fence",
+                "restart_replicas")
 # Only where the brokers ask who is there.
 LOGIN_FAULTS = ("refuse_login",)
 

@@ -1,26 +1,27 @@
 """What only some seeds have: old, mixed and odd clusters, brokers that forget at any time, and rare states to begin in.
 
 One seed in three has a mixture of some of these, the first in turn, so that some dozen seeds have them all; the others
-stay what they are, whatever is added here. One in eleven begins in a rare state, made on purpose and in turn, too:
+stay what they are, whatever is added here. One in eight begins in a rare state, made on purpose and in turn, too:
 three rare things together are too rare for chance.
 
-    power            what it is                                            what judges it
-    old_brokers      before 2.4: 59 for who is not known, 46 for old       stored once, order, patience
-    late_epoch       producer epochs end after some bumps                  stored once, order
-    init_version     InitProducerId in another version                     whatever is stored at all
-    api_versions     ApiVersions in another version; 35 for a newer one    whatever is stored at all
-    mixed_versions   nodes of several releases; who restarts is upgraded   the model: what was announced
-    append_time      topics that keep the broker's time                    timestamps told
-    auto_create      a topic that is made when it is asked for             life: every partition takes records
-    expiry           producers forgotten after a silence, as Kafka does    stored once, order: nothing is excused
+    old_brokers      before 2.4: 59 for who is not known, 46 for old
+    late_epoch       producer epochs end after some bumps
+    init_version     InitProducerId in another version
+    api_versions     ApiVersions in another version; 35 for a newer one
+    mixed_versions   nodes of several releases; who restarts is upgraded
+    append_time      topics that keep the broker's time
+    auto_create      a topic that is made when it is asked for
+    expiry           producers forgotten after a silence, as Kafka does
     (each of plan.POWER_FAULTS)
 
 Another third has an application of its own kind:
 
     done_callbacks, interceptor, serializer, partitioner, null_values    see application.py
-    small_requests   max.request.size is small                             request size, refused
-    two_producers    on one cluster; each caller has one of them           whatever judges one; the sum of their close()
-    asyncio          an event loop with an AsyncKafkaProducer of its own   whatever judges a record of theirs
+    small_requests   max.request.size is small
+    two_producers    on one cluster; each caller has one of them
+    asyncio          an event loop with an AsyncKafkaProducer of its own, see event_loop.py
+
+judges() says which checks judge each; `python -m tests.simulation --powers` says how often they did.
 
 Source:  ours; producer.id.expiration.ms, KIP-360, KIP-951, KIP-1102 (129).
 """
@@ -43,11 +44,32 @@ APPLICATIONS = ("done_callbacks", "interceptor", "serializer", "partitioner", "n
                 "two_producers", "asyncio")
 _CLOSED_AT_THE_END = ("two_producers", "asyncio")
 OPENINGS = ("refused_lost", "passing", "passing_lost", "split_codec", "split_refused", "first_split",
-            "forgotten_lost", "recreated_lost", "torn_turn")
+            "forgotten_lost", "recreated_lost", "torn_turn", "fenced_lost", "left_out", "restarted_lost")
+_ONCE = ("stored once", "order")
+_JUDGED_BY = {
+    "old_brokers": (*_ONCE, "told as heard"), "late_epoch": _ONCE, "init_version": ("told as stored",),
+    "api_versions": ("told as stored",), "mixed_versions": ("told as stored",),
+    "append_time": ("timestamp of the log",), "auto_create": ("life",), "expiry": (*_ONCE, "patience"),
+    "forget_any": _ONCE, "stale_hint": _ONCE, "wrong_hint": _ONCE, "omit_partition": ("stored once", "told unknown"),
+    "extra_partition": ("told as stored",),
+    "false_success": ("excused: lies",), "omit_topic": ("life",), "hide_node": ("told as stored",),
+    "metadata_error": ("life",),
+    "odd_versions": ("told as stored",),
+    "add_partitions": ("partition of the key",),
+    "fence": ("stored once", "told unknown"), "restart_replicas": (*_ONCE, "told as heard"),
+    "done_callbacks": ("done callback once", "done callback order"), "interceptor": ("interceptor",),
+    "serializer": ("serializer",), "partitioner": ("partition chosen by the application",), "null_values": ("content",),
+    "small_requests": ("request size",), "two_producers": _ONCE,
+    "asyncio": ("await says what the future says", "cancelled", "withdrawn"), "codec_memory": ("codec",),
+    "freeze": ("patience",), "suspend": ("patience",), "wall_jump": ("patience",), "throttle": ("told as stored",),
+}
 MOST_SILENCES = 2
 _EVERY = 3
-_EVERY_OPENING = 11
+_EVERY_OPENING = 8
 _LAST_EPOCH = 2**15 - 1  # which no broker gives
+# What shows whether a client knows what it cannot know: batches in doubt when their numbers are refused, or they are.
+_SHOWN_BY = {"old_brokers": {"restart_replicas": 1.0, "half_open": 3.0}, "fence": {"cut_after": 4.0},
+             "omit_partition": {"error_before": 4.0}, "restart_replicas": {"half_open": 3.0, "lose_answer": 5.0}}
 # What a silence must not be mixed with: time in which the process stands still, while its records wait.
 _STANDING_STILL = ("freeze", "suspend")
 
@@ -55,6 +77,15 @@ _STANDING_STILL = ("freeze", "suspend")
 def silence_limit_ms() -> int:
     """Return how long the client may be silent before it takes itself for forgotten."""
     return int(getattr(transaction_manager, "SILENCE_LIMIT_MS", 300_000))
+
+
+def judges() -> dict[str, tuple[str, ...]]:
+    """Return all powers, openings and faults, each with the checks that judge it."""
+    from tests.simulation.plan import FAULTS, LATER_FAULTS, LOGIN_FAULTS, POWER_FAULTS
+
+    names = (*CLUSTERS, *APPLICATIONS, *POWER_FAULTS, *(f"opening {name}" for name in OPENINGS), *FAULTS,
+             *LATER_FAULTS, *LOGIN_FAULTS)
+    return {name: _JUDGED_BY.get(name, _ONCE) for name in names if name != "strike"}  # which is the swarm's
 
 
 def draw(seed: int, chance: random.Random, parameters: Parameters) -> Parameters:
@@ -74,6 +105,9 @@ def draw(seed: int, chance: random.Random, parameters: Parameters) -> Parameters
                 parameters = _CLUSTERS[name](chance, parameters)
         if "metadata_error" in names:
             parameters = replace(parameters, metadata_version=13)
+        for name in names:
+            for kind, least in _SHOWN_BY.get(name, {}).items():
+                parameters.fault_rates[kind] = max(least, parameters.fault_rates.get(kind, 0.0))
         if "wrong_hint" in names or "stale_hint" in names:
             parameters = replace(parameters, produce_version=max(10, parameters.produce_version))
     if seed % _EVERY == 1:
@@ -87,6 +121,8 @@ def _with_application(chance: random.Random, parameters: Parameters, turn: int) 
     names = {APPLICATIONS[turn % len(APPLICATIONS)], *chance.sample(APPLICATIONS, chance.choice((0, 1, 1, 2)))}
     if "small_requests" in names:
         parameters.props["max.request.size"] = chance.choice((250, 500, 2000))
+    if "asyncio" in names and chance.random() < 0.6:  # its tasks wait for memory, and for each other
+        parameters.props.update({"buffer.memory": 5000, "batch.size": min(1000, parameters.props["batch.size"])})
     if names & set(_CLOSED_AT_THE_END):
         parameters = replace(parameters, close_kind="flush_then_close", caller_count=max(2, parameters.caller_count))
     return replace(parameters, powers=frozenset(names))
@@ -159,6 +195,8 @@ def _with_opening(chance: random.Random, parameters: Parameters, opening: str) -
         "max.block.ms": 60_000})
     parameters.props.pop("retries", None)
     first, count = next(iter(parameters.topics.items()))
+    if opening == "restarted_lost":  # only these brokers tell that they have it
+        parameters = _old_brokers(chance, parameters)
     if opening == "torn_turn":  # two partitions, led by two nodes
         parameters = replace(parameters, node_count=max(2, parameters.node_count),
                              topics={**parameters.topics, first: max(2, count)})

@@ -129,14 +129,15 @@ class Scheduler:
             return
         self.pauses += 1
         draw = self._random()
-        if draw < self._switch_rate:
+        if self._switch_rate <= draw <= self._hold_from:  # as nearly always
+            if self.pauses > MOST_PAUSES:
+                self.fail(f"{MOST_PAUSES} steps were taken, and there is no end")
+        elif draw < self._switch_rate:
             self._dispatch(self.current)
         elif draw > self._tick_from:
             self.advance(1 + int(self._random() * self._longest_tick_ms))
-        elif draw > self._hold_from:
+        else:
             self._hold(1 + int(self._random() * LONGEST_HOLD_MS))
-        elif self.pauses > MOST_PAUSES:
-            self.fail(f"{MOST_PAUSES} steps were taken, and there is no end")
 
     def _hold(self, ms: int) -> None:
         """Have no time for the current thread for a while, whatever it holds; the others go on."""
@@ -225,8 +226,11 @@ class Scheduler:
                 thread.timed_out = True
 
     def _next_time(self) -> None:
-        deadlines = [thread.deadline_ms for thread in self._threads if thread.deadline_ms is not None]
-        deadline_ms = min(deadlines, default=None)
+        deadline_ms: int | None = None
+        for thread in self._threads:
+            own_ms = thread.deadline_ms
+            if own_ms is not None and (deadline_ms is None or own_ms < deadline_ms):
+                deadline_ms = own_ms
         if self._events and (deadline_ms is None or self._events[0][0] <= deadline_ms):
             self._happen()
         elif deadline_ms is not None:
@@ -234,7 +238,8 @@ class Scheduler:
         else:
             waiting = ", ".join(f"{thread.name} for {thread.waits_for!r}" for thread in self._threads)
             self.failure = f"nobody can go on: {waiting}"
-        self._wake_late()
+        if deadline_ms is not None and deadline_ms <= self.now_ms:
+            self._wake_late()
         if self.now_ms > MOST_MS:
             self.failure = self.failure or f"{self.now_ms} ms passed, and there is no end"
 
@@ -304,11 +309,12 @@ class Scheduler:
 class SimLock:
     """A lock, or a cell if it is made taken."""
 
-    __slots__ = ("__weakref__", "_is_locked", "_number", "_scheduler")
+    __slots__ = ("__weakref__", "_is_locked", "_number", "_scheduler", "_waiter_count")
 
     def __init__(self, scheduler: Scheduler, *, is_locked: bool = False) -> None:
         self._scheduler = scheduler
         self._is_locked = is_locked
+        self._waiter_count = 0  # who is not there need not be looked for
         scheduler._numbers += 1
         self._number = scheduler._numbers
 
@@ -330,20 +336,26 @@ class SimLock:
         if not blocking:
             return False
         deadline_ms = None if timeout < 0 or timeout > 2**40 else scheduler.now_ms + int(timeout * 1000 + 0.999)
-        while True:
-            is_woken = scheduler.block(self, deadline_ms)
-            if not self._is_locked:
-                self._is_locked = True
-                return True
-            if not is_woken:
-                return False
+        self._waiter_count += 1
+        try:
+            while True:
+                is_woken = scheduler.block(self, deadline_ms)
+                if not self._is_locked:
+                    self._is_locked = True
+                    return True
+                if not is_woken:
+                    return False
+        finally:
+            self._waiter_count -= 1
 
     def release(self) -> None:
         if not self._is_locked:
             raise RuntimeError("release unlocked lock")
         self._is_locked = False
-        self._scheduler.wake(self)
-        self._scheduler.pause()
+        scheduler = self._scheduler
+        if self._waiter_count:
+            scheduler.wake(self)
+        scheduler.pause()
 
     def locked(self) -> bool:
         return self._is_locked
@@ -413,8 +425,9 @@ class SimClock:
         self.slept_ms = 0
 
     def now_ms(self) -> int:
-        self._scheduler.pause()
-        return self._scheduler.now_ms
+        scheduler = self._scheduler
+        scheduler.pause()
+        return scheduler.now_ms
 
     def timestamp_ms(self) -> int:
         return self._scheduler.now_ms + self.wall_offset_ms

@@ -24,7 +24,7 @@ class Story:
 
     def __init__(self) -> None:
         self.told: set[bytes] = set()
-        self.ledger = Ledger(self.told.__contains__)
+        self.ledger = Ledger(self.told.__contains__, lambda record: record not in self.told)
         self.cluster = ModelCluster(node_count=1, topics={"t": 1}, parameters=ModelParameters(
             witness=self.ledger, knows_all_producers=False))
         self.ledger.cluster = self.cluster
@@ -51,7 +51,7 @@ class Story:
         return code
 
     def hear(self, handed: Handed) -> None:
-        self.ledger.on_read(READER, handed)
+        self.ledger.on_read(READER, handed, 0)
         self.ledger.on_poll(READER)
 
     def forget(self) -> None:
@@ -103,7 +103,7 @@ def test_copy_when_the_client_knew_of_the_first_then_it_is_not_excused(story: St
 def test_answer_when_it_was_read_and_nobody_polled_again_then_it_may_not_have_been_handled(story: Story) -> None:
     handed = story.hand(0, b"0.1 a")
     story.arrive(handed)
-    story.ledger.on_read(READER, handed)
+    story.ledger.on_read(READER, handed, 0)
     story.ledger.on_poll("another reader")
     assert not story.ledger.confirmed
     story.ledger.on_poll(READER)

@@ -13,7 +13,7 @@ import pytest
 
 from tests.simulation.coverage import all_moves
 from tests.simulation.plan import FAULTS, LATER_FAULTS, LOGIN_FAULTS, POWER_FAULTS, Plan, draw
-from tests.simulation.powers import APPLICATIONS, CLUSTERS, OPENINGS
+from tests.simulation.powers import APPLICATIONS, CLUSTERS, OPENINGS, judges
 from tests.simulation.schedule import LONGEST_HOLD_MS, Scheduler, SimLock, SimRLock, SimulationFailed
 from tests.support.patience import PROGRAM_S
 
@@ -32,10 +32,12 @@ MUST_BE_REACHED = {
 # What each check must have judged in some seed: one that judges nobody proves nothing.
 MUST_BE_JUDGED = {
     "stored once", "order", "order without idempotence", "content", "content of rows", "timestamp", "timestamp given",
-    "timestamp of the log", "partition given", "partition of the key", "told as stored", "told not_sent",
-    "told rejected", "told unknown", "acks=0 written", "refused", "rows told", "callback once", "callback order",
-    "backoff", "memory", "done callback once", "interceptor", "serializer", "partition chosen by the application",
-    "request size", "codec", "patience", "liveness", "life", "linger",
+    "timestamp of the log", "partition given", "partition of the key", "partition of the key, of all there are",
+    "told as stored", "told as heard", "told not_sent", "told rejected", "told unknown", "acks=0 written", "refused",
+    "rows told", "rows failed", "rows in order", "callback once", "callback order", "done callback once",
+    "done callback order", "backoff", "backoff since the answer", "memory", "memory held", "memory back", "interceptor",
+    "serializer", "partition chosen by the application", "request size", "codec", "patience", "liveness", "life",
+    "linger", "await says what the future says", "cancelled", "withdrawn",
 }
 
 
@@ -62,6 +64,8 @@ def missing_of(lines: list[dict[str, Any]], moves: set[str]) -> set[str]:
     drawn = {power for line in lines for power in line["powers"]}
     fates = {fate for line in lines for fate in line["fates"]}
     kinds = {*FAULTS, *LATER_FAULTS, *LOGIN_FAULTS, *POWER_FAULTS, *(f"opening {name}" for name in OPENINGS)}
+    assert judges().keys() == {*kinds, *CLUSTERS, *APPLICATIONS} - {"strike"}
+    assert {check for checks in judges().values() for check in checks} <= MUST_BE_JUDGED | {"excused: lies"}
     return (MUST_BE_REACHED - moves | MUST_BE_JUDGED - judged | kinds - {"strike"} - fired
             | {*CLUSTERS, *APPLICATIONS} - drawn | {"acknowledged", "not_sent", "rejected", "unknown"} - fates)
 

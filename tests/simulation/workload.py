@@ -25,7 +25,7 @@ from tests.simulation.plan import Parameters, Plan
 from tests.simulation.powers import MOST_SILENCES
 from tests.simulation.schedule import Scheduler, SimClock, SimThread, SimulationFailed
 
-IN_LOOP = 1000  # the caller in an event loop; it has the last producer, and nobody else has
+IN_LOOP = 1000  # from here on: callers in an event loop, which has the last producer, and nobody else has
 FEWEST_ACKNOWLEDGED = 200
 SOME_TIME_MS = 1_600_000_000_000
 FEWEST_FAULTS = 3
@@ -57,11 +57,14 @@ class Sent:
         value: What tells it from all others.
         body: Its value; None for null, where the key tells it from all others.
         done_count: How often its done callback was called; None where it has none.
+        is_adding: Whether the done callback is about to be added.
+        done_number: As the how-manieth of all it was called; 0 for never, or by who added it.
+        is_withdrawn: Whether the task that sent it was cancelled before it was handed over.
     """
 
-    __slots__ = ("body", "caller", "done_count", "future", "has_callback", "headers", "is_cut_off", "key", "order",
-                 "partition", "refused", "row", "sent_ms", "timestamp", "told_count", "told_error", "told_metadata",
-                 "told_ms", "told_number", "topic", "value")
+    __slots__ = ("body", "caller", "done_count", "done_number", "future", "has_callback", "headers", "is_adding",
+                 "is_cut_off", "is_withdrawn", "key", "order", "partition", "refused", "row", "sent_ms", "timestamp",
+                 "told_count", "told_error", "told_metadata", "told_ms", "told_number", "topic", "value")
 
     def __init__(self, caller: int, order: int, topic: str, partition: int | None, value: bytes, sent_ms: int) -> None:
         self.caller = caller
@@ -78,6 +81,9 @@ class Sent:
         self.row: int | None = None
         self.refused: BaseException | None = None
         self.is_cut_off = False
+        self.is_withdrawn = False
+        self.is_adding = False
+        self.done_number = 0
         self.has_callback = False
         self.told_count = 0
         self.told_metadata: Any = None
@@ -105,7 +111,8 @@ class Workload:
     Attributes:
         records: All that was sent, in order of the calls.
         complaints: What was seen that must not be.
-        memory_looks: How many records were on their way when somebody looked at the memory.
+        memory_looks: How many records were on their way when the application looked at the memory.
+        held_looks: How many were when a request arrived, and the memory was looked at.
     """
 
     def __init__(self, plan: Plan, parameters: Parameters, scheduler: Scheduler, clock: SimClock, faults: Faults,
@@ -130,6 +137,7 @@ class Workload:
         self._acknowledged = 0
         self._told_number = 0
         self.memory_looks = 0
+        self.held_looks = 0
         self._by_identity: dict[bytes, Sent] = {}
         self._silent_until_ms = 0
         self._odd_chance = plan.stream("odd records")
@@ -147,13 +155,13 @@ class Workload:
             threads.append(self._scheduler.start(caller.run, f"caller {number}", is_interruptible=True))
         return threads
 
-    def async_records(self) -> Callable[[], tuple[Sent, bytes | None]]:
-        """Return what makes the records of a caller in an event loop."""
-        return Caller(self, IN_LOOP, self._plan.stream("workload of the loop")).next_with_key
+    def caller_in_loop(self, number: int) -> Caller:
+        """Return what makes the records of an event loop: those of all its tasks in order, or of one batch."""
+        return Caller(self, IN_LOOP + number, self._plan.stream(f"workload {number} of the loop"))
 
     def producer_of(self, caller: int) -> Any:
         """Return the producer that a caller has."""
-        if caller == IN_LOOP:
+        if caller >= IN_LOOP:
             return self._producers[-1]
         count = len(self._producers) - ("asyncio" in self._parameters.powers)
         return self._producers[caller % count if caller >= 0 else 0]
@@ -178,6 +186,12 @@ class Workload:
         record = self._by_identity.get(identity)
         return record is not None and self._is_over(record)
 
+    def is_awaited(self, identity: bytes) -> bool:
+        """Whether there is a future of this record alone, and it has no outcome; a row may have one before its batch.
+        """
+        record = self._by_identity.get(identity)
+        return record is not None and record.row is None and record.future is not None and not record.future.done()
+
     def look_at_memory(self, producer: Any) -> None:
         """Compare what a producer says of its memory with what it must hold by now, at least."""
         before = [record for record in self._undecided if record.row is None and record.future is not None
@@ -189,6 +203,26 @@ class Workload:
         if not 0 <= free <= total - sum(len(record.value) for record in held):
             self.complaints.append(f"of {total} bytes of buffer.memory {free} are free, and {len(held)} records are on "
                                    "their way")
+
+    def look_at_held(self) -> None:
+        """Compare what the pools hold just now with what they must; no thread runs meanwhile, and none is asked.
+
+        Where a step of a pool was left half way it counts again before it says anything: nobody looks then.
+        """
+        awaited = [record for record in self._undecided
+                   if record.row is None and record.future is not None and not record.future.done()]
+        for producer in self._producers:
+            pool = producer._runtime.accumulator.whole_pool
+            if pool._step is not None:
+                continue
+            own = [record for record in awaited if self.producer_of(record.caller) is producer]
+            self.held_looks += len(own)
+            least = sum(len(record.value) for record in own)
+            total = self._parameters.props["buffer.memory"]
+            held = total - pool.available_bytes
+            if not least <= held <= total:
+                self.complaints.append(f"{held} of {total} bytes of buffer.memory are held, and {len(own)} records of "
+                                       f"{least} bytes are on their way")
 
     @staticmethod
     def _is_over(record: Sent) -> bool:
@@ -207,6 +241,28 @@ class Workload:
     def send(self, record: Sent, key: bytes | None, headers: Any, with_callback: bool,
              timestamp: int | None = None, by: Callable[..., Any] | None = None) -> Any:
         """Send a record, by its caller's producer or by something else; what send() raises is noted."""
+        named = self.dress(record, key, headers, with_callback, timestamp)
+        try:
+            record.future = (by or self.producer_of(record.caller).send)(record.topic, record.body, **named)
+            if "done_callbacks" in self._parameters.powers and self._odd_chance.random() < 0.3:
+                record.done_count = 0
+                record.is_adding = True
+                record.future.add_done_callback(lambda _future: self._on_done(record))
+                record.is_adding = False
+        except SimulationFailed:
+            raise
+        except (KafkaError, SimulatedFailure) as error:
+            self.refuse(record, error)
+            if isinstance(error, (ProducerClosedError, ProducerDeadError)):
+                self.is_closing = True
+        except BaseException:
+            record.is_cut_off = record.future is None  # else it was accepted
+            raise
+        return record.future
+
+    def dress(self, record: Sent, key: bytes | None, headers: Any, with_callback: bool,
+              timestamp: int | None = None) -> dict[str, Any]:
+        """Note what a record is sent with, and return that as send()'s arguments, but for its topic and value."""
         self._make_odd(record)
         if record.body is None:
             key = record.value
@@ -214,28 +270,15 @@ class Workload:
         record.timestamp = timestamp
         record.key = key
         record.headers = HEADERS_IN_LOG if headers else b""
-        try:
-            record.future = (by or self.producer_of(record.caller).send)(
-                record.topic, record.body, key=key, partition=record.partition, headers=headers, timestamp=timestamp,
-                on_completion=(lambda metadata, error: self._on_completion(record, metadata, error))
-                if with_callback else None)
-            if "done_callbacks" in self._parameters.powers and self._odd_chance.random() < 0.3:
-                record.done_count = 0
-                record.future.add_done_callback(lambda _future: self._on_done(record))
-        except SimulationFailed:
-            raise
-        except SimulatedFailure as error:
-            record.refused = error
-        except KafkaError as error:
-            record.refused = error
-            if isinstance(error, (ProducerClosedError, ProducerDeadError)):
-                self.is_closing = True
-            if error.outcome != NOT_SENT:
-                self.complaints.append(f"send() of {record} raised {error!r} with outcome {error.outcome}")
-        except BaseException:
-            record.is_cut_off = record.future is None  # else it was accepted
-            raise
-        return record.future
+        return {"key": key, "partition": record.partition, "headers": headers, "timestamp": timestamp,
+                "on_completion": (lambda metadata, error: self._on_completion(record, metadata, error))
+                if with_callback else None}
+
+    def refuse(self, record: Sent, error: BaseException) -> None:
+        """Note what send() raised."""
+        record.refused = error
+        if isinstance(error, KafkaError) and error.outcome != NOT_SENT:
+            self.complaints.append(f"send() of {record} raised {error!r} with outcome {error.outcome}")
 
     def _make_odd(self, record: Sent) -> None:
         if "null_values" in self._parameters.powers and record.caller >= 0 and self._odd_chance.random() < 0.2:
@@ -244,6 +287,9 @@ class Workload:
     def _on_done(self, record: Sent) -> None:
         assert record.done_count is not None
         record.done_count += 1
+        if not record.is_adding:  # else it may be done for long, and this call is the caller's own
+            self._told_number += 1
+            record.done_number = self._told_number
 
     def _on_completion(self, record: Sent, metadata: Any, error: Any) -> None:
         record.told_count += 1
@@ -251,7 +297,7 @@ class Workload:
         record.told_ms = self._scheduler.now_ms
         self._told_number += 1
         record.told_number = self._told_number
-        if self._callback_chance.random() < self._parameters.wild_callback_rate and record.caller != IN_LOOP:
+        if self._callback_chance.random() < self._parameters.wild_callback_rate and record.caller < IN_LOOP:
             self._be_wild(record)
 
     def _be_wild(self, record: Sent) -> None:
@@ -370,6 +416,10 @@ class Caller:
         self._mine.append(record)
         return record
 
+    def some_topic(self) -> str:
+        """Return one of the topics."""
+        return self._topics[int(self._chance.random() * len(self._topics))]
+
     def next_with_key(self) -> tuple[Sent, bytes | None]:
         """Make the next record, for somebody else to send."""
         return self._next(), b"%d" % int(self._chance.random() * 10) if self._chance.random() < 0.5 else None
@@ -401,11 +451,9 @@ class Caller:
                 except KafkaTimeoutError:
                     pass
 
-    def _send_batch(self) -> None:
+    def rows(self, count: int) -> tuple[list[Sent], dict[str, Any]]:
+        """Make records of one topic, and what send_batch() gets to send them."""
         workload = self._workload
-        count = workload.take(1 + int(self._chance.random() * 30))
-        if not count:
-            return
         records = [self._next() for _ in range(count)]
         topic = records[0].topic
         most = workload.partition_count(topic)
@@ -426,10 +474,19 @@ class Caller:
             columns["headers"] = [HEADERS if self._extras.random() < 0.3 else None for _ in records]
             for record, headers in zip(records, columns["headers"], strict=True):
                 record.headers = HEADERS_IN_LOG if headers else b""
+        for record, key in zip(records, keys, strict=True):
+            record.key = key
+        return records, {"topic": topic, "values": [record.body for record in records], "keys": keys,
+                         "partitions": [record.partition for record in records], **columns}
+
+    def _send_batch(self) -> None:
+        workload = self._workload
+        count = workload.take(1 + int(self._chance.random() * 30))
+        if not count:
+            return
+        records, columns = self.rows(count)
         try:
-            future = self._producer.send_batch(
-                topic, [record.body for record in records], keys=keys,
-                partitions=[record.partition for record in records], **columns)
+            future = self._producer.send_batch(**columns)
         except SimulationFailed:
             raise
         except (KafkaError, SimulatedFailure) as error:
@@ -441,7 +498,7 @@ class Caller:
                 record.is_cut_off = True
             raise
         for row, record in enumerate(records):
-            record.future, record.row, record.key = future, row, keys[row]
+            record.future, record.row = future, row
         if self._chance.random() < 0.3:
             try:
                 future.result(self._chance.random() * 10)

@@ -29,7 +29,7 @@ from pyproducer.transaction.transaction_manager import ProducerIdAndEpoch, Trans
 from tests.simulation import lines
 from tests.simulation.application import Application
 from tests.simulation.broker_faults import BrokerFaults
-from tests.simulation.checker import Checker
+from tests.simulation.checker import BY_KEY, Checker, murmur2
 from tests.simulation.event_loop import AsyncCaller
 from tests.simulation.faults import Faults
 from tests.simulation.ledger import Ledger
@@ -48,6 +48,9 @@ _DYING_MS = 5000
 _SLACK_MS = 3000
 # As many ways of bytes at most does a record take whose connection is there: metadata first, and all of it in pieces.
 _HOPS = 40
+# Who asks for metadata that often knows of new partitions soon.
+_SHORT_AGE_MS = 5000
+_ADDS_IN_EVERY = 3  # seeds
 # Above that one record alone does not fill a batch.
 _LARGE_BATCH_BYTES = 300
 
@@ -64,6 +67,7 @@ class Report:
         powers: What the seed has of powers.py, and the state it begins with.
         story: What happened, if it was to be told.
         fault_count: How many faults there were to be spared.
+        trace: A hash of all that was sent, and when.
     """
 
     plan: Plan
@@ -76,6 +80,7 @@ class Report:
     fault_count: int = 0
     request_count: int = 0
     unanswered_count: int = 0
+    trace: int = 0
     simulated_ms: int = 0
     pauses: int = 0
     switches: int = 0
@@ -176,7 +181,7 @@ class World:
         self.clock = SimClock(self.scheduler)
         self.faults = Faults(plan, parameters, self.scheduler)
         broker_faults = BrokerFaults(self.faults, plan.stream("brokers"), parameters)
-        self.ledger = Ledger(self._is_told)
+        self.ledger = Ledger(self._is_told, self._is_awaited)
         topics = {name: count for name, count in parameters.topics.items() if name != parameters.missing_topic}
         self.cluster = ModelCluster(
             node_count=parameters.node_count, topics=topics, parameters=ModelParameters(
@@ -213,6 +218,10 @@ class World:
     def _is_told(self, record: bytes) -> bool:
         """Whether the application was told what became of a record, by what tells it from all others."""
         return self.workload is not None and self.workload.is_told(record)
+
+    def _is_awaited(self, record: bytes) -> bool:
+        """Whether the application has a future for this one record alone, and nothing was told of it."""
+        return self.workload is not None and self.workload.is_awaited(record)
 
     def _is_settled(self, topic: str, partition: int) -> bool:
         """Whether nothing of a partition's is on its way: no record undecided, no bytes of it in a wire."""
@@ -263,6 +272,7 @@ class World:
             self._make_producer("producer of the loop")
         self.workload = workload = Workload(self.plan, parameters, scheduler, self.clock, self.faults, self.producers,
                                             self.application)
+        self.network.look_at_memory = workload.look_at_held
         workload.is_endless = (parameters.close_kind in ("while_sending", "death")
                                and self.plan.record_limit is None)
         if parameters.opening is not None:
@@ -270,8 +280,8 @@ class World:
         self._heal_later(10)
         threads = workload.start()
         if "asyncio" in parameters.powers:
-            threads.append(scheduler.start(AsyncCaller(workload, scheduler, self.producers[-1], self.plan.stream(
-                "event loop"), workload.async_records()).run, "event loop"))
+            caller = AsyncCaller(workload, scheduler, self.producers[-1], self.plan.stream("event loop"), report.checks)
+            threads.append(scheduler.start(caller.run, "event loop"))
         if workload.is_endless:
             self._close_while_sending(threads)
         for thread in threads:
@@ -330,10 +340,12 @@ class World:
         assert self.workload is not None
         began_ms = self.scheduler.now_ms
         for producer in self.producers:
-            producer.flush()
+            if producer._runtime.life.is_open:  # its event loop may have closed it
+                producer.flush()
         if self.scheduler.now_ms - began_ms > self._longest_ms():
             self.report.wrong.append(f"flush() took {self.scheduler.now_ms - began_ms} ms")
         self._check_life()
+        self._check_added_partitions()
         self._check_linger()
         self.clock.sleep(int(self.parameters.props["request.timeout.ms"]) + _SLACK_MS)  # for late answers
         for record in self.workload.records:
@@ -345,6 +357,7 @@ class World:
     def _check_memory(self, after: str) -> None:
         total = self.parameters.props["buffer.memory"]
         for producer in self.producers:
+            self.report.checks["memory back"] += 1
             free = producer.metrics()["buffer-available-bytes"]
             if free != total:
                 self.report.wrong.append(f"{total - free} bytes of buffer.memory are still taken after {after}")
@@ -378,6 +391,36 @@ class World:
         if not self._manager_is_dead():
             self.report.wrong.append(f"in a world that is well again {places} take no records: "
                                      f"{[record.future.exception(0) for record in records]}")
+
+    def _check_added_partitions(self) -> None:
+        """In a world that is well again a topic gets one more partition: soon keys are spread over all of them."""
+        assert self.producer is not None
+        assert self.workload is not None
+        props = self.parameters.props
+        if (self.plan.seed % _ADDS_IN_EVERY or props["partitioner.class"] not in BY_KEY or props["acks"] == "0"
+                or props["metadata.max.age.ms"] > _SHORT_AGE_MS or "partitioner" in self.parameters.powers
+                or self._manager_is_dead()):
+            return
+        topic, number = next(iter(self.parameters.topics)), 0
+        count = len(self.cluster.topics[topic]) + 1
+        self.cluster.add_partitions(topic, count)
+        self.faults.partition_counts[topic].add(count)
+        wrong: list[str] = []
+        for _ in range(3):
+            self.clock.sleep(props["metadata.max.age.ms"] + _SLACK_MS)
+            wrong.clear()
+            for _ in range(6):
+                number += 1
+                record = self.workload.new_record(-7, number, topic, None, 5)
+                record.key = b"%d" % number
+                record.future = self.producer.send(topic, record.value, key=record.key)
+                own = murmur2(record.key) % 2**31 % count
+                if record.future.exception() is None and record.future.result().partition != own:
+                    wrong.append(f"{record} with the key {record.key!r} went to {record.future.result()}")
+            self.report.checks["partition of the key, of all there are"] += 6
+            if not wrong:
+                return
+        self.report.wrong.append(f"{topic} has {count} partitions for long, and {wrong}")
 
     def _check_linger(self) -> None:
         """Where nothing goes wrong a record lingers for linger.ms, and then goes at once, though nobody waits."""
@@ -490,10 +533,12 @@ class World:
         # Asked once more: a send() that went on beside the close() may have been refused after it had returned.
         fates, summaries = self.report.fates, [producer.close() for producer in self.producers]
         unsure = fates["cut off"]  # of which nobody knows whether they were taken
-        # What send_nowait() raises for want of memory counts as a record that failed.
+        # What send_nowait() raises for want of memory counts as a record that failed; what a cancelled task took back
+        # does not.
         fates = fates + Counter({NOT_SENT: sum(
             record.caller == IN_LOOP and isinstance(record.refused, BufferExhaustedError)
             for record in self.workload.records)})
+        fates[NOT_SENT] -= sum(record.is_withdrawn for record in self.workload.records)
         told: Counter[str] = Counter()
         for summary in summaries:
             told.update({"acknowledged": summary.delivered, **summary.failed})
@@ -537,9 +582,12 @@ class World:
         report, scheduler = self.report, self.scheduler
         report.fired = self.faults.fired
         report.powers = sorted(self.parameters.powers)
+        if self.parameters.opening is not None:
+            report.powers.append(f"opening {self.parameters.opening}")
         report.fault_count = self.faults.count
         report.request_count = self.network.request_count
         report.unanswered_count = self.network.unanswered_count
+        report.trace = self.network.trace
         report.simulated_ms = scheduler.now_ms
         report.pauses = scheduler.pauses
         report.switches = scheduler.switches

@@ -1,4 +1,4 @@
-"""Row C40 of the checklist: clients ask any node for their coordinator, with a type and a key, and go to it."""
+"""Clients ask any node for their coordinator, with a type and a key, and go to it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ def nodes_of(requests: list[LoggedRequest]) -> set[int]:
 
 
 @pytest.mark.parametrize("node_id", [1, 2, 3])
-def test_c40_a_transactional_producer_asks_with_type_1_and_its_id(brokers: EmbeddedBroker, node_id: int) -> None:
+def test_librdkafka_when_it_looks_for_a_transactions_coordinator_then_it_asks_with_type_1_and_its_id(
+        brokers: EmbeddedBroker, node_id: int) -> None:
     brokers.move_coordinator("shop", node_id, key_type="transaction")
     brokers.clear_requests()
     producer = confluent_kafka.Producer({"bootstrap.servers": brokers.bootstrap_servers, "transactional.id": "shop"})
@@ -49,7 +50,8 @@ def test_c40_a_transactional_producer_asks_with_type_1_and_its_id(brokers: Embed
 
 
 @pytest.mark.parametrize("node_id", [1, 2, 3])
-def test_c40_a_consumer_asks_with_type_0_and_its_group(brokers: EmbeddedBroker, node_id: int) -> None:
+def test_librdkafka_when_it_looks_for_a_groups_coordinator_then_it_asks_with_type_0_and_the_group(
+        brokers: EmbeddedBroker, node_id: int) -> None:
     brokers.move_coordinator("readers", node_id)
     brokers.clear_requests()
     consumer = confluent_kafka.Consumer({"bootstrap.servers": brokers.bootstrap_servers, "group.id": "readers"})

@@ -238,7 +238,7 @@ def test_two_members_share_one_leaves_and_offsets_survive_a_restart(open_reader:
         assert sorted(found) == [(partition, COUNT // PARTITIONS) for partition in sorted(everything)]
 
 
-def test_c34_a_consumer_survives_a_coordinator_that_is_not_there_yet() -> None:
+def test_consumer_when_its_coordinator_is_not_there_yet_then_it_waits_for_it_and_commits() -> None:
     found: list[Position] = []
     with EmbeddedBroker(topics={TOPIC: PARTITIONS}, separate_process=True,
                         config={"internal.topic.creation.delay.ms": 500}) as broker:

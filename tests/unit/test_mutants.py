@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.mutants import equivalent, kept
-from tests.mutants.coverage_map import CoverageMap, distance
+from tests.mutants.coverage_map import CoverageMap, Ran, distance
 from tests.mutants.generate import LINES_PER_MUTANT, MOST_OF_A_FUNCTION, candidates, draw, target_files
 from tests.mutants.run import EQUIVALENT as IS_EQUIVALENT
 from tests.mutants.run import KILLED, NOT_COVERED, SURVIVED, Runner, Worker
@@ -132,7 +132,7 @@ def test_a_mutant_when_run_then_is_killed_survives_is_not_covered_or_is_equivale
     found = {(mutant.line, mutant.operator): mutant for mutant in candidates("pyproducer/toy.py", TOY)}
     obvious, boundary, unused = found[3, "compare-gt-le"], found[3, "compare-gt-ge"], found[9, "constant-plus"]
     test = "tests/unit/test_toy.py::test_clamp"
-    covering = CoverageMap({test: 0.1}, {("pyproducer/toy.py", 3): {test}}, {"pyproducer/toy.py": {test}})
+    covering = CoverageMap({test: 0.1}, {"pyproducer/toy.py": [Ran([test], [("3", "0")])]})
     reasons = {("toy.py", "clamp", *boundary.changed_lines(TOY)): "at the boundary both are the same number"}
     worker = Worker(tmp_path, preload=False)
     try:

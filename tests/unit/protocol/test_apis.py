@@ -34,7 +34,7 @@ def test_for_id_when_unknown_then_the_text_names_the_range(api_id):
 
 
 @pytest.mark.parametrize("api", ApiKeys)
-def test_c15_versions_outside_the_table_are_refused(api):
+def test_version_when_it_is_outside_the_table_then_it_is_refused(api):
     for schema_of in (api.request_schema, api.response_schema):
         for version in (-1, api.latest_version + 1, 32767):
             with pytest.raises(UnsupportedVersionError) as caught:
@@ -46,7 +46,7 @@ def test_c15_versions_outside_the_table_are_refused(api):
             assert str(caught.value) == f"Unsupported version for API key {api.name}: {version}"
 
 
-def test_c15_protocol_tables_hold_one_schema_per_version():
+def test_protocol_tables_when_they_are_counted_then_they_hold_one_schema_per_version():
     for table in (Protocol.REQUESTS, Protocol.RESPONSES):
         schemas = [schema for api_id in table for schema in table[api_id] if schema is not None]
         assert len(schemas) == sum(api.latest_version - api.oldest_version + 1 for api in ApiKeys) == 230

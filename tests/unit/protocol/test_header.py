@@ -17,7 +17,7 @@ from pyproducer.protocol.header import (
 PRODUCE = {"acks": -1, "timeout_ms": 5, "topic_data": []}
 
 
-def test_c9_controlled_shutdown_header_v0_has_no_client_id():
+def test_header_when_it_is_of_controlled_shutdown_0_then_it_has_no_client_id():
     assert [field.name for field in request_header_schema(7, 0).fields] == [
         "request_api_key", "request_api_version", "correlation_id"]
     assert "client_id" in request_header_schema(7, 1).fields_by_name

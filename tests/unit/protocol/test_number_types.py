@@ -54,7 +54,7 @@ def written(type_: Type, value: object) -> bytes:
 
 
 @pytest.mark.parametrize(("type_", "value", "hex_text"), GOLDEN)
-def test_c12_value_has_known_bytes(type_, value, hex_text):
+def test_value_when_it_is_written_then_it_has_known_bytes(type_, value, hex_text):
     assert written(type_, value).hex() == hex_text
     assert type_.size_of(value) == len(hex_text) // 2
     reader = ByteReader(bytes.fromhex(hex_text) + b"rest")
@@ -66,7 +66,7 @@ def test_c12_value_has_known_bytes(type_, value, hex_text):
 
 
 @pytest.mark.parametrize(("type_", "minimum", "maximum", "noun"), INTEGERS)
-def test_c12_boundaries_are_written_and_what_lies_beyond_is_refused_with_its_value(type_, minimum, maximum, noun):
+def test_value_when_it_is_beyond_a_boundary_then_it_is_refused_with_its_value(type_, minimum, maximum, noun):
     for value in (minimum, maximum):
         assert type_.validate(value) == value
         assert type_.read(ByteReader(written(type_, value))) == value
@@ -82,7 +82,7 @@ def test_c12_boundaries_are_written_and_what_lies_beyond_is_refused_with_its_val
 @pytest.mark.parametrize("type_", ALL, ids=str)
 @pytest.mark.parametrize("value", [None, "x", b"x", [1], 1j, object()],
                          ids=["None", "str", "bytes", "list", "complex", "object"])
-def test_c12_values_of_other_types_are_refused_with_the_value_in_the_text(type_, value):
+def test_value_when_it_is_of_another_type_then_it_is_refused_with_the_value_in_the_text(type_, value):
     for attempt in (type_.validate, lambda wrong: written(type_, wrong)):
         with pytest.raises(SchemaError) as caught:
             attempt(value)
@@ -91,13 +91,13 @@ def test_c12_values_of_other_types_are_refused_with_the_value_in_the_text(type_,
 
 @pytest.mark.parametrize("type_", [row[0] for row in INTEGERS], ids=str)
 @pytest.mark.parametrize("value", [True, False, 1.0])
-def test_c12_integers_refuse_booleans_and_floats(type_, value):
+def test_integer_when_the_value_is_a_boolean_or_a_float_then_it_is_refused(type_, value):
     for attempt in (type_.validate, lambda wrong: written(type_, wrong)):
         with pytest.raises(SchemaError, match=f"^{value} is not"):
             attempt(value)
 
 
-def test_c12_short_error_text_is_javas():
+def test_short_when_it_is_refused_then_the_text_is_javas():
     with pytest.raises(SchemaError, match=r"^x is not a Short\.$"):
         INT16.validate("x")
 
@@ -127,7 +127,7 @@ def test_members_of_int_enums_are_integers():
 
 
 @pytest.mark.parametrize("type_", ALL, ids=str)
-def test_c12_no_number_is_nullable_and_str_is_kafkas_name(type_):
+def test_number_types_when_they_are_asked_then_none_is_nullable_and_str_is_kafkas_name(type_):
     assert not type_.is_nullable
     assert str(type_) == repr(type_) == type_.name == type_.name.upper()
 

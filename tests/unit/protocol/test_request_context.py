@@ -26,7 +26,7 @@ def test_context_keeps_where_the_request_came_from():
     assert (context.listener_name, context.security_protocol) == ("INTERNAL", "SSL")
 
 
-def test_c16_size_in_bytes_is_the_length_of_the_frame():
+def test_size_in_bytes_when_a_request_is_parsed_then_it_is_the_length_of_the_frame():
     body = {"acks": -1, "timeout_ms": 5, "topic_data": [
         {"name": "t", "partition_data": [{"index": 0, "records": bytes(2000)}]}]}
     for version in (3, 9, 12):

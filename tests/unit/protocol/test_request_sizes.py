@@ -11,7 +11,7 @@ from tests.support.random_messages import random_value
 
 
 @pytest.mark.parametrize("api", ApiKeys)
-def test_c16_size_in_bytes_is_the_length_of_the_frame_for_every_version(api):
+def test_size_in_bytes_when_a_request_of_any_version_is_parsed_then_it_is_the_length_of_the_frame(api):
     source = random.Random(int(api))
     for version in range(api.oldest_version, api.latest_version + 1):
         for _ in range(5):

@@ -40,7 +40,7 @@ def read(type_: Type, hex_text: str) -> object:
 
 # Field ---------------------------------------------------------------------------------------------------------------
 
-def test_c14_field_has_index_name_type_default_and_doc():
+def test_field_when_its_schema_is_made_then_it_has_index_name_type_default_and_doc():
     schema = Schema(Field("a", INT16, "First."), Field("b", STRING, "Second.", "x"))
     assert [(f.index, f.name, f.type, f.doc, f.default) for f in schema.fields] == [
         (0, "a", INT16, "First.", NO_DEFAULT), (1, "b", STRING, "Second.", "x")]
@@ -49,7 +49,7 @@ def test_c14_field_has_index_name_type_default_and_doc():
     assert Field("free", INT8).index == -1
 
 
-def test_c14_no_default_is_not_none():
+def test_default_when_there_is_none_then_it_is_not_the_default_null():
     assert NO_DEFAULT is not None
     assert repr(NO_DEFAULT) == "NO_DEFAULT"
     assert not Field("a", NULLABLE_STRING).has_default
@@ -58,14 +58,14 @@ def test_c14_no_default_is_not_none():
 
 # Schema --------------------------------------------------------------------------------------------------------------
 
-def test_c13_duplicate_field_is_refused():
+def test_schema_when_a_field_is_there_twice_then_it_is_refused():
     with pytest.raises(SchemaError, match=r"^Schema contains a duplicate field: n$"):
         Schema(Field("n", INT8), Field("m", INT8), Field("n", INT16))
     with pytest.raises(SchemaError, match="duplicate field: n"):
         Schema(Field("n", INT8), tagged={0: Field("n", INT16)})
 
 
-def test_c13_fields_are_read_and_written_in_order():
+def test_fields_when_they_are_read_and_written_then_in_their_order():
     schema = Schema(Field("a", INT8), Field("b", STRING), Field("c", INT16), Field("d", BOOLEAN), Field("e", FLOAT64))
     value = {"e": 1.5, "d": True, "c": -2, "b": "x", "a": 1}
     data = written(schema, value)
@@ -91,7 +91,7 @@ def test_what_is_no_mapping_is_refused(value):
             attempt(value)
 
 
-def test_c14_defaults_are_written_and_missing_required_fields_are_refused():
+def test_fields_when_they_are_missing_then_defaults_are_written_and_others_refused():
     schema = Schema(Field("a", INT8, "", 7), Field("b", INT8), Field("c", NULLABLE_STRING, "", None))
     assert written(schema, {"b": 1}).hex() == "0701ffff"
     assert schema.size_of({"b": 1}) == 4
@@ -106,7 +106,7 @@ def test_c14_defaults_are_written_and_missing_required_fields_are_refused():
     Schema(Field("first", INT8), Field("middle", INT16), Field("last", INT64)),  # fused
     Schema(Field("first", STRING), Field("middle", INT16), Field("last", STRING)),  # each alone
 ])
-def test_c13_errors_name_the_field(schema):
+def test_error_when_a_field_is_wrong_then_it_names_the_field(schema):
     good = {field.name: "x" if field.type is STRING else 1 for field in schema.fields}
     for field in schema.fields:
         with pytest.raises(SchemaError) as caught:
@@ -122,7 +122,7 @@ def test_c13_errors_name_the_field(schema):
         position += field.type.size_of(good[field.name])
 
 
-def test_c13_errors_name_the_fields_around_the_field():
+def test_error_when_a_field_is_nested_then_it_names_the_fields_around_it():
     value = {"topic_data": [{"name": "t", "partition_data": [{"index": "x", "size": 1}]}]}
     with pytest.raises(SchemaError) as caught:
         written(NESTED, value)
@@ -142,7 +142,7 @@ def test_errors_inside_elements_name_the_innermost_field():
                                  "4 bytes are needed, only 3 available")
 
 
-def test_c13_errors_without_a_text_show_their_class():
+def test_error_when_it_has_no_text_then_its_class_is_shown():
     class Failing(Type):
         name = "FAILING"
 

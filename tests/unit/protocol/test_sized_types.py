@@ -50,7 +50,7 @@ def written(type_: Type, value: object) -> bytes:
 
 
 @pytest.mark.parametrize(("type_", "value", "hex_text"), GOLDEN, ids=[f"{row[0]}-{row[2][:12]}" for row in GOLDEN])
-def test_c12_value_has_known_bytes(type_, value, hex_text):
+def test_value_when_it_is_written_then_it_has_known_bytes(type_, value, hex_text):
     assert written(type_, value).hex() == hex_text
     assert type_.size_of(value) == len(hex_text) // 2
     assert type_.validate(value) == value
@@ -72,7 +72,7 @@ NOT_NULLABLE = {STRING, COMPACT_STRING, BYTES, COMPACT_BYTES, ArrayOf(INT32), Co
 
 
 @pytest.mark.parametrize("type_", sorted(NULLABLE | NOT_NULLABLE, key=str), ids=str)
-def test_c12_null_only_where_nullable(type_):
+def test_null_when_the_type_is_not_nullable_then_it_is_refused(type_):
     assert type_.is_nullable == (type_ in NULLABLE)
     null = b"\0" if type_.name.startswith("COMPACT") else b"\xff\xff\xff\xff"
     if type_.is_nullable:
@@ -89,7 +89,7 @@ def test_c12_null_only_where_nullable(type_):
 
 @pytest.mark.parametrize("type_", sorted(NULLABLE | NOT_NULLABLE, key=str), ids=str)
 @pytest.mark.parametrize("value", [7, 1.5, True, object()], ids=["int", "float", "bool", "object"])
-def test_c12_values_of_other_types_are_refused_with_the_value_in_the_text(type_, value):
+def test_value_when_it_is_of_another_type_then_it_is_refused_with_the_value_in_the_text(type_, value):
     for attempt in (type_.validate, lambda wrong: written(type_, wrong)):
         with pytest.raises(SchemaError) as caught:
             attempt(value)

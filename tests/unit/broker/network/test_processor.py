@@ -207,7 +207,7 @@ def test_connection_when_its_throttle_ends_before_its_response_then_it_stays_mut
 
 # ---- sleep
 
-def test_c23_a_processor_when_nothing_happens_then_it_sleeps_for_the_whole_time_of_each_turn(
+def test_processor_when_nothing_happens_then_it_sleeps_for_the_whole_time_of_each_turn(
         stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """300 ms, as in Java: an open connection, silent or muted, must not make it look around all the time."""
     silent, waiting = stage.connect(), stage.connect()

@@ -54,14 +54,14 @@ def add(channel: RequestChannel, processor_id: int) -> FakeProcessor:
     return processor
 
 
-def test_c17_body_of_another_type_is_refused() -> None:
+def test_body_when_it_is_of_another_type_then_it_is_refused() -> None:
     request = metadata_request()
     assert request.body(MetadataRequest).data["topics"] == []
     with pytest.raises(TypeError, match="Expected request with type FetchRequest, but found MetadataRequest"):
         request.body(FetchRequest)
 
 
-def test_c20_send_request_blocks_while_the_queue_is_full() -> None:
+def test_send_request_when_the_queue_is_full_then_it_blocks() -> None:
     channel = RequestChannel(2)
     requests = [metadata_request(correlation_id=number) for number in range(3)]
     assert channel.send_request(requests[0])
@@ -94,7 +94,7 @@ def test_close_lets_a_blocked_sender_go() -> None:
     assert results == [False]
 
 
-def test_c27_shutdown_requests_come_after_the_requests_that_wait() -> None:
+def test_shutdown_request_when_requests_wait_then_it_comes_after_them() -> None:
     channel = RequestChannel(5)
     request = metadata_request()
     channel.send_request(request)
@@ -104,7 +104,7 @@ def test_c27_shutdown_requests_come_after_the_requests_that_wait() -> None:
     assert channel.receive_request(1) is None
 
 
-def test_c25_a_response_goes_to_the_processor_of_its_request_only() -> None:
+def test_response_when_there_are_processors_then_it_goes_to_that_of_its_request_only() -> None:
     channel = RequestChannel(5)
     processors = [add(channel, number) for number in range(3)]
     channel.send_body(metadata_request(processor=2, correlation_id=99),
@@ -118,7 +118,7 @@ def test_c25_a_response_goes_to_the_processor_of_its_request_only() -> None:
     assert [type(response) for response in processors[1].responses] == [NoOpResponse, CloseConnectionResponse]
 
 
-def test_c26_a_response_for_a_removed_processor_is_dropped() -> None:
+def test_response_when_its_processor_was_removed_then_it_is_dropped() -> None:
     channel = RequestChannel(5)
     processor = add(channel, 0)
     channel.remove_processor(0)

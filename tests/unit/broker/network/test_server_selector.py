@@ -1,4 +1,4 @@
-"""C28: what had arrived before the peer hung up is still handed out, one frame per poll, in order."""
+"""What had arrived before the peer hung up is still handed out, one frame per poll, in order."""
 
 from __future__ import annotations
 

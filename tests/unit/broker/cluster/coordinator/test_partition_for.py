@@ -22,11 +22,11 @@ def test_keys_of_every_alphabet(key: str, java: int, partition: int) -> None:
 @pytest.mark.parametrize(("key", "partition"), [
     ("alpha", 2), ("beta", 0), ("gamma-group", 1), ("\u6d88\u8d39\u8005\u7ec4", 0), ("\U0001f600grp", 2),
     ("polygenelubricants", 0), ("Zz-9", 0)])
-def test_c32_four_partitions_as_kafka_has_them(key: str, partition: int) -> None:
+def test_partition_when_there_are_four_then_it_is_kafkas(key: str, partition: int) -> None:
     assert partition_for(key, 4) == partition
 
 
-def test_c32_the_smallest_hash_counts_as_0() -> None:
+def test_partition_when_the_hash_is_the_smallest_then_it_counts_as_0() -> None:
     assert java_hash("polygenelubricants") == -(2**31)
     assert partition_for("polygenelubricants", 50) == 0
 
