@@ -8,21 +8,23 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from tests.mutants import coverage_map, equivalent, kept, report
-from tests.mutants.generate import Mutant, candidates, draw, target_files
+from tests.mutants import coverage_map, equivalent, kept, report, score
+from tests.mutants.generate import OF_THE_SIMULATION, Mutant, candidates, draw, target_files
 from tests.mutants.run import EQUIVALENT, Verdict, copies, run
 
 ROOT = Path(__file__).resolve().parents[2]
+SIMULATION = "simulation"
 UNUSABLE = 2  # the exit status when nothing can be said
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; 0 when every mutant was noticed or is no bug, 1 when one was not, 2 when there is no verdict."""
     options = _parser().parse_args(arguments)
-    sources = {path: (ROOT / path).read_text() for path in target_files(ROOT)}
+    is_score = options.tiers == SIMULATION
+    sources = {path: (ROOT / path).read_text() for path in target_files(ROOT, OF_THE_SIMULATION if is_score else "")}
     try:
         mutants = _mutants(options, sources)
     except ValueError as error:
@@ -33,7 +35,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for mutant in mutants:
             print(f"{mutant.mutant_id}   in {mutant.function}\n{mutant.diff(sources[mutant.path])}\n")
         return 0
-    if options.report:
+    known = report.read_rows(options.report, mutants, sources) if options.report and options.resume else []
+    if options.report and not options.resume:
         options.report.write_text("")
 
     def tell(verdict: Verdict) -> None:
@@ -41,21 +44,35 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.report:
             report.write_row(options.report, verdict, sources[verdict.mutant.path])
 
-    with copies(ROOT, options.jobs) as made:
-        try:
-            covering = coverage_map.load(ROOT, made, tiers=options.tiers.split(","), left_out=options.leave_out)
-            verdicts = run(mutants, made, covering, equivalent.reasons(), far_budget_s=options.far_budget, tell=tell)
-        except coverage_map.NotGreen as error:
-            print(f"the tests are not green as they stand, so no mutant can be judged: {error}", file=sys.stderr)
-            return UNUSABLE
+    left = [mutant for mutant in mutants if mutant not in {verdict.mutant for verdict in known}]
+    try:
+        by_mutant = {verdict.mutant: verdict for verdict in [*known, *_judge(options, left, tell)]}
+    except coverage_map.NotGreen as error:
+        print(f"the tests are not green as they stand, so no mutant can be judged: {error}", file=sys.stderr)
+        return UNUSABLE
+    verdicts = [by_mutant[mutant] for mutant in mutants]
     for verdict in verdicts:
         if verdict.outcome == EQUIVALENT:
             print(report.describe(verdict, sources[verdict.mutant.path]))
-    left = report.unnoticed(verdicts)
-    for verdict in left:
+    unnoticed = report.unnoticed(verdicts)
+    for verdict in unnoticed:
         print(f"\n{report.describe(verdict, sources[verdict.mutant.path])}")
     print(f"\n{report.totals(verdicts)}")
-    return 1 if left else 0
+    if is_score:
+        print(report.score(verdicts))
+    return 1 if unnoticed else 0
+
+
+def _judge(options: argparse.Namespace, mutants: Sequence[Mutant], tell: Callable[[Verdict], None]) -> list[Verdict]:
+    with copies(ROOT, options.jobs) as made:
+        if options.tiers == SIMULATION:
+            baseline = score.measure(ROOT, made, options.seeds)
+            seed_s = sum(baseline.cpu_s.values()) / max(1, len(baseline.cpu_s))
+            print(f"{len(baseline.cpu_s)} seeds, {seed_s:.2f} CPU seconds each while they are watched; without any "
+                  f"mutant {len(baseline.wrong)} find something", file=sys.stderr, flush=True)
+            return score.run(mutants, made, baseline, equivalent.reasons(), tell=tell)
+        covering = coverage_map.load(ROOT, made, tiers=options.tiers.split(","), left_out=options.leave_out)
+        return run(mutants, made, covering, equivalent.reasons(), far_budget_s=options.far_budget, tell=tell)
 
 
 def _mutants(options: argparse.Namespace, sources: dict[str, str]) -> list[Mutant]:
@@ -95,12 +112,14 @@ def _parser() -> argparse.ArgumentParser:
                         "its name")
     parser.add_argument("--jobs", type=int, default=2, help="worker processes (default 2)")
     parser.add_argument("--tiers", default=",".join(coverage_map.TIERS), help="folders of tests/ to run (default all "
-                        "of %(default)s)")
+                        "of %(default)s); simulation alone: its score, by seeds, of what it sees")
+    parser.add_argument("--seeds", type=int, default=300, help="of the simulation, for one mutant (default 300)")
     parser.add_argument("--leave-out", nargs="+", default=[], metavar="FILE", help="test files that are not to run, "
                         "because they fail without any mutant")
     parser.add_argument("--far-budget", type=float, default=60.0, metavar="SECONDS", help="of tests beyond the unit "
                         "tests, for one mutant (default 60)")
     parser.add_argument("--report", type=Path, metavar="FILE", help="also write one line of JSON for each mutant")
+    parser.add_argument("--resume", action="store_true", help="go on with the report of a run that was stopped")
     parser.add_argument("--list", action="store_true", help="show the mutants and run nothing")
     return parser
 

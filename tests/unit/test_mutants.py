@@ -11,9 +11,10 @@ import pytest
 
 from tests.mutants import equivalent, kept
 from tests.mutants.coverage_map import CoverageMap, distance
-from tests.mutants.generate import LINES_PER_MUTANT, MOST_OF_A_FUNCTION, candidates, draw, target_files
+from tests.mutants.generate import LINES_PER_MUTANT, MOST_OF_A_FUNCTION, Mutant, candidates, draw, target_files
+from tests.mutants.people import PEOPLES
 from tests.mutants.run import EQUIVALENT as IS_EQUIVALENT
-from tests.mutants.run import KILLED, NOT_COVERED, SURVIVED, Runner, Worker
+from tests.mutants.run import HUNG, KILLED, NOT_COVERED, SURVIVED, Runner, Verdict, Worker
 
 ROOT = Path(__file__).resolve().parents[2]
 SENDER = {path: (ROOT / path).read_text() for path in target_files(ROOT, "sender/p")}
