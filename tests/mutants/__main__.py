@@ -11,8 +11,8 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from tests.mutants import coverage_map, equivalent, kept, report, score
-from tests.mutants.generate import OF_THE_SIMULATION, Mutant, candidates, draw, target_files
+from tests.mutants import coverage_map, equivalent, generate, kept, native, report, score
+from tests.mutants.generate import OF_THE_SIMULATION, Mutant, candidates, target_files
 from tests.mutants.run import EQUIVALENT, Verdict, copies, run
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -24,7 +24,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; 0 when every mutant was noticed or is no bug, 1 when one was not, 2 when there is no verdict."""
     options = _parser().parse_args(arguments)
     is_score = options.tiers == SIMULATION
-    sources = {path: (ROOT / path).read_text() for path in target_files(ROOT, OF_THE_SIMULATION if is_score else "")}
+    files = native.files(ROOT) if options.native else target_files(ROOT, OF_THE_SIMULATION if is_score else "")
+    sources = {path: (ROOT / path).read_text() for path in files}
     try:
         mutants = _mutants(options, sources)
     except ValueError as error:
@@ -50,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except coverage_map.NotGreen as error:
         print(f"the tests are not green as they stand, so no mutant can be judged: {error}", file=sys.stderr)
         return UNUSABLE
-    verdicts = [by_mutant[mutant] for mutant in mutants]
+    verdicts = [by_mutant[mutant] for mutant in mutants if mutant in by_mutant]  # but for what does not compile
     for verdict in verdicts:
         if verdict.outcome == EQUIVALENT:
             print(report.describe(verdict, sources[verdict.mutant.path]))
@@ -64,13 +65,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _judge(options: argparse.Namespace, mutants: Sequence[Mutant], tell: Callable[[Verdict], None]) -> list[Verdict]:
-    with copies(ROOT, options.jobs) as made:
+    with copies(ROOT, 1 if options.native else options.jobs) as made:
         if options.tiers == SIMULATION:
             baseline = score.measure(ROOT, made, options.seeds)
             seed_s = sum(baseline.cpu_s.values()) / max(1, len(baseline.cpu_s))
             print(f"{len(baseline.cpu_s)} seeds, {seed_s:.2f} CPU seconds each while they are watched; without any "
                   f"mutant {len(baseline.wrong)} find something", file=sys.stderr, flush=True)
             return score.run(mutants, made, baseline, equivalent.reasons(), tell=tell)
+        if options.native:
+            return native.run(mutants, ROOT, made[0], tell=tell)
         covering = coverage_map.load(ROOT, made, tiers=options.tiers.split(","), left_out=options.leave_out)
         return run(mutants, made, covering, equivalent.reasons(), far_budget_s=options.far_budget, tell=tell)
 
@@ -83,7 +86,7 @@ def _mutants(options: argparse.Namespace, sources: dict[str, str]) -> list[Mutan
         mutants = [mutant for path in sorted(wanted) for mutant in candidates(path, sources[path])]
         mutants += kept.mutants(ROOT)
     else:
-        drawn = draw(sources, seed=options.seed, count=options.count)
+        drawn = (native if options.native else generate).draw(sources, seed=options.seed, count=options.count)
         if options.last:
             mutants = drawn[-options.last:]
         else:
@@ -106,6 +109,7 @@ def _parser() -> argparse.ArgumentParser:
                         "whoever writes tests does not look at all of them")
     parser.add_argument("--last", type=int, default=0, metavar="K", help="run only the last K that are drawn")
     parser.add_argument("--kept", action="store_true", help="run the kept mutants instead of drawn ones")
+    parser.add_argument("--native", action="store_true", help="of the compiled twin, built some twenty at once")
     parser.add_argument("--only", default="", metavar="PREFIX", help="only files whose path within the package "
                         "begins so")
     parser.add_argument("--ids", nargs="+", default=[], metavar="ID", help="these mutants, drawn or not; a kept one by "

@@ -19,8 +19,9 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from tests.mutants.coverage_map import CoverageMap, distance, environment, tier_of
 from tests.mutants.generate import PACKAGE, Mutant
@@ -35,6 +36,7 @@ NEAR, UNIT, FAR = "near", "unit", "far"
 UNIT_TEST_TIMEOUT_S = 20.0
 FAR_TEST_TIMEOUT_S = 40.0
 TIMED_OUT = "from pytest-timeout"  # in what a test says that took too long
+Ask: TypeAlias = Callable[[str, Sequence[str]], dict[str, Any]]
 SLOWNESS = 8.0  # of a loaded machine, beside the measured run
 START_S = 60.0
 
@@ -147,8 +149,7 @@ class Runner:
         self._map = covering
         self._reasons = reasons
         self._far_budget_s = far_budget_s
-        self._lock = threading.Lock()  # guards _sound
-        self._sound: dict[tuple[str, ...], bool] = {}  # tests that failed: whether they pass without any mutant
+        self._doubter = Doubter()
 
     def judge(self, worker: Worker, mutant: Mutant) -> Verdict:
         """Run what covers a mutant."""
@@ -159,34 +160,21 @@ class Runner:
         covering = self._map.covering(mutant)
         if not covering:
             return Verdict(mutant, NOT_COVERED)
-        spent = Spent()
-        flakes: list[str] = []
         stages = self._stages(mutant, covering)
-        with planted(worker.copy, mutant.path, mutant.apply(source)):
-            for stage, tests in stages:
-                left = tests
-                while left:
-                    result = spent.add(self._run(worker, stage, left))
-                    if result["outcome"] == "passed":
-                        break
-                    if result["outcome"] == "empty":
-                        raise RuntimeError(f"no test was found for {mutant.mutant_id} in {left[:3]}...")
-                    asked = those_that_failed(result, left)
-                    outcome = self._seen_again(worker, mutant, source, stage, result, asked, spent)
-                    if outcome is not None:
-                        return Verdict(mutant, outcome, len(covering), result["test"], result["message"],
-                                       spent.seconds, spent.cpu_s, flakes=tuple(flakes))
-                    # Bad luck, of a test with threads and sockets: go on behind it.
-                    flakes.append(result["test"])
-                    left = left[left.index(asked[-1]) + 1:]
-        return Verdict(mutant, SURVIVED, sum(len(tests) for _, tests in stages), "", "", spent.seconds, spent.cpu_s,
-                       flakes=tuple(flakes))
 
-    def _run(self, worker: Worker, stage: str, tests: Sequence[str], *, is_sound: bool = False) -> dict[str, Any]:
-        # What runs without a mutant may leave the compiled files of the modules, which saves time later.
+        def ask_without(stage: str, tests: Sequence[str]) -> dict[str, Any]:
+            with planted(worker.copy, mutant.path, source):
+                # This may leave the compiled files of the modules, which saves time later.
+                return self._run(worker, stage, tests, may_write_bytecode=True)
+
+        with planted(worker.copy, mutant.path, mutant.apply(source)):
+            return self._doubter.judge(mutant, len(covering), stages, partial(self._run, worker), ask_without)
+
+    def _run(self, worker: Worker, stage: str, tests: Sequence[str], *,
+             may_write_bytecode: bool = False) -> dict[str, Any]:
         return worker.run(tests, seconds=sum(self._map.seconds.get(test, 1.0) for test in tests),
                           timeout_s=FAR_TEST_TIMEOUT_S if stage == FAR else UNIT_TEST_TIMEOUT_S,
-                          may_write_bytecode=is_sound)
+                          may_write_bytecode=may_write_bytecode)
 
     def _stages(self, mutant: Mutant, covering: Sequence[str]) -> list[tuple[str, list[str]]]:
         near = [test for test in covering if distance(mutant.path, test) <= 1]
@@ -198,25 +186,60 @@ class Runner:
                 left_s -= self._map.seconds[test]
         return [(stage, tests) for stage, tests in ((NEAR, near), (UNIT, unit), (FAR, far)) if tests]
 
-    def _seen_again(self, worker: Worker, mutant: Mutant, source: str, stage: str, result: Mapping[str, Any],
-                    asked: Sequence[str], spent: Spent) -> str | None:
-        """Ask the tests that failed again, with the mutant and without; None when that was bad luck."""
-        again = spent.add(self._run(worker, stage, asked))
-        if again["outcome"] == "passed":
-            return None
-        key = tuple(asked)
+
+class Doubter:
+    """Believes no test that failed once: it is asked again, with the mutant and without.
+
+    Thread:  any.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()  # guards _sound
+        self._sound: dict[tuple[str, ...], bool] = {}  # tests that failed: whether they pass without any mutant
+
+    def judge(self, mutant: Mutant, covering: int, stages: Sequence[tuple[str, list[str]]], ask: Ask,
+              ask_without: Ask) -> Verdict:
+        """Ask stage by stage until a test fails, twice, that passes without the mutant.
+
+        Args:
+            mutant: What is planted.
+            covering: How many tests may notice it.
+            stages: Tests in order, with a name for each stage.
+            ask: Runs tests of a stage with the mutant until one fails.
+            ask_without: The same without.
+        """
+        spent = Spent()
+        flakes: list[str] = []
+        for stage, tests in stages:
+            left = tests
+            while left:
+                result = spent.add(ask(stage, left))
+                if result["outcome"] == "passed":
+                    break
+                if result["outcome"] == "empty":
+                    raise RuntimeError(f"no test was found for {mutant.mutant_id} in {left[:3]}...")
+                asked = those_that_failed(result, left)
+                again = spent.add(ask(stage, asked))
+                if again["outcome"] != "passed" and self._is_sound(asked, partial(ask_without, stage, asked)):
+                    return Verdict(mutant, HUNG if has_hung(result) or has_hung(again) else KILLED, covering,
+                                   result["test"], result["message"], spent.seconds, spent.cpu_s, flakes=tuple(flakes))
+                # Bad luck, as of a test with threads and sockets: go on behind it.
+                flakes.append(result["test"])
+                left = left[left.index(asked[-1]) + 1:]
+        return Verdict(mutant, SURVIVED, sum(len(tests) for _, tests in stages), "", "", spent.seconds, spent.cpu_s,
+                       flakes=tuple(flakes))
+
+    def _is_sound(self, tests: Sequence[str], run_without: Callable[[], dict[str, Any]]) -> bool:
+        key = tuple(tests)
         with self._lock:
             known = self._sound.get(key)
         if known is None:
-            with planted(worker.copy, mutant.path, source):
-                known = self._run(worker, stage, asked, is_sound=True)["outcome"] == "passed"
+            known = run_without()["outcome"] == "passed"
             with self._lock:
                 self._sound[key] = known
             if not known:
-                print(f"{asked[0]} fails without any mutant: it does not count", file=sys.stderr, flush=True)
-        if not known:
-            return None
-        return HUNG if has_hung(result) or has_hung(again) else KILLED
+                print(f"{tests[0]} fails without any mutant: it does not count", file=sys.stderr, flush=True)
+        return known
 
 
 class Spent:

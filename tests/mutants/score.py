@@ -25,11 +25,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import psutil
 
-from tests.mutants.coverage_map import CACHE, NotGreen, environment
+from tests.mutants.coverage_map import NotGreen, environment
 from tests.mutants.generate import OF_THE_SIMULATION, PACKAGE, Mutant
 from tests.mutants.run import (
     EQUIVALENT,
@@ -44,6 +44,7 @@ from tests.mutants.run import (
 )
 from tests.mutants.seeds import WARM
 
+CACHE = Path(".cache", "mutants")
 FIRST_SEED = 0
 # A seed takes a quarter of a second, and two million steps, where the simulation itself says that there is no end, a
 # minute or two.
@@ -101,7 +102,7 @@ class Planted:
         self._unread = b""
         self.cpu_s = 0.0
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> Planted:
         return self
 
     def __exit__(self, *_raised: object) -> None:
