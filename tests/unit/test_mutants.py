@@ -16,7 +16,8 @@ from tests.mutants.coverage_map import CoverageMap, distance
 from tests.mutants.generate import LINES_PER_MUTANT, MOST_OF_A_FUNCTION, Mutant, candidates, draw, target_files
 from tests.mutants.people import PEOPLES
 from tests.mutants.run import EQUIVALENT as IS_EQUIVALENT
-from tests.mutants.run import HUNG, KILLED, NOT_COVERED, SURVIVED, Doubter, Runner, Verdict, Worker, copies, planted
+from tests.mutants.run import HUNG, KILLED, NOT_COVERED, SURVIVED, Doubter, Runner, Verdict, Worker
+from tests.simulation.museum import Edit, Exhibit, plant
 
 ROOT = Path(__file__).resolve().parents[2]
 SENDER = {path: (ROOT / path).read_text() for path in target_files(ROOT, "sender/p")}
@@ -255,15 +256,19 @@ def test_score_when_seeds_judge_then_counts_what_is_found_twice_and_never_what_i
     assert score.judge(tmp_path, MUTANT, unreached, {}).outcome == NOT_COVERED
 
 
-def test_score_when_a_seed_runs_on_a_mutant_then_it_is_found_and_without_it_nothing_is() -> None:
+def test_score_when_a_seed_runs_on_a_mutant_then_it_is_found_and_without_it_nothing_is(tmp_path: Path) -> None:
     path = "pyproducer/sender/completion.py"
     source = (ROOT / path).read_text()
     sure = next(mutant for mutant in candidates(path, source) if mutant.operator == "compare-not-is"
                 and mutant.changed_lines(source)[0] == "if response.body is not None:")
-    with copies(ROOT, 1) as (copy,):
-        assert score.search(copy, [2]).outcome is None
-        with planted(copy, path, sure.apply(source)):
-            find = score.search(copy, [2])
+    finds = []
+    for name, text in (("sound", source + "# the same\n"), ("planted", sure.apply(source))):
+        folder = tmp_path / name
+        folder.mkdir()
+        plant(Exhibit(name, "", (Edit(path.removeprefix("pyproducer/"), source, text),)), folder)
+        finds.append(score.search(folder, [2]))
+    assert finds[0].outcome is None
+    find = finds[1]
     assert (find.outcome, find.seed, find.is_seen_again) == (KILLED, 2, True)
 
 
