@@ -13,6 +13,10 @@ LISTS := setup.cfg setup.py pyproject.toml $(wildcard pyproducer/hotpath/_native
 
 # Where a C compiler is, a compiled twin that does not compile is an error and no fall-back: see setup.py.
 NO_COMPILER = $(shell $(PYTHON) tests/support/compiler.py)
+# The tests of Kerberos need a KDC, and the package gssapi, which is compiled with what krb5-config names.
+NO_KERBEROS = $(if $(NO_COMPILER),$(NO_COMPILER),$(if $(shell PATH="$$PATH:/usr/local/sbin:/usr/sbin:/sbin"; \
+	command -v krb5-config >/dev/null && command -v krb5kdc),,Kerberos is not installed \
+	(Debian: apt-get install krb5-kdc krb5-admin-server krb5-user libkrb5-dev)))
 BUILD = $(if $(NO_COMPILER),,PYPRODUCER_IMPL=native) $(PIP)
 # A file's tests stay together, in an order drawn anew for each run. Half of a test is waiting for somebody, so there is
 # one worker more than processors.
@@ -82,6 +86,7 @@ test: python-is-there
 		"(Debian: apt-get install maven); the tests that need Apache Kafka's jars are skipped" >&2
 	@test -z "$(NO_COMPILER)" || echo "make test: $(NO_COMPILER);" \
 		"the tests run on the Python text of the compiled twin alone" >&2
+	@test -z "$(NO_KERBEROS)" || echo "make test: $(NO_KERBEROS); the tests with a KDC are skipped" >&2
 	@$(MAKE) --no-print-directory -j2 lint environments
 	@$(MAKE) --no-print-directory -j$(PROCESSORS) -k tiers elsewhere
 
@@ -160,8 +165,8 @@ $(VENV)/.core: $(VENV)/.made $(LISTS)
 
 $(VENV)/.all: $(VENV)/.made $(LISTS)
 	@echo "installing pyproducer and what the tests, the checks and the benchmarks need into $(VENV): minutes, 1.1 GB"
-	@# pyjks, which reads JKS stores, is built from source.
-	@$(BUILD) -e '.[demo,spark,test,dev,bench$(if $(NO_COMPILER),,,jks)]'
+	@# pyjks, which reads JKS stores, is built from source; so is gssapi, for Kerberos.
+	@$(BUILD) -e '.[demo,spark,test,dev,bench$(if $(NO_COMPILER),,,jks)$(if $(NO_KERBEROS),,,kerberos)]'
 	@touch $(VENV)/.core $@
 
 $(VENV)/.made: | python-is-there

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from pyproducer.common.clock import Clock, SystemClock
 from pyproducer.common.error_codes import error_for_code
@@ -59,7 +59,8 @@ def read_topic(bootstrap_servers: str, topic: str, *, timeout: float | None = 30
                settings: Mapping[str, object] | None = None) -> Iterator[ConsumedRecord]:
     """Yield the records of a topic up to where it ends when the call is made.
 
-    Partition after partition, each in the order of its offsets.
+    The call itself connects and asks for the ends; what is sent after it is not yielded, however late the first record
+    is taken. Partition after partition, each in the order of its offsets.
 
     Args:
         bootstrap_servers: `host:port`, several divided by commas; the first that answers is asked.
@@ -86,14 +87,27 @@ def read_topic(bootstrap_servers: str, topic: str, *, timeout: float | None = 30
     if longest is not None and longest <= 0:
         raise ValueError(f"timeout {timeout} is too short: read_topic() waits more than 0 seconds, or None for ever")
     config = ProducerConfig({"client.id": CLIENT_ID, **settings, "bootstrap.servers": bootstrap_servers})
+    records = _records(config, topic, longest)
+    next(records)
+    return cast("Iterator[ConsumedRecord]", records)
+
+
+def _records(config: ProducerConfig, topic: str, timeout_s: float | None) -> Iterator[ConsumedRecord | None]:
+    """Yield None as soon as it is known where each partition ends, then the records.
+
+    None is for read_topic() alone. A generator that has begun closes its connections also when nobody takes a record
+    of it; one that has not would leave them to whoever collects the garbage.
+    """
     clock = SystemClock()
     # The producer's default for receiving is meant for small answers.
     receive_buffer_bytes = -1 if config.is_default("receive.buffer.bytes") else config.receive_buffer_bytes
-    with login_of(config, longest) as login, BlockingClient(
-            client_channel_builder(config, login), client_id=config.client_id, timeout_s=longest, clock=clock,
+    with login_of(config, timeout_s) as login, BlockingClient(
+            client_channel_builder(config, login), client_id=config.client_id, timeout_s=timeout_s, clock=clock,
             send_buffer_bytes=config.send_buffer_bytes, receive_buffer_bytes=receive_buffer_bytes) as client:
-        for span in _spans(client, config.bootstrap_servers, topic):
-            yield from _read_partition(client, span, longest, clock)
+        spans = _spans(client, config.bootstrap_servers, topic)
+        yield None
+        for span in spans:
+            yield from _read_partition(client, span, timeout_s, clock)
 
 
 class _Span(NamedTuple):

@@ -78,6 +78,17 @@ def test_client_credentials_when_the_token_is_good_then_the_broker_knows_its_sub
     assert len(issuer.asked) == 1
 
 
+@pytest.mark.parametrize("claims", [{"aud": "another"}, {"aud": ["another", "yet another"]}, {"aud": None}])
+def test_client_credentials_when_the_token_is_for_another_audience_then_the_broker_refuses_it(broker, issuer, claims):
+    """What the listener's setting says reaches its check: any token of the issuer, for whatever service, let one in."""
+    issuer.answer = lambda asked: issuer.token_answer(**claims)
+    with KafkaProducer(issuer_props(broker, issuer)) as producer, pytest.raises(AuthenticationError):
+        producer.check(GIVE_UP_S)
+    issuer.answer = lambda asked: issuer.token_answer(aud=["another", AUDIENCE])
+    with KafkaProducer(issuer_props(broker, issuer)) as producer:
+        producer.check(GIVE_UP_S)
+
+
 @pytest.fixture
 def aws(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     pytest.importorskip("botocore", reason="botocore is not installed: pip install -e '.[test]'")

@@ -119,10 +119,12 @@ def test_topic_when_records_come_while_it_is_read_then_it_ends_where_it_ended_at
         start_broker: StartBroker) -> None:
     broker = start_broker(topics={"t": 1})
     filled(broker)
+    untouched = read_topic(broker.bootstrap_servers, "t")
     records = read_topic(broker.bootstrap_servers, "t")
     first = next(records)
     filled(broker)
     assert [record.value for record in (first, *records)] == VALUES
+    assert [record.value for record in untouched] == VALUES
 
 
 def test_topic_when_it_is_not_there_then_said_so_and_it_is_not_made(start_broker: StartBroker) -> None:
@@ -366,3 +368,6 @@ def test_iterator_when_closed_early_then_no_connection_is_left(start_broker: Sta
     assert isinstance(records, Generator)
     records.close()  # a socket left behind fails the test
     assert list(records) == []
+    untouched = read_topic(broker.bootstrap_servers, "t")
+    assert isinstance(untouched, Generator)
+    untouched.close()

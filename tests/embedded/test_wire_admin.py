@@ -504,3 +504,24 @@ def test_incremental_alter_configs_of_all_brokers_changes_the_defaults_of_topics
             assert alter(client, BROKER, "", ("log.retention.bytes", DELETE, None)) == (0, None)
         eventually(lambda: values(describe(client, TOPIC, topic, ["retention.bytes"])) == {
             "retention.bytes": ("-1", DEFAULT)})
+
+
+@pytest.mark.parametrize("name", ["", "1"])
+def test_incremental_alter_configs_of_a_broker_when_it_only_validates_then_it_says_what_is_wrong_and_changes_nothing(
+        wire: WireTarget, topic: str, name: str) -> None:
+    """A tool that asked whether it might had changed the brokers' settings."""
+    wrong = ("log.retention.bytes", SET, "x")
+    with wire.connect() as client:
+        before = values(describe(client, BROKER, "1", ["log.retention.bytes"]))
+        assert alter(client, BROKER, name, ("log.retention.bytes", SET, "4000000000"), validate_only=True) == (0, None)
+        for validate_only in (True, False):
+            code, message = alter(client, BROKER, name, wrong, validate_only=validate_only)
+            assert code == ErrorCode.INVALID_REQUEST, "40 is a topic's"
+            assert str(message).startswith("Invalid value x for configuration log.retention.bytes: ")
+        refused = alter(client, TOPIC, topic, ("retention.ms", SET, "x"), validate_only=True)
+        assert refused[0] == ErrorCode.INVALID_CONFIG
+        # What is set behind it is seen, and so what was set before it would be.
+        assert alter(client, TOPIC, topic, ("retention.ms", SET, "5000000")) == (0, None)
+        eventually(lambda: values(describe(client, TOPIC, topic, ["retention.ms"])) == {
+            "retention.ms": ("5000000", DYNAMIC_TOPIC)})
+        assert values(describe(client, BROKER, "1", ["log.retention.bytes"])) == before

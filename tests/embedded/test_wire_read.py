@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 import uuid
+from collections.abc import Callable
 
 import pytest
 from crc32c import crc32c
@@ -26,6 +27,7 @@ from tests.support.raw_client import (
     produce_body,
     produced,
 )
+from tests.support.raw_transactions import RawTransactions
 
 NO_ID = uuid.UUID(int=0)
 START_MS = 1_700_000_000_000
@@ -150,8 +152,10 @@ def test_describe_cluster_names_the_broker_and_the_controller(wire: WireTarget) 
 
 # ---- ListOffsets
 
-def list_offsets(client: RawClient, version: int, topic: str, timestamp: int) -> tuple[int, int, int]:
-    fields = {name: 0 for name, since in (("isolation_level", 2), ("timeout_ms", 10)) if version >= since}
+def list_offsets(client: RawClient, version: int, topic: str, timestamp: int, *,
+                 isolation_level: int = 0) -> tuple[int, int, int]:
+    fields = {name: value for name, value, since in (("isolation_level", isolation_level, 2), ("timeout_ms", 0, 10))
+              if version >= since}
     body = list_offsets_body(topic, 0, timestamp, **fields)
     (found,) = client.request(ApiKeys.LIST_OFFSETS, version, body)["topics"][0]["partitions"]
     return found["error_code"], found["timestamp"], found["offset"]
@@ -210,6 +214,31 @@ def test_list_offsets_by_time_when_the_log_begins_inside_a_batch_then_nothing_be
         assert found(0, 90, 150) == [(150, 11)] * 3
         assert list_offsets(client, 7, topic, START_MS + 151) == (0, -1, -1)
         assert list_offsets(client, 7, topic, -3) == (0, START_MS + 200, 10), "Kafka does not look at the start here"
+
+
+def test_list_offsets_when_a_transaction_is_open_then_who_reads_committed_finds_nothing_of_it_or_behind_it(
+        wire: WireTarget, topic: str, begin: Callable[..., RawTransactions]) -> None:
+    """A consumer that sought there, by time or to the end, was behind what it may read."""
+    fill(wire, topic, 1)
+    transaction = begin()
+    transaction.add_partitions({topic: [0]})
+    assert transaction.produce(topic, 0, 0) == (0, 2)
+    later_ms = int(time.time() * 1000) + 3_600_000
+    with wire.connect() as client:
+        late = build_batch([(later_ms, b"k", b"v", ())])
+        assert produced(client.request(ApiKeys.PRODUCE, 9, produce_body(topic, 0, late)))["base_offset"] == 3
+
+        def found(committed: int) -> list[int]:
+            return [list_offsets(client, 7, topic, at, isolation_level=committed)[2]
+                    for at in (-1, -2, -3, START_MS + 1, START_MS + 1001, later_ms)]
+
+        assert found(committed=0) == [4, 0, 3, 1, 2, 3]
+        assert found(committed=1) == [2, 0, -1, 1, -1, -1]
+        assert transaction.end(commit=True) == 0
+        deadline = time.monotonic() + GIVE_UP_S
+        while found(committed=1) != [5, 0, 3, 1, 2, 3]:  # the marker is written behind the answer
+            assert time.monotonic() < deadline, found(committed=1)
+            time.sleep(0.05)
 
 
 @pytest.mark.parametrize("version", [1, 4, 10])

@@ -12,6 +12,7 @@ import pytest
 from pyproducer import AuthenticationError, KafkaProducer, KafkaTimeoutError, testing
 from pyproducer.common.clock import SystemClock
 from pyproducer.network.sasl.gssapi import GssapiSaslClient, TicketSource
+from tests.support.kafka_jars import MissingTool
 from tests.support.kafka_server import TEST_JVM_OPTIONS, KafkaServer
 from tests.support.kdc import REALM, Kdc
 from tests.support.log_checker import read_topic
@@ -23,9 +24,10 @@ PATIENT_MS = 3_600_000
 
 @pytest.fixture(scope="module")
 def kdc() -> Iterator[Kdc]:
-    # Not a tool of the tier: the package has no wheels, and a test of its own stands in for both elsewhere.
+    # Not tools of the tier. With a stand-in for both: tests/unit/network/sasl/test_gssapi.py.
     if importlib.util.find_spec("gssapi") is None:
-        pytest.skip("the package gssapi is not installed: pip install -e '.[kerberos]' (Debian: libkrb5-dev)")
+        raise MissingTool("the package gssapi is not installed: pip install -e '.[kerberos]' "
+                          "(Debian: apt-get install gcc python3-dev libkrb5-dev)")
     with pytest.MonkeyPatch.context() as patch, Kdc() as running:
         for name in ("KRB5_CONFIG", "KRB5CCNAME"):
             patch.setenv(name, running.environment[name])

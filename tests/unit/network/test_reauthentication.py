@@ -77,6 +77,26 @@ def test_connection_when_it_is_authenticated_anew_then_not_ready_until_that_is_d
         assert pair.next_at_broker().payload == b"after"
 
 
+def test_connection_when_it_is_authenticated_anew_for_the_third_time_then_each_proof_is_its_own() -> None:
+    """What a round leaves behind, a frame or its end, is not the next one's."""
+    with asking_pair() as pair:
+        for number in range(3):
+            assert pair.client.reauthenticate(CLIENT)
+            assert pair.next_at_broker().payload == b"again?"
+            assert not pair.client.is_channel_ready(CLIENT)
+            pair.respond(b"yes")
+            pair.step_until(lambda: pair.client.is_channel_ready(CLIENT))
+            pair.request(b"between %d" % number)
+            assert pair.next_at_broker().payload == b"between %d" % number
+            pair.respond(b"answer %d" % number)
+            assert pair.next_at_client() == [b"answer %d" % number]
+        assert pair.client.reauthenticate(CLIENT)
+        pair.next_at_broker()
+        pair.respond(b"no more")
+        pair.step_until(lambda: CLIENT in pair.client.disconnected)
+        assert pair.client.disconnected[CLIENT].phase is ChannelPhase.AUTHENTICATION_FAILED
+
+
 def test_frame_when_it_comes_behind_the_proof_then_it_is_the_channels() -> None:
     with asking_pair() as pair:
         pair.client.reauthenticate(CLIENT)

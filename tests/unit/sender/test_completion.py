@@ -429,6 +429,49 @@ def test_too_large_when_the_parts_still_are_then_they_are_split_until_single_rec
     assert producer.total("batch-split-total") == 1 + 3
 
 
+@pytest.mark.parametrize("splits", [1, 2])
+def test_too_large_when_attempts_had_failed_before_then_the_parts_have_only_those_that_are_left(splits: int) -> None:
+    """A split began the retries anew, and a second one once more: a part was tried more often than `retries` says."""
+    producer = plain(max_in_flight=1, retries=2, delivery_timeout=100_000)
+    for name in "abcdefgh":
+        producer.append_told(name)
+    producer.turn()
+    producer.answer_all(code=ErrorCode.NOT_ENOUGH_REPLICAS)
+    for _ in range(splits):
+        producer.turn(advance=400)
+        producer.answer_all(code=ErrorCode.MESSAGE_TOO_LARGE)
+    tried = []
+    while not producer.told:
+        producer.turn(advance=400)
+        ((_, _, _, values),) = producer.batches_on_wire()
+        tried.append(values)
+        producer.answer_all(code=ErrorCode.NOT_ENOUGH_REPLICAS)
+    assert tried == [tried[0]] * 2
+    assert len(tried[0]) == (3 if splits == 1 else 1)
+    while producer.accumulator.has_incomplete():
+        producer.turn(advance=400)
+        producer.answer_all(base_offset=0)
+    assert producer.total("record-error-total") == len(tried[0])
+
+
+@pytest.mark.parametrize("splits", [1, 2, 3])
+def test_too_large_when_the_memory_cannot_be_shared_evenly_then_the_parts_hold_all_that_the_whole_held(
+        splits: int) -> None:
+    """What each split left over was given out a second time while the parts were still there."""
+    producer = SteppedProducer(batch_size=LARGE + 1, idempotent=False, max_in_flight=1)
+    for name in "abcdefgh":
+        producer.append_told(name)
+    held = producer.held_bytes
+    for _ in range(splits):
+        producer.turn()
+        parts = len(producer.incomplete())
+        producer.answer_all(code=ErrorCode.MESSAGE_TOO_LARGE)
+        if len(producer.incomplete()) > parts:
+            assert producer.accumulator.count_held() == producer.held_bytes == held
+    producer.turn()
+    assert len(producer.incomplete()) > 3 or splits == 1
+
+
 # The sequence.
 
 def test_out_of_order_when_a_batch_before_failed_then_it_is_retried_as_it_is_until_that_one_came() -> None:

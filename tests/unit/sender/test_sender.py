@@ -209,3 +209,44 @@ def test_message_too_large_of_a_single_record_fails_it_alone_and_those_behind_it
     assert producer.batches_on_wire() == [(0, 0, 1, [b"w" * 40])]
     producer.answer_all(base_offset=1)
     assert second.result(0).offset == 1
+
+
+def test_topic_when_metadata_forgot_it_while_its_records_waited_then_it_is_asked_for_and_they_are_sent() -> None:
+    """metadata.max.idle.ms is five minutes, and records may wait longer: nobody asked for their topic any more."""
+    producer = SteppedProducer(linger=400_000, delivery_timeout=1_000_000, idempotent=False)
+    future = producer.append()
+    producer.clock.advance(350_000)
+    metadata, now_ms = producer.metadata, producer.clock.now_ms()
+    request = metadata.next_request(now_ms)
+    assert request.topics == []
+    metadata.update({**metadata_response(), "topics": []}, 13, now_ms, request=request, node_id=1)
+    producer.turn()
+    assert producer.client.in_flight == []
+    request = metadata.next_request(now_ms)
+    assert request.topics == ["t"]
+    metadata.update(metadata_response(), 13, now_ms, request=request, node_id=1)
+    producer.turn(advance=50_000)
+    producer.answer_all(base_offset=5)
+    assert future.result(0).offset == 5
+
+
+def test_leader_when_there_is_none_while_records_wait_then_metadata_is_asked_for_at_each_turn() -> None:
+    """The topic is known and asked for anyway, by metadata.max.age.ms: so long its records waited for an election."""
+    producer = SteppedProducer(idempotent=False)
+    producer.append()
+    now_ms = producer.clock.now_ms()
+    for _ in range(2):  # the second election, too
+        producer.metadata.update(metadata_response(leader=-1), 13, producer.clock.now_ms())
+        assert producer.metadata.due_ms > producer.clock.now_ms() + 200_000
+        producer.turn(advance=10)
+        assert producer.metadata.due_ms <= now_ms + 2000, "as soon as the backoff allows"
+    assert producer.client.in_flight == []
+
+
+def test_poll_when_what_lingered_went_along_with_a_full_batch_then_it_does_not_end_with_that_linger() -> None:
+    """The turn looked before it sent: it woke up for a batch that was on the wire, after each request."""
+    producer = SteppedProducer(linger=50, idempotent=False)
+    for partition in (0, 0, 1):
+        producer.append(partition)
+    assert producer.turn() == 2000  # delivery.timeout.ms
+    assert sorted(partition for partition, *_ in producer.batches_on_wire()) == [0, 0, 1]

@@ -5,6 +5,7 @@ The brokers' answers are the test's; that the requests are Kafka's is shown by t
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -33,6 +34,7 @@ class Logs:
         asked: The requests that came, in order; of a Fetch with its partition and offset.
         before: Called before each answer, with the API.
         batches_in_an_answer: Of one Fetch, at most.
+        is_closed: Whether the reader has closed its connections.
     """
 
     def __init__(self, partition_count: int = 1) -> None:
@@ -42,6 +44,7 @@ class Logs:
         self.clock = ManualClock()
         self.before: Callable[[ApiKeys], None] = lambda _api: None
         self.batches_in_an_answer = 100
+        self.is_closed = False
 
     def end_offset(self, partition: int) -> int:
         batches = self.batches[partition]
@@ -66,7 +69,7 @@ class Logs:
         return self
 
     def __exit__(self, *_exception: object) -> None:
-        pass
+        self.is_closed = True
 
     def connect_to_any(self, _addresses: object) -> str:
         return "any"
@@ -200,6 +203,36 @@ def test_read_when_records_come_before_the_first_fetch_is_answered_then_they_are
         made.append(0, b"%d" % number)
     appending(made, ApiKeys.FETCH, 0)
     assert values() == [b"0", b"1", b"2", b"3"]
+
+
+def test_read_when_records_come_between_the_call_and_the_first_record_that_is_taken_then_they_are_not_given(
+        logs: Callable[..., Logs]) -> None:
+    """The end was asked for when the first record was taken: who prepared two readings and sent in between read both
+    times the same."""
+    made = logs(2)
+    made.append(0, b"a")
+    records = read()
+    made.append(0, b"late")
+    made.append(1, b"late")
+    assert [record.value for record in records] == [b"a"]
+    assert [api for api, *_ in made.asked[1:5]] == [ApiKeys.LIST_OFFSETS] * 4
+    assert made.fetches() == [(0, 0)]
+
+
+def test_read_when_no_record_is_taken_then_the_connections_are_closed_all_the_same(
+        logs: Callable[..., Logs]) -> None:
+    """They are opened by the call, so there is something to close before the first record."""
+    made = logs()
+    made.append(0, b"a")
+    records = read()
+    assert not made.is_closed
+    records.close()
+    assert made.is_closed
+    assert list(records) == []
+    lost = logs()
+    read()  # nobody holds it
+    gc.collect()
+    assert lost.is_closed
 
 
 @pytest.mark.parametrize("batches_in_an_answer", [1, 2, 100])

@@ -270,7 +270,7 @@ def test_token_when_it_is_made_then_it_is_a_url_with_a_true_signature_that_ends_
 
 def test_token_when_amazons_own_signer_makes_one_then_it_differs_in_nothing_but_the_agent_and_the_time(monkeypatch):
     signer = pytest.importorskip("aws_msk_iam_sasl_signer.MSKAuthTokenProvider",
-                                 reason="aws-msk-iam-sasl-signer-python is not installed")
+                                 reason="aws-msk-iam-sasl-signer-python is not installed: pip install -e '.[test]'")
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKID")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
     theirs, _ = signer.generate_auth_token("eu-west-1")
