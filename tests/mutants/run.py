@@ -1,4 +1,4 @@
-"""Runs mutants: each in a copy of the tree, the nearest tests first, until one fails.
+"""Runs mutants: each in a copy of the tree, the nearest tests first, until one fails, twice, and passes without it.
 
 Road:    mutants, coverage map -> [workers] -> verdicts -> report
 Thread:  one for each worker process; they take mutants from one queue.
@@ -18,22 +18,25 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
-from tests.mutants.coverage_map import CoverageMap, NotGreen, distance, environment, tier_of
+from tests.mutants.coverage_map import CoverageMap, distance, environment, tier_of
 from tests.mutants.generate import PACKAGE, Mutant
 
-KILLED, SURVIVED, HUNG, EQUIVALENT, NOT_COVERED = "killed", "survived", "timeout", "equivalent", "not covered"
+# A kill and a hang are seen twice. Whether what hangs would be noticed nobody can say: it counts as neither.
+KILLED, SURVIVED, HUNG, EQUIVALENT, NOT_COVERED = "killed", "survived", "hung", "equivalent", "not covered"
 VERDICTS = (KILLED, HUNG, SURVIVED, NOT_COVERED, EQUIVALENT)
-UNNOTICED = (SURVIVED, NOT_COVERED)
+UNNOTICED = (SURVIVED, NOT_COVERED, HUNG)
 
 # One stage is one fork: what kills most comes first, and its files are few, so that it starts at once.
 NEAR, UNIT, FAR = "near", "unit", "far"
 UNIT_TEST_TIMEOUT_S = 20.0
 FAR_TEST_TIMEOUT_S = 40.0
 TIMED_OUT = "from pytest-timeout"  # in what a test says that took too long
+Ask: TypeAlias = Callable[[str, Sequence[str]], dict[str, Any]]
 SLOWNESS = 8.0  # of a loaded machine, beside the measured run
 START_S = 60.0
 
@@ -48,24 +51,50 @@ class Verdict:
     test: str = ""  # that killed it, or ran when its time was over
     message: str = ""
     seconds: float = 0.0
+    cpu_s: float = 0.0
+    seeds: int = 0  # of the simulation: how many it took to find it, or were asked
+    flakes: tuple[str, ...] = ()  # what failed once, and then passed with it or failed without it
+
+
+@contextlib.contextmanager
+def planted(copy: Path, path: str, text: str) -> Iterator[None]:
+    """Have another text in a file of a copy."""
+    file = copy / path
+    before, times = file.read_text(), file.stat()
+    try:
+        file.write_text(text)
+        # Another time of change than the compiled file knows, also within one tick of the file system's clock.
+        os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns + 10_000_000_000))
+        yield
+    finally:
+        file.write_text(before)
+        os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))
+
+
+def reason_for(mutant: Mutant, source: str, reasons: Mapping[tuple[str, str, str, str], str]) -> str | None:
+    """Return why a mutant is no bug, if it is none."""
+    old, new = mutant.changed_lines(source)
+    return reasons.get((mutant.path.removeprefix(PACKAGE + "/"), mutant.function, old, new))
 
 
 class Worker:
     """A copy of the tree and the process that runs tests in it."""
 
-    def __init__(self, copy: Path, *, preload: bool = True) -> None:
+    def __init__(self, copy: Path, *, preload: bool = True, impl: str = "python") -> None:
         self.copy = copy
         (copy / "tmp").mkdir(exist_ok=True)
         command = [sys.executable, "-m", "tests.mutants.worker", *(() if preload else ("--bare",))]
-        self._process = subprocess.Popen(command, cwd=copy, env=environment(copy), stdin=subprocess.PIPE,
-                                         stdout=subprocess.PIPE, text=True)
+        self._process = subprocess.Popen(
+            command, cwd=copy, env=environment(copy) | {"PYPRODUCER_IMPL": impl}, stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE, text=True)
         self._answer()
 
-    def run(self, tests: Sequence[str], *, seconds: float, timeout_s: float, is_first: bool = False) -> dict[str, Any]:
+    def run(self, tests: Sequence[str], *, seconds: float, timeout_s: float, may_write_bytecode: bool = False,
+            environment: Mapping[str, str] | None = None) -> dict[str, Any]:
         """Run tests of the copy until one fails; `seconds` is what they took when they were measured."""
         assert self._process.stdin is not None
         job = {"tests": list(tests), "timeout_s": timeout_s, "deadline_s": START_S + 2 * timeout_s + SLOWNESS * seconds,
-               "may_write_bytecode": is_first}
+               "may_write_bytecode": may_write_bytecode, "environment": environment or {}}
         self._process.stdin.write(json.dumps(job) + "\n")
         self._process.stdin.flush()
         return self._answer()
@@ -77,20 +106,6 @@ class Worker:
             raise RuntimeError(f"the worker ended with status {self._process.wait()}")
         answer: dict[str, Any] = json.loads(line)
         return answer
-
-    @contextlib.contextmanager
-    def planted(self, path: str, text: str) -> Iterator[None]:
-        """Have another text in a file of the copy."""
-        file = self.copy / path
-        before, times = file.read_text(), file.stat()
-        try:
-            file.write_text(text)
-            # Another time of change than the compiled file knows, also within one tick of the file system's clock.
-            os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns + 10_000_000_000))
-            yield
-        finally:
-            file.write_text(before)
-            os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))
 
     def close(self) -> None:
         """End the process."""
@@ -134,43 +149,35 @@ class Runner:
         self._map = covering
         self._reasons = reasons
         self._far_budget_s = far_budget_s
-        self._lock = threading.Lock()  # guards _sound
-        self._sound: dict[str, bool] = {}  # tests beyond unit: whether they pass alone without any mutant
+        self._doubter = Doubter()
 
     def judge(self, worker: Worker, mutant: Mutant) -> Verdict:
         """Run what covers a mutant."""
         source = (worker.copy / mutant.path).read_text()
-        old, new = mutant.changed_lines(source)
-        reason = self._reasons.get((mutant.path.removeprefix(PACKAGE + "/"), mutant.function, old, new))
+        reason = reason_for(mutant, source, self._reasons)
         if reason is not None:
             return Verdict(mutant, EQUIVALENT, message=reason)
         covering = self._map.covering(mutant)
         if not covering:
             return Verdict(mutant, NOT_COVERED)
-        seconds = 0.0
         stages = self._stages(mutant, covering)
-        with worker.planted(mutant.path, mutant.apply(source)):
-            for stage, tests in stages:
-                left = tests
-                while left:
-                    result = self._run(worker, stage, left)
-                    seconds += result["seconds"]
-                    if result["outcome"] == "passed":
-                        break
-                    if result["outcome"] == "empty":
-                        raise RuntimeError(f"no test was found for {mutant.mutant_id} in {left[:3]}...")
-                    if stage != FAR or self._fails_again(worker, mutant, source, result["test"]):
-                        hung = result["outcome"] == "hung" or TIMED_OUT in result["message"]
-                        return Verdict(mutant, HUNG if hung else KILLED, len(covering), result["test"],
-                                       result["message"], round(seconds, 2))
-                    # Bad luck, of a test with threads and sockets: go on behind it.
-                    left = left[left.index(result["test"]) + 1:]
-        outcome = SURVIVED if self._map.is_covered(mutant) else NOT_COVERED
-        return Verdict(mutant, outcome, sum(len(tests) for _, tests in stages), seconds=round(seconds, 2))
 
-    def _run(self, worker: Worker, stage: str, tests: Sequence[str]) -> dict[str, Any]:
+        def ask_without(stage: str, tests: Sequence[str]) -> dict[str, Any]:
+            with planted(worker.copy, mutant.path, source):
+                # This may leave the compiled files of the modules, which saves time later.
+                return self._run(worker, stage, tests, may_write_bytecode=True)
+
+        with planted(worker.copy, mutant.path, mutant.apply(source)):
+            verdict = self._doubter.judge(mutant, len(covering), stages, partial(self._run, worker), ask_without)
+        if verdict.outcome == SURVIVED and not self._map.is_covered(mutant):
+            return replace(verdict, outcome=NOT_COVERED)
+        return verdict
+
+    def _run(self, worker: Worker, stage: str, tests: Sequence[str], *,
+             may_write_bytecode: bool = False) -> dict[str, Any]:
         return worker.run(tests, seconds=sum(self._map.seconds.get(test, 1.0) for test in tests),
-                          timeout_s=FAR_TEST_TIMEOUT_S if stage == FAR else UNIT_TEST_TIMEOUT_S)
+                          timeout_s=FAR_TEST_TIMEOUT_S if stage == FAR else UNIT_TEST_TIMEOUT_S,
+                          may_write_bytecode=may_write_bytecode)
 
     def _stages(self, mutant: Mutant, covering: Sequence[str]) -> list[tuple[str, list[str]]]:
         near = [test for test in covering if distance(mutant.path, test) <= 1]
@@ -182,65 +189,141 @@ class Runner:
                 left_s -= self._map.seconds[test]
         return [(stage, tests) for stage, tests in ((NEAR, near), (UNIT, unit), (FAR, far)) if tests]
 
-    def _fails_again(self, worker: Worker, mutant: Mutant, source: str, test: str) -> bool:
-        """Whether a test beyond unit fails because of the mutant: once more with it, and not without it."""
-        if "::" not in test or test not in self._map.seconds:
-            return True  # a file that cannot be imported any more
-        if self._run(worker, FAR, [test])["outcome"] == "passed":
-            return False
+
+class Doubter:
+    """Believes no test that failed once: it is asked again, with the mutant and without.
+
+    Thread:  any.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()  # guards _sound
+        self._sound: dict[tuple[str, ...], bool] = {}  # tests that failed: whether they pass without any mutant
+
+    def judge(self, mutant: Mutant, covering: int, stages: Sequence[tuple[str, list[str]]], ask: Ask,
+              ask_without: Ask) -> Verdict:
+        """Ask stage by stage until a test fails, twice, that passes without the mutant.
+
+        Args:
+            mutant: What is planted.
+            covering: How many tests may notice it.
+            stages: Tests in order, with a name for each stage.
+            ask: Runs tests of a stage with the mutant until one fails.
+            ask_without: The same without.
+        """
+        spent = Spent()
+        flakes: list[str] = []
+        for stage, tests in stages:
+            left = tests
+            while left:
+                result = spent.add(ask(stage, left))
+                if result["outcome"] == "passed":
+                    break
+                if result["outcome"] == "empty":
+                    raise RuntimeError(f"no test was found for {mutant.mutant_id} in {left[:3]}...")
+                asked = those_that_failed(result, left)
+                again = spent.add(ask(stage, asked))
+                if again["outcome"] != "passed" and self._is_sound(asked, partial(ask_without, stage, asked)):
+                    return Verdict(mutant, HUNG if has_hung(result) or has_hung(again) else KILLED, covering,
+                                   result["test"], result["message"], spent.seconds, spent.cpu_s, flakes=tuple(flakes))
+                # Bad luck, as of a test with threads and sockets: go on behind it.
+                flakes.append(result["test"])
+                left = left[left.index(asked[-1]) + 1:]
+        return Verdict(mutant, SURVIVED, sum(len(tests) for _, tests in stages), "", "", spent.seconds, spent.cpu_s,
+                       flakes=tuple(flakes))
+
+    def _is_sound(self, tests: Sequence[str], run_without: Callable[[], dict[str, Any]]) -> bool:
+        key = tuple(tests)
         with self._lock:
-            known = self._sound.get(test)
+            known = self._sound.get(key)
         if known is None:
-            with worker.planted(mutant.path, source):
-                known = self._run(worker, FAR, [test])["outcome"] == "passed"
+            known = run_without()["outcome"] == "passed"
             with self._lock:
-                self._sound[test] = known
+                self._sound[key] = known
             if not known:
-                print(f"{test} fails without any mutant: it does not count", file=sys.stderr, flush=True)
+                print(f"{tests[0]} fails without any mutant: it does not count", file=sys.stderr, flush=True)
         return known
+
+
+class Spent:
+    """What a mutant has cost."""
+
+    def __init__(self) -> None:
+        self._seconds = self._cpu_s = 0.0
+
+    def add(self, result: dict[str, Any]) -> dict[str, Any]:
+        """Add a run, and return it."""
+        self._seconds += result["seconds"]
+        self._cpu_s += result["cpu_s"]
+        return result
+
+    @property
+    def seconds(self) -> float:
+        """Of the clock on the wall."""
+        return round(self._seconds, 2)
+
+    @property
+    def cpu_s(self) -> float:
+        """Of all processes."""
+        return round(self._cpu_s, 2)
+
+
+def has_hung(result: Mapping[str, Any]) -> bool:
+    """Whether a run of tests was ended because it took too long."""
+    return result["outcome"] == "hung" or TIMED_OUT in result["message"]
+
+
+def those_that_failed(result: Mapping[str, Any], ran: Sequence[str]) -> list[str]:
+    """Return the tests to ask again: the one that failed, or those of the file that could not be imported."""
+    failed = result["test"]
+    by_name = [test for test in ran if test == failed]
+    # A mutant may have renamed a parameter; a process that died before its first test names none.
+    by_base = [test for test in ran if failed and test.split("[", 1)[0] == failed.split("[", 1)[0]]
+    of_file = [test for test in ran if failed and test.startswith(failed + "::")]
+    return by_name or by_base or of_file or list(ran[:1])
 
 
 def run(mutants: Sequence[Mutant], copies_: Sequence[Path], covering: CoverageMap,
         reasons: Mapping[tuple[str, str, str, str], str], *, far_budget_s: float,
         tell: Callable[[Verdict], None]) -> list[Verdict]:
-    """Judge mutants, with one worker for each copy; tells each verdict as it comes, returns them in order.
+    """Judge mutants by tests, with one worker for each copy; tells each verdict as it comes, returns them in order."""
+    runner = Runner(covering, reasons, far_budget_s=far_budget_s)
 
-    Raises:
-        NotGreen: The unit tests fail without any mutant.
-    """
+    @contextlib.contextmanager
+    def judge_of(copy: Path) -> Iterator[Callable[[Mutant], Verdict]]:
+        worker = Worker(copy)
+        try:
+            yield lambda mutant: runner.judge(worker, mutant)
+        finally:
+            worker.close()
+
+    return share_out(mutants, copies_, judge_of, tell)
+
+
+def share_out(mutants: Sequence[Mutant], copies_: Sequence[Path],
+              judge_of: Callable[[Path], contextlib.AbstractContextManager[Callable[[Mutant], Verdict]]],
+              tell: Callable[[Verdict], None]) -> list[Verdict]:
+    """Judge mutants in a thread for each copy; tells each verdict as it comes, returns them in order."""
     left: queue.SimpleQueue[tuple[int, Mutant]] = queue.SimpleQueue()
     for index, mutant in enumerate(mutants):
         left.put((index, mutant))
-    runner = Runner(covering, reasons, far_budget_s=far_budget_s)
     verdicts: dict[int, Verdict] = {}
     failures: list[BaseException] = []
     lock = threading.Lock()  # guards verdicts, failures and tell()
-    unit = sorted(test for test in covering.seconds if tier_of(test) == "unit")
 
-    def work(number: int, copy: Path) -> None:
+    def work(copy: Path) -> None:
         try:
-            worker = Worker(copy)
-            try:
-                # Each copy runs a share; that also writes the compiled files of the modules, which saves time later.
-                share = unit[number::len(copies_)]
-                result = worker.run(share, seconds=sum(covering.seconds[test] for test in share),
-                                    timeout_s=UNIT_TEST_TIMEOUT_S, is_first=True)
-                if share and result["outcome"] != "passed":
-                    raise NotGreen(f"{result['test']} {result['outcome']} without any mutant: {result['message']}")
+            with judge_of(copy) as judge, contextlib.suppress(queue.Empty):
                 while not failures:
                     index, mutant = left.get_nowait()
-                    verdict = runner.judge(worker, mutant)
+                    verdict = judge(mutant)
                     with lock:
                         verdicts[index] = verdict
                         tell(verdict)
-            except queue.Empty:
-                pass
-            finally:
-                worker.close()
         except BaseException as failure:
             failures.append(failure)
 
-    threads = [threading.Thread(target=work, args=numbered, daemon=True) for numbered in enumerate(copies_)]
+    threads = [threading.Thread(target=work, args=(copy,), daemon=True) for copy in copies_]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -50,7 +50,7 @@ def serve(home: Path, job: dict[str, Any]) -> dict[str, Any]:
 
     Args:
         home: The worker's copy of the tree.
-        job: `tests`, ids in order; `deadline_s` of the whole run; `timeout_s` of one test.
+        job: `tests`, ids in order; `deadline_s` of the whole run; `timeout_s` of one test; `environment` to add.
 
     Returns:
         `outcome` "passed", "failed" or "hung"; the test, and what it said; how many tests were begun.
@@ -60,6 +60,7 @@ def serve(home: Path, job: dict[str, Any]) -> dict[str, Any]:
     scratch.mkdir()
     notes = scratch / "notes.json"
     started = time.monotonic()
+    spent = _cpu_of_forks_s()
     pid = os.fork()
     if not pid:
         _run_tests(home, job, notes)
@@ -69,7 +70,7 @@ def serve(home: Path, job: dict[str, Any]) -> dict[str, Any]:
         _end_group(pid)
     said = json.loads(notes.read_text() or "{}") if notes.exists() else {}
     result = {"test": said.get("test", ""), "message": said.get("message", ""), "ran": said.get("ran", 0),
-              "seconds": round(time.monotonic() - started, 2)}
+              "seconds": round(time.monotonic() - started, 2), "cpu_s": round(_cpu_of_forks_s() - spent, 2)}
     if status is None:
         return result | {"outcome": "hung"}
     code = os.waitstatus_to_exitcode(status)
@@ -84,6 +85,11 @@ def serve(home: Path, job: dict[str, Any]) -> dict[str, Any]:
     return result | {"outcome": "failed"}
 
 
+def _cpu_of_forks_s() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def _run_tests(home: Path, job: dict[str, Any], notes: Path) -> None:
     code = 70
     try:
@@ -96,6 +102,7 @@ def _run_tests(home: Path, job: dict[str, Any], notes: Path) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY_LIMIT_BYTES, MEMORY_LIMIT_BYTES))
         resource.setrlimit(resource.RLIMIT_FSIZE, (FILE_LIMIT_BYTES, FILE_LIMIT_BYTES))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        os.environ.update(job.get("environment", {}))
         sys.dont_write_bytecode = not job.get("may_write_bytecode", False)
         sys.stdin = open(os.devnull)  # noqa: SIM115 - of the process, until it ends
         files = list(dict.fromkeys(map(file_of, job["tests"])))

@@ -5,15 +5,19 @@ from __future__ import annotations
 import ast
 import shutil
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.mutants import equivalent, kept
+from tests.mutants import equivalent, kept, native, report, score
 from tests.mutants.coverage_map import CoverageMap, Ran, distance
-from tests.mutants.generate import LINES_PER_MUTANT, MOST_OF_A_FUNCTION, candidates, draw, target_files
+from tests.mutants.generate import LINES_PER_MUTANT, MOST_OF_A_FUNCTION, Mutant, candidates, draw, target_files
+from tests.mutants.people import PEOPLES
 from tests.mutants.run import EQUIVALENT as IS_EQUIVALENT
-from tests.mutants.run import KILLED, NOT_COVERED, SURVIVED, Runner, Worker
+from tests.mutants.run import HUNG, KILLED, NOT_COVERED, SURVIVED, Doubter, Runner, Verdict, Worker
+from tests.simulation.museum import Edit, Exhibit, plant
 
 ROOT = Path(__file__).resolve().parents[2]
 SENDER = {path: (ROOT / path).read_text() for path in target_files(ROOT, "sender/p")}
@@ -28,6 +32,7 @@ def clamp(number, highest):
 def unused(number):
     return number + 1
 '''
+MUTANT: Mutant = next(mutant for mutant in candidates("pyproducer/toy.py", TOY) if mutant.operator == "compare-gt-le")
 TESTS = '''
 from pyproducer.toy import clamp
 
@@ -63,6 +68,47 @@ def test_mutants_when_all_are_drawn_then_no_function_has_more_than_a_few() -> No
     assert max(of_functions.values()) > 1, f"a function above {LINES_PER_MUTANT} lines is drawn more than once"
 
 
+def test_files_when_listed_then_the_whole_package_is_drawn_from_but_what_the_tool_says() -> None:
+    folders = {path.split("/")[1] for path in target_files(ROOT)}
+    assert folders >= {"network", "protocol", "record", "broker", "spark", "testing", "cli", "common", "aio.py"}
+    assert any(path.startswith("pyproducer/network/sasl/") for path in target_files(ROOT))
+    left_out = {path.relative_to(ROOT).as_posix() for path in (ROOT / "pyproducer").rglob("*.py")}
+    left_out -= set(target_files(ROOT))
+    assert {path.rsplit("/", 1)[0] for path in left_out} == {"pyproducer/protocol/messages"}
+
+
+def test_mutants_when_drawn_then_people_make_every_other_one() -> None:
+    drawn = draw(SENDER, seed=1, count=8)
+    assert [mutant.operator in PEOPLES for mutant in drawn] == [True, False] * 4
+
+
+def test_candidates_when_people_get_it_wrong_then_are_words_keywords_locks_errors_and_cells() -> None:
+    source = '''
+from pyproducer.common.errors import DisconnectedError, AuthenticationError
+KINDS = {"acks": (1, "all"), "retries": (2, "none")}
+
+def act(self, row):
+    with self._lock:
+        row.go(row["acks"], where="there and back", when=1)
+    try:
+        state = BatchState.RETRY
+    except (OSError, ValueError):
+        raise DisconnectedError("words")
+'''
+    found = {(mutant.operator, mutant.old, mutant.new) for mutant in candidates("pyproducer/x.py", source)
+             if mutant.operator in PEOPLES}
+    assert found >= {
+        ("word", '"acks"', '"ack"'), ("word", '"retries"', '"retrie"'),
+        ("table-cell", '(1, "all"), "retries": (2, "none")', '(2, "none"), "retries": (1, "all")'),
+        ("table-cell", '1, "all"), "retries": (2', '2, "all"), "retries": (1'),
+        ("drop-lock", "with self._lock", "if True"), ("drop-keyword", ", when=1", ""),
+        ("except-class", "(OSError, ValueError)", "ValueError"), ("except-class", "(OSError, ValueError)", "OSError"),
+        ("raise-class", "DisconnectedError", "AuthenticationError"), ("member", "BatchState.RETRY", "BatchState.LATE"),
+    }
+    assert not any("words" in old or "there and back" in new for _, old, new in found - {
+        ("drop-keyword", 'where="there and back", ', "")})
+
+
 def test_candidates_leave_alone_what_tests_are_not_asked_to_notice() -> None:
     source = '''"""Docs of 1 thing."""
 from typing import TYPE_CHECKING
@@ -82,10 +128,10 @@ class Thing:
         """Docs of 3 things."""
         assert size is not None
         log.debug("it has %d", size + 4)
-        raise ValueError(f"size is {size + 5}")
+        raise ValueError(f"size is {size + 5}", "no", "word")
 '''
     assert [(mutant.operator, mutant.old.split("(")[0]) for mutant in candidates("pyproducer/x.py", source)] == [
-        ("drop-raise", "raise ValueError")]
+        ("drop-raise", "raise ValueError"), ("raise-class", "ValueError")]
 
 
 def test_sources_when_looked_at_by_byte_then_are_ascii() -> None:
@@ -144,3 +190,112 @@ def test_a_mutant_when_run_then_is_killed_survives_is_not_covered_or_is_equivale
     assert verdicts[0].test == test
     assert "assert 5 == 3" in verdicts[0].message
     assert (tmp_path / "pyproducer" / "toy.py").read_text() == TOY
+
+
+FAILED, PASSED = ("failed", "it says so"), ("passed", "")
+LATE = ("failed", "Failed: Timeout (>20.0s) from pytest-timeout.")
+
+
+@pytest.mark.parametrize(("answers", "outcome", "flakes"), [
+    pytest.param([FAILED, FAILED, PASSED], KILLED, (), id="fails twice"),
+    pytest.param([FAILED, PASSED, PASSED], SURVIVED, ("a",), id="fails once"),
+    pytest.param([FAILED, FAILED, FAILED, PASSED], SURVIVED, ("a",), id="fails without the mutant"),
+    pytest.param([LATE, LATE, PASSED], HUNG, (), id="takes too long twice"),
+    pytest.param([FAILED, LATE, PASSED], HUNG, (), id="takes too long once"),
+])
+def test_failure_when_it_is_asked_again_then_only_one_that_comes_again_counts(
+        answers: list[tuple[str, str]], outcome: str, flakes: tuple[str, ...]) -> None:
+    left = list(answers)
+
+    def ask(stage: str, tests: Sequence[str]) -> dict[str, Any]:
+        assert (stage, tests) in (("near", ["a", "b"]), ("near", ["a"]), ("near", ["b"]))
+        said, message = left.pop(0)
+        return {"outcome": said, "test": tests[0], "message": message, "seconds": 1.0, "cpu_s": 1.0}
+
+    verdict = Doubter().judge(MUTANT, 2, [("near", ["a", "b"])], ask, ask)
+    assert (verdict.outcome, verdict.flakes, left) == (outcome, flakes, [])
+
+
+def test_report_when_it_is_resumed_then_has_the_verdicts_of_what_was_not_edited_since(tmp_path: Path) -> None:
+    other = next(mutant for mutant in candidates("pyproducer/toy.py", TOY) if mutant.line == 9)
+    file = tmp_path / "report.jsonl"
+    verdicts = [Verdict(MUTANT, KILLED, 3, "seed 7", "wrong", 1.5, 1.25, 8, ("seed 3",)), Verdict(other, SURVIVED, 2)]
+    for verdict in verdicts:
+        report.write_row(file, verdict, TOY)
+    mutants = [MUTANT, other]
+    assert report.read_rows(file, mutants, {MUTANT.path: TOY}) == verdicts
+    edited = TOY.replace("number + 1", "number + 2")
+    assert report.read_rows(file, mutants, {MUTANT.path: edited}) == verdicts[:1]
+    assert report.read_rows(tmp_path / "none.jsonl", mutants, {MUTANT.path: TOY}) == []
+
+
+def test_score_when_seeds_judge_then_counts_what_is_found_twice_and_never_what_is_found_without(
+        monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "pyproducer").mkdir()
+    (tmp_path / MUTANT.path).write_text(TOY)
+    baseline = score.Baseline(wrong={4}, cpu_s=dict.fromkeys(range(8), 0.2),
+                              by_line={(MUTANT.path, 3): {1, 4, 5, 6, "warm"}})
+    finds: list[score.Find] = []
+    asked: list[list[int]] = []
+
+    def search(_copy: Path, seeds: Sequence[int]) -> score.Find:
+        asked.append(list(seeds))
+        return finds.pop(0)
+
+    monkeypatch.setattr(score, "search", search)
+    once, twice = (score.Find(KILLED, 5, "lost", is_seen_again=again, cpu_s=1.0) for again in (False, True))
+    late, nothing = score.Find(HUNG, 5, "no end", cpu_s=9.0), score.Find(None, cpu_s=1.0)
+    for given, outcome, seeds, expected in (
+            ([twice], KILLED, 6, [[1, 5, 6]]), ([once, nothing], SURVIVED, 8, [[1, 5, 6], [6]]),
+            ([late, late], HUNG, 6, [[1, 5, 6], [5]]), ([late, nothing, nothing], SURVIVED, 8, [[1, 5, 6], [5], [6]]),
+            ([score.Find(KILLED, None, "SyntaxError", is_seen_again=True)], KILLED, 1, [[1, 5, 6]])):
+        finds[:], asked[:] = given, []
+        verdict = score.judge(tmp_path, MUTANT, baseline, {})
+        assert (verdict.outcome, verdict.seeds, asked) == (outcome, seeds, expected)
+    unreached = score.Baseline(cpu_s=baseline.cpu_s)
+    assert score.judge(tmp_path, MUTANT, unreached, {}).outcome == NOT_COVERED
+
+
+def test_score_when_a_seed_runs_on_a_mutant_then_it_is_found_and_without_it_nothing_is(tmp_path: Path) -> None:
+    path = "pyproducer/sender/completion.py"
+    source = (ROOT / path).read_text()
+    sure = next(mutant for mutant in candidates(path, source) if mutant.operator == "compare-not-is"
+                and mutant.changed_lines(source)[0] == "if response.body is not None:")
+    finds = []
+    for name, text in (("sound", source + "# the same\n"), ("planted", sure.apply(source))):
+        folder = tmp_path / name
+        folder.mkdir()
+        plant(Exhibit(name, "", (Edit(path.removeprefix("pyproducer/"), source, text),)), folder)
+        finds.append(score.search(folder, [2]))
+    assert finds[0].outcome is None
+    find = finds[1]
+    assert (find.outcome, find.seed, find.is_seen_again) == (KILLED, 2, True)
+
+
+def test_compiled_twins_mutants_when_built_together_then_each_is_behind_its_number() -> None:
+    source = '''# cython: language_level=3
+from libc.stdint cimport uint8_t
+
+cdef int limit(int size) except -1:
+    cdef int most = size + 1
+    if <int>size > most:
+        return most
+    log(size, most)
+'''
+    found = [mutant for line in native.lines(source) for mutant in native.candidates("pyproducer/hotpath/x.pyx", line)]
+    assert {(mutant.line, mutant.operator) for mutant in found} == {
+        (5, "+--"), (5, "constant-plus"), (6, ">->="), (8, "swap-arguments"), (8, "drop-statement")}
+    chosen = {1: found[0], 2: next(mutant for mutant in found if mutant.line == 6), 3: found[-1]}
+    assert native.guarded(source, chosen) == '''# cython: language_level=3
+cdef int _mutant = int(__import__("os").environ.get("PYPRODUCER_MUTANT", "0"))
+from libc.stdint cimport uint8_t
+
+cdef int limit(int size) except -1:
+    cdef int most = ((size - 1) if _mutant == 1 else (size + 1))
+    if ((<int>size >= most) if _mutant == 2 else (<int>size > most)):
+        return most
+    if _mutant == 3:
+        pass
+    else:
+        log(size, most)
+'''
