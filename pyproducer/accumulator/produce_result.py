@@ -104,18 +104,10 @@ class ProduceRequestResult:
 
     def on_wait(self) -> None:
         """Somebody begins to wait, however he does it: what he waits for does not linger for company."""
-        self._end_linger()
-        self._life.role.ring()  # where the sender's thread stands aside, it comes: nobody here takes its turn
-
-    def on_await(self) -> None:
-        """As `on_wait`, of tasks of the loop that sends; from it, which may take a turn of the sender itself."""
-        self._end_linger()
-        self._life.take_turn_in_loop(self)
-
-    def _end_linger(self) -> None:
         end_linger = self.end_linger
         if end_linger is not None:
             end_linger()
+        self._life.role.ring()  # where the sender's thread stands aside, it comes: nobody here takes its turn
 
     def wait(self, deadline_ms: int | None) -> bool:
         """Wait until the callbacks ran or the futures moved; False when the time is over first. None is no limit."""
@@ -169,6 +161,12 @@ class ProduceRequestResult:
             return outcome
         life = outcome._life
         deadline_ms = life.begin_wait("result()", timeout)
+        return life.run("result()", self._await_outcome, future, timeout, deadline_ms)
+
+    def _await_outcome(self, future: FutureRecordMetadata, timeout: float | None,
+                       deadline_ms: int | None) -> ProduceRequestResult:
+        outcome: ProduceRequestResult = future._result
+        life = outcome._life
         waiting, key = life.tally.waiting, object()
         try:
             waiting[key] = future  # a producer that is closed meanwhile does not say that nobody looked
@@ -240,8 +238,7 @@ class ProduceRequestResult:
                         return fn
                 meeting = Meeting(is_done=outcome.is_set, life=outcome._life)
                 added = [*(callbacks or ()), meeting]
-                # A signal's handler that came in the middle may have added one, a meeting perhaps; none comes between
-                # this look and the write.
+                # A signal's handler that came in the middle may have added one; none comes between look and write.
                 if future._done_callbacks is callbacks:
                     future._done_callbacks = added
                     return meeting
@@ -250,10 +247,7 @@ class ProduceRequestResult:
         """Call what was added to a record that is done now; the sender's, once."""
         with future._result._lock:  # against meeting_of
             callbacks = future._done_callbacks or []
-            # Those of awaits stay until they were called, for they may be called again: an event loop's turn can end
-            # here by Ctrl-C, and what is lost then would never wake its task.
-            if len(callbacks) != 1 or type(callbacks[0]) is not Wake:
-                future._done_callbacks = [fn for fn in callbacks if type(fn) in _LASTING] or None
+            future._done_callbacks = [fn for fn in callbacks if type(fn) is Meeting] or None
         if self.failure is not None and any(map(is_heard, callbacks)):
             self.look(future._index)
         for fn in callbacks:
@@ -261,15 +255,8 @@ class ProduceRequestResult:
                 return
             try:
                 fn(future)
-            except BaseException as raised:  # whatever a callback raises changes nothing; no signal arrives there
-                if type(fn) is Wake and not isinstance(raised, Exception):
-                    raise
+            except BaseException:  # whatever a callback raises changes nothing; no signal arrives there
                 log.exception("a done callback of %r raised", future)
-        with future._result._lock:
-            left = future._done_callbacks
-            if left is not None:
-                future._done_callbacks = None if len(left) == 1 and type(left[0]) is Wake else [
-                    fn for fn in left if type(fn) is Meeting] or None
 
     def await_of(self, future: FutureRecordMetadata) -> Generator[Any, None, RecordMetadata]:
         """Wait for a record in an event loop."""
@@ -281,7 +268,7 @@ class ProduceRequestResult:
         wake = Wake(life.loop_inbox)
         self._add_done_callback(future, wake)
         # Once for all tasks of this turn of the loop: their records go together, and the sender is woken once.
-        wake.inbox.call_after_turn(outcome.on_await if wake.inbox is life.loop_inbox else outcome.on_wait)
+        wake.inbox.call_after_turn(outcome.on_wait)
         yield from wake.waiter
         return self.result_of(future, 0)
 
@@ -339,9 +326,6 @@ def failed_future(topic_partition: TopicPartition, error: KafkaError, on_complet
         except Exception as raised:  # what is no Exception may come from outside, as Ctrl-C does, and is the caller's
             log_raised(topic_partition, raised)
     return FutureRecordMetadata(result, 0, NO_TIMESTAMP, -1, -1, None)
-
-
-_LASTING = (Meeting, Wake)
 
 
 def is_heard(fn: Callable[[Any], object]) -> bool:

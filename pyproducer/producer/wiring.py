@@ -26,7 +26,7 @@ from pyproducer.common.backoff import ExponentialBackoff
 from pyproducer.common.clock import Clock
 from pyproducer.common.errors import ConfigError
 from pyproducer.common.metrics import Metrics
-from pyproducer.common.waiting import Locks, lock_to_ask
+from pyproducer.common.waiting import Locks
 from pyproducer.hotpath import Road, RouteTable
 from pyproducer.network.channel_builder import client_channel_builder
 from pyproducer.network.sasl.login import login_for
@@ -43,7 +43,6 @@ from pyproducer.record.compression import Compressor, compressor_for
 from pyproducer.sender.completion import Completion
 from pyproducer.sender.freeze import Freeze, longest_pause_ms
 from pyproducer.sender.io_thread import IoThread
-from pyproducer.sender.loop_watch import LoopWatch
 from pyproducer.sender.partition_load import PartitionLoad
 from pyproducer.sender.producer_id_request import ProducerIdRequest
 from pyproducer.sender.sender import Sender
@@ -138,9 +137,8 @@ def build_runtime(config: ProducerConfig, key_serializer: object, value_serializ
     value = resolve_serializer(value_serializer if value_serializer is not None else config.value_serializer,
                                "value.serializer", config.originals)
     interceptors = resolve_interceptors(config.interceptor_classes, config.originals)
-    are_inside_partitioner: list[Callable[[], bool]] = []
     partitioner = resolve_partitioner(config.partitioner_class, config, next_random=surroundings.next_random,
-                                      make_lock=functools.partial(lock_to_ask, locks.rlock, are_inside_partitioner))
+                                      make_lock=locks.rlock)
     compressor = _compressor(config, locks)
     login = login_for(config)
     channel_builder = client_channel_builder(config, login)
@@ -183,10 +181,7 @@ def build_runtime(config: ProducerConfig, key_serializer: object, value_serializ
         sends_one_at_a_time=config.max_in_flight_requests_per_connection == 1,
         # A caller who waits for a record does not wait for linger.ms too, unless it was set on purpose.
         lingers_for_waiters=not config.is_default("linger.ms"), on_linger_ended=lambda: turns.on_opened(),
-        are_inside=(metadata.is_inside, tally.is_inside), are_inside_partitioner=are_inside_partitioner,
         transaction_manager=transaction_manager)
-    life.is_inside_append = accumulator.is_inside_append
-    life.is_inside_any_append = accumulator.is_inside_any_append
     completion = Completion(
         accumulator=accumulator, metadata=metadata, transaction_manager=transaction_manager, retries=config.retries,
         delivery_timeout_ms=config.delivery_timeout_ms, metrics=metrics, clock=clock)
@@ -195,7 +190,7 @@ def build_runtime(config: ProducerConfig, key_serializer: object, value_serializ
         request_timeout_ms=config.request_timeout_ms, retry_backoff=retry_backoff)
     room = WaitingRoom(
         metadata=metadata, accumulator=accumulator, clock=clock, life=life, wakeup_sender=wire.wakeup,
-        choose_partition=lambda *record: record_sender.choose_partition(*record),
+        choose_partition=lambda *record: record_sender.choose_for_waiting(*record),
         on_append=getattr(partitioner, "on_append", None), batch_size_bytes=config.batch_size,
         delivery_timeout_ms=config.delivery_timeout_ms, max_block_ms=config.max_block_ms,
         count_failed=completion.count_failed)
@@ -208,11 +203,9 @@ def build_runtime(config: ProducerConfig, key_serializer: object, value_serializ
         metrics=metrics,
         partition_load=None if update_load is None else PartitionLoad(accumulator, update_load), waiting_room=room,
         tally=tally, freeze=freeze, life=life)
-    watch = LoopWatch(wire)
-    turns = SenderTurns(sender, accumulator, life, clock, wakeup, freeze, watch)
+    turns = SenderTurns(sender, accumulator, life, clock, wakeup, freeze)
     if hotpath.ROLE_IS_SAFE:
         life.take_turn = turns.take
-        life.take_turn_in_loop = turns.take_in_loop
     record_sender = RecordSender(
         metadata=metadata, routes=routes, accumulator=accumulator, room=room, partitioner=partitioner,
         key_serializer=key, value_serializer=value, interceptors=interceptors, clock=clock, life=life,
@@ -228,11 +221,10 @@ def build_runtime(config: ProducerConfig, key_serializer: object, value_serializ
         try:
             tally.end(clock.now_ms())  # every outcome is decided and told
         finally:
-            watch.end()
             _close_parts(interceptors, partitioner, key, value, credentials)
 
     io_thread = IoThread(sender, wire, accumulator, life, clock, refuse, close_parts, on_end, start_thread,
-                         turns.stand_aside, on_end_in_child, turns.wake_loop)
+                         turns.stand_aside, on_end_in_child)
     large_batch_bytes = (min(LARGE_BATCH_BYTES, config.max_request_size // 4) if config.is_default("batch.size")
                          else config.batch_size)
     batch_sender = BatchSender(record_sender=record_sender, metadata=metadata, accumulator=accumulator, clock=clock,
