@@ -15,6 +15,7 @@ the pool is dirty, and whoever finds it so counts the lists.
 from __future__ import annotations
 
 import weakref
+from _thread import RLock
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -102,7 +103,7 @@ class BufferPool:
         self._clock = clock
         self._life = life
         # Guards all fields below; taken after a partition's lock, never before.
-        self.lock = life.locks.rlock()
+        self.lock: RLock = life.locks.rlock()
         self._held_bytes = 0
         self._is_dirty = False  # a step is in the middle, or was left there
         self._waiters: deque[_Waiter] = deque()
@@ -270,7 +271,8 @@ class BufferPool:
             cell = waiter.cell()
             if cell is not None and (cell.locked() or self._clock.now_ms() < waiter.gone_ms):
                 return cell  # who was rung comes to look, or is gone
-            self._waiters.popleft()
+            with suppress(ValueError):  # a handler in an event loop's thread took him out, and the next is another
+                self._waiters.remove(waiter)
         return None
 
     def _is_turn_of(self, place: Place | None) -> bool:

@@ -21,8 +21,8 @@ from pyproducer.broker.cluster.listener import EndPoint
 from pyproducer.broker.cluster.living_brokers import BrokerInfo
 from pyproducer.broker.cluster.partition import NO_LEADER, Leadership
 from pyproducer.broker.control.in_process import InProcessCluster
+from pyproducer.broker.request.request_context import RequestContext
 from pyproducer.protocol.apis import ApiKeys
-from pyproducer.protocol.request_context import RequestContext
 from pyproducer.protocol.schema import Struct
 from pyproducer.record.batch_writer import build_batch
 from tests.embedded.conftest import WireTarget

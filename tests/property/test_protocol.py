@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pyproducer.broker.request.request_context import parse_request
 from pyproducer.common.errors import ProtocolError, SchemaError
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.buffer import ByteReader, ByteWriter
 from pyproducer.protocol.header import parse_response
-from pyproducer.protocol.request_context import parse_request
 from pyproducer.protocol.schema import NullableStruct, Schema, Struct
 from pyproducer.protocol.straight_line import reader_of, writer_of
 from pyproducer.protocol.types import BOOLEAN, FLOAT64, UUID, VARINT, VARLONG, ArrayOf, Type

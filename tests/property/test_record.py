@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from pyproducer.broker.storage.validation import BatchFault, BatchRules, validate_batch
 from pyproducer.common.errors import CorruptRecordError
 from pyproducer.hotpath import BatchBuffer, record_size_upper_bound
 from pyproducer.record.batch_reader import RecordBatch, read_batches
@@ -18,7 +19,6 @@ from pyproducer.record.compression import CODEC_IDS, compressor_for
 from pyproducer.record.control import parse_control_record
 from pyproducer.record.decompression import decompress
 from pyproducer.record.layout import MAX_SEQUENCE, decrement_sequence, increment_sequence
-from pyproducer.record.validation import BatchFault, BatchRules, validate_batch
 from tests.property.profiles import examples
 
 LIMIT_BYTES = 1 << 20

@@ -10,6 +10,7 @@ import uuid
 
 import pytest
 
+from pyproducer.broker.request.request_context import parse_request
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.buffer import ByteReader, ByteWriter
 from pyproducer.protocol.header import (
@@ -18,7 +19,6 @@ from pyproducer.protocol.header import (
     parse_request_header,
     parse_response,
 )
-from pyproducer.protocol.request_context import parse_request
 from pyproducer.protocol.types import ZERO_UUID
 
 ID = uuid.UUID("01020304-0506-0708-090a-0b0c0d0e0f10")

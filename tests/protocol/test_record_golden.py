@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from pyproducer.broker.storage.validation import validate_batch
 from pyproducer.record.batch_reader import RecordBatch, read_batches
 from pyproducer.record.batch_writer import build_batch, build_control_batch, write_header
 from pyproducer.record.control import ControlRecordType, EndTransactionMarker, parse_control_record
-from pyproducer.record.validation import validate_batch
 from tests.support import librdkafka_vectors
 from tests.support.record_vectors import load, records_of
 

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from pyproducer.broker.network.request_channel import Request
+from pyproducer.broker.request.request_context import RequestContext
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.buffer import ByteReader
 from pyproducer.protocol.header import read_request_header
-from pyproducer.protocol.request_context import RequestContext
 from tests.support.raw_client import CLIENT_ID, request_bytes
 
 

@@ -20,7 +20,6 @@ from pyproducer.broker.network.request_channel import Request
 from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.protocol.apis import ApiKeys
-from pyproducer.protocol.request import AddOffsetsToTxnRequest
 
 API = Api(ApiKeys.ADD_OFFSETS_TO_TXN, asks=(
     Question(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID), Question(AclOperation.READ, ResourceType.GROUP)))
@@ -29,7 +28,7 @@ _PRODUCER_FENCED_FROM = 2
 
 def handle(services: Services, request: Request) -> Answer:
     """Answer one AddOffsetsToTxn request."""
-    data = request.body(AddOffsetsToTxnRequest).data
+    data = request.body(ApiKeys.ADD_OFFSETS_TO_TXN).data
     transactional_id, group_id = data["transactional_id"], data["group_id"]
     if not services.authorize(request, AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
         return error_response(request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)

@@ -26,7 +26,6 @@ from pyproducer.broker.network.request_channel import Request
 from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.protocol.apis import ApiKeys
-from pyproducer.protocol.request import AddPartitionsToTxnRequest
 
 API = Api(ApiKeys.ADD_PARTITIONS_TO_TXN, asks=(
     Question(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER),
@@ -38,7 +37,7 @@ _BATCHED_FROM = 4
 
 def handle(services: Services, request: Request) -> Answer:
     """Answer one AddPartitionsToTxn request."""
-    data = request.body(AddPartitionsToTxnRequest).data
+    data = request.body(ApiKeys.ADD_PARTITIONS_TO_TXN).data
     if request.header.api_version < _BATCHED_FROM:
         transaction = {name: data[f"v3_and_below_{name}"]
                        for name in ("transactional_id", "producer_id", "producer_epoch", "topics")}
@@ -54,7 +53,7 @@ def handle(services: Services, request: Request) -> Answer:
 
 def error_response(request: Request, error_code: ErrorCode) -> Answer:
     """Say that the whole request failed."""
-    data = request.body(AddPartitionsToTxnRequest).data
+    data = request.body(ApiKeys.ADD_PARTITIONS_TO_TXN).data
     if request.header.api_version >= _BATCHED_FROM:
         return {"throttle_time_ms": 0, "error_code": error_code, "results_by_transaction": []}
     topics = data["v3_and_below_topics"]

@@ -23,7 +23,6 @@ from pyproducer.broker.network.request_channel import Request
 from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.error_codes import ERRORS, ErrorCode
 from pyproducer.protocol.apis import ApiKeys
-from pyproducer.protocol.request import AlterPartitionReassignmentsRequest
 from pyproducer.protocol.schema import Struct
 
 API = Api(ApiKeys.ALTER_PARTITION_REASSIGNMENTS, asks=(Question(AclOperation.ALTER, ResourceType.CLUSTER),))
@@ -37,7 +36,7 @@ def handle(services: Services, request: Request) -> Answer:
     """Answer one AlterPartitionReassignments request."""
     if not services.authorize_cluster(request, AclOperation.ALTER):
         return error_response(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    data = request.body(AlterPartitionReassignmentsRequest).data
+    data = request.body(ApiKeys.ALTER_PARTITION_REASSIGNMENTS).data
     may_change = data.get("allow_replication_factor_change", True)
     moves: dict[TopicPartition, int] = {}
 
@@ -66,7 +65,7 @@ def error_response(request: Request, error_code: ErrorCode) -> Answer:
     """Say that the whole request failed."""
     message = ERRORS[error_code].sentence
     return {"throttle_time_ms": 0, "error_code": error_code, "error_message": message, "responses": _responses(
-        request.body(AlterPartitionReassignmentsRequest).data, lambda _name, _asked: (error_code, message))}
+        request.body(ApiKeys.ALTER_PARTITION_REASSIGNMENTS).data, lambda _name, _asked: (error_code, message))}
 
 
 def _move(services: Services, moves: dict[TopicPartition, int], topic_partition: TopicPartition,

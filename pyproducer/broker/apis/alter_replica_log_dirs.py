@@ -22,7 +22,6 @@ from pyproducer.broker.cluster.authorizer import AclOperation, ResourceType
 from pyproducer.broker.network.request_channel import Request
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.protocol.apis import ApiKeys
-from pyproducer.protocol.request import AlterReplicaLogDirsRequest
 
 API = Api(ApiKeys.ALTER_REPLICA_LOG_DIRS, asks=(Question(AclOperation.ALTER, ResourceType.CLUSTER),))
 
@@ -54,7 +53,7 @@ def error_response(request: Request, error_code: ErrorCode) -> Answer:
 
 def _answer(request: Request, outcome: Callable[[str, int, str], ErrorCode]) -> dict[str, Any]:
     paths: dict[str, dict[int, str]] = {}
-    for directory in request.body(AlterReplicaLogDirsRequest).data["dirs"]:
+    for directory in request.body(ApiKeys.ALTER_REPLICA_LOG_DIRS).data["dirs"]:
         for topic in directory["topics"]:
             paths.setdefault(topic["name"], {}).update(dict.fromkeys(topic["partitions"], directory["path"]))
     return {"throttle_time_ms": 0, "results": [

@@ -30,7 +30,6 @@ from pyproducer.network.sasl.scram_formatter import (
     ScramMechanism,
 )
 from pyproducer.protocol.apis import ApiKeys
-from pyproducer.protocol.request import AlterUserScramCredentialsRequest
 from pyproducer.protocol.schema import Struct
 
 API = Api(ApiKeys.ALTER_USER_SCRAM_CREDENTIALS, asks=(Question(AclOperation.ALTER, ResourceType.CLUSTER),))
@@ -45,7 +44,7 @@ def handle(services: Services, request: Request) -> Answer:
     """Answer one AlterUserScramCredentials request."""
     if not services.authorize_cluster(request, AclOperation.ALTER):
         return error_response(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    data = request.body(AlterUserScramCredentialsRequest).data
+    data = request.body(ApiKeys.ALTER_USER_SCRAM_CREDENTIALS).data
     named = Counter(entry["name"] for entry in (*data["deletions"], *data["upsertions"]))
     known = services.cluster.scram_credentials.users
     refusals: dict[str, _Refusal | None] = {}
@@ -75,7 +74,7 @@ def handle(services: Services, request: Request) -> Answer:
 
 def error_response(request: Request, error_code: ErrorCode) -> Answer:
     """Say that the whole request failed."""
-    data = request.body(AlterUserScramCredentialsRequest).data
+    data = request.body(ApiKeys.ALTER_USER_SCRAM_CREDENTIALS).data
     users = dict.fromkeys(entry["name"] for entry in (*data["deletions"], *data["upsertions"]))
     return {"throttle_time_ms": 0, "results": [
         {"user": user, "error_code": error_code, "error_message": ERRORS[error_code].sentence} for user in users]}

@@ -22,7 +22,6 @@ from pyproducer.broker.apis.services import Answer, Services
 from pyproducer.broker.network.request_channel import Request
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.protocol.apis import ApiKeys
-from pyproducer.protocol.request import ApiVersionsRequest
 
 API = Api(ApiKeys.API_VERSIONS, asks=())
 _FIRST_FLEXIBLE_VERSION = 3
@@ -35,7 +34,7 @@ _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 def handle(services: Services, request: Request) -> Answer:
     """Answer one ApiVersions request."""
-    data = request.body(ApiVersionsRequest).data
+    data = request.body(ApiKeys.API_VERSIONS).data
     if request.context.is_unsupported_api_versions_request:
         first, last = services.advertised_apis[ApiKeys.API_VERSIONS]
         if last < _FIRST_FLEXIBLE_VERSION:  # before KIP-511 the answer did not say what is supported

@@ -23,7 +23,6 @@ from pyproducer.broker.cluster.standard_authorizer import StandardAuthorizer
 from pyproducer.broker.network.request_channel import Request
 from pyproducer.common.error_codes import ERRORS, ErrorCode
 from pyproducer.protocol.apis import ApiKeys
-from pyproducer.protocol.request import CreateAclsRequest
 from pyproducer.protocol.schema import Struct
 
 API = Api(ApiKeys.CREATE_ACLS, asks=(Question(AclOperation.ALTER, ResourceType.CLUSTER),))
@@ -38,7 +37,7 @@ def handle(services: Services, request: Request) -> Answer:
     if not services.authorize_cluster(request, AclOperation.ALTER):
         return error_response(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     authorizer = services.cluster.authorizer
-    creations = request.body(CreateAclsRequest).data["creations"]
+    creations = request.body(ApiKeys.CREATE_ACLS).data["creations"]
     if not isinstance(authorizer, StandardAuthorizer):
         return _answer([(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.")] * len(creations))
     acls = [_binding(creation) for creation in creations]
@@ -55,7 +54,7 @@ def handle(services: Services, request: Request) -> Answer:
 
 def error_response(request: Request, error_code: ErrorCode) -> Answer:
     """Say that the whole request failed."""
-    creations = request.body(CreateAclsRequest).data["creations"]
+    creations = request.body(ApiKeys.CREATE_ACLS).data["creations"]
     return _answer([(error_code, ERRORS[error_code].sentence)] * len(creations))
 
 

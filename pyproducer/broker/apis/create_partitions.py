@@ -22,7 +22,6 @@ from pyproducer.broker.cluster.authorizer import AclOperation, ResourceType
 from pyproducer.broker.network.request_channel import Request
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.protocol.apis import ApiKeys
-from pyproducer.protocol.request import CreatePartitionsRequest
 from pyproducer.protocol.schema import Struct
 
 API = Api(ApiKeys.CREATE_PARTITIONS, asks=(Question(AclOperation.ALTER, ResourceType.TOPIC),))
@@ -35,7 +34,7 @@ class _Refusal(NamedTuple):
 
 def handle(services: Services, request: Request) -> Answer:
     """Answer one CreatePartitions request."""
-    data = request.body(CreatePartitionsRequest).data
+    data = request.body(ApiKeys.CREATE_PARTITIONS).data
     named = Counter(topic["name"] for topic in data["topics"])
     results = []
     for topic in data["topics"]:
@@ -61,7 +60,7 @@ def handle(services: Services, request: Request) -> Answer:
 def error_response(request: Request, error_code: ErrorCode) -> Answer:
     """Say that the whole request failed."""
     return {"throttle_time_ms": 0, "results": [_result(topic["name"], _Refusal(error_code, None))
-                                               for topic in request.body(CreatePartitionsRequest).data["topics"]]}
+                                               for topic in request.body(ApiKeys.CREATE_PARTITIONS).data["topics"]]}
 
 
 def _fault(services: Services, topic: Struct) -> _Refusal | None:

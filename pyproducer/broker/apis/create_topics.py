@@ -30,7 +30,6 @@ from pyproducer.common.error_codes import ErrorCode
 from pyproducer.common.errors import ConfigError
 from pyproducer.common.topic_name import topic_name_fault
 from pyproducer.protocol.apis import ApiKeys
-from pyproducer.protocol.request import CreateTopicsRequest
 from pyproducer.protocol.schema import Struct
 
 API = Api(ApiKeys.CREATE_TOPICS, asks=(
@@ -50,7 +49,7 @@ class _Refusal(NamedTuple):
 
 def handle(services: Services, request: Request) -> Answer:
     """Answer one CreateTopics request."""
-    data = request.body(CreateTopicsRequest).data
+    data = request.body(ApiKeys.CREATE_TOPICS).data
     named = Counter(topic["name"] for topic in data["topics"])
     asked_for = sum(_partition_count(services, topic) for topic in data["topics"])
     may_create_all = services.authorize_cluster(request, AclOperation.CREATE)
@@ -82,7 +81,7 @@ def error_response(request: Request, error_code: ErrorCode) -> Answer:
     """Say that the whole request failed."""
     return {"throttle_time_ms": 0, "topics": [
         _refused(topic["name"], _Refusal(error_code, error_code.name))
-        for topic in request.body(CreateTopicsRequest).data["topics"]]}
+        for topic in request.body(ApiKeys.CREATE_TOPICS).data["topics"]]}
 
 
 def _partition_count(services: Services, topic: Struct) -> int:

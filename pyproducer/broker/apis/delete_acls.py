@@ -20,7 +20,6 @@ from pyproducer.broker.cluster.standard_authorizer import StandardAuthorizer
 from pyproducer.broker.network.request_channel import Request
 from pyproducer.common.error_codes import ERRORS, ErrorCode
 from pyproducer.protocol.apis import ApiKeys
-from pyproducer.protocol.request import DeleteAclsRequest
 
 API = Api(ApiKeys.DELETE_ACLS, asks=(Question(AclOperation.ALTER, ResourceType.CLUSTER),))
 _Result = tuple[ErrorCode, str | None, Sequence[AclBinding]]
@@ -31,7 +30,7 @@ def handle(services: Services, request: Request) -> Answer:
     if not services.authorize_cluster(request, AclOperation.ALTER):
         return error_response(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     authorizer = services.cluster.authorizer
-    filters = [acl_filter(part) for part in request.body(DeleteAclsRequest).data["filters"]]
+    filters = [acl_filter(part) for part in request.body(ApiKeys.DELETE_ACLS).data["filters"]]
     if not isinstance(authorizer, StandardAuthorizer):
         return _answer([(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.", ())] * len(filters))
     found = [list(filter(asked.matches, authorizer.acls)) for asked in filters]
@@ -41,7 +40,7 @@ def handle(services: Services, request: Request) -> Answer:
 
 def error_response(request: Request, error_code: ErrorCode) -> Answer:
     """Say that the whole request failed."""
-    filters = request.body(DeleteAclsRequest).data["filters"]
+    filters = request.body(ApiKeys.DELETE_ACLS).data["filters"]
     return _answer([(error_code, ERRORS[error_code].sentence, ())] * len(filters))
 
 

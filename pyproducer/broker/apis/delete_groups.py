@@ -16,7 +16,6 @@ from pyproducer.broker.cluster.authorizer import AclOperation, ResourceType
 from pyproducer.broker.network.request_channel import Request
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.protocol.apis import ApiKeys
-from pyproducer.protocol.request import DeleteGroupsRequest
 
 API = Api(ApiKeys.DELETE_GROUPS, asks=(Question(AclOperation.DELETE, ResourceType.GROUP),))
 
@@ -25,14 +24,14 @@ def handle(services: Services, request: Request) -> Answer:
     """Answer one DeleteGroups request."""
     return {"throttle_time_ms": 0, "results": [
         {"group_id": group_id, "error_code": _delete(services, request, group_id)}
-        for group_id in dict.fromkeys(request.body(DeleteGroupsRequest).data["groups_names"])]}
+        for group_id in dict.fromkeys(request.body(ApiKeys.DELETE_GROUPS).data["groups_names"])]}
 
 
 def error_response(request: Request, error_code: ErrorCode) -> Answer:
     """Say that the whole request failed."""
     return {"throttle_time_ms": 0, "results": [
         {"group_id": group_id, "error_code": error_code}
-        for group_id in request.body(DeleteGroupsRequest).data["groups_names"]]}
+        for group_id in request.body(ApiKeys.DELETE_GROUPS).data["groups_names"]]}
 
 
 def _delete(services: Services, request: Request, group_id: str) -> ErrorCode:

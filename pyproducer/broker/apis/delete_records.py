@@ -21,7 +21,6 @@ from pyproducer.broker.cluster.topic_name import INTERNAL_TOPICS
 from pyproducer.broker.network.request_channel import Request
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.protocol.apis import ApiKeys
-from pyproducer.protocol.request import DeleteRecordsRequest
 from pyproducer.protocol.schema import Struct
 
 API = Api(ApiKeys.DELETE_RECORDS, asks=(Question(AclOperation.DELETE, ResourceType.TOPIC),))
@@ -32,7 +31,7 @@ _INVALID_LOW_WATERMARK = -1
 def handle(services: Services, request: Request) -> Answer:
     """Answer one DeleteRecords request."""
     topics = []
-    for topic in request.body(DeleteRecordsRequest).data["topics"]:
+    for topic in request.body(ApiKeys.DELETE_RECORDS).data["topics"]:
         name, answers = topic["name"], []
         is_allowed = services.authorize_topic(request, AclOperation.DELETE, name)
         for asked in topic["partitions"]:
@@ -51,7 +50,7 @@ def error_response(request: Request, error_code: ErrorCode) -> Answer:
     """Say that the whole request failed."""
     return {"throttle_time_ms": 0, "topics": [
         {"name": topic["name"], "partitions": [_answer(asked, error_code) for asked in topic["partitions"]]}
-        for topic in request.body(DeleteRecordsRequest).data["topics"]]}
+        for topic in request.body(ApiKeys.DELETE_RECORDS).data["topics"]]}
 
 
 def _delete(services: Services, topic_name: str, asked: Struct) -> dict[str, Any]:

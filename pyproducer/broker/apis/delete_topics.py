@@ -22,7 +22,6 @@ from pyproducer.broker.cluster.topic_table import TopicState
 from pyproducer.broker.network.request_channel import Request
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.protocol.apis import ApiKeys
-from pyproducer.protocol.request import DeleteTopicsRequest
 
 API = Api(ApiKeys.DELETE_TOPICS, asks=(
     Question(AclOperation.DELETE, ResourceType.CLUSTER),
@@ -88,7 +87,7 @@ def error_response(request: Request, error_code: ErrorCode) -> Answer:
 
 
 def _asked(request: Request) -> list[tuple[str | None, uuid.UUID]]:
-    data = request.body(DeleteTopicsRequest).data
+    data = request.body(ApiKeys.DELETE_TOPICS).data
     if request.header.api_version >= _STATES_FROM:
         return [(topic["name"], topic["topic_id"]) for topic in data["topics"]]
     return [(name, _ZERO_ID) for name in data["topic_names"]]

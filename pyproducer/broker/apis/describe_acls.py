@@ -18,7 +18,6 @@ from pyproducer.broker.cluster.standard_authorizer import StandardAuthorizer
 from pyproducer.broker.network.request_channel import Request
 from pyproducer.common.error_codes import ERRORS, ErrorCode
 from pyproducer.protocol.apis import ApiKeys
-from pyproducer.protocol.request import DescribeAclsRequest
 from pyproducer.protocol.schema import Struct
 
 API = Api(ApiKeys.DESCRIBE_ACLS, asks=(Question(AclOperation.DESCRIBE, ResourceType.CLUSTER),))
@@ -31,7 +30,7 @@ def handle(services: Services, request: Request) -> Answer:
     authorizer = services.cluster.authorizer
     if not isinstance(authorizer, StandardAuthorizer):
         return _answer(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured on the broker", {})
-    asked = acl_filter(request.body(DescribeAclsRequest).data)
+    asked = acl_filter(request.body(ApiKeys.DESCRIBE_ACLS).data)
     found: dict[tuple[int, str, int], list[AclBinding]] = {}
     for acl in filter(asked.matches, authorizer.acls):
         found.setdefault(acl[:3], []).append(acl)

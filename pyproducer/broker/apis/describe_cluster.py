@@ -17,7 +17,6 @@ from pyproducer.broker.cluster.authorizer import CLUSTER_NAME, AclOperation, Res
 from pyproducer.broker.network.request_channel import Request
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.protocol.apis import ApiKeys
-from pyproducer.protocol.request import DescribeClusterRequest
 
 API = Api(ApiKeys.DESCRIBE_CLUSTER, asks=(Question(AclOperation.DESCRIBE, ResourceType.CLUSTER),))
 _BROKERS = 1
@@ -26,7 +25,7 @@ _CONTROLLERS = 2
 
 def handle(services: Services, request: Request) -> Answer:
     """Answer one DescribeCluster request."""
-    data = request.body(DescribeClusterRequest).data
+    data = request.body(ApiKeys.DESCRIBE_CLUSTER).data
     endpoint_type = data.get("endpoint_type", _BROKERS)
     if endpoint_type != _BROKERS:
         if endpoint_type == _CONTROLLERS:

@@ -24,7 +24,6 @@ from pyproducer.broker.network.request_channel import Request
 from pyproducer.common.error_codes import ERRORS, ErrorCode
 from pyproducer.common.topic_name import topic_name_fault
 from pyproducer.protocol.apis import ApiKeys
-from pyproducer.protocol.request import DescribeConfigsRequest
 from pyproducer.protocol.schema import Struct
 
 API = Api(ApiKeys.DESCRIBE_CONFIGS, asks=(
@@ -37,7 +36,7 @@ _DOCUMENTATION_FROM = 3
 
 def handle(services: Services, request: Request) -> Answer:
     """Answer one DescribeConfigs request."""
-    data = request.body(DescribeConfigsRequest).data
+    data = request.body(ApiKeys.DESCRIBE_CONFIGS).data
     version = request.header.api_version
     with_synonyms = data["include_synonyms"]
     with_documentation = data.get("include_documentation", False)
@@ -68,8 +67,9 @@ def handle(services: Services, request: Request) -> Answer:
 
 def error_response(request: Request, error_code: ErrorCode) -> Answer:
     """Say that the whole request failed."""
+    resources = request.body(ApiKeys.DESCRIBE_CONFIGS).data["resources"]
     return {"throttle_time_ms": 0, "results": [_refused(resource, error_code, ERRORS[error_code].sentence)
-                                               for resource in request.body(DescribeConfigsRequest).data["resources"]]}
+                                               for resource in resources]}
 
 
 def _denial(services: Services, request: Request, resource: Struct) -> tuple[ErrorCode, str] | None:

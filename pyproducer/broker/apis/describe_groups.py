@@ -21,7 +21,6 @@ from pyproducer.broker.cluster.authorizer import AclOperation, ResourceType
 from pyproducer.broker.network.request_channel import Request
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.protocol.apis import ApiKeys
-from pyproducer.protocol.request import DescribeGroupsRequest
 
 API = Api(ApiKeys.DESCRIBE_GROUPS, asks=(Question(AclOperation.DESCRIBE, ResourceType.GROUP),))
 _NOT_FOUND_FROM = 6
@@ -30,7 +29,7 @@ _NOT_ASKED = -(2**31)
 
 def handle(services: Services, request: Request) -> Answer:
     """Answer one DescribeGroups request."""
-    data = request.body(DescribeGroupsRequest).data
+    data = request.body(ApiKeys.DESCRIBE_GROUPS).data
     is_asked = data.get("include_authorized_operations", False)
     groups = []
     size = AnswerSize()
@@ -44,7 +43,7 @@ def handle(services: Services, request: Request) -> Answer:
 def error_response(request: Request, error_code: ErrorCode) -> Answer:
     """Say that the whole request failed."""
     return {"throttle_time_ms": 0, "groups": [
-        _fault(group_id, error_code) for group_id in request.body(DescribeGroupsRequest).data["groups"]]}
+        _fault(group_id, error_code) for group_id in request.body(ApiKeys.DESCRIBE_GROUPS).data["groups"]]}
 
 
 def _group(services: Services, request: Request, group_id: str, *, wants_operations: bool) -> dict[str, Any]:

@@ -23,7 +23,6 @@ from pyproducer.broker.cluster.authorizer import AclOperation, ResourceType
 from pyproducer.broker.network.request_channel import Request
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.protocol.apis import ApiKeys
-from pyproducer.protocol.request import DescribeLogDirsRequest
 
 API = Api(ApiKeys.DESCRIBE_LOG_DIRS, asks=(Question(AclOperation.DESCRIBE, ResourceType.CLUSTER),))
 
@@ -32,7 +31,7 @@ def handle(services: Services, request: Request) -> Answer:
     """Answer one DescribeLogDirs request; partitions that are not here are left out."""
     if not services.authorize_cluster(request, AclOperation.DESCRIBE):
         return error_response(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    topics = request.body(DescribeLogDirsRequest).data["topics"]
+    topics = request.body(ApiKeys.DESCRIBE_LOG_DIRS).data["topics"]
     wanted: dict[str, set[int]] | None = None
     if topics is not None:
         wanted = {}

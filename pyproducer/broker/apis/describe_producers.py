@@ -20,7 +20,6 @@ from pyproducer.broker.cluster.authorizer import AclOperation, ResourceType
 from pyproducer.broker.network.request_channel import Request
 from pyproducer.common.error_codes import ERRORS, ErrorCode
 from pyproducer.protocol.apis import ApiKeys
-from pyproducer.protocol.request import DescribeProducersRequest
 
 API = Api(ApiKeys.DESCRIBE_PRODUCERS, asks=(Question(AclOperation.READ, ResourceType.TOPIC),))
 _NO_OFFSET = -1
@@ -30,7 +29,7 @@ def handle(services: Services, request: Request) -> Answer:
     """Answer one DescribeProducers request."""
     topics = []
     size = AnswerSize()
-    for topic in request.body(DescribeProducersRequest).data["topics"]:
+    for topic in request.body(ApiKeys.DESCRIBE_PRODUCERS).data["topics"]:
         name = topic["name"]
         # As measured: Kafka's words where the topic as a whole is refused, none where it is the partition.
         refusal = ErrorCode.NONE
@@ -49,7 +48,7 @@ def error_response(request: Request, error_code: ErrorCode) -> Answer:
     return {"throttle_time_ms": 0, "topics": [
         {"name": topic["name"], "partitions": [_fault(index, error_code, None)
                                                for index in topic["partition_indexes"]]}
-        for topic in request.body(DescribeProducersRequest).data["topics"]]}
+        for topic in request.body(ApiKeys.DESCRIBE_PRODUCERS).data["topics"]]}
 
 
 def _partition(services: Services, request: Request, topic: str, index: int, size: AnswerSize) -> dict[str, Any]:

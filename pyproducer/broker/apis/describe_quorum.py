@@ -20,7 +20,6 @@ from pyproducer.broker.cluster.authorizer import AclOperation, ResourceType
 from pyproducer.broker.network.request_channel import Request
 from pyproducer.common.error_codes import ERRORS, ErrorCode
 from pyproducer.protocol.apis import ApiKeys
-from pyproducer.protocol.request import DescribeQuorumRequest
 
 API = Api(ApiKeys.DESCRIBE_QUORUM, asks=(Question(AclOperation.DESCRIBE, ResourceType.CLUSTER),))
 
@@ -35,7 +34,7 @@ def handle(services: Services, request: Request) -> Answer:
     if not services.authorize_cluster(request, AclOperation.DESCRIBE):
         return error_response(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     asked = [(topic["topic_name"], [partition["partition_index"] for partition in topic["partitions"]])
-             for topic in request.body(DescribeQuorumRequest).data["topics"]]
+             for topic in request.body(ApiKeys.DESCRIBE_QUORUM).data["topics"]]
     if asked != [_METADATA]:
         return _answer(ErrorCode.NONE, "", [(name, [
             {"partition_index": index, "error_code": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "error_message": _NOT_HOSTED,

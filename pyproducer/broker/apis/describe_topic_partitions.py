@@ -23,7 +23,6 @@ from pyproducer.broker.network.request_channel import Request
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.common.topic_name import topic_name_fault
 from pyproducer.protocol.apis import ApiKeys
-from pyproducer.protocol.request import DescribeTopicPartitionsRequest
 
 API = Api(ApiKeys.DESCRIBE_TOPIC_PARTITIONS, asks=(Question(AclOperation.DESCRIBE, ResourceType.TOPIC),))
 # Java's max.request.partition.size.limit.
@@ -33,7 +32,7 @@ _ZERO_ID = uuid.UUID(int=0)
 
 def handle(services: Services, request: Request) -> Answer:
     """Answer one DescribeTopicPartitions request."""
-    data = request.body(DescribeTopicPartitionsRequest).data
+    data = request.body(ApiKeys.DESCRIBE_TOPIC_PARTITIONS).data
     cursor = data["cursor"]
     first_name, first_index = ("", 0) if cursor is None else (cursor["topic_name"], cursor["partition_index"])
     asked = {topic["name"] for topic in data["topics"]} or set(services.cluster.topics)
@@ -66,7 +65,7 @@ def error_response(request: Request, error_code: ErrorCode) -> Answer:
     """Say that the whole request failed."""
     return {"throttle_time_ms": 0, "next_cursor": None, "topics": [
         _error(topic["name"], error_code)
-        for topic in request.body(DescribeTopicPartitionsRequest).data["topics"]]}
+        for topic in request.body(ApiKeys.DESCRIBE_TOPIC_PARTITIONS).data["topics"]]}
 
 
 def _error(name: str, error_code: ErrorCode) -> dict[str, Any]:

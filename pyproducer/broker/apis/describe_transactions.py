@@ -19,7 +19,6 @@ from pyproducer.broker.cluster.authorizer import AclOperation, ResourceType
 from pyproducer.broker.network.request_channel import Request
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.protocol.apis import ApiKeys
-from pyproducer.protocol.request import DescribeTransactionsRequest
 
 API = Api(ApiKeys.DESCRIBE_TRANSACTIONS, asks=(
     Question(AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID),
@@ -29,7 +28,7 @@ API = Api(ApiKeys.DESCRIBE_TRANSACTIONS, asks=(
 def handle(services: Services, request: Request) -> Answer:
     """Answer one DescribeTransactions request."""
     states = []
-    for transactional_id in request.body(DescribeTransactionsRequest).data["transactional_ids"]:
+    for transactional_id in request.body(ApiKeys.DESCRIBE_TRANSACTIONS).data["transactional_ids"]:
         try:
             states.append(_state(services, request, transactional_id))
         except Exception as error:
@@ -41,7 +40,7 @@ def error_response(request: Request, error_code: ErrorCode) -> Answer:
     """Say that the whole request failed."""
     return {"throttle_time_ms": 0, "transaction_states": [
         _fault(transactional_id, error_code)
-        for transactional_id in request.body(DescribeTransactionsRequest).data["transactional_ids"]]}
+        for transactional_id in request.body(ApiKeys.DESCRIBE_TRANSACTIONS).data["transactional_ids"]]}
 
 
 def _state(services: Services, request: Request, transactional_id: str) -> dict[str, Any]:

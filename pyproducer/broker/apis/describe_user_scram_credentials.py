@@ -21,7 +21,6 @@ from pyproducer.broker.network.request_channel import Request
 from pyproducer.common.error_codes import ERRORS, ErrorCode
 from pyproducer.network.sasl.scram_formatter import ScramMechanism
 from pyproducer.protocol.apis import ApiKeys
-from pyproducer.protocol.request import DescribeUserScramCredentialsRequest
 
 API = Api(ApiKeys.DESCRIBE_USER_SCRAM_CREDENTIALS, asks=(Question(AclOperation.DESCRIBE, ResourceType.CLUSTER),))
 
@@ -30,7 +29,7 @@ def handle(services: Services, request: Request) -> Answer:
     """Answer one DescribeUserScramCredentials request."""
     if not services.authorize_cluster(request, AclOperation.DESCRIBE):
         return error_response(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    asked = request.body(DescribeUserScramCredentialsRequest).data["users"]
+    asked = request.body(ApiKeys.DESCRIBE_USER_SCRAM_CREDENTIALS).data["users"]
     known = services.cluster.scram_credentials.users
     counts = Counter(user["name"] for user in asked or ()) or dict.fromkeys(known, 1)
     return {"throttle_time_ms": 0, "error_code": 0, "error_message": "",

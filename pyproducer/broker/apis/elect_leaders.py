@@ -22,7 +22,6 @@ from pyproducer.broker.network.request_channel import Request
 from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.error_codes import ERRORS, ErrorCode
 from pyproducer.protocol.apis import ApiKeys
-from pyproducer.protocol.request import ElectLeadersRequest
 
 API = Api(ApiKeys.ELECT_LEADERS, asks=(Question(AclOperation.ALTER, ResourceType.CLUSTER),))
 
@@ -41,7 +40,7 @@ def handle(services: Services, request: Request) -> Answer:
     """Answer one ElectLeaders request."""
     if not services.authorize_cluster(request, AclOperation.ALTER):
         return error_response(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    data = request.body(ElectLeadersRequest).data
+    data = request.body(ApiKeys.ELECT_LEADERS).data
     kind = data["election_type"] if request.header.api_version >= _KIND_FROM else _PREFERRED
     if kind not in _NOT_AVAILABLE:
         return _failure(request, ErrorCode.INVALID_REQUEST, f"Unknown election type {kind}")
@@ -73,7 +72,7 @@ def error_response(request: Request, error_code: ErrorCode) -> Answer:
 
 
 def _failure(request: Request, error_code: ErrorCode, message: str) -> dict[str, Any]:
-    asked = request.body(ElectLeadersRequest).data["topic_partitions"] or ()
+    asked = request.body(ApiKeys.ELECT_LEADERS).data["topic_partitions"] or ()
     return {"throttle_time_ms": 0, "error_code": error_code, "replica_election_results": [
         _result(topic["topic"], ((index, (error_code, message)) for index in topic["partitions"])) for topic in asked]}
 

@@ -19,7 +19,6 @@ from pyproducer.broker.cluster.authorizer import AclOperation, ResourceType
 from pyproducer.broker.network.request_channel import Request
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.protocol.apis import ApiKeys
-from pyproducer.protocol.request import EndTxnRequest
 
 API = Api(ApiKeys.END_TXN, asks=(Question(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID),))
 _PRODUCER_FENCED_FROM = 2
@@ -28,7 +27,7 @@ _EPOCH_BUMP_FROM = 5
 
 def handle(services: Services, request: Request) -> Answer:
     """Answer one EndTxn request."""
-    data = request.body(EndTxnRequest).data
+    data = request.body(ApiKeys.END_TXN).data
     version = request.header.api_version
     transactional_id = data["transactional_id"]
     if not services.authorize(request, AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):

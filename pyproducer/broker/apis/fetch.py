@@ -34,7 +34,6 @@ from pyproducer.broker.storage.log import Log
 from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.protocol.apis import ApiKeys
-from pyproducer.protocol.request import FetchRequest
 from pyproducer.protocol.schema import Struct
 
 API = Api(ApiKeys.FETCH, asks=(
@@ -75,7 +74,7 @@ class FetchPass:
     def __init__(self, services: Services, request: Request) -> None:
         self._services = services
         self._request = request
-        data = request.body(FetchRequest).data
+        data = request.body(ApiKeys.FETCH).data
         self._version = request.header.api_version
         self.max_wait_ms: int = data["max_wait_ms"]
         self.min_bytes: Any = min(data["min_bytes"], services.config.number("fetch.max.bytes"))
@@ -124,7 +123,7 @@ class FetchPass:
     def _is_denied(self, found: TopicState | None, key: dict[str, Any]) -> bool:
         """Whether nothing may be read: a replica asks for the whole cluster, a consumer for each topic."""
         request = self._request
-        if _replica_id(request.body(FetchRequest).data) >= 0:
+        if _replica_id(request.body(ApiKeys.FETCH).data) >= 0:
             return self._is_denied_follower
         name = key.get("topic", None if found is None else found.name)
         return name is not None and not self._services.authorize_topic(request, AclOperation.READ, name)
@@ -259,7 +258,7 @@ def _replica_id(data: Struct) -> int:
 
 def handle(services: Services, request: Request) -> Answer:
     """Answer one Fetch request."""
-    data = request.body(FetchRequest).data
+    data = request.body(ApiKeys.FETCH).data
     if data.get("session_epoch", -1) > 0:
         return {"throttle_time_ms": 0, "error_code": ErrorCode.FETCH_SESSION_ID_NOT_FOUND, "responses": []}
     if data["isolation_level"] not in ISOLATION_LEVELS:
@@ -281,4 +280,4 @@ def error_response(request: Request, error_code: ErrorCode) -> Answer:
         {"topic": topic["topic"], "partitions": [
             {"partition_index": partition["partition"], "error_code": error_code, "high_watermark": -1,
              "aborted_transactions": [], "records": b""} for partition in topic["partitions"]]}
-        for topic in request.body(FetchRequest).data["topics"]]}
+        for topic in request.body(ApiKeys.FETCH).data["topics"]]}

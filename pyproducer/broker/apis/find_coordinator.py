@@ -28,7 +28,6 @@ from pyproducer.broker.cluster.coordinator.partition_for import partition_for
 from pyproducer.broker.network.request_channel import Request
 from pyproducer.common.error_codes import ERRORS, ErrorCode
 from pyproducer.protocol.apis import ApiKeys
-from pyproducer.protocol.request import FindCoordinatorRequest
 
 API = Api(ApiKeys.FIND_COORDINATOR, asks=(
     Question(AclOperation.DESCRIBE, ResourceType.GROUP),
@@ -65,7 +64,7 @@ _NO_NODE = {"node_id": -1, "host": "", "port": -1}
 
 def handle(services: Services, request: Request) -> Answer:
     """Answer one FindCoordinator request."""
-    data = request.body(FindCoordinatorRequest).data
+    data = request.body(ApiKeys.FIND_COORDINATOR).data
     coordination = _BY_KEY_TYPE.get(data.get("key_type", 0))
     if coordination is None:
         return error_response(request, ErrorCode.INVALID_REQUEST)
@@ -92,7 +91,7 @@ def error_response(request: Request, error_code: ErrorCode) -> Answer:
     if request.header.api_version >= _BATCHED_FROM:
         return {"throttle_time_ms": 0, "coordinators": [
             {"key": key, "error_code": error_code, "error_message": _message(error_code), **_NO_NODE}
-            for key in request.body(FindCoordinatorRequest).data["coordinator_keys"]]}
+            for key in request.body(ApiKeys.FIND_COORDINATOR).data["coordinator_keys"]]}
     return {"throttle_time_ms": 0, "error_code": error_code, "error_message": _message(error_code), **_NO_NODE}
 
 

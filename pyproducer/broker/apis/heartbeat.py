@@ -15,14 +15,13 @@ from pyproducer.broker.cluster.authorizer import AclOperation, ResourceType
 from pyproducer.broker.network.request_channel import Request
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.protocol.apis import ApiKeys
-from pyproducer.protocol.request import HeartbeatRequest
 
 API = Api(ApiKeys.HEARTBEAT, asks=(Question(AclOperation.READ, ResourceType.GROUP),))
 
 
 def handle(services: Services, request: Request) -> Answer:
     """Answer one Heartbeat request."""
-    data = request.body(HeartbeatRequest).data
+    data = request.body(ApiKeys.HEARTBEAT).data
     group_id = data["group_id"]
     if not services.authorize(request, AclOperation.READ, ResourceType.GROUP, group_id):
         return error_response(request, ErrorCode.GROUP_AUTHORIZATION_FAILED)

@@ -30,7 +30,6 @@ from pyproducer.common.errors import ConfigError
 from pyproducer.common.settings.parse import value_text
 from pyproducer.common.topic_name import topic_name_fault
 from pyproducer.protocol.apis import ApiKeys
-from pyproducer.protocol.request import IncrementalAlterConfigsRequest
 from pyproducer.protocol.schema import Struct
 
 API = Api(ApiKeys.INCREMENTAL_ALTER_CONFIGS, asks=(
@@ -46,7 +45,7 @@ class _Refusal(NamedTuple):
 
 def handle(services: Services, request: Request) -> Answer:
     """Answer one IncrementalAlterConfigs request."""
-    data = request.body(IncrementalAlterConfigsRequest).data
+    data = request.body(ApiKeys.INCREMENTAL_ALTER_CONFIGS).data
     named = Counter((resource["resource_type"], resource["resource_name"]) for resource in data["resources"])
     responses = []
     for resource in data["resources"]:
@@ -69,7 +68,7 @@ def error_response(request: Request, error_code: ErrorCode) -> Answer:
     """Say that the whole request failed."""
     return {"throttle_time_ms": 0, "responses": [
         _response(resource, _Refusal(error_code, None))
-        for resource in request.body(IncrementalAlterConfigsRequest).data["resources"]]}
+        for resource in request.body(ApiKeys.INCREMENTAL_ALTER_CONFIGS).data["resources"]]}
 
 
 def _response(resource: Struct, fault: _Refusal | None) -> dict[str, Any]:

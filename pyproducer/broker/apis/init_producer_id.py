@@ -23,7 +23,6 @@ from pyproducer.broker.cluster.standard_authorizer import StandardAuthorizer
 from pyproducer.broker.network.request_channel import Request
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.protocol.apis import ApiKeys
-from pyproducer.protocol.request import InitProducerIdRequest
 from pyproducer.record.layout import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 API = Api(ApiKeys.INIT_PRODUCER_ID, asks=(
@@ -35,7 +34,7 @@ _PRODUCER_FENCED_FROM = 4
 
 def handle(services: Services, request: Request) -> Answer:
     """Answer one InitProducerId request."""
-    data = request.body(InitProducerIdRequest).data
+    data = request.body(ApiKeys.INIT_PRODUCER_ID).data
     transactional_id, timeout_ms = data["transactional_id"], data["transaction_timeout_ms"]
     if transactional_id is not None and not services.authorize(
             request, AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):

@@ -20,7 +20,6 @@ from pyproducer.broker.cluster.coordinator.group.member import JoinAnswer, JoinR
 from pyproducer.broker.network.request_channel import Request
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.protocol.apis import ApiKeys
-from pyproducer.protocol.request import JoinGroupRequest
 
 API = Api(ApiKeys.JOIN_GROUP, asks=(Question(AclOperation.READ, ResourceType.GROUP),))
 _KNOWN_MEMBER_ID_FROM = 4
@@ -30,7 +29,7 @@ _SKIP_ASSIGNMENT_FROM = 9
 
 def handle(services: Services, request: Request) -> Answer:
     """Answer one JoinGroup request, later."""
-    data = request.body(JoinGroupRequest).data
+    data = request.body(ApiKeys.JOIN_GROUP).data
     version = request.header.api_version
     group_id = data["group_id"]
     if not services.authorize(request, AclOperation.READ, ResourceType.GROUP, group_id):

@@ -24,11 +24,11 @@ from pyproducer.broker.apis.services import Answer, Outcome, Services
 from pyproducer.broker.apis.unexpected import unexpected
 from pyproducer.broker.cluster.cluster_state import ClusterState
 from pyproducer.broker.network.request_channel import Request, RequestChannel
+from pyproducer.broker.request.request_context import RequestContext
 from pyproducer.common.clock import Clock
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.protocol.apis import ApiKeys, VersionRange
 from pyproducer.protocol.buffer import ByteReader
-from pyproducer.protocol.request_context import RequestContext
 
 _logger = logging.getLogger(__name__)
 

@@ -17,7 +17,6 @@ from pyproducer.broker.cluster.coordinator.group.member import LeavingMember
 from pyproducer.broker.network.request_channel import Request
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.protocol.apis import ApiKeys
-from pyproducer.protocol.request import LeaveGroupRequest
 
 API = Api(ApiKeys.LEAVE_GROUP, asks=(Question(AclOperation.READ, ResourceType.GROUP),))
 _SEVERAL_FROM = 3
@@ -25,7 +24,7 @@ _SEVERAL_FROM = 3
 
 def handle(services: Services, request: Request) -> Answer:
     """Answer one LeaveGroup request."""
-    data = request.body(LeaveGroupRequest).data
+    data = request.body(ApiKeys.LEAVE_GROUP).data
     group_id = data["group_id"]
     if not services.authorize(request, AclOperation.READ, ResourceType.GROUP, group_id):
         return error_response(request, ErrorCode.GROUP_AUTHORIZATION_FAILED)

@@ -18,7 +18,6 @@ from pyproducer.broker.cluster.authorizer import AclOperation, ResourceType
 from pyproducer.broker.network.request_channel import Request
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.protocol.apis import ApiKeys
-from pyproducer.protocol.request import ListConfigResourcesRequest
 
 API = Api(ApiKeys.LIST_CONFIG_RESOURCES, asks=(Question(AclOperation.DESCRIBE_CONFIGS, ResourceType.CLUSTER),))
 
@@ -30,7 +29,7 @@ def handle(services: Services, request: Request) -> Answer:
     """Answer one ListConfigResources request."""
     if not services.authorize_cluster(request, AclOperation.DESCRIBE_CONFIGS):
         return error_response(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    data = request.body(ListConfigResourcesRequest).data
+    data = request.body(ApiKeys.LIST_CONFIG_RESOURCES).data
     if request.header.api_version == 0:
         kinds = frozenset((_CLIENT_METRICS,))
     else:

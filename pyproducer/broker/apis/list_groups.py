@@ -16,7 +16,6 @@ from pyproducer.broker.cluster.authorizer import AclOperation, ResourceType
 from pyproducer.broker.network.request_channel import Request
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.protocol.apis import ApiKeys
-from pyproducer.protocol.request import ListGroupsRequest
 
 API = Api(ApiKeys.LIST_GROUPS, asks=(
     Question(AclOperation.DESCRIBE, ResourceType.CLUSTER), Question(AclOperation.DESCRIBE, ResourceType.GROUP)))
@@ -25,7 +24,7 @@ GROUP_TYPE = "classic"
 
 def handle(services: Services, request: Request) -> Answer:
     """Answer one ListGroups request."""
-    data = request.body(ListGroupsRequest).data
+    data = request.body(ApiKeys.LIST_GROUPS).data
     states = {state.lower() for state in data.get("states_filter", ())}
     types = {group_type.lower() for group_type in data.get("types_filter", ())}
     coordinator = services.cluster.group_coordinator

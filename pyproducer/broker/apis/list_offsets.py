@@ -26,12 +26,11 @@ from pyproducer.broker.cluster.authorizer import AclOperation, ResourceType
 from pyproducer.broker.cluster.partition import Partition
 from pyproducer.broker.network.request_channel import Request
 from pyproducer.broker.storage.batch_header import BatchHeader
+from pyproducer.broker.storage.expansion import EXPANSION, ExpansionBusyError
 from pyproducer.broker.storage.log import Log
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.protocol.apis import ApiKeys
-from pyproducer.protocol.request import ListOffsetsRequest
 from pyproducer.record.batch_reader import Record, read_batches
-from pyproducer.record.expansion import EXPANSION, ExpansionBusyError
 
 API = Api(ApiKeys.LIST_OFFSETS, asks=(Question(AclOperation.DESCRIBE, ResourceType.TOPIC),))
 LATEST = -1
@@ -57,7 +56,7 @@ _NOTHING = _Found(-1, -1, -1)
 
 def handle(services: Services, request: Request) -> Answer:
     """Answer one ListOffsets request."""
-    data = request.body(ListOffsetsRequest).data
+    data = request.body(ApiKeys.LIST_OFFSETS).data
     version = request.header.api_version
     isolation_level = data.get("isolation_level", 0)
     if isolation_level not in ISOLATION_LEVELS:
@@ -105,7 +104,7 @@ def error_response(request: Request, error_code: ErrorCode) -> Answer:
     return {"throttle_time_ms": 0, "topics": [
         {"name": topic["name"], "partitions": [_answer(asked["partition_index"], error_code, _NOTHING, version)
                                                for asked in topic["partitions"]]}
-        for topic in request.body(ListOffsetsRequest).data["topics"]]}
+        for topic in request.body(ApiKeys.LIST_OFFSETS).data["topics"]]}
 
 
 def _answer(index: int, error_code: ErrorCode, found: _Found, version: int) -> dict[str, Any]:

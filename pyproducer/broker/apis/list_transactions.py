@@ -22,14 +22,13 @@ from pyproducer.broker.cluster.coordinator.transaction.state import STATES_BY_TI
 from pyproducer.broker.network.request_channel import Request
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.protocol.apis import ApiKeys
-from pyproducer.protocol.request import ListTransactionsRequest
 
 API = Api(ApiKeys.LIST_TRANSACTIONS, asks=(Question(AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID),))
 
 
 def handle(services: Services, request: Request) -> Answer:
     """Answer one ListTransactions request."""
-    data = request.body(ListTransactionsRequest).data
+    data = request.body(ApiKeys.LIST_TRANSACTIONS).data
     states = set(data["state_filters"])
     producer_ids = set(data["producer_id_filters"])
     pattern = pattern_of(data.get("transactional_id_pattern") or ".*")

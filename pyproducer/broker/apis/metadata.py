@@ -30,7 +30,6 @@ from pyproducer.broker.network.request_channel import Request
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.common.topic_name import topic_name_fault
 from pyproducer.protocol.apis import ApiKeys
-from pyproducer.protocol.request import MetadataRequest
 
 API = Api(ApiKeys.METADATA, asks=(
     Question(AclOperation.DESCRIBE, ResourceType.TOPIC),
@@ -42,7 +41,7 @@ _ZERO_ID = uuid.UUID(int=0)
 
 def handle(services: Services, request: Request) -> Answer:
     """Answer one Metadata request."""
-    data = request.body(MetadataRequest).data
+    data = request.body(ApiKeys.METADATA).data
     version = request.header.api_version
     asked = data["topics"]
     if asked is None or (version == 0 and not asked):
@@ -92,7 +91,7 @@ def handle(services: Services, request: Request) -> Answer:
 def error_response(request: Request, error_code: ErrorCode) -> Answer:
     """Say that the whole request failed: every topic has the code, and there are no brokers."""
     topics = [_error(error_code, topic["name"] or "", topic.get("topic_id", _ZERO_ID))
-              for topic in request.body(MetadataRequest).data["topics"] or ()]
+              for topic in request.body(ApiKeys.METADATA).data["topics"] or ()]
     return {"throttle_time_ms": 0, "brokers": [], "cluster_id": None, "controller_id": -1, "topics": topics}
 
 

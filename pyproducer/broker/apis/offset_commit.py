@@ -22,7 +22,6 @@ from pyproducer.broker.network.request_channel import Request
 from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.protocol.apis import ApiKeys
-from pyproducer.protocol.request import OffsetCommitRequest
 
 API = Api(ApiKeys.OFFSET_COMMIT, asks=(
     Question(AclOperation.READ, ResourceType.GROUP), Question(AclOperation.READ, ResourceType.TOPIC)))
@@ -30,7 +29,7 @@ API = Api(ApiKeys.OFFSET_COMMIT, asks=(
 
 def handle(services: Services, request: Request) -> Answer:
     """Answer one OffsetCommit request."""
-    data = request.body(OffsetCommitRequest).data
+    data = request.body(ApiKeys.OFFSET_COMMIT).data
     group_id = data["group_id"]
     if not services.authorize(request, AclOperation.READ, ResourceType.GROUP, group_id):
         return error_response(request, ErrorCode.GROUP_AUTHORIZATION_FAILED)
@@ -75,4 +74,4 @@ def error_response(request: Request, error_code: ErrorCode) -> Answer:
         {"name": topic["name"], "partitions": [
             {"partition_index": partition["partition_index"], "error_code": error_code}
             for partition in topic["partitions"]]}
-        for topic in request.body(OffsetCommitRequest).data["topics"]]}
+        for topic in request.body(ApiKeys.OFFSET_COMMIT).data["topics"]]}

@@ -25,7 +25,6 @@ from pyproducer.broker.network.request_channel import Request
 from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.protocol.apis import ApiKeys
-from pyproducer.protocol.request import OffsetFetchRequest
 from pyproducer.protocol.schema import Struct
 
 API = Api(ApiKeys.OFFSET_FETCH, asks=(
@@ -37,7 +36,7 @@ _NEVER = CommittedOffset(-1)
 
 def handle(services: Services, request: Request) -> Answer:
     """Answer one OffsetFetch request."""
-    data = request.body(OffsetFetchRequest).data
+    data = request.body(ApiKeys.OFFSET_FETCH).data
     require_stable = bool(data.get("require_stable", False))
     if request.header.api_version >= _SEVERAL_FROM:
         groups = []
@@ -62,7 +61,7 @@ def handle(services: Services, request: Request) -> Answer:
 
 def error_response(request: Request, error_code: ErrorCode) -> Answer:
     """Say that the whole request failed; in version 1 only partitions can say so."""
-    data = request.body(OffsetFetchRequest).data
+    data = request.body(ApiKeys.OFFSET_FETCH).data
     version = request.header.api_version
     if version >= _SEVERAL_FROM:
         return {"throttle_time_ms": 0, "groups": [

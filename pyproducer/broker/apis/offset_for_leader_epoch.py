@@ -21,7 +21,6 @@ from pyproducer.broker.network.request_channel import Request
 from pyproducer.broker.storage.leader_epochs import NO_EPOCH, NO_OFFSET, EpochEntry
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.protocol.apis import ApiKeys
-from pyproducer.protocol.request import OffsetForLeaderEpochRequest
 from pyproducer.protocol.schema import Struct
 
 API = Api(ApiKeys.OFFSET_FOR_LEADER_EPOCH, asks=(
@@ -34,7 +33,7 @@ def handle(services: Services, request: Request) -> Answer:
     """Answer one OffsetForLeaderEpoch request."""
     may_ask_all = services.authorize_cluster(request, AclOperation.CLUSTER_ACTION)
     topics = []
-    for topic in request.body(OffsetForLeaderEpochRequest).data["topics"]:
+    for topic in request.body(ApiKeys.OFFSET_FOR_LEADER_EPOCH).data["topics"]:
         name = topic["topic"]
         is_allowed = may_ask_all or services.authorize_topic(request, AclOperation.DESCRIBE, name)
         topics.append({"topic": name, "partitions": [
@@ -48,7 +47,7 @@ def error_response(request: Request, error_code: ErrorCode) -> Answer:
     return {"throttle_time_ms": 0, "topics": [
         {"topic": topic["topic"], "partitions": [_partition(asked, error_code, _NOTHING)
                                                  for asked in topic["partitions"]]}
-        for topic in request.body(OffsetForLeaderEpochRequest).data["topics"]]}
+        for topic in request.body(ApiKeys.OFFSET_FOR_LEADER_EPOCH).data["topics"]]}
 
 
 def _answer(services: Services, request: Request, topic: str, asked: Struct) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Produce 3-13: append one batch to each partition named.
 
-Does:    Kafka's checks in Kafka's order (record/validation.py), duplicates and sequences of idempotent producers
+Does:    Kafka's checks in Kafka's order (storage/validation.py), duplicates and sequences of idempotent producers
          (storage/producer_state.py), acks=0, acks=1 and acks=-1 (others: 21), LogAppendTime, max.message.bytes (10),
          topic ids from version 13 on (100 when unknown), record_errors (KIP-467), the leader's address when this node
          does not lead (KIP-951, from version 10 on). acks=0 has no response: nothing is written, or the connection is
@@ -30,12 +30,11 @@ from pyproducer.broker.cluster.authorizer import AclOperation, ResourceType
 from pyproducer.broker.cluster.coordinator.transaction.append_guard import AppendGuard
 from pyproducer.broker.cluster.partition import Leadership, Partition
 from pyproducer.broker.network.request_channel import Request
+from pyproducer.broker.storage.expansion import Allowance
 from pyproducer.broker.storage.log import AppendResult
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.protocol.apis import ApiKeys
-from pyproducer.protocol.request import ProduceRequest
 from pyproducer.protocol.schema import Struct
-from pyproducer.record.expansion import Allowance
 from pyproducer.record.layout import ATTRIBUTES_OFFSET, TRANSACTIONAL_MASK, Buffer
 
 API = Api(ApiKeys.PRODUCE, asks=(
@@ -49,7 +48,7 @@ _ADMIN_CLIENT_ID = "__admin_client"
 
 def handle(services: Services, request: Request) -> Answer:
     """Answer one Produce request."""
-    data = request.body(ProduceRequest).data
+    data = request.body(ApiKeys.PRODUCE).data
     if not _has_transactional_records(data):
         return _append_all(services, request, data, None)
     transactional_id = data["transactional_id"]
@@ -114,7 +113,7 @@ def _append_all(services: Services, request: Request, data: Struct, guard: Appen
 
 def error_response(request: Request, error_code: ErrorCode) -> Answer:
     """Say that the whole request failed."""
-    data = request.body(ProduceRequest).data
+    data = request.body(ApiKeys.PRODUCE).data
     if data["acks"] == 0:
         return Outcome.CLOSE_CONNECTION
     version = request.header.api_version

@@ -18,9 +18,9 @@ from pyproducer.broker.cluster.cluster_state import ClusterState
 from pyproducer.broker.cluster.config import BrokerConfig
 from pyproducer.broker.cluster.listener import ALL_ADDRESSES, EndPoint
 from pyproducer.broker.network.request_channel import Request, ResponseMemory
+from pyproducer.broker.request.request_context import RequestContext
 from pyproducer.common.clock import Clock
 from pyproducer.protocol.apis import VersionRange
-from pyproducer.protocol.request_context import RequestContext
 
 
 class Outcome(Enum):

@@ -17,7 +17,6 @@ from pyproducer.broker.cluster.coordinator.group.member import SyncAnswer, SyncR
 from pyproducer.broker.network.request_channel import Request
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.protocol.apis import ApiKeys
-from pyproducer.protocol.request import SyncGroupRequest
 
 API = Api(ApiKeys.SYNC_GROUP, asks=(Question(AclOperation.READ, ResourceType.GROUP),))
 _PROTOCOL_FROM = 5
@@ -25,7 +24,7 @@ _PROTOCOL_FROM = 5
 
 def handle(services: Services, request: Request) -> Answer:
     """Answer one SyncGroup request, later."""
-    data = request.body(SyncGroupRequest).data
+    data = request.body(ApiKeys.SYNC_GROUP).data
     group_id = data["group_id"]
     protocol_type, protocol_name = data.get("protocol_type"), data.get("protocol_name")
     if request.header.api_version >= _PROTOCOL_FROM and None in (protocol_type, protocol_name):

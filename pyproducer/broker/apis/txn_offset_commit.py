@@ -26,7 +26,6 @@ from pyproducer.broker.network.request_channel import Request
 from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.protocol.apis import ApiKeys
-from pyproducer.protocol.request import TxnOffsetCommitRequest
 from pyproducer.protocol.schema import Struct
 
 API = Api(ApiKeys.TXN_OFFSET_COMMIT, asks=(
@@ -40,7 +39,7 @@ _OLD_PRODUCE_VERSION = 10
 
 def handle(services: Services, request: Request) -> Answer:
     """Answer one TxnOffsetCommit request."""
-    data = request.body(TxnOffsetCommitRequest).data
+    data = request.body(ApiKeys.TXN_OFFSET_COMMIT).data
     group_id, transactional_id = data["group_id"], data["transactional_id"]
     if not services.authorize(request, AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
         return error_response(request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
@@ -83,7 +82,7 @@ def error_response(request: Request, error_code: ErrorCode) -> Answer:
         {"name": topic["name"], "partitions": [
             {"partition_index": partition["partition_index"], "error_code": error_code}
             for partition in topic["partitions"]]}
-        for topic in request.body(TxnOffsetCommitRequest).data["topics"]]}
+        for topic in request.body(ApiKeys.TXN_OFFSET_COMMIT).data["topics"]]}
 
 
 def _stage(services: Services, data: Struct, offsets: dict[TopicPartition, CommittedOffset],

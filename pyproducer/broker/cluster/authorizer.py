@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from enum import Enum
 
-from pyproducer.protocol.request_context import RequestContext
+from pyproducer.broker.request.request_context import RequestContext
 
 
 class AclOperation(Enum):

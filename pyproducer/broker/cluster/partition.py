@@ -11,14 +11,14 @@ from typing import NamedTuple, Protocol
 
 from pyproducer.broker.cluster.topic_config import TopicConfig
 from pyproducer.broker.storage.batch_header import recompressed
+from pyproducer.broker.storage.expansion import Allowance, ExpansionBusyError
 from pyproducer.broker.storage.log import AppendResult, Log
+from pyproducer.broker.storage.validation import BatchFault, validate_batch
 from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.common.errors import CorruptRecordError
 from pyproducer.record.batch_reader import RecordBatch
-from pyproducer.record.expansion import Allowance, ExpansionBusyError
 from pyproducer.record.layout import LOG_APPEND_TIME, Buffer
-from pyproducer.record.validation import BatchFault, validate_batch
 
 NO_LEADER = -1
 

@@ -20,18 +20,22 @@ from functools import partial
 
 from pyproducer.broker.cluster.config import BrokerConfig
 from pyproducer.broker.cluster.listener import EndPoint
+from pyproducer.broker.cluster.sasl.aws_msk_iam_server import AwsMskIamSaslServer, AwsMskIamTokenValidator
+from pyproducer.broker.cluster.sasl.jwks_validator import URL_KEY, JwksSettings, JwksTokenValidator
+from pyproducer.broker.cluster.sasl.oauthbearer_server import (
+    OAuthBearerSaslServer,
+    TokenValidator,
+    UnsecuredTokenValidator,
+)
+from pyproducer.broker.cluster.sasl.plain_server import PlainSaslServer, PlainUsers
+from pyproducer.broker.cluster.sasl.scram_server import ScramSaslServer
 from pyproducer.broker.cluster.scram_credentials import CredentialOf
 from pyproducer.broker.cluster.security_config import MECHANISMS
 from pyproducer.common.clock import Clock
 from pyproducer.common.errors import ConfigError
 from pyproducer.common.jaas import KEY, MSK_IAM_MODULE, OAUTHBEARER_MODULE, PLAIN_MODULE, SCRAM_MODULE, parse_jaas
-from pyproducer.network.sasl.aws_msk_iam_server import AwsMskIamSaslServer, AwsMskIamTokenValidator
-from pyproducer.network.sasl.jwks_validator import URL_KEY, JwksSettings, JwksTokenValidator
 from pyproducer.network.sasl.mechanism import SaslServer
-from pyproducer.network.sasl.oauthbearer_server import OAuthBearerSaslServer, TokenValidator, UnsecuredTokenValidator
-from pyproducer.network.sasl.plain_server import PlainSaslServer, PlainUsers
 from pyproducer.network.sasl.scram_formatter import ScramMechanism
-from pyproducer.network.sasl.scram_server import ScramSaslServer
 
 NewServer = Callable[[], SaslServer]
 _LOGIN_MODULES = {

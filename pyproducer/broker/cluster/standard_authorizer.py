@@ -24,7 +24,7 @@ from pyproducer.broker.cluster.acl_store import (
 )
 from pyproducer.broker.cluster.authorizer import OPERATION_CODES, RESOURCE_TYPE_CODES, AclOperation, ResourceType
 from pyproducer.broker.cluster.config import BrokerConfig
-from pyproducer.protocol.request_context import RequestContext
+from pyproducer.broker.request.request_context import RequestContext
 
 EVERYBODY = "User:*"
 _IMPLIED_BY: Mapping[AclOperation, frozenset[int]] = {

@@ -12,13 +12,13 @@ from typing import Any, NamedTuple
 
 from pyproducer.broker.cluster.config import TOPIC_CONFIG, BrokerConfig
 from pyproducer.broker.storage.log_config import LogConfig
+from pyproducer.broker.storage.validation import BatchRules
 from pyproducer.common.errors import ConfigError
 from pyproducer.common.settings.definition import Type
 from pyproducer.common.settings.parse import parse_value, value_text
 from pyproducer.common.settings.table import SettingTable
 from pyproducer.record.compression import Compressor, compressor_for
 from pyproducer.record.layout import CREATE_TIME, LOG_APPEND_TIME
-from pyproducer.record.validation import BatchRules
 
 _CONFLICT = "conflict topic config setting"
 _NO_TIERED_STORAGE = ("Tiered Storage functionality is disabled in the broker. Topic cannot be configured with remote "

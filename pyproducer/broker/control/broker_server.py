@@ -15,13 +15,13 @@ from pyproducer.broker.cluster.cluster_state import ClusterState
 from pyproducer.broker.cluster.config import BrokerConfig
 from pyproducer.broker.cluster.listener import EndPoint, advertised_end_points
 from pyproducer.broker.cluster.living_brokers import BrokerInfo
+from pyproducer.broker.cluster.sasl.server_authenticator import SaslServerSettings
 from pyproducer.broker.cluster.sasl_listener import SaslListener, is_sasl
 from pyproducer.broker.control.scripted import Scripted, ScriptedBroker
 from pyproducer.broker.network.handler_pool import KafkaRequestHandlerPool
 from pyproducer.broker.network.processor import ApiGate
 from pyproducer.broker.network.request_channel import RequestChannel, ResponseMemory
 from pyproducer.broker.network.socket_server import SocketServer
-from pyproducer.network.sasl.server_authenticator import SaslServerSettings
 
 _logger = logging.getLogger(__name__)
 

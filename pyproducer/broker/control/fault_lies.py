@@ -20,6 +20,7 @@ from typing import NamedTuple
 from pyproducer.broker.cluster.partition import Appender, Partition
 from pyproducer.broker.storage.batch_header import checksum, read_header
 from pyproducer.broker.storage.log import AppendResult
+from pyproducer.broker.storage.validation import BatchFault
 from pyproducer.record.batch_reader import RecordBatch
 from pyproducer.record.layout import (
     ATTRIBUTES_OFFSET,
@@ -31,7 +32,6 @@ from pyproducer.record.layout import (
     NO_SEQUENCE,
     TRANSACTIONAL_MASK,
 )
-from pyproducer.record.validation import BatchFault
 
 ACKNOWLEDGE_WITHOUT_APPEND = "acknowledge_without_append"
 APPEND_TWICE = "append_twice"

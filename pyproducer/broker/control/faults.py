@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 from pyproducer.broker.apis.api_handler import ApiHandler
@@ -36,10 +37,10 @@ from pyproducer.broker.network.request_channel import (
     SendResponse,
     TornResponse,
 )
+from pyproducer.broker.request.request import AbstractRequest
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.header import build_response
-from pyproducer.protocol.request import AbstractRequest
 from pyproducer.protocol.schema import Struct
 
 _logger = logging.getLogger(__name__)
@@ -187,8 +188,9 @@ class Faults:
                 if missed:
                     rest.append(_with(topic, shape.partitions, missed))
         body = request.any_body
-        return _Split(type(body)(_with(data, shape.topics, affected), body.version),
-                      type(body)(_with(data, shape.topics, rest), body.version) if rest else None)
+        part = partial(AbstractRequest, body.api_key, body.version)
+        return _Split(part(_with(data, shape.topics, affected)),
+                      part(_with(data, shape.topics, rest)) if rest else None)
 
     def _error_answer(self, handler: ApiHandler, request: Request, body: AbstractRequest, error: Action) -> Answer:
         """Return the answer that says so for everything in `body`."""

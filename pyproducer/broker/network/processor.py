@@ -24,6 +24,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from pyproducer.broker.cluster.listener import EndPoint
+from pyproducer.broker.cluster.sasl.server_authenticator import SaslServerAuthenticator
 from pyproducer.broker.network.channel_mute import ChannelMuteEvent, ChannelMuteState
 from pyproducer.broker.network.request_channel import (
     CloseConnectionResponse,
@@ -37,16 +38,15 @@ from pyproducer.broker.network.request_channel import (
     TornResponse,
 )
 from pyproducer.broker.network.server_selector import ServerSelector
+from pyproducer.broker.request.request_context import ANONYMOUS, KafkaPrincipal, RequestContext
 from pyproducer.common.clock import Clock
 from pyproducer.common.errors import AuthenticationError, InvalidReceiveError, InvalidRequestError
 from pyproducer.network.channel import KafkaChannel
 from pyproducer.network.receive import NetworkReceive
-from pyproducer.network.sasl.server_authenticator import SaslServerAuthenticator
 from pyproducer.network.send import NetworkSend
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.buffer import ByteReader
 from pyproducer.protocol.header import read_request_header
-from pyproducer.protocol.request_context import ANONYMOUS, KafkaPrincipal, RequestContext
 
 _logger = logging.getLogger(__name__)
 # Java Processor.ConnectionQueueSize: connections that an acceptor may put here before it turns to the next processor.

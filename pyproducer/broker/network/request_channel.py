@@ -14,16 +14,15 @@ import weakref
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
+from pyproducer.broker.request.request import AbstractRequest
+from pyproducer.broker.request.request_context import RequestContext
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.buffer import Buffer, ByteReader
 from pyproducer.protocol.header import RequestHeader, build_response
-from pyproducer.protocol.request import AbstractRequest
-from pyproducer.protocol.request_context import RequestContext
 from pyproducer.protocol.schema import Struct
 
-T = TypeVar("T", bound=AbstractRequest)
 _NO_LIMIT = 1 << 62
 # Below this a response is not counted, and so much it may always be: max.partition.fetch.bytes of Java's consumer.
 LARGE_RESPONSE_BYTES = 64 * 1024
@@ -70,15 +69,17 @@ class Request:
         if reader is not None:
             self._body = self.context.parse_request(reader).request
 
-    def body(self, expected: type[T]) -> T:
-        """Return the body, which must be of the type that the caller handles.
+    def body(self, expected: ApiKeys) -> AbstractRequest:
+        """Return the body, which must be of the API that the caller handles.
 
         Raises:
             TypeError: It is another request; a mistake in the dispatch table.
         """
-        if not isinstance(self._body, expected):
-            raise TypeError(f"Expected request with type {expected.__name__}, but found {type(self._body).__name__}")
-        return self._body
+        body = self._body
+        if body is None or body.api_key is not expected:
+            found = "none" if body is None else f"{body.api_key.title}Request"
+            raise TypeError(f"Expected request with type {expected.title}Request, but found {found}")
+        return body
 
     @property
     def any_body(self) -> AbstractRequest:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import socket
 
+from pyproducer.broker.cluster.sasl.server_authenticator import SaslServerAuthenticator, SaslServerSettings
 from pyproducer.network.channel import KafkaChannel
 from pyproducer.network.channel_builder import ChannelBuilder
-from pyproducer.network.sasl.server_authenticator import SaslServerAuthenticator, SaslServerSettings
 from pyproducer.network.transport import socket_address_text
 
 

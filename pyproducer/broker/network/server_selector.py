@@ -19,12 +19,12 @@ import logging
 import socket
 from collections import deque
 
+from pyproducer.broker.cluster.sasl.server_authenticator import SaslServerAuthenticator
 from pyproducer.broker.network.channel_mute import ChannelMuteEvent, ChannelMuteState, next_mute_state
 from pyproducer.common.errors import AuthenticationError, IllegalStateError, KafkaError
 from pyproducer.network.channel import ChannelPhase, KafkaChannel
 from pyproducer.network.channel_builder import ChannelBuilder
 from pyproducer.network.receive import NetworkReceive
-from pyproducer.network.sasl.server_authenticator import SaslServerAuthenticator
 from pyproducer.network.selector import Selector
 from pyproducer.network.send import NetworkSend
 from pyproducer.network.transport import configure_socket

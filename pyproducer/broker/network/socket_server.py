@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from pyproducer.broker.cluster.config import BrokerConfig
 from pyproducer.broker.cluster.listener import EndPoint
+from pyproducer.broker.cluster.sasl.server_authenticator import SaslServerSettings
 from pyproducer.broker.network.acceptor import Acceptor, open_server_socket
 from pyproducer.broker.network.connection_quotas import connection_quotas
 from pyproducer.broker.network.processor import ApiGate, Processor
@@ -28,7 +29,6 @@ from pyproducer.broker.network.ssl_principal_mapper import (
 from pyproducer.common.clock import Clock
 from pyproducer.common.errors import ConfigError
 from pyproducer.network.channel_builder import ChannelBuilder, PlaintextChannelBuilder
-from pyproducer.network.sasl.server_authenticator import SaslServerSettings
 from pyproducer.network.ssl_channel_builder import SslChannelBuilder
 from pyproducer.network.ssl_context import build_server_ssl_context
 

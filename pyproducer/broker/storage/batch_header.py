@@ -11,10 +11,10 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
+from pyproducer.broker.storage.expansion import EXPANSION
 from pyproducer.record.batch_reader import RecordBatch
 from pyproducer.record.checksum import crc32c
 from pyproducer.record.compression import Compressor
-from pyproducer.record.expansion import EXPANSION
 from pyproducer.record.layout import (
     ATTRIBUTES_OFFSET,
     CODEC_MASK,

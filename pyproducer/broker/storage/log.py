@@ -29,12 +29,12 @@ from pyproducer.broker.storage.retention import deletable_count
 from pyproducer.broker.storage.segment import LogSegment, segment_file_name
 from pyproducer.broker.storage.swap import CLEANED_SUFFIX, swap_in
 from pyproducer.broker.storage.transaction_index import AbortedTransaction, TransactionIndex
+from pyproducer.broker.storage.validation import BatchFault
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.record.batch_reader import RecordBatch
 from pyproducer.record.batch_writer import build_control_batch
 from pyproducer.record.control import ControlRecordType, EndTransactionMarker
 from pyproducer.record.layout import HEADER_SIZE_BYTES, NO_PRODUCER_ID, Buffer
-from pyproducer.record.validation import BatchFault
 
 _logger = logging.getLogger(__name__)
 # The first 16 bytes of a batch, none of which the checksum covers: base offset, length, leader epoch.

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import pytest
 
+from pyproducer.broker.request.request_context import RequestContext
 from pyproducer.common.errors import InvalidRequestError, SchemaError
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.buffer import ByteReader, ByteWriter
 from pyproducer.protocol.header import read_request_header
-from pyproducer.protocol.request_context import RequestContext
 from pyproducer.protocol.schema import Field, Schema
 from pyproducer.protocol.straight_line import reader_of
 from pyproducer.protocol.types import COMPACT_STRING, INT32, STRING, ArrayOf, CompactArrayOf

@@ -12,11 +12,11 @@ from collections.abc import Iterator, Sequence
 from pyproducer.broker.cluster.delayed_operation import DelayedFetches
 from pyproducer.broker.cluster.partition import Partition
 from pyproducer.broker.storage.log import AppendResult
+from pyproducer.broker.storage.validation import BatchFault
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.record.batch_reader import RecordBatch, read_batches
 from pyproducer.record.batch_writer import build_batch
 from pyproducer.record.layout import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
-from pyproducer.record.validation import BatchFault
 
 KeyValue = tuple[bytes, "bytes | None"]
 """A record's key and value; None deletes what was under the key."""

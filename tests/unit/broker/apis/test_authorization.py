@@ -16,10 +16,10 @@ import pytest
 from pyproducer.broker.apis.kafka_apis import HANDLERS
 from pyproducer.broker.apis.services import Outcome
 from pyproducer.broker.cluster.authorizer import AclOperation, ResourceType
+from pyproducer.broker.request.request_context import RequestContext
 from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.protocol.apis import ApiKeys
-from pyproducer.protocol.request_context import RequestContext
 from pyproducer.record.batch_writer import build_batch
 from tests.support.raw_client import fetch_body, list_offsets_body, metadata_body, produce_body
 from tests.unit.broker.apis.stage import ApiStage

@@ -38,7 +38,7 @@ BEHIND = {
                           "broker/cluster/coordinator/internal_topics.py"),
     r"\bAppendGuard\b": ("broker/cluster/coordinator/transaction/append_guard.py",),
     r"\.check_leader\(": ("broker/cluster/partition.py",),
-    r"\bpartition\.append\(": ("broker/cluster/partition.py", "record/validation.py", "broker/storage/log.py",
+    r"\bpartition\.append\(": ("broker/cluster/partition.py", "broker/storage/validation.py", "broker/storage/log.py",
                                "broker/storage/producer_state.py"),
     r"\bconfigs_denial\b": ("broker/apis/describe_configs.py",),
 }

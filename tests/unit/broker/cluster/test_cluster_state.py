@@ -14,13 +14,13 @@ from pyproducer.broker.cluster.config import BrokerConfig
 from pyproducer.broker.cluster.producer_ids import PRODUCER_ID_BLOCK_SIZE
 from pyproducer.broker.storage.log import AppendResult, Log
 from pyproducer.broker.storage.offset_checkpoint import OffsetCheckpoint
+from pyproducer.broker.storage.validation import BatchFault
 from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.common.errors import ConfigError
 from pyproducer.record.batch_reader import RecordBatch
 from pyproducer.record.batch_writer import build_batch
 from pyproducer.record.control import ControlRecordType
-from pyproducer.record.validation import BatchFault
 from tests.support.clock import ManualClock
 
 Open = Callable[[], ClusterState]

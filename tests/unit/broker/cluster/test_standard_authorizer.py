@@ -12,9 +12,9 @@ from pyproducer.broker.cluster.authorizer import OPERATION_CODES, AclOperation, 
 from pyproducer.broker.cluster.cluster_store import ClusterStore
 from pyproducer.broker.cluster.config import BrokerConfig
 from pyproducer.broker.cluster.standard_authorizer import StandardAuthorizer
+from pyproducer.broker.request.request_context import KafkaPrincipal, RequestContext
 from pyproducer.common.errors import ConfigError
 from pyproducer.protocol.header import RequestHeader
-from pyproducer.protocol.request_context import KafkaPrincipal, RequestContext
 
 ALLOW, DENY = 3, 2
 LITERAL, PREFIXED = 3, 4

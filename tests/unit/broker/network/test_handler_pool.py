@@ -8,10 +8,10 @@ import pytest
 
 from pyproducer.broker.network.handler_pool import KafkaRequestHandler
 from pyproducer.broker.network.request_channel import CloseConnectionResponse, Request, RequestChannel, Response
+from pyproducer.broker.request.request_context import RequestContext
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.buffer import ByteReader
 from pyproducer.protocol.header import read_request_header
-from pyproducer.protocol.request_context import RequestContext
 from tests.support.raw_client import metadata_body, request_bytes
 
 

@@ -16,10 +16,10 @@ from pyproducer.broker.network.request_channel import (
     ResponseMemory,
     SendResponse,
 )
+from pyproducer.broker.request.request import AbstractRequest
+from pyproducer.broker.request.request_context import RequestContext
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.header import RequestHeader, parse_response
-from pyproducer.protocol.request import AbstractRequest, FetchRequest, MetadataRequest
-from pyproducer.protocol.request_context import RequestContext
 from pyproducer.protocol.schema import Struct
 from tests.support.patience import GIVE_UP_S
 
@@ -44,7 +44,7 @@ class FakeProcessor:
 def metadata_request(processor: int = 0, correlation_id: int = 1) -> Request:
     body = Struct(ApiKeys.METADATA.request_schema(1), {"topics": []})
     context = RequestContext(RequestHeader(int(ApiKeys.METADATA), 1, correlation_id, "c"), connection_id="a-b-0-0")
-    return Request(processor=processor, context=context, body=AbstractRequest.parse_request(ApiKeys.METADATA, 1, body),
+    return Request(processor=processor, context=context, body=AbstractRequest(ApiKeys.METADATA, 1, body),
                    size_bytes=10, start_ms=0)
 
 
@@ -56,9 +56,9 @@ def add(channel: RequestChannel, processor_id: int) -> FakeProcessor:
 
 def test_body_when_it_is_of_another_type_then_it_is_refused() -> None:
     request = metadata_request()
-    assert request.body(MetadataRequest).data["topics"] == []
+    assert request.body(ApiKeys.METADATA).data["topics"] == []
     with pytest.raises(TypeError, match="Expected request with type FetchRequest, but found MetadataRequest"):
-        request.body(FetchRequest)
+        request.body(ApiKeys.FETCH)
 
 
 def test_send_request_when_the_queue_is_full_then_it_blocks() -> None:

@@ -9,11 +9,11 @@ import pytest
 from pyproducer.broker.storage.log import AppendResult, Log
 from pyproducer.broker.storage.log_config import LogConfig
 from pyproducer.broker.storage.transaction_index import AbortedTransaction
+from pyproducer.broker.storage.validation import BatchFault
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.record.batch_reader import RecordBatch, read_batches
 from pyproducer.record.batch_writer import build_batch
 from pyproducer.record.control import ControlRecordType
-from pyproducer.record.validation import BatchFault
 
 START_MS = 1_700_000_000_000
 COMMIT, ABORT = ControlRecordType.COMMIT, ControlRecordType.ABORT

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 from pyproducer.broker.cluster.coordinator.transaction.coordinator import TransactionCoordinator
 from pyproducer.broker.cluster.partition import Partition
 from pyproducer.broker.storage.batch_header import read_header
+from pyproducer.broker.storage.validation import BatchFault
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.record.layout import HEADER_SIZE_BYTES, TRANSACTIONAL_MASK, Buffer
-from pyproducer.record.validation import BatchFault
 
 if TYPE_CHECKING:
     from typing_extensions import Self

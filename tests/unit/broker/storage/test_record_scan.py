@@ -4,12 +4,12 @@ import random
 
 import pytest
 
+from pyproducer.broker.storage.record_scan import last_timestamp_if_sound
 from pyproducer.common.errors import CorruptRecordError
 from pyproducer.common.records import Header
 from pyproducer.record.batch_reader import RecordBatch
 from pyproducer.record.batch_writer import build_batch
 from pyproducer.record.record_reader import decode_records
-from pyproducer.record.record_scan import last_timestamp_if_sound
 
 START_MS = 1_700_000_000_000
 

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
+from pyproducer.broker.cluster.sasl.oauthbearer_server import TokenRefusedError, ValidToken, is_seconds
 from pyproducer.common.errors import ConfigError
-from pyproducer.network.sasl.oauthbearer_server import TokenRefusedError, ValidToken, is_seconds
 
 _logger = logging.getLogger(__name__)
 URL_KEY = "sasl.oauthbearer.jwks.endpoint.url"

@@ -10,11 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from pyproducer.broker.request.request import AbstractRequest, RequestAndSize, empty_api_versions_request
 from pyproducer.common.errors import InvalidRequestError, ProtocolError
 from pyproducer.protocol.apis import ApiKeys, Protocol
 from pyproducer.protocol.buffer import Buffer, ByteReader
 from pyproducer.protocol.header import RequestHeader, build_response, read_request_header
-from pyproducer.protocol.request import AbstractRequest, RequestAndSize, empty_api_versions_request
 from pyproducer.protocol.schema import Struct
 
 

@@ -12,20 +12,20 @@ import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
-from pyproducer.common.errors import AuthenticationError, ConfigError
-from pyproducer.network.sasl.aws_msk_iam_server import AwsMskIamSaslServer, AwsMskIamTokenValidator
-from pyproducer.network.sasl.jwks_validator import JwksSettings, JwksTokenValidator, fetch_text
-from pyproducer.network.sasl.mechanism import SaslError
-from pyproducer.network.sasl.oauthbearer_server import (
+from pyproducer.broker.cluster.sasl.aws_msk_iam_server import AwsMskIamSaslServer, AwsMskIamTokenValidator
+from pyproducer.broker.cluster.sasl.jwks_validator import JwksSettings, JwksTokenValidator, fetch_text
+from pyproducer.broker.cluster.sasl.oauthbearer_server import (
     OAuthBearerSaslServer,
     TokenRefusedError,
     UnsecuredTokenValidator,
     ValidToken,
 )
-from pyproducer.network.sasl.plain_server import PlainSaslServer, PlainUsers
+from pyproducer.broker.cluster.sasl.plain_server import PlainSaslServer, PlainUsers
+from pyproducer.broker.cluster.sasl.scram_server import ScramSaslServer
+from pyproducer.common.errors import AuthenticationError, ConfigError
+from pyproducer.network.sasl.mechanism import SaslError
 from pyproducer.network.sasl.scram_formatter import FORMATTERS, ScramCredential, ScramMechanism, auth_message
 from pyproducer.network.sasl.scram_messages import ClientFinalMessage, ClientFirstMessage, ServerFirstMessage
-from pyproducer.network.sasl.scram_server import ScramSaslServer
 from tests.support.patience import GIVE_UP_S
 
 NOW_MS = 1_700_000_000_000

@@ -24,8 +24,8 @@ from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta, timezone
 from urllib.parse import parse_qsl, urlsplit
 
+from pyproducer.broker.cluster.sasl.oauthbearer_server import TokenRefusedError, ValidToken
 from pyproducer.common.errors import AuthenticationError
-from pyproducer.network.sasl.oauthbearer_server import TokenRefusedError, ValidToken
 
 MECHANISM = "AWS_MSK_IAM"
 VERSION = "2020_10_22"

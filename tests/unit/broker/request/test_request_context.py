@@ -4,12 +4,11 @@ import tracemalloc
 
 import pytest
 
+from pyproducer.broker.request.request_context import ANONYMOUS, KafkaPrincipal, RequestContext, parse_request
 from pyproducer.common.errors import InvalidRequestError, SchemaError, UnsupportedVersionError
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.buffer import ByteReader
 from pyproducer.protocol.header import RequestHeader, build_request, parse_response
-from pyproducer.protocol.request import ApiVersionsRequest, ProduceRequest
-from pyproducer.protocol.request_context import ANONYMOUS, KafkaPrincipal, RequestContext, parse_request
 
 
 def test_principal_has_kafkas_spelling():
@@ -33,7 +32,7 @@ def test_size_in_bytes_when_a_request_is_parsed_then_it_is_the_length_of_the_fra
         frame = b"".join(build_request(ApiKeys.PRODUCE, version, 4, "me", body))
         header, request, size_in_bytes = parse_request(frame)
         assert header == RequestHeader(0, version, 4, "me")
-        assert isinstance(request, ProduceRequest)
+        assert request.api_key is ApiKeys.PRODUCE
         assert size_in_bytes == len(frame)
 
 
@@ -51,7 +50,7 @@ def test_unsupported_api_versions_counts_as_version_0_and_its_body_is_not_looked
     header = RequestHeader(18, version, 7, "me")
     context = RequestContext(header)
     request, size = context.parse_request(ByteReader(garbage))
-    assert isinstance(request, ApiVersionsRequest)
+    assert request.api_key is ApiKeys.API_VERSIONS
     assert (request.version, size, context.api_version) == (0, 0, 0)
     answer = b"".join(context.build_response(
         {"error_code": 35, "api_keys": [{"api_key": 18, "min_version": 0, "max_version": 4}]}))

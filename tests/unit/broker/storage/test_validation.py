@@ -9,11 +9,11 @@ import lz4.frame
 import pytest
 from crc32c import crc32c
 
+from pyproducer.broker.storage.validation import DEFAULT_RULES, BatchFault, BatchRules, RecordFault, validate_batch
 from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.record.batch_reader import RecordBatch
 from pyproducer.record.batch_writer import build_batch, write_header
-from pyproducer.record.validation import DEFAULT_RULES, BatchFault, BatchRules, RecordFault, validate_batch
 
 NOW_MS = 1_795_243_366_315
 FIELDS = [(NOW_MS + i, b"k%d" % i, b"value-%d" % i, ()) for i in range(3)]

@@ -13,13 +13,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from pyproducer.broker.storage.expansion import EXPANSION, Allowance, ExpansionBusyError
+from pyproducer.broker.storage.record_scan import last_timestamp_if_sound
 from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.common.errors import CorruptRecordError, ExpansionLimitError
 from pyproducer.record.batch_reader import Record, RecordBatch, frame_size, with_max_timestamp
 from pyproducer.record.compression import CODEC_IDS
 from pyproducer.record.decompression import DEFAULT_LIMIT_BYTES
-from pyproducer.record.expansion import EXPANSION, Allowance, ExpansionBusyError
 from pyproducer.record.layout import (
     BASE_OFFSET_OFFSET,
     CREATE_TIME,
@@ -31,7 +32,6 @@ from pyproducer.record.layout import (
     Buffer,
 )
 from pyproducer.record.record_reader import decode_records
-from pyproducer.record.record_scan import last_timestamp_if_sound
 
 FIRST_PRODUCE_VERSION_WITH_ZSTD = 7
 LZ4_FLAGS_OFFSET = 4

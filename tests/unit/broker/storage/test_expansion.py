@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterator
 import pytest
 import zstandard
 
+from pyproducer.broker.storage import validation
+from pyproducer.broker.storage.expansion import Allowance, Expansion, ExpansionBusyError
+from pyproducer.broker.storage.validation import BatchFault, BatchRules, validate_batch
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.common.errors import CorruptRecordError, ExpansionLimitError
-from pyproducer.record import validation
 from pyproducer.record.batch_reader import RecordBatch
 from pyproducer.record.batch_writer import build_batch
 from pyproducer.record.decompression import decompress
-from pyproducer.record.expansion import Allowance, Expansion, ExpansionBusyError
-from pyproducer.record.validation import BatchFault, BatchRules, validate_batch
 from tests.support.patience import GIVE_UP_S
 
 NOW = 1_700_000_000_000

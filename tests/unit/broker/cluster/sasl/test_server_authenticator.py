@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from pyproducer.broker.cluster.sasl.plain_server import PlainSaslServer, PlainUsers
+from pyproducer.broker.cluster.sasl.server_authenticator import SaslServerAuthenticator, SaslServerSettings
 from pyproducer.common.error_code import ErrorCode
 from pyproducer.common.errors import AuthenticationError, DisconnectedError, InvalidRequestError
 from pyproducer.network.sasl.mechanism import SaslError, SaslServer
-from pyproducer.network.sasl.plain_server import PlainSaslServer, PlainUsers
-from pyproducer.network.sasl.server_authenticator import SaslServerAuthenticator, SaslServerSettings
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.header import parse_response
 from pyproducer.protocol.schema import Struct

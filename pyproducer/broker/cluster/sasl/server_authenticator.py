@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+from pyproducer.broker.request.request_context import RequestContext
 from pyproducer.common.clock import Clock
 from pyproducer.common.error_code import ErrorCode
 from pyproducer.common.errors import (
@@ -38,7 +39,6 @@ from pyproducer.network.transport import END_OF_STREAM, TransportLayer
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.buffer import Buffer, ByteReader
 from pyproducer.protocol.header import read_request_header
-from pyproducer.protocol.request_context import RequestContext
 
 _logger = logging.getLogger(__name__)
 # KafkaChannel.MIN_REAUTH_INTERVAL_ONE_SECOND_NANOS: one that comes sooner is answered as where there are no sessions.
