@@ -15,7 +15,6 @@ the pool is dirty, and whoever finds it so counts the lists.
 from __future__ import annotations
 
 import weakref
-from _thread import RLock
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -103,7 +102,7 @@ class BufferPool:
         self._clock = clock
         self._life = life
         # Guards all fields below; taken after a partition's lock, never before.
-        self.lock: RLock = life.locks.rlock()
+        self.lock = life.locks.rlock()
         self._held_bytes = 0
         self._is_dirty = False  # a step is in the middle, or was left there
         self._waiters: deque[_Waiter] = deque()
