@@ -270,8 +270,7 @@ class BufferPool:
             cell = waiter.cell()
             if cell is not None and (cell.locked() or self._clock.now_ms() < waiter.gone_ms):
                 return cell  # who was rung comes to look, or is gone
-            with suppress(ValueError):  # a handler in an event loop's thread took him out, and the next is another
-                self._waiters.remove(waiter)
+            self._waiters.popleft()
         return None
 
     def _is_turn_of(self, place: Place | None) -> bool:

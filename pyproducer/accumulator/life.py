@@ -308,10 +308,10 @@ class Life:
         """
         if self.is_inside_call:
             raise self.nested(call)
-        ident, note = threading.get_ident(), allocate_lock()
+        ident = threading.get_ident()
+        note = self.inside[ident] = allocate_lock()
         try:
             with note:
-                self.inside[ident] = note  # now: a note that nobody has is taken for one that was left
                 return step(*arguments)
         finally:
             self.inside.pop(ident, None)
@@ -324,7 +324,7 @@ class Life:
         if note is not None:
             if note.locked():
                 return True
-            self.inside.pop(ident, None)  # who was interrupted twice did not
+            del self.inside[ident]  # who was interrupted twice did not
         return is_owned(self.futures_lock)  # what is done with futures is not noted: it may be asked for in a call
 
     # What is allowed.

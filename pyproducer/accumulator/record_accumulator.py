@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import copy
 import logging
-from _thread import RLock
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -220,20 +219,11 @@ class RecordAccumulator:
 
     def _run(self, call: str, owner: Partition, attempt: Callable[[Place | None], Appended | int],
              max_block_ms: int) -> Appended:
-        self.ensure_in_no_step(call, owner.lock)
-        appended: Appended = self._life.run(call, self._append, owner, attempt, max_block_ms)
-        return appended
-
-    def ensure_in_no_step(self, call: str, *locks: RLock) -> None:
-        """Refuse a call out of a finalizer that came in the middle of a step of the sender's; that is not noted.
-
-        Raises:
-            IllegalStateError: The sender thread has a lock that the call needs: one of `locks`, or memory's. Not sent.
-        """
         life = self._life
-        if life.is_on_sender_thread and any(map(is_owned, (
-                *locks, self._pool.lock, self.waiting.lock, self.waiting.memory.lock))):
-            raise life.nested(call)
+        if life.is_on_sender_thread and any(map(is_owned, (owner.lock, self._pool.lock, self.waiting.lock))):
+            raise life.nested(call)  # a finalizer, in the middle of a step of the sender's
+        appended: Appended = life.run(call, self._append, owner, attempt, max_block_ms)
+        return appended
 
     def _append(self, partition: Partition, attempt: Callable[[Place | None], Appended | int],
                 max_block_ms: int) -> Appended:

@@ -130,7 +130,6 @@ class WaitingRoom:
             InvalidTopicError: The name is not allowed. Not sent.
             ProducerClosedError: The producer is closed. Not sent.
         """
-        self._accumulator.ensure_in_no_step("send()")
         return self._life.run("send()", self._enter, topic, partition, timestamp, key, key_bytes, value, value_bytes,
                               headers, on_completion, size_bytes, max_block_ms)
 

@@ -936,19 +936,6 @@ def test_enter_when_closed_then_the_refusal_of_the_producers_life() -> None:
     assert not producer.accumulator.has_incomplete()
 
 
-@pytest.mark.parametrize("whose", ["room", "its memory", "all memory"])
-def test_enter_when_a_finalizer_calls_it_in_the_middle_of_a_step_of_the_sender_then_it_is_refused(whose: str) -> None:
-    """It charged in the middle of a release, and buffer.memory was wrong until the producer was closed."""
-    producer = stepped()
-    waiting = producer.accumulator.waiting
-    lock = {"room": waiting.lock, "its memory": waiting.memory.lock, "all memory": producer.pool.lock}[whose]
-    producer.life.sender_ident = threading.get_ident()
-    with lock, pytest.raises(IllegalStateError, match="in the middle of another call"):
-        producer.enter()
-    assert producer.enter() is not None
-    assert waiting.memory.total_bytes - waiting.memory.available_bytes == producer.held_bytes
-
-
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 def test_result_when_a_record_waits_and_the_process_forks_then_forked_in_the_child() -> None:
     producer = stepped()
