@@ -210,16 +210,21 @@ class BatchFuture:
             if self._life.is_forked:
                 self._life.ensure_may_wait("a done callback")
             self._on_wait()
-            with self._lock:
-                if not self._is_done:
-                    self._callbacks.append(fn)
-                    return
+            if self._life.run("add_done_callback()", self._add_if_pending, fn):
+                return
         if is_heard(fn):
             self._look()
         try:
             fn(self)
         except Exception:
             log.exception("a done callback of %r raised", self)
+
+    def _add_if_pending(self, fn: Callable[[BatchFuture], object]) -> bool:
+        with self._lock:
+            if not self._is_done:
+                self._callbacks.append(fn)
+                return True
+        return False
 
     def __await__(self) -> Generator[Any, None, BatchMetadata]:
         if not self._is_done:

@@ -23,7 +23,7 @@ from typing import NamedTuple, Protocol, TypeVar
 from pyproducer.accumulator.life import UNOWNED, Life
 from pyproducer.common.clock import Clock
 from pyproducer.common.errors import BufferExhaustedError
-from pyproducer.common.waiting import release_in_child
+from pyproducer.common.waiting import is_owned, release_in_child
 
 # A caller who was rung in time may come to look so much later, on a machine that is busy; after that he is gone.
 _LATEST_MS = 1000
@@ -112,8 +112,9 @@ class BufferPool:
     @property
     def available_bytes(self) -> int:
         """Bytes not given out; a waiting caller's share may be in it."""
-        if self._is_dirty:  # this thread may be in the middle of that step, so that it must not write
-            return self.total_bytes - self._count_held()
+        if self._is_dirty and not is_owned(self.lock):  # else this thread is in the middle of the step
+            with self.lock:
+                return self._available()
         return self.total_bytes - self._held_bytes
 
     @property

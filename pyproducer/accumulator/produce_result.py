@@ -12,7 +12,7 @@ import copy
 import logging
 from collections.abc import Callable, Generator
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from pyproducer.accumulator.delivery_tally import Failure
 from pyproducer.accumulator.life import UNOWNED, Life
@@ -207,28 +207,41 @@ class ProduceRequestResult:
         self._add_done_callback(future, fn)
 
     def _add_done_callback(self, future: FutureRecordMetadata, fn: DoneCallback) -> None:
+        outcome: ProduceRequestResult | None = self._life.run("add_done_callback()", self._add_if_pending, future, fn)
+        if outcome is not None:
+            if is_heard(fn):
+                outcome.look(future._index)
+            _call(fn, future)
+
+    @staticmethod
+    def _add_if_pending(future: FutureRecordMetadata, fn: DoneCallback) -> ProduceRequestResult | None:
+        """Add a done callback; return the outcome where that is decided already."""
         while True:
             outcome = future._result
             with outcome._lock:
                 # A split moves the future under this same lock, so the callback cannot be left behind.
                 if outcome is not future._result:
                     continue
-                if not outcome.is_set:
-                    # One write: a signal's handler that comes in the middle may add one, too.
-                    future._done_callbacks = [*(future._done_callbacks or ()), fn]
-                    return
-            break
-        if is_heard(fn):
-            outcome.look(future._index)
-        _call(fn, future)
+                if outcome.is_set:
+                    break
+                future._done_callbacks = [*(future._done_callbacks or ()), fn]  # one write: Ctrl-C may come
+                return None
+        return cast(ProduceRequestResult, outcome)
 
     def meeting_of(self, future: FutureRecordMetadata) -> Meeting:
         """Return where those meet who wait for a record among others, as concurrent.futures.wait() does."""
         outcome = future._result
-        if not outcome._life.is_forked:  # what lingers is the parent's
+        life = outcome._life
+        if not life.is_forked:  # what lingers is the parent's
             outcome.on_wait()
+        # Nobody is refused here: see Meeting.their_state.
+        met: Meeting = self._met(future) if life.is_inside_call else life.run("wait()", self._met, future)
+        return met
+
+    @staticmethod
+    def _met(future: FutureRecordMetadata) -> Meeting:
         while True:
-            outcome = future._result
+            outcome: ProduceRequestResult = future._result
             with outcome._lock:
                 if outcome is not future._result:
                     continue

@@ -389,7 +389,7 @@ class KafkaProducer(ProducerBase, Generic[K, V]):
             self._runtime.begin_close(f"close() was called in {where}", longest)
             return tally.summary()
         life.run("close()", self._close, f"close() was called in thread {threading.current_thread().name!r}", longest)
-        failed = life.run("close()", tally.take_unseen) if tally.raises else None
+        failed = tally.take_unseen() if tally.raises else None
         if failed is not None:
             try:
                 raise failed

@@ -490,7 +490,6 @@ def test_fork_when_a_thread_held_a_lock_of_a_closed_producer_then_that_does_not_
     other.join()
     process_life.mark_forked()
     assert lock.acquire(blocking=False)
-    lock.release()
     told: list[object] = []
     future.add_done_callback(told.append)
     producer.flush()
