@@ -12,7 +12,7 @@ import copy
 import logging
 from collections.abc import Callable, Generator
 from functools import partial
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from pyproducer.accumulator.delivery_tally import Failure
 from pyproducer.accumulator.life import UNOWNED, Life
@@ -216,6 +216,7 @@ class ProduceRequestResult:
     @staticmethod
     def _add_if_pending(future: FutureRecordMetadata, fn: DoneCallback) -> ProduceRequestResult | None:
         """Add a done callback; return the outcome where that is decided already."""
+        outcome: ProduceRequestResult
         while True:
             outcome = future._result
             with outcome._lock:
@@ -226,7 +227,7 @@ class ProduceRequestResult:
                     break
                 future._done_callbacks = [*(future._done_callbacks or ()), fn]  # one write: Ctrl-C may come
                 return None
-        return cast(ProduceRequestResult, outcome)
+        return outcome
 
     def meeting_of(self, future: FutureRecordMetadata) -> Meeting:
         """Return where those meet who wait for a record among others, as concurrent.futures.wait() does."""

@@ -14,10 +14,10 @@ PATCH = (
     Edit("accumulator/buffer_pool.py", """
             if self._closed:
                 raise self._life.refusal()
-            if self._is_dirty:
+            while self._step is not None:
                 self._count()
             if (not self._waiters or""", """
-            if self._is_dirty:
+            while self._step is not None:
                 self._count()
             if (not self._waiters or"""),
     Edit("accumulator/record_accumulator.py", """
