@@ -213,7 +213,7 @@ class Workload:
                    if record.row is None and record.future is not None and not record.future.done()]
         for producer in self._producers:
             pool = producer._runtime.accumulator.whole_pool
-            if pool._is_dirty:
+            if pool._step is not None:
                 continue
             own = [record for record in awaited if self.producer_of(record.caller) is producer]
             self.held_looks += len(own)
