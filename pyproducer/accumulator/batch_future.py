@@ -172,22 +172,19 @@ class BatchFuture:
         """
         if not self._is_done:
             deadline_ms = self._life.begin_wait("result()", timeout)
-            self._life.run("result()", self._await_end, timeout, deadline_ms)
+            self._on_wait()
+            cell = self._cells.enter()
+            self._lookers.add(cell)
+            try:
+                if not self._is_told and not self._life.wait(cell, deadline_ms):
+                    raise KafkaTimeoutError(
+                        f"{self._left} of {len(self)} rows for {self._metadata.topic} were not done within {timeout} "
+                        "s; they are still on their way (delivery.timeout.ms decides how long they are tried)",
+                        phase="future", outcome="unknown")
+            finally:
+                self._lookers.discard(cell)
         self._look()
         return self._metadata
-
-    def _await_end(self, timeout: float | None, deadline_ms: int | None) -> None:
-        self._on_wait()
-        cell = self._cells.enter()
-        self._lookers.add(cell)
-        try:
-            if not self._is_told and not self._life.wait(cell, deadline_ms):
-                raise KafkaTimeoutError(
-                    f"{self._left} of {len(self)} rows for {self._metadata.topic} were not done within {timeout} "
-                    "s; they are still on their way (delivery.timeout.ms decides how long they are tried)",
-                    phase="future", outcome="unknown")
-        finally:
-            self._lookers.discard(cell)
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """Wait for all rows and return the error of the first one that failed, or None when all were stored.
@@ -210,21 +207,16 @@ class BatchFuture:
             if self._life.is_forked:
                 self._life.ensure_may_wait("a done callback")
             self._on_wait()
-            if self._life.run("add_done_callback()", self._add_if_pending, fn):
-                return
+            with self._lock:
+                if not self._is_done:
+                    self._callbacks.append(fn)
+                    return
         if is_heard(fn):
             self._look()
         try:
             fn(self)
         except Exception:
             log.exception("a done callback of %r raised", self)
-
-    def _add_if_pending(self, fn: Callable[[BatchFuture], object]) -> bool:
-        with self._lock:
-            if not self._is_done:
-                self._callbacks.append(fn)
-                return True
-        return False
 
     def __await__(self) -> Generator[Any, None, BatchMetadata]:
         if not self._is_done:

@@ -9,7 +9,9 @@ Source:  Java BufferPool (4.1). Differs from Java: counts bytes and keeps no fre
 
 Held is what the batches in the partitions' lists have reserved: entering a list and being charged is one step, so a
 caller who is interrupted anywhere (Ctrl-C) has charged nothing that is in no list. Between the two writes of that step
-the pool is dirty, and whoever finds it so counts the lists.
+the pool is dirty, and whoever finds it so counts the lists, again and again until nobody came in between. Where that is
+a signal's handler in the middle of the step, the step's own sum is wrong, so it leaves the pool dirty. So does a step
+that finds the pool dirty as it begins: a handler came right before it, and was itself interrupted in the middle of one.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from typing import NamedTuple, Protocol, TypeVar
 from pyproducer.accumulator.life import UNOWNED, Life
 from pyproducer.common.clock import Clock
 from pyproducer.common.errors import BufferExhaustedError
-from pyproducer.common.waiting import is_owned, release_in_child
+from pyproducer.common.waiting import asker, release_in_child
 
 # A caller who was rung in time may come to look so much later, on a machine that is busy; after that he is gone.
 _LATEST_MS = 1000
@@ -92,6 +94,10 @@ class BufferPool:
         life: The producer's: its sender thread does not wait for memory that only it can give back.
         count_held: Counts what all lists hold, in bytes.
         on_exhausted: Told when a caller begins to wait: what lingers should go now.
+
+    Attributes:
+        is_inside: Whether the current thread has the lock: it is in a signal's handler, or a finalizer, that came in
+            the middle.
     """
 
     def __init__(self, total_bytes: int, clock: Clock, life: Life = UNOWNED, *,
@@ -101,10 +107,14 @@ class BufferPool:
         self._on_exhausted = on_exhausted
         self._clock = clock
         self._life = life
-        # Guards all fields below; taken after a partition's lock, never before.
-        self.lock = life.locks.rlock()
+        # Guards all fields below; taken after a partition's lock, never before. Reentrant: a signal's handler that came
+        # in the middle may ask what is available.
+        self._lock = life.locks.rlock()
+        self.is_inside: Callable[[], bool] = asker(self._lock)
         self._held_bytes = 0
-        self._is_dirty = False  # a step is in the middle, or was left there
+        # The step that is in the middle, an object of its own, or was left there: the pool is dirty. None: it is clean.
+        # Who finds another than his at the end was not alone.
+        self._step: object | None = None
         self._waiters: deque[_Waiter] = deque()
         self._closed = False
         self._waited_ms = 0
@@ -112,8 +122,8 @@ class BufferPool:
     @property
     def available_bytes(self) -> int:
         """Bytes not given out; a waiting caller's share may be in it."""
-        if self._is_dirty and not is_owned(self.lock):  # else this thread is in the middle of the step
-            with self.lock:
+        if self._step is not None:
+            with self._lock:
                 return self._available()
         return self.total_bytes - self._held_bytes
 
@@ -138,30 +148,32 @@ class BufferPool:
         Raises:
             IllegalStateError: The producer was closed, or died. Not sent.
         """
-        with self.lock:
+        with self._lock:
             if self._closed:
                 raise self._life.refusal()
-            if self._is_dirty:
+            while self._step is not None:
                 self._count()
             if (not self._waiters or self._is_turn_of(place)) and (
                     self._held_bytes + batch.reserved_bytes <= self.total_bytes):
-                self._is_dirty = True
+                step = object()
+                self._step = step if self._step is None else object()
                 batches.append(batch)
                 self._held_bytes += batch.reserved_bytes
-                self._is_dirty = False
+                self._step = None if self._step is step else step
                 return True
             return False
 
     def release(self, batch: H, batches: Holders[H]) -> None:
         """Take a batch out of its list and its memory back, and wake the caller who waits longest."""
-        with self.lock:
-            if self._is_dirty:
+        with self._lock:
+            while self._step is not None:
                 self._count()  # before the step below, which ends clean
-            self._is_dirty = True
+            step = object()
+            self._step = step if self._step is None else object()
             batches.remove(batch)
             self._held_bytes -= batch.reserved_bytes
             batch.reserved_bytes = 0
-            self._is_dirty = False
+            self._step = None if self._step is step else step
             if self._waiters:
                 self._ring_first()
 
@@ -173,20 +185,22 @@ class BufferPool:
             taker: What it reserves is the sum of theirs.
             takers: Where it is appended.
         """
-        with self.lock:
+        with self._lock:
             self._available()
-            self._is_dirty = True
+            step = object()
+            self._step = step if self._step is None else object()
             takers.append(taker)
             for giver in givers:
                 giver.reserved_bytes = 0
-            self._is_dirty = False
+            self._step = None if self._step is step else step
 
     def forget(self, holders: Sequence[Holder]) -> None:
         """Have holders hold nothing: another has taken over what they had, and an exception ended that half way."""
-        with self.lock:
-            self._is_dirty = True  # and stays so: whoever asks counts, for nobody knows which were counted already
+        with self._lock:
+            self._step = object()  # whoever asks counts, for nobody knows which were counted already
             for holder in holders:
                 holder.reserved_bytes = 0
+            self._step = object()  # again: a handler that came in the middle has counted some of them
 
     def hand_down(self, giver: H, takers: Sequence[H], holders: list[H]) -> None:
         """Put holders behind one that gives them what it has reserved, in its list; again is no error.
@@ -196,26 +210,44 @@ class BufferPool:
             takers: One or more.
             holders: The list.
         """
-        with self.lock:
-            self._is_dirty = True  # and stays so, as above
+        with self._lock:
+            self._step = object()  # and stays so, as above
             if takers[0] not in holders:
                 place = holders.index(giver) + 1
                 holders[place:place] = takers
             giver.reserved_bytes = 0
+            self._step = object()
 
     def take_out(self, holder: H, holders: Holders[H]) -> None:
         """Take a holder that has nothing any more out of its list, while nobody counts the lists."""
-        with self.lock:
+        with self._lock:
             holders.remove(holder)
 
     def move(self, holder: H, holders: Holders[H], to: Holders[H]) -> None:
         """Take a holder out of one list into another, while nobody counts the lists."""
-        with self.lock:
+        with self._lock:
             self._available()
-            self._is_dirty = True
+            step = object()
+            self._step = step if self._step is None else object()  # a handler may count them in the middle
             to.append(holder)
             holders.remove(holder)
-            self._is_dirty = False
+            self._step = None if self._step is step else step
+
+    def ensure_not_inside(self, size_bytes: int) -> None:
+        """Do nothing, unless the caller interrupted another call of his own thread: to be asked before `enter`.
+
+        Args:
+            size_bytes: How much is wanted.
+
+        Raises:
+            BufferExhaustedError: A signal's handler, or a finalizer, cannot wait there. Not sent.
+        """
+        life = self._life
+        if life.is_inside_call() and not life.is_on_loop and not life.is_on_sender_thread:  # `enter` refuses these
+            raise BufferExhaustedError(
+                f"No {size_bytes} bytes of buffer.memory are free, and a signal's handler, or a finalizer, that came "
+                "in the middle of a call of the same thread cannot wait for them, for that call has its place among "
+                f"those who wait, or a lock: {self.describe()}. Set a flag there, and send from the main program")
 
     def enter(self, size_bytes: int, max_block_ms: int, since_ms: int | None = None,
               cell: Bell | None = None) -> Place:
@@ -245,22 +277,27 @@ class BufferPool:
 
     def close(self) -> None:
         """Refuse new callers and wake those who wait; memory may still be given back."""
-        with self.lock:
+        with self._lock:
             self._closed = True
             for waiter in self._waiters:
                 _open(waiter.cell())
 
     def on_forked(self) -> None:
         """In a child process: release the lock, if another thread held it."""
-        release_in_child(self.lock)
+        release_in_child(self._lock)
 
     def _count(self) -> None:
-        """Count the lists, after whoever was interrupted in the middle of a step. With the lock held."""
+        """Count the lists, after whoever was interrupted in the middle of a step. With the lock held.
+
+        Whoever comes in the middle counts, too, and the count here may be older than what he did: it is to be done
+        again then.
+        """
+        step = self._step = object()
         self._held_bytes = self._count_held()
-        self._is_dirty = False
+        self._step = None if self._step is step else step
 
     def _available(self) -> int:
-        if self._is_dirty:
+        while self._step is not None:
             self._count()
         return self.total_bytes - self._held_bytes
 
@@ -271,7 +308,8 @@ class BufferPool:
             cell = waiter.cell()
             if cell is not None and (cell.locked() or self._clock.now_ms() < waiter.gone_ms):
                 return cell  # who was rung comes to look, or is gone
-            self._waiters.popleft()
+            with suppress(ValueError):  # a handler that came in the middle took him out, and the next is another
+                self._waiters.remove(waiter)
         return None
 
     def _is_turn_of(self, place: Place | None) -> bool:
@@ -303,7 +341,7 @@ class Place:
         self._has_left: bool = False
         self.cell: Bell = cell
         self._waiter = _Waiter(weakref.ref(self.cell), self._deadline_ms + _LATEST_MS)
-        with pool.lock:
+        with pool._lock:
             pool._waiters.append(self._waiter)
             # What came back between the charge that failed and this line rang nobody: the first wait looks again.
             pool._ring_first()
@@ -327,7 +365,7 @@ class Place:
         """Give the place up, whether memory was had or not; again is no error."""
         pool = self._pool
         waited_ms = pool._clock.now_ms() - self._deadline_ms + self._max_block_ms
-        with pool.lock:
+        with pool._lock:
             with suppress(ValueError):  # taken out as one who is gone
                 pool._waiters.remove(self._waiter)
             if not self._has_left:

@@ -40,7 +40,7 @@ from pyproducer.common.errors import NOT_SENT, OUTCOMES, DeliveryFailedError, Fa
 from pyproducer.common.limited_log import LimitedLog
 from pyproducer.common.printable import LONGEST_NAME, printable
 from pyproducer.common.secrets import shown_text
-from pyproducer.common.waiting import SYSTEM_LOCKS, Locks, release_in_child
+from pyproducer.common.waiting import SYSTEM_LOCKS, Locks, asker, release_in_child
 
 log: logging.Logger = logging.getLogger(__name__)
 
@@ -168,7 +168,10 @@ class DeliveryTally:
         self._judged: deque[tuple[int, Failure]] = deque()  # the same, and when they are unretrieved; the sender's
         self._period = Period(0, {})
         self._has_ended = False
-        self._lock = locks.rlock()  # guards _left, and the change of _period
+        # Guards _left, and the change of _period. An RLock: a signal's handler may flush in the middle of a flush.
+        self._lock = locks.rlock()
+        # Whether the current thread has it: it is in a signal's handler, or a finalizer, that came in the middle.
+        self.is_inside: Callable[[], bool] = asker(self._lock)
         self._left = _Sums()  # unretrieved ones that the next flush() or close() raises for
         self._failures_log = LimitedLog(log, "%d more failures, of %d records, were left out here")
         self._unseen_log = LimitedLog(log, "%d more failures that nobody looked at, of %d records, were left out here")

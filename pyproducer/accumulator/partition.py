@@ -20,6 +20,7 @@ from pyproducer.accumulator.partition_sequence import PartitionSequence
 from pyproducer.accumulator.produce_result import OnCompletion
 from pyproducer.accumulator.producer_batch import ProducerBatch
 from pyproducer.common.cluster import TopicPartition
+from pyproducer.common.waiting import asker
 from pyproducer.hotpath import IMPL
 
 BATCH_BYTES = 1200
@@ -34,7 +35,7 @@ _numbers = itertools.count(1)
 class Partition:
     """A list of batches in order of their records, with its lock; the last one may be open for appends."""
 
-    __slots__ = ("_sends_one_at_a_time", "batches", "last_future_count", "leader_epoch", "lock", "number",
+    __slots__ = ("_sends_one_at_a_time", "batches", "is_inside", "last_future_count", "leader_epoch", "lock", "number",
                  "sequence", "topic_id", "topic_partition")
 
     def __init__(self, topic_partition: TopicPartition, make_lock: Callable[[], RLock], *,
@@ -43,7 +44,10 @@ class Partition:
         self.topic_partition: TopicPartition = topic_partition
         # Java's guaranteeMessageOrder: with one request in flight, one batch is on the wire.
         self._sends_one_at_a_time = sends_one_at_a_time
-        self.lock: RLock = make_lock()  # taken before the pool's; reentrant only so that a fork finds out whose it is
+        # Taken before the pool's lock. Reentrant only so that it can be asked who has it: see is_inside.
+        self.lock: RLock = make_lock()
+        # Whether the current thread has the lock: it is in a signal's handler, or a finalizer, that came in the middle.
+        self.is_inside: Callable[[], bool] = asker(self.lock)
         # Its place among all partitions, by their first records: requests are filled in this order.
         self.number: int = next(_numbers)
         self.batches: list[ProducerBatch] = []

@@ -161,12 +161,6 @@ class ProduceRequestResult:
             return outcome
         life = outcome._life
         deadline_ms = life.begin_wait("result()", timeout)
-        return life.run("result()", self._await_outcome, future, timeout, deadline_ms)
-
-    def _await_outcome(self, future: FutureRecordMetadata, timeout: float | None,
-                       deadline_ms: int | None) -> ProduceRequestResult:
-        outcome: ProduceRequestResult = future._result
-        life = outcome._life
         waiting, key = life.tally.waiting, object()
         try:
             waiting[key] = future  # a producer that is closed meanwhile does not say that nobody looked
@@ -207,42 +201,28 @@ class ProduceRequestResult:
         self._add_done_callback(future, fn)
 
     def _add_done_callback(self, future: FutureRecordMetadata, fn: DoneCallback) -> None:
-        outcome: ProduceRequestResult | None = self._life.run("add_done_callback()", self._add_if_pending, future, fn)
-        if outcome is not None:
-            if is_heard(fn):
-                outcome.look(future._index)
-            _call(fn, future)
-
-    @staticmethod
-    def _add_if_pending(future: FutureRecordMetadata, fn: DoneCallback) -> ProduceRequestResult | None:
-        """Add a done callback; return the outcome where that is decided already."""
-        outcome: ProduceRequestResult
         while True:
             outcome = future._result
             with outcome._lock:
                 # A split moves the future under this same lock, so the callback cannot be left behind.
                 if outcome is not future._result:
                     continue
-                if outcome.is_set:
-                    break
-                future._done_callbacks = [*(future._done_callbacks or ()), fn]  # one write: Ctrl-C may come
-                return None
-        return outcome
+                if not outcome.is_set:
+                    # One write: a signal's handler that comes in the middle may add one, too.
+                    future._done_callbacks = [*(future._done_callbacks or ()), fn]
+                    return
+            break
+        if is_heard(fn):
+            outcome.look(future._index)
+        _call(fn, future)
 
     def meeting_of(self, future: FutureRecordMetadata) -> Meeting:
         """Return where those meet who wait for a record among others, as concurrent.futures.wait() does."""
         outcome = future._result
-        life = outcome._life
-        if not life.is_forked:  # what lingers is the parent's
+        if not outcome._life.is_forked:  # what lingers is the parent's
             outcome.on_wait()
-        # Nobody is refused here: see Meeting.their_state.
-        met: Meeting = self._met(future) if life.is_inside_call else life.run("wait()", self._met, future)
-        return met
-
-    @staticmethod
-    def _met(future: FutureRecordMetadata) -> Meeting:
         while True:
-            outcome: ProduceRequestResult = future._result
+            outcome = future._result
             with outcome._lock:
                 if outcome is not future._result:
                     continue
@@ -252,7 +232,8 @@ class ProduceRequestResult:
                         return fn
                 meeting = Meeting(is_done=outcome.is_set, life=outcome._life)
                 added = [*(callbacks or ()), meeting]
-                # A signal's handler that came in the middle may have added one; none comes between look and write.
+                # A signal's handler that came in the middle may have added one, a meeting perhaps; none comes between
+                # this look and the write.
                 if future._done_callbacks is callbacks:
                     future._done_callbacks = added
                     return meeting

@@ -20,7 +20,7 @@ from typing import NamedTuple, TypeVar
 from pyproducer.accumulator.append_result import AppendResult, AppendRowsResult
 from pyproducer.accumulator.batch_state import BatchState, move
 from pyproducer.accumulator.buffer_pool import BufferPool, LoopWaitError, Place
-from pyproducer.accumulator.life import UNOWNED, Life
+from pyproducer.accumulator.life import UNOWNED, Life, Presence
 from pyproducer.accumulator.partition import Partition
 from pyproducer.accumulator.partition_sequence import BatchEnd, PartitionSequence
 from pyproducer.accumulator.produce_result import OnCompletion
@@ -31,7 +31,7 @@ from pyproducer.common.clock import NEVER_MS, Clock
 from pyproducer.common.cluster import Cluster, Node, TopicPartition
 from pyproducer.common.errors import NOT_SENT, UNKNOWN, KafkaError
 from pyproducer.common.limited_log import LimitedLog
-from pyproducer.common.waiting import is_owned, release_in_child
+from pyproducer.common.waiting import release_in_child
 from pyproducer.record.compression import Compressor, NoCompressor
 from pyproducer.transaction.transaction_manager import TransactionManager
 
@@ -89,6 +89,8 @@ class RecordAccumulator:
         sends_one_at_a_time: Whether one batch of a partition is on the wire at most.
         lingers_for_waiters: Whether a batch that somebody waits for lingers all the same.
         on_linger_ended: Told when a batch stops to linger, because a caller waits for it.
+        are_inside: Tell whether the current thread has a lock that is taken elsewhere, and that the sender needs.
+        are_inside_partitioner: The same of locks that it needs for records that wait for metadata.
         transaction_manager: Whose sequence numbers batches get; None without idempotence.
 
     Attributes:
@@ -99,7 +101,8 @@ class RecordAccumulator:
     def __init__(self, *, batch_size_bytes: int, linger_ms: int, delivery_timeout_ms: int, pool: BufferPool,
                  compressor: Compressor, retry_backoff: ExponentialBackoff, clock: Clock, life: Life = UNOWNED,
                  sends_one_at_a_time: bool = False, lingers_for_waiters: bool = True,
-                 on_linger_ended: Callable[[], None] = lambda: None,
+                 on_linger_ended: Callable[[], None] = lambda: None, are_inside: Sequence[Callable[[], bool]] = (),
+                 are_inside_partitioner: Sequence[Callable[[], bool]] = (),
                  transaction_manager: TransactionManager | None = None) -> None:
         self._batch_size_bytes = batch_size_bytes
         self._linger_ms = linger_ms
@@ -118,6 +121,11 @@ class RecordAccumulator:
         # The records that are in no batch yet; see producer/waiting_room.py.
         self.waiting: WaitingRecords = WaitingRecords(pool, pool.total_bytes // _WAITING_SHARE, clock, life,
                                                       self._is_in_list)
+        # Who tells whether the current thread has a lock: see is_inside_append.
+        self._are_inside: tuple[Callable[[], bool], ...] = (
+            self.waiting.is_inside, self.waiting.memory.is_inside, pool.is_inside, *life.are_inside,
+            *are_inside)
+        self._are_inside_partitioner = are_inside_partitioner
         self.is_closed: bool = False
         # Told when a batch stops to linger, because a caller waits for it.
         self._on_linger_ended = on_linger_ended
@@ -152,8 +160,15 @@ class RecordAccumulator:
             ProducerClosedError: The producer is closed. Not sent.
         """
         owner = self._partitions.get((topic, partition)) or self._create_partition(topic, partition)
+        if owner.is_inside():
+            raise self._life.inside("send()")
         record = timestamp, key, value, headers, on_completion
-        return self._run("send()", owner, partial(self._append_record, owner, record, size_bytes), max_block_ms)
+        with owner.lock:
+            result = self._append_record(owner, record, size_bytes, None)
+        if isinstance(result, int):
+            result = self._append_with_memory(owner, result, max_block_ms,
+                                              partial(self._append_record, owner, record, size_bytes))
+        return result
 
     def _append_record(self, owner: Partition, record: _Record, size_bytes: int,
                        place: Place | None) -> AppendResult | int:
@@ -194,7 +209,14 @@ class RecordAccumulator:
             ProducerClosedError: The producer is closed. Not sent.
         """
         owner = self._partitions.get((topic, partition)) or self._create_partition(topic, partition)
-        return self._run("send_batch()", owner, partial(self._append_rows, owner, rows, start, end), max_block_ms)
+        if owner.is_inside():
+            raise self._life.inside("send_batch()")
+        with owner.lock:
+            result = self._append_rows(owner, rows, start, end, None)
+        if isinstance(result, int):
+            result = self._append_with_memory(owner, result, max_block_ms,
+                                              partial(self._append_rows, owner, rows, start, end))
+        return result
 
     def _append_rows(self, owner: Partition, rows: BatchRows, start: int, end: int,
                      place: Place | None) -> AppendRowsResult | int:
@@ -217,21 +239,6 @@ class RecordAccumulator:
             return batch.reserved_bytes
         return AppendRowsResult(count, batch, batch.open.is_full, True)
 
-    def _run(self, call: str, owner: Partition, attempt: Callable[[Place | None], Appended | int],
-             max_block_ms: int) -> Appended:
-        life = self._life
-        if life.is_on_sender_thread and any(map(is_owned, (owner.lock, self._pool.lock, self.waiting.lock))):
-            raise life.nested(call)  # a finalizer, in the middle of a step of the sender's
-        appended: Appended = life.run(call, self._append, owner, attempt, max_block_ms)
-        return appended
-
-    def _append(self, partition: Partition, attempt: Callable[[Place | None], Appended | int],
-                max_block_ms: int) -> Appended:
-        """Call `attempt` with the partition's lock held, and again when there is memory; see `_append_with_memory`."""
-        with partition.lock:
-            result = attempt(None)
-        return self._append_with_memory(partition, result, max_block_ms, attempt) if isinstance(result, int) else result
-
     def _append_with_memory(self, partition: Partition, size_bytes: int, max_block_ms: int,
                             attempt: Callable[[Place], Appended | int]) -> Appended:
         """Wait for memory and call `attempt` with the partition's lock held, again and again, until it appended.
@@ -244,7 +251,10 @@ class RecordAccumulator:
                 place among those who wait; without memory it says how much a new batch takes.
         """
         place: Place | None = None
+        presence = Presence()
         try:
+            self._pool.ensure_not_inside(size_bytes)
+            self._life.enter(presence)
             place = self._pool.enter(size_bytes, max_block_ms)
             while True:
                 place.wait()
@@ -255,6 +265,7 @@ class RecordAccumulator:
         finally:
             if place is not None:
                 place.leave()
+            presence.leave()
 
     def _new_batch(self, partition: Partition, size_bytes: int, first_future_count: int,
                    limit_bytes: int) -> ProducerBatch:
@@ -299,6 +310,23 @@ class RecordAccumulator:
         for batch in self.batches():
             batch.on_forked()
         self.close()
+
+    def is_inside_append(self) -> bool:
+        """Whether the current thread has a lock that the sender needs: it runs a signal's handler, or a finalizer."""
+        if self.waiting.queues:  # from there records may come to any partition
+            return self.is_inside_any_append()
+        for is_inside in self._are_inside:
+            if is_inside():
+                return True
+        for partition in list(self.busy):  # noqa: SIM110 - who waits for a record pays for each call
+            if partition.is_inside():
+                return True
+        return False
+
+    def is_inside_any_append(self) -> bool:
+        """Whether it has a lock that anybody needs: of who closes, who sends, or the sender."""
+        return (any(is_inside() for is_inside in (*self._are_inside, *self._are_inside_partitioner))
+                or any(partition.is_inside() for partition in list(self._partitions.values())))
 
     def incomplete(self) -> list[ProducerBatch]:
         """Return the batches whose outcome is not decided, in order of each partition."""

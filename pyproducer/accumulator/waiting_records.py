@@ -32,7 +32,7 @@ from pyproducer.common.clock import NEVER_MS, Clock
 from pyproducer.common.cluster import UNKNOWN_PARTITION, TopicPartition
 from pyproducer.common.errors import KafkaError, told_as_not_sent
 from pyproducer.common.records import Header
-from pyproducer.common.waiting import release_in_child
+from pyproducer.common.waiting import asker, release_in_child
 from pyproducer.hotpath import HEADER_SIZE_BYTES, FutureRecordMetadata
 from pyproducer.record.layout import NO_TIMESTAMP
 
@@ -163,7 +163,9 @@ class WaitingRecords:
         self.memory: PartPool = PartPool(whole, memory_bytes, clock, life, count_held=self.held_bytes)
         self._life = life
         self._is_in_list = is_in_list
-        self.lock: RLock = life.locks.rlock()  # reentrant only so that a fork finds out whose it is
+        self.lock: RLock = life.locks.rlock()  # reentrant only so that it can be asked who has it: see is_inside
+        # Whether the current thread has the lock: it is in a signal's handler, or a finalizer, that came in the middle.
+        self.is_inside: Callable[[], bool] = asker(self.lock)
         self.queues: dict[Key, WaitingQueue] = {}
 
     def has_any(self) -> bool:

@@ -20,7 +20,7 @@ from pyproducer.client.unknown_topics import UnknownTopics
 from pyproducer.common.cluster import Cluster, Node, TopicPartition
 from pyproducer.common.error_codes import ERRORS, ErrorCode, error_for_code
 from pyproducer.common.errors import NOT_SENT, KafkaError
-from pyproducer.common.waiting import SYSTEM_LOCKS, Locks, Waiters, release_in_child
+from pyproducer.common.waiting import SYSTEM_LOCKS, Locks, Waiters, asker, release_in_child
 
 if TYPE_CHECKING:
     from pyproducer.common.backoff import ExponentialBackoff
@@ -75,6 +75,8 @@ class ProducerMetadata:
 
     Attributes:
         cluster: The newest snapshot. Written here only.
+        is_inside: Whether the current thread has the lock: it is in a signal's handler, or a finalizer, that came in
+            the middle.
         due_ms: When brokers should be asked next, or since when. Written here only.
     """
 
@@ -90,6 +92,7 @@ class ProducerMetadata:
         self._allow_auto_topic_creation = allow_auto_topic_creation
         self.bootstrap_addresses: tuple[tuple[str, int], ...] = tuple(bootstrap)   # constant
         self._lock = locks.rlock()  # guards all fields below; taken last, never around another lock
+        self.is_inside: Callable[[], bool] = asker(self._lock)
         self._waiters = Waiters(locks.cell)  # callers who wait for news
         self._nodes_to_ask = bootstrap_nodes(bootstrap)
         self._on_snapshot = on_snapshot

@@ -51,9 +51,6 @@ class Upcalls(Protocol):
                     size_bytes: int) -> FutureRecordMetadata:
         """Take a record whose topic, or partition, the road does not know; it may have to wait."""
 
-    def ensure_outside(self) -> None:
-        """Raise where the current thread is in the middle of another call of this producer."""
-
     def choose(self, topic: str, key: Any, key_bytes: bytes | None, value: Any, value_bytes: bytes | None) -> int:
         """Ask the partitioner; return an index below the topic's count, or -1 where the topic is gone by now."""
 

@@ -141,8 +141,6 @@ class RecordSender:
         self.room = room
         self.partitioner = partitioner
         self._partition = partitioner.partition
-        # What has a lock of ours, which the sender needs for records that wait.
-        self._is_partitioner_ours = type(partitioner) in _ROUTED
         self._on_append: Callable[..., None] | None = getattr(partitioner, "on_append", None)
         # A partitioner of the application's that wants to hear of each record does.
         self._is_open_batch_told = routes.keeps_batches and (
@@ -162,7 +160,7 @@ class RecordSender:
             self, routes, record_class=ProducerRecord, max_record_bytes=self.max_record_bytes,
             key_form=_form_of(key_serializer), value_form=_form_of(value_serializer),
             is_intercepted=self.sees_every_record or bool(interceptors),
-            timestamp_ms=None if isinstance(clock, SystemClock) else clock.timestamp_ms, inside=life.inside)
+            timestamp_ms=None if isinstance(clock, SystemClock) else clock.timestamp_ms)
 
     def refuse(self) -> None:
         """Take no record from now on; what send() raises is said by the producer's life."""
@@ -233,9 +231,6 @@ class RecordSender:
 
     def find_route(self, topic: str) -> Route | None:
         """Make a topic's route from the present snapshot; None when that does not know it, or records wait for it."""
-        return self._life.run("send()", self._find_route, topic)
-
-    def _find_route(self, topic: str) -> Route | None:
         cluster = self._routes.cluster
         count = cluster.table(topic).count
         if not count or self.room.is_waiting(topic):
@@ -283,18 +278,12 @@ class RecordSender:
         except _TOLD_BY_THE_FUTURE as error:
             return self.failed(error, topic, partition, on_completion)
 
-    def ensure_outside(self) -> None:
-        """Refuse a call in the middle of another one of the same thread."""
-        if self._life.is_inside_call:
-            raise self._life.nested("send()")
-
     def switch(self, topic: str) -> None:
         """Choose another sticky partition for a topic."""
         cluster = self._routes.cluster
         # The record is in its batch: where a newer snapshot has no partition to go on with, that is the next one's.
         if cluster.table(topic).count:
-            switch = self.partitioner.switch  # type: ignore[attr-defined]  # who has a sticky route
-            self._ask_partitioner(switch, topic, cluster)
+            self.partitioner.switch(topic, cluster)  # type: ignore[attr-defined]  # who has a sticky route
 
     def failed(self, error: Exception, topic: str, partition: int | None,
                on_completion: OnCompletion | None) -> FutureRecordMetadata:
@@ -411,8 +400,7 @@ class RecordSender:
             if self._is_open_batch_told:
                 self._routes.open_batch(cluster, topic, partition, result.batch.open)
             if self._on_append is not None:
-                self._ask_partitioner(self._on_append, topic, partition, size_bytes - HEADER_SIZE_BYTES, cluster,
-                                      result.batch_is_full)
+                self._on_append(topic, partition, size_bytes - HEADER_SIZE_BYTES, cluster, result.batch_is_full)
             if result.batch_is_full:
                 self.wakeup()
             elif result.new_batch_created:
@@ -445,19 +433,10 @@ class RecordSender:
         Returns:
             A partition below the count. The snapshot need not know it, where it has gaps.
         """
-        return int(self._ask_partitioner(self.choose_for_waiting, topic, key, key_bytes, value, value_bytes, cluster,
-                                         count))
-
-    def choose_for_waiting(self, topic: str, key: Any, key_bytes: bytes | None, value: Any, value_bytes: bytes | None,
-                           cluster: Cluster, count: int) -> int:
-        """Do as `choose_partition`, on the sender thread."""
         partition = self._partition(topic, key, key_bytes, value, value_bytes, cluster)
         if type(partition) is not int or not 0 <= partition < count:
             partition = self._checked_partition(partition, topic, count)
         return partition
-
-    def _ask_partitioner(self, ask: Callable[..., Any], *arguments: Any) -> Any:
-        return self._life.run("send()", ask, *arguments) if self._is_partitioner_ours else ask(*arguments)
 
     def serialize_part(self, serializer: Serializer | None, topic: str, headers: list[Header], data: Any,
                        part: str) -> bytes | None:

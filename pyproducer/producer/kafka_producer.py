@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, overload
 
 from pyproducer.accumulator.batch_future import BatchFuture
-from pyproducer.accumulator.life import Life, LifeState
+from pyproducer.accumulator.life import Life, LifeState, Presence
 from pyproducer.accumulator.produce_result import OnCompletion
 from pyproducer.common.clock import NEVER_MS
 from pyproducer.common.cluster import PartitionInfo, address_text
@@ -28,7 +28,7 @@ from pyproducer.common.record_future import FutureRecordMetadata
 from pyproducer.common.records import HeadersLike, ProducerRecord, to_topic
 from pyproducer.common.secrets import shown
 from pyproducer.common.timeouts import checked_timeout
-from pyproducer.common.waiting import is_owned
+from pyproducer.common.waiting import asker
 from pyproducer.hotpath import ProducerBase
 from pyproducer.producer import process_life
 from pyproducer.producer.config import CONFIG_TABLE, ProducerConfig
@@ -151,8 +151,8 @@ class KafkaProducer(ProducerBase, Generic[K, V]):
 
     def _rebuild(self) -> ProducerRuntime:
         lock = process_life.rebuilding
-        if is_owned(lock):
-            raise Life.nested("a method")
+        if asker(lock)():
+            raise Life.inside("a method")
         with lock:
             before = self._runtime
             if not before.life.can_be_rebuilt:
@@ -268,18 +268,6 @@ class KafkaProducer(ProducerBase, Generic[K, V]):
         runtime = self._present()
         life = runtime.life
         deadline_ms = life.begin_wait("flush()", timeout)
-        error = life.run("flush()", self._flush, runtime, timeout, deadline_ms, raise_on_error)
-        if error is not None:
-            try:
-                raise error
-            finally:
-                del error  # else its traceback, with the caller's frames, and it would keep each other
-
-    @staticmethod
-    def _flush(runtime: ProducerRuntime, timeout: float | None, deadline_ms: int | None,
-               raises_all: bool) -> KafkaError | None:
-        """Wait until all is done that was handed over; return what flush() raises."""
-        life = runtime.life
         period = life.tally.period
         # In this order: a record that leaves the waiting room meanwhile has its batch's outcome as a successor.
         results = runtime.accumulator.waiting.outcomes()
@@ -294,12 +282,16 @@ class KafkaProducer(ProducerBase, Generic[K, V]):
                     phase="flush", outcome="unknown")
             results.extend(result.successors)
         is_dead = life.state is LifeState.DEAD
-        error: KafkaError | None = life.tally.end_flush(period, raises_all=raises_all or is_dead)
+        error: KafkaError | None = life.tally.end_flush(period, raises_all=raise_on_error or is_dead)
         if is_dead:
             outcome = None if error is None else error.outcome
             error = life.refusal()
             error.outcome = outcome or error.outcome
-        return error
+        if error is not None:
+            try:
+                raise error
+            finally:
+                del error  # else its traceback, with the caller's frames, and it would keep each other
 
     def partitions_for(self, topic: str) -> list[PartitionInfo]:
         """Return the partitions of a topic with their leaders and replicas, by index.
@@ -315,8 +307,8 @@ class KafkaProducer(ProducerBase, Generic[K, V]):
         runtime = self._present()
         runtime.life.ensure_open()
         runtime.life.ensure_may_wait("partitions_for()")
-        cluster = runtime.life.run("partitions_for()", wait_on_metadata, runtime.metadata, runtime.wire.wakeup,
-                                   runtime.clock, topic, runtime.config.max_block_ms)
+        cluster = wait_on_metadata(runtime.metadata, runtime.wire.wakeup, runtime.clock, topic,
+                                   runtime.config.max_block_ms)
         return list(cluster.partitions_for_topic(topic))
 
     def check(self, timeout: float | None = None) -> None:
@@ -340,7 +332,7 @@ class KafkaProducer(ProducerBase, Generic[K, V]):
         runtime.life.ensure_may_wait("check()")
         longest = checked_timeout(runtime.config.max_block_ms / 1000 if timeout is None else timeout)
         longest_ms = NEVER_MS if longest is None else math.ceil(longest * 1000)
-        runtime.life.run("check()", wait_on_brokers, runtime.metadata, runtime.wire.wakeup, longest_ms)
+        wait_on_brokers(runtime.metadata, runtime.wire.wakeup, longest_ms)
 
     def metrics(self) -> dict[str, float]:
         """Return counters and gauges under Java's names (record-send-total, buffer-available-bytes, ...)."""
@@ -382,13 +374,18 @@ class KafkaProducer(ProducerBase, Generic[K, V]):
             life.close_in_child(f"close() was called in thread {threading.current_thread().name!r}")
             # Written first, then looked at; _rebuild does it the other way round, so one of them sees.
             return DeliverySummary() if self._runtime.life is life else self.close(timeout)
-        is_nested = life.is_inside_call  # also where that call takes a turn of the sender
-        if life.is_on_sender_thread or is_nested:
-            where = ("a callback" if not is_nested
+        if life.is_on_sender_thread or life.is_inside_call():
+            where = ("a callback" if life.is_on_sender_thread and not life.role.caller
                      else "a signal's handler, or a finalizer, during another call of the same thread")
             self._runtime.begin_close(f"close() was called in {where}", longest)
             return tally.summary()
-        life.run("close()", self._close, f"close() was called in thread {threading.current_thread().name!r}", longest)
+        presence = Presence()
+        try:
+            life.enter(presence)
+            self._runtime.io_thread.close(f"close() was called in thread {threading.current_thread().name!r}", longest)
+            process_life.await_end(self._runtime, longest)
+        finally:
+            presence.leave()
         failed = tally.take_unseen() if tally.raises else None
         if failed is not None:
             try:
@@ -396,10 +393,6 @@ class KafkaProducer(ProducerBase, Generic[K, V]):
             finally:
                 del failed  # as in flush()
         return tally.summary()
-
-    def _close(self, by: str, timeout_s: float | None) -> None:
-        self._runtime.io_thread.close(by, timeout_s)
-        process_life.await_end(self._runtime, timeout_s)
 
     def __enter__(self) -> KafkaProducer[K, V]:
         return self

@@ -80,8 +80,6 @@ class BatchSender:
         """Take the columns of a call; see KafkaProducer.send_batch."""
         sender = self._record_sender
         self._life.ensure_open()
-        if self._life.is_inside_call:
-            raise self._life.nested("send_batch()")
         topic = to_topic(topic)
         created = self._clock.timestamp_ms()
         deadline_ms = self._clock.now_ms() + self._max_block_ms

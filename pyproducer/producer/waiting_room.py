@@ -19,7 +19,7 @@ from itertools import islice
 from typing import Any
 
 from pyproducer.accumulator.buffer_pool import Place
-from pyproducer.accumulator.life import Life
+from pyproducer.accumulator.life import Life, Presence
 from pyproducer.accumulator.produce_result import OnCompletion
 from pyproducer.accumulator.producer_batch import ProducerBatch
 from pyproducer.accumulator.record_accumulator import RecordAccumulator
@@ -130,12 +130,8 @@ class WaitingRoom:
             InvalidTopicError: The name is not allowed. Not sent.
             ProducerClosedError: The producer is closed. Not sent.
         """
-        return self._life.run("send()", self._enter, topic, partition, timestamp, key, key_bytes, value, value_bytes,
-                              headers, on_completion, size_bytes, max_block_ms)
-
-    def _enter(self, topic: str, partition: int | None, timestamp: int, key: Any, key_bytes: bytes | None, value: Any,
-               value_bytes: bytes | None, headers: tuple[Header, ...], on_completion: OnCompletion | None,
-               size_bytes: int, max_block_ms: int) -> FutureRecordMetadata | None:
+        if self._waiting.is_inside():
+            raise self._life.inside("send()")
         if not self._metadata.cluster.table(topic).count:
             ensure_topic_name(topic)
         now_ms = self._clock.now_ms()
@@ -153,6 +149,7 @@ class WaitingRoom:
         record.reserved_bytes = min(record.reserved_bytes, memory.whole.total_bytes)
         place: Place | None = None
         place_in_whole: Place | None = None
+        presence = Presence()
         try:
             while True:
                 with self._waiting.lock:
@@ -168,6 +165,8 @@ class WaitingRoom:
                 if is_in:
                     break
                 if place is None:
+                    memory.ensure_not_inside(record.reserved_bytes)
+                    self._life.enter(presence)
                     place = memory.enter(record.reserved_bytes, max_block_ms, record.sent_ms)
                 elif place_in_whole is None and memory.has_room(record.reserved_bytes, place):
                     place_in_whole = memory.whole.enter(record.reserved_bytes, max_block_ms, record.sent_ms)
@@ -181,6 +180,7 @@ class WaitingRoom:
                 place_in_whole.leave()
             if place is not None:
                 place.leave()
+            presence.leave()
         return record.future
 
     def _tell_sender(self) -> None:
@@ -219,7 +219,7 @@ class WaitingRoom:
         """
         queue = self._waiting.queues.get(topic)
         if queue is None or not queue.is_leaving or (
-                self._life.is_on_sender_thread or self._life.is_on_loop):
+                self._life.is_on_sender_thread or self._life.is_on_loop or self._life.is_inside_call()):
             return
         cell = self._door.enter()
         if queue.is_leaving and self._waiting.queues.get(topic) is queue:

@@ -26,7 +26,7 @@ from pyproducer.common.backoff import ExponentialBackoff
 from pyproducer.common.clock import Clock
 from pyproducer.common.errors import ConfigError
 from pyproducer.common.metrics import Metrics
-from pyproducer.common.waiting import Locks
+from pyproducer.common.waiting import Locks, lock_to_ask
 from pyproducer.hotpath import Road, RouteTable
 from pyproducer.network.channel_builder import client_channel_builder
 from pyproducer.network.sasl.login import login_for
@@ -137,8 +137,9 @@ def build_runtime(config: ProducerConfig, key_serializer: object, value_serializ
     value = resolve_serializer(value_serializer if value_serializer is not None else config.value_serializer,
                                "value.serializer", config.originals)
     interceptors = resolve_interceptors(config.interceptor_classes, config.originals)
+    are_inside_partitioner: list[Callable[[], bool]] = []
     partitioner = resolve_partitioner(config.partitioner_class, config, next_random=surroundings.next_random,
-                                      make_lock=locks.rlock)
+                                      make_lock=functools.partial(lock_to_ask, locks.rlock, are_inside_partitioner))
     compressor = _compressor(config, locks)
     login = login_for(config)
     channel_builder = client_channel_builder(config, login)
@@ -181,7 +182,10 @@ def build_runtime(config: ProducerConfig, key_serializer: object, value_serializ
         sends_one_at_a_time=config.max_in_flight_requests_per_connection == 1,
         # A caller who waits for a record does not wait for linger.ms too, unless it was set on purpose.
         lingers_for_waiters=not config.is_default("linger.ms"), on_linger_ended=lambda: turns.on_opened(),
+        are_inside=(metadata.is_inside, tally.is_inside), are_inside_partitioner=are_inside_partitioner,
         transaction_manager=transaction_manager)
+    life.is_inside_append = accumulator.is_inside_append
+    life.is_inside_any_append = accumulator.is_inside_any_append
     completion = Completion(
         accumulator=accumulator, metadata=metadata, transaction_manager=transaction_manager, retries=config.retries,
         delivery_timeout_ms=config.delivery_timeout_ms, metrics=metrics, clock=clock)
@@ -190,7 +194,7 @@ def build_runtime(config: ProducerConfig, key_serializer: object, value_serializ
         request_timeout_ms=config.request_timeout_ms, retry_backoff=retry_backoff)
     room = WaitingRoom(
         metadata=metadata, accumulator=accumulator, clock=clock, life=life, wakeup_sender=wire.wakeup,
-        choose_partition=lambda *record: record_sender.choose_for_waiting(*record),
+        choose_partition=lambda *record: record_sender.choose_partition(*record),
         on_append=getattr(partitioner, "on_append", None), batch_size_bytes=config.batch_size,
         delivery_timeout_ms=config.delivery_timeout_ms, max_block_ms=config.max_block_ms,
         count_failed=completion.count_failed)

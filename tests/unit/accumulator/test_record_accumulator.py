@@ -247,12 +247,6 @@ def append_one(setup, kind):
         setup.accumulator.append_rows("t", 0, rows_of(b"r"), 0, 1, 0)
 
 
-def on_another_thread(call):
-    thread = threading.Thread(target=call)
-    thread.start()
-    thread.join(GIVE_UP_S)
-
-
 class Meanwhile:
     """The first caller who opens a batch gets no memory for it; while he waits, `meanwhile` happens."""
 
@@ -266,7 +260,7 @@ class Meanwhile:
 
         def wait(place):
             place.leave()  # or he is the first in line
-            on_another_thread(self.meanwhile)
+            self.meanwhile()
 
         monkeypatch.setattr(BufferPool, "charge", refuse_once)
         monkeypatch.setattr(Place, "wait", wait)

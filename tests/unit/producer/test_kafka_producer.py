@@ -817,19 +817,17 @@ def test_call_when_a_signals_handler_makes_it_in_the_middle_of_a_send_then_it_do
     facade = holding(facades)
     producer = facade.producer
     future = producer.send("t", b"v", partition=0)
-
-    def handle() -> None:
-        for call in (producer.flush, future.result, lambda: producer.send("t", b"w", partition=0),
-                     lambda: producer.send("t", b"w" * 20_000, partition=0),
-                     lambda: producer.send_batch("t", [b"w"], partitions=[0])):
-            with pytest.raises(IllegalStateError, match="in the middle of another call of this producer"):
+    partitions = producer._runtime.accumulator._partitions
+    with partitions["t", 0].lock:  # as if the handler ran in the middle of an append
+        for call in (producer.flush, future.result, lambda: producer.send("t", b"w" * 20_000, partition=0)):
+            with pytest.raises(IllegalStateError, match="in the middle of a send"):
                 call()
+        (error,) = producer.send_batch("t", [b"w"], partitions=[0]).result(0).errors.values()
+        assert isinstance(error, IllegalStateError)
         assert producer.metrics()["buffer-available-bytes"] > 0
         producer.close()
         assert "closing" in repr(producer)
         assert not future.done()
-
-    facade.life.run("send()", handle)
     facade.broker.holds = False
     producer.close()
     assert future.result(0).offset == 100

@@ -28,7 +28,6 @@ from pyproducer.common.errors import (
 )
 from pyproducer.hotpath import FutureRecordMetadata
 from pyproducer.producer import waiting_room
-from tests.support.patience import GIVE_UP_S
 from tests.unit.sender.stepped_producer import SteppedProducer, metadata_response
 
 UNKNOWN = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -667,9 +666,7 @@ def test_caller_when_he_waits_for_the_room_and_then_for_all_memory_then_both_tog
         if len(waits) == 1:  # those in the room end, and another batch takes their memory
             producer.clock.advance(300)
             producer.accumulator.waiting.fail_all(KafkaError("the test"))
-            other = threading.Thread(target=producer.append, args=(1, b"v" * 80_000))
-            other.start()
-            other.join(GIVE_UP_S)
+            producer.append(1, b"v" * 80_000)
         else:
             producer.clock.advance(round(timeout_s * 1000))
         return cell.acquire(blocking=False)
@@ -879,7 +876,7 @@ def test_turn_when_it_ends_between_the_list_and_the_charges_then_records_are_sto
 
     def ended_half_way(givers: Any, taker: Any, takers: Any) -> None:
         monkeypatch.setattr(whole, "hand_over", hand_over)
-        whole._is_dirty = True
+        whole._step = object()
         takers.append(taker)
         givers[0].reserved_bytes = 0
         raise MemoryError
@@ -934,6 +931,15 @@ def test_enter_when_closed_then_the_refusal_of_the_producers_life() -> None:
     with pytest.raises(ProducerClosedError):
         producer.enter()
     assert not producer.accumulator.has_incomplete()
+
+
+def test_enter_when_a_signals_handler_comes_in_the_middle_of_it_then_illegal_state_error() -> None:
+    producer = stepped()
+    with producer.accumulator.waiting.lock:
+        assert producer.accumulator.is_inside_append()
+        assert producer.accumulator.is_inside_any_append()
+        with pytest.raises(IllegalStateError, match="in the middle of a send"):
+            producer.enter()
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")

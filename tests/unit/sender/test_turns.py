@@ -365,7 +365,7 @@ def test_call_when_a_signals_handler_makes_it_in_a_callers_turn_then_it_is_refus
     _, future = stage.steps()
     assert future.done()
     assert len(refused) == 1
-    assert refused[0].startswith(f"{call} was called in the middle of another call of this producer")
+    assert refused[0].startswith(f"{call} was called in the middle of a send() or result() of the same thread")
 
 
 def test_caller_when_a_signals_handler_forks_in_his_turn_then_the_child_is_told(stage: Stage) -> None:
