@@ -109,6 +109,7 @@ class Life:
         role: Who takes the sender's turns; see sender/turns.py.
         take_turn: Told of an outcome that a caller begins to wait for, and until when (ms, or None): he may take a
             turn of the sender himself. None where the sender's thread takes every turn.
+        take_turn_in_loop: Told of an outcome that tasks of an event loop begin to wait for, by that loop: the same.
         client_id: Whose.
         locks: What was given.
         state: Where it is; written here only.
@@ -141,6 +142,7 @@ class Life:
         self.can_be_rebuilt: bool = False
         self.role: Role = Role()
         self.take_turn: Callable[[Any, int | None], None] | None = None
+        self.take_turn_in_loop: Callable[[Any], None] = _take_none
         self._clock = clock
         self._lock = locks.rlock()  # a finalizer may close in the middle of a move
         # One for all: it is held for a moment, and can be asked for, whichever future it is about.
@@ -218,6 +220,7 @@ class Life:
         # A future that the application keeps has this life, and shall not keep the producer's parts by it.
         self.is_inside_append = self.is_inside_any_append = _is_never_inside
         self.take_turn = None
+        self.take_turn_in_loop = _take_none
         self._over.ring()
 
     def mark_forked(self, *, rebuilds: bool = False) -> None:
@@ -400,6 +403,10 @@ class Life:
 def _is_never_inside() -> bool:
     """Nobody appends, yet or any more."""
     return False
+
+
+def _take_none(_outcome: Any) -> None:
+    """The sender's thread takes every turn."""
 
 
 UNOWNED = Life("", SystemClock(), tally=NoTally())

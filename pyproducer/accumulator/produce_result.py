@@ -104,10 +104,18 @@ class ProduceRequestResult:
 
     def on_wait(self) -> None:
         """Somebody begins to wait, however he does it: what he waits for does not linger for company."""
+        self._end_linger()
+        self._life.role.ring()  # where the sender's thread stands aside, it comes: nobody here takes its turn
+
+    def on_await(self) -> None:
+        """As `on_wait`, of tasks of the loop that sends; from it, which may take a turn of the sender itself."""
+        self._end_linger()
+        self._life.take_turn_in_loop(self)
+
+    def _end_linger(self) -> None:
         end_linger = self.end_linger
         if end_linger is not None:
             end_linger()
-        self._life.role.ring()  # where the sender's thread stands aside, it comes: nobody here takes its turn
 
     def wait(self, deadline_ms: int | None) -> bool:
         """Wait until the callbacks ran or the futures moved; False when the time is over first. None is no limit."""
@@ -242,7 +250,10 @@ class ProduceRequestResult:
         """Call what was added to a record that is done now; the sender's, once."""
         with future._result._lock:  # against meeting_of
             callbacks = future._done_callbacks or []
-            future._done_callbacks = [fn for fn in callbacks if type(fn) is Meeting] or None
+            # Those of awaits stay until they were called, for they may be called again: an event loop's turn can end
+            # here by Ctrl-C, and what is lost then would never wake its task.
+            if len(callbacks) != 1 or type(callbacks[0]) is not Wake:
+                future._done_callbacks = [fn for fn in callbacks if type(fn) in _LASTING] or None
         if self.failure is not None and any(map(is_heard, callbacks)):
             self.look(future._index)
         for fn in callbacks:
@@ -250,8 +261,15 @@ class ProduceRequestResult:
                 return
             try:
                 fn(future)
-            except BaseException:  # whatever a callback raises changes nothing; no signal arrives there
+            except BaseException as raised:  # whatever a callback raises changes nothing; no signal arrives there
+                if type(fn) is Wake and not isinstance(raised, Exception):
+                    raise
                 log.exception("a done callback of %r raised", future)
+        with future._result._lock:
+            left = future._done_callbacks
+            if left is not None:
+                future._done_callbacks = None if len(left) == 1 and type(left[0]) is Wake else [
+                    fn for fn in left if type(fn) is Meeting] or None
 
     def await_of(self, future: FutureRecordMetadata) -> Generator[Any, None, RecordMetadata]:
         """Wait for a record in an event loop."""
@@ -263,7 +281,7 @@ class ProduceRequestResult:
         wake = Wake(life.loop_inbox)
         self._add_done_callback(future, wake)
         # Once for all tasks of this turn of the loop: their records go together, and the sender is woken once.
-        wake.inbox.call_after_turn(outcome.on_wait)
+        wake.inbox.call_after_turn(outcome.on_await if wake.inbox is life.loop_inbox else outcome.on_wait)
         yield from wake.waiter
         return self.result_of(future, 0)
 
@@ -321,6 +339,9 @@ def failed_future(topic_partition: TopicPartition, error: KafkaError, on_complet
         except Exception as raised:  # what is no Exception may come from outside, as Ctrl-C does, and is the caller's
             log_raised(topic_partition, raised)
     return FutureRecordMetadata(result, 0, NO_TIMESTAMP, -1, -1, None)
+
+
+_LASTING = (Meeting, Wake)
 
 
 def is_heard(fn: Callable[[Any], object]) -> bool:

@@ -26,6 +26,7 @@ from pyproducer.accumulator.produce_result import (
 )
 from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.errors import KafkaError
+from pyproducer.common.loop_inbox import Wake
 from pyproducer.common.records import RecordMetadata
 from pyproducer.hotpath import ColumnChunk, FutureRecordMetadata, OpenBatch, run_callbacks
 from pyproducer.record.batch_reader import read_batches
@@ -316,8 +317,11 @@ class ProducerBatch:
         if self.ranges:
             return True
         for future in self.open.futures:
-            if future._on_completion is not None or future._done_callbacks is not None:
+            if future._on_completion is not None:
                 return True
+            for fn in future._done_callbacks or ():
+                if type(fn) is not Wake:
+                    return True
         return False
 
     def on_forked(self) -> None:

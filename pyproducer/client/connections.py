@@ -97,6 +97,9 @@ class Selectable(Protocol):
         something that happened only where `tells_sends`.
         """
 
+    def fileno(self) -> int:
+        """Return the descriptor that is readable while `poll` would not sleep for a socket; -1 where there is none."""
+
     def close(self, connection_id: str) -> None:
         """Close one connection without telling of it; harmless when there is none."""
 

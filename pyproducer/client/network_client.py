@@ -313,6 +313,10 @@ class NetworkClient:
         """Take what the sockets have by now, and ask nobody for anything; see `poll`."""
         return self.poll(0, now_ms, asks=False)
 
+    def fileno(self) -> int:
+        """Return the descriptor that is readable while a socket has something; -1 where the system has none."""
+        return self._selector.fileno()
+
     def _handle_pause(self, busy_ms: int, late_ms: int, now_ms: int) -> None:
         """Tell of time that nobody meant to take, before the sleep or in it."""
         longest_ms = self._longest_pause_ms

@@ -69,6 +69,9 @@ class KafkaClient(Protocol):
     def hear(self, now_ms: int) -> list[ClientResponse]:
         """Do the part of a poll that takes what has arrived, without a wait; nobody is asked for anything."""
 
+    def fileno(self) -> int:
+        """Return the descriptor that is readable while `hear` has something to do; -1 where there is none."""
+
     def close(self) -> None:
         """Close all connections, whatever an exception left undone. Requests in flight are not completed."""
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import logging
 import weakref
+from _thread import get_ident
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -71,14 +72,20 @@ class LoopInbox:
         dropped_count: How many calls were not made, because the loop was closed before.
     """
 
-    __slots__ = ("_after_turn", "_is_called", "_items", "_loop", "dropped_count")
+    __slots__ = ("_after_turn", "_holders", "_is_called", "_items", "_loop", "dropped_count")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = weakref.ref(loop)
         self._items: deque[Callable[[], object]] = deque()
         self._is_called = False  # the loop was woken, and did not look yet
         self._after_turn: dict[Callable[[], object], None] = {}
+        self._holders: set[int] = set()  # idents of threads
         self.dropped_count: int = 0
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop | None:
+        """The event loop; None where it is gone."""
+        return self._loop()
 
     @property
     def loop_runs(self) -> bool:
@@ -89,7 +96,19 @@ class LoopInbox:
     def put(self, item: Callable[[], object]) -> None:
         """Have the loop call `item`, which must not raise; where the loop is closed nobody is there to hear of it."""
         self._items.append(item)  # first: a loop that looks finds it, or is woken
-        self._wake()
+        if not self._holders or get_ident() not in self._holders:
+            self._wake()
+
+    def hold(self) -> None:
+        """Do not wake the loop for what this thread puts, until it calls `let_go`, which it must."""
+        self._holders.add(get_ident())
+
+    def let_go(self) -> None:
+        """Wake the loop for what this thread has put since `hold`; without one do nothing."""
+        if self._holders and get_ident() in self._holders:
+            self._holders.discard(get_ident())
+            if self._items:
+                self._wake()
 
     def _wake(self) -> None:
         loop = self._loop()
@@ -108,6 +127,17 @@ class LoopInbox:
         except BaseException:  # Ctrl-C, in the loop's own thread: whoever puts next wakes it
             self._is_called = False
             raise
+
+    def expect(self) -> None:
+        """Have the loop look when this callback of its is over: what is put until then need not wake it. From it alone.
+
+        Raises:
+            RuntimeError: The loop is closed.
+        """
+        if not self._is_called:
+            loop = self._loop()
+            assert loop is not None, "it runs"
+            self._have_it_look(loop.call_soon)
 
     def call_after_turn(self, call: Callable[[], object]) -> None:
         """Make a call, once, when the tasks that are ready now had their turn: at once for the last. From the loop."""

@@ -83,6 +83,11 @@ class Interest:
             waker.is_requested = False
         return ready
 
+    def fileno(self) -> int:
+        """Return the descriptor of what asks the operating system, which can be watched itself; -1 for none."""
+        fileno = getattr(self._selector, "fileno", None)  # epoll's and kqueue's have it
+        return -1 if fileno is None else fileno()
+
     def close(self, channels: Iterable[KafkaChannel]) -> None:
         """Watch nothing any more, whatever of these channels is watched; their sockets may be closed then."""
         for channel in channels:

@@ -309,6 +309,10 @@ class Selector:
         for channel in buffered:
             self._poll_channel(channel, READ)
 
+    def fileno(self) -> int:
+        """Return the descriptor that is readable while select would not sleep; -1 where the system has none."""
+        return self.interest.fileno()
+
     def _begin_poll(self, now_ms: int) -> None:
         self.completed_sends = self._early_sends
         self._early_sends = []

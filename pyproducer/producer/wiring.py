@@ -43,6 +43,7 @@ from pyproducer.record.compression import Compressor, compressor_for
 from pyproducer.sender.completion import Completion
 from pyproducer.sender.freeze import Freeze, longest_pause_ms
 from pyproducer.sender.io_thread import IoThread
+from pyproducer.sender.loop_watch import LoopWatch
 from pyproducer.sender.partition_load import PartitionLoad
 from pyproducer.sender.producer_id_request import ProducerIdRequest
 from pyproducer.sender.sender import Sender
@@ -207,9 +208,11 @@ def build_runtime(config: ProducerConfig, key_serializer: object, value_serializ
         metrics=metrics,
         partition_load=None if update_load is None else PartitionLoad(accumulator, update_load), waiting_room=room,
         tally=tally, freeze=freeze, life=life)
-    turns = SenderTurns(sender, accumulator, life, clock, wakeup, freeze)
+    watch = LoopWatch(wire)
+    turns = SenderTurns(sender, accumulator, life, clock, wakeup, freeze, watch)
     if hotpath.ROLE_IS_SAFE:
         life.take_turn = turns.take
+        life.take_turn_in_loop = turns.take_in_loop
     record_sender = RecordSender(
         metadata=metadata, routes=routes, accumulator=accumulator, room=room, partitioner=partitioner,
         key_serializer=key, value_serializer=value, interceptors=interceptors, clock=clock, life=life,
@@ -225,10 +228,11 @@ def build_runtime(config: ProducerConfig, key_serializer: object, value_serializ
         try:
             tally.end(clock.now_ms())  # every outcome is decided and told
         finally:
+            watch.end()
             _close_parts(interceptors, partitioner, key, value, credentials)
 
     io_thread = IoThread(sender, wire, accumulator, life, clock, refuse, close_parts, on_end, start_thread,
-                         turns.stand_aside, on_end_in_child)
+                         turns.stand_aside, on_end_in_child, turns.wake_loop)
     large_batch_bytes = (min(LARGE_BATCH_BYTES, config.max_request_size // 4) if config.is_default("batch.size")
                          else config.batch_size)
     batch_sender = BatchSender(record_sender=record_sender, metadata=metadata, accumulator=accumulator, clock=clock,

@@ -55,6 +55,7 @@ class IoThread:
         refuse: Has every road take no more records. When it returns, what was accepted is in the accumulator.
         close_parts: Closes what the application gave.
         on_end: Told when everything else is done.
+        wake_loop: Wakes an event loop for what it was told in a turn that ended half way, or was the last.
         on_end_in_child: Told when a callback came back in a child process: there this thread is the only one, and the
             process ends with it, without exit handlers.
         start_thread: Starts the thread.
@@ -66,7 +67,8 @@ class IoThread:
                  on_end: Callable[[Life], None] = lambda _life: None,
                  start_thread: StartThread = start_daemon,
                  stand_aside: Callable[[], None] = lambda: None,
-                 on_end_in_child: Callable[[], None] = lambda: None) -> None:
+                 on_end_in_child: Callable[[], None] = lambda: None,
+                 wake_loop: Callable[[], None] = lambda: None) -> None:
         self._sender = sender
         self._wire = wire
         self._accumulator = accumulator
@@ -79,6 +81,7 @@ class IoThread:
         self._stand_aside = stand_aside
         self._has_refused = False  # the sender thread's
         self._on_end_in_child = on_end_in_child
+        self._wake_loop = wake_loop
         self._failed_turns = 0  # in a row; the sender thread's
         self._first = life.locks.lock()  # taken by who comes first, for good: the thread, or who gave it up
 
@@ -125,7 +128,7 @@ class IoThread:
         self._life.sender_ident = threading.get_ident()
         try:
             while self.take_turn():
-                if self._life.take_turn is not None:
+                if self._life.take_turn is not None or self._life.loop_inbox is not None:
                     self._stand_aside()
         except BaseException as cause:  # nothing ends this thread in silence
             if not self._life.is_forked:
@@ -170,6 +173,7 @@ class IoThread:
             if self._failed_turns >= _MOST_FAILED_TURNS:
                 raise
             self._sender.recover(self._clock.now_ms())
+            self._wake_loop()
             self._clock.wait(self._life.locks.cell(), _PAUSE_AFTER_BUG_SECONDS)
         return True
 
@@ -180,7 +184,7 @@ class IoThread:
                 # In this order: a child that is forked in between finds it over, or marks it, and does not wait.
                 steps.callback(self._on_end, self._life)
                 steps.callback(self._life.end)
-                for step in (self._close_parts, self._give_up, self._wire.close, self._refuse):
+                for step in (self._close_parts, self._give_up, self._wire.close, self._refuse, self._wake_loop):
                     steps.callback(step)
         except BaseException:
             log.exception("Uncaught error at the end of the sender thread")

@@ -92,6 +92,11 @@ class Sender:
             timeout_ms = min(timeout_ms, self._send_producer_data(now_ms))
         if self._accumulator.is_closed and not self._accumulator.has_incomplete():
             timeout_ms = 0  # the last batch expired just now: nothing is left to wait for
+        inbox = self._life.loop_inbox
+        if inbox is not None and not self._life.role.caller:
+            # To wake the event loop lets it have the interpreter, and its next record would find the thread in the
+            # middle of a turn. So it is woken when that is over; see turns.py.
+            inbox.hold()
         self._wire.client.poll(timeout_ms, now_ms)
 
     def has_nothing_under_way(self) -> bool:
@@ -107,6 +112,27 @@ class Sender:
             return False
         leader = self._metadata.cluster.leader_for(batch.topic_partition)
         return leader is not None and self._wire.client.is_ready(leader.node_id, now_ms)
+
+    def send_at_once(self, now_ms: int) -> None:
+        """Send a batch of which `can_send_at_once` said so; its answer is for `hear`, or for a turn.
+
+        Args:
+            now_ms: Monotonic time, in ms.
+        """
+        self._send_producer_data(now_ms)
+        if self._acks == 0 or not self._wire.client.in_flight_request_count():
+            self._wire.client.hear(now_ms)  # nobody answers: it is over as soon as it is written, or refused
+
+    def hear(self, now_ms: int) -> bool:
+        """Take what the brokers have answered by now, and send nothing.
+
+        Args:
+            now_ms: Monotonic time, in ms.
+
+        Returns:
+            Whether that ended a request. It does not where connections are made anew first, by the thread.
+        """
+        return not self._has_thawed(now_ms) and bool(self._wire.client.hear(now_ms))
 
     def recover(self, now_ms: int) -> None:
         """Go on after a turn that ended half way, whatever ended it.

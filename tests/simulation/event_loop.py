@@ -10,6 +10,8 @@ A cancelled await neither loses nor doubles a record: its future is noted where 
 any. What an await returns or raises is what that future says. Threads that the producer starts for what blocks are the
 scheduler's.
 
+There are no sockets in it: what watches the sender's (sender/loop_watch.py) has no descriptor to watch here.
+
 Source:  ours.
 """
 
