@@ -15,11 +15,16 @@ WANTED = os.environ.get("PYPRODUCER_IMPL")
 PACKAGES = [*find_packages(include=["pyproducer", "pyproducer.*"]), "pyspark_pyproducer", "pytest_pyproducer"]
 
 setup(packages=PACKAGES, ext_modules=[] if WANTED == "python" else [
-    Extension(f"pyproducer.hotpath.{name}", [f"pyproducer/hotpath/{name}.pyx"],
-              depends=["pyproducer/hotpath/_native.pxd"],
+    Extension(f"pyproducer.hotpath.{name}", [f"pyproducer/hotpath/{source}"],
+              depends=["pyproducer/hotpath/_native.pxd", "pyproducer/hotpath/_native_ledger.pxd"],
               # Debug symbols are three quarters of what a wheel would weigh.
               extra_compile_args=["-g0"] if os.name == "posix" else [],
               extra_link_args=["-Wl,-s"] if sys.platform == "linux" else [],
               # Windows has no _native_socket: its sockets are no files.
               optional=WANTED != "native" or os.name == "nt")
-    for name in ("_native", "_native_columns", "_native_road", "_native_role", "_native_socket")])
+    for name, source in (
+        ("_native", "_native.pyx"), ("_native_columns", "_native_columns.pyx"),
+        # One text: the Python one, with the types of _native_ledger.pxd.
+        ("_native_ledger", "_python_ledger.py"),
+        ("_native_road", "_native_road.pyx"), ("_native_role", "_native_role.pyx"),
+        ("_native_socket", "_native_socket.pyx"))])

@@ -23,7 +23,10 @@ _COLUMN_NAMES = ("Column", "ColumnChunk", "binary_column", "dictionary_column", 
                  "sort_rows", "store_rows")
 _ROAD_NAMES = ("AS_IS", "CALLED", "TEXT", "Acknowledgement", "AsyncProducerBase", "ProducerBase", "RecordParts", "Road",
                "Route", "RouteTable", "StickyPartition")
-_BUILT_FILES = ("_native", "_native_columns", "_native_road", "_native_role")
+_LEDGER_NAMES = ("BUCKETS", "CALLBACK", "CODEC", "COLUMNS", "CONNECTION", "FAILED", "LATE", "METADATA", "NAME",
+                 "NO_WAIT", "ORDER", "SLOT", "STORED", "THROTTLE", "Histogram", "Ledger", "NodeRow", "Story",
+                 "Timeline", "TopicRow", "bucket_end")
+_BUILT_FILES = ("_native", "_native_columns", "_native_ledger", "_native_road", "_native_role")
 _SOCKET_FILE = "_native_socket"
 HEADER_SIZE_BYTES = 61
 
@@ -101,6 +104,29 @@ if TYPE_CHECKING:
         sort_rows,
         store_rows,
     )
+    from pyproducer.hotpath._python_ledger import (
+        BUCKETS,
+        CALLBACK,
+        CODEC,
+        COLUMNS,
+        CONNECTION,
+        FAILED,
+        LATE,
+        METADATA,
+        NAME,
+        NO_WAIT,
+        ORDER,
+        SLOT,
+        STORED,
+        THROTTLE,
+        Histogram,
+        Ledger,
+        NodeRow,
+        Story,
+        Timeline,
+        TopicRow,
+        bucket_end,
+    )
     from pyproducer.hotpath._python_road import (
         AS_IS,
         CALLED,
@@ -124,6 +150,10 @@ else:
     for _name in _COLUMN_NAMES:
         globals()[_name] = getattr(_columns, _name)
 
+    _ledger = importlib.import_module(f"pyproducer.hotpath._{IMPL}_ledger")
+    for _name in _LEDGER_NAMES:
+        globals()[_name] = getattr(_ledger, _name)
+
     _road = importlib.import_module(f"pyproducer.hotpath._{IMPL}_road")
     for _name in _ROAD_NAMES:
         globals()[_name] = getattr(_road, _name)
@@ -140,19 +170,36 @@ PromptSocket: Any = getattr(_socket, "PromptSocket", None)
 
 __all__ = [
     "AS_IS",
+    "BUCKETS",
+    "CALLBACK",
     "CALLED",
+    "CODEC",
+    "COLUMNS",
+    "CONNECTION",
+    "FAILED",
     "HEADER_SIZE_BYTES",
     "IMPL",
     "IS_FALLBACK",
+    "LATE",
+    "METADATA",
+    "NAME",
+    "NO_WAIT",
+    "ORDER",
     "REFUSAL",
     "ROLE_IS_SAFE",
+    "SLOT",
+    "STORED",
     "TEXT",
+    "THROTTLE",
     "Acknowledgement",
     "AsyncProducerBase",
     "BatchBuffer",
     "Column",
     "ColumnChunk",
     "FutureRecordMetadata",
+    "Histogram",
+    "Ledger",
+    "NodeRow",
     "OpenBatch",
     "ProducerBase",
     "PromptSocket",
@@ -162,7 +209,11 @@ __all__ = [
     "Route",
     "RouteTable",
     "StickyPartition",
+    "Story",
+    "Timeline",
+    "TopicRow",
     "binary_column",
+    "bucket_end",
     "dictionary_column",
     "encode_header_rows",
     "encode_headers",

@@ -226,6 +226,10 @@ cdef class FutureRecordMetadata:
         """Call `fn(future)` once the record is done; at once when it is done already."""
         self._result.add_done_callback(self, fn)
 
+    def remove_done_callback(self, fn):
+        """Forget a callback that was added and not called; return how many times it was there. asyncio.wait() asks."""
+        return self._result.remove_done_callback(self, fn)
+
     @property
     def get(self):
         """Of kafka-python's futures; this one has `result`."""
@@ -253,15 +257,15 @@ cdef class FutureRecordMetadata:
 
     @property
     def _condition(self):
-        return self._result.meeting_of(self).condition
+        return self._result.concurrent_state_of(self).condition
 
     @property
     def _waiters(self):
-        return self._result.meeting_of(self).waiters
+        return self._result.concurrent_state_of(self).waiters
 
     @property
     def _state(self):
-        return self._result.meeting_of(self).their_state
+        return self._result.concurrent_state_of(self).name
 
     def _get_snapshot(self):
         """Return whether it is done, whether cancelled, and one of result and error; from Python 3.14 on."""
@@ -296,35 +300,59 @@ cdef extern from *:
 cdef extern from "Python.h":
     ctypedef struct ByteArray "PyByteArrayObject":
         Py_ssize_t ob_alloc
+    PyObject *list_item "PyList_GET_ITEM" (list row, Py_ssize_t index)
 
 cdef enum:
     MOST_SPARE_BYTES = 4194304  # what a load that is keeping up has in its batches; more would only hold memory
     LEAST_SPARE_BYTES = 16384  # batch.size as Java has it; smaller ones are served from pages that are there
+    TOO_LARGE_TO_SPARE_BYTES = 524288
+    SPARE_LISTS = 5  # by size, each for capacities up to twice those of the one before
 
-cdef list spare_storages = []
+cdef list spare_storages = [[] for _ in range(SPARE_LISTS)]
 cdef Py_ssize_t spare_bytes = 0
+
+
+cdef inline int spare_list_of(Py_ssize_t size) noexcept:
+    cdef int index = 0
+    while size >= 2 * LEAST_SPARE_BYTES:
+        size >>= 1
+        index += 1
+    return index
 
 
 cdef bytearray take_spare(Py_ssize_t size):
     """Return a storage of about this capacity, its contents those of another batch, or None."""
     global spare_bytes
-    cdef bytearray storage
-    if size >= LEAST_SPARE_BYTES and spare_storages:
-        storage = <bytearray>spare_storages.pop()
-        spare_bytes -= (<ByteArray *>storage).ob_alloc
-        # Resized to less than half, a bytearray moves to a smaller place. One that does not fit is let go: producers
-        # with another batch.size leave theirs behind.
-        if size < (<ByteArray *>storage).ob_alloc <= 2 * size:
-            return storage
+    cdef list storages
+    cdef Py_ssize_t capacity
+    cdef int index
+    if LEAST_SPARE_BYTES <= size < TOO_LARGE_TO_SPARE_BYTES:
+        for index in range(spare_list_of(size), min(spare_list_of(size) + 2, SPARE_LISTS)):
+            storages = <list>spare_storages[index]
+            if storages:
+                capacity = (<ByteArray *>list_item(storages, len(storages) - 1)).ob_alloc
+                # Resized to less than half, a bytearray moves to a smaller place.
+                if size < capacity <= 2 * size:
+                    spare_bytes -= capacity
+                    return <bytearray>storages.pop()
     return None
 
 
 cdef int keep_spare(bytearray storage) except -1:
-    """Keep a storage whose only owner is about to go."""
+    """Keep a storage whose only owner is about to go; where there is no room, those of other sizes go for it."""
     global spare_bytes
     cdef Py_ssize_t size = (<ByteArray *>storage).ob_alloc
-    if LEAST_SPARE_BYTES <= size <= 2 * MOST_RESERVED_BYTES and spare_bytes + size <= MOST_SPARE_BYTES:
-        spare_storages.append(storage)
+    cdef list storages
+    cdef int index
+    if size < LEAST_SPARE_BYTES or size >= TOO_LARGE_TO_SPARE_BYTES:
+        return 0
+    for index in range(SPARE_LISTS):
+        storages = <list>spare_storages[index]
+        while storages and spare_bytes + size > MOST_SPARE_BYTES and index != spare_list_of(size):
+            spare_bytes -= (<ByteArray *>list_item(storages, len(storages) - 1)).ob_alloc
+            storages.pop()
+    if spare_bytes + size <= MOST_SPARE_BYTES:
+        (<list>spare_storages[spare_list_of(size)]).append(storage)
         spare_bytes += size
     return 0
 
@@ -421,12 +449,7 @@ cdef class OpenBatch(BatchBuffer):
         untrack(self.futures)
         self.closed = False
         # One allocation for the life of a batch; its size is reserved of buffer.memory anyway.
-        cdef Py_ssize_t size = min(write_limit_bytes, MOST_RESERVED_BYTES)
-        cdef bytearray spare = take_spare(size)
-        if spare is not None:
-            PyByteArray_Resize(spare, size)
-            self.storage = spare
-        self.reserve(size)
+        self.reserve(min(write_limit_bytes, MOST_RESERVED_BYTES))
 
     def __dealloc__(self):
         # Nobody else has it: no request that may be on the wire (KAFKA-19012), and no view, which would count too.
@@ -436,8 +459,20 @@ cdef class OpenBatch(BatchBuffer):
     cdef int reserve(self, Py_ssize_t size) except -1:
         # Doubling ends where the batch does: more is not reserved, and only the first record may need more.
         cdef Py_ssize_t capacity = len(self.storage)
-        if size > capacity:
-            PyByteArray_Resize(self.storage, max(size, min(2 * capacity, self.write_limit_bytes)))
+        cdef bytearray spare
+        if size <= capacity:
+            return 0
+        size = max(size, min(2 * capacity, self.write_limit_bytes))
+        spare = take_spare(size) if is_only_ours(<PyObject *>self.storage) else None
+        if spare is None:
+            PyByteArray_Resize(self.storage, size)
+            return 0
+        PyByteArray_Resize(spare, size)
+        # All of it, and not `used`: rows are counted when the call that appends them ends (_native_columns.pyx).
+        memcpy(PyByteArray_AS_STRING(spare), PyByteArray_AS_STRING(self.storage), capacity)
+        if capacity > HEADER_BYTES:
+            keep_spare(self.storage)
+        self.storage = spare
         return 0
 
     @property
@@ -513,7 +548,6 @@ cdef extern from "Python.h":
     #endif
     """
     object tuple_alloc "PyType_GenericAlloc" (PyTypeObject *cls, Py_ssize_t size)
-    PyObject *list_item "PyList_GET_ITEM" (list row, Py_ssize_t index)
     PyObject *tuple_item "PyTuple_GET_ITEM" (object row, Py_ssize_t index)
     void forget_hash(object row)
     void release "Py_DECREF" (PyObject *thing)

@@ -13,13 +13,14 @@ Source:  _python_road.py; Java KafkaProducer.doSend (4.1).
 """
 
 import inspect
+from _thread import get_ident
 from functools import partial
 
 from pyproducer.hotpath._native import FutureRecordMetadata
 
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
-from cpython.dict cimport PyDict_GetItem
+from cpython.dict cimport PyDict_GetItem, PyDict_Size
 from cpython.list cimport PyList_CheckExact
 from cpython.long cimport PyLong_CheckExact
 from cpython.method cimport PyMethod_Check, PyMethod_GET_FUNCTION
@@ -43,6 +44,7 @@ cdef extern from "pythread.h":
 
 cdef extern from "Python.h":
     bint PyFunction_Check(object thing)
+    bint PyUnicode_IS_ASCII(object text)
     PyObject *PyFunction_GET_CODE(object function)
     PyTypeObject *Py_TYPE(object thing)
     long long PyLong_AsLongLongAndOverflow(object number, int *overflow) except? -1
@@ -250,13 +252,14 @@ cdef class Road:
     cdef int value_form
     cdef bint is_intercepted
     cdef object timestamp_ms
+    cdef dict inside
     # Of callbacks: what `upcalls` had nothing against, and how many arguments come before ours, as one number; and what
     # keeps its address its own.
     cdef uintptr_t known[KNOWN_CALLBACKS]
     cdef list known_owners
 
     def __init__(self, upcalls, RouteTable routes not None, *, type record_class, Py_ssize_t max_record_bytes,
-                 int key_form, int value_form, bint is_intercepted, timestamp_ms=None):
+                 int key_form, int value_form, bint is_intercepted, timestamp_ms=None, dict inside=None):
         self.upcalls = upcalls
         self.routes = routes
         self.record_class = record_class
@@ -265,6 +268,7 @@ cdef class Road:
         self.value_form = value_form
         self.is_intercepted = is_intercepted
         self.timestamp_ms = timestamp_ms
+        self.inside = {} if inside is None else inside
         self.known_owners = [None] * KNOWN_CALLBACKS
 
     @property
@@ -288,6 +292,8 @@ cdef class Road:
             successor = self.gate()
             if successor is not None:
                 return (<Road?>successor).take(topic, value, key, partition, timestamp, headers, on_completion)
+        if PyDict_Size(self.inside) and get_ident() in self.inside:
+            self.upcalls.ensure_outside()
         if PyUnicode_CheckExact(topic) and PyUnicode_GET_LENGTH(topic):
             pairs = () if headers is None else plain_headers(headers)
             if pairs is not None and is_plain_partition(partition) and is_plain_timestamp(timestamp) and (
@@ -463,6 +469,8 @@ cdef object plain_headers(headers):
         if not PyTuple_Check(header) or PyTuple_GET_SIZE(header) != 2:
             return None
         if not PyUnicode_CheckExact(<object>PyTuple_GET_ITEM(header, 0)):
+            return None
+        if not PyUnicode_IS_ASCII(<object>PyTuple_GET_ITEM(header, 0)):  # it may have no UTF-8: who says so looks
             return None
         value = <object>PyTuple_GET_ITEM(header, 1)
         if value is not None and not PyBytes_CheckExact(value):

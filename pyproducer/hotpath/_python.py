@@ -261,6 +261,11 @@ class FutureRecordMetadata:
         """Call `fn(future)` once the record is done; at once when it is done already."""
         self._result.add_done_callback(self, fn)
 
+    def remove_done_callback(self, fn: Callable[[FutureRecordMetadata], object]) -> int:
+        """Forget a callback that was added and not called; return how many times it was there. asyncio.wait() asks."""
+        count: int = self._result.remove_done_callback(self, fn)
+        return count
+
     if not TYPE_CHECKING:  # for people; a checker is to find these, and would take what follows for unreachable
 
         @property
@@ -291,15 +296,15 @@ class FutureRecordMetadata:
 
     @property
     def _condition(self) -> Any:
-        return self._result.meeting_of(self).condition
+        return self._result.concurrent_state_of(self).condition
 
     @property
     def _waiters(self) -> Any:
-        return self._result.meeting_of(self).waiters
+        return self._result.concurrent_state_of(self).waiters
 
     @property
     def _state(self) -> Any:
-        return self._result.meeting_of(self).their_state
+        return self._result.concurrent_state_of(self).name
 
     def _get_snapshot(self) -> Any:
         """Return whether it is done, whether cancelled, and one of result and error; from Python 3.14 on."""

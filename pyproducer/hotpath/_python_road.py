@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import time
 from _thread import get_ident
-from collections.abc import Callable, Iterator, Sized
+from collections.abc import Callable, Container, Iterator, Sized
 from functools import partial
 from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any
@@ -203,14 +203,15 @@ class Road:
         value_form: The same for values.
         is_intercepted: Whether there are interceptors.
         timestamp_ms: Gives the time in epoch ms; None reads the system's clock.
+        inside: Idents of threads that may be in the middle of a call; `upcalls` knows which are.
     """
 
-    __slots__ = ("_is_intercepted", "_key_form", "_known", "_max_record_bytes", "_record_class", "_routes",
+    __slots__ = ("_inside", "_is_intercepted", "_key_form", "_known", "_max_record_bytes", "_record_class", "_routes",
                  "_timestamp_ms", "_upcalls", "_value_form", "gate")
 
     def __init__(self, upcalls: Upcalls, routes: RouteTable, *, record_class: type[Any], max_record_bytes: int,
                  key_form: int, value_form: int, is_intercepted: bool,
-                 timestamp_ms: Callable[[], int] | None = None) -> None:
+                 timestamp_ms: Callable[[], int] | None = None, inside: Container[int] = ()) -> None:
         # Asked before each record; it raises when no record may be sent now, and returns the road that has taken this
         # one's place, if there is one. None: the way is free.
         self.gate: Callable[[], Road | None] | None = None
@@ -222,6 +223,7 @@ class Road:
         self._value_form = value_form
         self._is_intercepted = is_intercepted
         self._timestamp_ms = timestamp_ms
+        self._inside = inside
         # Of callbacks: what `upcalls` had nothing against, by its address, and how many arguments come before ours.
         self._known: dict[tuple[int, int], object] = {}
 
@@ -233,6 +235,8 @@ class Road:
             if successor is not None:
                 return successor.send(topic, value, key, partition, timestamp, headers, on_completion)
         upcalls = self._upcalls
+        if self._inside and get_ident() in self._inside:
+            upcalls.ensure_outside()
         record: Any = None
         if (type(topic) is str and topic and not headers
                 and (partition is None or (type(partition) is int and 0 <= partition <= _MOST_PARTITION))

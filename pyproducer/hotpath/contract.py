@@ -51,6 +51,9 @@ class Upcalls(Protocol):
                     size_bytes: int) -> FutureRecordMetadata:
         """Take a record whose topic, or partition, the road does not know; it may have to wait."""
 
+    def ensure_outside(self) -> None:
+        """Raise where the current thread is in the middle of another call of this producer."""
+
     def choose(self, topic: str, key: Any, key_bytes: bytes | None, value: Any, value_bytes: bytes | None) -> int:
         """Ask the partitioner; return an index below the topic's count, or -1 where the topic is gone by now."""
 
@@ -93,8 +96,11 @@ class Outcome(Protocol):
     def add_done_callback(self, future: FutureRecordMetadata, fn: Callable[[FutureRecordMetadata], object]) -> None:
         """Call `fn` once a record is done."""
 
-    def meeting_of(self, future: FutureRecordMetadata) -> Any:
-        """Return where those meet who wait for a record among others; see accumulator/meeting.py."""
+    def remove_done_callback(self, future: FutureRecordMetadata, fn: Callable[[FutureRecordMetadata], object]) -> int:
+        """Forget a callback that was not called; return how many times it was there."""
+
+    def concurrent_state_of(self, future: FutureRecordMetadata) -> Any:
+        """Return where those meet who wait for a record among others; see accumulator/concurrent_futures.py."""
 
     def run_done_callbacks(self, future: FutureRecordMetadata) -> None:
         """Call what was added to a record that is done now."""
