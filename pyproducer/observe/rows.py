@@ -1,0 +1,125 @@
+"""The row of a producer, and how each kind of row is read.
+
+Road:    owners write; registry reads
+Thread:  the sender's, where nothing else is said.
+Source:  Java producer-metrics, producer-node-metrics, producer-topic-metrics (4.1).
+"""
+
+from __future__ import annotations
+
+from pyproducer.hotpath import Histogram, Ledger, NodeRow, TopicRow
+from pyproducer.observe.window import EMPTY, Distribution, Values
+
+
+class ProducerRow:
+    """The numbers of a whole producer that no node and no batch has; totals since it was made.
+
+    Attributes:
+        request_total: Produce requests that were handed to connections.
+        batch_total: Batches in them.
+        batch_bytes_total: Their bytes, compressed, with headers.
+        batch_size_max: The largest since the last roll.
+        record_retry_total: Records of batches that are sent again.
+        record_error_total: Records that failed after send() had taken them.
+        batch_split_total: Batches that a broker found too large.
+        select_total: How often the sender slept, or looked without sleeping.
+        io_wait_ms_total: How long that took.
+        turn_ms_total: How long all else took, callbacks included.
+        callback_ms_total: How long telling outcomes took, callbacks included.
+        codec_ms_total: How long compressing took.
+        flush_ms_total: How long callers were in flush(). Theirs, with the registry's lock.
+        metadata_wait_ms_total: How long callers were in partitions_for(). Theirs, too.
+        successful_authentication_total: Logins that brokers took; connections with TLS alone count, too.
+        failed_authentication_total: Those that they refused.
+        successful_reauthentication_total: Sessions that were renewed.
+    """
+
+    __slots__ = ("batch_bytes_total", "batch_size_max", "batch_split_total", "batch_total", "callback_ms_total",
+                 "codec_ms_total", "failed_authentication_total", "flush_ms_total", "io_wait_ms_total",
+                 "metadata_wait_ms_total", "record_error_total", "record_retry_total",
+                 "request_total", "select_total", "successful_authentication_total",
+                 "successful_reauthentication_total", "turn_ms_total")
+
+    def __init__(self) -> None:
+        for field in self.__slots__:
+            setattr(self, field, 0)
+
+    batch_bytes_total: int
+    batch_size_max: int
+    batch_split_total: int
+    batch_total: int
+    callback_ms_total: int
+    codec_ms_total: int
+    failed_authentication_total: int
+    flush_ms_total: int
+    io_wait_ms_total: int
+    metadata_wait_ms_total: int
+    record_error_total: int
+    record_retry_total: int
+    request_total: int
+    select_total: int
+    successful_authentication_total: int
+    successful_reauthentication_total: int
+    turn_ms_total: int
+
+
+NODE_NUMBERS = (
+    "request_total", "response_total", "produce_total", "produce_batch_total", "produce_ended_total",
+    "produce_ms_total", "outgoing_byte_total",
+    "incoming_byte_total", "request_size_max", "connection_creation_total", "connection_close_total",
+    "connection_failed_total", "throttle_total", "throttle_ms_total", "throttle_max", "floor_ms")
+NODE_SUMS = tuple(field for field in NODE_NUMBERS if field.endswith("_total"))
+NODE_PEAKS = ("request_size_max", "throttle_max")
+TOPIC_NUMBERS = ("record_send_total", "record_error_total", "record_retry_total", "byte_total", "raw_byte_total",
+                 "batch_total")
+LEDGER_NUMBERS = ("ended_total", "stored_batch_total", "stored_record_total", "stored_byte_total", "raw_byte_total")
+
+
+def node_values(row: NodeRow) -> Values:
+    """Return what a node's row has now."""
+    values: dict[str, int | Distribution] = {field: getattr(row, field) for field in NODE_NUMBERS}
+    values["latency"] = Distribution.of(row.latency)
+    return values
+
+
+def topic_values(row: TopicRow) -> Values:
+    """Return what a topic's row has now."""
+    values: dict[str, int | Distribution] = {field: getattr(row, field) for field in TOPIC_NUMBERS}
+    values["delivery"] = Distribution.of(row.delivery)
+    return values
+
+
+def producer_values(row: ProducerRow, ledger: Ledger, nodes: list[NodeRow]) -> Values:
+    """Return what a producer has now: its own row, the ledger's sums, and the sum of all nodes."""
+    values: dict[str, int | Distribution] = {field: getattr(row, field) for field in ProducerRow.__slots__
+                                             if field != "request_total"}
+    values["produce_request_total"] = row.request_total
+    for field in LEDGER_NUMBERS:
+        values[field] = getattr(ledger, field)
+    values["delivery"] = Distribution.of(ledger.delivery)
+    values["queue"] = Distribution.of(ledger.queue)
+    latency = EMPTY
+    sums = dict.fromkeys(NODE_SUMS, 0)
+    peaks = dict.fromkeys(NODE_PEAKS, 0)
+    for node in nodes:
+        latency = latency.plus(Distribution.of(node.latency))
+        for field in NODE_SUMS:
+            sums[field] += getattr(node, field)
+        for field in NODE_PEAKS:
+            peaks[field] = max(peaks[field], getattr(node, field))
+    values.update(sums)
+    values.update(peaks)
+    values["latency"] = latency
+    return values
+
+
+def reset_peaks(row: ProducerRow, ledger: Ledger, nodes: list[NodeRow], topics: list[TopicRow]) -> None:
+    """Begin to look for the largest values anew."""
+    row.batch_size_max = 0
+    histograms: list[Histogram] = [ledger.delivery, ledger.queue]
+    for node in nodes:
+        node.request_size_max = node.throttle_max = 0
+        histograms.append(node.latency)
+    histograms.extend(topic.delivery for topic in topics)
+    for histogram in histograms:
+        histogram.peak = 0

@@ -1,0 +1,29 @@
+"""docs/metrics.md has every name that metrics() has."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from pyproducer import KafkaProducer
+from pyproducer.observe.catalog import OF_NODE, OF_TOPIC
+
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "metrics.md"
+
+
+def named(title: str) -> set[str]:
+    text = PAGE.read_text("ascii")
+    section = text.partition(f"### {title}")[2].partition("\n### ")[0]
+    return set(re.findall(r"^\| `([a-z0-9-]+)` \|", section, re.MULTILINE))
+
+
+@pytest.mark.skipif(not PAGE.exists(), reason="docs are not in an installed package")
+def test_page_when_compared_with_metrics_then_each_name_is_there_and_no_other() -> None:
+    with KafkaProducer({"bootstrap.servers": "127.0.0.1:1"}) as producer:
+        of_producer = {name for name in producer.metrics() if ".node-" not in name}
+    only_with_tls = {"certificate-expiry-time-ms", "broker-certificate-expiry-time-ms", "token-expiry-time-ms"}
+    assert named("The whole producer") - only_with_tls == of_producer
+    assert named("A broker") == {definition.name for definition in OF_NODE}
+    assert named("A topic") == {definition.name for definition in OF_TOPIC}

@@ -1,0 +1,126 @@
+"""Windows, rows, names: what metrics() is made of."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from pyproducer import KafkaTimeoutError
+from pyproducer.common.error_codes import error_for_code
+from pyproducer.hotpath import COLUMNS
+from pyproducer.observe.catalog import ERROR, NODE, OF_NODE, OF_PRODUCER, OF_TOPIC, TOPIC, Kind
+from pyproducer.observe.history import FIELDS, MINUTES, SECONDS
+from pyproducer.observe.registry import MOST_NODES, OTHER_NODES, STORIES, Registry
+
+LIMIT_BYTES = 256 * 1024
+
+
+def test_names_when_nothing_happened_then_all_are_there_and_0() -> None:
+    registry = Registry("c")
+    assert set(registry.of_producer(0)) == {definition.name for definition in OF_PRODUCER}
+    assert set(registry.of_producer(10).values()) == {0}
+    registry.node(1)
+    assert set(registry.of_nodes(10)[1]) == {definition.name for definition in OF_NODE}
+    registry.ledger.topic_row("t")
+    assert set(registry.of_topics(10)["t"].values()) == {0}
+
+
+@pytest.mark.parametrize("definitions", [OF_PRODUCER, OF_NODE, OF_TOPIC])
+def test_catalog_when_read_then_names_are_unique_and_totals_end_so(definitions: tuple) -> None:
+    names = [definition.name for definition in definitions]
+    assert len(set(names)) == len(names)
+    assert all((definition.kind is Kind.TOTAL) == definition.name.endswith("-total") for definition in definitions)
+
+
+def test_rate_when_windows_pass_then_it_is_of_the_last_two() -> None:
+    registry = Registry("c", num_samples=2, window_ms=1000, now_ms=0)
+    node = registry.node(1)
+    for second in range(1, 6):
+        for _ in range(10 * second):
+            node.on_request(100)
+        registry.roll(1000 * second)
+    values = registry.of_nodes(5000)[1]
+    assert values["request-total"] == 150
+    assert values["request-rate"] == 50  # of the window that began at 4000, where the oldest of two samples is
+    assert registry.of_nodes(60_000)[1]["request-rate"] == 0
+
+
+def test_maximum_when_its_window_is_over_then_it_is_forgotten() -> None:
+    registry = Registry("c", num_samples=2, window_ms=1000, now_ms=0)
+    node = registry.node(1)
+    node.on_request(900)
+    node.on_answer(77, 10, 0)
+    registry.roll(1000)
+    node.on_request(30)
+    assert registry.of_nodes(1500)[1]["request-size-max"] == 900
+    assert registry.of_producer(1500)["request-latency-max"] == 77
+    registry.roll(2000)
+    registry.roll(3000)
+    registry.roll(4000)
+    assert registry.of_nodes(4000)[1]["request-size-max"] == 0
+
+
+def test_percentiles_when_one_answer_of_a_hundred_is_slow_then_p50_does_not_know_and_p999_does() -> None:
+    registry = Registry("c")
+    for latency_ms in [5] * 99 + [400]:
+        registry.node(1).on_answer(latency_ms, 10, 0)
+    values = registry.of_producer(1000)
+    assert values["request-latency-p50"] == values["request-latency-p99"] == 5
+    assert values["request-latency-p999"] == values["request-latency-max"] == 400
+
+
+def test_errors_when_counted_then_by_kafkas_name_or_the_class() -> None:
+    registry = Registry("c")
+    registry.count_error("t", error_for_code(19), 3)
+    registry.count_error("t", KafkaTimeoutError("late", phase="delivery"), 2)
+    registry.count_retry("t", error_for_code(6), 5)
+    assert registry.errors == {"NOT_ENOUGH_REPLICAS": 3, "KafkaTimeoutError": 2}
+    assert registry.retries == {"NOT_LEADER_OR_FOLLOWER": 5}
+    assert registry.of_topics(0)["t"]["record-error-total"] == 5
+    found = {(metric.name, metric.tags["error"]): metric.value for metric in registry.collect(0)
+             if metric.group == ERROR}
+    assert found[("record-error-total", "NOT_ENOUGH_REPLICAS")] == 3
+
+
+def test_topics_when_metadata_forgets_one_then_its_row_goes() -> None:
+    registry = Registry("c", window_ms=1000)
+    for topic in ("busy", "idle"):
+        registry.ledger.topic_row(topic).record_send_total += 1
+    registry.live_topics(lambda: {"busy"})
+    registry.roll(1000)
+    assert set(registry.of_topics(1000)) == {"busy"}
+
+
+def test_nodes_when_there_are_more_than_allowed_then_the_others_share_a_row() -> None:
+    registry = Registry("c")
+    for number in range(MOST_NODES + 5):
+        registry.node(number).on_request(1)
+    assert len(registry.nodes()) == MOST_NODES + 1
+    assert registry.nodes()[OTHER_NODES].request_total == 5
+
+
+def test_collect_when_read_then_tags_are_javas() -> None:
+    registry = Registry("app")
+    registry.node(7)
+    registry.ledger.topic_row("t")
+    tags = {metric.group: dict(metric.tags) for metric in registry.collect(0)}
+    assert tags[NODE] == {"client-id": "app", "node-id": "node-7"}
+    assert tags[TOPIC] == {"client-id": "app", "topic": "t"}
+
+
+def test_memory_when_added_up_then_ring_and_history_are_below_256_kib() -> None:
+    story_bytes = 4 * len(COLUMNS) + 8 + 8  # its end, and a reference to its partition
+    span_bytes = 4 * len(FIELDS) + 8
+    assert STORIES * story_bytes + (SECONDS + MINUTES) * span_bytes <= LIMIT_BYTES
+
+
+def test_history_when_time_passes_then_it_has_seconds_and_before_them_minutes() -> None:
+    registry = Registry("c", now_ms=0)
+    for second in range(1, 301):
+        registry.producer.record_error_total += 1
+        registry.roll(1000 * second)
+    spans = registry.history.spans(300_500, registry.ledger, registry.producer)
+    assert sum(span.sums["errors"] for span in spans) + spans[0].from_ms // 1000 == 300
+    assert all(before.to_ms == after.from_ms for before, after in itertools.pairwise(spans))
+    assert {span.to_ms - span.from_ms for span in spans[:2]} == {60_000}
