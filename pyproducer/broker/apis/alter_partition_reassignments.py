@@ -1,9 +1,8 @@
 """AlterPartitionReassignments 0-1: other brokers are to have a partition.
 
-Does:    the first of the brokers has it from then on and leads it, unless who has it is among them; done at once, so
+Does:    they have it from then on; who leads goes on if it is among them, else the first that lives leads; at once, so
          that there is nothing to cancel (85); 3 unknown, 39 no, unknown or repeated brokers, 38 where the number of
          replicas may not change; 31 without the permission.
-Omits:   further replicas: there is one, whatever is asked, as in CreateTopics.
 
 Road:    KafkaApis -> [AlterPartitionReassignments] -> cluster state
 Thread:  handler threads.
@@ -21,7 +20,7 @@ from pyproducer.broker.apis.unexpected import message_of, unexpected
 from pyproducer.broker.cluster.authorizer import AclOperation, ResourceType
 from pyproducer.broker.network.request_channel import Request
 from pyproducer.common.cluster import TopicPartition
-from pyproducer.common.error_codes import ERRORS, ErrorCode
+from pyproducer.common.error_codes import ErrorCode
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.schema import Struct
 
@@ -38,7 +37,7 @@ def handle(services: Services, request: Request) -> Answer:
         return error_response(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     data = request.body(ApiKeys.ALTER_PARTITION_REASSIGNMENTS).data
     may_change = data.get("allow_replication_factor_change", True)
-    moves: dict[TopicPartition, int] = {}
+    moves: dict[TopicPartition, Sequence[int]] = {}
 
     def outcome(name: str, asked: Struct) -> Outcome:
         try:
@@ -50,7 +49,7 @@ def handle(services: Services, request: Request) -> Answer:
 
     responses = _responses(data, outcome)
     try:
-        services.cluster.leaders.change_leaders(moves)  # all with one write, however many there are
+        services.cluster.leaders.reassign(moves)  # all with one write, however many there are
     except Exception as error:
         code = unexpected(request, ", ".join(map(str, moves)), error)
         for topic in responses:
@@ -63,12 +62,12 @@ def handle(services: Services, request: Request) -> Answer:
 
 def error_response(request: Request, error_code: ErrorCode) -> Answer:
     """Say that the whole request failed."""
-    message = ERRORS[error_code].sentence
+    message = error_code.sentence
     return {"throttle_time_ms": 0, "error_code": error_code, "error_message": message, "responses": _responses(
         request.body(ApiKeys.ALTER_PARTITION_REASSIGNMENTS).data, lambda _name, _asked: (error_code, message))}
 
 
-def _move(services: Services, moves: dict[TopicPartition, int], topic_partition: TopicPartition,
+def _move(services: Services, moves: dict[TopicPartition, Sequence[int]], topic_partition: TopicPartition,
           replicas: Sequence[int] | None, *, may_change: bool) -> Outcome:
     """Enter one partition into what is to be moved, or say why not; of a partition named twice the last counts."""
     cluster = services.cluster
@@ -80,16 +79,14 @@ def _move(services: Services, moves: dict[TopicPartition, int], topic_partition:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find partition {name}:{index}."
     if replicas is None:
         return ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, None
-    fault = _fault(replicas, cluster.brokers)
+    fault = _fault(replicas, cluster.topic_life.registered)
     if fault is not None:
         return ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{_ASSIGNMENT} {fault}"
-    if len(replicas) > 1 and not may_change:
+    present = len(partition.replicas.assigned)
+    if len(replicas) != present and not may_change:
         return (ErrorCode.INVALID_REPLICATION_FACTOR,
-                f"The replication factor is changed from 1 to {len(replicas)}")
-    if partition.replica_id in replicas:
-        moves.pop(topic_partition, None)
-    else:
-        moves[topic_partition] = replicas[0]
+                f"The replication factor is changed from {present} to {len(replicas)}")
+    moves[topic_partition] = replicas
     return ErrorCode.NONE, None
 
 

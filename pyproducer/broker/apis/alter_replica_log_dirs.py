@@ -41,7 +41,7 @@ def handle(services: Services, request: Request) -> Answer:
             return unexpected(request, f"{name}-{index}", error)
         if partition is None:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        return ErrorCode.NONE if partition.replica_id == services.node_id else ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return ErrorCode.NONE if services.node_id in partition.replicas.assigned else ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     return _answer(request, outcome)
 

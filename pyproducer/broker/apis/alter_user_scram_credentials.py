@@ -21,7 +21,7 @@ from pyproducer.broker.apis.unexpected import unexpected
 from pyproducer.broker.cluster.authorizer import AclOperation, ResourceType
 from pyproducer.broker.cluster.scram_credentials import Credentials
 from pyproducer.broker.network.request_channel import Request
-from pyproducer.common.error_codes import ERRORS, ErrorCode
+from pyproducer.common.error_codes import ErrorCode
 from pyproducer.network.sasl.scram_formatter import (
     FORMATTERS,
     MAX_ITERATIONS,
@@ -77,7 +77,7 @@ def error_response(request: Request, error_code: ErrorCode) -> Answer:
     data = request.body(ApiKeys.ALTER_USER_SCRAM_CREDENTIALS).data
     users = dict.fromkeys(entry["name"] for entry in (*data["deletions"], *data["upsertions"]))
     return {"throttle_time_ms": 0, "results": [
-        {"user": user, "error_code": error_code, "error_message": ERRORS[error_code].sentence} for user in users]}
+        {"user": user, "error_code": error_code, "error_message": error_code.sentence} for user in users]}
 
 
 def _refusal(entry: Struct, mechanism: ScramMechanism | None, count: int, known: Credentials, *,

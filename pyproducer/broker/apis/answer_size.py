@@ -7,16 +7,21 @@ Source:  ours; Kafka has no limit.
 
 from __future__ import annotations
 
-# Settings, members, producers, offsets: 1,500 topics with all their settings. Each costs twenty microseconds and, with
-# its documentation, half a kilobyte.
+# Members, producers, offsets: each costs twenty microseconds and half a kilobyte.
 MOST_ELEMENTS = 50_000
+# Settings are told by their bytes, for equal ones are in memory once: 10,000 topics with all that they have.
+MOST_CONFIG_BYTES = 64 * 1024 * 1024
 
 
 class AnswerSize:
-    """What an answer still has room for."""
+    """What an answer still has room for.
 
-    def __init__(self) -> None:
-        self._left = MOST_ELEMENTS
+    Args:
+        most: How much at most; None for MOST_ELEMENTS.
+    """
+
+    def __init__(self, most: int | None = None) -> None:
+        self._left = MOST_ELEMENTS if most is None else most
 
     @property
     def is_full(self) -> bool:

@@ -21,7 +21,7 @@ from pyproducer.broker.cluster.acl_store import ANY, AclBinding, PatternType, Pe
 from pyproducer.broker.cluster.authorizer import CLUSTER_NAME, RESOURCE_TYPE_CODES, AclOperation, ResourceType
 from pyproducer.broker.cluster.standard_authorizer import StandardAuthorizer
 from pyproducer.broker.network.request_channel import Request
-from pyproducer.common.error_codes import ERRORS, ErrorCode
+from pyproducer.common.error_codes import ErrorCode
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.schema import Struct
 
@@ -55,7 +55,7 @@ def handle(services: Services, request: Request) -> Answer:
 def error_response(request: Request, error_code: ErrorCode) -> Answer:
     """Say that the whole request failed."""
     creations = request.body(ApiKeys.CREATE_ACLS).data["creations"]
-    return _answer([(error_code, ERRORS[error_code].sentence)] * len(creations))
+    return _answer([(error_code, error_code.sentence)] * len(creations))
 
 
 def _answer(results: Sequence[_Result]) -> Answer:

@@ -1,8 +1,8 @@
 """CreatePartitions 0-3: more partitions for topics that exist.
 
 Does:    29 without the permission, 37 not more than there are, 39 assignment, 42 named twice, 3 unknown, 44 more than
-         10,000 partitions at once; validate_only.
-Omits:   manual assignments are checked, and do not say who leads.
+         10,000 partitions at once; validate_only. New partitions have as many replicas as the others, spread or as they
+         are assigned.
 
 Road:    KafkaApis -> [CreatePartitions] -> topic life
 Thread:  handler threads.
@@ -15,7 +15,7 @@ from collections import Counter
 from typing import Any, NamedTuple
 
 from pyproducer.broker.apis.api_handler import Api, Question
-from pyproducer.broker.apis.create_topics import MAX_PARTITIONS_PER_REQUEST
+from pyproducer.broker.apis.create_topics import MAX_PARTITIONS_PER_REQUEST, assignment_fault
 from pyproducer.broker.apis.services import Answer, Services
 from pyproducer.broker.apis.unexpected import message_of, unexpected
 from pyproducer.broker.cluster.authorizer import AclOperation, ResourceType
@@ -48,7 +48,8 @@ def handle(services: Services, request: Request) -> Answer:
             try:
                 fault = _fault(services, topic)
                 if fault is None and not data["validate_only"] and (
-                        not services.cluster.topic_life.create_partitions(name, topic["count"])):
+                        not services.cluster.topic_life.create_partitions(name, topic["count"], [
+                            assignment["broker_ids"] for assignment in topic["assignments"] or ()] or None)):
                     fault = _fault(services, topic)  # another handler was faster; it says so
             except Exception as error:
                 code = unexpected(request, f"topic {name}", error)
@@ -83,14 +84,8 @@ def _fault(services: Services, topic: Struct) -> _Refusal | None:
         return _Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT,
                         f"Attempted to add {added} additional partition(s), but only {len(assignments)} "
                         "assignment(s) were specified.")
-    for assignment in assignments:
-        broker_ids = assignment["broker_ids"]
-        if not broker_ids or len(set(broker_ids)) < len(broker_ids) or not (
-                set(broker_ids) <= set(services.cluster.brokers)):
-            return _Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-                            f"The manual partition assignment {broker_ids} names no broker, one twice, or one that "
-                            "is not registered.")
-    return None
+    reason = assignment_fault(services, assignments, len(found.partitions[0].replicas.assigned))
+    return None if reason is None else _Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, reason)
 
 
 def _result(name: str, fault: _Refusal | None) -> dict[str, Any]:

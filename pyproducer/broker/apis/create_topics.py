@@ -3,8 +3,8 @@
 Does:    29 without the permission to create it, 17 name (also one that differs from an existing one only in '.' and
          '_'), 36 exists, 37 partitions, 38 more replicas than brokers, 39 assignment, 40 setting, 42 named twice, 44
          more than 10,000 partitions in one request; -1 takes the default; validate_only; settings are echoed from
-         version 5 on, the topic's id from version 7 on.
-Omits:   manual assignments choose the number of partitions, not who leads them.
+         version 5 on, the topic's id from version 7 on. Replicas are spread over the living brokers and their racks, or
+         as they are assigned; brokers that are down may have some.
 
 Road:    KafkaApis -> [CreateTopics] -> topic life
 Thread:  handler threads.
@@ -14,6 +14,8 @@ Source:  Java ReplicationControlManager.createTopics (4.1).
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
+from operator import itemgetter
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -91,6 +93,13 @@ def _partition_count(services: Services, topic: Struct) -> int:
     return services.config.number("num.partitions") if count == -1 else count
 
 
+def _replication_factor(services: Services, topic: Struct) -> int:
+    if topic["assignments"]:
+        return len(topic["assignments"][0]["broker_ids"])
+    factor: int = topic["replication_factor"]
+    return services.config.number("default.replication.factor") if factor == -1 else factor
+
+
 def _fault(services: Services, topic: Struct) -> _Refusal | None:
     """Return what is wrong with the request for one topic, in Kafka's order and words."""
     name = topic["name"]
@@ -112,8 +121,9 @@ def _fault(services: Services, topic: Struct) -> _Refusal | None:
     if count == 0 or count < -1:
         return _Refusal(ErrorCode.INVALID_PARTITIONS,
                         "Number of partitions was set to an invalid non-positive value.")
-    brokers = len(services.cluster.brokers)
-    if replicas > brokers:
+    brokers = len(services.cluster.topic_life.registered)
+    if _replication_factor(services, topic) > brokers:
+        replicas = _replication_factor(services, topic)
         return _Refusal(ErrorCode.INVALID_REPLICATION_FACTOR,
                         f"Unable to replicate the partition {replicas} time(s): The target replication factor of "
                         f"{replicas} cannot be reached because only {brokers} broker(s) are registered.")
@@ -131,33 +141,55 @@ def _assignment_fault(services: Services, topic: Struct) -> _Refusal | None:
     if indexes != list(range(len(indexes))):
         return _Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT,
                         "partitions should be a consecutive 0-based integer sequence")
-    for assignment in topic["assignments"]:
+    reason = assignment_fault(services, topic["assignments"])
+    return None if reason is None else _Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, reason)
+
+
+def assignment_fault(services: Services, assignments: Sequence[Struct], replication_factor: int | None = None,
+                     ) -> str | None:
+    """Return what is wrong with the brokers that new partitions are to have, or None.
+
+    Args:
+        services: Knows the brokers.
+        assignments: Each with its `broker_ids`.
+        replication_factor: How many each must have; None for as many as the first.
+    """
+    for assignment in assignments:
         broker_ids = assignment["broker_ids"]
+        if replication_factor is None:
+            replication_factor = len(broker_ids)
         if not broker_ids or len(set(broker_ids)) != len(broker_ids) or not (
-                set(broker_ids) <= set(services.cluster.brokers)):
-            return _Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-                            f"The manual partition assignment {broker_ids} names no broker, one twice, or one that "
-                            "is not registered.")
+                set(broker_ids) <= set(services.cluster.topic_life.registered)):
+            return (f"The manual partition assignment {broker_ids} names no broker, one twice, or one that is not "
+                    "registered.")
+        if len(broker_ids) != replication_factor:
+            return (f"The manual partition assignment includes a partition with {len(broker_ids)} replica(s), but this "
+                    f"is not consistent with previous partitions, which have {replication_factor} replica(s).")
+        if not any(broker_id in services.cluster.brokers for broker_id in broker_ids):
+            return f"All brokers of the manual partition assignment {broker_ids} are fenced."
     return None
 
 
 def _create(services: Services, request: Request, topic: Struct, *, validate_only: bool) -> dict[str, Any]:
     name = topic["name"]
-    count = _partition_count(services, topic)
+    count, replicas = _partition_count(services, topic), _replication_factor(services, topic)
     configs = {config["name"]: config["value"] for config in topic["configs"]}
     try:
         if validate_only:
             config = asked_topic_config(configs, services.config)
             topic_id = _NO_ID
         else:
-            created = services.cluster.topic_life.create_topic(name, count, configs)
+            created = services.cluster.topic_life.create_topic(
+                name, count, configs, replication_factor=replicas, replicas=[
+                    assignment["broker_ids"] for assignment in sorted(
+                        topic["assignments"], key=itemgetter("partition_index"))] or None)
             if created is None:  # another handler was faster
                 return _refused(name, _Refusal(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists."))
             config, topic_id = created.config, created.topic_id
     except ConfigError as error:
         return _refused(name, _Refusal(ErrorCode.INVALID_CONFIG, error_text(error, TOPIC_CONFIG)))
     result: dict[str, Any] = {"name": name, "error_code": 0, "error_message": None, "num_partitions": count,
-                              "replication_factor": 1, "topic_id": topic_id}
+                              "replication_factor": replicas, "topic_id": topic_id}
     if request.header.api_version < _CONFIGS_FROM:
         return result
     if services.authorize_topic(request, AclOperation.DESCRIBE_CONFIGS, name):

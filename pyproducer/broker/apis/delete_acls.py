@@ -18,7 +18,7 @@ from pyproducer.broker.cluster.acl_store import AclBinding
 from pyproducer.broker.cluster.authorizer import AclOperation, ResourceType
 from pyproducer.broker.cluster.standard_authorizer import StandardAuthorizer
 from pyproducer.broker.network.request_channel import Request
-from pyproducer.common.error_codes import ERRORS, ErrorCode
+from pyproducer.common.error_codes import ErrorCode
 from pyproducer.protocol.apis import ApiKeys
 
 API = Api(ApiKeys.DELETE_ACLS, asks=(Question(AclOperation.ALTER, ResourceType.CLUSTER),))
@@ -41,7 +41,7 @@ def handle(services: Services, request: Request) -> Answer:
 def error_response(request: Request, error_code: ErrorCode) -> Answer:
     """Say that the whole request failed."""
     filters = request.body(ApiKeys.DELETE_ACLS).data["filters"]
-    return _answer([(error_code, ERRORS[error_code].sentence, ())] * len(filters))
+    return _answer([(error_code, error_code.sentence, ())] * len(filters))
 
 
 def _answer(results: Sequence[_Result]) -> Answer:

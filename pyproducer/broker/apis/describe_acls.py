@@ -16,7 +16,7 @@ from pyproducer.broker.cluster.acl_store import AclBinding, AclFilter
 from pyproducer.broker.cluster.authorizer import AclOperation, ResourceType
 from pyproducer.broker.cluster.standard_authorizer import StandardAuthorizer
 from pyproducer.broker.network.request_channel import Request
-from pyproducer.common.error_codes import ERRORS, ErrorCode
+from pyproducer.common.error_codes import ErrorCode
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.schema import Struct
 
@@ -39,7 +39,7 @@ def handle(services: Services, request: Request) -> Answer:
 
 def error_response(_request: Request, error_code: ErrorCode) -> Answer:
     """Say that the whole request failed."""
-    return _answer(error_code, ERRORS[error_code].sentence, {})
+    return _answer(error_code, error_code.sentence, {})
 
 
 def acl_filter(data: Struct) -> AclFilter:

@@ -15,7 +15,7 @@ from pyproducer.broker.apis.api_handler import Api, Question
 from pyproducer.broker.apis.services import Answer, Services
 from pyproducer.broker.cluster.authorizer import AclOperation, ResourceType
 from pyproducer.broker.network.request_channel import Request
-from pyproducer.common.error_codes import ERRORS, ErrorCode
+from pyproducer.common.error_codes import ErrorCode
 from pyproducer.protocol.apis import ApiKeys
 
 API = Api(ApiKeys.DESCRIBE_CLIENT_QUOTAS, asks=(Question(AclOperation.DESCRIBE_CONFIGS, ResourceType.CLUSTER),))
@@ -30,5 +30,5 @@ def handle(services: Services, request: Request) -> Answer:
 
 def error_response(request: Request, error_code: ErrorCode) -> Answer:
     """Say that the whole request failed."""
-    return {"throttle_time_ms": 0, "error_code": error_code, "error_message": ERRORS[error_code].sentence,
+    return {"throttle_time_ms": 0, "error_code": error_code, "error_message": error_code.sentence,
             "entries": None}

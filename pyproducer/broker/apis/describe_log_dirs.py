@@ -63,8 +63,9 @@ def _topics(services: Services, wanted: dict[str, set[int]] | None) -> Iterator[
         topic = services.cluster.topics.find(name)
         partitions = [] if topic is None else [
             {"partition_index": partition.topic_partition.partition, "partition_size": partition.log.size_bytes,
-             "offset_lag": 0, "is_future_key": False}
-            for partition in topic.partitions if partition.replica_id == services.node_id
+             "offset_lag": partition.log.log_end_offset - partition.end_offset_at(services.node_id),
+             "is_future_key": False}
+            for partition in topic.partitions if services.node_id in partition.replicas.assigned
             and (wanted is None or partition.topic_partition.partition in wanted[name])]
         if partitions:
             yield {"name": name, "partitions": partitions}

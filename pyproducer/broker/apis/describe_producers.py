@@ -18,7 +18,7 @@ from pyproducer.broker.apis.services import Answer, Services
 from pyproducer.broker.apis.unexpected import unexpected
 from pyproducer.broker.cluster.authorizer import AclOperation, ResourceType
 from pyproducer.broker.network.request_channel import Request
-from pyproducer.common.error_codes import ERRORS, ErrorCode
+from pyproducer.common.error_codes import ErrorCode
 from pyproducer.protocol.apis import ApiKeys
 
 API = Api(ApiKeys.DESCRIBE_PRODUCERS, asks=(Question(AclOperation.READ, ResourceType.TOPIC),))
@@ -39,7 +39,7 @@ def handle(services: Services, request: Request) -> Answer:
             refusal = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         topics.append({"name": name, "partitions": [
             _partition(services, request, name, index, size) if refusal is ErrorCode.NONE
-            else _fault(index, refusal, ERRORS[refusal].sentence) for index in topic["partition_indexes"]]})
+            else _fault(index, refusal, refusal.sentence) for index in topic["partition_indexes"]]})
     return {"throttle_time_ms": 0, "topics": topics}
 
 

@@ -18,7 +18,7 @@ from pyproducer.broker.apis.api_handler import Api, Question
 from pyproducer.broker.apis.services import Answer, Services
 from pyproducer.broker.cluster.authorizer import AclOperation, ResourceType
 from pyproducer.broker.network.request_channel import Request
-from pyproducer.common.error_codes import ERRORS, ErrorCode
+from pyproducer.common.error_codes import ErrorCode
 from pyproducer.protocol.apis import ApiKeys
 
 API = Api(ApiKeys.DESCRIBE_QUORUM, asks=(Question(AclOperation.DESCRIBE, ResourceType.CLUSTER),))
@@ -54,7 +54,7 @@ def handle(services: Services, request: Request) -> Answer:
 
 def error_response(request: Request, error_code: ErrorCode) -> Answer:
     """Say that the whole request failed."""
-    return _answer(error_code, ERRORS[error_code].sentence, [], [])
+    return _answer(error_code, error_code.sentence, [], [])
 
 
 def _answer(error_code: ErrorCode, message: str, topics: list[tuple[str, list[dict[str, Any]]]],

@@ -18,7 +18,7 @@ from pyproducer.broker.apis.services import Answer, Services
 from pyproducer.broker.cluster.authorizer import AclOperation, ResourceType
 from pyproducer.broker.cluster.scram_credentials import Credentials
 from pyproducer.broker.network.request_channel import Request
-from pyproducer.common.error_codes import ERRORS, ErrorCode
+from pyproducer.common.error_codes import ErrorCode
 from pyproducer.network.sasl.scram_formatter import ScramMechanism
 from pyproducer.protocol.apis import ApiKeys
 
@@ -38,7 +38,7 @@ def handle(services: Services, request: Request) -> Answer:
 
 def error_response(request: Request, error_code: ErrorCode) -> Answer:
     """Say that the whole request failed."""
-    return {"throttle_time_ms": 0, "error_code": error_code, "error_message": ERRORS[error_code].sentence,
+    return {"throttle_time_ms": 0, "error_code": error_code, "error_message": error_code.sentence,
             "results": []}
 
 

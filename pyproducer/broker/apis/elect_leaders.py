@@ -1,8 +1,9 @@
-"""ElectLeaders 0-2: who should lead a partition shall lead it: the broker of its one replica.
+"""ElectLeaders 0-2: who should lead a partition shall lead it.
 
-Does:    both kinds (preferred is type 0, unclean type 1); 84 for partitions that are led, 80 or 83 for those whose
-         broker is down, and the others are led again; 3 unknown; of all partitions (null) those that needed none are
-         left out; 42 for other kinds; 31 without the permission.
+Does:    preferred elections (type 0): the first replica leads, 84 where it does, 80 where it is not in sync or down;
+         unclean ones (type 1): where nobody leads the first living replica does, in sync if there is one, 84 where
+         somebody leads, 83 where no replica lives; 3 unknown; of all partitions (null) those that needed none are left
+         out; 42 for other kinds; 31 without the permission.
 
 Road:    KafkaApis -> [ElectLeaders] -> cluster state
 Thread:  handler threads.
@@ -20,7 +21,7 @@ from pyproducer.broker.apis.unexpected import message_of, unexpected
 from pyproducer.broker.cluster.authorizer import AclOperation, ResourceType
 from pyproducer.broker.network.request_channel import Request
 from pyproducer.common.cluster import TopicPartition
-from pyproducer.common.error_codes import ERRORS, ErrorCode
+from pyproducer.common.error_codes import ErrorCode
 from pyproducer.protocol.apis import ApiKeys
 
 API = Api(ApiKeys.ELECT_LEADERS, asks=(Question(AclOperation.ALTER, ResourceType.CLUSTER),))
@@ -68,7 +69,7 @@ def handle(services: Services, request: Request) -> Answer:
 
 def error_response(request: Request, error_code: ErrorCode) -> Answer:
     """Say that the whole request failed."""
-    return _failure(request, error_code, ERRORS[error_code].sentence)
+    return _failure(request, error_code, error_code.sentence)
 
 
 def _failure(request: Request, error_code: ErrorCode, message: str) -> dict[str, Any]:
@@ -95,11 +96,16 @@ def _elect(services: Services, kind: int, elected: dict[TopicPartition, int],
     partition = cluster.topics.partition(*topic_partition)
     if partition is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such partition as {topic_partition}"
-    if partition.replica_id not in cluster.brokers:
-        return _NOT_AVAILABLE[kind]
-    if partition.leadership.leader_id == partition.replica_id:
+    leader_id = partition.leadership.leader_id
+    assigned, isr, *_ = partition.replicas
+    living = [node_id for node_id in assigned if node_id in cluster.brokers]
+    in_sync = [node_id for node_id in living if node_id in isr]
+    if leader_id in living and (kind == _UNCLEAN or leader_id == assigned[0]):
         return ErrorCode.ELECTION_NOT_NEEDED, _NOT_NEEDED
-    elected[topic_partition] = partition.replica_id
+    candidates = in_sync[:1] if kind == _PREFERRED else in_sync or living
+    if not candidates or (kind == _PREFERRED and candidates[0] != assigned[0]):
+        return _NOT_AVAILABLE[kind]
+    elected[topic_partition] = candidates[0]
     return ErrorCode.NONE, None
 
 

@@ -4,11 +4,13 @@ Does:    min_bytes and max_wait_ms without a thread that waits (delayed_operatio
          even when it alone is above the limits; a batch that holds the offset comes from its start; fetch.max.bytes,
          and less where large responses wait to be read (queued.max.response.bytes);
          the permission to read a topic (29), for followers that for the cluster; leader epochs (74, 75), 1 out of
-         range, 3 and 100 unknown, 6 with the leader's address (KIP-951); read_committed ends at the last stable offset
+         range, 3 and 100 unknown, 6 with the leader's address (KIP-951); from version 11 on consumers may read from
+         followers, up to where these are in sync, and are sent to the one in their rack where replica.selector.class
+         says so (KIP-392); read_committed ends at the last stable offset
          and lists the aborted transactions to skip. A partition that is named twice is answered once, as it was named
          last; an isolation level that nobody knows is -1, and so is a negative size where there is something to read.
 Omits:   sessions: a request to open one is answered with the session id zero, which clients take as no; a request of
-         a session is 70. Preferred replicas, diverging epochs, throttling.
+         a session is 70. Diverging epochs, throttling.
 
 Road:    KafkaApis -> [Fetch] -> partition -> log -> socket
 Thread:  handler threads; a delayed fetch is answered on the thread of the append that completes it, or the timer's.
@@ -26,6 +28,7 @@ from pyproducer.broker.apis.list_offsets import ISOLATION_LEVELS, READ_COMMITTED
 from pyproducer.broker.apis.services import Answer, Outcome, Services
 from pyproducer.broker.apis.unexpected import unexpected
 from pyproducer.broker.cluster.authorizer import AclOperation, ResourceType
+from pyproducer.broker.cluster.config import RACK_AWARE_SELECTOR
 from pyproducer.broker.cluster.delayed_operation import DelayedOperation
 from pyproducer.broker.cluster.partition import Partition
 from pyproducer.broker.cluster.topic_table import TopicState
@@ -40,6 +43,7 @@ API = Api(ApiKeys.FETCH, asks=(
     Question(AclOperation.READ, ResourceType.TOPIC), Question(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER)))
 _logger = logging.getLogger(__name__)
 _TOPIC_ID_FROM = 13
+_FOLLOWERS_FROM = 11
 _LEADER_TAG_FROM = 12
 _NODE_ENDPOINTS_FROM = 16
 
@@ -66,6 +70,7 @@ class _Read(NamedTuple):
     body: dict[str, Any]
     size_bytes: int
     has_error: bool
+    is_elsewhere: bool
 
 
 class FetchPass:
@@ -82,6 +87,11 @@ class FetchPass:
         self._committed = data["isolation_level"] == READ_COMMITTED
         self._is_denied_follower = _replica_id(data) >= 0 and not services.authorize_cluster(
             request, AclOperation.CLUSTER_ACTION)
+        # From here on a consumer may read from any replica.
+        self._reads_followers = self._version >= _FOLLOWERS_FROM and _replica_id(data) < 0
+        rack = data.get("rack_id") if self._reads_followers else None
+        self._rack: str | None = rack if rack and services.config.optional_text(
+            "replica.selector.class") == RACK_AWARE_SELECTOR else None
         self._topics = self._asked_topics(data["topics"])
 
     def _asked_topics(self, topics: Sequence[Struct]) -> list[_AskedTopic]:
@@ -140,9 +150,10 @@ class FetchPass:
             for asked in topic.partitions:
                 if self._error_of(asked) is not ErrorCode.NONE or asked.partition is None:
                     return True
-                log = asked.partition.log
-                size_bytes += log.bytes_after(asked.fetch_offset, max(asked.max_bytes, 0),
-                                              up_to_offset=log.last_stable_offset if self._committed else None)
+                if self._preferred_replica(asked.partition, asked.fetch_offset) is not None:
+                    return True
+                size_bytes += asked.partition.log.bytes_after(
+                    asked.fetch_offset, max(asked.max_bytes, 0), up_to_offset=self._up_to(asked.partition))
                 if size_bytes >= self.min_bytes:
                     return True
         return False
@@ -151,7 +162,7 @@ class FetchPass:
         """Read all partitions and build the response."""
         left_bytes = min(self._max_bytes, max(self._services.response_room_bytes(), 0))
         total_bytes = 0
-        has_error = False
+        has_error = is_elsewhere = False
         leaders: set[int] = set()
         responses: list[dict[str, Any]] = []
         for topic in self._topics:
@@ -165,12 +176,13 @@ class FetchPass:
                 total_bytes += len(answer["records"])
                 left_bytes = max(left_bytes - len(answer["records"]), 0)
                 has_error |= answer["error_code"] != 0
+                is_elsewhere |= "preferred_read_replica" in answer
                 answers.append(answer)
             responses.append({**topic.key, "partitions": answers})
         body: dict[str, Any] = {"throttle_time_ms": 0, "error_code": 0, "responses": responses}
         if leaders and self._version >= _NODE_ENDPOINTS_FROM:
             body["node_endpoints"] = self._services.node_end_points(self._request.context, leaders)
-        return _Read(body, total_bytes, has_error)
+        return _Read(body, total_bytes, has_error, is_elsewhere)
 
     def _read_one(self, asked: _Asked, left_bytes: int, *, at_least_one: bool, leaders: set[int]) -> dict[str, Any]:
         error_code = self._error_of(asked)
@@ -179,13 +191,44 @@ class FetchPass:
             error_code = ErrorCode.UNKNOWN_SERVER_ERROR
         if error_code is not ErrorCode.NONE or asked.partition is None:
             return self._error(asked, error_code, leaders)
-        log = asked.partition.log
-        stable_offset = log.last_stable_offset
-        data = log.read(asked.fetch_offset, max(limit_bytes, 0), at_least_one=at_least_one,
-                        up_to_offset=stable_offset if self._committed else None)
-        return {"partition_index": asked.partition_index, "error_code": 0, "high_watermark": log.high_watermark,
-                "last_stable_offset": stable_offset, "log_start_offset": log.log_start_offset,
-                "aborted_transactions": self._aborted(log, asked.fetch_offset, stable_offset), "records": data}
+        partition = asked.partition
+        log = partition.log
+        stable_offset, high_watermark = log.last_stable_offset, log.high_watermark
+        up_to_offset = stable_offset if self._committed else None
+        if partition.leadership.leader_id != self._services.node_id:
+            # A follower's: it may have less than there is.
+            high_watermark = partition.end_offset_at(self._services.node_id)
+            stable_offset = min(stable_offset, high_watermark)
+            up_to_offset = stable_offset if self._committed else high_watermark
+        preferred = None if self._rack is None else self._preferred_replica(partition, asked.fetch_offset)
+        data = b"" if preferred is not None else log.read(
+            asked.fetch_offset, max(limit_bytes, 0), at_least_one=at_least_one, up_to_offset=up_to_offset)
+        answer: dict[str, Any] = {
+            "partition_index": asked.partition_index, "error_code": 0, "high_watermark": high_watermark,
+            "last_stable_offset": stable_offset, "log_start_offset": log.log_start_offset,
+            # Behind the read: compaction forgets a transaction together with its marker, long after its records.
+            "aborted_transactions": self._aborted(log, asked.fetch_offset, stable_offset), "records": data}
+        if preferred is not None:
+            answer["preferred_read_replica"] = preferred
+        return answer
+
+    def _up_to(self, partition: Partition) -> int | None:
+        """Return where reading ends; None at the log's end."""
+        stable_offset = partition.log.last_stable_offset if self._committed else None
+        if partition.leadership.leader_id == self._services.node_id:
+            return stable_offset
+        end_offset = partition.end_offset_at(self._services.node_id)
+        return end_offset if stable_offset is None else min(stable_offset, end_offset)
+
+    def _preferred_replica(self, partition: Partition, fetch_offset: int) -> int | None:
+        """Return the follower to whom the leader sends a consumer of its rack; None for nobody (KIP-392)."""
+        node_id = self._services.node_id
+        if self._rack is None or partition.leadership.leader_id != node_id:
+            return None
+        brokers = dict(self._services.cluster.brokers.items())
+        near = [found for found in partition.replicas.isr if found in brokers and brokers[found].rack == self._rack
+                and partition.end_offset_at(found) >= fetch_offset]
+        return near[0] if near and node_id not in near else None
 
     def _aborted(self, log: Log, fetch_offset: int, stable_offset: int) -> list[dict[str, int]] | None:
         """Return what readers of committed records must skip; None for others."""
@@ -211,10 +254,16 @@ class FetchPass:
         partition = asked.partition
         if partition is None or self._services.cluster.topics.partition(*partition.topic_partition) is not partition:
             return asked.unknown  # never there, or deleted while the request waited
-        error_code = partition.check_leader(self._services.node_id, asked.current_leader_epoch)
+        node_id = self._services.node_id
+        if not self._reads_followers or partition.leadership.leader_id == node_id:
+            error_code = partition.check_leader(node_id, asked.current_leader_epoch)
+            end_offset = partition.log.log_end_offset
+        else:
+            error_code = partition.check_reader(node_id, asked.current_leader_epoch)
+            end_offset = partition.end_offset_at(node_id)
         if error_code is not ErrorCode.NONE:
             return error_code
-        if not partition.log.log_start_offset <= asked.fetch_offset <= partition.log.log_end_offset:
+        if not partition.log.log_start_offset <= asked.fetch_offset <= end_offset:
             return ErrorCode.OFFSET_OUT_OF_RANGE
         return ErrorCode.NONE
 
@@ -266,7 +315,8 @@ def handle(services: Services, request: Request) -> Answer:
     fetch = FetchPass(services, request)
     found = fetch.read()
     keys = fetch.keys()
-    if found.has_error or found.size_bytes >= fetch.min_bytes or fetch.max_wait_ms <= 0 or not keys:
+    if (found.has_error or found.is_elsewhere or found.size_bytes >= fetch.min_bytes or fetch.max_wait_ms <= 0
+            or not keys):
         return found.body
     services.cluster.delayed_fetches.try_complete_else_watch(DelayedFetch(fetch), keys)
     return Outcome.LATER

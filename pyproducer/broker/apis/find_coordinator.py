@@ -26,7 +26,7 @@ from pyproducer.broker.cluster.coordinator.internal_topics import (
 )
 from pyproducer.broker.cluster.coordinator.partition_for import partition_for
 from pyproducer.broker.network.request_channel import Request
-from pyproducer.common.error_codes import ERRORS, ErrorCode
+from pyproducer.common.error_codes import ErrorCode
 from pyproducer.protocol.apis import ApiKeys
 
 API = Api(ApiKeys.FIND_COORDINATOR, asks=(
@@ -112,4 +112,4 @@ def _find(services: Services, request: Request, coordination: _Coordination,
 
 
 def _message(error_code: ErrorCode) -> str:
-    return _MESSAGES.get(error_code) or ERRORS[error_code].sentence
+    return _MESSAGES.get(error_code) or error_code.sentence

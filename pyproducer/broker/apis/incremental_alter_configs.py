@@ -25,7 +25,7 @@ from pyproducer.broker.cluster.authorizer import AclOperation, ResourceType
 from pyproducer.broker.cluster.config import BROKER_CONFIG, DYNAMIC_CONFIG, LIST_CONFIG, TOPIC_CONFIG, BrokerConfig
 from pyproducer.broker.cluster.topic_config import asked_topic_config, error_text
 from pyproducer.broker.network.request_channel import Request
-from pyproducer.common.error_codes import ERRORS, ErrorCode
+from pyproducer.common.error_codes import ErrorCode
 from pyproducer.common.errors import ConfigError
 from pyproducer.common.settings.parse import value_text
 from pyproducer.common.topic_name import topic_name_fault
@@ -54,7 +54,7 @@ def handle(services: Services, request: Request) -> Answer:
         else:
             denial = configs_denial(services, request, AclOperation.ALTER_CONFIGS, resource)
             if denial is not ErrorCode.NONE:
-                responses.append(_response(resource, _Refusal(denial, ERRORS[denial].sentence)))
+                responses.append(_response(resource, _Refusal(denial, denial.sentence)))
                 continue
             try:
                 fault = _alter(services, resource, validate_only=data["validate_only"])
@@ -132,6 +132,7 @@ def _alter_broker(services: Services, resource: Struct, *, validate_only: bool) 
             BrokerConfig().alter(altered)
         else:
             services.cluster.dynamic_configs.alter_broker_configs(name, altered)
+            services.cluster.leaders.elect()  # unclean.leader.election.enable may be another one
     except ConfigError as error:
         # Not 40, as of a topic: Kafka's check of a broker's settings knows one code.
         return _Refusal(ErrorCode.INVALID_REQUEST, (

@@ -4,8 +4,8 @@ Does:    without a transactional id a fresh id in its first epoch, also for a pr
          next epoch of its id, or a fresh id when the epochs are used up; a producer that goes on after an error (from
          version 3 on) brings id and epoch, and is 90 (before version 4: 47) when it is not the newest; an open
          transaction is aborted first and answered 51; 31 and 53 without the permission; 42 an empty transactional id,
-         or an id without an epoch; 50 a timeout below one or above transaction.max.timeout.ms. Ids are never repeated
-         in one data directory.
+         or an id without an epoch; 50 a timeout below one or above transaction.max.timeout.ms; 14 while no ids can be
+         reserved on the disk. Ids are never repeated in one data directory.
 Omits:   two-phase commit (KIP-939, version 6).
 
 Road:    KafkaApis -> [InitProducerId] -> transaction coordinator
@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from pyproducer.broker.apis.api_handler import Api, Question
 from pyproducer.broker.apis.services import Answer, Services
+from pyproducer.broker.apis.unexpected import unexpected
 from pyproducer.broker.cluster.authorizer import AclOperation, ResourceType
 from pyproducer.broker.cluster.standard_authorizer import StandardAuthorizer
 from pyproducer.broker.network.request_channel import Request
@@ -45,20 +46,32 @@ def handle(services: Services, request: Request) -> Answer:
     if (producer_id == NO_PRODUCER_ID) != (producer_epoch == NO_PRODUCER_EPOCH) or transactional_id == "":
         return error_response(request, ErrorCode.INVALID_REQUEST)
     if transactional_id is None:
-        return {"throttle_time_ms": 0, "error_code": 0, "producer_id": services.cluster.producer_ids.next_producer_id(),
-                "producer_epoch": 0}
+        try:
+            fresh = services.cluster.producer_ids.next_producer_id()
+        except OSError as error:
+            return _no_ids(request, error)
+        return {"throttle_time_ms": 0, "error_code": 0, "producer_id": fresh, "producer_epoch": 0}
     coordinator = services.cluster.transactions
     if not coordinator.is_valid_timeout(timeout_ms):
         return error_response(request, ErrorCode.INVALID_TRANSACTION_TIMEOUT)
     error_code = coordinator.check(transactional_id, services.node_id)
     if error_code is not ErrorCode.NONE:
         return error_response(request, error_code)
-    answer = coordinator.initialize(transactional_id, timeout_ms, None if producer_id == NO_PRODUCER_ID else (
-        producer_id, producer_epoch))
+    try:
+        answer = coordinator.initialize(transactional_id, timeout_ms, None if producer_id == NO_PRODUCER_ID else (
+            producer_id, producer_epoch))
+    except OSError as error:
+        return _no_ids(request, error)
     if answer.error_code is ErrorCode.PRODUCER_FENCED and request.header.api_version < _PRODUCER_FENCED_FROM:
         return error_response(request, ErrorCode.INVALID_PRODUCER_EPOCH)
     return {"throttle_time_ms": 0, "error_code": answer.error_code, "producer_id": answer.producer_id,
             "producer_epoch": answer.producer_epoch}
+
+
+def _no_ids(request: Request, error: OSError) -> Answer:
+    """Say that no ids can be reserved now: a producer without a transactional id, too, asks again with this code."""
+    unexpected(request, "producer ids", error)
+    return error_response(request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
 
 def _may_be_idempotent(services: Services, request: Request) -> bool:

@@ -43,7 +43,7 @@ def handle(services: Services, request: Request) -> Answer:
     rebalance_timeout_ms = data.get("rebalance_timeout_ms", -1)
     coordinator.join(JoinRequest(
         group_id=group_id, member_id=data["member_id"], group_instance_id=data.get("group_instance_id"),
-        client_id=request.header.client_id or "", client_host=f"/{request.context.client_address.rpartition(':')[0]}",
+        client_id=request.header.client_id or "", client_host=f"/{request.context.client_host}",
         session_timeout_ms=session_timeout_ms,
         rebalance_timeout_ms=session_timeout_ms if rebalance_timeout_ms < 0 else rebalance_timeout_ms,
         protocol_type=data["protocol_type"],

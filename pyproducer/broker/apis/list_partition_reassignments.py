@@ -1,4 +1,4 @@
-"""ListPartitionReassignments 0: there are none, a partition has one replica; kafka-topics --describe asks.
+"""ListPartitionReassignments 0: there are none, each is done at once; kafka-topics --describe asks.
 
 Road:    KafkaApis -> [ListPartitionReassignments]
 Thread:  handler threads.

@@ -16,6 +16,7 @@ Source:  Java KafkaApis.handleTopicMetadataRequest (4.1), and its measured answe
 
 from __future__ import annotations
 
+import logging
 import uuid
 from typing import Any
 
@@ -28,6 +29,7 @@ from pyproducer.broker.cluster.topic_name import INTERNAL_TOPICS
 from pyproducer.broker.cluster.topic_table import TopicState
 from pyproducer.broker.network.request_channel import Request
 from pyproducer.common.error_codes import ErrorCode
+from pyproducer.common.errors import ConfigError
 from pyproducer.common.topic_name import topic_name_fault
 from pyproducer.protocol.apis import ApiKeys
 
@@ -36,6 +38,7 @@ API = Api(ApiKeys.METADATA, asks=(
     Question(AclOperation.CREATE, ResourceType.CLUSTER),
     Question(AclOperation.CREATE, ResourceType.TOPIC),
     Question(AclOperation.DESCRIBE, ResourceType.CLUSTER)))
+_logger = logging.getLogger(__name__)
 _ZERO_ID = uuid.UUID(int=0)
 
 
@@ -116,9 +119,11 @@ def _by_name(services: Services, request: Request, name: str, *, may_create: boo
     if not (services.authorize_cluster(request, AclOperation.CREATE)
             or services.authorize_topic(request, AclOperation.CREATE, name)):
         return _error(ErrorCode.TOPIC_AUTHORIZATION_FAILED, name)
-    # None: another handler was faster.
-    topic = cluster.topic_life.create_topic(name, services.config.number("num.partitions"), {}) or (
-        cluster.topics.find(name))
+    try:  # None: another handler was faster
+        topic = cluster.topic_life.create_topic(name, services.config.number("num.partitions"), {}) or (
+            cluster.topics.find(name))
+    except ConfigError as error:  # as Kafka, which tells its log and nobody else
+        _logger.warning("The topic %s is not created: %s", name, error)
     return _error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name) if topic is None else _topic(services, topic)
 
 
@@ -135,13 +140,13 @@ def describe_partition(services: Services, partition: Partition) -> dict[str, An
     """Return leader, epoch and replicas of a partition, as Metadata and DescribeTopicPartitions tell them."""
     leader_id, leader_epoch = partition.leadership
     alive = leader_id in services.cluster.brokers
-    replica_id = partition.replica_id
+    assigned, isr, *_ = partition.replicas
     return {
         "error_code": ErrorCode.NONE if alive else ErrorCode.LEADER_NOT_AVAILABLE,
         "partition_index": partition.topic_partition.partition,
         "leader_id": leader_id if alive else -1,
         "leader_epoch": leader_epoch,
-        "replica_nodes": [replica_id],
-        "isr_nodes": [replica_id],
-        "offline_replicas": [] if replica_id in services.cluster.brokers else [replica_id],
+        "replica_nodes": list(assigned),
+        "isr_nodes": list(isr),
+        "offline_replicas": [node_id for node_id in assigned if node_id not in services.cluster.brokers],
     }

@@ -11,7 +11,8 @@ Does:    Kafka's checks in Kafka's order (storage/validation.py), duplicates and
          write (29). Records of a transaction need that for its id (53) and a partition that is in it (48, from version
          11 on 120); from version 12 on it is taken in here (Transactions V2).
 Differs: where one of the batches that one partition is sent makes no sense, Kafka may store another and answer 87.
-Omits:   there is one replica, so acks=-1 is acks=1 and timeout_ms has nothing to wait for.
+         acks=-1 asks for min.insync.replicas: 19 where fewer are in sync before, 20 where they are behind the append.
+Omits:   what is in sync has everything at once, so timeout_ms has nothing to wait for.
 
 Road:    KafkaApis -> [Produce] -> partition -> log
 Thread:  handler threads. Appending wakes the fetches that wait for the partition; their responses are built here.
@@ -28,7 +29,8 @@ from pyproducer.broker.apis.services import Answer, Outcome, Services
 from pyproducer.broker.apis.unexpected import unexpected
 from pyproducer.broker.cluster.authorizer import AclOperation, ResourceType
 from pyproducer.broker.cluster.coordinator.transaction.append_guard import AppendGuard
-from pyproducer.broker.cluster.partition import Leadership, Partition
+from pyproducer.broker.cluster.partition import Partition
+from pyproducer.broker.cluster.replicas import Leadership
 from pyproducer.broker.network.request_channel import Request
 from pyproducer.broker.storage.expansion import Allowance
 from pyproducer.broker.storage.log import AppendResult
@@ -41,6 +43,7 @@ API = Api(ApiKeys.PRODUCE, asks=(
     Question(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID), Question(AclOperation.WRITE, ResourceType.TOPIC)))
 _TOPIC_ID_FROM = 13
 _CURRENT_LEADER_FROM = 10
+ACKS_ALL = -1
 _NOTHING: tuple[()] = ()
 # Java AdminUtils.ADMIN_CLIENT_ID: the one that may write to internal topics.
 _ADMIN_CLIENT_ID = "__admin_client"
@@ -97,7 +100,7 @@ def _append_all(services: Services, request: Request, data: Struct, guard: Appen
                 leaders.add(partition.leadership.leader_id)
             else:
                 answer = _append(services, request, partition, partition_data["records"], timestamp_ms, guard,
-                                 allowance)
+                                 allowance, needs_replicas=acks == ACKS_ALL)
             failed |= answer["error_code"] != 0
             answers.append(answer)
         topic["partition_responses"] = answers
@@ -127,8 +130,10 @@ def error_response(request: Request, error_code: ErrorCode) -> Answer:
 
 
 def _append(services: Services, request: Request, partition: Partition, records: Buffer | None, timestamp_ms: int,
-            guard: AppendGuard | None, allowance: Allowance) -> dict[str, Any]:
+            guard: AppendGuard | None, allowance: Allowance, *, needs_replicas: bool) -> dict[str, Any]:
     index = partition.topic_partition.partition
+    if needs_replicas and not partition.has_enough_replicas:
+        return _error(index, _too_few(services, request, partition, ErrorCode.NOT_ENOUGH_REPLICAS))
     try:
         fault = None if guard is None else guard.check_batch(partition, records)
         result = fault or partition.append(records, produce_version=request.header.api_version,
@@ -140,6 +145,8 @@ def _append(services: Services, request: Request, partition: Partition, records:
     log_start_offset = partition.log.log_start_offset
     if isinstance(result, AppendResult):
         services.cluster.delayed_fetches.check_and_complete(partition.topic_partition)
+        if needs_replicas and not partition.has_enough_replicas:
+            return _error(index, _too_few(services, request, partition, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND))
         return {"index": index, "error_code": 0, "base_offset": result.base_offset,
                 "log_append_time_ms": result.log_append_time_ms, "log_start_offset": log_start_offset,
                 "record_errors": _NOTHING, "error_message": None}
@@ -154,6 +161,13 @@ def _append(services: Services, request: Request, partition: Partition, records:
         {"batch_index": fault.batch_index, "batch_index_error_message": fault.message}
         for fault in result.record_faults]
     return answer
+
+
+def _too_few(services: Services, request: Request, partition: Partition, error_code: ErrorCode) -> ErrorCode:
+    services.refusals.refused(partition.topic_partition, request.header.client_id, error_code, (
+        f"in sync are {sorted(partition.replicas.isr)}, fewer than min.insync.replicas="
+        f"{partition.config.min_insync_replicas}"), now_ms=services.clock.now_ms())
+    return error_code
 
 
 def _error(index: int, error_code: ErrorCode, log_start_offset: int = -1) -> dict[str, Any]:

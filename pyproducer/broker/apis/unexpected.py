@@ -14,8 +14,7 @@ import logging
 
 from pyproducer.broker.network.request_channel import Request
 from pyproducer.broker.storage.descriptors import reason
-from pyproducer.common.error_code import ErrorCode
-from pyproducer.common.error_codes import ERRORS
+from pyproducer.common.error_codes import ErrorCode
 
 _logger = logging.getLogger(__name__)
 
@@ -39,5 +38,5 @@ def unexpected(request: Request, thing: object, error: Exception) -> ErrorCode:
 
 def message_of(error_code: ErrorCode, error: Exception) -> str:
     """Return a code's sentence, with what the operating system said."""
-    sentence = ERRORS[error_code].sentence
+    sentence = error_code.sentence
     return f"{sentence} {reason(error)}" if isinstance(error, OSError) else sentence

@@ -1,11 +1,17 @@
-"""The cluster's memory on disk: ids, topics and the next producer id, in one small file.
+"""The cluster's memory on disk: ids, topics, settings, users and rules, a line of JSON for each change.
 
-Road:    create topic, producer ids -> [cluster file] -> data_dir/cluster.json; read at start
-Thread:  under the cluster's lock.
-Shape:   JSON: cluster_id, next_producer_id (all smaller ones may be in use), topics: name -> topic_id, partitions,
-         configs, leader_epochs; broker_configs: broker id, or "" for all -> what was altered at runtime; scram_users:
-         user -> mechanism -> what is kept of the password; acls: the parts of each rule. Written to a new file that
-         then takes the old one's name.
+Road:    topic life, leaders, producer ids -> cluster store -> [cluster file] -> data_dir/cluster.jsonl; read at start
+Thread:  under the store's lock.
+Shape:   the first line has version and cluster_id; each line after it some of
+             topics          name -> topic_id, configs, leader_epochs and replicas by partition; null of a deleted one
+             next_producer_id   all smaller ones may be in use
+             broker_configs  broker id, or "" for all -> what was altered at runtime
+             scram_users     user -> mechanism -> what is kept of the password
+             acls            the parts of each rule
+             client_quotas   who -> name of a quota -> number
+         and what a later line says counts. A line without its end was never told to anybody, and is cut at the next
+         start. When the lines are many more than what they say, all is written anew, to a file that takes the place of
+         this one.
 Source:  ours; what Kafka keeps in its __cluster_metadata log. The segments themselves are Kafka's.
 """
 
@@ -13,30 +19,42 @@ from __future__ import annotations
 
 import base64
 import json
+import logging
 import os
 import uuid
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pyproducer.common.errors import ConfigError
+from pyproducer.broker.storage.file_handle import FileHandle
 from pyproducer.network.sasl.scram_formatter import ScramCredential
 
-FILE_NAME = "cluster.json"
-_FORMAT_VERSION = 1
+FILE_NAME = "cluster.jsonl"
+OLD_FILE_NAME = "cluster.json"
+"""Where a release before kept the same, as one document."""
+_FORMAT_VERSION = 2
+_OLD_FORMAT_VERSION = 1
+# Lines are written until they have so many bytes, and twice as many as all that they say.
+_LEAST_LINES_BYTES = 1 << 20
 
 
 # The fields of AclBinding: type, name and pattern of the resource, principal, host, operation, permission.
 AclEntry = tuple[int, str, int, str, str, int, int]
+# What a quota is for: type ("user", "client-id", "ip") and name of each part; None is the default of the type.
+QuotaEntity = tuple[tuple[str, "str | None"], ...]
+_logger = logging.getLogger(__name__)
+_MODE = 0o600
 
 
 @dataclass
 class TopicEntry:
-    """One topic as it is kept."""
+    """One topic as it is kept; `leader_epochs` and `replicas` by partition."""
 
     topic_id: uuid.UUID
     leader_epochs: list[int]
     configs: dict[str, str]
+    replicas: list[tuple[int, ...]]
 
 
 @dataclass
@@ -49,6 +67,7 @@ class ClusterFile:
     broker_configs: dict[str, dict[str, str]] = field(default_factory=dict)
     scram_users: dict[str, dict[str, ScramCredential]] = field(default_factory=dict)
     acls: tuple[AclEntry, ...] = ()
+    client_quotas: dict[QuotaEntity, dict[str, float]] = field(default_factory=dict)
 
     def dynamic_config(self) -> dict[str, str]:
         """Return the settings altered at runtime: those of all brokers, and above them those of each.
@@ -65,33 +84,107 @@ def new_cluster_id() -> str:
     return cluster_id
 
 
-def read_cluster_file(data_dir: Path) -> ClusterFile:
-    """Read the file; a new cluster when there is none.
+def read_lines(lines: Iterable[bytes]) -> ClusterFile:
+    """Return what a file says, line by line.
 
     Raises:
-        ConfigError: The file exists and cannot be read.
+        KeyError: Something is missing.
+        TypeError: Something is of another kind.
+        ValueError: A line is none, or of another version.
     """
-    path = data_dir / FILE_NAME
-    if not path.exists():
-        return ClusterFile(new_cluster_id())
-    try:
-        content = json.loads(path.read_text("utf-8"))
-        if content["version"] != _FORMAT_VERSION:
-            raise ValueError(f"its version is {content['version']}, this is {_FORMAT_VERSION}")
-        topics = {
-            name: TopicEntry(uuid.UUID(entry["topic_id"]), [int(epoch) for epoch in entry["leader_epochs"]],
-                             {str(key): str(value) for key, value in entry["configs"].items()})
-            for name, entry in content["topics"].items()}
-        broker_configs = {
-            str(broker): {str(key): str(value) for key, value in configs.items()}
-            for broker, configs in content.get("broker_configs", {}).items()}
-        scram_users = {
-            str(user): {str(mechanism): _credential(entry) for mechanism, entry in own.items()}
-            for user, own in content.get("scram_users", {}).items()}
-        return ClusterFile(str(content["cluster_id"]), int(content["next_producer_id"]), topics, broker_configs,
-                           scram_users, tuple(map(_acl_entry, content.get("acls", []))))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ConfigError("data_dir", str(data_dir), f"{path} cannot be read: {error}") from error
+    content: ClusterFile | None = None
+    for number, line in enumerate(lines, 1):
+        said = json.loads(line)
+        if content is None:
+            if said["version"] != _FORMAT_VERSION:
+                raise ValueError(f"its version is {said['version']}, this is {_FORMAT_VERSION}")
+            content = ClusterFile(str(said["cluster_id"]))
+        else:
+            _apply(content, said, number)
+    if content is None:
+        raise ValueError("it is empty")
+    return content
+
+
+def read_document(text: str) -> ClusterFile:
+    """Return what a file of an older release says.
+
+    Raises:
+        KeyError: Something is missing.
+        TypeError: Something is of another kind.
+        ValueError: It is no such file.
+    """
+    said = json.loads(text)
+    if said["version"] != _OLD_FORMAT_VERSION:
+        raise ValueError(f"its version is {said['version']}, this is {_OLD_FORMAT_VERSION}")
+    content = ClusterFile(str(said["cluster_id"]))
+    _apply(content, {name: said[name] for name in ("topics", "next_producer_id")} | {
+        name: said[name] for name in ("broker_configs", "scram_users", "acls") if name in said}, 1)
+    return content
+
+
+def lines_of(content: ClusterFile) -> Iterator[bytes]:
+    """Yield the lines that say all."""
+    yield _line({"version": _FORMAT_VERSION, "cluster_id": content.cluster_id})
+    for name, entry in content.topics.items():
+        yield line_of({"topics": {name: entry}})
+    yield line_of({name: getattr(content, name)
+                   for name in ("next_producer_id", "broker_configs", "scram_users", "acls", "client_quotas")})
+
+
+def line_of(changes: Mapping[str, Any]) -> bytes:
+    """Return the line that says some changes; of topics only those that have changed, None where one is deleted."""
+    said = dict(changes)
+    if "topics" in said:
+        said["topics"] = {name: None if entry is None else {
+            "topic_id": str(entry.topic_id), "leader_epochs": entry.leader_epochs, "configs": entry.configs,
+            "replicas": entry.replicas} for name, entry in said["topics"].items()}
+    if "scram_users" in said:
+        said["scram_users"] = {user: {mechanism: _credential_entry(credential) for mechanism, credential in own.items()}
+                               for user, own in said["scram_users"].items()}
+    if "client_quotas" in said:
+        said["client_quotas"] = [[entity, quotas] for entity, quotas in said["client_quotas"].items()]
+    return _line(said)
+
+
+def _line(said: Mapping[str, Any]) -> bytes:
+    return json.dumps(said, separators=(",", ":")).encode("ascii") + b"\n"
+
+
+def _apply(content: ClusterFile, said: Mapping[str, Any], number: int) -> None:
+    for name, value in said.items():
+        if name == "topics":
+            for topic, entry in value.items():
+                if entry is None:
+                    content.topics.pop(topic, None)
+                else:
+                    content.topics[str(topic)] = _topic_entry(entry)
+        elif name == "next_producer_id":
+            content.next_producer_id = int(value)
+        elif name == "broker_configs":
+            content.broker_configs = {str(broker): {str(key): str(text) for key, text in configs.items()}
+                                      for broker, configs in value.items()}
+        elif name == "scram_users":
+            content.scram_users = {str(user): {str(mechanism): _credential(entry) for mechanism, entry in own.items()}
+                                   for user, own in value.items()}
+        elif name == "acls":
+            content.acls = tuple(map(_acl_entry, value))
+        elif name == "client_quotas":
+            content.client_quotas = {
+                tuple((str(kind), None if who is None else str(who)) for kind, who in entity): {
+                    str(key): float(limit) for key, limit in quotas.items()} for entity, quotas in value}
+        else:
+            raise ValueError(f"line {number} says something of {name!r}, which is not known")
+
+
+def _topic_entry(entry: dict[str, Any]) -> TopicEntry:
+    leader_epochs = [int(epoch) for epoch in entry["leader_epochs"]]
+    # Of a release that had no replicas: whoever opens the topic chooses them.
+    replicas = [tuple(map(int, replicas)) for replicas in entry.get("replicas", [()] * len(leader_epochs))]
+    if len(replicas) != len(leader_epochs):
+        raise ValueError("a topic has replicas of other partitions than it has")
+    return TopicEntry(uuid.UUID(entry["topic_id"]), leader_epochs,
+                      {str(key): str(value) for key, value in entry["configs"].items()}, replicas)
 
 
 def _acl_entry(values: list[Any]) -> AclEntry:
@@ -110,17 +203,65 @@ def _credential_entry(credential: ScramCredential) -> dict[str, Any]:
             for name, value in credential._asdict().items()}
 
 
-def write_cluster_file(data_dir: Path, content: ClusterFile) -> None:
-    """Replace the file."""
-    topics = {
-        name: {"topic_id": str(entry.topic_id), "leader_epochs": entry.leader_epochs, "configs": entry.configs}
-        for name, entry in content.topics.items()}
-    scram_users = {user: {mechanism: _credential_entry(credential) for mechanism, credential in own.items()}
-                   for user, own in content.scram_users.items()}
-    text = json.dumps({"version": _FORMAT_VERSION, "cluster_id": content.cluster_id,
-                       "next_producer_id": content.next_producer_id, "topics": topics,
-                       "broker_configs": content.broker_configs, "scram_users": scram_users,
-                       "acls": content.acls}, indent=1)
-    temporary = data_dir / (FILE_NAME + ".tmp")
-    temporary.write_text(text, "utf-8")
-    os.replace(temporary, data_dir / FILE_NAME)
+class LinesFile:
+    """The file, open: lines are added, and all is written anew when they are too many.
+
+    Args:
+        path: Of the file.
+
+    Raises:
+        OSError: It cannot be opened.
+        ValueError: It is none.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file = FileHandle(path, mode=_MODE)
+        data = self._file.read(0, self._file.size_bytes())
+        self._size_bytes = data.rfind(b"\n") + 1
+        try:
+            self.content: ClusterFile = read_lines(data[:self._size_bytes].split(b"\n")[:-1])
+            if self._size_bytes < len(data):  # a death in the middle of a line, or a disk that was full
+                self._file.truncate(self._size_bytes)
+        except BaseException:
+            self._file.close()
+            raise
+        self._least_bytes = sum(map(len, lines_of(self.content)))
+
+    @classmethod
+    def write(cls, path: Path, content: ClusterFile) -> LinesFile:
+        """Write a file that says all and nothing twice, in the place of one that may be there.
+
+        Raises:
+            OSError: It cannot be written; the old one is as it was.
+        """
+        temporary = path.with_name(path.name + ".tmp")
+        temporary.unlink(missing_ok=True)
+        # Nobody but its owner reads the salted passwords in it, and no link that somebody has put there is followed.
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), _MODE)
+        with open(descriptor, "wb") as file:
+            file.writelines(lines_of(content))
+        os.replace(temporary, path)
+        return cls(path)
+
+    @property
+    def is_long(self) -> bool:
+        """Whether there are so many lines that all should be written anew."""
+        return self._size_bytes > max(2 * self._least_bytes, _LEAST_LINES_BYTES)
+
+    def add(self, line: bytes) -> None:
+        """Add a line.
+
+        Raises:
+            OSError: It cannot be written; nothing was.
+        """
+        self._file.write(self._size_bytes, (line,), len(line))
+        self._size_bytes += len(line)
+
+    def close(self) -> None:
+        """Close it. What a failed write has left behind the last line is cut, here or at the next start."""
+        try:
+            self._file.cut_leftovers(self._size_bytes)
+        except OSError as error:
+            _logger.warning("What a failed write has left in %s could not be cut: %s", self.path, error)
+        self._file.close()

@@ -16,6 +16,7 @@ Source:  Java BrokerServer, ControllerServer (4.1): brokers of a cluster run in 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from pyproducer.broker.cluster.acl_store import AclStore
@@ -48,13 +49,15 @@ class ClusterState:
         data_dir: Where everything is kept; may hold what an earlier broker left.
         config: The settings of all brokers.
         clock: The clocks.
-        node_ids: The brokers that there will be; leaders are spread over them.
+        node_ids: The brokers that there will be; replicas are spread over them.
+        racks: The racks of some of them.
 
     Raises:
         ConfigError: Something in the data directory is damaged, or another broker uses it.
     """
 
-    def __init__(self, data_dir: Path, config: BrokerConfig, clock: Clock, *, node_ids: tuple[int, ...] = (1,)) -> None:
+    def __init__(self, data_dir: Path, config: BrokerConfig, clock: Clock, *, node_ids: tuple[int, ...] = (1,),
+                 racks: Mapping[int, str | None] | None = None) -> None:
         self.config = config
         self.clock = clock
         self.authorizer: Authorizer = allow_everything
@@ -72,18 +75,21 @@ class ClusterState:
             if config.text("authorizer.class.name"):
                 self.authorizer = StandardAuthorizer(config, self.acls)
             self.producer_ids: ProducerIds = ProducerIds(self.store)
-            self.leaders: Leaders = Leaders(self.store, self.topics, self.delayed_fetches)
+            self.leaders: Leaders = Leaders(self.store, self.topics, self.brokers, self.delayed_fetches)
             self.topic_life: TopicLife = TopicLife(
-                self.data_dir, self.store, self.topics, self.brokers, config, node_ids=node_ids,
-                delayed_fetches=self.delayed_fetches, on_deleted=self._on_topic_deleted)
+                self.data_dir, self.store, self.topics, self.brokers, config,
+                racks={node_id: (racks or {}).get(node_id) for node_id in node_ids},
+                delayed_fetches=self.delayed_fetches, leaders=self.leaders,
+                on_deleted=self._on_topic_deleted)
             self.store.write_first()
             self.topic_life.open_all()
         except BaseException:
+            self._close_store()
             self.data_dir.close(clean=False)
             raise
         self.data_dir.opened()
         self.internal_topics: InternalTopics = InternalTopics(
-            config, self.timer, self.topics, self.brokers, self.topic_life)
+            config, self.timer, self.topics, self.topic_life)
         self.group_coordinator: GroupCoordinator = GroupCoordinator(
             config, clock, self.timer, self.internal_topics, self.delayed_fetches)
         self.transactions: TransactionCoordinator = TransactionCoordinator(
@@ -103,6 +109,12 @@ class ClusterState:
         self.group_coordinator.load()
         self.transactions.load()
 
+    def run_due(self) -> None:
+        """Do all that is due, now that the clock was moved: what waits, and what is done every few minutes."""
+        self.timer.run_due()
+        self.log_manager.run_due()
+        self.timer.run_due()
+
     def close(self) -> None:
         """Stop the timer, close every log, give the directory back; harmless when closed. No handler may be running."""
         if self._is_closed:
@@ -110,7 +122,15 @@ class ClusterState:
         self._is_closed = True
         self.log_manager.stop()
         self.timer.stop()
-        self.data_dir.close(clean=self.topic_life.close_all())
+        is_clean = self.topic_life.close_all()
+        self._close_store()
+        self.data_dir.close(clean=is_clean)
+
+    def _close_store(self) -> None:
+        store: ClusterStore | None = getattr(self, "store", None)  # not yet where its file cannot be read
+        if store is not None:
+            with store.lock:
+                store.close()
 
     def _on_topic_deleted(self, name: str) -> None:
         self.group_coordinator.on_topic_deleted(name)

@@ -7,6 +7,9 @@ Source:  ours; what Java's controllers write to the metadata log.
 
 from __future__ import annotations
 
+import errno
+import logging
+import os
 import threading
 from collections.abc import Mapping
 from dataclasses import replace
@@ -15,11 +18,17 @@ from typing import Any
 
 from pyproducer.broker.cluster.cluster_file import (
     FILE_NAME,
+    OLD_FILE_NAME,
     ClusterFile,
+    LinesFile,
     TopicEntry,
-    read_cluster_file,
-    write_cluster_file,
+    line_of,
+    new_cluster_id,
+    read_document,
 )
+from pyproducer.common.errors import ConfigError
+
+_logger = logging.getLogger(__name__)
 
 
 class ClusterStore:
@@ -35,32 +44,80 @@ class ClusterStore:
 
     def __init__(self, data_dir: Path) -> None:
         self.lock: threading.Lock = threading.Lock()  # guards the file, content, and what is in memory of both
-        self._data_dir = data_dir
-        self.content: ClusterFile = read_cluster_file(data_dir)
+        self._path = data_dir / FILE_NAME
+        self._old_path = data_dir / OLD_FILE_NAME
+        self._file: LinesFile | None = None
+        self._is_closed = False
+        path = self._path
+        try:
+            if path.exists():
+                self._file = LinesFile(path)
+                self.content: ClusterFile = self._file.content
+            else:
+                path = self._old_path
+                self.content = (read_document(path.read_text("utf-8")) if path.exists()
+                                else ClusterFile(new_cluster_id()))
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ConfigError("data_dir", str(data_dir), f"{path} cannot be read: {error}") from error
 
     def write_first(self) -> None:
-        """Write the file of a new cluster. One that is there stays: a full disk must not keep a broker from starting.
+        """Write the file of a new cluster, or of an older release's. One that is there stays, whatever happens.
 
         Raises:
             OSError: It cannot be written.
         """
-        if not (self._data_dir / FILE_NAME).exists():
-            write_cluster_file(self._data_dir, self.content)
+        if self._file is None:
+            self._write_anew(self.content)
+        elif self._file.is_long:
+            self._try_to_shorten()
 
     def save(self, **changes: Any) -> None:
-        """Write the file with some of its fields changed.
+        """Add a line with some changes.
 
         Raises:
             OSError: It cannot be written; nothing has changed.
         """
-        changed = replace(self.content, **changes)
-        write_cluster_file(self._data_dir, changed)
-        self.content = changed
+        self._add(line_of(changes), replace(self.content, **changes))
 
-    def save_topics(self, entries: Mapping[str, TopicEntry]) -> None:
-        """Write the file with some topics added or replaced.
+    def save_topics(self, entries: Mapping[str, TopicEntry | None]) -> None:
+        """Add a line with some topics that are new, others, or deleted (None).
 
         Raises:
             OSError: It cannot be written; nothing has changed.
         """
-        self.save(topics={**self.content.topics, **entries})
+        topics = {**self.content.topics, **{name: entry for name, entry in entries.items() if entry is not None}}
+        for name, entry in entries.items():
+            if entry is None:
+                topics.pop(name, None)
+        self._add(line_of({"topics": entries}), replace(self.content, topics=topics))
+
+    def close(self) -> None:
+        """Close the file; harmless when closed. Nothing is saved any more: the directory may be another broker's."""
+        self._is_closed = True
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _add(self, line: bytes, content: ClusterFile) -> None:
+        if self._is_closed:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF), str(self._path))
+        if self._file is None:
+            self._write_anew(content)
+        else:
+            self._file.add(line)
+        self.content = content
+        if self._file is not None and self._file.is_long:
+            self._try_to_shorten()
+
+    def _write_anew(self, content: ClusterFile) -> None:
+        fresh = LinesFile.write(self._path, content)
+        if self._file is not None:
+            self._file.close()
+        self._file = fresh
+        self._old_path.unlink(missing_ok=True)
+
+    def _try_to_shorten(self) -> None:
+        try:
+            self._write_anew(self.content)
+        except OSError as error:  # it is only long: another time
+            _logger.warning("%s could not be shortened: %s", self._path, error)

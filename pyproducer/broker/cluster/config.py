@@ -35,6 +35,7 @@ MAX_LONG = 2**63 - 1
 
 Value = int | float | bool | str | tuple[str, ...] | None
 
+RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 _POSITIVE = Range(1)
 _NOT_NEGATIVE = Range(0)
 _REPLICAS = EachMatches(r"\*|(?:[0-9]+:[0-9]+)?", "a replica as partition:broker, or '*' for all")
@@ -48,8 +49,9 @@ _BROKER_ROWS = (
     Setting("queued.max.response.bytes", Type.LONG, 64 * 1024 * 1024,
             "Bytes of large responses that wait for clients.", _POSITIVE, support=Support.OURS),
     Setting("socket.request.max.bytes", Type.INT, 100 * 1024 * 1024, "Largest request.", _POSITIVE),
-    # An element may be two bytes on the wire, and costs ten microseconds and hundreds of bytes.
-    Setting("socket.request.max.elements", Type.INT, 100_000,
+    # An element may be two bytes on the wire, and costs ten microseconds and hundreds of bytes; Python's collector
+    # looks at all of them at once, and no thread runs meanwhile. 10,000 topics with a partition each fit.
+    Setting("socket.request.max.elements", Type.INT, 20_000,
             "Most topics, partitions, keys, ... of one request.", _POSITIVE, support=Support.OURS),
     Setting("socket.send.buffer.bytes", Type.INT, 100 * 1024,
             "SO_SNDBUF of accepted sockets; -1 is the system's.", Range(-1)),
@@ -87,7 +89,10 @@ _BROKER_ROWS = (
             "Whether clients must show a certificate.", OneOf(("none", "requested", "required"))),
     Setting("ssl.principal.mapping.rules", Type.STRING, "DEFAULT",
             "From the subject of a certificate to a name: RULE:pattern/replacement/[LU], ..."),
-    Setting("broker.rack", Type.STRING, None, "Rack of every broker, for metadata."),
+    Setting("broker.rack", Type.STRING, None, "Rack of every broker: for metadata, placement, fetches from followers."),
+    Setting("replica.selector.class", Type.STRING, None,
+            "Whom consumers fetch from: the leader, or with Kafka's RackAwareReplicaSelector a follower in their rack.",
+            OneOf((RACK_AWARE_SELECTOR,))),
     Setting("log.dirs", Type.STRING, None,
             "Where the logs are, unless data_dir says it; of several directories the first alone."),
     Setting("log.dir", Type.STRING, None, "Where the logs are, unless data_dir or log.dirs says it."),
@@ -106,6 +111,8 @@ _BROKER_ROWS = (
     Setting("transaction.state.log.num.partitions", Type.INT, 50, "Partitions of __transaction_state.", _POSITIVE),
     Setting("transaction.state.log.replication.factor", Type.SHORT, 1,
             "More than there are brokers: no transaction coordinator.", _POSITIVE),
+    Setting("transaction.state.log.min.isr", Type.INT, 1,
+            "Replicas of __transaction_state in sync that a transaction needs.", _POSITIVE),
     Setting("transaction.state.log.segment.bytes", Type.INT, 100 * 1024 * 1024,
             "Segments of __transaction_state.", _POSITIVE),
     Setting("transaction.max.timeout.ms", Type.INT, 900_000, "Longest time a transaction may be open.", _POSITIVE),
@@ -140,6 +147,8 @@ _BROKER_ROWS = (
     # Kafka always looks at each record.
     Setting("strict.checks", Type.BOOLEAN, True,
             "Decompress and walk the records of every batch before it is stored.", support=Support.OURS),
+    Setting("salvage.damaged.logs", Type.BOOLEAN, False,
+            "Set aside a damaged log and go on empty where it ended, instead of not starting.", support=Support.OURS),
 )
 
 
@@ -170,7 +179,9 @@ _TOPIC_ROWS = (
             "How long compaction keeps records without a value.", _NOT_NEGATIVE),
     Setting("compression.type", Type.STRING, "producer", "Codec that batches are stored with; producer: as they came.",
             OneOf(("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"))),
-    Setting("min.insync.replicas", Type.INT, 1, "There is one replica.", _POSITIVE),
+    Setting("min.insync.replicas", Type.INT, 1, "Replicas in sync that acks=all needs.", _POSITIVE),
+    Setting("unclean.leader.election.enable", Type.BOOLEAN, False,
+            "Let a replica lead that was not in sync where no other lives; records are lost."),
     Setting("compression.gzip.level", Type.INT, -1,
             "Level of gzip where compression.type says it.", Range(1, 9, also=(-1,))),
     Setting("compression.lz4.level", Type.INT, 9, "Level of lz4 where compression.type says it.", Range(1, 17)),
@@ -184,9 +195,8 @@ _TOPIC_ROWS = (
     _inert("preallocate", Type.BOOLEAN, False, "files grow."),
     _inert("segment.index.bytes", Type.INT, 10 * 1024 * 1024, "an index has the size that it needs.", Range(4)),
     _inert("segment.jitter.ms", Type.LONG, 0, "segments are as old as segment.ms says.", _NOT_NEGATIVE),
-    _inert("unclean.leader.election.enable", Type.BOOLEAN, False, "there is one replica."),
-    _inert("leader.replication.throttled.replicas", Type.LIST, (), "there is one replica.", _REPLICAS),
-    _inert("follower.replication.throttled.replicas", Type.LIST, (), "there is one replica.", _REPLICAS),
+    _inert("leader.replication.throttled.replicas", Type.LIST, (), "nothing is copied.", _REPLICAS),
+    _inert("follower.replication.throttled.replicas", Type.LIST, (), "nothing is copied.", _REPLICAS),
     _inert("remote.storage.enable", Type.BOOLEAN, False, "there is no tiered storage, so that it cannot be true."),
     _inert("local.retention.ms", Type.LONG, -2, "there is no tiered storage.", Range(-2)),
     _inert("local.retention.bytes", Type.LONG, -2, "there is no tiered storage.", Range(-2)),

@@ -16,9 +16,10 @@ import os
 import re
 import shutil
 import uuid
+from contextlib import suppress
 from pathlib import Path
 
-from pyproducer.broker.cluster.cluster_file import FILE_NAME as CLUSTER_FILE
+from pyproducer.broker.cluster.cluster_file import FILE_NAME, OLD_FILE_NAME
 from pyproducer.broker.storage.recovery import CLEAN_SHUTDOWN_FILE
 from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.errors import ConfigError
@@ -32,6 +33,7 @@ _logger = logging.getLogger(__name__)
 _FILE_OF_KAFKA = "meta.properties"
 _DELETE_SUFFIX = "-delete"
 _STRAY_SUFFIX = "-stray"
+_DAMAGED_SUFFIX = "-damaged"
 _DELETED_NAME = re.compile(r"-\d+\.[0-9a-f]{32}-delete$")
 _MOST_CHARACTERS = 255  # of a file's name
 
@@ -48,7 +50,7 @@ class DataDir:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        if (path / _FILE_OF_KAFKA).exists() and not (path / CLUSTER_FILE).exists():
+        if (path / _FILE_OF_KAFKA).exists() and not any((path / name).exists() for name in (FILE_NAME, OLD_FILE_NAME)):
             # A server.properties names it: new topics would set aside the logs that it has under their names.
             raise ConfigError("data_dir", str(path), f"it is Apache Kafka's own: it has a {_FILE_OF_KAFKA}; name "
                                                      "another directory")
@@ -89,6 +91,23 @@ class DataDir:
             _logger.warning("%s has records of no topic that the broker knows: it is kept as %s", directory, stray.name)
         else:
             shutil.rmtree(directory)
+
+    def set_damaged_aside(self, topic_partition: TopicPartition) -> Path:
+        """Give the directory of a damaged log another name, and return that; a directory that is gone has none.
+
+        Raises:
+            OSError: It cannot be renamed.
+        """
+        aside = self._unique(topic_partition, _DAMAGED_SUFFIX)
+        with suppress(FileNotFoundError):
+            self.log_directory(topic_partition).rename(aside)
+        return aside
+
+    def damaged_directories(self, topic_partition: TopicPartition) -> list[Path]:
+        """Return what was set aside of a partition; where names are very long that of others, too."""
+        prefix = self._unique(topic_partition, _DAMAGED_SUFFIX).name.rpartition(".")[0]
+        return [path for path in self.path.iterdir()
+                if path.name.startswith(f"{prefix}.") and path.name.endswith(_DAMAGED_SUFFIX)]
 
     def remove_deleted(self) -> None:
         """Remove what is left of topics that were deleted when the broker died."""

@@ -44,6 +44,6 @@ INERT_NAMES = frozenset((
     "ssl.keymanager.algorithm", "ssl.keystore.password", "ssl.protocol", "ssl.provider",
     "ssl.secure.random.implementation", "ssl.trustmanager.algorithm", "ssl.truststore.password", "telemetry.max.bytes",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms", "transaction.partition.verification.enable",
-    "transaction.state.log.load.buffer.size", "transaction.state.log.min.isr", "transaction.two.phase.commit.enable",
+    "transaction.state.log.load.buffer.size", "transaction.two.phase.commit.enable",
     "unclean.leader.election.interval.ms", "unstable.api.versions.enable", "unstable.feature.versions.enable",
 ))

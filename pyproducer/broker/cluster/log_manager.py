@@ -55,15 +55,27 @@ class LogManager:
         self._group_coordinator = group_coordinator
         self._transactions = transactions
         self._stop_requested = threading.Event()
+        self._is_moved = threading.Event()  # the clock was moved, or a stop was requested: look again
+        self._tasks: list[_Task] = []
+        self._lock = threading.Lock()  # guards the tasks: one is run at a time
         self._thread = threading.Thread(target=self._run, name="kafka-log-manager", daemon=True)
 
     def start(self) -> None:
         """Start the thread; the first round is one interval later."""
+        config, clock = self._config, self._clock
+        self._tasks += [_Task(run, config.number(interval), clock.now_ms()) for run, interval in (
+            (self.run_retention, "log.retention.check.interval.ms"),
+            (self.run_producer_expiration, "producer.id.expiration.check.interval.ms"),
+            (self._group_coordinator.expire_offsets, "offsets.retention.check.interval.ms"),
+            (self._transactions.expire_ids, "transaction.remove.expired.transaction.cleanup.interval.ms"))]
+        if config.switch("log.cleaner.enable"):
+            self._tasks.append(_Task(self.run_compaction, config.number("log.cleaner.backoff.ms"), clock.now_ms()))
         self._thread.start()
 
     def stop(self) -> None:
         """End the thread, after the log that it is working on."""
         self._stop_requested.set()
+        self._is_moved.set()
         if self._thread.is_alive():
             self._thread.join()
 
@@ -105,21 +117,26 @@ class LogManager:
                     _logger.exception("Could not look after the log of %s", partition.topic_partition)
         return total
 
+    def run_due(self) -> None:
+        """Do what is due, each thing once, on the caller's thread: the clock was moved."""
+        clock = self._clock
+        with self._lock:
+            for task in sorted(self._tasks, key=lambda one: one.next_ms):
+                if task.next_ms > clock.now_ms() or self._stop_requested.is_set():
+                    break
+                try:
+                    task.run(clock.timestamp_ms())
+                except Exception:  # another time; the other tasks must have theirs
+                    _logger.exception("Could not let go what is old")
+                task.next_ms = clock.now_ms() + task.interval_ms
+        self._is_moved.set()
+
     def _run(self) -> None:
-        config, clock = self._config, self._clock
-        tasks = [_Task(run, config.number(interval), clock.now_ms()) for run, interval in (
-            (self.run_retention, "log.retention.check.interval.ms"),
-            (self.run_producer_expiration, "producer.id.expiration.check.interval.ms"),
-            (self._group_coordinator.expire_offsets, "offsets.retention.check.interval.ms"),
-            (self._transactions.expire_ids, "transaction.remove.expired.transaction.cleanup.interval.ms"))]
-        if config.switch("log.cleaner.enable"):
-            tasks.append(_Task(self.run_compaction, config.number("log.cleaner.backoff.ms"), clock.now_ms()))
-        while True:
-            task = min(tasks, key=lambda one: one.next_ms)
-            if self._stop_requested.wait(max(task.next_ms - clock.now_ms(), 0) / 1000):
-                return
-            try:
-                task.run(clock.timestamp_ms())
-            except Exception:  # another time; the other tasks must have theirs
-                _logger.exception("Could not let go what is old")
-            task.next_ms = clock.now_ms() + task.interval_ms
+        clock = self._clock
+        while not self._stop_requested.is_set():
+            with self._lock:
+                next_ms = min(task.next_ms for task in self._tasks)
+            self._is_moved.wait(min(max(next_ms - clock.now_ms(), 0) / 1000, threading.TIMEOUT_MAX))
+            self._is_moved.clear()
+            self.run_due()
+            self._is_moved.clear()

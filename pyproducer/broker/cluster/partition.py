@@ -1,15 +1,17 @@
-"""One partition: who leads it, in which epoch, and its log.
+"""One partition: who leads it, in which epoch, which brokers have it, and its log.
 
 Road:    Produce, Fetch, ListOffsets -> [partition] -> log
-Thread:  any. Leader and epoch change together, by replacing one value.
-Source:  Java kafka.cluster.Partition (4.1), with one replica: what is appended is committed.
+Thread:  any. Leader and epoch change together, by replacing one value, and so do the replicas.
+Source:  Java kafka.cluster.Partition (4.1). What is appended is committed at once: there is one log for all replicas.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
+from pyproducer.broker.cluster.replicas import NO_LEADER, Leadership, Replicas
 from pyproducer.broker.cluster.topic_config import TopicConfig
+from pyproducer.broker.cluster.topic_name import INTERNAL_TOPICS
 from pyproducer.broker.storage.batch_header import recompressed
 from pyproducer.broker.storage.expansion import Allowance, ExpansionBusyError
 from pyproducer.broker.storage.log import AppendResult, Log
@@ -19,15 +21,6 @@ from pyproducer.common.error_codes import ErrorCode
 from pyproducer.common.errors import CorruptRecordError
 from pyproducer.record.batch_reader import RecordBatch
 from pyproducer.record.layout import LOG_APPEND_TIME, Buffer
-
-NO_LEADER = -1
-
-
-class Leadership(NamedTuple):
-    """Who leads and since which epoch."""
-
-    leader_id: int
-    leader_epoch: int
 
 
 class Appender(Protocol):
@@ -39,21 +32,40 @@ class Appender(Protocol):
 
 
 class Partition:
-    """A partition of a topic."""
+    """A partition of a topic; without `replicas` the leader is the only one."""
 
-    def __init__(self, topic_partition: TopicPartition, leadership: Leadership, log: Log, config: TopicConfig) -> None:
+    def __init__(self, topic_partition: TopicPartition, leadership: Leadership, log: Log, config: TopicConfig,
+                 replicas: Replicas | None = None) -> None:
         self.topic_partition = topic_partition
         self.leadership = leadership
-        self.last_leader_id: int = leadership.leader_id  # who keeps it while nobody leads
+        self.replicas: Replicas = replicas or Replicas((leadership.leader_id,), (leadership.leader_id,))
+        self.is_vacant: bool = False  # a test took its leader away: nobody is elected
         self.log = log
         self.config = config
         self.next_appender: Appender | None = None  # of the next batch, whoever sends it: a fault swaps the two
 
     @property
-    def replica_id(self) -> int:
-        """The broker that has the one replica: who leads, or while nobody does who led last."""
-        leader_id = self.leadership.leader_id
-        return self.last_leader_id if leader_id == NO_LEADER else leader_id
+    def is_internal(self) -> bool:
+        """Whether it is of a coordinator."""
+        return self.topic_partition.topic in INTERNAL_TOPICS
+
+    @property
+    def has_enough_replicas(self) -> bool:
+        """Whether as many are in sync as min.insync.replicas asks, for those who want acks=all."""
+        return len(self.replicas.isr) >= self.config.min_insync_replicas
+
+    def end_offset_at(self, node_id: int) -> int:
+        """Return where the log ends at one of its replicas."""
+        log_end_offset = self.log.log_end_offset
+        return min(self.replicas.log_ends.get(node_id, log_end_offset), log_end_offset)
+
+    def check_reader(self, node_id: int, current_leader_epoch: int) -> ErrorCode:
+        """Return NONE when this node has a replica, leading or not, and the client's epoch is the current one."""
+        error_code = self.check_leader(node_id, current_leader_epoch)
+        if error_code is ErrorCode.NOT_LEADER_OR_FOLLOWER and node_id in self.replicas.assigned and (
+                self.leadership.leader_id != NO_LEADER):
+            return ErrorCode.NONE
+        return error_code
 
     def check_leader(self, node_id: int, current_leader_epoch: int) -> ErrorCode:
         """Return NONE when this node leads and the client's epoch (-1: it has none) is the current one."""

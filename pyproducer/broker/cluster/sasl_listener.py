@@ -140,7 +140,7 @@ class SaslListener:
             expected_audience=audience if isinstance(audience, tuple) else (),
             expected_issuer=self._text(f"{prefix}expected.issuer", "OAUTHBEARER"),
             clock_skew_s=self._number(f"{prefix}clock.skew.seconds"),
-            sub_claim_name=self._text(f"{prefix}sub.claim.name", "OAUTHBEARER") or "sub"))
+            sub_claim_name=self._text(f"{prefix}sub.claim.name", "OAUTHBEARER") or "sub"), clock=self._clock)
         self._jwks.append(validator)
         return validator
 

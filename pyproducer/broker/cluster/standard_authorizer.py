@@ -4,6 +4,7 @@
     a rule that denies stands above all that allow
     who may read, write, delete or alter something may describe it; who may alter its settings may describe them
     nobody may do anything with what there is no rule for, unless allow.everyone.if.no.acl.found says so
+    the host of a rule is an address as Java writes it: 127.0.0.1 however it came in, 0:0:0:0:0:0:0:1 and not ::1
 
 Road:    apis -> [standard authorizer] -> acl store
 Thread:  handler threads.
@@ -53,7 +54,7 @@ class StandardAuthorizer:
         principal = str(context.principal)
         if principal in self._super_users:
             return True
-        host = _host_of(context)
+        host = context.client_host
         is_there_a_rule = is_allowed = False
         for acl in self._of_type(resource_type):
             if not acl.is_about(name):
@@ -71,7 +72,7 @@ class StandardAuthorizer:
         # Any name shows whether super.users, a rule for all names, or having no rules, allows it.
         if self(context, operation, resource_type, "hardcode"):
             return True
-        principal, host = str(context.principal), _host_of(context)
+        principal, host = str(context.principal), context.client_host
         own = [acl for acl in self._of_type(resource_type) if acl.principal in (principal, EVERYBODY)
                and acl.host in (host, WILDCARD) and acl.operation in (OPERATION_CODES[operation], ALL_OPERATIONS)]
         denied = [acl for acl in own if acl.permission_type == PermissionType.DENY]
@@ -83,10 +84,6 @@ class StandardAuthorizer:
     def _of_type(self, resource_type: ResourceType) -> Iterator[AclBinding]:
         code = RESOURCE_TYPE_CODES[resource_type]
         return (acl for acl in self.acls if acl.resource_type == code)
-
-
-def _host_of(context: RequestContext) -> str:
-    return context.client_address.rpartition(":")[0].strip("[]")
 
 
 def _is_meant(acl: AclBinding, principal: str, host: str, operation: AclOperation) -> bool:

@@ -17,6 +17,8 @@ from collections.abc import Callable
 from pyproducer.common.clock import Clock
 
 _logger = logging.getLogger(__name__)
+# Who waits for what is due is woken when it is done; this often it looks whether the thread has ended.
+_LOOK_S = 0.1
 
 
 class TimerTask:
@@ -57,6 +59,7 @@ class Timer:
         self._heap: list[tuple[int, int, TimerTask]] = []
         self._numbers = itertools.count()
         self._stopped = False
+        self._is_running = False  # what was due is being run
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
@@ -75,14 +78,25 @@ class Timer:
                 self._drop_cancelled()
             heapq.heappush(self._heap, (task.deadline_ms, next(self._numbers), task))
             if self._heap[0][2] is task:
-                self._condition.notify()
+                self._condition.notify_all()
         return task
+
+    def run_due(self) -> None:
+        """Return when nothing is due any more: everything was run that is, and what that has scheduled in turn.
+
+        Thread: any but the timer's own.
+        """
+        with self._condition:
+            self._condition.notify_all()
+            while not self._stopped and self._thread.is_alive() and (
+                    self._is_running or (self._heap and self._heap[0][0] <= self._clock.now_ms())):
+                self._condition.wait(_LOOK_S)
 
     def stop(self) -> None:
         """Stop the thread; tasks that are left do not run."""
         with self._condition:
             self._stopped = True
-            self._condition.notify()
+            self._condition.notify_all()
         if self._thread.is_alive():
             self._thread.join()
         self._heap.clear()
@@ -104,12 +118,16 @@ class Timer:
     def _next_due(self) -> list[TimerTask] | None:
         """Wait until something is due; None when the timer is stopped."""
         with self._condition:
+            if self._is_running:
+                self._is_running = False
+                self._condition.notify_all()
             while not self._stopped:
                 now_ms = self._clock.now_ms()
                 due: list[TimerTask] = []
                 while self._heap and self._heap[0][0] <= now_ms:
                     due.append(heapq.heappop(self._heap)[2])
                 if due:
+                    self._is_running = True
                     return due
                 self._condition.wait((self._heap[0][0] - now_ms) / 1000 if self._heap else None)
             return None

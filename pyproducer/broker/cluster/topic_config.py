@@ -34,6 +34,8 @@ class TopicConfig(NamedTuple):
         overrides: What the topic itself sets.
         rules: Which batches are accepted.
         compressor: Makes what is stored (compression.type); None leaves batches as they came.
+        min_insync_replicas: As many must be in sync for acks=all.
+        allows_unclean_election: Whether a replica may lead that was not in sync.
         log: The settings of its logs.
     """
 
@@ -41,6 +43,8 @@ class TopicConfig(NamedTuple):
     rules: BatchRules
     compressor: Compressor | None
     log: LogConfig
+    min_insync_replicas: int
+    allows_unclean_election: bool
 
 
 def topic_config(overrides: Mapping[str, str | None], defaults: BrokerConfig) -> TopicConfig:
@@ -70,7 +74,8 @@ def topic_config(overrides: Mapping[str, str | None], defaults: BrokerConfig) ->
         retention_bytes=values["retention.bytes"], is_deleted="delete" in policies, is_compacted="compact" in policies,
         min_cleanable_ratio=values["min.cleanable.dirty.ratio"],
         min_compaction_lag_ms=values["min.compaction.lag.ms"], delete_retention_ms=values["delete.retention.ms"])
-    return TopicConfig(kept, rules, _compressor(values), log)
+    return TopicConfig(kept, rules, _compressor(values), log, values["min.insync.replicas"],
+                       values["unclean.leader.election.enable"])
 
 
 def asked_topic_config(overrides: Mapping[str, str | None], defaults: BrokerConfig) -> TopicConfig:

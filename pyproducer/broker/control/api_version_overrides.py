@@ -88,6 +88,9 @@ class AdvertisedApis(Mapping[int, VersionRange]):
                 other = (max(own[0], other[0]), min(own[1], other[1]))
             if other is not None and other[0] <= other[1]:
                 told[api_id] = other
+        if not is_release:  # what the broker speaks and does not advertise by itself: telemetry
+            told.update((api_id, other) for api_id, other in pretended.items()
+                        if other is not None and api_id not in self._own)
         return told
 
     def __getitem__(self, api_id: int) -> VersionRange:

@@ -18,10 +18,12 @@ from pyproducer.broker.cluster.living_brokers import BrokerInfo
 from pyproducer.broker.cluster.sasl.server_authenticator import SaslServerSettings
 from pyproducer.broker.cluster.sasl_listener import SaslListener, is_sasl
 from pyproducer.broker.control.scripted import Scripted, ScriptedBroker
+from pyproducer.broker.network.flood_log import flood_log_of_frames
 from pyproducer.broker.network.handler_pool import KafkaRequestHandlerPool
 from pyproducer.broker.network.processor import ApiGate
 from pyproducer.broker.network.request_channel import RequestChannel, ResponseMemory
 from pyproducer.broker.network.socket_server import SocketServer
+from pyproducer.common.clock import SystemClock
 
 _logger = logging.getLogger(__name__)
 
@@ -49,23 +51,24 @@ class BrokerServer:
         self._config = config = config or cluster.config
         self.channel: RequestChannel = RequestChannel(config.number("queued.max.requests"), ResponseMemory(
             config.number("queued.max.response.bytes"), config.number("num.io.threads")))
-        self.apis: KafkaApis = KafkaApis(node_id, cluster, self.channel, cluster.clock,
-                              ScriptedBroker(node_id, scripted, cluster, self.channel))
+        self._script = ScriptedBroker(node_id, scripted, cluster, self.channel)
+        self.apis: KafkaApis = KafkaApis(node_id, cluster, self.channel, cluster.clock, self._script)
         self._sasl = {
             end_point.listener_name: SaslListener(config, end_point, cluster.scram_credentials.of, cluster.clock)
             for end_point in end_points if is_sasl(end_point)}
+        bad_frames = flood_log_of_frames(_logger)
         self.socket_server: SocketServer = SocketServer(
-            node_id, end_points, config, self.channel, ApiGate(self.apis.is_supported), cluster.clock,
-            {name: self._sasl_settings(listener) for name, listener in self._sasl.items()})
+            node_id, end_points, config, self.channel, ApiGate(self.apis.is_supported), SystemClock(),
+            {name: self._sasl_settings(listener) for name, listener in self._sasl.items()}, bad_frames)
         self._handlers = KafkaRequestHandlerPool(config.number("num.io.threads"), node_id, self.channel,
-                                                 self.apis.handle)
+                                                 self.apis.handle, bad_frames)
 
     def _sasl_settings(self, listener: SaslListener) -> SaslServerSettings:
         receive_size_bytes = self._config.number("sasl.server.max.receive.size")
         return SaslServerSettings(
             tuple(listener.servers), lambda mechanism: listener.servers[mechanism](), self.apis.api_versions,
             self.apis.early_error, self.apis.is_supported, self._cluster.clock, receive_size_bytes,
-            listener.max_reauth_ms)
+            listener.max_reauth_ms, self._script.logins)
 
     @property
     def end_points(self) -> dict[str, EndPoint]:

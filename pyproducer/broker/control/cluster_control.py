@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from pyproducer.broker.control.clock_control import BrokerClock
 from pyproducer.broker.control.fault_control import Faults, api_id_of
+from pyproducer.broker.control.nodes import PartitionView
 from pyproducer.broker.control.observations import LoggedRequest
 from pyproducer.broker.network.socket_server import ConnectionInfo
 from pyproducer.protocol.apis import ApiKeys
@@ -33,7 +35,8 @@ class ClusterControl:
 
         Args:
             node_id: Which.
-            move_leaders: Let the others lead its partitions; without, they have no leader until it is back.
+            move_leaders: Let the others lead also those of its partitions that no other node has; without, they have no
+                leader until it is back. Partitions with more replicas are led by another one in sync in any case.
             kill: As a crash: connections end first, so that requests in work take effect and are never answered.
 
         Raises:
@@ -43,7 +46,7 @@ class ClusterControl:
         self._ask("stop_node", node_id=node_id, move_leaders=move_leaders, kill=kill)
 
     def start_node(self, node_id: int) -> None:
-        """Start a stopped broker where it was; what it still leads, it leads in a new epoch.
+        """Start a stopped broker where it was; it is in sync again, and leads what nobody else does, in a new epoch.
 
         Raises:
             ConfigError: There is no such node.
@@ -74,6 +77,35 @@ class ClusterControl:
         """
         self._ask("move_coordinator", key=key, node_id=node_id, key_type=key_type)
 
+    def stop_following(self, node_id: int, topic: str | None = None, partition: int | None = None) -> None:
+        """Let a follower fetch no more: it leaves the ISR at once, and keeps what it has now.
+
+        Where it is elected all the same (unclean.leader.election.enable, an unclean ElectLeaders, `move_leader`), what
+        was written since is lost.
+
+        Args:
+            node_id: The follower.
+            topic: Of this topic; None for all partitions that it has and does not lead.
+            partition: Of this one; None for all.
+
+        Raises:
+            ConfigError: There is no such partition, the node has no replica of it, or leads it.
+        """
+        self._ask("stop_following", node_id=node_id, topic=topic, index=partition)
+
+    def resume_following(self, node_id: int, topic: str | None = None, partition: int | None = None) -> None:
+        """Let a follower fetch again: it has all at once, and is in sync.
+
+        Raises:
+            ConfigError: There is no such partition, or the node has no replica of it.
+        """
+        self._ask("resume_following", node_id=node_id, topic=topic, index=partition)
+
+    def describe_partition(self, topic: str, partition: int) -> PartitionView | None:
+        """Return who leads a partition, who has it and who is in sync; None when there is no such partition."""
+        found = self._ask("describe_partition", topic=topic, partition=partition)
+        return None if found is None else PartitionView(found[0], found[1], tuple(found[2]), tuple(found[3]))
+
     def leader_of(self, topic: str, partition: int) -> tuple[int, int] | None:
         """Return leader (-1: none) and leader epoch; None when there is no such partition."""
         found = self._ask("leader_of", topic=topic, partition=partition)
@@ -85,6 +117,11 @@ class ClusterControl:
     def faults(self) -> Faults:
         """What goes wrong; see Faults."""
         return Faults(self._ask)
+
+    @property
+    def clock(self) -> BrokerClock:
+        """What time it is for the brokers; see BrokerClock."""
+        return BrokerClock(self._ask)
 
     def set_api_versions(self, versions: str | Mapping[ApiKeys, tuple[int, int] | None] | None, *,
                          node_id: int | None = None) -> None:

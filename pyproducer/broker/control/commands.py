@@ -12,9 +12,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from pyproducer.broker.control.in_process import InProcessCluster
+from pyproducer.broker.control.nodes import PartitionView
 from pyproducer.broker.control.observations import LoggedRequest, RequestLog
 from pyproducer.broker.network.socket_server import ConnectionInfo
-from pyproducer.common.errors import IllegalStateError
+from pyproducer.common.errors import ConfigError, IllegalStateError
 
 _Cluster = InProcessCluster
 
@@ -76,8 +77,20 @@ def _leader_of(cluster: _Cluster, topic: str, partition: int) -> list[int] | Non
     return None if found is None else list(found.leadership)
 
 
+def _describe_partition(cluster: _Cluster, topic: str, partition: int) -> PartitionView | None:
+    found = cluster.state.topics.partition(topic, partition)
+    return None if found is None else PartitionView(*found.leadership, found.replicas.assigned, found.replicas.isr)
+
+
 def _set_fault_seed(cluster: _Cluster, seed: int) -> None:
     cluster.scripted.fault_rules.seed = seed
+
+
+def _fault_add(cluster: _Cluster, **arguments: Any) -> int:
+    node_id = arguments.get("node_id")
+    if node_id is not None and node_id not in cluster.nodes.end_points:
+        raise ConfigError("node_id", node_id, f"there are {', '.join(map(str, cluster.nodes.end_points))}")
+    return cluster.scripted.fault_rules.add(**arguments)
 
 
 _COMMANDS: dict[str, Callable[..., Any]] = {
@@ -88,6 +101,9 @@ _COMMANDS: dict[str, Callable[..., Any]] = {
     "add_scram_user": _Cluster.add_scram_user,
     "nodes": _nodes,
     "leader_of": _leader_of,
+    "describe_partition": _describe_partition,
+    "stop_following": lambda cluster, **arguments: cluster.nodes.stall(**arguments, is_stalled=True),
+    "resume_following": lambda cluster, **arguments: cluster.nodes.stall(**arguments, is_stalled=False),
     "start_node": lambda cluster, **arguments: cluster.nodes.start(**arguments),
     "stop_node": lambda cluster, **arguments: cluster.nodes.stop(**arguments),
     "move_leader": lambda cluster, **arguments: cluster.nodes.move_leader(**arguments),
@@ -98,10 +114,15 @@ _COMMANDS: dict[str, Callable[..., Any]] = {
     "clear_requests": _clear_requests,
     "connections": _connections,
     "resize_processors": _resize_processors,
+    "advance_clock": _Cluster.advance_clock,
+    "timestamp_ms": _Cluster.timestamp_ms,
     "fault_seed": lambda cluster: cluster.scripted.fault_rules.seed,
     "set_fault_seed": _set_fault_seed,
-    "fault_add": lambda cluster, **arguments: cluster.scripted.fault_rules.add(**arguments),
+    "fault_add": _fault_add,
     "fault_action": lambda cluster, **arguments: cluster.scripted.fault_rules.add_action(**arguments),
     "fault_remove": lambda cluster, **arguments: cluster.scripted.fault_rules.remove(**arguments),
     "fault_count": lambda cluster, **arguments: cluster.scripted.fault_rules.count(**arguments),
+    "fault_held": lambda cluster, **arguments: cluster.scripted.fault_rules.held(**arguments),
+    "fault_release": lambda cluster, **arguments: cluster.scripted.fault_rules.release(**arguments),
+    "faults_unused": lambda cluster: cluster.scripted.fault_rules.unused(),
 }

@@ -36,7 +36,9 @@ class EmbeddedBroker(ClusterControl):
 
     Args:
         brokers: How many brokers the cluster has: nodes 1, 2, ... over one set of logs. Partition i is led by node
-            i mod n + 1 until something is moved.
+            i mod n + 1 until something is moved, and with default.replication.factor in `config` the nodes after that
+            one have it, too: the ISR is those that live, another of them leads when one goes, and acks=all asks for
+            min.insync.replicas.
         data_dir: Where the logs are kept. Without it `log.dirs` of `config` names it, and without that it is a
             temporary folder, removed at stop. What an earlier broker left there is served again.
         topics: Topics to create: names, or names with their number of partitions.
@@ -163,14 +165,22 @@ class EmbeddedBroker(ClusterControl):
 
     # ---- topics
 
-    def create_topic(self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> bool:
+    def create_topic(self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None, *,
+                     replication_factor: int | None = None) -> bool:
         """Create a topic; return False when it exists.
 
+        Args:
+            name: Its name.
+            partitions: How many.
+            configs: Its own settings, for instance `{"min.insync.replicas": "2"}`.
+            replication_factor: How many brokers have each partition; None for default.replication.factor, which is 1.
+
         Raises:
-            ConfigError: The name, the number of partitions or a setting is not allowed. Nothing was created.
+            ConfigError: The name, a number or a setting is not allowed. Nothing was created.
             IllegalStateError: The broker is not running.
         """
-        return bool(self._ask("create_topic", name=name, partition_count=partitions, configs=dict(configs or {})))
+        return bool(self._ask("create_topic", name=name, partition_count=partitions, configs=dict(configs or {}),
+                              replication_factor=replication_factor))
 
     def topics(self) -> dict[str, int]:
         """Return all topics with their number of partitions.

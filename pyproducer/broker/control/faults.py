@@ -1,12 +1,12 @@
 """Faults as stories: what a script says goes wrong with a request, between KafkaApis and the API's handler.
 
-    request -> delay -> [close, drop, call, error]  -> handler -> answer
-               before_apply: nothing took effect                  -> [error, close, drop, delay] -> throttle, truncate,
-                                                                     after_apply: it did            wrong_correlation_id
-                                                                                                 -> processor
+    request -> [delay, hold] -> [close, drop, call, error] -> handler -> answer
+               before_apply: nothing took effect                      -> [error, close, drop, delay, hold] -> throttle,
+                                                                         after_apply: it did   truncate, wrong id
+                                                                                            -> processor
 
 Road:    KafkaApis -> [faults] -> apis/*.py -> [faults] -> RequestChannel
-Thread:  handler threads, and whoever completes a delayed answer; a delay waits in the timer, not in a thread.
+Thread:  handler threads, and whoever completes a delayed answer or releases a held request; what waits is in no thread.
 Source:  ours; what librdkafka's mock and kfake lack: "applied, then the connection died".
 """
 
@@ -22,15 +22,8 @@ from pyproducer.broker.apis.client_quotas import start_throttling
 from pyproducer.broker.apis.services import Answer, Outcome, Services
 from pyproducer.broker.cluster.timer import Timer
 from pyproducer.broker.cluster.topic_table import TopicTable
-from pyproducer.broker.control.fault_rules import (
-    AFTER_APPLY,
-    BEFORE_APPLY,
-    SHAPES,
-    Action,
-    FaultRules,
-    RequestShape,
-    Story,
-)
+from pyproducer.broker.control.fault_actions import AFTER_APPLY, BEFORE_APPLY, Action
+from pyproducer.broker.control.fault_rules import SHAPES, FaultRules, RequestShape, Story
 from pyproducer.broker.network.request_channel import (
     Request,
     RequestChannel,
@@ -82,10 +75,10 @@ class Faults:
             request.story = story
             _logger.info("Fault %s for %s %d of %s", [action.kind for action in story.actions],
                          request.api_key.title, request.header.correlation_id, request.context.connection_id)
-            delay = story.find("delay", BEFORE_APPLY)
-            if delay is not None:
-                self._timer.schedule(delay.arguments["delay_ms"], lambda: self._channel.requeue(request))
-                return Outcome.LATER
+        wait = story.next_wait(BEFORE_APPLY)
+        if wait is not None:
+            self.wait(story, wait, lambda: self._channel.requeue(request))
+            return Outcome.LATER
         if story.find("close", BEFORE_APPLY) is not None:
             return Outcome.CLOSE_CONNECTION
         if story.find("drop", BEFORE_APPLY) is not None:
@@ -100,8 +93,8 @@ class Faults:
             return handler.handle(services, request)
         split = self._split(story, request)
         if split is None or split.rest is None:
-            return self._error_answer(handler, request, request.any_body, error)
-        answer = self._error_answer(handler, request, split.affected, error)
+            return self.error_answer(handler, request, request.any_body, error)
+        answer = self.error_answer(handler, request, split.affected, error)
         if isinstance(answer, Outcome):
             return answer
         story.error_topics = answer[SHAPES[request.api_key].answer_topics]
@@ -127,14 +120,28 @@ class Faults:
             answer = Outcome.CLOSE_CONNECTION
         if story.find("drop", AFTER_APPLY) is not None:
             return
-        delay = story.find("delay", AFTER_APPLY)
-        if delay is None:
-            self._send(request, story, answer, send)
+        self._send_in_time(request, story, answer, send)
+
+    def wait(self, story: Story, wait: Action, go_on: Callable[[], None]) -> None:
+        """Go on when a time is over, or when the test says so; at once where its rule was removed meanwhile."""
+        if wait.kind == "delay":
+            self._timer.schedule(wait.arguments["delay_ms"], go_on)
         else:
-            final = answer
-            self._timer.schedule(delay.arguments["delay_ms"], lambda: self._send(request, story, final, send))
+            self._rules.hold(story.rule_id, go_on)
+
+    def schedule(self, delay_ms: int, go_on: Callable[[], None]) -> None:
+        """Go on when a time is over."""
+        self._timer.schedule(delay_ms, go_on)
 
     # ---- the last step
+
+    def _send_in_time(self, request: Request, story: Story, answer: Answer,
+                      send: Callable[[Request, Answer], None]) -> None:
+        wait = story.next_wait(AFTER_APPLY)
+        if wait is None:
+            self._send(request, story, answer, send)
+        else:
+            self.wait(story, wait, lambda: self._send_in_time(request, story, answer, send))
 
     def _send(self, request: Request, story: Story, answer: Answer,
               send_plain: Callable[[Request, Answer], None]) -> None:
@@ -192,7 +199,7 @@ class Faults:
         return _Split(part(_with(data, shape.topics, affected)),
                       part(_with(data, shape.topics, rest)) if rest else None)
 
-    def _error_answer(self, handler: ApiHandler, request: Request, body: AbstractRequest, error: Action) -> Answer:
+    def error_answer(self, handler: ApiHandler, request: Request, body: AbstractRequest, error: Action) -> Answer:
         """Return the answer that says so for everything in `body`."""
         code = ErrorCode.of(error.arguments["code"])
         if request.api_key is ApiKeys.FETCH and code not in _FETCH_SESSION_ERRORS:
@@ -216,8 +223,8 @@ class Faults:
         if error is not None:
             split = self._split(story, request)
             if split is None or split.rest is None or shape is None:
-                return self._error_answer(handler, request, request.any_body, error)
-            errors = self._error_answer(handler, request, split.affected, error)
+                return self.error_answer(handler, request, request.any_body, error)
+            errors = self.error_answer(handler, request, split.affected, error)
             if isinstance(errors, Outcome):
                 return errors
             story.error_topics = errors[shape.answer_topics]

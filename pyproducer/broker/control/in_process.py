@@ -11,12 +11,13 @@ import logging
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pyproducer.broker.cluster.cluster_state import ClusterState
 from pyproducer.broker.cluster.config import BrokerConfig
 from pyproducer.broker.cluster.listener import EndPoint, advertised_end_points, parse_listeners, without
+from pyproducer.broker.cluster.movable_clock import MovableClock
 from pyproducer.broker.cluster.sasl_listener import SaslListener, is_sasl
 from pyproducer.broker.control.broker_server import BrokerServer
 from pyproducer.broker.control.broker_view import TopicSize
@@ -69,6 +70,7 @@ class InProcessCluster:
     def __init__(self, options: ClusterOptions) -> None:
         if options.brokers < 1:
             raise ConfigError("brokers", options.brokers, "there must be at least one")
+        options = replace(options, config={**_replication_of_internal_topics(options.brokers), **options.config})
         self._options = options
         self._config = BrokerConfig(options.config)
         node_ids = range(_FIRST_NODE_ID, _FIRST_NODE_ID + options.brokers)
@@ -96,6 +98,7 @@ class InProcessCluster:
             if reason is not None or partition_count < 1:
                 raise ConfigError("topics", {name: partition_count}, reason or "there must be at least one partition")
         self._directory = directory_of(options)
+        self._clock = MovableClock()  # goes on where it was when the cluster is started again
         self.data_dir: Path | None = None
         self.scripted: Scripted = Scripted()  # another one for each start
         self._state: ClusterState | None = None
@@ -112,7 +115,9 @@ class InProcessCluster:
         directory = self._directory
         self.data_dir = Path(tempfile.mkdtemp(prefix="pyproducer-broker-") if directory is None else directory)
         try:
-            self._state = ClusterState(self.data_dir, self._config, SystemClock(), node_ids=tuple(self._listeners))
+            self._state = ClusterState(self.data_dir, self._config, self._clock, node_ids=tuple(self._listeners),
+                                       racks={node_id: config.optional_text("broker.rack")
+                                              for node_id, config in self._node_configs.items()})
             self._state.start()
             self.scripted = Scripted()
             if self._options.log_requests:
@@ -123,6 +128,20 @@ class InProcessCluster:
         except BaseException:
             self.stop()
             raise
+
+    def advance_clock(self, ms: int) -> None:
+        """Let time pass for the brokers; return when all that is due then was done.
+
+        Raises:
+            ConfigError: Time does not go back.
+        """
+        state = self.state
+        self._clock.advance(ms)
+        state.run_due()
+
+    def timestamp_ms(self) -> int:
+        """Return the brokers' wall clock."""
+        return self._clock.timestamp_ms()
 
     def warn_of_inert_settings(self) -> None:
         """Say which settings were taken and change nothing, and which of several directories is used."""
@@ -187,7 +206,8 @@ class InProcessCluster:
                 found.setdefault(end_point.listener_name, []).append((host, end_point.port))
         return found
 
-    def create_topic(self, name: str, partition_count: int, configs: Mapping[str, str]) -> bool:
+    def create_topic(self, name: str, partition_count: int, configs: Mapping[str, str],
+                     replication_factor: int | None = None) -> bool:
         """Create a topic; return False when it exists.
 
         Raises:
@@ -196,7 +216,10 @@ class InProcessCluster:
         reason = topic_name_fault(name)
         if reason is not None or partition_count < 1:
             raise ConfigError("topic", name, reason or f"{partition_count} partitions; there must be at least one")
-        return self.state.topic_life.create_topic(name, partition_count, configs) is not None
+        if replication_factor is not None and replication_factor < 1:
+            raise ConfigError("replication_factor", replication_factor, "there must be at least one replica")
+        return self.state.topic_life.create_topic(
+            name, partition_count, configs, replication_factor=replication_factor) is not None
 
     def add_scram_user(self, name: str, password: str, iterations: int) -> None:
         """Let a user log in with each mechanism of SCRAM.
@@ -237,6 +260,15 @@ class InProcessCluster:
             elif len(existing.partitions) != partition_count:
                 raise ConfigError("topics", {name: partition_count},
                                   f"the data directory has it with {len(existing.partitions)} partitions")
+
+
+def _replication_of_internal_topics(brokers: int) -> dict[str, object]:
+    """Return what the coordinators' topics have in a cluster of several brokers: what they have in Kafka."""
+    if brokers == 1:
+        return {}
+    factor = min(brokers, 3)
+    return {"offsets.topic.replication.factor": factor, "transaction.state.log.replication.factor": factor,
+            "transaction.state.log.min.isr": factor - 1}
 
 
 def directory_of(options: ClusterOptions) -> str | None:

@@ -2,8 +2,8 @@
 
 Road:    InProcessCluster -> [nodes] -> BrokerServer, ClusterState
 Thread:  any; one change at a time, under a lock.
-Source:  ours; leaders as in Java ReplicationControlManager (4.1), with one difference: every broker has every log, so
-         that any of them can be made the leader of any partition.
+Source:  ours; leaders as in Java ReplicationControlManager (4.1), with one difference: there is one log for all
+         brokers, so that any of them can be made the leader of any partition.
 
 A stopped node keeps its ports: clients that know them are refused, and nobody else gets them meanwhile.
 """
@@ -14,6 +14,7 @@ import contextlib
 import socket
 import threading
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from pyproducer.broker.cluster.cluster_state import ClusterState
 from pyproducer.broker.cluster.config import BrokerConfig
@@ -22,11 +23,21 @@ from pyproducer.broker.cluster.coordinator.internal_topics import (
     TRANSACTION_STATE_TOPIC_NAME,
 )
 from pyproducer.broker.cluster.listener import EndPoint, advertised_end_points
-from pyproducer.broker.cluster.partition import NO_LEADER
+from pyproducer.broker.cluster.replicas import NO_LEADER
 from pyproducer.broker.control.broker_server import BrokerServer
 from pyproducer.broker.control.scripted import Scripted
 from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.errors import ConfigError, IllegalStateError
+
+
+class PartitionView(NamedTuple):
+    """A partition as it is now; `leader_id` is -1 while nobody leads."""
+
+    leader_id: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+
 
 COORDINATOR_TOPICS = {"group": GROUP_METADATA_TOPIC_NAME, "transaction": TRANSACTION_STATE_TOPIC_NAME}
 
@@ -90,7 +101,7 @@ class Nodes:
                 self._release(node_id)
 
     def start(self, node_id: int) -> None:
-        """Start a stopped node on the ports that it had; it leads what it led, in a new epoch.
+        """Start a stopped node on the ports that it had; it is in sync again, and leads what nobody else does.
 
         Raises:
             ConfigError: There is no such node.
@@ -101,14 +112,15 @@ class Nodes:
             if node_id in self._servers:
                 raise IllegalStateError(f"Node {node_id} is running already")
             self._start(node_id)
-            self._state.leaders.change_leaders(dict.fromkeys(self._led_by(node_id), node_id))
+            self._state.leaders.elect()
 
     def stop(self, node_id: int, *, move_leaders: bool, kill: bool) -> None:
-        """Stop a running node.
+        """Stop a running node; another replica in sync leads what it led.
 
         Args:
             node_id: Which.
-            move_leaders: Give its partitions to the others in turn; else they are without a leader until it is back.
+            move_leaders: Give partitions that no other replica can lead to the others in turn; else they are without a
+                leader until it is back.
             kill: Close its connections first, so that what it is doing is done and never answered.
 
         Raises:
@@ -123,10 +135,13 @@ class Nodes:
             if move_leaders and not others:
                 raise IllegalStateError(f"Node {node_id} is the last one: no other can lead")
             self._state.brokers.unregister(node_id)
-            led = self._led_by(node_id)
-            self._state.leaders.change_leaders({
-                topic_partition: others[number % len(others)] if move_leaders else node_id
-                for number, topic_partition in enumerate(led)})
+            if move_leaders:
+                alone = [partition.topic_partition for topic in self._state.topics.values()
+                         for partition in topic.partitions if partition.leadership.leader_id == node_id
+                         and not any(other in partition.replicas.isr for other in others)]
+                self._state.leaders.change_leaders({
+                    topic_partition: others[number % len(others)] for number, topic_partition in enumerate(alone)})
+            self._state.leaders.elect()
             server = self._servers.pop(node_id)
             if kill:
                 server.kill()
@@ -145,6 +160,31 @@ class Nodes:
                 self._ensure_known(node_id)
             self._state.leaders.change_leaders({
                 TopicPartition(topic, index): NO_LEADER if node_id is None else node_id})
+
+    def stall(self, node_id: int, topic: str | None, index: int | None, *, is_stalled: bool) -> None:
+        """Let a follower fetch no more, or again: of one partition, of a topic, or of all that it has.
+
+        Raises:
+            ConfigError: There is no such node or partition, it is not a replica, or it leads.
+        """
+        with self._lock:
+            self._ensure_known(node_id)
+            if topic is None and index is not None:
+                raise ConfigError("partition", index, "it is of which topic?")
+            topics = self._state.topics
+            found = topics.values() if topic is None else filter(None, (topics.find(topic),))
+            partitions = [partition for one in found for partition in one.partitions
+                          if node_id in partition.replicas.assigned
+                          and index in (None, partition.topic_partition.partition)
+                          and (topic is not None or partition.leadership.leader_id != node_id)]
+            if not partitions and topic is not None:
+                raise ConfigError("partition", f"{topic}-{'*' if index is None else index}",
+                                  f"there is no such partition, or node {node_id} has no replica of it")
+            for partition in partitions:
+                if is_stalled and partition.leadership.leader_id == node_id:
+                    raise ConfigError("node_id", node_id, f"it leads {partition.topic_partition}: only a follower lags")
+            self._state.leaders.stall(node_id, [partition.topic_partition for partition in partitions],
+                                      is_stalled=is_stalled)
 
     def move_coordinator(self, key: str, node_id: int | None, key_type: str) -> None:
         """Make a node coordinate a group or a transactional id, and with it all that live in the same partition.
@@ -173,10 +213,6 @@ class Nodes:
         found = server.end_points
         self._listeners[node_id] = [found[end_point.listener_name] for end_point in self._listeners[node_id]]
         server.start()
-
-    def _led_by(self, node_id: int) -> list[TopicPartition]:
-        return [partition.topic_partition for topic in self._state.topics.values() for partition in topic.partitions
-                if partition.leadership.leader_id == node_id]
 
     def _ensure_known(self, node_id: int) -> None:
         if node_id not in self._listeners:

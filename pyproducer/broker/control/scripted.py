@@ -16,8 +16,10 @@ from pyproducer.broker.cluster.cluster_state import ClusterState
 from pyproducer.broker.control.api_version_overrides import AdvertisedApis, ApiVersionOverrides
 from pyproducer.broker.control.fault_rules import FaultRules
 from pyproducer.broker.control.faults import Faults
+from pyproducer.broker.control.login_faults import LoginFaults
 from pyproducer.broker.control.observations import RequestLog
 from pyproducer.broker.network.request_channel import Request, RequestChannel
+from pyproducer.common.clock import SystemClock
 from pyproducer.protocol.apis import ApiKeys, VersionRange
 
 
@@ -44,6 +46,9 @@ class ScriptedBroker(Interference):
         scripted: The cluster's script.
         cluster: Has the names of topics, and the timer for delays.
         channel: Where responses go.
+
+    Attributes:
+        logins: The script at its logins.
     """
 
     def __init__(self, node_id: int, scripted: Scripted, cluster: ClusterState, channel: RequestChannel) -> None:
@@ -51,6 +56,9 @@ class ScriptedBroker(Interference):
         self._scripted = scripted
         self._rules = scripted.fault_rules
         self._faults = Faults(scripted.fault_rules, node_id, cluster.topics, channel, cluster.timer)
+        self.logins: LoginFaults = LoginFaults(
+            scripted.fault_rules, self._faults, node_id, cluster.topics, lambda: scripted.request_log,
+            SystemClock().now_ms)
 
     def supports(self, api_key: ApiKeys, api_version: int) -> bool:
         """Return whether the versions that the broker pretends to have include this one."""

@@ -17,6 +17,7 @@ from typing import Any
 from pyproducer.broker.cluster.listener import EndPoint
 from pyproducer.broker.network.connection_quotas import ConnectionQuotas
 from pyproducer.broker.network.processor import Processor
+from pyproducer.broker.request.peer_address import host_of
 from pyproducer.common.errors import ConfigError
 
 _logger = logging.getLogger(__name__)
@@ -34,6 +35,8 @@ def open_server_socket(end_point: EndPoint, *, backlog: int, receive_buffer_byte
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)  # [::] is all addresses, as in Java
         if receive_buffer_bytes >= 0:
             # Before listen: accepted sockets inherit it, and the window scale is agreed on in the handshake.
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
@@ -134,9 +137,10 @@ class Acceptor:
             self._admit(sock, address)
 
     def _admit(self, sock: socket.socket, address: tuple[Any, ...]) -> None:
-        if self._quotas is not None and not self._quotas.try_add(address[0], sock):
+        host = host_of(address)
+        if self._quotas is not None and not self._quotas.try_add(host, sock):
             _logger.info("Rejected connection from %s, address already has the configured maximum of %d connections.",
-                         address[0], self._quotas.limit_of(address[0]))
+                         host, self._quotas.limit_of(host))
             sock.close()
             return
         sock.setblocking(False)

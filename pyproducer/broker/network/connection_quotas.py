@@ -12,6 +12,7 @@ import socket
 import threading
 
 from pyproducer.broker.cluster.config import MAX_INT, BrokerConfig
+from pyproducer.broker.request.peer_address import host_of
 from pyproducer.common.errors import ConfigError
 
 
@@ -48,7 +49,7 @@ def connection_quotas(config: BrokerConfig) -> ConnectionQuotas | None:
     """Return the quotas of a broker; None when there is no limit.
 
     Raises:
-        ConfigError: The overrides are not `address:count,...`.
+        ConfigError: The overrides are not `address:count,...`, or a name is none of a host.
     """
     limit = config.number("max.connections.per.ip")
     text = config.text("max.connections.per.ip.overrides")
@@ -57,5 +58,9 @@ def connection_quotas(config: BrokerConfig) -> ConnectionQuotas | None:
         address, _, count = entry.rpartition(":")
         if not address or not count.isdecimal():
             raise ConfigError("max.connections.per.ip.overrides", text, f"{entry!r} is not of the form address:count")
-        overrides[address.strip("[]")] = int(count)
+        try:
+            hosts = {host_of(found) for *_, found in socket.getaddrinfo(address.strip("[]"), 0)}
+        except OSError as error:
+            raise ConfigError("max.connections.per.ip.overrides", text, f"{address} is no host: {error}") from error
+        overrides.update(dict.fromkeys(hosts, int(count)))
     return None if limit == MAX_INT and not overrides else ConnectionQuotas(limit, overrides)

@@ -12,6 +12,7 @@ import logging
 import threading
 from collections.abc import Callable
 
+from pyproducer.broker.network.flood_log import FloodLog, flood_log_of_frames
 from pyproducer.broker.network.request_channel import Request, RequestChannel, ShutdownRequest
 from pyproducer.common.errors import InvalidRequestError
 
@@ -23,9 +24,10 @@ RECEIVE_TIMEOUT_MS = 300
 class KafkaRequestHandler:
     """One handler thread."""
 
-    def __init__(self, handler_id: int, node_id: int, channel: RequestChannel,
-                 handle: Callable[[Request], None]) -> None:
+    def __init__(self, handler_id: int, node_id: int, channel: RequestChannel, handle: Callable[[Request], None],
+                 bad_frames: FloodLog | None = None) -> None:
         self.handler_id = handler_id
+        self._bad_frames = bad_frames or flood_log_of_frames(_logger)
         self._channel = channel
         self._handle = handle
         self._thread = threading.Thread(
@@ -48,7 +50,8 @@ class KafkaRequestHandler:
                 self._handle(request)
             except InvalidRequestError as error:
                 # Of the body: nothing can be answered to what was not understood.
-                _logger.error("Exception while processing request from %s: %s", request.context.connection_id, error)
+                self._bad_frames.log(request.start_ms, logging.ERROR, "Exception while processing request from %s: %s",
+                                     request.context.connection_id, error)
                 self._channel.send_close_connection(request)
             except Exception:
                 # KafkaApis answers errors itself; what still comes out must not end the thread. The connection
@@ -66,10 +69,20 @@ class KafkaRequestHandler:
 
 
 class KafkaRequestHandlerPool:
-    """All handlers of a broker."""
+    """All handlers of a broker.
 
-    def __init__(self, size: int, node_id: int, channel: RequestChannel, handle: Callable[[Request], None]) -> None:
-        self._handlers = [KafkaRequestHandler(number, node_id, channel, handle) for number in range(size)]
+    Args:
+        size: How many.
+        node_id: The broker.
+        channel: Where requests come from.
+        handle: Answers one.
+        bad_frames: Where requests are told that nobody can read.
+    """
+
+    def __init__(self, size: int, node_id: int, channel: RequestChannel, handle: Callable[[Request], None],
+                 bad_frames: FloodLog | None = None) -> None:
+        bad_frames = bad_frames or flood_log_of_frames(_logger)
+        self._handlers = [KafkaRequestHandler(number, node_id, channel, handle, bad_frames) for number in range(size)]
 
     def start(self) -> None:
         """Start all threads."""

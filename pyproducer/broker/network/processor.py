@@ -24,8 +24,10 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from pyproducer.broker.cluster.listener import EndPoint
+from pyproducer.broker.cluster.sasl.login_script import LoginReply
 from pyproducer.broker.cluster.sasl.server_authenticator import SaslServerAuthenticator
 from pyproducer.broker.network.channel_mute import ChannelMuteEvent, ChannelMuteState
+from pyproducer.broker.network.flood_log import FloodLog, flood_log_of_frames
 from pyproducer.broker.network.request_channel import (
     CloseConnectionResponse,
     EndThrottlingResponse,
@@ -38,9 +40,10 @@ from pyproducer.broker.network.request_channel import (
     TornResponse,
 )
 from pyproducer.broker.network.server_selector import ServerSelector
+from pyproducer.broker.request.peer_address import host_of
 from pyproducer.broker.request.request_context import ANONYMOUS, KafkaPrincipal, RequestContext
 from pyproducer.common.clock import Clock
-from pyproducer.common.errors import AuthenticationError, InvalidReceiveError, InvalidRequestError
+from pyproducer.common.errors import AuthenticationError, DisconnectedError, InvalidReceiveError, InvalidRequestError
 from pyproducer.network.channel import KafkaChannel
 from pyproducer.network.receive import NetworkReceive
 from pyproducer.network.send import NetworkSend
@@ -85,11 +88,12 @@ class Processor:
         socket_options: Applied to each accepted socket.
         name: Of the thread.
         max_elements: Most elements of one request.
+        bad_frames: Where connections are told that are closed for what they sent.
     """
 
     def __init__(self, processor_id: int, *, end_point: EndPoint, channel: RequestChannel, selector: ServerSelector,
                  gate: ApiGate, clock: Clock, socket_options: Callable[[socket.socket], None], name: str,
-                 max_elements: int) -> None:
+                 max_elements: int, bad_frames: FloodLog | None = None) -> None:
         self.processor_id = processor_id
         self._end_point = end_point
         self._channel = channel
@@ -98,6 +102,7 @@ class Processor:
         self._clock = clock
         self._socket_options = socket_options
         self._max_elements = max_elements
+        self._bad_frames = bad_frames or flood_log_of_frames(_logger)
         # Two queues of one consumer, this thread, which looks at both in every turn: a deque is looked at for nothing,
         # where an empty Queue costs a lock and an exception. The semaphore bounds the first; one that comes in is
         # appended before the wakeup, so that it is not overlooked.
@@ -105,7 +110,8 @@ class Processor:
         self._room_for_connections = threading.Semaphore(CONNECTION_QUEUE_SIZE)
         self._responses: deque[Response] = deque()
         self._inflight_responses: dict[str, Response] = {}
-        self._renewals: set[str] = set()  # connections on which an answer of their authenticator is on its way out
+        # Connections on which an answer of their authenticator is on its way out, and whether it is their last.
+        self._renewals: dict[str, bool] = {}
         self._next_connection_index = 0
         self._stopping = False
         self._is_closed = False
@@ -197,6 +203,8 @@ class Processor:
         """Do one turn."""
         self._configure_new_connections(now_ms)
         self._process_new_responses()
+        for channel in self._selector.take_awake():
+            self._go_on_renewing(channel)
         # Nearly every response is written whole inside send(): its connection can be read in this very poll.
         self._process_completed_sends(self._selector.take_completed_sends())
         self._selector.poll(POLL_TIMEOUT_MS, now_ms)
@@ -215,11 +223,10 @@ class Processor:
                 sock.close()
 
     def _connection_id(self, sock: socket.socket) -> str:
-        local_host, local_port = sock.getsockname()[:2]
-        remote_host, remote_port = sock.getpeername()[:2]
+        local, remote = sock.getsockname(), sock.getpeername()
         index = self._next_connection_index
         self._next_connection_index = index + 1 if index < 2**31 - 1 else 0
-        return f"{local_host}:{local_port}-{remote_host}:{remote_port}-{self.processor_id}-{index}"
+        return f"{host_of(local)}:{local[1]}-{host_of(remote)}:{remote[1]}-{self.processor_id}-{index}"
 
     def _process_new_responses(self) -> None:
         while self._responses:
@@ -300,7 +307,7 @@ class Processor:
 
     def _is_about_session(self, authenticator: SaslServerAuthenticator, receive: NetworkReceive) -> bool:
         """Deal with a frame that renews the session, or comes after its end; return whether it was one of these."""
-        now_ms = self._clock.now_ms()
+        now_ms = authenticator.now_ms
         api_id = int.from_bytes(receive.payload[:2], "big", signed=True)
         if authenticator.is_renewing or (
                 api_id == ApiKeys.SASL_HANDSHAKE and authenticator.maybe_begin_renewal(now_ms)):
@@ -317,20 +324,42 @@ class Processor:
         channel = self._open_or_closing_channel(connection_id)
         assert channel is not None, "who calls has it"
         # Nothing else is on its way out: the request before this one was answered before this one was read.
-        try:
-            reply = authenticator.on_frame(bytes(receive.payload))
-        except AuthenticationError as error:
-            if self._selector.channel(connection_id) is None:
-                raise  # its peer has hung up already
-            self._selector.refuse(channel, error)
-            return
-        if reply is None:
+        reply = self._reply_of_renewal(channel, lambda: authenticator.on_frame(bytes(receive.payload)))
+        if reply is None and not authenticator.is_waiting:
             return
         # Not read on before that is written: the next frame is the answer to it.
         self._selector.mute(connection_id)
         self._selector.handle_channel_mute_event(connection_id, ChannelMuteEvent.REQUEST_RECEIVED)
-        self._renewals.add(connection_id)
-        self._selector.send(NetworkSend(connection_id, reply))
+        if reply is not None:
+            self._send_of_renewal(connection_id, reply)
+
+    def _go_on_renewing(self, channel: KafkaChannel) -> None:
+        """Go on with a renewal that waited for a test."""
+        authenticator = channel.authenticator
+        assert isinstance(authenticator, SaslServerAuthenticator), "no other waits"
+        try:
+            reply = self._reply_of_renewal(channel, authenticator.go_on)
+            if reply is not None:
+                self._send_of_renewal(channel.id, reply)
+        except Exception as error:
+            self._close_after_exception(channel.id, "Exception while processing request", error)
+
+    def _reply_of_renewal(self, channel: KafkaChannel, step: Callable[[], LoginReply | None]) -> LoginReply | None:
+        try:
+            return step()
+        except AuthenticationError as error:
+            if self._selector.channel(channel.id) is None:
+                raise  # its peer has hung up already
+            self._selector.refuse(channel, error)
+        except DisconnectedError as error:
+            _logger.info("Closing socket connection %s: %s", channel.id, error)
+            self._close(channel.id)
+        return None
+
+    def _send_of_renewal(self, connection_id: str, reply: LoginReply) -> None:
+        self._renewals[connection_id] = reply.is_torn
+        self._selector.send(NetworkSend.raw(connection_id, reply.chunks[0]) if reply.is_torn
+                            else NetworkSend(connection_id, reply.chunks))
 
     def _principal(self, channel: KafkaChannel) -> KafkaPrincipal:
         if self._end_point.security_protocol == "PLAINTEXT":
@@ -341,8 +370,10 @@ class Processor:
         for send in sends:
             response = self._inflight_responses.pop(send.destination, None)
             if response is None and send.destination in self._renewals:
-                self._renewals.discard(send.destination)
-                self._response_done(send.destination)
+                if self._renewals.pop(send.destination):
+                    self._close(send.destination)
+                else:
+                    self._response_done(send.destination)
             elif isinstance(response, TornResponse):
                 self._close(send.destination)
             elif response is not None:
@@ -357,23 +388,24 @@ class Processor:
     def _process_disconnected(self) -> None:
         for connection_id, state in self._selector.disconnected.items():
             self._inflight_responses.pop(connection_id, None)
-            self._renewals.discard(connection_id)
+            self._renewals.pop(connection_id, None)
             if isinstance(state.error, (InvalidReceiveError, InvalidRequestError, AuthenticationError)):
-                _logger.warning("Closed connection %s: %s", connection_id, state.error)
+                self._bad_frames.log(self._clock.now_ms(), logging.WARNING, "Closed connection %s: %s", connection_id,
+                                     state.error)
 
     def _open_or_closing_channel(self, connection_id: str) -> KafkaChannel | None:
         return self._selector.channel(connection_id) or self._selector.closing_channel(connection_id)
 
     def _close_after_exception(self, connection_id: str, what: str, error: Exception) -> None:
         if isinstance(error, InvalidRequestError):
-            _logger.error("%s from %s: %s", what, connection_id, error)
+            self._bad_frames.log(self._clock.now_ms(), logging.ERROR, "%s from %s: %s", what, connection_id, error)
         else:
             _logger.error("%s from %s", what, connection_id, exc_info=error)
         self._close(connection_id)
 
     def _close(self, connection_id: str) -> None:
         self._inflight_responses.pop(connection_id, None)
-        self._renewals.discard(connection_id)
+        self._renewals.pop(connection_id, None)
         self._selector.close(connection_id)
 
     def _close_all(self) -> None:

@@ -10,9 +10,9 @@ from __future__ import annotations
 import socket
 
 from pyproducer.broker.cluster.sasl.server_authenticator import SaslServerAuthenticator, SaslServerSettings
+from pyproducer.broker.request.peer_address import address_text
 from pyproducer.network.channel import KafkaChannel
 from pyproducer.network.channel_builder import ChannelBuilder
-from pyproducer.network.transport import socket_address_text
 
 
 class SaslServerChannelBuilder:
@@ -30,7 +30,7 @@ class SaslServerChannelBuilder:
     def build(self, connection_id: str, sock: socket.socket, *, server_side: bool,
               server_hostname: str | None) -> KafkaChannel:
         """Return a channel that is ready when its peer has logged in."""
-        peer = socket_address_text(sock.getpeername())
+        peer = address_text(sock.getpeername())
         transport = self._transports.build(connection_id, sock, server_side=server_side,
                                            server_hostname=server_hostname).transport
         return KafkaChannel(connection_id, transport, SaslServerAuthenticator(

@@ -18,12 +18,15 @@ from __future__ import annotations
 import logging
 import socket
 from collections import deque
+from functools import partial
 
 from pyproducer.broker.cluster.sasl.server_authenticator import SaslServerAuthenticator
 from pyproducer.broker.network.channel_mute import ChannelMuteEvent, ChannelMuteState, next_mute_state
+from pyproducer.broker.request.peer_address import address_text
 from pyproducer.common.errors import AuthenticationError, IllegalStateError, KafkaError
 from pyproducer.network.channel import ChannelPhase, KafkaChannel
 from pyproducer.network.channel_builder import ChannelBuilder
+from pyproducer.network.interest import READ
 from pyproducer.network.receive import NetworkReceive
 from pyproducer.network.selector import Selector
 from pyproducer.network.send import NetworkSend
@@ -53,9 +56,12 @@ class ServerSelector(Selector):
         # Those whose peer is gone and whose frames are not all handed out, with the reason of their end.
         self._closing: dict[str, tuple[KafkaChannel, Exception | None]] = {}
         self._failed_authentication_delay_ms = failed_authentication_delay_ms
-        # Those that are refused and not told so yet: until when, in order of time, and why.
+        # Those that are refused and not told so yet: until when, in order of time, and why. The delay of those that
+        # were refused in a poll is counted from the next one's begin: that poll's own may lie a long sleep back.
         self._refused: deque[tuple[int, KafkaChannel, Exception]] = deque()
-        self._poll_ms = 0
+        self._newly_refused: list[tuple[KafkaChannel, Exception]] = []
+        # Those whose logins waited for a test, and may go on; appended to by any thread, before a wakeup.
+        self._awake: deque[str] = deque()
 
     # ---- connections
 
@@ -71,7 +77,11 @@ class ServerSelector(Selector):
             raise IllegalStateError(f"There is already a connection for id {connection_id}")
         configure_socket(sock)
         channel = self._channel_builder.build(connection_id, sock, server_side=True, server_hostname=None)
+        channel.remote_address = address_text(sock.getpeername())
         channel.on_connected()
+        authenticator = channel.authenticator
+        if isinstance(authenticator, SaslServerAuthenticator):
+            authenticator.on_awake = partial(self._on_awake, connection_id)
         if channel.transport.ready and channel.authenticator.complete:
             channel.prepare()
         self._add(channel, now_ms)
@@ -104,6 +114,26 @@ class ServerSelector(Selector):
             self._early_sends.append(send)
         else:
             super().send(send)
+
+    # ---- logins that wait for a test
+
+    def _on_awake(self, connection_id: str) -> None:
+        self._awake.append(connection_id)
+        self.wakeup()
+
+    def take_awake(self) -> list[KafkaChannel]:
+        """Return the connections whose renewals may go on; first logins do so here."""
+        renewing = []
+        while self._awake:
+            connection_id = self._awake.popleft()
+            channel = self._channels.get(connection_id) or self.closing_channel(connection_id)
+            if channel is not None and channel.ready:
+                renewing.append(channel)
+            elif channel is not None:
+                channel.is_muted = False
+                self.interest.update(channel)
+                self._poll_channel(channel, READ)
+        return renewing
 
     # ---- muting
 
@@ -177,7 +207,7 @@ class ServerSelector(Selector):
         self.interest.forget(channel)
         self._buffered.pop(channel, None)
         if self._failed_authentication_delay_ms:
-            self._refused.append((self._poll_ms + self._failed_authentication_delay_ms, channel, error))
+            self._newly_refused.append((channel, error))
         else:
             self._end_refused(channel, error)
 
@@ -195,12 +225,15 @@ class ServerSelector(Selector):
 
     # ---- the poll
 
-    def poll(self, timeout_ms: int, now_ms: int, *, tells_sends: bool = True) -> None:
+    def poll(self, timeout_ms: int, now_ms: int, *, tells_sends: bool = True) -> int:
         """Do what can be done; see Selector."""
-        self._poll_ms = now_ms
+        if self._newly_refused:
+            until_ms = now_ms + self._failed_authentication_delay_ms
+            self._refused += [(until_ms, channel, error) for channel, error in self._newly_refused]
+            self._newly_refused.clear()
         if self._refused:
             timeout_ms = max(0, min(timeout_ms, self._refused[0][0] - now_ms))
-        super().poll(timeout_ms, now_ms, tells_sends=tells_sends)
+        return super().poll(timeout_ms, now_ms, tells_sends=tells_sends)
 
     def _begin_poll(self, now_ms: int) -> None:
         receives, ended = self._read_closing() if self._closing else ([], [])
@@ -237,6 +270,11 @@ class ServerSelector(Selector):
         except Exception as bug:  # as in Java: the others go on
             _logger.exception("unexpected error on connection %s, which is closed", channel.id)
             self._on_failure(channel, bug, is_sending=channel.has_send)
+        authenticator = channel.authenticator
+        if isinstance(authenticator, SaslServerAuthenticator) and authenticator.is_waiting and not channel.ready:
+            channel.is_muted = True
+            if self._channels.get(channel.id) is channel:
+                self.interest.update(channel)
 
     # ---- how connections end
 

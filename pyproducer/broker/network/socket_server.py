@@ -7,6 +7,7 @@ Source:  Java kafka.network.SocketServer (4.1).
 
 from __future__ import annotations
 
+import logging
 import socket
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -17,6 +18,7 @@ from pyproducer.broker.cluster.listener import EndPoint
 from pyproducer.broker.cluster.sasl.server_authenticator import SaslServerSettings
 from pyproducer.broker.network.acceptor import Acceptor, open_server_socket
 from pyproducer.broker.network.connection_quotas import connection_quotas
+from pyproducer.broker.network.flood_log import FloodLog, flood_log_of_frames
 from pyproducer.broker.network.processor import ApiGate, Processor
 from pyproducer.broker.network.request_channel import RequestChannel
 from pyproducer.broker.network.sasl_channel_builder import SaslServerChannelBuilder
@@ -31,6 +33,8 @@ from pyproducer.common.errors import ConfigError
 from pyproducer.network.channel_builder import ChannelBuilder, PlaintextChannelBuilder
 from pyproducer.network.ssl_channel_builder import SslChannelBuilder
 from pyproducer.network.ssl_context import build_server_ssl_context
+
+_logger = logging.getLogger(__name__)
 
 
 class ConnectionInfo(NamedTuple):
@@ -56,18 +60,21 @@ class SocketServer:
         gate: Which APIs are answered.
         clock: The clock.
         sasl: What those listeners need whose clients log in, by name.
+        bad_frames: Where connections are told that are closed for what they sent.
 
     Raises:
         ConfigError: A listener cannot be opened, or its TLS settings are wrong; nothing is left open.
     """
 
     def __init__(self, node_id: int, end_points: Sequence[EndPoint], config: BrokerConfig, channel: RequestChannel,
-                 gate: ApiGate, clock: Clock, sasl: Mapping[str, SaslServerSettings]) -> None:
+                 gate: ApiGate, clock: Clock, sasl: Mapping[str, SaslServerSettings],
+                 bad_frames: FloodLog | None = None) -> None:
         self._node_id = node_id
         self._config = config
         self._channel = channel
         self._gate = gate
         self._clock = clock
+        self._bad_frames = bad_frames or flood_log_of_frames(_logger)
         self._lock = threading.Lock()  # guards _next_processor_id and resizing
         self._next_processor_id = 0
         self._builders = {
@@ -162,7 +169,7 @@ class SocketServer:
         processor = Processor(
             processor_id, end_point=end_point, channel=self._channel, selector=selector, gate=self._gate,
             clock=self._clock, socket_options=_socket_options(self._config.number("socket.send.buffer.bytes")),
-            name=name, max_elements=self._config.number("socket.request.max.elements"))
+            name=name, max_elements=self._config.number("socket.request.max.elements"), bad_frames=self._bad_frames)
         self._channel.add_processor(processor)
         return processor
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from pyproducer.broker.request.peer_address import host_of_text
 from pyproducer.broker.request.request import AbstractRequest, RequestAndSize, empty_api_versions_request
 from pyproducer.common.errors import InvalidRequestError, ProtocolError
 from pyproducer.protocol.apis import ApiKeys, Protocol
@@ -38,7 +39,7 @@ class RequestContext:
     Attributes:
         header: The parsed header.
         connection_id: `local_host:local_port-remote_host:remote_port-processor-index`.
-        client_address: The peer's address as text.
+        client_address: The peer's address, `host:port` as broker/request/peer_address.py writes it.
         principal: Who the peer is.
         listener_name: The listener that the connection was accepted on.
         security_protocol: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL.
@@ -52,6 +53,11 @@ class RequestContext:
     listener_name: str = "PLAINTEXT"
     security_protocol: str = "PLAINTEXT"
     refuses_api_versions: bool = False
+
+    @property
+    def client_host(self) -> str:
+        """The peer's address without its port, as rules and quotas name it."""
+        return host_of_text(self.client_address)
 
     @property
     def local_host(self) -> str:

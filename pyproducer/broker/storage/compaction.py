@@ -3,10 +3,11 @@
 Does:    closed segments whose transactions have all ended and whose records are older than min.compaction.lag.ms, when
          enough of them is new (min.cleanable.dirty.ratio). Records keep their offsets; what is kept of a batch keeps
          its place, its producer and its codec. Records without a value go when they are older than
-         delete.retention.ms; records of aborted transactions and records without a key go always. The last batch of a
-         producer stays, without records if need be, so that its sequence is still known after a restart. Small
-         neighbours become one segment.
-Omits:   markers of transactions are kept for ever.
+         delete.retention.ms; records of aborted transactions and records without a key go always. The marker of a
+         transaction goes when it is older than that, too, in a later round than the last of the records before it. The
+         last batch of a producer in its epoch, or without one the marker that began the epoch, stays, without records
+         if need be, so that its sequence is still known after a restart; until the log has forgotten the producer.
+         Small neighbours become one segment.
 Differs: delete.retention.ms counts from a record's timestamp, not from its first compaction; max.compaction.lag.ms is
          no setting. All keys are held in memory.
 
@@ -28,7 +29,7 @@ from pyproducer.broker.storage.swap import CLEANED_SUFFIX
 from pyproducer.record.batch_reader import Record, RecordBatch
 from pyproducer.record.compression import compressor_for
 from pyproducer.record.decompression import CODEC_NAMES
-from pyproducer.record.layout import CODEC_MASK, NO_PRODUCER_ID, NO_TIMESTAMP
+from pyproducer.record.layout import CODEC_MASK, NO_TIMESTAMP
 from pyproducer.record.record_reader import read_varint
 
 _MAX_RELATIVE_OFFSET = 2**31 - 1
@@ -73,7 +74,7 @@ def _cleanable(log: Log, timestamp_ms: int) -> list[LogSegment]:
 
 
 class _Plan:
-    """What is to be kept: the newest offset of each key, and the last batch of each producer."""
+    """What is to be kept: the newest offset of each key, the last batch of each producer, markers with records."""
 
     def __init__(self, log: Log, segments: Sequence[LogSegment], timestamp_ms: int) -> None:
         self._oldest_tombstone_ms = timestamp_ms - log.config.delete_retention_ms
@@ -82,12 +83,19 @@ class _Plan:
         for producer_id, first_offset, last_offset, _ in log.aborted_transactions(segments[0].base_offset, end):
             self._aborted.setdefault(producer_id, []).append((first_offset, last_offset))
         self._newest: dict[bytes, int] = {}
-        self._last_batches: dict[int, int] = {}
+        self._last_states = log.producers.last_states()
+        self._bare_markers: set[int] = set()
+        with_records: set[int] = set()  # producers with a batch since their last marker
         for segment in segments:
             for batch in batches_of(segment):
-                if batch.producer_id != NO_PRODUCER_ID and not batch.is_control:
-                    self._last_batches[batch.producer_id] = batch.base_offset
-                if batch.is_control or self.is_aborted(batch):
+                if batch.is_control:
+                    if batch.producer_id not in with_records:
+                        self._bare_markers.add(batch.base_offset)
+                    with_records.discard(batch.producer_id)
+                    continue
+                if batch.is_transactional:
+                    with_records.add(batch.producer_id)
+                if self.is_aborted(batch):
                     continue
                 for record in batch:
                     if record.key is not None:
@@ -105,8 +113,18 @@ class _Plan:
             record.value is not None or record.timestamp >= self._oldest_tombstone_ms)
 
     def is_last_of_producer(self, batch: RecordBatch) -> bool:
-        """Whether a batch is what its producer's sequence is known by."""
-        return self._last_batches.get(batch.producer_id) == batch.base_offset
+        """Whether a batch, or a marker, is what its producer's sequence and epoch are known by."""
+        last = self._last_states.get(batch.producer_id)
+        if last is None:
+            return False
+        if batch.is_control:
+            return last.last_batch_offset is None and batch.producer_epoch == last.producer_epoch
+        return last.last_batch_offset == batch.base_offset
+
+    def keeps_marker(self, batch: RecordBatch) -> bool:
+        """Whether the marker of a transaction stays."""
+        return (batch.base_offset not in self._bare_markers or batch.max_timestamp >= self._oldest_tombstone_ms
+                or self.is_last_of_producer(batch))
 
 
 def batches_of(segment: LogSegment) -> Iterator[RecordBatch]:
@@ -133,6 +151,7 @@ def _rewrite(log: Log, group: list[LogSegment], plan: _Plan) -> int | None:
     path: Path = log.directory / segment_file_name(group[0].base_offset, CLEANED_SUFFIX)
     before_bytes = sum(segment.size_bytes for segment in group)
     headers: list[BatchHeader] = []
+    lost_markers: set[int] = set()
     try:
         with path.open("wb") as file:
             for segment in group:
@@ -141,10 +160,12 @@ def _rewrite(log: Log, group: list[LogSegment], plan: _Plan) -> int | None:
                     if kept is not None:
                         file.write(kept)
                         headers.append(read_header(kept))
+                    elif batch.is_control:
+                        lost_markers.add(batch.base_offset)
         after_bytes = sum(header.size_bytes for header in headers)
         if after_bytes == before_bytes and len(group) == 1:
             return 0
-        return before_bytes - after_bytes if log.replace_segments(group, headers) else None
+        return before_bytes - after_bytes if log.replace_segments(group, headers, lost_markers) else None
     finally:
         path.unlink(missing_ok=True)
 
@@ -152,7 +173,7 @@ def _rewrite(log: Log, group: list[LogSegment], plan: _Plan) -> int | None:
 def filtered(batch: RecordBatch, plan: _Plan) -> bytes | memoryview | None:
     """Return what is kept of a batch: all of it, some records, none but its header, or nothing."""
     if batch.is_control:
-        return batch.data
+        return batch.data if plan.keeps_marker(batch) else None
     kept: list[bytes] = []
     max_timestamp = NO_TIMESTAMP
     if not plan.is_aborted(batch):

@@ -1,6 +1,6 @@
 """The error with which a log that lost acknowledged records is not opened.
 
-Road:    recovery, swap, cluster state -> [damage] -> who starts the broker
+Road:    recovery, swap, topic life -> [damage] -> who starts the broker, or salvage
 Thread:  the one that opens the logs.
 Source:  ours.
 """
@@ -12,10 +12,17 @@ from pathlib import Path
 from pyproducer.common.errors import ConfigError
 
 
-def damaged(path: Path, why: str) -> ConfigError:
-    """Return the error that says which file of a log, in its directory in the data directory, is to blame."""
-    return ConfigError(
-        "data_dir", str(path.parent.parent),
-        f"{path} is damaged: {why}. Records that were acknowledged would be lost, so the broker does not start, and no "
-        f"file was changed. Put the file back from a copy, or move {path.parent} elsewhere and take its topic out of "
-        "cluster.json.")
+class DamagedLogError(ConfigError):
+    """A log was not opened; all of its files are as they were.
+
+    Args:
+        path: The file that is to blame, in the log's directory in the data directory.
+        what: What is wrong with it.
+    """
+
+    def __init__(self, path: Path, what: str) -> None:
+        self.what = f"{path} is damaged: {what}"
+        super().__init__("data_dir", str(path.parent.parent), f"{self.what}. Records that were acknowledged "
+                         "would be lost, so the broker does not start, and no file was changed. Put the file back from "
+                         "a copy, or start with --salvage (salvage.damaged.logs): this log is then set aside under "
+                         "another name, and its partition goes on empty where it ended.")

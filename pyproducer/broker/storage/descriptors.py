@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import sys
 
 try:
     import resource
@@ -16,14 +17,18 @@ except ImportError:  # pragma: no cover - not on Windows, where there is no such
     resource = None  # type: ignore[assignment]  # asked for below
 
 # macOS allows no more, whatever its hard limit says (OPEN_MAX).
-MOST_DESCRIPTORS = 10_240
+MOST_OF_MACOS = 10_240
+# Where there is no hard limit: Linux's fs.nr_open, above which nobody may set one.
+MOST_WITHOUT_LIMIT = 1_048_576
 
 
 def raise_descriptor_limit() -> None:
     """Raise the soft limit of open files as far as it goes without asking anybody; it is never lowered."""
     if resource is not None:
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        wanted = MOST_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, MOST_DESCRIPTORS)
+        wanted = MOST_WITHOUT_LIMIT if hard == resource.RLIM_INFINITY else hard
+        if sys.platform == "darwin":
+            wanted = min(wanted, MOST_OF_MACOS)
         if soft != resource.RLIM_INFINITY and soft < wanted:
             with contextlib.suppress(OSError, ValueError):  # the system has another bound: it stays as it was
                 resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

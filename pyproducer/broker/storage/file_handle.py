@@ -18,11 +18,11 @@ from pyproducer.record.layout import Buffer
 
 
 class FileHandle:
-    """One file, read by position and written at its end."""
+    """One file, read by position and written at its end; made when it is missing, with these permissions."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, mode: int = 0o644) -> None:
         self.path = path
-        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o644)
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), mode)
         self._position = 0  # of the descriptor, which only writing moves; -1 when it is not known
         self._has_leftovers = False  # a write failed, and what it left could not be cut yet
 

@@ -16,7 +16,7 @@ import shutil
 import struct
 import threading
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -92,7 +92,7 @@ class Log:
 
     @property
     def high_watermark(self) -> int:
-        """The offset up to which all replicas have the log; there is one replica."""
+        """The offset up to which all replicas in sync have the log: all of it, for they share it."""
         return self.log_end_offset
 
     @property
@@ -321,6 +321,47 @@ class Log:
             self._forget_before_start()  # writes: where the disk is full, the space comes first
         return count
 
+    def truncate_to(self, offset: int) -> int:
+        """Forget all from an offset on, as where a replica leads that does not have it; return how many offsets.
+
+        A batch that holds the offset goes as a whole. What the log knows of producers, transactions and epochs is read
+        again from what is left.
+
+        Raises:
+            ConfigError: What is left is damaged.
+            OSError: The files cannot be cut.
+        """
+        with self._lock:
+            end = self.log_end_offset
+            offset = max(offset, self.log_start_offset)
+            if self._is_closed or offset >= end:
+                return 0
+            segments, _ = self._view
+            number = max(bisect_right([segment.base_offset for segment in segments], offset) - 1, 0)
+            position = segments[number].position_of(offset)
+            # First: nobody begins to read there any more. From the end on, so that a death in between leaves a log.
+            self.log_end_offset = offset
+            for segment in reversed(segments[number + 1:]):
+                segment.delete()
+            try:
+                segments[number].file.truncate(position)
+            finally:
+                self._read_again()
+            return end - self.log_end_offset
+
+    def _read_again(self) -> None:
+        """Know what the files say, and nothing else. With the lock held."""
+        producers, transactions, epochs = ProducerStateManager(), TransactionIndex(), LeaderEpochs(self.directory)
+        recovered = recover_segments(self.directory, producers, epochs, transactions,
+                                     index_interval_bytes=self.config.index_interval_bytes,
+                                     is_compacted=self.config.is_compacted)
+        self._view = (recovered.segments, [segment.base_offset for segment in recovered.segments])
+        self.producers, self.transactions, self.epochs = producers, transactions, epochs
+        self.log_end_offset = recovered.log_end_offset
+        self._leader_epoch = -1
+        self.compacted_up_to = min(self.compacted_up_to, self.log_end_offset)
+        self._forget_before_start()
+
     def remove_expired_producers(self, timestamp_ms: int, expiration_ms: int) -> int:
         """Forget producers that have not written for so long; return how many."""
         with self._lock:
@@ -338,10 +379,16 @@ class Log:
         number = bisect_right(base_offsets, segment.base_offset)
         return base_offsets[number] if number < len(base_offsets) else self.log_end_offset
 
-    def replace_segments(self, old: list[LogSegment], headers: list[BatchHeader]) -> bool:
+    def replace_segments(self, old: list[LogSegment], headers: list[BatchHeader],
+                         lost_markers: Collection[int] = ()) -> bool:
         """Put the cleaned file of closed neighbours in their place; False when they are not all there any more.
 
         Readers that are under way finish with the files they have.
+
+        Args:
+            old: The neighbours.
+            headers: The batches of the cleaned file.
+            lost_markers: Offsets of markers that are not in it any more; no record of their transactions is.
         """
         with self._lock:
             segments, _ = self._view
@@ -359,6 +406,8 @@ class Log:
             fresh.path = fresh.file.path = old[0].path
             kept = [*segments[:at], fresh, *segments[at + len(old):]]
             self._view = (kept, [segment.base_offset for segment in kept])
+            # Last: who reads the new file and the old index would skip what follows the marker.
+            self.transactions.forget(lost_markers)
             fresh.try_seal()
         return True
 

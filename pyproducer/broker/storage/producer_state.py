@@ -35,6 +35,13 @@ class BatchMetadata(NamedTuple):
     timestamp: int
 
 
+class LastState(NamedTuple):
+    """A producer's epoch, and where the last batch that it wrote in that begins; None where it wrote none."""
+
+    producer_epoch: int
+    last_batch_offset: int | None
+
+
 class ProducerStateEntry:
     """The last batches of one producer id, all of one epoch, and its open transaction."""
 
@@ -167,6 +174,11 @@ class ProducerStateManager:
         entry.transaction_first_offset = None
         self._open_transactions.pop(producer_id, None)
         self.first_unstable_offset = next(iter(self._open_transactions.values()), None)
+
+    def last_states(self) -> dict[int, LastState]:
+        """Return of each producer what a restart must find in the log to know it again."""
+        return {producer_id: LastState(entry.producer_epoch, entry.batches[-1].first_offset if entry.batches else None)
+                for producer_id, entry in list(self._entries.items())}
 
     def remove_expired(self, timestamp_ms: int, expiration_ms: int) -> int:
         """Forget producers that have not written for so long, by their records' time; return how many.

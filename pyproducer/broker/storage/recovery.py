@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pyproducer.broker.storage.batch_header import BatchHeader, checksum
-from pyproducer.broker.storage.damage import damaged
+from pyproducer.broker.storage.damage import DamagedLogError
 from pyproducer.broker.storage.leader_epochs import LeaderEpochs
 from pyproducer.broker.storage.producer_state import ProducerStateManager
 from pyproducer.broker.storage.segment import LogSegment
@@ -72,23 +72,23 @@ def recover_segments(directory: Path, producers: ProducerStateManager, epochs: L
             segment = LogSegment(directory, base_offset, index_interval_bytes=index_interval_bytes)
             segments.append(segment)
             if base_offset < next_offset or (base_offset > next_offset and not has_gaps):
-                raise damaged(segment.path, f"it begins at offset {base_offset}, where {next_offset} is next")
+                raise DamagedLogError(segment.path, f"it begins at offset {base_offset}, where {next_offset} is next")
             scan = _Scan(segment, max(next_offset, base_offset), check_crc=is_last and not is_clean,
                          has_gaps=has_gaps and not is_last)
             scan.run(producers, epochs, transactions)
             next_offset = scan.next_offset
             if scan.fault is not None:
                 if is_clean or not is_last or not is_torn(segment.file, segment.size_bytes, next_offset):
-                    raise damaged(segment.path, f"at byte {segment.size_bytes}, where offset {next_offset} is next, "
-                                                f"{scan.fault}")
+                    raise DamagedLogError(segment.path, f"at byte {segment.size_bytes}, where offset {next_offset} is "
+                                                        f"next, {scan.fault}")
                 _logger.warning("Cut %d bytes of an unfinished write at the end of %s: the log ends at offset %d",
                                 scan.file_size_bytes - segment.size_bytes, segment.path, next_offset)
                 segment.file.truncate(segment.size_bytes)
         if not segments:
             segments.append(LogSegment(directory, 0, index_interval_bytes=index_interval_bytes))
         if expected_end_offset is not None and expected_end_offset != next_offset:
-            raise damaged(segments[-1].path, f"the log ends at offset {next_offset}, and when the broker was stopped "
-                                             f"it ended at {expected_end_offset}")
+            raise DamagedLogError(segments[-1].path, f"the log ends at offset {next_offset}, and when the broker was "
+                                                     f"stopped it ended at {expected_end_offset}")
         for segment in segments[:-1]:
             segment.try_seal()
     except BaseException:

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pyproducer.broker.storage.batch_header import checksum, read_header
-from pyproducer.broker.storage.damage import damaged
+from pyproducer.broker.storage.damage import DamagedLogError
 from pyproducer.broker.storage.segment import remove_segment_files, segment_file_name
 from pyproducer.record.layout import HEADER_SIZE_BYTES, MAGIC
 
@@ -71,7 +71,7 @@ def _next_offset(path: Path, first: int) -> int:
                 batch += file.read(header.size_bytes - HEADER_SIZE_BYTES)
             if (header is None or len(batch) != header.size_bytes or header.base_offset < next_offset
                     or header.magic != MAGIC or header.crc != checksum(batch)):
-                raise damaged(path, f"at byte {position} there is no sound batch")
+                raise DamagedLogError(path, f"at byte {position} there is no sound batch")
             next_offset = header.last_offset + 1
             position += header.size_bytes
     return next_offset

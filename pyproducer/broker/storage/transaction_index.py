@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_left
+from collections.abc import Collection
 from pathlib import Path
 from typing import NamedTuple
 
@@ -60,6 +61,13 @@ class TransactionIndex:
         first = bisect_left(last_offsets, offset)
         if first:
             self._view = (entries[first:], last_offsets[first:])
+
+    def forget(self, last_offsets: Collection[int]) -> None:
+        """Forget those whose markers are gone, by the markers' offsets."""
+        entries, offsets = self._view
+        kept = [number for number, offset in enumerate(offsets) if offset not in last_offsets]
+        if len(kept) < len(offsets):
+            self._view = ([entries[number] for number in kept], [offsets[number] for number in kept])
 
     def write(self, path: Path, base_offset: int) -> None:
         """Write the file of the last segment, which begins at `base_offset`; none when nothing was aborted there."""

@@ -40,6 +40,9 @@ def append_batch(delayed_fetches: DelayedFetches, partition: Partition, records:
     Returns:
         Where the batch is, or why the log refused it.
     """
+    if not partition.has_enough_replicas:
+        return BatchFault(ErrorCode.NOT_ENOUGH_REPLICAS, f"in sync are {sorted(partition.replicas.isr)}, fewer than "
+                                                         f"min.insync.replicas={partition.config.min_insync_replicas}")
     is_transactional = producer_id != NO_PRODUCER_ID
     batch = build_batch([(timestamp_ms, key, value, ()) for key, value in records], producer_id=producer_id,
                         producer_epoch=producer_epoch, is_transactional=is_transactional)

@@ -14,7 +14,6 @@ import threading
 
 from pyproducer.broker.cluster.config import BrokerConfig
 from pyproducer.broker.cluster.coordinator.partition_for import partition_for
-from pyproducer.broker.cluster.living_brokers import LivingBrokers
 from pyproducer.broker.cluster.partition import Partition
 from pyproducer.broker.cluster.timer import Timer
 from pyproducer.broker.cluster.topic_life import TopicLife
@@ -31,8 +30,13 @@ _ROWS = {GROUP_METADATA_TOPIC_NAME: ("offsets.topic", "producer"),
 def internal_topic_configs(name: str, config: BrokerConfig) -> dict[str, str | None]:
     """Return the settings that an internal topic is created with."""
     prefix, compression_type = _ROWS[name]
-    return {"cleanup.policy": "compact", "compression.type": compression_type,
-            "segment.bytes": str(config.number(f"{prefix}.segment.bytes"))}
+    configs: dict[str, str | None] = {
+        "cleanup.policy": "compact", "compression.type": compression_type,
+        "segment.bytes": str(config.number(f"{prefix}.segment.bytes"))}
+    if name == TRANSACTION_STATE_TOPIC_NAME:
+        configs["min.insync.replicas"] = str(config.number(f"{prefix}.min.isr"))
+        configs["unclean.leader.election.enable"] = "false"
+    return configs
 
 
 class InternalTopics:
@@ -42,16 +46,13 @@ class InternalTopics:
         config: How many partitions and replicas they have.
         timer: For `internal.topic.creation.delay.ms`.
         topics: Where they are found.
-        brokers: There must be as many as replicas.
-        topic_life: Makes them.
+        topic_life: Makes them, where there are as many brokers as replicas.
     """
 
-    def __init__(self, config: BrokerConfig, timer: Timer, topics: TopicTable, brokers: LivingBrokers,
-                 topic_life: TopicLife) -> None:
+    def __init__(self, config: BrokerConfig, timer: Timer, topics: TopicTable, topic_life: TopicLife) -> None:
         self._config = config
         self._timer = timer
         self._topics = topics
-        self._brokers = brokers
         self._topic_life = topic_life
         self._lock = threading.Lock()  # guards _ordered
         self._ordered: set[str] = set()  # topics whose creation waits for its time
@@ -66,7 +67,7 @@ class InternalTopics:
         if topic is not None:
             return topic
         prefix, _ = _ROWS[name]
-        if self._config.number(f"{prefix}.replication.factor") > len(self._brokers):
+        if self._config.number(f"{prefix}.replication.factor") > len(self._topic_life.registered):
             return None
         delay_ms = self._config.number("internal.topic.creation.delay.ms")
         if not delay_ms:
@@ -85,8 +86,9 @@ class InternalTopics:
     def _create(self, name: str) -> TopicState | None:
         count = self.partition_count(name)
         # None: another thread was faster.
-        return self._topic_life.create_topic(name, count, internal_topic_configs(name, self._config)) or (
-            self._topics.find(name))
+        return self._topic_life.create_topic(
+            name, count, internal_topic_configs(name, self._config),
+            replication_factor=self._config.number(f"{_ROWS[name][0]}.replication.factor")) or self._topics.find(name)
 
     def partition_count(self, name: str) -> int:
         """Return how many partitions an internal topic has, or will have."""

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import json
 import logging
-import math
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol, TypeGuard
@@ -28,6 +27,7 @@ from pyproducer.network.sasl.oauth_token import part_of_jwt
 MECHANISM = "OAUTHBEARER"
 _logger = logging.getLogger(__name__)
 _AFTER_REFUSAL = b"\x01"
+_LAST_SECOND = (2**63 - 1) // 1000  # a number of JSON may have four hundred digits, which no float has
 _SASL_NAME = rb"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]|=2C|=3D)+"
 _PAIR = rb"[A-Za-z]+=[\x21-\x7e \t\r\n]+\x01"
 _INITIAL_RESPONSE = re.compile(rb"n,(?:a=(?P<authzid>" + _SASL_NAME + rb"))?,\x01(?P<pairs>(?:" + _PAIR + rb")*)\x01")
@@ -205,8 +205,9 @@ class UnsecuredTokenValidator:
 
 
 def is_seconds(value: object) -> TypeGuard[float]:
-    """Whether a claim is a time: a number, and no switch, nor one beyond all times."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    """Whether a claim is a time: a number, and no switch, nor one whose milliseconds are more than 64 bits hold."""
+    return (isinstance(value, (int, float)) and not isinstance(value, bool) and value == value
+            and -_LAST_SECOND <= value <= _LAST_SECOND)
 
 
 def _json_part(text: str) -> Mapping[str, Any]:

@@ -15,14 +15,16 @@ Source:  Java SaslServerAuthenticator with its SaslState and ReauthInfo (4.1). D
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+from pyproducer.broker.cluster.sasl.login_script import Exchange, LoginReply, LoginScript, Wait
 from pyproducer.broker.request.request_context import RequestContext
 from pyproducer.common.clock import Clock
-from pyproducer.common.error_code import ErrorCode
+from pyproducer.common.error_codes import ErrorCode
 from pyproducer.common.errors import (
     AuthenticationError,
     DisconnectedError,
@@ -43,6 +45,10 @@ from pyproducer.protocol.header import read_request_header
 _logger = logging.getLogger(__name__)
 # KafkaChannel.MIN_REAUTH_INTERVAL_ONE_SECOND_NANOS: one that comes sooner is answered as where there are no sessions.
 MIN_REAUTH_INTERVAL_MS = 1000
+_LONGEST_MS = 2**62  # what the answer has a place for, and the clock's own time can be added to
+# No request that may come before the login has any elements; one that has is answered with an error for each.
+_MOST_ELEMENTS = 1000
+_OF_LOGINS = (ApiKeys.API_VERSIONS, ApiKeys.SASL_HANDSHAKE, ApiKeys.SASL_AUTHENTICATE)
 
 
 class SaslState(Enum):
@@ -87,6 +93,7 @@ class SaslServerSettings:
         clock: The clocks.
         max_receive_size_bytes: Largest frame before the authentication has succeeded.
         max_reauth_ms: How long a session lasts at most, by mechanism; 0 or nothing for no limit.
+        script: What a test puts between; None for nothing.
     """
 
     enabled_mechanisms: tuple[str, ...]
@@ -97,6 +104,7 @@ class SaslServerSettings:
     clock: Clock
     max_receive_size_bytes: int = 512 * 1024
     max_reauth_ms: Mapping[str, int] = field(default_factory=dict)
+    script: LoginScript | None = None
 
 
 class SaslServerAuthenticator:
@@ -111,6 +119,8 @@ class SaslServerAuthenticator:
     Attributes:
         complete: The peer has proved who it is.
         wants_write: An answer is not written yet.
+        is_waiting: A test keeps it from going on: nothing is to be read.
+        on_awake: Called, on any thread, when it may go on: `authenticate` or `go_on` is to be called then.
         session_expires_ms: Until when the connection may be used, monotonic; None where that has no end.
         last_words: What tells the peer why it was refused; empty where it is told nothing.
     """
@@ -119,6 +129,8 @@ class SaslServerAuthenticator:
                  peer: str = "") -> None:
         self.complete: bool = False
         self.wants_write: bool = False
+        self.is_waiting: bool = False
+        self.on_awake: Callable[[], None] = _nobody
         self.session_expires_ms: int | None = None
         self.last_words: Sequence[Buffer] = ()
         self._transport = transport
@@ -134,6 +146,9 @@ class SaslServerAuthenticator:
         self._send: NetworkSend | None = None
         self._principal_name: str | None = None
         self._last_renewal_ms: int | None = None
+        self._exchange: Exchange | None = None
+        self._is_awake = False
+        self._is_torn = False  # the answer that is being written is the last
 
     # ---- the first authentication: its own bytes
 
@@ -147,15 +162,24 @@ class SaslServerAuthenticator:
             OSError: The connection is broken. Not sent.
         """
         while self._flush():
-            if self._state is SaslState.COMPLETE:
+            if self._is_torn:
+                raise DisconnectedError(f"{self._peer} was sent a part of an answer, as a fault says")
+            if self._exchange is not None:
+                if not self._is_awake:
+                    return
+                reply = self.go_on()
+            elif self._state is SaslState.COMPLETE:
                 self.complete = True
                 return
-            payload = self._read_frame()
-            if payload is None:
-                return
-            reply = self.on_frame(payload)
+            else:
+                payload = self._read_frame()
+                if payload is None:
+                    return
+                reply = self.on_frame(payload)
             if reply is not None:
-                self._send = NetworkSend(self._connection_id, reply)
+                self._is_torn = reply.is_torn
+                self._send = (NetworkSend.raw(self._connection_id, reply.chunks[0]) if reply.is_torn
+                              else NetworkSend(self._connection_id, reply.chunks))
 
     def _flush(self) -> bool:
         send = self._send
@@ -192,6 +216,11 @@ class SaslServerAuthenticator:
         """Whether the next frame belongs to a re-authentication that has begun."""
         return self.complete and self._state is not SaslState.COMPLETE
 
+    @property
+    def now_ms(self) -> int:
+        """The time by the clock that sessions are measured with."""
+        return self._settings.clock.now_ms()
+
     def has_expired(self, now_ms: int) -> bool:
         """Whether the session has ended, and with it the connection's use for anything but a re-authentication."""
         return self.session_expires_ms is not None and now_ms >= self.session_expires_ms
@@ -210,21 +239,76 @@ class SaslServerAuthenticator:
 
     # ---- the exchange
 
-    def on_frame(self, payload: bytes) -> Sequence[Buffer] | None:
-        """Take one frame of the exchange, without its size; return the frame that answers it, or None for no answer.
+    def on_frame(self, payload: bytes) -> LoginReply | None:
+        """Take one frame of the exchange, without its size; return what answers it, or None for no answer now.
 
         Raises:
             AuthenticationError: The peer is refused; `last_words` is what to tell it. Not sent.
+            DisconnectedError: A test ends the connection. Not sent.
             InvalidRequestError: It is no request. Not sent.
         """
+        script = self._settings.script
+        if script is not None and script.is_active and not self._is_bare_token_next:
+            with self._failing():
+                context = self._context(ByteReader(payload, _MOST_ELEMENTS))
+                if context.api_key in _OF_LOGINS and not context.is_unsupported_api_versions_request:
+                    self._exchange = script.begin(context, payload, lambda: self._take(payload))
+            if self._exchange is not None:
+                return self.go_on()
+        reply = self._take(payload)
+        return None if reply is None else LoginReply(reply)
+
+    def go_on(self) -> LoginReply | None:
+        """Go on with a frame that had to wait; return what answers it, or None for no answer now.
+
+        Raises:
+            AuthenticationError: As `on_frame`.
+            DisconnectedError: As `on_frame`.
+            InvalidRequestError: As `on_frame`.
+        """
+        exchange = self._exchange
+        assert exchange is not None, "something is waited for"
+        self.is_waiting = self._is_awake = False
+        reply: LoginReply | None = None
+        with self._failing():
+            try:
+                wait = next(exchange)
+            except StopIteration as end:
+                reply = end.value
+                self._exchange = exchange = None
+                if reply is None or reply.pause is None:
+                    return reply
+                self._exchange = _pausing(reply.pause)
+                wait = next(self._exchange)
+            except AuthenticationError as refused:
+                self.last_words = getattr(refused, "last_words", None) or self.last_words
+                raise
+        self.is_waiting = True
+        wait(self._wake)
+        return reply
+
+    def _wake(self) -> None:
+        self._is_awake = True
+        self.on_awake()
+
+    @contextmanager
+    def _failing(self) -> Iterator[None]:
+        """Whatever is raised ends the exchange."""
         is_done = False
         try:
-            reply = self._reply_to(payload)
+            yield
             is_done = True
         finally:
             if not is_done:
                 self._state = SaslState.FAILED
-        return reply
+
+    def _take(self, payload: bytes) -> Sequence[Buffer] | None:
+        with self._failing():
+            return self._reply_to(payload)
+
+    @property
+    def _is_bare_token_next(self) -> bool:
+        return self._state is SaslState.AUTHENTICATE and not self._has_headers
 
     def _reply_to(self, payload: bytes) -> Sequence[Buffer] | None:
         if len(payload) > self._settings.max_receive_size_bytes:
@@ -255,7 +339,7 @@ class SaslServerAuthenticator:
         return context
 
     def _on_first_requests(self, payload: bytes) -> Sequence[Buffer]:
-        reader = ByteReader(payload)
+        reader = ByteReader(payload, _MOST_ELEMENTS)
         context = self._context(reader)
         if context.api_key is ApiKeys.SASL_HANDSHAKE:
             return self._on_handshake(context, reader)
@@ -293,7 +377,7 @@ class SaslServerAuthenticator:
         return (challenge,)
 
     def _on_request_with_token(self, payload: bytes) -> Sequence[Buffer]:
-        reader = ByteReader(payload)
+        reader = ByteReader(payload, _MOST_ELEMENTS)
         context = self._context(reader)
         if context.api_key is not ApiKeys.SASL_AUTHENTICATE:
             self.last_words = context.build_response(
@@ -338,7 +422,7 @@ class SaslServerAuthenticator:
         max_reauth_ms = self._settings.max_reauth_ms.get(self._mechanism or "", 0)
         if max_reauth_ms > 0:
             ends.append(max_reauth_ms)
-        lifetime_ms = max(0, min(ends, default=0))
+        lifetime_ms = max(0, min((*ends, _LONGEST_MS))) if ends else 0
         self.session_expires_ms = clock.now_ms() + lifetime_ms if ends else None
         _logger.debug("%s is %s by %s; its session lasts %s", self._connection_id, self._principal_name,
                       self._mechanism, f"{lifetime_ms} ms" if ends else "without end")
@@ -361,6 +445,17 @@ class SaslServerAuthenticator:
         self._server = None
         self._receive = None
         self._send = None
+        self._exchange = None
+        self.on_awake = _nobody
+
+
+def _nobody() -> None:
+    """Wake nobody: the connection is not a selector's yet, or not any more."""
+
+
+def _pausing(wait: Wait) -> Exchange:
+    yield wait
+    return None
 
 
 def _failure(context: RequestContext, message: str) -> Sequence[Buffer]:

@@ -14,7 +14,7 @@ from pyproducer.broker.apis.services import Answer, Outcome, Services
 from pyproducer.broker.cluster.cluster_state import ClusterState
 from pyproducer.broker.cluster.config import BrokerConfig
 from pyproducer.broker.cluster.living_brokers import BrokerInfo
-from pyproducer.broker.cluster.partition import Leadership
+from pyproducer.broker.cluster.replicas import Leadership, Replicas
 from pyproducer.broker.network.request_channel import Request
 from pyproducer.broker.storage.log import AppendResult
 from pyproducer.common.cluster import TopicPartition
@@ -203,7 +203,7 @@ def test_fetch_when_the_client_is_behind_then_it_is_told_who_leads_since_when(
     """KIP-951: also where the leader has only a newer epoch. Who is ahead of the broker learns nothing from it."""
     partition = stage.state.topics.partition("orders", 0)
     assert partition is not None
-    partition.leadership = Leadership(leader_id, 4)
+    partition.leadership, partition.replicas = Leadership(leader_id, 4), Replicas((leader_id,), (leader_id,))
     body = fetch_body(12, "orders", 0, 0)
     body["topics"][0]["partitions"][0]["current_leader_epoch"] = asked_epoch
     answer = fetch.handle(stage.services, broker_request(ApiKeys.FETCH, 12, body))

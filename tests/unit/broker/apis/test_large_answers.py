@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pyproducer.broker.apis import answer_size
-from pyproducer.broker.apis.list_transactions import pattern_of
+from pyproducer.broker.cluster.config import TOPIC_CONFIG
+from pyproducer.broker.cluster.linear_pattern import LinearPattern
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.protocol.apis import ApiKeys
 from tests.unit.broker.apis.stage import ApiStage
@@ -19,6 +21,7 @@ POLICY_VIOLATION = ErrorCode.POLICY_VIOLATION
 @pytest.fixture
 def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ApiStage]:
     monkeypatch.setattr(answer_size, "MOST_ELEMENTS", 100)
+    monkeypatch.setattr(answer_size, "MOST_CONFIG_BYTES", 5000)
     made = ApiStage(tmp_path)
     made.state.topic_life.create_topic("orders", 60, {})
     yield made
@@ -36,6 +39,27 @@ def test_describe_configs_when_the_same_topic_is_asked_for_very_often_then_the_l
     assert codes[-1] == POLICY_VIOLATION
     assert codes == sorted(codes)
     assert answer["results"][-1]["configs"] == []
+
+
+@pytest.mark.parametrize("keys", [["retention.ms"], None], ids=["one setting", "all settings"])
+def test_describe_configs_when_there_are_very_many_topics_then_all_of_them_are_told(
+        tmp_path: Path, keys: list[str] | None) -> None:
+    """Topics from the 1,517th on were refused: all settings were counted, whatever was asked for."""
+    stage = ApiStage(tmp_path)
+    try:
+        stage.state.topic_life.create_topic("orders", 1, {})
+        stage.state.topic_life.create_topic("mine", 1, {"retention.ms": "7"})
+        names = ["orders"] * 2000 + ["mine"] * 2000
+        answer = stage.ask(ApiKeys.DESCRIBE_CONFIGS, 4, {
+            "include_synonyms": True, "include_documentation": False, "resources": [
+                {"resource_type": 2, "resource_name": name, "configuration_keys": keys} for name in names]})
+        assert {result["error_code"] for result in answer["results"]} == {0}
+        for name, result in zip(names, answer["results"], strict=True):
+            assert len(result["configs"]) == (1 if keys else len(TOPIC_CONFIG))
+            value = next(config["value"] for config in result["configs"] if config["name"] == "retention.ms")
+            assert (result["resource_name"], value) == (name, "7" if name == "mine" else "604800000")
+    finally:
+        stage.close()
 
 
 def test_describe_groups_when_members_are_told_very_often_then_the_last_ones_are_refused(stage: ApiStage) -> None:
@@ -69,29 +93,50 @@ def test_describe_producers_when_producers_are_told_very_often_then_the_last_one
 
 # ---- patterns
 
-@pytest.mark.parametrize("pattern", ["", ".*", "orders-.*", ".*-v[0-9]+", "(a|b)-[cd]", "a{2,3}", "(?:ab)?c", "ab+?"])
-def test_pattern_when_it_takes_time_in_proportion_then_it_is_taken(pattern: str) -> None:
-    assert pattern_of(pattern) is not None
+def list_transactions(stage: ApiStage, pattern: str | None) -> Any:
+    return stage.ask(ApiKeys.LIST_TRANSACTIONS, 2, {
+        "state_filters": [], "producer_id_filters": [], "duration_filter": -1, "transactional_id_pattern": pattern})
 
 
-@pytest.mark.parametrize("pattern", ["(a+)+b", "(a|a)*b", "(.*a){12}", "a*a*a*a*b", r"(a)\1", "(?=a)a", "(?<!a)b", "["])
-def test_pattern_when_it_could_be_matched_for_ever_or_is_none_of_re2_then_it_is_refused(pattern: str) -> None:
-    """Python's matcher tries all ways, and keeps every other thread of the process waiting for it meanwhile."""
-    assert pattern_of(pattern) is None
-
-
-def test_list_transactions_when_the_pattern_is_refused_then_the_answer_says_so(stage: ApiStage) -> None:
-    answer = stage.ask(ApiKeys.LIST_TRANSACTIONS, 2, {
-        "state_filters": [], "producer_id_filters": [], "duration_filter": -1, "transactional_id_pattern": "(a|a)*b"})
-    assert answer["error_code"] == ErrorCode.INVALID_REGULAR_EXPRESSION
-
-
-def test_list_transactions_when_an_id_is_too_long_for_the_pattern_then_it_does_not_match(stage: ApiStage) -> None:
+def init_ids(stage: ApiStage, *transactional_ids: str) -> None:
     stage.ask(ApiKeys.FIND_COORDINATOR, 4, {"key_type": 1, "coordinator_keys": ["a"]})
-    for transactional_id in ("a" * 100, "a" * 10_000):
+    for transactional_id in transactional_ids:
         stage.ask(ApiKeys.INIT_PRODUCER_ID, 4, {"transactional_id": transactional_id, "transaction_timeout_ms": 1000,
                                                 "producer_id": -1, "producer_epoch": -1})
-    body = {"state_filters": [], "producer_id_filters": [], "duration_filter": -1}
-    for pattern, count in (("a.*", 2), ("a.*a.*", 1), (None, 2)):
-        answer = stage.ask(ApiKeys.LIST_TRANSACTIONS, 2, {**body, "transactional_id_pattern": pattern})
-        assert len(answer["transaction_states"]) == count
+
+
+@pytest.mark.parametrize("pattern", ["(a|a", "(a)\\1", "(?:a{1000}){1000}"])
+def test_list_transactions_when_the_pattern_is_none_of_re2_or_too_large_then_the_answer_says_so(
+        stage: ApiStage, pattern: str) -> None:
+    assert list_transactions(stage, pattern)["error_code"] == ErrorCode.INVALID_REGULAR_EXPRESSION
+
+
+def test_list_transactions_when_there_is_a_pattern_then_the_whole_id_must_match(stage: ApiStage) -> None:
+    init_ids(stage, "a" * 100, "a" * 10_000, "b")
+    for pattern, count in (("a.*", 2), ("a.*a.*", 2), ("(a|aa)*", 2), ("a{100}", 1), ("", 3), (None, 3)):
+        assert len(list_transactions(stage, pattern)["transaction_states"]) == count
+
+
+def test_list_transactions_when_a_pattern_would_backtrack_for_ever_then_it_is_answered(stage: ApiStage) -> None:
+    """2^40 ways to match: the whole process stood, and every program in it."""
+    init_ids(stage, "a" * 60)
+    answer = list_transactions(stage, "(?:a|aa)" * 40 + "x")
+    assert answer["error_code"] == 0
+    assert answer["transaction_states"] == []
+
+
+def test_list_transactions_when_a_pattern_costs_more_than_a_request_may_then_it_is_refused(stage: ApiStage) -> None:
+    init_ids(stage, *(f"{'a' * 500}{number}" for number in range(30)))
+    answer = list_transactions(stage, "(?:a?){900}b")
+    assert answer["error_code"] == ErrorCode.INVALID_REGULAR_EXPRESSION
+    assert answer["transaction_states"] == []
+
+
+def test_list_transactions_when_no_id_may_be_seen_then_none_is_matched(
+        stage: ApiStage, monkeypatch: pytest.MonkeyPatch) -> None:
+    init_ids(stage, "mine", "theirs")
+    matched: list[str] = []
+    monkeypatch.setattr(LinearPattern, "matches", lambda _self, text: matched.append(text) or True)
+    stage.state.authorizer = lambda _context, _operation, _kind, name: name == "mine"
+    assert [found["transactional_id"] for found in list_transactions(stage, ".*")["transaction_states"]] == ["mine"]
+    assert matched == ["mine"]

@@ -15,10 +15,12 @@ import pytest
 from pyproducer.broker.apis import fetch, find_coordinator
 from pyproducer.broker.apis.kafka_apis import KafkaApis
 from pyproducer.broker.apis.services import Outcome
+from pyproducer.broker.cluster.cluster_file import LinesFile
 from pyproducer.broker.cluster.coordinator.group.coordinator import GroupCoordinator
 from pyproducer.broker.cluster.coordinator.transaction.coordinator import TransactionCoordinator
 from pyproducer.broker.cluster.living_brokers import BrokerInfo
-from pyproducer.broker.cluster.partition import NO_LEADER, Leadership, Partition
+from pyproducer.broker.cluster.partition import Partition
+from pyproducer.broker.cluster.replicas import NO_LEADER, Leadership
 from pyproducer.broker.cluster.topic_life import TopicLife
 from pyproducer.broker.cluster.topic_table import TopicTable
 from pyproducer.broker.network.request_channel import Request, RequestChannel
@@ -105,7 +107,7 @@ CASES = [
     Case(ApiKeys.CREATE_PARTITIONS, 3, {"timeout_ms": 1, "validate_only": False, "topics": [
         {"name": name, "count": 3, "assignments": None} for name in ("orders", "payments")]},
         lambda answer: answer["results"], TopicLife, "create_partitions",
-        lambda _, name, count: name == "payments"),
+        lambda _, name, *_rest: name == "payments"),
     Case(ApiKeys.DELETE_RECORDS, 2, {"timeout_ms": 1, **partitions_body(offset=0)},
          lambda answer: answer["topics"][0]["partitions"], TopicTable, "partition",
          lambda _, topic, index: index == 1),
@@ -189,12 +191,12 @@ def test_leaders_when_a_request_changes_many_then_they_are_written_once_or_none_
     before = [stage.state.topics.partition(*topic_partition).leadership for topic_partition in nobody]
     written = []
 
-    def write(*_arguments: object) -> None:
+    def add(_file: LinesFile, _line: bytes) -> None:
         written.append(1)
         if is_full:
             raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("pyproducer.broker.cluster.cluster_store.write_cluster_file", write)
+    monkeypatch.setattr(LinesFile, "add", add)
     api_key, version, body, answers = leaders_case(kind)
     codes = [found["error_code"] for found in answers(stage.ask(api_key, version, body))]
     assert len(written) == 1

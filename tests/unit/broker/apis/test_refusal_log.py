@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from pyproducer.broker.apis.refusal_log import LINES, WINDOW_MS, RefusalLog
+from pyproducer.broker.apis.refusal_log import RefusalLog
+from pyproducer.broker.network.flood_log import LINES, WINDOW_MS
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.protocol.apis import ApiKeys
 from tests.support.raw_client import produce_body

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from pyproducer.broker.cluster.cluster_file import ClusterFile, LinesFile
 from pyproducer.broker.cluster.cluster_state import ClusterState
 from pyproducer.broker.cluster.config import BrokerConfig
 from pyproducer.broker.cluster.producer_ids import PRODUCER_ID_BLOCK_SIZE
@@ -108,10 +110,17 @@ def test_a_data_directory_has_one_owner(open_state: Open) -> None:
     assert state.topic_life.create_topic("orders", 1, {}) is not None
 
 
-def test_a_cluster_file_that_cannot_be_read_is_a_config_error(tmp_path: Path) -> None:
-    (tmp_path / "cluster.json").write_text('{"version": 1}', "utf-8")
-    with pytest.raises(ConfigError, match=r"cluster\.json cannot be read"):
+@pytest.mark.parametrize(("name", "text"), [
+    ("cluster.json", '{"version": 1}'), ("cluster.jsonl", ""), ("cluster.jsonl", '{"version": 2}\n'),
+    ("cluster.jsonl", '{"version": 3, "cluster_id": "x"}\n'), ("cluster.jsonl", '{"version": 2, "cluster_id": "x"}'),
+    ("cluster.jsonl", '{"version": 2, "cluster_id": "x"}\n\n'),
+    ("cluster.jsonl", '{"version": 2, "cluster_id": "x"}\n[]\n'),
+    ("cluster.jsonl", '{"version": 2, "cluster_id": "x"}\n{"else": 1}\n')])
+def test_a_cluster_file_that_cannot_be_read_is_a_config_error(tmp_path: Path, name: str, text: str) -> None:
+    (tmp_path / name).write_text(text, "utf-8")
+    with pytest.raises(ConfigError, match=rf"{re.escape(name)} cannot be read"):
         ClusterState(tmp_path, BrokerConfig(), ManualClock())
+    assert (tmp_path / name).read_text("utf-8") == text
 
 
 def test_a_clean_shutdown_is_marked(open_state: Open) -> None:
@@ -242,6 +251,69 @@ def test_start_when_a_partitions_files_are_gone_then_it_is_refused(open_state: O
     assert open_state().topics.partition("orders", 1) is not None
 
 
+def damage_length(directory: Path) -> None:
+    path = sorted(directory.glob("*.log"))[1]
+    data = bytearray(path.read_bytes())
+    data[8:12] = bytes(4)  # the length of the first of two batches
+    path.write_bytes(data)
+
+
+def damage_record(directory: Path) -> None:
+    path = sorted(directory.glob("*.log"))[-1]
+    data = bytearray(path.read_bytes())
+    data[70] ^= 0xff  # in the first of two batches: only a start after a kill looks there
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize(("stop", "damage"), [
+    ("in order", damage_length), ("killed", damage_length), ("killed", damage_record), ("in order", shutil.rmtree),
+    ("in order", lambda directory: sorted(directory.glob("*.log"))[-1].unlink())])
+def test_start_when_a_damaged_log_may_be_set_aside_then_its_partition_goes_on_where_it_ended_and_others_have_all(
+        open_state: Open, tmp_path: Path, caplog: pytest.LogCaptureFixture, stop: str,
+        damage: Callable[[Path], None]) -> None:
+    """One bad batch kept every topic down."""
+    state = open_state()
+    state.topic_life.create_topic("orders", 2, {"segment.bytes": "152"})
+    for number in range(12):
+        append(state, number % 2)
+    directory = state.data_dir.path
+    if stop == "killed":
+        shutil.copytree(directory, tmp_path / "killed")
+        directory = tmp_path / "killed"
+    state.close()
+    damage(directory / "orders-1")
+    damaged = {path.name: path.read_bytes() for path in directory.glob("orders-1/*")}
+    with pytest.raises(ConfigError, match="--salvage"):
+        ClusterState(directory, BrokerConfig(), ManualClock())
+    for expected, settings in ((6, {"salvage.damaged.logs": True}), (7, {})):
+        again = ClusterState(directory, BrokerConfig(settings), ManualClock())
+        again.start()
+        logs = [partition.log for partition in again.topics["orders"].partitions]
+        assert [(log.log_start_offset, log.log_end_offset) for log in logs] == [(0, 6), (6, expected)]
+        append(again, 1)
+        again.close()
+    kept = [path for path in directory.iterdir() if path.name.endswith("-damaged")]
+    assert [{path.name: path.read_bytes() for path in found.iterdir()} for found in kept] == [damaged] * bool(damaged)
+    (line,) = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert "orders-1 begins empty at offset 6, and what it had is kept in" in line
+
+
+def test_start_when_a_log_was_set_aside_and_the_broker_died_then_it_still_goes_on_where_it_ended(
+        open_state: Open, tmp_path: Path) -> None:
+    state = open_state()
+    state.topic_life.create_topic("orders", 1, {})
+    for _ in range(3):
+        append(state)
+    killed = tmp_path / "killed"
+    shutil.copytree(state.data_dir.path, killed)
+    (killed / "orders-0").rename(killed / "orders-0.0123456789abcdef0123456789abcdef-damaged")
+    with pytest.raises(ConfigError, match="is damaged: neither this file nor any other"):
+        ClusterState(killed, BrokerConfig(), ManualClock())
+    again = ClusterState(killed, BrokerConfig({"salvage.damaged.logs": True}), ManualClock())
+    assert again.topics["orders"].partitions[0].log.log_start_offset == 3
+    again.close()
+
+
 def test_close_when_a_log_has_leftovers_of_a_failed_write_then_the_stop_is_no_clean_one(
         open_state: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     state = open_state()
@@ -281,7 +353,27 @@ class FullDisk:
                 raise OSError(errno.ENOSPC, "No space left on device")
             return write_text(path, text, *arguments)
 
+        add, rewrite = LinesFile.add, LinesFile.write
+
+        def add_half(file: LinesFile, line: bytes) -> None:
+            if self.is_full:
+                with monkeypatch.context() as patch:
+                    patch.setattr(os, "writev", write_half)
+                    add(file, line)
+            add(file, line)
+
+        def write_half(fd: int, chunks: tuple[bytes]) -> int:
+            os.write(fd, chunks[0][:len(chunks[0]) // 2])
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        def write_all(path: Path, content: ClusterFile) -> LinesFile:
+            if self.is_full:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            return rewrite(path, content)
+
         monkeypatch.setattr(Path, "write_text", write)
+        monkeypatch.setattr(LinesFile, "add", add_half)
+        monkeypatch.setattr(LinesFile, "write", write_all)
 
     def refuses(self, operation: Callable[[], object]) -> None:
         self.is_full = True

@@ -94,8 +94,8 @@ def test_everybody_when_there_is_no_rule_for_it_then_the_setting_counts(authoriz
 
 
 def test_address_when_it_is_of_ipv6_then_it_is_compared_without_brackets(authorizer_of: Any) -> None:
-    authorizer = authorizer_of(acl(host="::1"))
-    assert authorizer(context(address="[::1]:999"), AclOperation.READ, ResourceType.TOPIC, "orders")
+    authorizer = authorizer_of(acl(host="0:0:0:0:0:0:0:1"))
+    assert authorizer(context(address="[0:0:0:0:0:0:0:1]:999"), AclOperation.READ, ResourceType.TOPIC, "orders")
 
 
 @pytest.mark.parametrize(("acls", "expected"), [
@@ -153,7 +153,7 @@ def test_rules_when_the_store_is_opened_again_then_they_are_there_once(tmp_path:
 def test_file_when_a_rule_in_it_is_damaged_then_it_is_said(tmp_path: Path) -> None:
     store = ClusterStore(tmp_path)
     AclStore(store).add([acl()])
-    path = tmp_path / "cluster.json"
+    path = tmp_path / "cluster.jsonl"
     path.write_text(path.read_text().replace('"User:alice",', ""))
     with pytest.raises(ConfigError, match="cannot be read"):
         ClusterStore(tmp_path)

@@ -326,7 +326,7 @@ def test_compact_when_segments_are_deleted_in_the_middle_of_it_then_it_gives_up_
     replace = log.replace_segments
     replaced: list[bool] = []
 
-    def replace_once(old: list[LogSegment], headers: list[BatchHeader]) -> bool:
+    def replace_once(old: list[LogSegment], headers: list[BatchHeader], *rest: Any) -> bool:
         if replaced:
             log.increment_log_start_offset(old[0].base_offset + 1)
             log.increment_log_start_offset(log.segment_after(old[-1]))
@@ -353,3 +353,98 @@ def test_compact_gives_up_when_the_log_is_deleted(open_log: LogMaker) -> None:
     closed = log.closed_segments()
     log.delete()
     assert not log.replace_segments(closed[:2], [])
+
+
+# ---- markers
+
+def transact(log: Log, number: int, *, control_type: ControlRecordType = ControlRecordType.COMMIT, producer_id: int = 9,
+             epoch: int = 1, marker_epoch: int | None = None, sequence: int | None = None, key: bytes = b"k",
+             timestamp: int = START_MS) -> None:
+    append(log, (key, b"%d" % number), producer_id=producer_id, producer_epoch=epoch, is_transactional=True,
+           base_sequence=number if sequence is None else sequence, timestamp=timestamp)
+    result = log.append_marker(
+        control_type, producer_id=producer_id, producer_epoch=epoch if marker_epoch is None else marker_epoch,
+        coordinator_epoch=0, leader_epoch=0, timestamp_ms=timestamp)
+    assert isinstance(result, AppendResult)
+
+
+def markers(log: Log) -> list[int]:
+    found: list[int] = []
+    offset = log.log_start_offset
+    while data := log.read(offset, 1 << 20, at_least_one=True):
+        for batch in read_batches(data):
+            found += [batch.base_offset] if batch.is_control else []
+            offset = batch.next_offset
+    return found
+
+
+def compact_anew(log: Log, timestamp_ms: int) -> int:
+    log.compacted_up_to = 0
+    return compact(log, timestamp_ms)
+
+
+@pytest.mark.parametrize("bumps", [False, True], ids=["one epoch", "an epoch for each transaction"])
+@pytest.mark.parametrize("control_type", [ControlRecordType.COMMIT, ControlRecordType.ABORT])
+def test_markers_when_no_record_of_their_transactions_is_left_then_they_go_a_round_later(
+        open_log: LogMaker, control_type: ControlRecordType, bumps: bool) -> None:
+    """They stayed for ever: a changelog of Streams with exactly-once grew by 67 MB a day."""
+    log = open_log()
+    for number in range(400):
+        epoch = number if bumps else 1
+        transact(log, number, control_type=control_type, epoch=epoch, marker_epoch=epoch + bumps,
+                 sequence=0 if bumps else number)
+    roll(log)
+    assert compact(log, LATER_MS) > 0
+    assert len(markers(log)) == 400, "a reader may be in the middle of one"
+    assert compact_anew(log, START_MS) == 0, "nor are they older than delete.retention.ms"
+    day_later_ms = LATER_MS + log.config.delete_retention_ms
+    assert compact_anew(log, day_later_ms) > 0
+    assert len(markers(log)) == 1
+    assert log.size_bytes < 600
+    log.close()
+    log = open_log()
+    fields = {"producer_id": 9, "producer_epoch": 400 if bumps else 1}
+    wrong = log.append(RecordBatch(build_batch([(START_MS, b"k", b"x", ())], base_sequence=7, **fields)),
+                       leader_epoch=0)
+    assert not isinstance(wrong, AppendResult), "the producer is known after a restart"
+    assert append(log, (b"k", b"y"), base_sequence=0 if bumps else 400, **fields) == 801
+
+
+def test_marker_when_its_transaction_has_a_record_that_stays_then_it_stays(open_log: LogMaker) -> None:
+    log = open_log()
+    transact(log, 0, key=b"kept")
+    transact(log, 1, key=b"k")
+    transact(log, 2, key=b"k", producer_id=8, sequence=0)
+    roll(log)
+    for round_ in (1, 2, 3):
+        compact_anew(log, LATER_MS + round_ * log.config.delete_retention_ms)
+    assert [record.key for record in stored(log)] == [b"kept", b"k", b"active"]
+    assert [offset for offset in markers(log) if offset != 3] == [1, 5], "that of the record that is hidden may go"
+
+
+def test_aborted_transaction_when_its_marker_goes_then_what_its_producer_commits_next_is_read(
+        open_log: LogMaker) -> None:
+    """Readers of committed records skip a producer's records from an aborted transaction on until its marker comes."""
+    log = open_log()
+    transact(log, 0, control_type=ControlRecordType.ABORT, key=b"a")
+    transact(log, 1, key=b"b")
+    roll(log)
+    assert len(log.aborted_transactions(0, log.log_end_offset)) == 1
+    compact_anew(log, LATER_MS)
+    assert len(log.aborted_transactions(0, log.log_end_offset)) == 1
+    compact_anew(log, LATER_MS + log.config.delete_retention_ms)
+    assert markers(log) == [3]
+    assert log.aborted_transactions(0, log.log_end_offset) == []
+
+
+def test_last_batch_when_its_producer_is_forgotten_then_it_goes_too(open_log: LogMaker) -> None:
+    log = open_log()
+    append(log, (b"k", b"1"), producer_id=9, producer_epoch=1, base_sequence=0)
+    append(log, (b"k", b"2"))
+    roll(log)
+    compact(log, LATER_MS)
+    before = log.size_bytes
+    log.remove_expired_producers(LATER_MS * 2, 1)
+    assert compact_anew(log, LATER_MS) > 0
+    assert log.size_bytes < before
+    assert [record.value for record in stored(log)] == [b"2", b"segment"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from pyproducer.broker.storage import descriptors
@@ -44,21 +46,31 @@ def raised(monkeypatch: pytest.MonkeyPatch, limits: Limits) -> Limits:
     return limits
 
 
-@pytest.mark.parametrize(("soft", "hard", "wanted"), [
-    (256, 4096, 4096), (256, 10_240, 10_240), (256, 1_048_576, 10_240), (10_239, 1_048_576, 10_240)])
+@pytest.mark.parametrize(("soft", "hard", "wanted", "of_macos"), [
+    (256, 4096, 4096, 4096), (256, 10_240, 10_240, 10_240), (256, 1_048_576, 1_048_576, 10_240),
+    (10_239, 1_048_576, 1_048_576, 10_240), (1024, 20_000, 20_000, 10_240)])
+@pytest.mark.parametrize("platform", ["linux", "darwin"])
 def test_soft_limit_when_it_is_low_then_it_becomes_the_hard_one_or_what_macos_allows_at_most(
-        monkeypatch: pytest.MonkeyPatch, infinity: int, soft: int, hard: int, wanted: int) -> None:
-    assert raised(monkeypatch, Limits(soft, hard, infinity=infinity)).written == [(wanted, hard)]
+        monkeypatch: pytest.MonkeyPatch, infinity: int, soft: int, hard: int, wanted: int, of_macos: int,
+        platform: str) -> None:
+    """What macOS allows was the end everywhere: partitions from the 10,200th on had no file, new clients no answer."""
+    monkeypatch.setattr(sys, "platform", platform)
+    found = of_macos if platform == "darwin" else wanted
+    assert raised(monkeypatch, Limits(soft, hard, infinity=infinity)).written == [(found, hard)]
 
 
-def test_soft_limit_when_there_is_no_hard_one_then_it_becomes_what_macos_allows_at_most(
-        monkeypatch: pytest.MonkeyPatch, infinity: int) -> None:
-    assert raised(monkeypatch, Limits(256, infinity, infinity=infinity)).written == [(10_240, infinity)]
+@pytest.mark.parametrize(("platform", "wanted"), [("linux", 1_048_576), ("darwin", 10_240)])
+def test_soft_limit_when_there_is_no_hard_one_then_it_becomes_what_the_system_allows_at_most(
+        monkeypatch: pytest.MonkeyPatch, infinity: int, platform: str, wanted: int) -> None:
+    monkeypatch.setattr(sys, "platform", platform)
+    assert raised(monkeypatch, Limits(256, infinity, infinity=infinity)).written == [(wanted, infinity)]
 
 
-@pytest.mark.parametrize(("soft", "hard"), [(4096, 4096), (10_240, 1_048_576), (65_536, 1_048_576)])
+@pytest.mark.parametrize(("soft", "hard", "platform"), [
+    (4096, 4096, "linux"), (10_240, 1_048_576, "darwin"), (65_536, 1_048_576, "darwin"), (20_000, 20_000, "linux")])
 def test_soft_limit_when_it_is_high_enough_then_it_stays(
-        monkeypatch: pytest.MonkeyPatch, infinity: int, soft: int, hard: int) -> None:
+        monkeypatch: pytest.MonkeyPatch, infinity: int, soft: int, hard: int, platform: str) -> None:
+    monkeypatch.setattr(sys, "platform", platform)
     assert raised(monkeypatch, Limits(soft, hard, infinity=infinity)).written == []
 
 

@@ -11,6 +11,7 @@ Source:  Java GroupCoordinatorService, GroupCoordinatorShard (4.1).
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
@@ -45,6 +46,7 @@ from pyproducer.broker.cluster.coordinator.internal_topics import GROUP_METADATA
 from pyproducer.broker.cluster.coordinator.partition_for import partition_for
 from pyproducer.broker.cluster.delayed_operation import DelayedFetches
 from pyproducer.broker.cluster.timer import Timer, TimerTask
+from pyproducer.broker.storage.descriptors import reason
 from pyproducer.broker.storage.log import AppendResult
 from pyproducer.common.clock import Clock
 from pyproducer.common.cluster import TopicPartition
@@ -53,6 +55,7 @@ from pyproducer.record.batch_reader import RecordBatch
 from pyproducer.record.control import ControlRecordType, parse_control_record
 from pyproducer.record.layout import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
+_logger = logging.getLogger(__name__)
 _Answers = Sequence[Callable[[], None]]
 
 
@@ -125,11 +128,15 @@ class GroupCoordinator:
             if group is None:
                 answers: _Answers = [lambda: reply(JoinAnswer(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id))]
             else:
-                if is_new:  # an empty one: who joins is written when it is stable
-                    self._save(group)
-                step = GroupStep(group, self._limits, self._clock.now_ms())
-                step.join(request, reply)
-                answers = self._finish(step)
+                # An empty one is written: who joins is when it is stable.
+                error_code = self._save(group) if is_new else ErrorCode.NONE
+                if error_code is ErrorCode.NONE:
+                    step = GroupStep(group, self._limits, self._clock.now_ms())
+                    step.join(request, reply)
+                    answers = self._finish(step)
+                else:
+                    del self._groups[group_id]
+                    answers = [lambda: reply(JoinAnswer(error_code, request.member_id))]
         _give(answers)
 
     def sync(self, request: SyncRequest, reply: SyncReply) -> None:
@@ -235,11 +242,14 @@ class GroupCoordinator:
                 return ErrorCode.GROUP_ID_NOT_FOUND
             if group.state is not GroupState.EMPTY:
                 return ErrorCode.NON_EMPTY_GROUP
+            records = [offset_record(group_id, topic_partition, None)
+                       for topic_partition in self._offsets.committed(group_id)]
+            written = self._append(group_id, [*records, group_tombstone(group_id)])
+            if isinstance(written, ErrorCode):
+                return written
             group.transition_to(GroupState.DEAD)
             del self._groups[group_id]
-            records = [offset_record(group_id, topic_partition, None)
-                       for topic_partition in self._offsets.remove_group(group_id)]
-            self._append(group_id, [*records, group_tombstone(group_id)])
+            self._offsets.remove_group(group_id)
         return ErrorCode.NONE
 
     def on_topic_deleted(self, topic: str) -> None:
@@ -334,13 +344,16 @@ class GroupCoordinator:
         """Let what is due happen too, write the group when it must be, and set the next alarm."""
         step.expire()
         if step.must_save:
-            self._save(step.group)
+            error_code = self._save(step.group)
+            if error_code is not ErrorCode.NONE:
+                step.on_not_saved(error_code)
         self._schedule(step.group)
         return step.answers
 
-    def _save(self, group: ClassicGroup) -> None:
+    def _save(self, group: ClassicGroup) -> ErrorCode:
         group.saved_at_ms = self._clock.timestamp_ms()
-        self._append(group.group_id, [group_record(group, timestamp_ms=group.saved_at_ms)])
+        written = self._append(group.group_id, [group_record(group, timestamp_ms=group.saved_at_ms)])
+        return written if isinstance(written, ErrorCode) else ErrorCode.NONE
 
     def _schedule(self, group: ClassicGroup) -> None:
         deadline_ms = group.next_deadline_ms()
@@ -388,9 +401,16 @@ class GroupCoordinator:
         partition = self._internal_topics.partition_of(GROUP_METADATA_TOPIC_NAME, group_id)
         if partition is None:
             return ErrorCode.NOT_COORDINATOR
-        result = append_batch(self._delayed_fetches, partition, records, timestamp_ms=self._clock.timestamp_ms(),
-                              producer_id=producer_id, producer_epoch=producer_epoch)
-        return result if isinstance(result, AppendResult) else result.error_code
+        try:
+            result = append_batch(self._delayed_fetches, partition, records, timestamp_ms=self._clock.timestamp_ms(),
+                                  producer_id=producer_id, producer_epoch=producer_epoch)
+        except OSError as error:  # as Kafka: the client looks for a coordinator, and comes again
+            _logger.error("The group %s was not written to %s: %s", group_id, partition.topic_partition, reason(error))
+            return ErrorCode.NOT_COORDINATOR
+        if isinstance(result, AppendResult):
+            return result
+        return (ErrorCode.COORDINATOR_NOT_AVAILABLE if result.error_code is ErrorCode.NOT_ENOUGH_REPLICAS
+                else result.error_code)
 
 
 def _give(answers: _Answers) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 from pyproducer.broker.cluster.coordinator.group.classic_group import ClassicGroup
@@ -50,6 +51,10 @@ class GroupStep:
         self.now_ms = now_ms
         self.answers: list[Callable[[], None]] = []
         self.must_save: bool = False
+        # What is told instead where that fails: the answers from here on, and who waits for them.
+        self._unsaved_from = 0
+        self._unsaved_syncs: list[SyncReply] = []
+        self._unsaved_joins: list[tuple[JoinReply, str]] = []
 
     # ---- JoinGroup
 
@@ -144,6 +149,8 @@ class GroupStep:
             self._rebalance_or_complete_join()
         else:
             self.must_save = True
+            self._unsaved_from = len(self.answers)
+            self._unsaved_joins.append((reply, request.member_id))
             joined = self._joined(member)
             if request.supports_skipping_assignment:
                 joined = joined._replace(skip_assignment=group.leader_id == new_id)
@@ -227,6 +234,8 @@ class GroupStep:
         self._complete_sync(member, SyncAnswer(ErrorCode.REBALANCE_IN_PROGRESS))  # its own earlier one, if any
         member.sync_reply = reply
         if group.leader_id == member.member_id:
+            self._unsaved_from = len(self.answers)
+            self._unsaved_syncs += [each.sync_reply for each in group.members.values() if each.sync_reply is not None]
             for each in group.members.values():
                 each.assignment = request.assignments.get(each.member_id, b"")
                 self._propagate_assignment(each, self._assigned(each))
@@ -339,6 +348,21 @@ class GroupStep:
         """After a restart: all members have a session from now on."""
         for member in self.group.members.values():
             self._heard(member)
+
+    def on_not_saved(self, error_code: ErrorCode) -> None:
+        """The group could not be written: nobody has an assignment, and whoever waited for one begins again.
+
+        Source: Java ClassicGroup.resetAndPropagateAssignmentWithError (4.1).
+        """
+        if not self._unsaved_syncs and not self._unsaved_joins:
+            return  # nobody waits for it: it is written another time
+        del self.answers[self._unsaved_from:]
+        self.answers += [partial(reply, SyncAnswer(error_code)) for reply in self._unsaved_syncs]
+        self.answers += [partial(reply, JoinAnswer(error_code, member_id)) for reply, member_id in self._unsaved_joins]
+        if self._unsaved_syncs and self.group.state is GroupState.STABLE:
+            for member in self.group.members.values():
+                member.assignment = b""
+            self._prepare_rebalance()
 
     # ---- parts
 

@@ -308,7 +308,7 @@ class TransactionCoordinator:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         if error_code is ErrorCode.NONE:
             entry.metadata = metadata
-        return error_code
+        return (ErrorCode.COORDINATOR_NOT_AVAILABLE if error_code is ErrorCode.NOT_ENOUGH_REPLICAS else error_code)
 
     def _end(self, entry: _Entry, prepared: TransactionMetadata) -> ErrorCode:
         """Write that a transaction ends, then its markers."""

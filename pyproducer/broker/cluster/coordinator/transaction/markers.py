@@ -55,8 +55,8 @@ class MarkerWriter:
             coordinator_epoch: Of the coordinator.
 
         Returns:
-            The partitions that have no living leader: try again later. One that was deleted, or has a marker of a
-            newer producer, needs none.
+            The partitions that have no living leader, or too few replicas in sync: try again later. One that was
+            deleted, or has a marker of a newer producer, needs none.
         """
         committed = metadata.state is TransactionState.PREPARE_COMMIT
         control_type = ControlRecordType.COMMIT if committed else ControlRecordType.ABORT
@@ -67,7 +67,7 @@ class MarkerWriter:
             if partition is None:
                 continue
             leader_id, leader_epoch = partition.leadership
-            if leader_id not in self._brokers:
+            if leader_id not in self._brokers or not partition.has_enough_replicas:
                 left.add(topic_partition)
                 continue
             result = partition.log.append_marker(

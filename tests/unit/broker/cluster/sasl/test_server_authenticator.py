@@ -10,7 +10,7 @@ import pytest
 
 from pyproducer.broker.cluster.sasl.plain_server import PlainSaslServer, PlainUsers
 from pyproducer.broker.cluster.sasl.server_authenticator import SaslServerAuthenticator, SaslServerSettings
-from pyproducer.common.error_code import ErrorCode
+from pyproducer.common.error_codes import ErrorCode
 from pyproducer.common.errors import AuthenticationError, DisconnectedError, InvalidRequestError
 from pyproducer.network.sasl.mechanism import SaslError, SaslServer
 from pyproducer.protocol.apis import ApiKeys
@@ -61,7 +61,7 @@ class Peer:
         self.transport = ScriptedTransport()
         self.authenticator = SaslServerAuthenticator(self.transport, SaslServerSettings(
             ("PLAIN", "TWO-STEPS"), new_server, self.answer_api_versions,
-            lambda _context, _reader, error_code: {"error_code": error_code, "mechanisms": []},
+            self.answer_error,
             lambda api_key, version: api_key.broker_range[0] <= version <= api_key.broker_range[1], self.clock,
             max_receive_size_bytes, {"PLAIN": max_reauth_ms, "TWO-STEPS": max_reauth_ms}), peer="peer:1")
 
@@ -69,6 +69,10 @@ class Peer:
         if context.is_unsupported_api_versions_request:
             return {"error_code": ErrorCode.UNSUPPORTED_VERSION, "api_keys": []}
         return {"error_code": 0, "throttle_time_ms": 0, "api_keys": []}
+
+    def answer_error(self, context: Any, reader: Any, error_code: ErrorCode) -> dict[str, Any]:
+        context.parse_request(reader)  # as KafkaApis does, to say the error of each thing that it names
+        return {"error_code": error_code, "mechanisms": []}
 
     def say(self, payload: bytes) -> bytes:
         """Say one frame; return the one that answers it, without its size."""
@@ -227,6 +231,23 @@ def test_bytes_when_they_are_no_request_then_the_connection_ends(payload: bytes)
         Peer().say(payload)
 
 
+def test_request_when_it_names_many_things_before_the_login_then_they_are_not_read() -> None:
+    """One frame of 500 KB, of a client that had not logged in, was two seconds of the network thread's CPU."""
+    peer = Peer(max_receive_size_bytes=2**19)
+    peer.handshake("PLAIN")
+    names = request_bytes(ApiKeys.METADATA, 1, {"topics": [{"name": "t"}] * 100_000})
+    with pytest.raises(InvalidRequestError, match="99000 more elements than one request may have"):
+        peer.say(names)
+
+
+def test_session_when_its_token_ends_beyond_all_times_then_it_has_an_end_all_the_same() -> None:
+    peer = Peer(expires_at_ms=2**63 - 1)
+    peer.handshake("TWO-STEPS")
+    peer.authenticate(b"hello")
+    assert peer.authenticate(b"yes")["session_lifetime_ms"] > 2**61
+    assert peer.authenticator.complete
+
+
 def test_frame_when_it_is_too_large_then_it_is_not_read() -> None:
     peer = Peer(max_receive_size_bytes=100)
     peer.transport.pieces.append(struct.pack(">i", 101))
@@ -262,7 +283,7 @@ def renew(peer: Peer, token: bytes, mechanism: str = "PLAIN") -> Struct:
     assert peer.authenticator.is_renewing
     answer = peer.authenticator.on_frame(token_request(token))
     assert answer is not None
-    return parse_response(ApiKeys.SASL_AUTHENTICATE, 2, b"".join(answer))[1]
+    return parse_response(ApiKeys.SASL_AUTHENTICATE, 2, b"".join(answer.chunks))[1]
 
 
 @pytest.mark.parametrize(("max_reauth_ms", "credentials_ms", "expected"), [

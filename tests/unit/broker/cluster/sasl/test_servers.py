@@ -26,6 +26,7 @@ from pyproducer.common.errors import AuthenticationError, ConfigError
 from pyproducer.network.sasl.mechanism import SaslError
 from pyproducer.network.sasl.scram_formatter import FORMATTERS, ScramCredential, ScramMechanism, auth_message
 from pyproducer.network.sasl.scram_messages import ClientFinalMessage, ClientFirstMessage, ServerFirstMessage
+from tests.support.clock import ManualClock
 from tests.support.patience import GIVE_UP_S
 
 NOW_MS = 1_700_000_000_000
@@ -280,7 +281,33 @@ def test_signed_token_when_the_key_is_published_then_it_is_valid(started: Any) -
 
 def test_signed_token_when_there_is_one_key_then_it_need_not_be_named(started: Any) -> None:
     assert started(Provider(jwks(one=RSA_KEY))).validate(signed(key_id=None, aud=None)).principal_name == "alice"
-    assert started(Provider(jwks(one=RSA_KEY)), sub_claim_name="iss").validate(signed()).principal_name == "us"
+    assert started(Provider(jwks(one=RSA_KEY)), sub_claim_name="iss").validate(
+        signed(aud=None)).principal_name == "us"
+
+
+@pytest.mark.parametrize("audience", ["other-service", ["other-service"], [], "", 7])
+def test_signed_token_when_no_audience_is_expected_then_only_tokens_without_one_are_taken(
+        started: Any, audience: Any) -> None:
+    """A set-up without expected.audience let in the tokens of every other service of the issuer; Kafka does not."""
+    checked = started(Provider(jwks(one=RSA_KEY)))
+    with pytest.raises(TokenRefusedError, match="audience"):
+        checked.validate(signed(aud=audience))
+    assert checked.validate(signed(aud=None)).principal_name == "alice"
+
+
+def test_signed_token_when_it_was_issued_in_the_future_or_has_blanks_then_it_is_taken_as_kafka_takes_it(
+        started: Any) -> None:
+    checked = started(Provider(jwks(one=RSA_KEY)))
+    assert checked.validate(signed(aud=None, sub=" alice\n", iat=int(time.time()) + 50)).principal_name == "alice"
+    assert checked.validate(signed(aud=None, exp=315569520000000)).expires_at_ms == 315569520000000000
+
+
+def test_signed_token_when_its_key_is_for_encryption_then_it_is_refused(started: Any) -> None:
+    keys = json.loads(jwks(one=RSA_KEY, two=EC_KEY))
+    keys["keys"][0]["use"] = "enc"
+    checked = started(Provider(json.dumps(keys)))
+    with pytest.raises(TokenRefusedError, match="'one'"):
+        checked.validate(signed(aud=None))
 
 
 @pytest.mark.parametrize("token", [
@@ -288,7 +315,9 @@ def test_signed_token_when_there_is_one_key_then_it_need_not_be_named(started: A
     signed(EC_KEY, "ES256"),  # another kind of key than the one of that name
     signed(rsa.generate_private_key(65537, 2048)),  # another key
     signed(bytes(64), "HS256"),  # a public key is no secret
-    signed(exp=1), signed(exp=None), signed(iat=None), signed(iat=2**40), signed(sub=None), signed(sub=" "),
+    signed(exp=1), signed(exp=None), signed(iat=None), signed(iat="now"), signed(sub=None), signed(sub=" "),
+    signed(nbf=2**40), signed(nbf="now"), signed(exp=10**400), signed(iat=10**400), signed(exp=float("inf")),
+    signed(exp=True),
     signed(iss="them"), signed(iss=None), signed(aud="web"), signed(aud=None)])
 def test_signed_token_when_it_is_not_valid_then_it_is_refused(started: Any, token: str) -> None:
     checked = started(Provider(jwks(one=RSA_KEY)), expected_issuer="us", expected_audience=("kafka",))
@@ -315,7 +344,7 @@ def test_keys_when_a_new_one_is_used_then_they_are_fetched_again(started: Any) -
     provider = Provider(jwks(one=RSA_KEY))
     checked = started(provider)
     provider.text = jwks(one=RSA_KEY, two=EC_KEY)
-    token = signed(EC_KEY, "ES256", "two")
+    token = signed(EC_KEY, "ES256", "two", aud=None)
     deadline = time.monotonic() + GIVE_UP_S
     while True:
         try:
@@ -341,7 +370,31 @@ def test_keys_when_the_provider_is_away_then_they_come_when_it_is_back_and_stay_
     while provider.asked < asked + 2:
         assert time.monotonic() < deadline
         time.sleep(0.01)
-    assert checked.validate(signed()).principal_name == "alice"
+    assert checked.validate(signed(aud=None)).principal_name == "alice"
+
+
+def test_keys_when_tokens_name_unknown_ones_then_the_provider_is_asked_once_a_minute(
+        request: pytest.FixtureRequest) -> None:
+    """Anybody, before any login, had the identity provider asked with each token: 37 times in four seconds."""
+    clock = ManualClock()
+    provider = Provider(jwks(one=RSA_KEY))
+    checked = JwksTokenValidator(JwksSettings("http://127.0.0.1/keys"), provider, clock=clock)
+    checked.start()
+    request.addfinalizer(checked.close)
+    deadline = time.monotonic() + GIVE_UP_S
+    for minute in (1, 2):
+        for number in range(30):
+            with pytest.raises(TokenRefusedError):
+                checked.validate(signed(key_id=f"unknown-{number}"))
+        while provider.asked < 1 + minute:  # the first time at the start
+            assert time.monotonic() < deadline
+            time.sleep(0.005)
+        assert not checked._wanted.is_set()
+        with pytest.raises(TokenRefusedError):
+            checked.validate(signed(key_id="unknown"))
+        assert not checked._wanted.is_set()
+        assert provider.asked == 1 + minute
+        clock.advance(60_000)
 
 
 def test_keys_when_they_are_in_a_file_then_they_are_read(started: Any, tmp_path: Any) -> None:

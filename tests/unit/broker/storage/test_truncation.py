@@ -1,0 +1,119 @@
+"""A log whose end is cut, as where a replica leads that does not have it: what is left is as if the rest never was."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from pyproducer.broker.storage.log import AppendResult, Log
+from pyproducer.broker.storage.log_config import LogConfig
+from pyproducer.broker.storage.validation import BatchFault
+from pyproducer.common.error_codes import ErrorCode
+from pyproducer.record.batch_reader import RecordBatch, read_batches
+from pyproducer.record.batch_writer import build_batch
+from pyproducer.record.control import ControlRecordType
+
+SMALL = LogConfig(segment_bytes=500)
+
+
+def batch(sequence: int = -1, *, producer_id: int = -1, count: int = 2, transactional: bool = False) -> RecordBatch:
+    return RecordBatch(build_batch(
+        [(1000 + index, b"key", bytes(100), ()) for index in range(count)], producer_id=producer_id,
+        producer_epoch=0 if producer_id >= 0 else -1, base_sequence=sequence, is_transactional=transactional))
+
+
+def append(log: Log, one: RecordBatch, *, epoch: int = 0) -> int:
+    result = log.append(one, leader_epoch=epoch)
+    assert isinstance(result, AppendResult), result
+    return result.base_offset
+
+
+def offsets(log: Log) -> list[int]:
+    found: list[int] = []
+    while (data := log.read(found[-1] + 1 if found else log.log_start_offset, 1 << 20, at_least_one=True)):
+        found += [record.offset for one in read_batches(data) for record in one]
+    return found
+
+
+@pytest.fixture
+def open_log(tmp_path: Path) -> Iterator[Callable[..., Log]]:
+    logs: list[Log] = []
+
+    def open_one(config: LogConfig = SMALL) -> Log:
+        logs.append(Log(tmp_path / "orders-0", config))
+        return logs[-1]
+
+    yield open_one
+    for log in logs:
+        log.close()
+
+
+@pytest.mark.parametrize("offset", range(13))
+def test_log_when_it_is_cut_then_what_is_left_is_read_written_and_opened_again(
+        open_log: Callable[..., Log], offset: int) -> None:
+    log = open_log()
+    for _ in range(6):
+        append(log, batch())
+    end = offset - offset % 2  # a batch goes as a whole
+    assert log.truncate_to(offset) == 12 - end
+    assert (log.log_end_offset, offsets(log)) == (end, list(range(end)))
+    assert append(log, batch()) == end
+    assert offsets(log) == list(range(end + 2))
+    log.close()
+    again = open_log()
+    assert offsets(again) == list(range(end + 2))
+    assert log.truncate_to(0) == 0, "a closed log stays as it is"
+
+
+def test_log_when_it_is_cut_then_producers_are_known_by_what_is_left(open_log: Callable[..., Log]) -> None:
+    log = open_log()
+    for sequence in (0, 2, 4):
+        append(log, batch(sequence, producer_id=7))
+    append(log, batch(0, producer_id=8))
+    log.truncate_to(2)
+    fault = log.append(batch(6, producer_id=7), leader_epoch=0)
+    assert isinstance(fault, BatchFault)
+    assert fault.error_code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, "its batches behind the first are lost"
+    assert append(log, batch(2, producer_id=7)) == 2
+    assert not log.producers.knows(8)
+
+
+def test_log_when_it_is_cut_then_transactions_and_epochs_are_those_of_what_is_left(
+        open_log: Callable[..., Log]) -> None:
+    log = open_log()
+    append(log, batch(0, producer_id=7, transactional=True), epoch=1)
+    log.append_marker(ControlRecordType.ABORT, producer_id=7, producer_epoch=0, coordinator_epoch=0, leader_epoch=1,
+                      timestamp_ms=1000)
+    append(log, batch(2, producer_id=7, transactional=True), epoch=4)
+    assert (log.last_stable_offset, log.log_end_offset) == (3, 5)
+    assert log.end_offset_for_epoch(1, 4) == (1, 3)
+    log.truncate_to(3)
+    assert log.last_stable_offset == 3
+    assert len(log.aborted_transactions(0, 3)) == 1
+    log.truncate_to(2)
+    assert log.last_stable_offset == 0, "the transaction is open again: its marker is lost"
+    assert log.aborted_transactions(0, 3) == []
+    append(log, batch(), epoch=6)
+    assert [entry.epoch for entry in log.epochs.entries] == [1, 6]
+    assert log.end_offset_for_epoch(4, 6) == (1, 2), "that is how a consumer learns what was lost"
+
+
+def test_log_when_the_file_cannot_be_cut_then_it_goes_on_with_what_is_there(
+        open_log: Callable[..., Log], monkeypatch: pytest.MonkeyPatch) -> None:
+    log = open_log(LogConfig())
+    for _ in range(3):
+        append(log, batch())
+
+    def refuse(*_arguments: object) -> None:
+        raise OSError(30, os.strerror(30))
+
+    with monkeypatch.context() as patched:
+        patched.setattr("pyproducer.broker.storage.file_handle.FileHandle.truncate", refuse)
+        with pytest.raises(OSError, match="Read-only"):
+            log.truncate_to(2)
+    assert offsets(log) == list(range(6))
+    assert append(log, batch()) == 6
+    assert log.truncate_to(2) == 6
