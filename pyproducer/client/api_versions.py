@@ -37,6 +37,10 @@ class FinalizedFeatures(NamedTuple):
     epoch: int
     levels: Mapping[str, int]
 
+    def level_of(self, name: str) -> int:
+        """Return the level of a feature, 0 when it is not finalized ("transaction.version" 2 is Transactions V2)."""
+        return int(self.levels.get(name, 0))
+
 
 NO_FINALIZED_FEATURES = FinalizedFeatures(-1, {})
 
@@ -81,7 +85,7 @@ class NodeApiVersions:
 
         Args:
             api_key: The API.
-            max_version: The caller's own ceiling, if it has one.
+            max_version: The caller's own ceiling, if it has one; it may lie above the table's.
 
         Raises:
             UnsupportedVersionError: There is none; the message names both ranges. Not sent.
@@ -93,8 +97,8 @@ class NodeApiVersions:
 
     def _negotiate(self, api_key: ApiKeys, max_version: int | None) -> int:
         lowest, highest = api_key.client_range
-        if max_version is not None:
-            highest = min(highest, max_version)
+        if max_version is not None:  # also above what is sent of itself: a version that is not stable is asked for
+            highest = min(api_key.latest_version, max_version)
         theirs = self.ranges.get(int(api_key))
         if theirs is None:
             raise UnsupportedVersionError(f"{self.name} does not support {api_key.name}; we need version {lowest} to "
@@ -143,8 +147,8 @@ class ApiVersions:
         return versions.usable.get((api_key, max_version)) or versions.latest_usable_version(api_key, max_version)
 
     def feature_level(self, name: str) -> int:
-        """Return the finalized level of a feature, 0 when it is not finalized ("transaction.version" >= 2 is TV2)."""
-        return int(self.finalized_features.levels.get(name, 0))
+        """Return the finalized level of a feature, 0 when it is not finalized."""
+        return self.finalized_features.level_of(name)
 
 
 CLIENT_SOFTWARE_NAME = "pyproducer"

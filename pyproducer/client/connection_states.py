@@ -22,6 +22,7 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING
 
 from pyproducer.client.resolver import ResolvedAddress
+from pyproducer.client.unconfirmed_writes import UnconfirmedWrites
 from pyproducer.common.clock import NEVER_MS
 from pyproducer.common.errors import IllegalStateError
 
@@ -94,13 +95,16 @@ class NodeConnectionState:
     Fields that matter outside: `state`, `node`, `connection_id` (the selector's name for it), `throttle_until_ms`,
     `error` (why the last connection ended, None once it is ready), `setup_deadline_ms`, `lookup` (of the name, while it
     is being resolved; it stays when the attempt ends before it), `session_due_ms` (from then on nothing but
-    re-authentication may be sent), `session_renewable_ms` (and that not before this).
+    re-authentication may be sent), `session_renewable_ms` (and that not before this), `session_ends_ms` (from then on
+    the broker closes the connection at any other request), `writes` (what was written and gets no answer, from the
+    first such request on; Connections writes it).
     """
 
     __slots__ = ("_addresses", "_next_address", "answered", "connection_id", "current_address", "error",
                  "failed_attempts", "failed_setups", "last_attempt_ms", "lookup", "node", "reconnect_backoff_ms",
-                 "session_due_ms", "session_renewable_ms", "setup_deadline_ms", "setup_timeout_ms", "state",
-                 "suspects_sasl", "throttle_until_ms", "versions_requested")
+                 "session_due_ms", "session_ends_ms", "session_lifetime_ms", "session_renewable_ms",
+                 "setup_deadline_ms", "setup_timeout_ms", "state", "suspects_sasl", "throttle_until_ms",
+                 "versions_requested", "writes")
 
     def __init__(self, node: Node, *, reconnect_backoff_ms: int, setup_timeout_ms: int) -> None:
         self.node: Node = node
@@ -115,6 +119,9 @@ class NodeConnectionState:
         self.throttle_until_ms: int = 0
         self.session_due_ms: int = NEVER_MS
         self.session_renewable_ms: int = 0
+        self.session_ends_ms: int = NEVER_MS
+        self.session_lifetime_ms: int = 0
+        self.writes: UnconfirmedWrites | None = None
         self.error: Exception | None = None
         self.versions_requested: bool = False   # ApiVersions was sent on this connection
         self.answered: bool = False             # a request other than ApiVersions was answered on this connection
@@ -251,7 +258,8 @@ class ClusterConnectionStates:
         state.versions_requested = False
         state.answered = False
         state.throttle_until_ms = 0
-        state.session_due_ms = NEVER_MS
+        state.session_due_ms = state.session_ends_ms = NEVER_MS
+        state.session_lifetime_ms = 0
         self.by_node[node.node_id] = state
         self.preparing[node.node_id] = state
         self.start_setup_timer(state, now_ms)
@@ -301,6 +309,9 @@ class ClusterConnectionStates:
         part = _SESSION_PART + _SESSION_JITTER * next_random / _MAX_RANDOM
         state.session_due_ms = now_ms + int(lifetime_ms * part)
         state.session_renewable_ms = now_ms + _LEAST_SESSION_MS
+        state.session_ends_ms, state.session_lifetime_ms = now_ms + lifetime_ms, lifetime_ms
+        if state.writes is not None:
+            state.writes.begin_session(lifetime_ms, state.session_ends_ms)
         self.session_due_ms = min(self.session_due_ms, state.session_due_ms)
 
     def sessions_due(self, now_ms: int) -> list[NodeConnectionState]:

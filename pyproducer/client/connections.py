@@ -4,8 +4,9 @@
                                                                         REAUTHENTICATING <-> READY
 
 A session that the broker limits (KIP-368) is renewed without disturbing what is under way: from the time it is due,
-nothing more is sent; when all answers are in, and requests that expect none are written, the proof is given anew. The
-broker meanwhile goes on to answer what came before the end of the session, and takes the new proof after it, too.
+nothing more is sent; when all answers are in, and what expects none is confirmed (unconfirmed_writes.py), the proof is
+given anew. The broker meanwhile goes on to answer what came before the end of the session, and takes the new proof
+after it, too.
 
 A listener with SASL answers ApiVersions to anybody, and hangs up at the first request that comes before SASL. So does a
 broker that ends. Where we have no SASL, the next connection asks which of the two it is: SaslHandshake is answered with
@@ -36,9 +37,10 @@ from pyproducer.client.failures import REQUEST, Failure, connect_failure, dns_fa
 from pyproducer.client.in_flight import InFlightRequests
 from pyproducer.client.refusals import Refusals
 from pyproducer.client.request import ClientRequest, ClientResponse
+from pyproducer.client.unconfirmed_writes import UnconfirmedWrites
 from pyproducer.common.clock import NEVER_MS
 from pyproducer.common.cluster import address_text
-from pyproducer.common.error_code import ErrorCode
+from pyproducer.common.error_codes import ErrorCode
 from pyproducer.common.errors import (
     AuthenticationError,
     DisconnectedError,
@@ -48,8 +50,10 @@ from pyproducer.common.errors import (
     UnsupportedVersionError,
 )
 from pyproducer.common.printable import LONGEST_NAME, printable
+from pyproducer.common.sender_log import SenderLog, sender_log
 from pyproducer.network.channel import ChannelPhase, ChannelState
 from pyproducer.network.send import NetworkSend
+from pyproducer.observe.registry import Registry
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.header import build_request
 
@@ -90,15 +94,12 @@ class Selectable(Protocol):
     def send(self, send: NetworkSend) -> None:
         """Hand a frame to its connection."""
 
-    def poll(self, timeout_ms: int, now_ms: int, *, tells_sends: bool = True) -> None:
+    def poll(self, timeout_ms: int, now_ms: int, *, tells_sends: bool = True) -> int:
         """Wait for something to happen, at most timeout_ms, and do all that can be done without waiting.
 
         Somebody may await an answer from one connection and from no other. Frames that `send` wrote at once are
-        something that happened only where `tells_sends`.
+        something that happened only where `tells_sends`. Returns for how long it would have waited at most.
         """
-
-    def fileno(self) -> int:
-        """Return the descriptor that is readable while `poll` would not sleep for a socket; -1 where there is none."""
 
     def close(self, connection_id: str) -> None:
         """Close one connection without telling of it; harmless when there is none."""
@@ -115,6 +116,9 @@ class Selectable(Protocol):
     def session_lifetime_ms(self, connection_id: str) -> int:
         """Return for how long the peer of a ready connection takes our proof of who we are, in ms; 0 for ever."""
 
+    def certificate_ends_at_s(self, connection_id: str) -> int:
+        """Return when the certificate of a connection's peer ends, in seconds since 1970; 0 where it showed none."""
+
     def reauthenticate(self, connection_id: str) -> bool:
         """Begin to prove it anew, on a connection that is ready; False when the next poll must deal with bytes first.
 
@@ -122,7 +126,7 @@ class Selectable(Protocol):
         """
 
 
-_LOG = logging.getLogger("pyproducer.client")
+_LOG: SenderLog = sender_log("pyproducer.client")
 _READY = ConnectionState.READY
 _MAX_CORRELATION_ID = 2**31 - 1
 
@@ -146,6 +150,12 @@ class Connections:
         on_failed_metadata: Told when the metadata request that was under way will not be answered, with the time.
         next_random: Gives a number from 0 to 2**31 - 1: when a session is renewed.
         has_sasl: Whether connections are authenticated with SASL.
+        registry: Counts requests and connections.
+        on_unconfirmed: Told of which node the connection ended, how many records were written to it without its being
+            known whether the broker reached them, and the time.
+
+    Attributes:
+        writing: The nodes to which something was written that is not confirmed. Written here only.
     """
 
     def __init__(self, selector: Selectable, metadata: ProducerMetadata, states: ClusterConnectionStates,
@@ -153,8 +163,12 @@ class Connections:
                  max_in_flight_requests_per_connection: int, request_timeout_ms: int, send_buffer_bytes: int,
                  receive_buffer_bytes: int, on_disconnect: Callable[[int], None],
                  on_failed_metadata: Callable[[int], None],
-                 next_random: Callable[[], int] = lambda: random.getrandbits(31), has_sasl: bool = False) -> None:
+                 next_random: Callable[[], int] = lambda: random.getrandbits(31), has_sasl: bool = False,
+                 on_unconfirmed: Callable[[Node, int, int], None] = lambda _node, _count, _now_ms: None,
+                 registry: Registry | None = None) -> None:
+        self._registry = Registry() if registry is None else registry
         self.states = states
+        self.writing: dict[int, NodeConnectionState] = {}
         self.in_flight: InFlightRequests = InFlightRequests(max_in_flight_requests_per_connection)
         self.api_versions = api_versions
         self.requests_sent: int = 0
@@ -171,16 +185,19 @@ class Connections:
         self._on_failed_metadata = on_failed_metadata
         self._next_random = next_random
         self._has_sasl = has_sasl
+        self._on_unconfirmed = on_unconfirmed
+        self._is_ending = False
         self._correlation_id = 0
 
     # -- sending -----------------------------------------------------------------------------------------------------
 
     def can_send_request(self, node_id: int, now_ms: int) -> bool:
-        """Whether the connection is ready, not throttled, its session not to be renewed, and has room in flight."""
+        """Whether the connection is ready, not throttled, has room in flight, and its session leaves time for more."""
         state = self.states.by_node.get(node_id)
         return (state is not None and state.state is _READY  # so is the channel: no poll ends with only one of them so
                 and state.throttle_until_ms <= now_ms < state.session_due_ms
-                and self.in_flight.can_send_more(node_id))
+                and self.in_flight.can_send_more(node_id)
+                and (state.writes is None or state.writes.may_write(now_ms)))
 
     def send(self, request: ClientRequest, version: int, now_ms: int) -> None:
         """Encode a request and hand it to its connection, which the caller has checked.
@@ -196,10 +213,90 @@ class Connections:
         request.correlation_id = correlation_id
         request.sent_ms = now_ms
         request.deadline_ms = now_ms + request.timeout_ms
-        request.send = send = NetworkSend(self.states.by_node[request.destination].connection_id, chunks)
+        state = self.states.by_node[request.destination]
+        request.send = send = NetworkSend(state.connection_id, chunks)
         self.in_flight.add(request)
+        if not request.expect_response:
+            self._note_write(state, request.record_count, now_ms)
+        elif state.writes is not None:
+            request.written_before = state.writes.position
         self.requests_sent += 1
+        self._registry.node(request.destination).on_request(send.size_bytes)
         self._selector.send(send)
+
+    # -- what gets no answer -----------------------------------------------------------------------------------------
+
+    def _note_write(self, state: NodeConnectionState, record_count: int, now_ms: int) -> None:
+        if state.writes is None:
+            state.writes = UnconfirmedWrites(state.session_lifetime_ms, state.session_ends_ms)
+        state.writes.wrote(record_count, now_ms)
+        self.writing[state.node.node_id] = state
+
+    def handle_markers(self, now_ms: int) -> int:
+        """Ask brokers how far they have come with what gets no answer, where that is due.
+
+        Returns:
+            How long a poll may sleep before this must be called again, in ms.
+        """
+        wait_ms = NEVER_MS
+        for node_id, state in list(self.writing.items()):
+            writes = state.writes
+            assert writes is not None, "it is among those that write"
+            delay_ms = max(writes.marker_delay_ms(now_ms, at_once=self._is_ending or now_ms >= state.session_due_ms),
+                           state.throttle_until_ms - now_ms)
+            if delay_ms > 0:
+                wait_ms = min(wait_ms, delay_ms)
+            elif self.in_flight.can_send_more(node_id):  # else an answer, or the end of a write, ends the poll
+                self._send_marker(state, now_ms)
+                writes.on_marker_sent(now_ms)
+        return wait_ms
+
+    def _send_marker(self, state: NodeConnectionState, now_ms: int) -> None:
+        versions = self.api_versions.get(state.node.node_id)
+        try:
+            version = 0 if versions is None else versions.latest_usable_version(ApiKeys.API_VERSIONS)
+        except UnsupportedVersionError:
+            version = 0  # which every broker answers
+        # No deadline: behind seconds of other requests it takes as long as they do, and they are lost if that ends it.
+        self.send(ClientRequest(state.node.node_id, ApiKeys.API_VERSIONS, api_versions_body, timeout_ms=NEVER_MS // 2,
+                                created_ms=now_ms), version, now_ms)
+
+    def handle_answer(self, state: NodeConnectionState, request: ClientRequest, now_ms: int) -> None:
+        """A request was answered before which something was written that gets no answer."""
+        writes = state.writes
+        assert writes is not None, "it was asked on this connection"
+        assert request.written_before is not None, "the caller looked"
+        writes.on_answer(request.written_before, now_ms,
+                         is_marker=request.api_key is ApiKeys.API_VERSIONS and not request.internal)
+        if not writes.unconfirmed.requests:
+            self.writing.pop(state.node.node_id, None)
+
+    def confirmation_wait_ms(self, now_ms: int) -> int:
+        """Return how long the end of the client may wait for what is not confirmed, in ms; 0 where all is.
+
+        From the first call on it is asked for at once. A broker has request.timeout.ms from the last write on.
+        """
+        self._is_ending = True
+        waits_ms = (state.writes.last_write_ms + self._request_timeout_ms - now_ms for state in self.writing.values()
+                    if state.writes is not None)
+        return max(0, max(waits_ms, default=0))
+
+    def give_up_unconfirmed(self, now_ms: int) -> None:
+        """Tell of all that is not confirmed: the connections are closed."""
+        for state in list(self.writing.values()):
+            self._forget_writes(state, self.in_flight.requests(state.node.node_id), now_ms)
+
+    def _forget_writes(self, state: NodeConnectionState, in_flight: Sequence[ClientRequest], now_ms: int) -> None:
+        """The connection has ended: tell of what nobody knows whether the broker reached it.
+
+        What is still in flight is not told of here: it was not written, or will be written again.
+        """
+        writes, state.writes = state.writes, None
+        self.writing.pop(state.node.node_id, None)
+        if writes is not None:
+            count = writes.unconfirmed.records - sum(request.record_count for request in in_flight)
+            if count > 0:
+                self._on_unconfirmed(state.node, count, now_ms)
 
     # -- coming up ---------------------------------------------------------------------------------------------------
 
@@ -242,6 +339,7 @@ class Connections:
 
     def _connect_failed(self, state: NodeConnectionState, failure: Failure) -> None:
         now_ms = self._clock.now_ms()
+        self._registry.node(state.node.node_id).connection_failed_total += 1
         self._note(state, failure)
         self.states.disconnected(state.node.node_id, now_ms, failure.error)
         self._refusals.tell()
@@ -252,6 +350,7 @@ class Connections:
         state = self.states.get(node_id)
         if state is not None and state.state is ConnectionState.CONNECTING:
             self.states.checking_api_versions(node_id)
+            self._registry.node(node_id).connection_creation_total += 1
 
     def handle_preparing(self, responses: list[ClientResponse], now_ms: int) -> None:
         """Connect where the name is resolved, go on where the channel is ready; end what took too long."""
@@ -265,6 +364,7 @@ class Connections:
                     self.states.session_began(state, lifetime_ms, self._next_random(), now_ms)
                 if state.state is ConnectionState.REAUTHENTICATING:
                     self.states.reauthenticated(state)
+                    self._registry.producer.successful_reauthentication_total += 1
                 else:
                     self._request_versions(responses, state, LATEST_VERSION, now_ms)
         for state in self.states.nodes_with_setup_timeout(now_ms):
@@ -279,7 +379,7 @@ class Connections:
         wait_ms = NEVER_MS
         for state in self.states.sessions_due(now_ms):
             may_ms = max(state.throttle_until_ms, state.session_renewable_ms)
-            if self.in_flight.count(state.node.node_id):
+            if self.in_flight.count(state.node.node_id) or state.node.node_id in self.writing:
                 continue  # an answer ends the poll
             if may_ms > now_ms:
                 wait_ms = min(wait_ms, may_ms - now_ms)
@@ -318,6 +418,9 @@ class Connections:
 
     def _ready(self, state: NodeConnectionState) -> None:
         self.states.ready(state.node.node_id)
+        self._registry.producer.successful_authentication_total += 1
+        self._registry.node(state.node.node_id).certificate_ends_s = self._selector.certificate_ends_at_s(
+            state.connection_id)
         self._refusals.forget()
 
     def _asks_for_sasl(self, state: NodeConnectionState, versions: NodeApiVersions, now_ms: int) -> bool:
@@ -392,13 +495,20 @@ class Connections:
         """Change the state and complete everything in flight, oldest first."""
         node_id = state.node.node_id
         self.api_versions.remove(node_id)
+        if state.state is ConnectionState.CONNECTING:
+            self._registry.node(node_id).connection_failed_total += 1
+        else:
+            self._registry.node(node_id).connection_close_total += 1
         if isinstance(error, AuthenticationError):
+            self._registry.producer.failed_authentication_total += 1
             self.states.authentication_failed(node_id, now_ms, error)
             self._refusals.note(state.node, error)
         else:
             self.states.disconnected(node_id, now_ms, error)
         self._refusals.tell()
-        for request in self.in_flight.clear_all(node_id):
+        in_flight = self.in_flight.clear_all(node_id)
+        self._forget_writes(state, in_flight, now_ms)
+        for request in in_flight:
             if not request.internal:
                 responses.append(request.disconnected(now_ms, timed_out=timed_out, error=error))
             elif request.api_key is ApiKeys.METADATA:

@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING
 
 from pyproducer.client.failures import LOGIN
 from pyproducer.common.errors import AuthenticationError
+from pyproducer.common.sender_log import SenderLog, sender_log
 
 if TYPE_CHECKING:
     from pyproducer.client.metadata import ProducerMetadata
     from pyproducer.network.sasl.mechanism import Login
 
-_LOG = logging.getLogger("pyproducer.client")
+_LOG: SenderLog = sender_log("pyproducer.client")
 
 
 class Credentials:

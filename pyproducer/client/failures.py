@@ -124,7 +124,8 @@ def _is_wrong_name(cause: BaseException | None) -> bool:
 
 
 def authentication_failure(where: str, cause: BaseException | None, *, refused: bool = False,
-                           waited_ms: int | None = None, is_advertised: bool = False) -> Failure:
+                           waited_ms: int | None = None, is_advertised: bool = False,
+                           is_renewal: bool = False) -> Failure:
     """TCP is there, but TLS or SASL did not come to an end.
 
     Args:
@@ -133,19 +134,29 @@ def authentication_failure(where: str, cause: BaseException | None, *, refused: 
         refused: One end said no to the other.
         waited_ms: The timeout that passed, when that is why it was ended.
         is_advertised: A broker told the name; else it is one of bootstrap.servers.
+        is_renewal: The connection was in use, and its session was being renewed (KIP-368).
     """
     phase = TLS if _is_tls(cause) else AUTHENTICATION
     advertised = ADVERTISED if is_advertised and _is_wrong_name(cause) else ""
-    if waited_ms is not None:
+    if is_renewal and (waited_ms is not None or _is_hang_up(cause)):
+        text = ("its session was being renewed (connections.max.reauth.ms of the broker), and " + (
+            f"no end of that came within {waited_ms} ms (socket.connection.setup.timeout.ms)" if waited_ms is not None
+            else "the broker closed the connection: the session may have ended before the broker came to the new login")
+                + (f" ({cause})" if cause else ""))
+    elif waited_ms is not None:
         text = (f"no end of the TLS handshake or authentication within {waited_ms} ms "
                 "(socket.connection.setup.timeout.ms); the listener may not speak the configured security.protocol")
-    elif cause is None or (isinstance(cause, (DisconnectedError, ConnectionError, EOFError))
-                           and not isinstance(cause, AuthenticationError)):
+    elif _is_hang_up(cause):
         text = ("the peer closed the connection during the TLS handshake or authentication; the listener may not speak "
                 "the configured security.protocol" + (f" ({cause})" if cause else ""))
     else:
         text = foreign_peer(cause) or str(cause) + advertised
     return _failure(phase, where, text, cause, authentication_failed=refused)
+
+
+def _is_hang_up(cause: BaseException | None) -> bool:
+    return cause is None or (isinstance(cause, (DisconnectedError, ConnectionError, EOFError))
+                             and not isinstance(cause, AuthenticationError))
 
 
 def _is_tls(cause: BaseException | None) -> bool:
@@ -205,7 +216,7 @@ def negotiation_failure(where: str, cause: BaseException | None, *, waited_ms: i
 
 
 def request_failure(where: str, cause: BaseException | None, *, in_flight: str, first_metadata: bool,
-                    waited_ms: int | None = None) -> Failure:
+                    waited_ms: int | None = None, session_ended: bool = False) -> Failure:
     """A connection that was ready ended."""
     what = f"; in flight: {in_flight}" if in_flight else ""
     if waited_ms is not None:
@@ -217,6 +228,8 @@ def request_failure(where: str, cause: BaseException | None, *, in_flight: str, 
         return _failure(METADATA, where, "the peer closed the connection when it was asked for metadata; the listener "
                         "may require SASL (security.protocol)", cause)
     text = "the peer closed the connection" if cause is None else f"the connection ended: {cause}"
+    if session_ended and _is_plain_end(cause):
+        text += "; its session had ended (connections.max.reauth.ms of the broker), behind requests that took long"
     return _failure(REQUEST, where, text + what, cause)
 
 
@@ -243,10 +256,13 @@ def explain_end(connection: NodeConnectionState, *, in_flight: Sequence[ClientRe
         return dns_failure(where, None, waited_ms=waited_ms)
     if phase is ChannelPhase.NOT_CONNECTED or connection.state is ConnectionState.CONNECTING:
         return connect_failure(where, connection.current_address, cause, waited_ms=waited_ms)
+    if connection.state is ConnectionState.REAUTHENTICATING:
+        return authentication_failure(where, cause, refused=phase is ChannelPhase.AUTHENTICATION_FAILED,
+                                      waited_ms=waited_ms, is_renewal=True)
     if phase in (ChannelPhase.AUTHENTICATING, ChannelPhase.AUTHENTICATION_FAILED):
         return authentication_failure(where, cause, refused=phase is ChannelPhase.AUTHENTICATION_FAILED,
                                       is_advertised=connection.node.node_id >= 0)
-    if connection.state is ConnectionState.REAUTHENTICATING or isinstance(cause, AuthenticationError):
+    if isinstance(cause, AuthenticationError):
         return authentication_failure(where, cause, waited_ms=waited_ms)
     if connection.state is ConnectionState.CHECKING_API_VERSIONS:
         if phase is ChannelPhase.READY and not connection.versions_requested:
@@ -257,4 +273,5 @@ def explain_end(connection: NodeConnectionState, *, in_flight: Sequence[ClientRe
     first_metadata = not connection.answered and any(
         request.internal and request.api_key is ApiKeys.METADATA for request in in_flight)
     return request_failure(where, cause, in_flight=", ".join(request.describe(now_ms) for request in in_flight),
-                           first_metadata=first_metadata, waited_ms=waited_ms)
+                           first_metadata=first_metadata, waited_ms=waited_ms,
+                           session_ended=now_ms >= connection.session_ends_ms)

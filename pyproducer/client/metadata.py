@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pyproducer.client.metadata_response import merge_response, with_leaders, without_leaders
 from pyproducer.client.unknown_topics import UnknownTopics
 from pyproducer.common.cluster import Cluster, Node, TopicPartition
-from pyproducer.common.error_codes import ERRORS, ErrorCode, error_for_code
+from pyproducer.common.error_codes import ErrorCode, error_for_code
 from pyproducer.common.errors import NOT_SENT, KafkaError
-from pyproducer.common.waiting import SYSTEM_LOCKS, Locks, Waiters, asker, release_in_child
+from pyproducer.common.waiting import SYSTEM_LOCKS, Locks, Waiters, release_in_child
 
 if TYPE_CHECKING:
     from pyproducer.common.backoff import ExponentialBackoff
@@ -75,8 +75,6 @@ class ProducerMetadata:
 
     Attributes:
         cluster: The newest snapshot. Written here only.
-        is_inside: Whether the current thread has the lock: it is in a signal's handler, or a finalizer, that came in
-            the middle.
         due_ms: When brokers should be asked next, or since when. Written here only.
     """
 
@@ -92,7 +90,6 @@ class ProducerMetadata:
         self._allow_auto_topic_creation = allow_auto_topic_creation
         self.bootstrap_addresses: tuple[tuple[str, int], ...] = tuple(bootstrap)   # constant
         self._lock = locks.rlock()  # guards all fields below; taken last, never around another lock
-        self.is_inside: Callable[[], bool] = asker(self._lock)
         self._waiters = Waiters(locks.cell)  # callers who wait for news
         self._nodes_to_ask = bootstrap_nodes(bootstrap)
         self._on_snapshot = on_snapshot
@@ -131,6 +128,10 @@ class ProducerMetadata:
     def version(self) -> int:
         """Return the number of updates so far; `await_update` waits for a higher one."""
         return self._update_version
+
+    def age_ms(self, now_ms: int) -> int:
+        """Return how long ago brokers told of all topics in use; 0 before they did."""
+        return 0 if self._last_success_ms == _LONG_AGO_MS else max(0, now_ms - self._last_success_ms)
 
     def nodes_to_ask(self) -> tuple[Node, ...]:
         """Return the nodes that metadata may be asked of: the cluster's, or the bootstrap addresses."""
@@ -237,7 +238,7 @@ class ProducerMetadata:
             answered = self._last_success_ms != _LONG_AGO_MS
             count = len(self.cluster.partitions_for_topic(topic))
         if code is not None:
-            parts.append(f"the broker answered {code.name} ({int(code)}) for topic {topic!r}: {ERRORS[code].sentence}")
+            parts.append(f"the broker answered {code.name} ({int(code)}) for topic {topic!r}: {code.sentence}")
         elif not answered:
             addresses = ", ".join(f"{host}:{port}" for host, port in self.bootstrap_addresses)
             parts.append(f"no broker has answered a metadata request yet (bootstrap.servers: {addresses})")

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from pyproducer.common.cluster import Cluster, Node, PartitionInfo, PartitionTable, TopicPartition
-from pyproducer.common.error_codes import ERRORS, ErrorCode
+from pyproducer.common.error_codes import ErrorCode
 from pyproducer.common.errors import RemoteProtocolError
 
 ZERO_UUID = UUID(int=0)
@@ -199,8 +199,8 @@ class _Merge:
         return False
 
     def _note_error(self, code: int) -> None:
-        row = ERRORS.get(code)
-        if row is not None and row.refresh_metadata:
+        row = ErrorCode.known(code)
+        if row is not None and row.exception.refresh_metadata:
             self.needs_refresh = True
 
     def _nodes(self, node_ids: Iterable[int]) -> tuple[Node, ...]:

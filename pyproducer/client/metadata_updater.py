@@ -27,6 +27,7 @@ from pyproducer.common.errors import (
     RemoteProtocolError,
     UnsupportedVersionError,
 )
+from pyproducer.common.sender_log import SenderLog, sender_log
 from pyproducer.protocol.apis import ApiKeys
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from pyproducer.client.resolver import Lookup, Resolver
     from pyproducer.common.cluster import Node
 
-_LOG = logging.getLogger("pyproducer.client")
+_LOG: SenderLog = sender_log("pyproducer.client")
 REBOOTSTRAP = "rebootstrap"
 
 

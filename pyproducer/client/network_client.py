@@ -10,14 +10,14 @@ Source:  Java NetworkClient (4.1); seed 001; KIP-35, KIP-219, KIP-511, KIP-601, 
 
 from __future__ import annotations
 
-import logging
 import random
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from pyproducer.client.api_versions import ApiVersions
+from pyproducer.client.api_versions import ApiVersions, FinalizedFeatures
 from pyproducer.client.connection_states import ENDED, ClusterConnectionStates, ConnectionState
 from pyproducer.client.connections import Connections
+from pyproducer.client.held_up import metadata_held_up_by, node_held_up_by
 from pyproducer.client.metadata_updater import REBOOTSTRAP, MetadataUpdater
 from pyproducer.client.request import ClientRequest, ClientResponse
 from pyproducer.client.resolver import USE_ALL_DNS_IPS
@@ -31,6 +31,9 @@ from pyproducer.common.errors import (
     RemoteProtocolError,
     UnsupportedVersionError,
 )
+from pyproducer.common.sender_log import SenderLog, sender_log
+from pyproducer.hotpath import NO_WAIT
+from pyproducer.observe.registry import Registry
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.header import parse_response_correlation_id, read_response
 
@@ -42,7 +45,7 @@ if TYPE_CHECKING:
     from pyproducer.common.clock import Clock
     from pyproducer.common.cluster import Node
 
-_LOG = logging.getLogger("pyproducer.client")
+_LOG: SenderLog = sender_log("pyproducer.client")
 _READY = ConnectionState.READY  # a look-up in an Enum costs a call
 # The operating system's calls take no more than 2**31 - 1 ms; a look around once a minute costs nothing.
 LONGEST_SLEEP_MS = 60_000
@@ -74,11 +77,15 @@ class NetworkClient:
         longest_pause_ms: When this thread could not run for longer, `on_pause` is told.
         has_credentials: With SASL: whether there is what a connection proves itself with to a host of this name; none
             is made before.
+        on_unconfirmed: See Connections.
+        on_throttle: Told when a node wants a pause from us: which, how long in ms, and the time.
         on_pause: Told for how long that was in all, in ms; the time; and whether any such time was in the sleep, where
             none of the application's callbacks runs. Before answers and deadlines are looked at.
+        registry: Counts what is sent, answered, connected and waited for.
 
     Attributes:
         woke_ms: When the last poll was done with sleeping; NEVER_MS before.
+        waits_for: What stands between this sleep, or the last, and metadata; see Wire.
     """
 
     def __init__(self, selector: Selectable, metadata: ProducerMetadata, *, resolver: Resolver, client_id: str,
@@ -90,11 +97,17 @@ class NetworkClient:
                  api_versions: ApiVersions | None = None,
                  next_random: Callable[[], int] = lambda: random.getrandbits(31),
                  longest_pause_ms: int = NEVER_MS, has_credentials: Callable[[str], bool] | None = None,
-                 on_pause: Callable[[int, int, bool], None] = lambda _gap_ms, _now_ms, _was_asleep: None) -> None:
+                 on_unconfirmed: Callable[[Node, int, int], None] = lambda _node, _count, _now_ms: None,
+                 on_throttle: Callable[[int, int, int], None] = lambda _node_id, _throttle_ms, _now_ms: None,
+                 on_pause: Callable[[int, int, bool], None] = lambda _gap_ms, _now_ms, _was_asleep: None,
+                 registry: Registry | None = None) -> None:
+        self._registry = registry = Registry() if registry is None else registry
         self.woke_ms: int = NEVER_MS
+        self.waits_for: int = NO_WAIT
         self._longest_pause_ms = longest_pause_ms
         self._longest_sleep_ms = min(LONGEST_SLEEP_MS, longest_pause_ms // _LOOKS_PER_PAUSE)
         self._on_pause = on_pause
+        self._on_throttle = on_throttle
         self.api_versions: ApiVersions = api_versions or ApiVersions()
         self._selector = selector
         self._metadata = metadata
@@ -109,7 +122,7 @@ class NetworkClient:
             receive_buffer_bytes=receive_buffer_bytes,
             on_disconnect=lambda now_ms: self._updater.handle_disconnect(now_ms),
             on_failed_metadata=lambda now_ms: self._updater.handle_failed_request(now_ms), next_random=next_random,
-            has_sasl=has_credentials is not None)
+            has_sasl=has_credentials is not None, on_unconfirmed=on_unconfirmed, registry=registry)
         self._states = self._connections.states
         self._in_flight = self._connections.in_flight
         self._updater = MetadataUpdater(
@@ -148,6 +161,10 @@ class NetworkClient:
         """Return how long to wait before the node is worth asking again, in ms; huge when an event will tell."""
         return self._states.poll_delay_ms(node, now_ms)
 
+    def held_up_by(self, node_id: int, now_ms: int) -> int:
+        """Return why no request can be sent to a node now, as the ledger numbers reasons."""
+        return node_held_up_by(self._states, self._in_flight, node_id, now_ms)
+
     def throttle_delay_ms(self, node_id: int, now_ms: int) -> int:
         """Return how long the broker wants nothing from us (KIP-219), in ms."""
         return self._states.throttle_delay_ms(node_id, now_ms)
@@ -161,6 +178,11 @@ class NetworkClient:
         """Return why the node is not connected, or None when it is, or was never tried."""
         state = self._states.get(node.node_id)
         return state.error if state is not None and state.state is not _READY else None
+
+    @property
+    def finalized_features(self) -> FinalizedFeatures:
+        """The feature levels that the cluster agreed on, as far as its nodes told this client."""
+        return self.api_versions.finalized_features
 
     def api_version(self, node_id: int, api_key: ApiKeys, max_version: int | None = None) -> int | None:
         """Return the version that a request would use, or None while the node's versions are not known.
@@ -201,6 +223,11 @@ class NetworkClient:
         if not self._is_closed:
             self._is_closed = True
             self._selector.close_all()
+            self._connections.give_up_unconfirmed(self._clock.now_ms())
+
+    def confirmation_wait_ms(self, now_ms: int) -> int:
+        """Return how long the end may wait for brokers to reach what gets no answer (acks=0), in ms; 0 for not."""
+        return self._connections.confirmation_wait_ms(now_ms)
 
     def abandon(self) -> None:
         """Close this process's descriptors, in a child: the connections are the parent's, and stay as they are."""
@@ -278,15 +305,27 @@ class NetworkClient:
             wait_ms = min(timeout_ms, self._longest_sleep_ms, update_ms)
         if in_flight.total:
             wait_ms = min(wait_ms, in_flight.earliest_deadline_ms + 1 - now_ms)
+        if connections.writing:
+            wait_ms = min(wait_ms, connections.handle_markers(now_ms))
         if now_ms >= states.session_due_ms:
             wait_ms = min(wait_ms, connections.handle_sessions_due(now_ms))
         if states.preparing:
             wait_ms = min(wait_ms, states.ms_to_next_setup_deadline(now_ms))
         wait_ms = max(wait_ms, 0)
+        held_by = NO_WAIT
+        if states.preparing or now_ms >= self._metadata.due_ms:
+            held_by = metadata_held_up_by(states)
+        self.waits_for = held_by
         sleeps_from_ms = self._clock.now_ms()
         # Where nobody waits for the end of a write, it is no reason for the selector not to sleep.
-        selector.poll(wait_ms, now_ms, tells_sends=in_flight.unanswerable_count > 0)
+        wait_ms = selector.poll(wait_ms, now_ms, tells_sends=in_flight.unanswerable_count > 0)
         began_ms, now_ms = now_ms, self._clock.now_ms()
+        counted = self._registry.producer
+        counted.turn_ms_total += max(0, sleeps_from_ms - self.woke_ms)
+        counted.select_total += 1
+        counted.io_wait_ms_total += now_ms - sleeps_from_ms
+        if held_by:
+            self._registry.ledger.metadata.note(held_by, sleeps_from_ms, now_ms)
         self.woke_ms = now_ms
         if now_ms - began_ms > self._longest_pause_ms:
             self._handle_pause(sleeps_from_ms - began_ms, now_ms - sleeps_from_ms - wait_ms, now_ms)
@@ -312,10 +351,6 @@ class NetworkClient:
     def hear(self, now_ms: int) -> list[ClientResponse]:
         """Take what the sockets have by now, and ask nobody for anything; see `poll`."""
         return self.poll(0, now_ms, asks=False)
-
-    def fileno(self) -> int:
-        """Return the descriptor that is readable while a socket has something; -1 where the system has none."""
-        return self._selector.fileno()
 
     def _handle_pause(self, busy_ms: int, late_ms: int, now_ms: int) -> None:
         """Tell of time that nobody meant to take, before the sleep or in it."""
@@ -375,8 +410,12 @@ class NetworkClient:
                                       f"{request.describe(now_ms)}")
         body = read_response(api_key, request.api_version, payload)
         self._in_flight.complete_next(node_id)
+        if request.written_before is not None:
+            self._connections.handle_answer(state, request, now_ms)
         throttle_ms = body.get("throttle_time_ms", 0)
+        self._registry.node(node_id).on_answer(now_ms - request.sent_ms, len(payload) + 4, throttle_ms)
         if throttle_ms:
+            self._on_throttle(node_id, throttle_ms, now_ms)
             from_version = api_key.throttle_from_version
             if from_version is not None and request.api_version >= from_version:
                 self._states.throttle(node_id, now_ms + throttle_ms)

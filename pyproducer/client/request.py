@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pyproducer.client.unconfirmed_writes import Position
     from pyproducer.common.errors import UnsupportedVersionError
     from pyproducer.network.send import NetworkSend
     from pyproducer.protocol.apis import ApiKeys
@@ -33,6 +34,7 @@ class ClientRequest:
             topic ids, transactions before version 2).
         created_ms: When the request was made, monotonic ms.
         internal: Whether the client itself asks, for metadata or to build a connection.
+        record_count: With acks=0: how many records are in it, of which no answer will tell.
 
     Attributes:
         api_version: What was negotiated. This and what follows is written when it is handed to its connection.
@@ -40,12 +42,14 @@ class ClientRequest:
         send: Its frame.
         sent_ms: When it was handed over.
         deadline_ms: Until when an answer is waited for.
+        written_before: What was written to its connection before it and has no answer of its own, or None.
 
     Source: Java ClientRequest, InFlightRequest (4.1); `build` is AbstractRequest.Builder.build.
     """
 
     __slots__ = ("api_key", "api_version", "build", "correlation_id", "created_ms", "deadline_ms", "destination",
-                 "expect_response", "internal", "max_version", "on_complete", "send", "sent_ms", "timeout_ms")
+                 "expect_response", "internal", "max_version", "on_complete", "record_count", "send", "sent_ms",
+                 "timeout_ms", "written_before")
 
     api_version: int
     correlation_id: int
@@ -55,7 +59,8 @@ class ClientRequest:
 
     def __init__(self, destination: int, api_key: ApiKeys, build: Callable[[int], Mapping[str, Any]], *,
                  expect_response: bool = True, timeout_ms: int, on_complete: OnComplete | None = None,
-                 max_version: int | None = None, created_ms: int = 0, internal: bool = False) -> None:
+                 max_version: int | None = None, created_ms: int = 0, internal: bool = False,
+                 record_count: int = 0) -> None:
         self.destination: int = destination
         self.api_key: ApiKeys = api_key
         self.build: Callable[[int], Mapping[str, Any]] = build
@@ -65,6 +70,8 @@ class ClientRequest:
         self.max_version: int | None = max_version
         self.created_ms: int = created_ms
         self.internal: bool = internal
+        self.record_count: int = record_count
+        self.written_before: Position | None = None
 
     def disconnected(self, now_ms: int, *, timed_out: bool, error: Exception | None) -> ClientResponse:
         """Return the response of a request whose connection ended before the answer."""

@@ -19,12 +19,12 @@ Source:  Java ClientUtils.resolve, DefaultHostResolver, ClientDnsLookup (4.1); K
 from __future__ import annotations
 
 import codecs
-import logging
 import socket
 from collections.abc import Callable
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from pyproducer.common.printable import LONGEST_NAME, printable
+from pyproducer.common.sender_log import SenderLog, sender_log
 from pyproducer.common.threads import StartThread, start_daemon
 
 USE_ALL_DNS_IPS = "use_all_dns_ips"
@@ -108,7 +108,7 @@ def canonical_names(host: str, port: int, *, resolve: HostResolver = resolve_hos
     return [name_of(resolved) or str(resolved.address[0]) for resolved in resolve(host, port)]
 
 
-_LOG = logging.getLogger("pyproducer.client")
+_LOG: SenderLog = sender_log("pyproducer.client")
 AnswerT = TypeVar("AnswerT")
 
 

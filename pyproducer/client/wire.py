@@ -5,7 +5,7 @@
 Nobody knows what an exception from anywhere left in these, so nothing of it is repaired. What must outlive them is not
 in them: batches and their states, metadata and its last errors, sequence numbers, lookups of names, and the wake-up.
 
-Road:    Sender, ProducerIdRequest, IoThread -> [wire] -> NetworkClient, or a test's MockClient
+Road:    Sender, OwnRequests, IoThread -> [wire] -> NetworkClient, or a test's MockClient
 Thread:  the sender thread; `Wire.wakeup` any. `Wire.client` may be read by any thread, to look at.
 Source:  Java KafkaClient (4.1), the part that a producer uses. The wire is ours: Java's NetworkClient lives as long as
          its producer.
@@ -17,8 +17,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from pyproducer.client.api_versions import FinalizedFeatures
     from pyproducer.client.request import ClientRequest, ClientResponse
     from pyproducer.common.cluster import Node
+    from pyproducer.protocol.apis import ApiKeys
 
 
 class KafkaClient(Protocol):
@@ -36,6 +38,22 @@ class KafkaClient(Protocol):
     def poll_delay_ms(self, node: Node, now_ms: int) -> int:
         """Return how long to wait before the node is worth asking again, in ms; huge when an event will tell."""
 
+    def api_version(self, node_id: int, api_key: ApiKeys, max_version: int | None = None) -> int | None:
+        """Return the version that a request would use, or None while the node's versions are not known.
+
+        Raises:
+            UnsupportedVersionError: The node and we have no version in common. Not sent.
+        """
+
+    def held_up_by(self, node_id: int, now_ms: int) -> int:
+        """Return why no request can be sent to a node now, as the ledger numbers reasons."""
+    def connection_failed(self, node: Node) -> bool:
+        """Whether the last connection to the node ended and no new one was begun."""
+
+    @property
+    def finalized_features(self) -> FinalizedFeatures:
+        """The feature levels that the cluster agreed on, as far as its nodes told this client."""
+
     def least_loaded_node(self, now_ms: int) -> Node | None:
         """Return the node with the fewest requests in flight, or None when none can be used now."""
 
@@ -49,6 +67,12 @@ class KafkaClient(Protocol):
     @property
     def woke_ms(self) -> int:
         """When its last poll was done with sleeping; NEVER_MS before."""
+
+    @property
+    def waits_for(self) -> int:
+        """What stands between its sleep and metadata, as the ledger numbers reasons; 0 where nothing does."""
+    def confirmation_wait_ms(self, now_ms: int) -> int:
+        """Return how long the end may wait for brokers to reach what gets no answer (acks=0), in ms; 0 for not."""
 
     def move_deadlines(self, gap_ms: int) -> None:
         """Let requests, and connections that are being built, have so much longer, in ms."""
@@ -68,9 +92,6 @@ class KafkaClient(Protocol):
 
     def hear(self, now_ms: int) -> list[ClientResponse]:
         """Do the part of a poll that takes what has arrived, without a wait; nobody is asked for anything."""
-
-    def fileno(self) -> int:
-        """Return the descriptor that is readable while `hear` has something to do; -1 where there is none."""
 
     def close(self) -> None:
         """Close all connections, whatever an exception left undone. Requests in flight are not completed."""

@@ -8,11 +8,19 @@ Source:  ours; Java's Class.forName in AbstractConfig.getConfiguredInstance (4.1
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from pyproducer.common.errors import ConfigError
 
+_JAVA_PACKAGES = ("com.", "io.", "net.", "org.", "software.")
+_JAVA_CLASS = re.compile(r"[a-z_0-9]+(?:\.[a-z_0-9]+)+(?:[.$][A-Z]\w*)+")
+_REGISTRY = "give the serializer of confluent-kafka, or another in Python, as an object: docs/migration.md"
+_JAVA_SERIALIZERS = ("KafkaAvroSerializer", "KafkaJsonSchemaSerializer", "KafkaProtobufSerializer",
+                     "AvroKafkaSerializer", "KafkaJsonSerializer")
+# Interceptors that tell another product of Confluent's how the client does, and change no record.
+_MONITORING = "io.confluent.monitoring.clients.interceptor."
 _HOW = "write 'module:Class' or 'package.module.Class', or give the object itself"
 
 
@@ -34,6 +42,9 @@ def import_object(key: str, name: str) -> object:
     try:
         found: object = importlib.import_module(module_name)
     except Exception as cause:  # importing runs foreign code, which may raise anything
+        if not colon and is_class_of_java(name):
+            how = _REGISTRY if path in _JAVA_SERIALIZERS else "leave it out, or name one in Python, as 'module:Class'"
+            raise ConfigError(key, name, f"it cannot be imported, and by its name is a class of Java: {how}") from None
         raise ConfigError(key, name, f"the module {module_name!r} cannot be imported "
                                      f"({type(cause).__name__}: {cause}): {_HOW}") from cause
     for part in path.split("."):
@@ -42,6 +53,16 @@ def import_object(key: str, name: str) -> object:
         except AttributeError as cause:
             raise ConfigError(key, name, f"the module {module_name!r} has no {path!r}: {_HOW}") from cause
     return found
+
+
+def is_class_of_java(name: str) -> bool:
+    """Whether a name looks like that of a class of Java."""
+    return name.startswith(_JAVA_PACKAGES) and _JAVA_CLASS.fullmatch(name) is not None
+
+
+def is_left_out(name: object) -> bool:
+    """Whether a class of Java that a shared file names changes nothing but what another product is told."""
+    return isinstance(name, str) and name.startswith(_MONITORING)
 
 
 def make_instance(key: str, value: object, **arguments: object) -> object:

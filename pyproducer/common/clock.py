@@ -8,6 +8,7 @@ Source:  Java org.apache.kafka.common.utils.Time (4.1).
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from typing import Protocol
 
@@ -39,6 +40,25 @@ class Clock(Protocol):
 # A clock that goes on while the machine sleeps, beside time.monotonic(), which on these stands still: Linux has
 # CLOCK_BOOTTIME for that; on macOS CLOCK_MONOTONIC is not what time.monotonic() reads. Elsewhere that one goes on.
 _GOES_ON: int | None = getattr(time, "CLOCK_MONOTONIC" if sys.platform == "darwin" else "CLOCK_BOOTTIME", None)
+
+
+def process_cpu_ms() -> int:
+    """Return the CPU time of this process, in ms."""
+    return time.process_time_ns() // 1_000_000
+
+
+def cpu_clock_of_this_thread() -> int | None:
+    """Return the number of the clock of this thread's CPU time; None where the system has none."""
+    get_clock = getattr(time, "pthread_getcpuclockid", None)
+    return None if get_clock is None else get_clock(threading.get_ident())
+
+
+def thread_cpu_ms(clock_id: int) -> int:
+    """Return the CPU time of a thread by the number of its clock, in ms; 0 when it has ended."""
+    try:
+        return time.clock_gettime_ns(clock_id) // 1_000_000
+    except OSError:
+        return 0
 
 
 class SystemClock:

@@ -7,8 +7,11 @@
         ForkedProducerError
         ProducerDeadError               its sender thread ended by an error; __cause__ is that
       SerializationError                the user's serializer failed; __cause__ is kept
+      PartitionerError                  the user's partitioner failed; __cause__ is kept
       DeliveryFailedError               records failed, as flush() and close() tell: counts, and the first errors
-      KafkaTimeoutError (TimeoutError)  phase = "metadata" | "buffer" | "delivery" | "request" | "flush" | "future"
+      TransactionAbortedError           the record's transaction is not committed; __cause__ is why, where it failed
+      KafkaTimeoutError (TimeoutError)  phase = "metadata" | "buffer" | "delivery" | "request" | "flush" | "future" |
+                                        "transaction"
         BufferExhaustedError
       TransportError                    the conversation broke
         DisconnectedError
@@ -39,7 +42,7 @@
 Every error answers three questions as attributes: `retriable` (may the same call succeed later?),
 `refresh_metadata` (is our picture of the cluster wrong?) and `outcome`, what became of the record:
 `not_sent` (certainly not in the log), `unknown` (it may be in the log), `rejected` (the broker refused it, and it is
-not in the log). What the application's partitioner raises for a record that waited has an `outcome`, too.
+not in the log).
 
 Thread:  values.
 Source:  Java org.apache.kafka.common.errors (4.1), in another tree.
@@ -48,7 +51,7 @@ Source:  Java org.apache.kafka.common.errors (4.1), in another tree.
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from pyproducer.common.secrets import shown, shown_text
@@ -69,11 +72,21 @@ def _rebuild(cls: type[KafkaError], args: tuple[Any, ...], state: dict[str, Any]
 
 
 class KafkaError(Exception):
-    """Base of all errors of pyproducer."""
+    """Base of all errors of pyproducer.
+
+    Attributes:
+        retriable: Whether the same may succeed later.
+        refresh_metadata: Whether metadata are to be asked for.
+        outcome: What became of the record.
+        topic: Of a record that failed: its topic. None for all else.
+        partition: Its partition; None where none was chosen.
+    """
 
     retriable: bool = False
     refresh_metadata: bool = False
     outcome: str = NOT_SENT
+    topic: str | None = None
+    partition: int | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (type(self), self.args, self.__dict__)
@@ -83,6 +96,12 @@ class ConfigError(KafkaError, ValueError):
     """A setting is unknown, has a wrong value, or contradicts another. Nothing was started.
 
     What looks like a secret is hidden in all of it, whoever makes the error: such texts end in logs and tickets.
+
+    Attributes:
+        key: The setting.
+        value: Its value, as it may be shown.
+        why: What is wrong with it, and what to do.
+        others: The errors of the other settings that are wrong, too; the text tells of all.
     """
 
     def __init__(self, key: str, value: object, why: str) -> None:
@@ -91,6 +110,47 @@ class ConfigError(KafkaError, ValueError):
         self.key = key
         self.value = value
         self.why = why
+        self.others: tuple[ConfigError, ...] = ()
+
+    @classmethod
+    def of_all(cls, errors: Sequence[ConfigError]) -> ConfigError:
+        """Return one error for several, at least one: with the fields of the first, and a text that tells of all."""
+        first = errors[0]
+        if len(errors) == 1:
+            return first
+        own = cls(first.key, first.value, first.why)
+        own.args = ("\n".join([f"{len(errors)} settings are wrong:", *(f"  {error}" for error in errors)]),)
+        own.others = tuple(errors[1:])
+        own.__cause__ = first.__cause__
+        return own
+
+    @classmethod
+    def raised_by(cls, check: Callable[[], object]) -> list[ConfigError]:
+        """Return the errors that a check raises, each by itself; none where it finds nothing wrong."""
+        try:
+            check()
+        except ConfigError as refusal:
+            return [error.without_frames() for error in (refusal, *refusal.others)]
+        return []
+
+    def without_frames(self) -> ConfigError:
+        """Return the error without the frames that led to it: settings are among their variables, and may be secret."""
+        following = self.__cause__
+        while following is not None and following.__traceback__ is not None:
+            following.__traceback__ = None
+            following = following.__cause__ or following.__context__
+        return self.in_place(lambda _key: "")
+
+    def in_place(self, place_of: Callable[[str], str]) -> ConfigError:
+        """Return the error with the place of each key before its text; `place_of` gives "" where there is none."""
+        errors = []
+        for error in (self, *self.others):
+            own = ConfigError(error.key, error.value, error.why)
+            place = place_of(error.key)
+            own.args = (f"{place}: {own}",) if place else own.args
+            own.__cause__ = error.__cause__
+            errors.append(own)
+        return self.of_all(errors)
 
 
 class IllegalStateError(KafkaError, RuntimeError):
@@ -111,6 +171,10 @@ class ProducerDeadError(IllegalStateError):
 
 class SerializationError(KafkaError):
     """A serializer failed or gave something that is not bytes; `__cause__` is its exception."""
+
+
+class PartitionerError(KafkaError):
+    """A partitioner of the application's raised; `__cause__` is its exception."""
 
 
 class FailedRecords(NamedTuple):
@@ -151,6 +215,10 @@ class DeliveryFailedError(KafkaError):
         self.topics: dict[str, dict[str, int]] = {topic: dict(counts) for topic, counts in (topics or {}).items()}
         self.errors = errors
         self.outcome: str = next((outcome for outcome in reversed(OUTCOMES) if self.failed[outcome]), NOT_SENT)
+
+
+class TransactionAbortedError(KafkaError):
+    """The record was given up because its transaction is not committed; who reads committed ones never sees it."""
 
 
 class KafkaTimeoutError(KafkaError, TimeoutError):

@@ -7,9 +7,8 @@ Source:  ours.
 
 from __future__ import annotations
 
-import logging
-
 from pyproducer.common.clock import NEVER_MS
+from pyproducer.common.sender_log import SenderLog
 
 MOST_LINES = 5
 WINDOW_MS = 10_000
@@ -27,7 +26,7 @@ class LimitedLog:
         left_out_count: How many lines were left out, and not told.
     """
 
-    def __init__(self, log: logging.Logger, left_out: str) -> None:
+    def __init__(self, log: SenderLog, left_out: str) -> None:
         self._log = log
         self._left_out = left_out
         self._lines = 0

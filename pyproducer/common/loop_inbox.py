@@ -15,17 +15,19 @@ Source:  ours.
 
 from __future__ import annotations
 
-import logging
+import sys
 import weakref
-from _thread import get_ident
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from pyproducer.common.errors import IllegalStateError
+from pyproducer.common.sender_log import SenderLog, sender_log
+
 if TYPE_CHECKING:
     import asyncio
 
-log: logging.Logger = logging.getLogger(__name__)
+log: SenderLog = sender_log(__name__)
 
 # Each is a callback or the end of an await, some microseconds; then the loop's other work has its turn.
 _MOST_AT_ONCE = 200
@@ -72,20 +74,14 @@ class LoopInbox:
         dropped_count: How many calls were not made, because the loop was closed before.
     """
 
-    __slots__ = ("_after_turn", "_holders", "_is_called", "_items", "_loop", "dropped_count")
+    __slots__ = ("_after_turn", "_is_called", "_items", "_loop", "dropped_count")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = weakref.ref(loop)
         self._items: deque[Callable[[], object]] = deque()
         self._is_called = False  # the loop was woken, and did not look yet
         self._after_turn: dict[Callable[[], object], None] = {}
-        self._holders: set[int] = set()  # idents of threads
         self.dropped_count: int = 0
-
-    @property
-    def loop(self) -> asyncio.AbstractEventLoop | None:
-        """The event loop; None where it is gone."""
-        return self._loop()
 
     @property
     def loop_runs(self) -> bool:
@@ -96,19 +92,7 @@ class LoopInbox:
     def put(self, item: Callable[[], object]) -> None:
         """Have the loop call `item`, which must not raise; where the loop is closed nobody is there to hear of it."""
         self._items.append(item)  # first: a loop that looks finds it, or is woken
-        if not self._holders or get_ident() not in self._holders:
-            self._wake()
-
-    def hold(self) -> None:
-        """Do not wake the loop for what this thread puts, until it calls `let_go`, which it must."""
-        self._holders.add(get_ident())
-
-    def let_go(self) -> None:
-        """Wake the loop for what this thread has put since `hold`; without one do nothing."""
-        if self._holders and get_ident() in self._holders:
-            self._holders.discard(get_ident())
-            if self._items:
-                self._wake()
+        self._wake()
 
     def _wake(self) -> None:
         loop = self._loop()
@@ -127,17 +111,6 @@ class LoopInbox:
         except BaseException:  # Ctrl-C, in the loop's own thread: whoever puts next wakes it
             self._is_called = False
             raise
-
-    def expect(self) -> None:
-        """Have the loop look when this callback of its is over: what is put until then need not wake it. From it alone.
-
-        Raises:
-            RuntimeError: The loop is closed.
-        """
-        if not self._is_called:
-            loop = self._loop()
-            assert loop is not None, "it runs"
-            self._have_it_look(loop.call_soon)
 
     def call_after_turn(self, call: Callable[[], object]) -> None:
         """Make a call, once, when the tasks that are ready now had their turn: at once for the last. From the loop."""
@@ -198,14 +171,36 @@ def inbox_of_running_loop(likely: LoopInbox | None = None) -> tuple[LoopInbox, a
         likely: The one that it probably is, so that it need not be looked up.
 
     Raises:
-        RuntimeError: None does.
+        IllegalStateError: None does; it is a RuntimeError, and says what to do.
     """
     import asyncio
 
-    loop = asyncio.get_running_loop()
+    try:
+        loop = asyncio.get_running_loop()
+    except RuntimeError:
+        raise _no_loop() from None
     if likely is not None and likely._loop() is loop:
         return likely, loop
     inbox = _inboxes.get(loop)
     if inbox is None:
         inbox = _inboxes[loop] = LoopInbox(loop)
     return inbox, loop
+
+
+def _no_loop() -> IllegalStateError:
+    """Return the error for who awaits, or sends from a loop, where none of asyncio's runs."""
+    if _is_in_trio():
+        return IllegalStateError("this is trio's event loop, and pyproducer awaits in asyncio's (uvloop's, too): use "
+                                 "a KafkaProducer, whose send() waits for memory alone, and wait for its futures by "
+                                 "`await trio.to_thread.run_sync(future.result)`")
+    return IllegalStateError("no event loop of asyncio runs in this thread: await, or call send_nowait(), in a "
+                             "coroutine of the loop that the producer belongs to; for other threads there is "
+                             "KafkaProducer, whose futures have result()")
+
+
+def _is_in_trio() -> bool:
+    trio = sys.modules.get("trio")
+    try:
+        return trio is not None and trio.lowlevel.current_task() is not None
+    except (AttributeError, RuntimeError):  # none runs here
+        return False

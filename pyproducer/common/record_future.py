@@ -30,6 +30,9 @@ if TYPE_CHECKING:
         def add_done_callback(self, fn: Callable[[FutureRecordMetadata], object]) -> None:
             """Call `fn(future)` once the record is done."""
 
+        def remove_done_callback(self, fn: Callable[[FutureRecordMetadata], object]) -> int:
+            """Forget a callback that was added and not called; return how many times it was there."""
+
         def __await__(self) -> Generator[Any, None, RecordMetadata]: ...
 else:
     FutureRecordMetadata = hotpath.FutureRecordMetadata

@@ -8,6 +8,7 @@ Source:  Java ProducerRecord, RecordMetadata, Header (4.1).
 from __future__ import annotations
 
 import inspect
+import operator
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Union
 
@@ -34,11 +35,17 @@ NO_HEADERS: tuple[Header, ...] = ()
 _PARTS = frozenset({"headers", "key", "partition", "timestamp", "topic", "value"})
 
 
-def to_headers(headers: Iterable[Any] | Mapping[str, bytes | None] | None) -> tuple[Header, ...]:
+def to_headers(headers: Iterable[Any] | Mapping[str, bytes | None] | None,
+               topic: str | None = None) -> tuple[Header, ...]:
     """Check headers, pairs or a dict, and return them as a tuple, in order.
+
+    Args:
+        headers: What was given.
+        topic: Where the record goes, for messages.
 
     Raises:
         TypeError: A header is not a pair of str and bytes or None. Not sent.
+        ValueError: A key cannot be written in UTF-8. Not sent.
     """
     if not headers:
         return NO_HEADERS
@@ -54,6 +61,8 @@ def to_headers(headers: Iterable[Any] | Mapping[str, bytes | None] | None) -> tu
             raise _refusal(headers, f"a header must be a pair (str, bytes or None), got {header!r}") from None
         if not isinstance(key, str):
             raise _refusal(headers, f"a header's key must be str, got {type(key).__name__}: {key!r}")
+        if not key.isascii():
+            _ensure_utf_8(key, topic)
         if isinstance(value, (bytearray, memoryview)):
             value = bytes(value)
         elif value is not None and not isinstance(value, bytes):
@@ -61,6 +70,15 @@ def to_headers(headers: Iterable[Any] | Mapping[str, bytes | None] | None) -> tu
         # A subclass may have a length of its own, which compiled code does not ask for.
         checked.append(Header(key if type(key) is str else str.__str__(key), value))
     return tuple(checked)
+
+
+def _ensure_utf_8(key: str, topic: str | None) -> None:
+    try:
+        key.encode()
+    except UnicodeEncodeError as error:
+        where = "" if topic is None else f" of the record for topic {topic!r}"
+        raise ValueError(f"the header key {key!r}{where} cannot be written in UTF-8, as Kafka wants it: {error.reason} "
+                         f"(position {error.start})") from None
 
 
 def _refusal(headers: Any, why: str) -> TypeError:
@@ -137,7 +155,7 @@ class ProducerRecord(RecordParts):
             partition = ensure_partition(partition)
         if timestamp is not None:
             timestamp = to_timestamp(timestamp)
-        return topic, partition, timestamp, to_headers(headers)
+        return topic, partition, timestamp, to_headers(headers, topic)
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in _PARTS:
@@ -215,12 +233,26 @@ def ensure_partition(partition: int) -> int:
         TypeError: It is not an int. Not sent.
         ValueError: It is negative or above 2147483647. Not sent.
     """
-    if not isinstance(partition, int) or isinstance(partition, bool):
+    index = _plain_int(partition)
+    if index is None:
         raise TypeError(f"partition must be int or None, got {type(partition).__name__}: {partition!r}")
-    if not 0 <= partition <= MAX_PARTITION:
+    if not 0 <= index <= MAX_PARTITION:
         raise ValueError(f"partition {partition} is out of range: it must be from 0 to {MAX_PARTITION}, "
                          "or None to let the partitioner choose")
-    return int.__index__(partition)  # a subclass (an Enum) may have a str() of its own
+    return index
+
+
+def _plain_int(number: Any) -> int | None:
+    """Return a whole number of any kind, NumPy's, too, as a plain int; None of what is none, and of a bool.
+
+    A subclass of int (an Enum) may have a str() of its own.
+    """
+    if isinstance(number, bool):
+        return None
+    try:
+        return operator.index(number)
+    except TypeError:
+        return None
 
 
 def to_timestamp(timestamp: int | datetime) -> int:
@@ -232,8 +264,9 @@ def to_timestamp(timestamp: int | datetime) -> int:
         TypeError: It is neither. Not sent.
         ValueError: It is negative, does not fit 63 bits, or must be in seconds. Not sent.
     """
-    if isinstance(timestamp, int) and not isinstance(timestamp, bool):
-        epoch_ms = int.__index__(timestamp)  # a plain int: a subclass may have a str() of its own
+    whole = _plain_int(timestamp)
+    if whole is not None:
+        epoch_ms = whole
         if LEAST_SECONDS <= epoch_ms < LEAST_MS:
             raise ValueError(f"timestamp {epoch_ms} is in seconds, it seems: as epoch milliseconds it is in 1970, and "
                              f"retention would delete the record. Give {epoch_ms * 1000}, or a datetime")

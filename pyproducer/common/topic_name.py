@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from pyproducer.common.error_code import ErrorCode
+from pyproducer.common.error_codes import ErrorCode
 from pyproducer.common.errors import NOT_SENT, InvalidTopicError
 
 MAX_NAME_LENGTH = 249

@@ -53,17 +53,9 @@ class Locks(NamedTuple):
 SYSTEM_LOCKS = Locks()
 
 
-def asker(lock: RLock) -> Callable[[], bool]:
-    """Return what tells whether the current thread has a lock: the lock's own method, which runs no line of Python."""
-    ask: Callable[[], bool] = lock._is_owned  # type: ignore[attr-defined]  # threading.Condition asks it, too
-    return ask
-
-
-def lock_to_ask(make: Callable[[], RLock], are_inside: list[Callable[[], bool]]) -> RLock:
-    """Return a new lock, and add to a list what tells whether the current thread has it."""
-    made = make()
-    are_inside.append(asker(made))
-    return made
+def is_owned(lock: RLock) -> bool:
+    """Whether the current thread has a lock."""
+    return bool(lock._is_owned())  # type: ignore[attr-defined]  # threading.Condition asks it, too
 
 
 def release_in_child(lock: RLock) -> None:
@@ -71,7 +63,7 @@ def release_in_child(lock: RLock) -> None:
 
     What the thread that forked holds itself stays held: it goes on where it was, in the middle of a send() perhaps.
     """
-    if asker(lock)():
+    if is_owned(lock):
         return
     try:
         # As that thread's own release: who waits for the lock here, because his signal's handler forked, gets it.

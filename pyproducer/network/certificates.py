@@ -89,6 +89,18 @@ def _time_of(info: Mapping[str, Any], key: str) -> str:
     return text
 
 
+def file_ends_at_s(path: str) -> int | None:
+    """Return when the first certificate of a PEM file ends, in seconds since 1970; None where that cannot be known."""
+    # Python has no public way to read a certificate that is no authority's; CPython's own tests use this one.
+    decode = getattr(getattr(ssl, "_ssl", None), "_test_decode_cert", None)
+    if decode is None:
+        return None
+    try:
+        return certificate_facts(decode(path)).ends_at_s
+    except (ssl.SSLError, ValueError):
+        return None
+
+
 def shown_chain(ssl_object: ssl.SSLObject) -> list[CertificateFacts]:
     """Return what the peer showed, its own certificate first, trusted or not; nothing where that cannot be known."""
     # The public get_unverified_chain of Python 3.13 gives bytes, which only other packages can read.

@@ -28,10 +28,12 @@ class Interest:
 
     Attributes:
         select_count: How often select was called.
+        longest_ms: For how long the last one would have slept at most.
     """
 
     def __init__(self, waker: Wakeup, make_poller: Callable[[], Any] = selectors.DefaultSelector) -> None:
         self.select_count: int = 0
+        self.longest_ms: int = 0
         self._waker = waker
         self._selector: selectors.BaseSelector = make_poller()
         self._selector.register(self._waker.receiver, READ, None)
@@ -68,6 +70,7 @@ class Interest:
         waker.is_sleeping = True
         if waker.is_requested:
             timeout_ms = 0
+        self.longest_ms = timeout_ms
         ready = []
         is_rung = False
         try:
@@ -82,11 +85,6 @@ class Interest:
                 waker.drain()
             waker.is_requested = False
         return ready
-
-    def fileno(self) -> int:
-        """Return the descriptor of what asks the operating system, which can be watched itself; -1 for none."""
-        fileno = getattr(self._selector, "fileno", None)  # epoll's and kqueue's have it
-        return -1 if fileno is None else fileno()
 
     def close(self, channels: Iterable[KafkaChannel]) -> None:
         """Watch nothing any more, whatever of these channels is watched; their sockets may be closed then."""

@@ -56,6 +56,12 @@ class IdleExpiry:
         if self._max_idle_ms >= 0:
             self.next_check_ms = min(self.next_check_ms, now_ms + self._max_idle_ms)
 
+    def stamp(self, now_ms: int) -> None:
+        """Say when the channels did something that have since the last time."""
+        for channel in self.touched:
+            channel.last_active_ms = now_ms
+        self.touched.clear()
+
     def take_expired(self, channels: Iterable[KafkaChannel], now_ms: int) -> list[KafkaChannel]:
         """Return the channels that are idle for too long; one that waits for somebody here is not idle."""
         expired = []
@@ -207,6 +213,12 @@ class Selector:
         channel = self._channels.get(connection_id)
         return 0 if channel is None else channel.session_lifetime_ms
 
+    def certificate_ends_at_s(self, connection_id: str) -> int:
+        """Return when the certificate of a connection's peer ends, in seconds since 1970; 0 where it showed none."""
+        channel = self._channels.get(connection_id)
+        # Only TLS has one, and this file does not load it.
+        return 0 if channel is None else getattr(channel.transport, "certificate_ends_at_s", 0)
+
     def reauthenticate(self, connection_id: str) -> bool:
         """Begin to prove anew who we are; the connection is not ready until that is done.
 
@@ -283,13 +295,16 @@ class Selector:
 
     # ---- the poll
 
-    def poll(self, timeout_ms: int, now_ms: int, *, tells_sends: bool = True) -> None:
+    def poll(self, timeout_ms: int, now_ms: int, *, tells_sends: bool = True) -> int:
         """Do what can be done, sleeping for at most `timeout_ms` when there is nothing; never raises for a channel.
 
         Args:
             timeout_ms: Longest sleep; 0 for none.
             now_ms: Monotonic time of the call.
             tells_sends: Whether frames that were completed inside send() are told at once: then it does not sleep.
+
+        Returns:
+            For how long it would have slept at most, in ms: any longer and the process could not run.
 
         Thread: one at a time, the owner.
         """
@@ -308,10 +323,9 @@ class Selector:
             self._poll_channel(channel, mask)
         for channel in buffered:
             self._poll_channel(channel, READ)
-
-    def fileno(self) -> int:
-        """Return the descriptor that is readable while select would not sleep; -1 where the system has none."""
-        return self.interest.fileno()
+        if now_ms >= self._idle.next_check_ms:
+            self._expire(now_ms)
+        return self.interest.longest_ms
 
     def _begin_poll(self, now_ms: int) -> None:
         self.completed_sends = self._early_sends
@@ -319,11 +333,8 @@ class Selector:
         self.completed_receives = []
         self.connected = []
         self.disconnected = {}
-        touched = self._idle.touched
-        if touched:
-            for channel in touched:
-                channel.last_active_ms = now_ms
-            touched.clear()
+        if self._idle.touched:
+            self._idle.stamp(now_ms)
         if self._failed_connects:
             self.disconnected.update(self._failed_connects)
             self._failed_connects.clear()
@@ -331,10 +342,13 @@ class Selector:
             failed, self._failed_sends = self._failed_sends, {}
             for channel, error in failed.items():
                 self._on_failure(channel, error, is_sending=True)
-        if now_ms >= self._idle.next_check_ms:
-            for channel in self._idle.take_expired(self._channels.values(), now_ms):
-                channel.phase = ChannelPhase.EXPIRED
-                self._retire(channel, None)
+
+    def _expire(self, now_ms: int) -> None:
+        """End the idle connections. Not before they were read: an answer may lie there since a callback began."""
+        self._idle.stamp(now_ms)
+        for channel in self._idle.take_expired(self._channels.values(), now_ms):
+            channel.phase = ChannelPhase.EXPIRED
+            self._retire(channel, None)
 
     def _poll_channel(self, channel: KafkaChannel, mask: int) -> None:
         self._idle.touched.append(channel)

@@ -46,7 +46,8 @@ class SslChannelBuilder:
                               "the connection was asked for without the host name that is to be checked")
         if not server_side and self._suspicion.take(connection_id):
             plaintext = PlaintextTransportLayer(sock)
-            return KafkaChannel(connection_id, plaintext, PlaintextProbe(plaintext, server_hostname=server_hostname))
+            return KafkaChannel(connection_id, plaintext, PlaintextProbe(
+                plaintext, server_hostname=server_hostname, on_asked=partial(self._suspicion.on_asked, connection_id)))
         transport = SslTransportLayer(
             sock, ssl_context, server_side=server_side, server_hostname=server_hostname,
             has_identity=self._has_identity,

@@ -14,7 +14,6 @@ Source:  Java DefaultSslEngineFactory, SslFactory (4.1); KIP-651 (PEM); IANA TLS
 
 from __future__ import annotations
 
-import logging
 import os
 import re
 import ssl
@@ -24,9 +23,12 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from pyproducer.common.errors import ConfigError
-from pyproducer.network.key_store import read_identity, read_trusted, store_kind
+from pyproducer.common.sender_log import SenderLog, sender_log
+from pyproducer.network.certificates import file_ends_at_s
+from pyproducer.network.key_store import Identity, read_identity, read_trusted, store_kind
+from pyproducer.network.pem import normalized_pem
 
-_LOG = logging.getLogger(__name__)
+_LOG: SenderLog = sender_log(__name__)
 
 TLS_1_3_SUITES = frozenset({
     "TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256", "TLS_AES_128_CCM_SHA256",
@@ -277,9 +279,9 @@ def _load_trust(context: ssl.SSLContext, settings: Mapping[str, Any]) -> None:
         certificates, location = read_trusted(settings, kind), None
     try:
         if location:
-            context.load_verify_locations(cafile=str(location))
+            _load_authorities(context, str(location))
         elif certificates:
-            context.load_verify_locations(cadata=certificates)
+            context.load_verify_locations(cadata=normalized_pem(certificates))
         else:
             context.load_default_certs(ssl.Purpose.SERVER_AUTH)
     except ssl.SSLError as cause:
@@ -287,6 +289,20 @@ def _load_trust(context: ssl.SSLContext, settings: Mapping[str, Any]) -> None:
         raise ConfigError(key, shown, f"no certificates in PEM were found{said}") from cause
     except (OSError, ValueError) as cause:
         raise ConfigError(key, shown, f"it cannot be read: {getattr(cause, 'strerror', None) or cause}") from cause
+    except TypeError:  # without a block, and not in ASCII
+        raise ConfigError(key, shown, "no certificates in PEM were found") from None
+
+
+def _load_authorities(context: ssl.SSLContext, path: str) -> None:
+    """Load a file as OpenSSL reads it; or, where it finds nothing, as Java does."""
+    try:
+        context.load_verify_locations(cafile=path)
+    except ssl.SSLError:
+        with open(path, encoding="latin-1") as file:
+            text = file.read()
+        if (normalized := normalized_pem(text)) == text:
+            raise
+        context.load_verify_locations(cadata=normalized)
 
 
 def _load_identity(context: ssl.SSLContext, settings: Mapping[str, Any]) -> None:
@@ -298,11 +314,47 @@ def _load_identity(context: ssl.SSLContext, settings: Mapping[str, Any]) -> None
             with _as_file(lambda: identity.pem) as path:
                 _load_pem(context, "ssl.keystore.location", path, settings, shown=str(location))
         else:
-            _load_pem(context, "ssl.keystore.location", str(location), settings)
+            _load_pem_file(context, str(location), settings)
     elif settings.get("ssl.keystore.key"):
-        with _as_file(lambda: (f"{settings['ssl.keystore.key']}\n"
-                               f"{settings.get('ssl.keystore.certificate.chain') or ''}\n")) as path:
+        with _as_file(lambda: normalized_pem(f"{settings['ssl.keystore.key']}\n"
+                                             f"{settings.get('ssl.keystore.certificate.chain') or ''}\n")) as path:
             _load_pem(context, "ssl.keystore.key", path, settings, shown=_HIDDEN)
+
+
+def identity_ends_at_s(settings: Mapping[str, Any]) -> int | None:
+    """Return when our own certificate ends, in seconds since 1970; None where there is none, or nobody can tell."""
+    location = settings.get("ssl.keystore.location")
+    try:
+        if location and (kind := _kind_of("ssl.keystore.location", str(location))) in _READ_BY_US:
+            identity = read_identity(settings, kind)
+            with _as_file(lambda: identity.pem) as path:
+                return file_ends_at_s(path)
+        if location:
+            return file_ends_at_s(str(location))
+        chain = settings.get("ssl.keystore.certificate.chain") or settings.get("ssl.keystore.key")
+        if chain:
+            with _as_file(lambda: f"{chain}\n") as path:
+                return file_ends_at_s(path)
+    except (ConfigError, OSError):  # the file is gone: the next connection says so
+        return None
+    return None
+
+
+def _load_pem_file(context: ssl.SSLContext, location: str, settings: Mapping[str, Any]) -> None:
+    """Load a file as OpenSSL reads it; or, where its lines are not PEM's, as Java does."""
+    try:
+        _load_pem(context, "ssl.keystore.location", location, settings)
+    except ConfigError:
+        try:
+            with open(location, encoding="latin-1") as file:
+                whole = Identity(file.read())
+        except OSError:
+            whole = Identity("")
+        identity = Identity(normalized_pem(whole.pem))
+        if identity.pem == whole.pem:
+            raise
+        with _as_file(lambda: identity.pem) as path:
+            _load_pem(context, "ssl.keystore.location", path, settings, shown=location)
 
 
 def _load_pem(context: ssl.SSLContext, key: str, path: str, settings: Mapping[str, Any], *,

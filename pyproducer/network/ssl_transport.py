@@ -16,14 +16,15 @@ from __future__ import annotations
 
 import socket
 import ssl
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, cast
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple, cast
 
 from pyproducer.common.errors import TransportError
-from pyproducer.network.certificates import CertificateFacts, certificate_facts, distinguished_name, shown_chain
+from pyproducer.network.certificates import CertificateFacts, certificate_facts, shown_chain
 from pyproducer.network.receive import speaks_tls
 from pyproducer.network.tls_failures import hung_up, not_tls, tls_failure
 from pyproducer.network.transport import END_OF_STREAM, Buffer, socket_address_text
+from pyproducer.network.x500_name import subject_name
 
 RECORD_BYTES = 16 * 1024
 
@@ -96,9 +97,9 @@ class SslTransportLayer:
         on_first_bytes: Told once whether the peer has said anything at all, when it first speaks or hangs up.
     """
 
-    __slots__ = ("_context", "_has_identity", "_has_read", "_has_received", "_incoming", "_object", "_on_first_bytes",
-                 "_outgoing", "_peer", "_pending",
-                 "_server_hostname", "_server_side", "has_pending_reads", "ready", "sock")
+    __slots__ = ("_context", "_has_identity", "_has_principal", "_has_read", "_has_received", "_incoming", "_object",
+                 "_on_first_bytes", "_outgoing", "_peer", "_pending", "_principal_name", "_server_hostname",
+                 "_server_side", "has_pending_reads", "ready", "sock")
 
     def __init__(self, sock: socket.socket, ssl_context: ssl.SSLContext, *, server_side: bool,
                  server_hostname: str | None, has_identity: bool | None = None,
@@ -119,11 +120,19 @@ class SslTransportLayer:
         self._on_first_bytes = on_first_bytes
         self._has_received = False  # anything at all
         self._has_read = False  # any plaintext
+        self._principal_name: str | None = None
+        self._has_principal = False  # it was looked for, once for all requests
 
     @property
     def has_pending_writes(self) -> bool:
         """Whether ciphertext waits for the socket."""
         return len(self._pending) > 0 or self._outgoing.pending > 0
+
+    @property
+    def certificate_ends_at_s(self) -> int:
+        """When the certificate that the peer showed ends, in seconds since 1970; 0 where that cannot be known."""
+        chain = shown_chain(self._object)
+        return chain[0].ends_at_s if chain and chain[0].not_after else 0
 
     @property
     def wants_write(self) -> bool:
@@ -132,10 +141,16 @@ class SslTransportLayer:
 
     @property
     def principal_name(self) -> str | None:
-        """Return the subject of a client's certificate, or None."""
-        certificate: Mapping[str, Any] | None = (
-            self._object.getpeercert() if self.ready and self._server_side else None)
-        return distinguished_name(certificate["subject"]) if certificate and "subject" in certificate else None
+        """Return the subject of a client's certificate, as Java writes it, or None.
+
+        Raises:
+            ValueError: Its certificate makes no sense.
+        """
+        if not self._has_principal and self.ready:
+            certificate = self._object.getpeercert(True) if self._server_side else None
+            self._principal_name = None if certificate is None else subject_name(certificate)
+            self._has_principal = True
+        return self._principal_name
 
     def session(self) -> TlsSession:
         """Return what the handshake agreed on, once it is done."""

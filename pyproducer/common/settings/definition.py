@@ -42,6 +42,8 @@ class Support(Enum):
     """Only a broker that checks tokens uses it: accepted, warned of, without effect."""
     INERT = "inert"
     """Nothing here could act on it: accepted, kept and shown, warned of, without effect."""
+    NOT_YET = "not yet"
+    """Nothing reads it in this version: accepted, kept and shown, warned of, without effect."""
     OURS = "ours"
     """Kafka has no such setting; those of the producer begin with `pyproducer.`."""
 
@@ -200,7 +202,7 @@ class Setting(NamedTuple):
     @property
     def has_effect(self) -> bool:
         """Whether anything changes with the value."""
-        return self.support not in (Support.JVM_ONLY, Support.VALIDATOR_ONLY, Support.INERT)
+        return self.support not in (Support.JVM_ONLY, Support.VALIDATOR_ONLY, Support.INERT, Support.NOT_YET)
 
     @property
     def is_nullable(self) -> bool:

@@ -42,10 +42,27 @@ def read_property_lines(path: str | os.PathLike[str]) -> dict[str, PropertyLine]
         ConfigError: The file is not text in Java's format. What it holds is not repeated: it may be secret.
         OSError: The file cannot be read.
     """
-    found = _parse(_read_text(path))
+    text = _read_text(path)
+    found = _other_format(text) or _parse(text)
+    del text  # it may hold secrets, and a traceback shows variables
     if isinstance(found, str):
         raise ConfigError("properties file", str(path), f"cannot be read as Java properties: {found}")
     return found
+
+
+# How files begin that are something else, and what they are. Java reads them all the same, into keys that nobody knows.
+_OTHER_FORMATS = (("{", "JSON"), ("[", "an INI file, or TOML"), ("<", "XML or HTML"), ("---", "YAML"))
+
+
+def _other_format(text: str) -> str:
+    """Return what is wrong with a text that is no properties file at all; "" where it may be one."""
+    for number, line in enumerate(text.splitlines(), 1):
+        begin = line.strip()
+        if begin and not begin.startswith(("#", "!")):
+            kind = next((kind for mark, kind in _OTHER_FORMATS if begin.startswith(mark)), None)
+            return "" if kind is None else (f"line {number}: this is {kind}, and no .properties file, whose lines are "
+                                            "KEY=VALUE")
+    return ""
 
 
 def _parse(text: str) -> dict[str, PropertyLine] | str:

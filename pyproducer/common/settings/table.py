@@ -109,8 +109,18 @@ class SettingTable(Mapping[str, Setting]):
             strangers: Takes the keys that nobody knows and that are near none; without it they are refused.
 
         Raises:
-            ConfigError: A key is unknown (the nearest is named), or a value is wrong (the limit is named).
+            ConfigError: A key is unknown (the nearest is named), or a value is wrong (the limit is named); it tells of
+                all that are.
         """
+        refusals: list[ConfigError] = []
+        given = self.read_all(props, strangers, refusals)
+        if refusals:
+            raise ConfigError.of_all(refusals)
+        return given
+
+    def read_all(self, props: Mapping[str, object], strangers: list[str] | None,
+                 refusals: list[ConfigError]) -> Given:
+        """Do as `read`, but put what is wrong into `refusals`; such a setting has its default."""
         values: dict[str, Any] = {key: row.default for key, row in self._rows.items()}
         explicit: set[str] = set()
         without_effect: set[str] = set()
@@ -120,17 +130,20 @@ class SettingTable(Mapping[str, Setting]):
                 if key not in self._synonyms:
                     if not self.is_ignored(key):
                         if strangers is None or not isinstance(key, str) or not self.is_stranger(key):
-                            raise self.unknown_key_error(key, value)
-                        strangers.append(key)
+                            refusals.append(self.unknown_key_error(key, value))
+                        else:
+                            strangers.append(key)
                         continue
                     without_effect.add(key)
                     continue
                 row, _ = self._synonyms[key]
-                parsed = self._parse_synonym(key, value)
-                if any(better in props for better in self._above(key)):
-                    continue
-            else:
-                parsed = parse_value(row, value)
+            try:
+                parsed = self._parse_synonym(key, value) if key in self._synonyms else parse_value(row, value)
+            except ConfigError as refusal:
+                refusals.append(refusal)
+                continue
+            if key in self._synonyms and any(better in props for better in self._above(key)):
+                continue
             values[row.key] = parsed
             if parsed is None and row.default is None:
                 continue

@@ -41,8 +41,12 @@ def unknown_key_error(key: object, value: object, rows: Mapping[str, Setting], m
                                            "every line of a value but its last must end in \\n\\")
     dotted = _dotted(key)
     nearest = nearest_key(key, rows, meant)
-    # Where nothing is near, nobody knows what it is; a passphrase has no word for itself in the key `pw`.
-    shown = HIDDEN if sounds_secret(key) or nearest is None or rows[nearest].is_secret else value
+    # Where nothing is near, nobody knows what it is; a passphrase has no word for itself in the key `pw`. What is no
+    # text or number, and what belongs to a name that is known, is none.
+    is_known = nearest is not None or bool(answer_for(key, answers)) or value is None or isinstance(
+        value, bool) or callable(value)
+    is_secret = sounds_secret(key) or not is_known or (nearest is not None and rows[nearest].is_secret)
+    shown = HIDDEN if is_secret else value
     if not _KEY.fullmatch(key):  # the line before has lost its backslash, or = is missing before it
         key = HIDDEN
     if dotted == "config.providers" or dotted.startswith("config.providers."):

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from pyproducer.common.error_codes import ERRORS, ErrorCode, error_for_code
+from pyproducer.common.error_codes import ErrorCode, error_for_code
 from pyproducer.common.errors import (
     AuthenticationError,
     CorrelationIdMismatchError,
@@ -262,7 +262,7 @@ class SaslClientAuthenticator:
         if code == ErrorCode.UNSUPPORTED_VERSION:
             return (f"it does not take {asked}, which it offered itself: a proxy may answer for brokers of another "
                     "version")
-        return ERRORS[code].sentence
+        return ErrorCode.of(code).sentence
 
     def _hung_up(self) -> DisconnectedError:
         asked = f"{self._api_key.name} v{self._api_version}"
@@ -282,7 +282,8 @@ class SaslClientAuthenticator:
 
 
 def _code(code: int) -> str:
-    return f"{ERRORS[code].name} ({code})" if code in ERRORS else f"code {code}, which this version does not know"
+    known = ErrorCode.known(code)
+    return f"code {code}, which this version does not know" if known is None else f"{known.name} ({code})"
 
 
 _ANSWERS: Mapping[ApiKeys, Callable[[SaslClientAuthenticator, Mapping[str, Any]], None]] = {

@@ -27,14 +27,16 @@ class ClientCredentials:
         client_id: The client's id.
         client_secret: Its secret.
         scope: What is asked for; "" for what the issuer gives by itself.
+        audience: For whom; "" where that is not said. Auth0 and others want it; Java has no setting for it.
         urlencodes_header: Encode id and secret before they are joined, as RFC 6749 says and few issuers want.
 
     Raises:
         ConfigError: Id or secret is empty. Nothing was started.
     """
 
-    def __init__(self, client_id: str, client_secret: str, scope: str = "", *,
+    def __init__(self, client_id: str, client_secret: str, scope: str = "", *, audience: str = "",
                  urlencodes_header: bool = False) -> None:
+        self._audience = audience.strip()
         self._id, self._secret, self._scope = client_id.strip(), client_secret.strip(), scope.strip()
         if not self._id:
             raise ConfigError(ID_KEY, client_id, "it is required, here or as the option clientId of sasl.jaas.config")
@@ -54,7 +56,8 @@ class ClientCredentials:
     def body(self) -> str:
         """Return what is asked for."""
         scope = f"&scope={quote_plus(self._scope)}" if self._scope else ""
-        return f"grant_type=client_credentials{scope}"
+        audience = f"&audience={quote_plus(self._audience)}" if self._audience else ""
+        return f"grant_type=client_credentials{scope}{audience}"
 
     def secrets(self) -> tuple[str, ...]:
         """Return the secret, as it is and as it is sent."""

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import importlib.util
 import itertools
-import logging
 import os
 import subprocess
 from collections.abc import Mapping
@@ -30,11 +29,12 @@ from pyproducer.common.clock import Clock, SystemClock
 from pyproducer.common.errors import AuthenticationError, ConfigError, KafkaError
 from pyproducer.common.jaas import KERBEROS_MODULE, KEY, parse_jaas
 from pyproducer.common.printable import printable
+from pyproducer.common.sender_log import SenderLog, sender_log
 from pyproducer.common.threads import StartThread, start_daemon
 from pyproducer.network.sasl.mechanism import unavailable
 from pyproducer.network.sasl.refreshing_login import RefreshingLogin, RefreshTimes
 
-log: logging.Logger = logging.getLogger(__name__)
+log: SenderLog = sender_log(__name__)
 
 MECHANISM = "GSSAPI"
 SERVICE_KEY = "sasl.kerberos.service.name"

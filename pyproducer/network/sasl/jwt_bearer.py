@@ -25,6 +25,7 @@ from urllib.parse import quote_plus
 
 from pyproducer.common.clock import Clock
 from pyproducer.common.errors import AuthenticationError, ConfigError
+from pyproducer.network.pem import normalized_pem
 
 ASSERTION_FILE_KEY = "sasl.oauthbearer.assertion.file"
 KEY_FILE_KEY = "sasl.oauthbearer.assertion.private.key.file"
@@ -147,12 +148,13 @@ class SignedAssertion:
             pem = f"-----BEGIN PRIVATE KEY-----\n{pem.strip()}\n-----END PRIVATE KEY-----\n"
         password = self._passphrase.encode() if self._passphrase and "ENCRYPTED" in pem else None
         try:
-            return load_pem_private_key(pem.encode(), password)
+            return load_pem_private_key(normalized_pem(pem).encode(), password)
         except TypeError:
             why = f"it is encrypted: set {PASSPHRASE_KEY}"
         except (ValueError, UnsupportedAlgorithm) as cause:
             why = f"{PASSPHRASE_KEY} does not open it" if password else f"it is no private key in PEM " \
                                                                         f"({type(cause).__name__})"
+        del pem, password  # a traceback shows variables
         raise AuthenticationError(f"the private key in {self._key_file} cannot be used: {why}")
 
     def _template(self) -> tuple[dict[str, Any], dict[str, Any]]:

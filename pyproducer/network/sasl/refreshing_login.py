@@ -31,11 +31,12 @@ from pyproducer.common.clock import Clock, SystemClock
 from pyproducer.common.errors import AuthenticationError, KafkaError
 from pyproducer.common.printable import printable
 from pyproducer.common.secrets import shown_text
+from pyproducer.common.sender_log import SenderLog, sender_log
 from pyproducer.common.threads import StartThread, start_daemon
 from pyproducer.common.waiting import Waiters
 from pyproducer.network.sasl.mechanism import SaslClient, unavailable
 
-log: logging.Logger = logging.getLogger(__name__)
+log: SenderLog = sender_log(__name__)
 
 # The wall's clock may jump and the machine may sleep, so the thread looks at it so often; it costs some 20 us.
 LONGEST_SLEEP_MS = 5_000
@@ -354,6 +355,12 @@ class RefreshingLogin(Generic[CredentialT]):
         is_good = found is not None and found.credential is self._state.credential and (
             self._clock.now_ms() - found.made_ms < PREPARED_LIFE_MS)
         return found if is_good else None
+
+    @property
+    def expires_at_ms(self) -> int | None:
+        """When the present credentials end, in ms since 1970; None while there are none, or where they do not end."""
+        credential = self._state.credential
+        return None if credential is None else credential.expires_at_ms
 
     def _current(self) -> CredentialT | None:
         """Return the credentials that have not ended."""

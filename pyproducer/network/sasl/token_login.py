@@ -4,6 +4,7 @@
     sasl.login.callback.handler.class   Python          the same
                                         ...unsecured    a token without a signature               unsecured_token.py
                                         ...IAM...       of AWS MSK                                aws_msk_iam.py
+                                        Google's, Azure's, Strimzi's                              vendor_tokens.py
                                         ...LoginCallbackHandler, or none with an endpoint:
         sasl.oauthbearer.jwt.retriever.class   Default  client id and secret                      client_credentials.py
                                                ...      a file, where the URL is file:            below
@@ -27,7 +28,7 @@ from urllib.request import url2pathname
 from pyproducer.common.class_names import import_object
 from pyproducer.common.clock import Clock, SystemClock
 from pyproducer.common.errors import ConfigError
-from pyproducer.common.jaas import KEY, OAUTHBEARER_MODULE, JaasEntry, parse_jaas
+from pyproducer.common.jaas import KEY, OAUTHBEARER_MODULE, JaasEntry, SecretOptions, parse_jaas
 from pyproducer.common.threads import StartThread, start_daemon
 from pyproducer.network.sasl.client_credentials import ID_KEY, SECRET_KEY, ClientCredentials
 from pyproducer.network.sasl.jwt_bearer import ASSERTION_FILE_KEY, FileAssertion, JwtBearer, SignedAssertion, read_text
@@ -46,6 +47,15 @@ from pyproducer.network.sasl.token_endpoint import (
 )
 from pyproducer.network.sasl.unsecured_token import PREFIX as UNSECURED
 from pyproducer.network.sasl.unsecured_token import UnsecuredTokens
+from pyproducer.network.sasl.vendor_tokens import (
+    GOOGLE_HANDLER,
+    STRIMZI_HANDLER,
+    AzureTokens,
+    GivenToken,
+    GoogleTokens,
+    is_azure_handler,
+    strimzi_options,
+)
 
 MECHANISM = "OAUTHBEARER"
 PROVIDER_KEY = "pyproducer.oauth.token.provider"
@@ -170,11 +180,28 @@ def _source(settings: Mapping[str, Any], jaas: JaasEntry,
         from pyproducer.network.sasl.aws_msk_iam import MskTokens
 
         return MskTokens(settings, jaas.options), "the token of AWS MSK"
+    if handler == GOOGLE_HANDLER:
+        return GoogleTokens(), "the token of Google"
+    if is_azure_handler(handler):
+        return AzureTokens(settings), "the token of Azure"
+    if handler == STRIMZI_HANDLER:
+        return _strimzi(settings, jaas, clock)
     return _callback(HANDLER_KEY, handler, settings)
 
 
-def _retriever(settings: Mapping[str, Any], jaas: JaasEntry,
-               clock: Clock) -> tuple[CredentialSource[OAuthToken], str]:
+def _strimzi(settings: Mapping[str, Any], jaas: JaasEntry,
+             clock: Clock) -> tuple[CredentialSource[OAuthToken], str]:
+    meant = strimzi_options(jaas.options)
+    if meant.access_token:
+        return GivenToken(meant.access_token, meant.values["sasl.oauthbearer.sub.claim.name"]), "the token given"
+    options = {name: value for name, value in jaas.options.items() if name.startswith(_EXTENSION)}
+    return _retriever({**settings, **meant.values, RETRIEVER_KEY: _DEFAULT_RETRIEVER},
+                      JaasEntry(jaas.login_module, jaas.control_flag, SecretOptions({**options, **meant.ssl})), clock,
+                      audience=meant.audience)
+
+
+def _retriever(settings: Mapping[str, Any], jaas: JaasEntry, clock: Clock, *,
+               audience: str = "") -> tuple[CredentialSource[OAuthToken], str]:
     retriever = settings[RETRIEVER_KEY]
     if retriever not in _JAVA_RETRIEVERS:
         return _callback(RETRIEVER_KEY, retriever, settings)
@@ -200,7 +227,7 @@ def _retriever(settings: Mapping[str, Any], jaas: JaasEntry,
     else:
         request = ClientCredentials(
             _either(settings, ID_KEY, jaas, "clientId"), _either(settings, SECRET_KEY, jaas, "clientSecret"),
-            _either(settings, "sasl.oauthbearer.scope", jaas, "scope"),
+            _either(settings, "sasl.oauthbearer.scope", jaas, "scope"), audience=audience,
             urlencodes_header=settings["sasl.oauthbearer.header.urlencode"])
     ssl_settings = {name: value for name, value in jaas.options.items() if name.startswith("ssl.")}
     endpoint = TokenEndpoint(url, request, ssl_settings, _timeouts(settings), clock)

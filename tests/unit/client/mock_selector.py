@@ -131,7 +131,7 @@ class MockSelector:
         elif answer is not None:
             self.respond(request, answer)
 
-    def poll(self, timeout_ms: int, now_ms: int, *, tells_sends: bool = True) -> None:
+    def poll(self, timeout_ms: int, now_ms: int, *, tells_sends: bool = True) -> int:
         assert timeout_ms >= 0
         self.timeouts.append(timeout_ms)
         self.tells_sends = tells_sends
@@ -158,6 +158,7 @@ class MockSelector:
                      or self.disconnected)
         if self.sleeps and quiet:
             self.clock.advance(timeout_ms)
+        return timeout_ms if quiet else 0
 
     def close(self, connection_id: str) -> None:
         self.open.discard(connection_id)
@@ -182,6 +183,9 @@ class MockSelector:
 
     def session_lifetime_ms(self, connection_id: str) -> int:
         return self.lifetime_ms
+
+    def certificate_ends_at_s(self, connection_id: str) -> int:
+        return 0
 
     def reauthenticate(self, connection_id: str) -> bool:
         if self.has_bytes_to_read:

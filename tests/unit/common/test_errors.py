@@ -8,7 +8,7 @@ import pickle
 import pytest
 
 from pyproducer.common import errors
-from pyproducer.common.error_codes import ERRORS, ErrorCode, error_for_code
+from pyproducer.common.error_codes import ErrorCode, error_for_code
 
 
 def _subclasses(cls):
@@ -75,7 +75,7 @@ def test_error_for_code_when_unknown_keeps_the_number():
 
 
 def test_the_table_covers_codes_without_gap():
-    assert sorted(ERRORS) == list(range(-1, max(ERRORS) + 1))
+    assert sorted(ErrorCode) == list(range(-1, max(ErrorCode) + 1))
 
 
 def test_told_as_not_sent_when_an_error_says_something_else_then_that_of_the_others_is_left_alone() -> None:

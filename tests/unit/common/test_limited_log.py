@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import logging
-
 import pytest
 
 from pyproducer.common.clock import NEVER_MS
 from pyproducer.common.limited_log import MOST_LINES, WINDOW_MS, LimitedLog
+from pyproducer.common.sender_log import sender_log
 
-LOG = logging.getLogger("test_limited_log")
+LOG = sender_log("test_limited_log")
 
 
 def test_warning_when_a_flood_comes_then_its_first_lines_are_written_and_the_others_counted(

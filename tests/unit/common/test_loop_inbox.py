@@ -157,54 +157,6 @@ def test_call_after_turn_when_many_tasks_ask_then_it_is_made_once_behind_them() 
     assert asyncio.run(main()) == ["task 0", "task 1", "task 2", "call", "call"]
 
 
-def test_inbox_when_a_thread_holds_it_then_the_loop_is_woken_when_it_lets_go_or_by_another() -> None:
-    loop = CountedLoop()
-    inbox, seen = LoopInbox(loop), []
-    inbox.hold()
-    inbox.put(lambda: seen.append(1))
-    assert loop.woken == 0
-    inbox.let_go()
-    assert loop.woken == 1
-    inbox.let_go()
-    inbox.hold()
-    inbox.put(lambda: seen.append(2))
-    other = threading.Thread(target=inbox.put, args=(lambda: seen.append(3),))
-    other.start()
-    other.join()
-    assert loop.woken == 1, "it was woken, and did not look yet"
-    loop.run_until_complete(asyncio.sleep(0))
-    assert seen == [1, 2, 3]
-    other = threading.Thread(target=inbox.put, args=(lambda: seen.append(4),))
-    other.start()
-    other.join()
-    assert loop.woken == 2, "who holds it does not stop others"
-    inbox.let_go()
-    assert loop.woken == 2, "there is nothing of this thread's"
-    loop.close()
-
-
-def test_inbox_when_the_loop_expects_something_then_it_is_not_woken_for_it() -> None:
-    loop = CountedLoop()
-    inbox, seen = LoopInbox(loop), []
-
-    def callback() -> None:
-        inbox.expect()
-        inbox.expect()
-        inbox.put(lambda: seen.append(1))
-
-    async def main() -> None:
-        asyncio.get_running_loop().call_soon(callback)
-        for _ in range(3):
-            await asyncio.sleep(0)
-        assert seen == [1]
-        assert loop.woken == 0
-        inbox.put(lambda: seen.append(2))
-        assert loop.woken == 1
-
-    loop.run_until_complete(main())
-    loop.close()
-
-
 def test_call_after_turn_when_nobody_else_is_ready_then_it_is_made_at_once() -> None:
     async def main() -> list[str]:
         inbox, _ = inbox_of_running_loop()

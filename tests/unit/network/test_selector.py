@@ -316,9 +316,11 @@ def test_poll_when_nothing_happens_then_it_sleeps() -> None:
     with SelectorPair() as pair:
         before = pair.client.interest.select_count
         begin = time.monotonic()
-        pair.client.poll(100, 0)
+        assert pair.client.poll(100, 0) == 100
         assert time.monotonic() - begin >= 0.09
         assert pair.client.interest.select_count == before + 1
+        pair.client.wakeup()
+        assert pair.client.poll(100, 0) == 0
 
 
 def test_wakeup_when_the_poll_sleeps_then_it_returns(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -401,6 +403,21 @@ def test_idle_when_the_poll_slept_for_long_then_what_happened_in_it_counts_as_la
         assert client.disconnected == {}
         client.poll(0, 1999)
         assert CLIENT in client.disconnected
+
+
+def test_idle_when_an_answer_came_during_a_callback_then_it_is_read_and_the_connection_lives() -> None:
+    """The next poll looked at the clock first: the answer was dropped, and with acks=1 the record written twice."""
+    client = make_selector(connections_max_idle_ms=1000)
+    with SelectorPair(client=client) as pair:
+        pair.respond(b"answer")
+        await_delivery(client.channels()[0].transport.sock)
+        client.poll(0, 5000)
+        assert [bytes(receive.payload) for receive in client.completed_receives] == [b"answer"]
+        assert client.disconnected == {}
+        client.poll(0, 5999)
+        assert client.disconnected == {}
+        client.poll(0, 6000)
+        assert client.disconnected[CLIENT].phase is ChannelPhase.EXPIRED
 
 
 def test_idle_when_muted_or_mid_frame_then_not_idle() -> None:

@@ -1,0 +1,446 @@
+"""A client that asks one broker at a time and waits for the answers, over the same network stack as the producer's.
+
+    connect   addresses of the name -> TCP -> TLS -> SASL -> ApiVersions: the versions that both ends know
+    ask       a request in the newest of them -> its answer
+    ask_all   several, one behind the other -> their answers
+
+Road:    read_topic, doctor, CoordinatorClient -> [BlockingClient] -> Selector -> KafkaChannel
+Thread:  the caller's, which is the one that polls.
+Source:  ours. NetworkClient connects again and keeps metadata fresh, for a sender that never waits; a reader that waits
+         for each answer wants the first failure told instead.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import threading
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pyproducer.client.api_versions import LATEST_VERSION, NodeApiVersions, api_versions_body, read_api_versions
+from pyproducer.client.failures import (
+    AUTHENTICATION,
+    CONNECT,
+    TLS,
+    Failure,
+    authentication_failure,
+    connect_failure,
+    dns_failure,
+    negotiation_failure,
+    request_failure,
+)
+from pyproducer.client.resolver import ResolvedAddress, resolve_host
+from pyproducer.common.clock import NEVER_MS, Clock, SystemClock
+from pyproducer.common.cluster import address_text
+from pyproducer.common.errors import (
+    AuthenticationError,
+    CorrelationIdMismatchError,
+    DisconnectedError,
+    KafkaTimeoutError,
+)
+from pyproducer.network.channel import ChannelPhase, ChannelState, KafkaChannel
+from pyproducer.network.channel_builder import ChannelBuilder
+from pyproducer.network.receive import NetworkReceive
+from pyproducer.network.sasl.login import login_for
+from pyproducer.network.selector import Selector
+from pyproducer.network.send import NetworkSend
+from pyproducer.protocol.apis import ApiKeys
+from pyproducer.protocol.header import build_request, parse_response
+
+if TYPE_CHECKING:
+    from pyproducer.network.sasl.mechanism import Login, SaslClient
+    from pyproducer.protocol.schema import Struct
+
+LARGEST_ANSWER_BYTES = 256 * 1024 * 1024
+"""A size above this is not an answer of a Kafka broker."""
+
+LONGEST_POLL_MS = 60_000  # the operating system's calls take no more than 2**31 - 1 ms
+
+
+class Connection(NamedTuple):
+    """A connection that is ready for requests.
+
+    Attributes:
+        connection_id: The selector's name for it.
+        where: `host:port`, for messages.
+        versions: What the broker supports.
+    """
+
+    connection_id: str
+    where: str
+    versions: NodeApiVersions
+
+
+class Attempt(NamedTuple):
+    """A connection whose handshakes are done, or why they are not."""
+
+    connection_id: str
+    failure: Failure | None
+
+
+class Answer(NamedTuple):
+    """The body of a response, and the version in which it was asked for."""
+
+    version: int
+    body: Struct
+
+
+@contextmanager
+def login_of(config: Mapping[str, Any], timeout_s: float | None) -> Iterator[Login | None]:
+    """Fetch the credentials that the settings ask for, and forget them at the end; None where they ask for none.
+
+    Args:
+        config: Parsed settings under Java's keys.
+        timeout_s: Longest wait for a token or ticket, in seconds; None for ever.
+
+    Raises:
+        ConfigError: The mechanism is unknown, or what it needs is missing. Not sent.
+        AuthenticationError: Where they are fetched, they are refused to us. Not sent.
+        KafkaTimeoutError: They did not come in time; `__cause__` is what the last attempt met. Not sent.
+    """
+    login = login_for(config)
+    if login is None:
+        yield None
+        return
+    patient = PatientLogin(login, timeout_s)
+    try:
+        patient.await_credentials()
+        yield patient
+    finally:
+        login.close()
+
+
+class PatientLogin:
+    """A Login whose `new_client` waits for what it needs: here the thread that polls is the caller's, who waits anyway.
+
+    Args:
+        login: The login.
+        timeout_s: Longest wait for credentials, and for what goes with them to a host, in seconds; None for ever.
+    """
+
+    def __init__(self, login: Login, timeout_s: float | None) -> None:
+        self.mechanism: str = login.mechanism
+        self._login = login
+        self._timeout_s = timeout_s
+        self._changed = threading.Event()
+
+    @property
+    def version(self) -> int:
+        """See Login."""
+        return self._login.version
+
+    @property
+    def error(self) -> Exception | None:
+        """See Login."""
+        return self._login.error
+
+    @property
+    def is_ready(self) -> bool:
+        """See Login."""
+        return self._login.is_ready
+
+    def start(self, on_change: Callable[[], None]) -> bool:
+        """See Login; `await_credentials` starts this one."""
+        return True
+
+    def is_ready_for(self, host: str) -> bool:
+        """Whether there are credentials; what else a host takes, `new_client` waits for."""
+        return self._login.is_ready
+
+    def await_credentials(self) -> None:
+        """Begin to fetch, and wait.
+
+        Raises:
+            AuthenticationError: They are refused to us. Not sent.
+            TransportError: No thread can be had. Not sent.
+            KafkaTimeoutError: They did not come in time. Not sent.
+        """
+        login = self._login
+        if not login.start(self._changed.set) and login.error is not None:
+            raise login.error
+        if not self._wait(lambda: login.is_ready or isinstance(login.error, AuthenticationError)):
+            error = login.error
+            raise KafkaTimeoutError(f"no credentials for {login.mechanism} within {self._timeout_s} s" + (
+                f": {error}" if error else ""), phase="request") from error
+        if not login.is_ready and login.error is not None:
+            raise login.error
+
+    def new_client(self, host: str) -> SaslClient:
+        """See Login."""
+        self._wait(lambda: self._login.is_ready_for(host) or not self._login.is_ready)
+        return self._login.new_client(host)
+
+    def _wait(self, is_done: Callable[[], bool]) -> bool:
+        """Wait until something is so; False when it was not in time. News that it is not so are no reason to go on."""
+        clock = SystemClock()
+        deadline_ms = NEVER_MS if self._timeout_s is None else clock.now_ms() + math.ceil(self._timeout_s * 1000)
+        while not is_done():
+            left_ms = deadline_ms - clock.now_ms()
+            if left_ms <= 0:
+                return False
+            self._changed.wait(min(left_ms, LONGEST_POLL_MS) / 1000)
+            self._changed.clear()
+        return True
+
+    def close(self) -> None:
+        """See Login."""
+        self._login.close()
+
+
+class BlockingClient:
+    """Connections to brokers, one request at a time; a context manager that closes them.
+
+    Args:
+        channel_builder: Makes channels of sockets, by security.protocol.
+        client_id: Sent in each request header.
+        timeout_s: Seconds without a byte in or out after which an attempt or a request is given up; None for ever.
+        waits_for_bytes: While bytes go on to come, wait on; else `timeout_s` is the longest time for each step.
+        send_buffer_bytes: SO_SNDBUF, -1 for the system's default.
+        receive_buffer_bytes: SO_RCVBUF, -1 for the system's default.
+        clock: Read while waiting.
+    """
+
+    def __init__(self, channel_builder: ChannelBuilder, *, client_id: str, timeout_s: float | None,
+                 send_buffer_bytes: int, receive_buffer_bytes: int, clock: Clock, waits_for_bytes: bool = True) -> None:
+        self._selector = Selector(max_receive_size_bytes=LARGEST_ANSWER_BYTES, connections_max_idle_ms=-1,
+                                  channel_builder=channel_builder)
+        self._client_id = client_id
+        self._timeout_s = timeout_s
+        self._send_buffer_bytes = send_buffer_bytes
+        self._receive_buffer_bytes = receive_buffer_bytes
+        self._clock = clock
+        self._waits_for_bytes = waits_for_bytes
+        self._numbers = itertools.count()
+        self._received: defaultdict[str, deque[NetworkReceive]] = defaultdict(deque)
+        self._ended: dict[str, ChannelState] = {}
+
+    def __enter__(self) -> BlockingClient:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._selector.close_all()
+
+    # ---- coming up
+
+    def connect_to_any(self, addresses: Iterable[tuple[str, int]]) -> Connection:
+        """Connect to the first broker that can be reached and speaks Kafka.
+
+        Raises:
+            DisconnectedError: None can; with one address, why; with several, why of each. Not sent.
+            KafkaTimeoutError: The only one says nothing. Not sent.
+            AuthenticationError: One end of TLS or SASL refused the other. Not sent.
+            ProtocolError: What answers is not Kafka, or has no version in common with us. Not sent.
+        """
+        failures: list[DisconnectedError | KafkaTimeoutError] = []
+        for host, port in addresses:
+            try:
+                return self.connect(host, port)
+            except (DisconnectedError, KafkaTimeoutError) as error:
+                failures.append(error)
+        if len(failures) == 1:
+            raise failures[0]
+        raise DisconnectedError("no broker could be reached: " + "; ".join(map(str, failures)))
+
+    def connect(self, host: str, port: int) -> Connection:
+        """Connect to a broker by any of the addresses that its name has, and learn its versions.
+
+        Raises:
+            KafkaError: As connect_to_any. Not sent.
+        """
+        where = address_text(host, port)
+        try:
+            addresses = resolve_host(host, port)
+        except OSError as cause:
+            raise dns_failure(where, cause).error from cause
+        for address in addresses[:-1]:
+            try:
+                return self.negotiate(self._connect(host, where, address), where)
+            except (DisconnectedError, KafkaTimeoutError):
+                continue
+        return self.negotiate(self._connect(host, where, addresses[-1]), where)
+
+    def _connect(self, host: str, where: str, address: ResolvedAddress) -> str:
+        """Return the id of a connection whose handshakes are done."""
+        attempt = self.attempt(host, where, address)
+        if attempt.failure is not None:
+            raise attempt.failure.error
+        return attempt.connection_id
+
+    def attempt(self, host: str, where: str, address: ResolvedAddress, *, is_advertised: bool = False) -> Attempt:
+        """Connect to one address of a broker, up to the end of TLS and authentication; a failure is told, not raised.
+
+        Where TLS ended in silence there is a second connection, by which the network layer finds out whether the peer
+        speaks plaintext (network/plaintext_probe.py).
+
+        Args:
+            host: The broker's name, which its certificate must show.
+            where: `host:port`, for messages.
+            address: One of those that the name has.
+            is_advertised: A broker told the name.
+        """
+        connection_id = f"{where}-{next(self._numbers)}"
+        attempt = self._attempt(connection_id, host, where, address, is_advertised)
+        if attempt.failure is not None and attempt.failure.phase == TLS and type(
+                attempt.failure.error) is DisconnectedError:
+            second = self._attempt(connection_id, host, where, address, is_advertised)
+            if second.failure is None or isinstance(second.failure.error, AuthenticationError):
+                return second
+        return attempt
+
+    def _attempt(self, connection_id: str, host: str, where: str, address: ResolvedAddress,
+                 is_advertised: bool) -> Attempt:
+        self._ended.pop(connection_id, None)
+        self._selector.connect(
+            connection_id, address.address, family=address.family, send_buffer_bytes=self._send_buffer_bytes,
+            receive_buffer_bytes=self._receive_buffer_bytes, now_ms=self._clock.now_ms(), server_hostname=host)
+        if not self._wait(connection_id, lambda: self._selector.is_channel_ready(connection_id)):
+            channel = self._selector.channel(connection_id)
+            is_connected = channel is not None and channel.is_connected
+            is_secure = is_connected and channel is not None and channel.transport.ready
+            self._selector.close(connection_id)
+            phase = AUTHENTICATION if is_secure else TLS if is_connected else CONNECT
+            what = ("no end of the authentication" if is_secure else "no end of the TLS handshake" if is_connected
+                    else f"no connection to {address.address[0]}")
+            text = f"{what} within {self._timeout_s} s"
+            return Attempt(connection_id, Failure(phase, text, KafkaTimeoutError(f"{where}: {text}", phase="request")))
+        end = self._ended.get(connection_id)
+        if end is None:
+            return Attempt(connection_id, None)
+        if end.phase is ChannelPhase.NOT_CONNECTED:
+            return Attempt(connection_id, connect_failure(where, address, end.error))
+        return Attempt(connection_id, authentication_failure(
+            where, end.error, refused=end.phase is ChannelPhase.AUTHENTICATION_FAILED, is_advertised=is_advertised))
+
+    def channel(self, connection_id: str) -> KafkaChannel | None:
+        """Return an open connection's channel, to look at; None when it has ended."""
+        return self._selector.channel(connection_id)
+
+    def negotiate(self, connection_id: str, where: str) -> Connection:
+        """Ask for the versions of the APIs, the first request of a connection.
+
+        Raises:
+            KafkaError: As connect_to_any. Not sent.
+        """
+        version = LATEST_VERSION
+        while True:
+            body = self._exchange(connection_id, where, ApiKeys.API_VERSIONS, version, api_versions_body(version))
+            result = read_api_versions(body, version, where)
+            if result.versions is not None:
+                return Connection(connection_id, where, result.versions)
+            if result.error is not None:
+                self._selector.close(connection_id)
+                raise result.error
+            version = result.retry_version or 0  # strictly lower than before, so this ends
+
+    # ---- requests
+
+    def ask(self, connection: Connection, api_key: ApiKeys, build: Callable[[int], Mapping[str, Any]], *,
+            max_version: int | None = None) -> Answer:
+        """Send one request and wait for its answer.
+
+        Args:
+            connection: Where to.
+            api_key: The API.
+            build: Given the version, returns the body.
+            max_version: The caller's own ceiling, if it has one.
+
+        Raises:
+            UnsupportedVersionError: No version in common, or the body needs a newer one. Not sent.
+            DisconnectedError: The connection ended first. Unknown.
+            KafkaTimeoutError: No byte for `timeout_s`. Unknown.
+            ProtocolError: What came is no answer to it. Unknown.
+        """
+        (answer,) = self.ask_all(connection, api_key, [build], max_version=max_version)
+        return answer
+
+    def ask_all(self, connection: Connection, api_key: ApiKeys, builds: Sequence[Callable[[int], Mapping[str, Any]]], *,
+                max_version: int | None = None) -> list[Answer]:
+        """Send requests one behind the other, and wait for their answers then; return these in order.
+
+        Raises:
+            KafkaError: As `ask`. What was asked for by any of them may be done.
+        """
+        version = connection.versions.latest_usable_version(api_key, max_version)
+        bodies = [build(version) for build in builds]
+        return [Answer(version, body) for body in self._exchange_all(
+            connection.connection_id, connection.where, api_key, version, bodies)]
+
+    def _exchange(self, connection_id: str, where: str, api_key: ApiKeys, version: int,
+                  body: Mapping[str, Any]) -> Struct:
+        (answer,) = self._exchange_all(connection_id, where, api_key, version, [body])
+        return answer
+
+    def _exchange_all(self, connection_id: str, where: str, api_key: ApiKeys, version: int,
+                      bodies: Sequence[Mapping[str, Any]]) -> list[Struct]:
+        """Send requests of one API, each once the one before is written; then read as many answers."""
+        correlation_ids: list[int] = []
+        received_before = self._selector.bytes_read
+        send: NetworkSend | None = None
+        for body in bodies:
+            if send is not None:
+                self._await_answer(connection_id, where, api_key, version, partial(getattr, send, "completed"))
+            correlation_ids.append(next(self._numbers))
+            send = NetworkSend(connection_id,
+                               build_request(api_key, version, correlation_ids[-1], self._client_id, body))
+            if connection_id not in self._ended:
+                self._selector.send(send)
+        return [self._read_answer(connection_id, where, api_key, version, correlation_id, received_before)
+                for correlation_id in correlation_ids]
+
+    def _await_answer(self, connection_id: str, where: str, api_key: ApiKeys, version: int,
+                      is_done: Callable[[], bool]) -> None:
+        if not self._wait(connection_id, is_done):
+            self._selector.close(connection_id)
+            raise KafkaTimeoutError(f"{where} did not answer {api_key.name} v{version} within {self._timeout_s} s",
+                                    phase="request", outcome="unknown")
+
+    def _read_answer(self, connection_id: str, where: str, api_key: ApiKeys, version: int, correlation_id: int,
+                     received_before: int) -> Struct:
+        received = self._received[connection_id]
+        self._await_answer(connection_id, where, api_key, version, lambda: bool(received))
+        receive = received.popleft() if received else None
+        if receive is None:
+            cause = self._ended[connection_id].error
+            if isinstance(cause, AuthenticationError):  # TLS 1.3: it comes after our half of the handshake
+                raise authentication_failure(where, cause, refused=True).error
+            if api_key is ApiKeys.API_VERSIONS:
+                raise negotiation_failure(where, cause).error
+            count = self._selector.bytes_read - received_before
+            raise request_failure(where, cause, first_metadata=api_key is ApiKeys.METADATA,
+                                  in_flight=f"{api_key.name} v{version}, {count} bytes of its answer came").error
+        answered_id, answer = parse_response(api_key, version, receive.payload)
+        if answered_id != correlation_id:
+            raise CorrelationIdMismatchError(f"{where} answered request {answered_id} instead of {correlation_id}")
+        return answer
+
+    # ---- the wait
+
+    def _wait(self, connection_id: str, is_done: Callable[[], bool]) -> bool:
+        """Poll until something is done or the connection ended; False when the timeout passed first."""
+        selector, clock = self._selector, self._clock
+        longest_ms = None if self._timeout_s is None else math.ceil(self._timeout_s * 1000)
+        moved = -1
+        moved_ms = now_ms = clock.now_ms()
+        while not is_done() and connection_id not in self._ended:
+            if self._waits_for_bytes and selector.bytes_read + selector.bytes_written != moved:
+                moved = selector.bytes_read + selector.bytes_written
+                moved_ms = now_ms
+            left_ms = LONGEST_POLL_MS if longest_ms is None else longest_ms - (now_ms - moved_ms)
+            if left_ms <= 0:
+                return False
+            selector.poll(min(left_ms, LONGEST_POLL_MS), now_ms)
+            for receive in selector.completed_receives:
+                self._received[receive.source].append(receive)
+            self._ended.update(selector.disconnected)
+            now_ms = clock.now_ms()
+        return True

@@ -1,0 +1,372 @@
+"""What a driver asks of coordinators: which they are, the ends of transactions, who has one open, what was consumed.
+
+Each question is repeated, after the coordinator was found anew, until it is answered or the time is over. A driver's
+work is many small questions to few brokers: those to one coordinator go one behind the other on one connection.
+
+Road:    TransactionCompleter, `txn` -> [CoordinatorClient] -> BlockingClient
+Thread:  the caller's, which is the one that polls.
+Source:  Java Admin's transaction calls (4.1: listTransactions, describeTransactions, fenceProducers,
+         listConsumerGroupOffsets); ending a transaction of another process is ours.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from pyproducer.client.blocking_client import Answer, BlockingClient, Connection
+from pyproducer.client.find_coordinator import (
+    COORDINATOR_MOVED,
+    FIRST_VERSION_WITH_KEYS,
+    GROUP,
+    TRANSACTION,
+    find_coordinator_body,
+    found_coordinators,
+)
+from pyproducer.common.clock import Clock
+from pyproducer.common.cluster import TopicPartition, address_text
+from pyproducer.common.consumer_offsets import OffsetAndMetadata
+from pyproducer.common.error_codes import ErrorCode, error_for_code
+from pyproducer.common.errors import ApiError, DisconnectedError, KafkaError, KafkaTimeoutError
+from pyproducer.common.waiting import new_cell
+from pyproducer.protocol.apis import ApiKeys
+from pyproducer.transaction.transaction_manager import ProducerIdAndEpoch
+from pyproducer.transaction.transactions import TRANSACTIONS_V2
+
+if TYPE_CHECKING:
+    from pyproducer.protocol.schema import Struct
+
+_FIRST_VERSION_WITH_GROUPS = 8  # of OffsetFetch
+_LAST_END_TXN_BEFORE_V2 = 4
+_PAUSE_S = 0.1
+_SHORT_PAUSE_S = 0.01  # a transaction is completed within milliseconds
+
+K = TypeVar("K")
+
+
+class TransactionRow(NamedTuple):
+    """A transactional id, as ListTransactions tells it.
+
+    Attributes:
+        transactional_id: The id.
+        producer_id: Of its producer.
+        state: Empty, Ongoing, PrepareCommit, PrepareAbort, CompleteCommit or CompleteAbort.
+        node_id: Its coordinator.
+    """
+
+    transactional_id: str
+    producer_id: int
+    state: str
+    node_id: int
+
+
+class TransactionDescription(NamedTuple):
+    """A transactional id, as its coordinator describes it.
+
+    Attributes:
+        transactional_id: The id.
+        error_code: 0, or why there is nothing to tell: 105 where the coordinator does not know it.
+        state: See TransactionRow.
+        producer_id: Of its producer.
+        epoch: Of its producer.
+        timeout_ms: transaction.timeout.ms of its producer.
+        start_ms: When its transaction began, in epoch ms; -1 where none is open.
+        partitions: Those in its transaction, in order.
+    """
+
+    transactional_id: str
+    error_code: int
+    state: str = ""
+    producer_id: int = -1
+    epoch: int = -1
+    timeout_ms: int = 0
+    start_ms: int = -1
+    partitions: tuple[TopicPartition, ...] = ()
+
+
+class EndRequest(NamedTuple):
+    """One transaction to be ended."""
+
+    transactional_id: str
+    producer_id: int
+    epoch: int
+    commit: bool
+
+
+class CoordinatorClient:
+    """Asks coordinators. Keeps its connections until it is closed.
+
+    Args:
+        client: Makes the connections, and waits.
+        bootstrap: Where to begin.
+        timeout_s: Longest time for a call, repetitions included, in seconds.
+        clock: For that.
+    """
+
+    def __init__(self, client: BlockingClient, bootstrap: Sequence[tuple[str, int]], *, timeout_s: float,
+                 clock: Clock) -> None:
+        self._client = client
+        self._bootstrap = tuple(bootstrap)
+        self._timeout_s = timeout_s
+        self._clock = clock
+        self._any: Connection | None = None
+        self._connections: dict[tuple[str, int], Connection] = {}
+        self._coordinators: dict[tuple[int, str], tuple[str, int]] = {}
+
+    # ---- what is asked
+
+    def end_transactions(self, requests: Sequence[EndRequest]) -> list[int]:
+        """Ask for the end of each transaction; return the codes, in order: 0 where it is ended as it was asked.
+
+        A code says nothing of the others. CONCURRENT_TRANSACTIONS is repeated.
+
+        Raises:
+            KafkaTimeoutError: Not all was answered in time. Unknown: each may be ended.
+        """
+        def body(request: EndRequest) -> Callable[[int], Mapping[str, Any]]:
+            return lambda _version: {"transactional_id": request.transactional_id, "producer_id": request.producer_id,
+                                     "producer_epoch": request.epoch, "committed": request.commit}
+
+        def is_v2(connection: Connection) -> bool:
+            return connection.versions.finalized_features.level_of("transaction.version") >= TRANSACTIONS_V2
+
+        answers = self._ask_each(
+            TRANSACTION, [request.transactional_id for request in requests], ApiKeys.END_TXN,
+            [body(request) for request in requests], lambda answer: int(answer.body["error_code"]),
+            lambda connection: None if is_v2(connection) else _LAST_END_TXN_BEFORE_V2)
+        return [int(answer.body["error_code"]) for answer in answers]
+
+    def init_producer_id(self, transactional_id: str, timeout_ms: int) -> ProducerIdAndEpoch:
+        """Initialise a transactional id: its producer is fenced, and what it has left open is aborted.
+
+        Raises:
+            ApiError: The coordinator refuses.
+            KafkaTimeoutError: Not answered in time. Unknown: the id may be initialised.
+        """
+        (answer,) = self._ask_each(
+            TRANSACTION, [transactional_id], ApiKeys.INIT_PRODUCER_ID,
+            [lambda _version: {"transactional_id": transactional_id, "transaction_timeout_ms": timeout_ms}],
+            lambda answer: int(answer.body["error_code"]))
+        _ensure_no_error(answer.body["error_code"], "InitProducerId", transactional_id)
+        return ProducerIdAndEpoch(answer.body["producer_id"], answer.body["producer_epoch"])
+
+    def describe_transactions(self, transactional_ids: Sequence[str]) -> list[TransactionDescription]:
+        """Return what each id's coordinator tells of it, in order.
+
+        Raises:
+            UnsupportedVersionError: A broker is older than 3.0.
+            KafkaTimeoutError: Not answered in time.
+        """
+        def body(transactional_id: str) -> Callable[[int], Mapping[str, Any]]:
+            return lambda _version: {"transactional_ids": [transactional_id]}
+
+        answers = self._ask_each(
+            TRANSACTION, transactional_ids, ApiKeys.DESCRIBE_TRANSACTIONS,
+            [body(transactional_id) for transactional_id in transactional_ids],
+            lambda answer: int(answer.body["transaction_states"][0]["error_code"]))
+        return [_description(answer.body["transaction_states"][0]) for answer in answers]
+
+    def list_transactions(self, *, states: Sequence[str] = (), pattern: str | None = None) -> list[TransactionRow]:
+        """Return the transactional ids that the brokers know, by id.
+
+        Args:
+            states: Only those in these; all where there are none.
+            pattern: Only those that this regular expression matches as a whole: the brokers' RE2 where they can
+                (Kafka 4.1 on), else Python's.
+
+        Raises:
+            UnsupportedVersionError: A broker is older than 3.0.
+            KafkaTimeoutError: Not answered in time.
+            ApiError: A broker refuses.
+        """
+        rows: list[TransactionRow] = []
+        for node_id, address in self._brokers().items():
+            rows.extend(self._repeated(partial(self._list, address, node_id, states, pattern)))
+        return sorted(rows)
+
+    def fetch_offsets(self, group_id: str, partitions: Iterable[TopicPartition], *,
+                      stable: bool = True) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """Return up to where a group has consumed partitions; None for one that it has not.
+
+        Args:
+            group_id: The group.
+            partitions: Which.
+            stable: Wait while a transaction that commits offsets of them is open, or being ended.
+
+        Raises:
+            ApiError: The coordinator refuses.
+            KafkaTimeoutError: Not answered in time, or not stable.
+        """
+        topics: dict[str, list[int]] = {}
+        for topic, partition in partitions:
+            topics.setdefault(topic, []).append(partition)
+        rows = [{"name": topic, "partition_indexes": indexes} for topic, indexes in topics.items()]
+
+        def body(version: int) -> Mapping[str, Any]:
+            asked: dict[str, Any] = {"require_stable": stable} if version >= 7 else {}
+            if version >= _FIRST_VERSION_WITH_GROUPS:
+                return {**asked, "groups": [{"group_id": group_id, "topics": rows}]}
+            return {**asked, "group_id": group_id, "topics": rows}
+
+        (answer,) = self._ask_each(GROUP, [group_id], ApiKeys.OFFSET_FETCH, [body], _code_of_offsets)
+        found: dict[TopicPartition, OffsetAndMetadata | None] = {}
+        group = _group_in(answer)
+        _ensure_no_error(group.get("error_code", 0), "OffsetFetch", group_id)
+        for topic in group["topics"]:
+            for row in topic["partitions"]:
+                place = TopicPartition(topic["name"], row["partition_index"])
+                _ensure_no_error(row["error_code"], "OffsetFetch", f"{group_id}, {place}")
+                found[place] = None if row["committed_offset"] < 0 else OffsetAndMetadata(
+                    row["committed_offset"], row["metadata"], row.get("committed_leader_epoch", -1))
+        return found
+
+    # ---- how
+
+    def _ask_each(self, key_type: int, keys: Sequence[str], api_key: ApiKeys,
+                  builds: Sequence[Callable[[int], Mapping[str, Any]]], code_of: Callable[[Answer], int],
+                  max_version_of: Callable[[Connection], int | None] = lambda _connection: None) -> list[Answer]:
+        """Ask the coordinator of each key one question, until each is answered by who may; return the answers."""
+        answers: dict[int, Answer] = {}
+        deadline_ms = self._deadline_ms()
+        last: KafkaError | None = None
+        while len(answers) < len(keys):
+            pause_s = 0.0
+            try:
+                self._find(key_type, {keys[index] for index in range(len(keys)) if index not in answers})
+            except (DisconnectedError, KafkaTimeoutError, ApiError) as error:
+                if isinstance(error, ApiError) and not error.retriable:
+                    raise
+                last, pause_s = error, _PAUSE_S
+                self._forget_connections()
+            by_address: dict[tuple[str, int], list[int]] = {}
+            for index, key in enumerate(keys):
+                address = self._coordinators.get((key_type, key))
+                if index not in answers and address is not None:
+                    by_address.setdefault(address, []).append(index)
+            for address, indexes in by_address.items():
+                try:
+                    connection = self._connection(address)
+                    got = self._client.ask_all(connection, api_key, [builds[index] for index in indexes],
+                                               max_version=max_version_of(connection))
+                except (DisconnectedError, KafkaTimeoutError) as error:
+                    last, pause_s = error, _PAUSE_S
+                    self._connections.pop(address, None)
+                    for index in indexes:
+                        self._coordinators.pop((key_type, keys[index]), None)
+                    continue
+                for index, answer in zip(indexes, got):  # noqa: B905 - one for each
+                    code = code_of(answer)
+                    if code in COORDINATOR_MOVED:
+                        self._coordinators.pop((key_type, keys[index]), None)
+                    elif code not in (ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.UNSTABLE_OFFSET_COMMIT):
+                        answers[index] = answer
+                        continue
+                    last = error_for_code(code, api=api_key.title)
+                    pause_s = pause_s or (_PAUSE_S if code in COORDINATOR_MOVED else _SHORT_PAUSE_S)
+            if len(answers) < len(keys):
+                self._pause(pause_s, deadline_ms, f"{api_key.title} for {len(keys) - len(answers)} of {len(keys)} keys",
+                            last)
+        return [answers[index] for index in range(len(keys))]
+
+    def _find(self, key_type: int, keys: set[str]) -> None:
+        """Find the coordinators of keys that are not known: of all at once where the broker takes several."""
+        wanted = sorted(key for key in keys if (key_type, key) not in self._coordinators)
+        while wanted:
+            connection = self._any_connection()
+            version = connection.versions.latest_usable_version(ApiKeys.FIND_COORDINATOR)
+            asked = wanted if version >= FIRST_VERSION_WITH_KEYS else wanted[:1]
+            answer = self._client.ask(connection, ApiKeys.FIND_COORDINATOR,
+                                      partial(find_coordinator_body, key_type=key_type, keys=asked))
+            for found in found_coordinators(answer.body, answer.version, asked[0]):
+                if found.error_code:
+                    raise error_for_code(found.error_code, message=f"The coordinator of {found.key!r}:",
+                                         api=ApiKeys.FIND_COORDINATOR.title)
+                self._coordinators[key_type, found.key] = found.node.host, found.node.port
+            wanted = wanted[len(asked):]
+
+    def _list(self, address: tuple[str, int], node_id: int, states: Sequence[str],
+              pattern: str | None) -> list[TransactionRow]:
+        connection = self._connection(address)
+
+        def body(version: int) -> Mapping[str, Any]:
+            asked: dict[str, Any] = {"state_filters": list(states), "producer_id_filters": []}
+            return {**asked, "transactional_id_pattern": pattern} if version >= 2 else asked
+
+        answer = self._client.ask(connection, ApiKeys.LIST_TRANSACTIONS, body)
+        _ensure_no_error(answer.body["error_code"], "ListTransactions", address_text(*address))
+        rows = [TransactionRow(row["transactional_id"], row["producer_id"], row["transaction_state"], node_id)
+                for row in answer.body["transaction_states"]]
+        if pattern is None or answer.version >= 2:
+            return rows
+        return [row for row in rows if re.fullmatch(pattern, row.transactional_id)]
+
+    def _brokers(self) -> dict[int, tuple[str, int]]:
+        body = self._repeated(lambda: self._client.ask(
+            self._any_connection(), ApiKeys.METADATA, lambda _version: {"topics": []}).body)
+        return {broker["node_id"]: (broker["host"], broker["port"]) for broker in body["brokers"]}
+
+    def _repeated(self, question: Callable[[], K]) -> K:
+        """Ask until it is answered."""
+        deadline_ms = self._deadline_ms()
+        while True:
+            try:
+                return question()
+            except (DisconnectedError, KafkaTimeoutError, ApiError) as error:
+                if isinstance(error, ApiError) and not error.retriable:
+                    raise
+                self._forget_connections()
+                self._pause(_PAUSE_S, deadline_ms, "a question", error)
+
+    def _any_connection(self) -> Connection:
+        if self._any is None:
+            self._any = self._client.connect_to_any(self._bootstrap)
+        return self._any
+
+    def _connection(self, address: tuple[str, int]) -> Connection:
+        connection = self._connections.get(address)
+        if connection is None:
+            connection = self._connections[address] = self._client.connect(*address)
+        return connection
+
+    def _forget_connections(self) -> None:
+        """A connection broke: none is believed."""
+        self._any = None
+        self._connections.clear()
+
+    def _deadline_ms(self) -> int:
+        return self._clock.now_ms() + int(self._timeout_s * 1000)
+
+    def _pause(self, pause_s: float, deadline_ms: int, what: str, last: KafkaError | None) -> None:
+        if self._clock.now_ms() >= deadline_ms:
+            raise KafkaTimeoutError(f"{what}: not answered within {self._timeout_s} s{f'; {last}' if last else ''}",
+                                    phase="request", outcome="unknown") from last
+        self._clock.wait(new_cell(), pause_s)
+
+
+def _description(row: Struct) -> TransactionDescription:
+    return TransactionDescription(
+        row["transactional_id"], row["error_code"], row["transaction_state"], row["producer_id"],
+        row["producer_epoch"], row["transaction_timeout_ms"], row["transaction_start_time_ms"],
+        tuple(sorted(TopicPartition(topic["topic"], partition) for topic in row["topics"]
+                     for partition in topic["partitions"])))
+
+
+def _group_in(answer: Answer) -> Struct:
+    group: Struct = answer.body["groups"][0] if answer.version >= _FIRST_VERSION_WITH_GROUPS else answer.body
+    return group
+
+
+def _code_of_offsets(answer: Answer) -> int:
+    """Return the code that an answer to OffsetFetch is to be repeated for, if there is one."""
+    group = _group_in(answer)
+    codes = [group.get("error_code", 0), *(row["error_code"] for topic in group["topics"]
+                                           for row in topic["partitions"])]
+    again = COORDINATOR_MOVED | {ErrorCode.UNSTABLE_OFFSET_COMMIT}
+    return next((int(code) for code in codes if code in again), 0)
+
+
+def _ensure_no_error(code: int, api: str, what: str) -> None:
+    if code:
+        raise error_for_code(code, message=f"{api} of {what}:", api=api)

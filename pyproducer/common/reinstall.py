@@ -1,0 +1,39 @@
+"""The command that installs the package again where a C compiler can be used: pip alone would do the same again.
+
+pip takes a wheel for any platform where none fits, though a compiler is there, and keeps what it built without one.
+
+Road:    wiring: the compiled twin is not there -> [reinstall] -> the log
+Thread:  reads the metadata of the installed package.
+Source:  pip 24: --no-binary, --no-cache-dir; PEP 610 (direct_url.json).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from importlib.metadata import PackageNotFoundError, distribution
+from shlex import quote
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
+
+_PIP = "pip install --force-reinstall --no-deps --no-cache-dir"
+_FROM_SOURCE = "--no-binary pyproducer pyproducer"
+
+
+def reinstall_command(name: str = "pyproducer") -> str:
+    """Return the command, for an index, a folder of sources or a file, by where the package came from."""
+    python = "" if not sys.executable else f"{quote(sys.executable)} -m "
+    try:
+        text = distribution(name).read_text("direct_url.json")
+        origin = json.loads(text) if text else {}
+        url = str(origin.get("url", ""))
+        is_editable = bool(origin.get("dir_info", {}).get("editable"))
+    except (PackageNotFoundError, OSError, ValueError, AttributeError):
+        url, is_editable = "", False  # nothing says where it came from
+    if urlsplit(url).scheme != "file":
+        return f"{python}{_PIP} {_FROM_SOURCE}"
+    path = url2pathname(urlsplit(url).path)
+    if path.endswith(".whl"):  # a folder of wheels has the sources beside them
+        return f"{python}{_PIP} --find-links {quote(os.path.dirname(path))} {_FROM_SOURCE}"
+    return f"{python}{_PIP} {'-e ' if is_editable else ''}{quote(path)}"
